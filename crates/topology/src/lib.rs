@@ -1,1 +1,22 @@
-//! Work in progress.
+//! Nodes, cores, caches and distances of a machine.
+//!
+//! A [`Topology`] is a value: it can come from a live sysfs tree under any root, from an hwloc XML
+//! file, from an hwloc synthetic string, or from a machine file (`data/machines/*.toml`, see
+//! [`machine`]). Whoever uses one cannot tell where it came from. Nothing here has a fixed maximum.
+//!
+//! Words (the field's own): a *node* is a memory node, with or without memory and with or without
+//! CPUs; a *memory domain* is the set of CPUs that share a last-level cache, together with the node
+//! they are local to; a *core* may have several CPUs (SMT siblings).
+
+pub mod id;
+pub mod machine;
+mod parts;
+mod set;
+mod topology;
+
+pub use id::{CoreId, CpuId, DomainId, NodeId, PackageId};
+pub use parts::{CpuPart, Parts};
+pub use set::{CpuSet, IdSet, ListError, NodeSet};
+pub use topology::{
+    Cache, CacheKind, Core, Cpu, Distances, Domain, Invalid, Node, Timing, Topology,
+};

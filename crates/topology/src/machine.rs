@@ -1,0 +1,168 @@
+//! Machine files: a machine described by shape, caches, latencies and bandwidths, with its sources.
+//!
+//! `data/machines/*.toml` hold the presets; a user's own file has the same form. The lab boots a
+//! guest of a machine file's shape and models its hardware from the same figures.
+//!
+//! ```toml
+//! name = "example"
+//! description = "Four nodes of two cores in a square"
+//! source = "where the figures are from"
+//!
+//! [shape]
+//! nodes = 4               # memory nodes
+//! domains_per_node = 1    # last-level caches in each node
+//! cores_per_domain = 2
+//! threads_per_core = 1
+//! nodes_per_package = 1   # 2 or more: sub-NUMA clustering
+//! memory_per_node_mib = 1024
+//! memory_only_nodes = []  # nodes that have no cores
+//!
+//! [[cache]]               # nearest first; shared by "core" or "domain" (or "package")
+//! level = 1
+//! kind = "data"
+//! size_kib = 32
+//! ways = 8
+//! line_bytes = 64
+//! shared_by = "core"
+//! latency_ns = 1.5        # total, from the core
+//!
+//! [memory]
+//! distance = [[10, 20], [20, 10]]      # SLIT
+//! latency_ns = [[90, 150], [150, 90]]  # idle, from the cores of a row to the memory of a column
+//! node_gb_per_s = 12.8                 # per node
+//! link_gb_per_s = 6.4                  # per link and direction; or a full matrix: link_matrix_gb_per_s
+//!
+//! [core]
+//! ns_per_instruction = 0.5
+//! misses_in_flight = 10
+//! reorder_window = 128     # instructions
+//! prefetch_lines = 8       # how far the stream prefetcher runs ahead; 0 for none
+//! clock_ghz = 2.3
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{CpuId, NodeId, PackageId};
+use crate::parts::{CpuPart, Parts};
+use crate::set::CpuSet;
+use crate::topology::{Cache, CacheKind, Invalid, Node, Timing, Topology};
+
+/// A machine file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// Short name, as used on the command line.
+    pub name: String,
+    /// One line on what it is.
+    pub description: String,
+    /// Where the figures are from, with their certainty.
+    pub source: String,
+    /// Nodes, domains, cores.
+    pub shape: Shape,
+    /// Caches, nearest first.
+    #[serde(default, rename = "cache")]
+    pub caches: Vec<CacheSpec>,
+    /// Distances, latencies, bandwidths.
+    #[serde(default)]
+    pub memory: Memory,
+    /// What a core can do.
+    #[serde(default)]
+    pub core: CoreSpec,
+}
+
+/// How many of each part a machine has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Memory nodes.
+    pub nodes: u32,
+    /// Last-level caches in each node.
+    #[serde(default = "one")]
+    pub domains_per_node: u32,
+    /// Cores that share a last-level cache.
+    pub cores_per_domain: u32,
+    /// SMT siblings.
+    #[serde(default = "one")]
+    pub threads_per_core: u32,
+    /// Nodes in a package: 2 or more with sub-NUMA clustering.
+    #[serde(default = "one")]
+    pub nodes_per_package: u32,
+    /// Memory of each node in MiB.
+    pub memory_per_node_mib: u64,
+    /// Nodes that have memory but no cores.
+    #[serde(default)]
+    pub memory_only_nodes: Vec<u32>,
+}
+
+/// Who shares a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SharedBy {
+    /// The SMT siblings of one core.
+    Core,
+    /// The cores of one memory domain.
+    Domain,
+    /// All cores of a package.
+    Package,
+}
+
+/// One level of cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSpec {
+    /// 1 is nearest to the core.
+    pub level: u8,
+    /// What it holds.
+    pub kind: CacheKind,
+    /// Size in KiB.
+    pub size_kib: u64,
+    /// Associativity.
+    pub ways: u32,
+    /// Line size in bytes.
+    #[serde(default = "line")]
+    pub line_bytes: u32,
+    /// Who shares one.
+    pub shared_by: SharedBy,
+    /// Latency of a hit in ns, from the core; `None` where no source gives one.
+    pub latency_ns: Option<f64>,
+}
+
+/// Distances, latencies and bandwidths; what no source gives is left out, never guessed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Memory {
+    /// SLIT.
+    pub distance: Option<Vec<Vec<u32>>>,
+    /// Idle latencies in ns.
+    pub latency_ns: Option<Vec<Vec<f64>>>,
+    /// Read bandwidth of each node in GB/s.
+    pub node_gb_per_s: Option<f64>,
+    /// Bandwidth of every link per direction in GB/s.
+    pub link_gb_per_s: Option<f64>,
+    /// Bandwidth from row to column in GB/s, where links differ.
+    pub link_matrix_gb_per_s: Option<Vec<Vec<f64>>>,
+}
+
+/// What a core can do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoreSpec {
+    /// Modelled time of one instruction in ns.
+    pub ns_per_instruction: Option<f64>,
+    /// Cache lines a core can have in flight.
+    pub misses_in_flight: Option<u32>,
+    /// Instructions a core can run ahead of an unfinished load.
+    pub reorder_window: Option<u32>,
+    /// Lines the stream prefetcher runs ahead; 0 for none.
+    pub prefetch_lines: Option<u32>,
+    /// Clock in GHz.
+    pub clock_ghz: Option<f64>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn line() -> u32 {
+    64
+}
