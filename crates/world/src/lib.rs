@@ -1,1 +1,26 @@
-//! Work in progress.
+//! What passes between a machine and those who decide about it.
+//!
+//! A [`World`] is a machine: live Linux, a model, a trace, a recording. It observes ([`Snapshot`],
+//! [`Sample`]) and carries out ([`Orders`]), and reports what became of it ([`Outcome`]); it never
+//! decides. A policy turns a snapshot into a [`Plan`]; the governor turns a plan into orders. All of
+//! these are values: they can be written to a ledger, read back, compared and made up in tests.
+
+mod orders;
+mod plan;
+mod sample;
+mod signal;
+mod snapshot;
+mod world;
+
+pub use orders::{
+    AffinityOrder, AffinityOutcome, AffinityResult, Orders, Outcome, PageFailure, PageOutcome,
+};
+pub use plan::{PageOrder, Pages, Placement, Plan};
+pub use sample::{MemorySource, Sample};
+pub use signal::{Signal, SignalReport, SignalState};
+pub use snapshot::{Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId};
+pub use world::{Pager, Progress, World, WorldError};
+
+/// Bytes of a base page. Page numbers and page counts in this crate are in base pages of the
+/// machine, which [`Snapshot::page_bytes`] gives.
+pub const USUAL_PAGE_BYTES: u64 = 4096;

@@ -1,0 +1,84 @@
+//! What a world can measure, and why not where it cannot.
+//!
+//! A policy states the signals it needs; the program refuses, or falls back to a named weaker
+//! signal. No figure is ever invented for a signal that is missing.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Something a world can measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Signal {
+    /// Share of a CPU that each thread used.
+    CpuUse,
+    /// Cache lines fetched from memory and instructions, per thread: the miss rate.
+    MissRate,
+    /// Lines fetched from the local node and from remote nodes, per thread.
+    LocalRemote,
+    /// Single memory accesses of a thread with their address.
+    MemorySamples,
+    /// On which nodes each process's pages are.
+    Residency,
+}
+
+impl Signal {
+    /// Every signal, in the order people are shown them.
+    pub const ALL: [Self; 5] = [
+        Self::CpuUse,
+        Self::MissRate,
+        Self::LocalRemote,
+        Self::MemorySamples,
+        Self::Residency,
+    ];
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CpuUse => "CPU use",
+            Self::MissRate => "miss rate",
+            Self::LocalRemote => "local and remote accesses",
+            Self::MemorySamples => "memory samples",
+            Self::Residency => "page residency",
+        })
+    }
+}
+
+/// Whether a signal can be had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum SignalState {
+    /// It is measured.
+    Measured {
+        /// By what, for instance `cpu/LLC-misses/ + prefetches`.
+        source: String,
+        /// What it misses or how far to trust it, if anything is to be said.
+        caveat: Option<String>,
+    },
+    /// It cannot be had.
+    Missing {
+        /// Why: what was tried, on what, and what came back.
+        reason: String,
+        /// What would help: a capability, a setting, other hardware.
+        remedy: String,
+    },
+}
+
+/// A signal and whether it can be had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalReport {
+    /// The signal.
+    pub signal: Signal,
+    /// Whether it can be had.
+    #[serde(flatten)]
+    pub state: SignalState,
+}
+
+impl SignalReport {
+    /// Whether the signal is measured.
+    pub fn is_measured(&self) -> bool {
+        matches!(self.state, SignalState::Measured { .. })
+    }
+}

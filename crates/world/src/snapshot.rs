@@ -1,0 +1,216 @@
+//! A snapshot: what a world saw over one interval of the placement cadence.
+
+use std::fmt;
+use std::sync::Arc;
+
+use numaherd_topology::{CpuId, CpuSet, NodeId, NodeSet};
+use serde::{Deserialize, Serialize};
+
+/// A thread. The number alone is not enough: the kernel uses it again after the thread has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ThreadId {
+    /// The kernel's thread number.
+    pub tid: u32,
+    /// When it started, in clock ticks since boot (field 22 of `/proc/PID/stat`).
+    pub born: u64,
+}
+
+/// A process, told from later ones of the same number by its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The kernel's process number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub born: u64,
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {}", self.tid)
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.pid)
+    }
+}
+
+/// What one thread did in the interval, by hardware counters.
+///
+/// Where the counters were shared with others (multiplexed), the counts are scaled up to the whole
+/// interval and `counted_share` says how much of it was really counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Instructions retired.
+    pub instructions: u64,
+    /// Core cycles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles: Option<u64>,
+    /// Cache lines fetched from memory, prefetches included where the machine can tell.
+    pub lines: u64,
+    /// Of those, lines from the node of the core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local: Option<u64>,
+    /// Of those, lines from other nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<u64>,
+    /// Share of the thread's running time in which the counters counted, 0 to 1.
+    pub counted_share: f64,
+}
+
+impl Counts {
+    /// Lines fetched from memory per 1000 instructions; `None` when nothing ran.
+    pub fn miss_rate(&self) -> Option<f64> {
+        (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
+    }
+
+    /// Share of lines that came from the core's own node; `None` where it is not known.
+    pub fn local_access_ratio(&self) -> Option<f64> {
+        let (local, remote) = (self.local?, self.remote?);
+        (local + remote > 0).then(|| local as f64 / (local + remote) as f64)
+    }
+}
+
+/// A thread as it was in the interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Which thread.
+    pub id: ThreadId,
+    /// Of which process.
+    pub process: ProcessId,
+    /// The kernel's short name for it (`comm`).
+    pub name: String,
+    /// The CPU it last ran on.
+    pub cpu: CpuId,
+    /// The core that was last given to it by order, if any; it may have strayed within its mask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assigned: Option<CpuId>,
+    /// Its affinity mask as it is now.
+    pub affinity: Arc<CpuSet>,
+    /// The CPUs that its cgroup's cpuset lets it have: no order may go beyond them.
+    pub cpuset: Arc<CpuSet>,
+    /// Share of one CPU that it used in the interval, 0 to 1.
+    pub cpu_share: f64,
+    /// Counters, where the machine has them and the thread ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// Why it must be left alone (kernel thread, real-time class, its user's own affinity…);
+    /// `None` for a thread that may be steered. Policies count such threads as being there but
+    /// never place them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hands_off: Option<String>,
+}
+
+impl Thread {
+    /// The CPU that the thread is on for a policy's purposes: the one given to it, or else the one
+    /// it last ran on.
+    pub fn place(&self) -> CpuId {
+        self.assigned.unwrap_or(self.cpu)
+    }
+}
+
+/// On which nodes a process's pages are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Residency {
+    /// Resident base pages by node, ascending by node; nodes without any are left out.
+    pub pages: Vec<(NodeId, u64)>,
+}
+
+impl Residency {
+    /// All resident pages.
+    pub fn total(&self) -> u64 {
+        self.pages.iter().map(|&(_, pages)| pages).sum()
+    }
+
+    /// The pages on one node.
+    pub fn on(&self, node: NodeId) -> u64 {
+        self.pages
+            .iter()
+            .find(|&&(n, _)| n == node)
+            .map_or(0, |&(_, pages)| pages)
+    }
+
+    /// The node that holds most of the pages; the lowest of several.
+    pub fn home(&self) -> Option<NodeId> {
+        let most = self
+            .pages
+            .iter()
+            .map(|&(_, pages)| pages)
+            .max()
+            .filter(|&pages| pages > 0)?;
+        self.pages
+            .iter()
+            .find(|&&(_, pages)| pages == most)
+            .map(|&(node, _)| node)
+    }
+}
+
+/// A process as it was at the end of the interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Which process.
+    pub id: ProcessId,
+    /// The name of its first thread.
+    pub name: String,
+    /// The nodes that its cgroup's cpuset lets it have memory on.
+    pub allowed_nodes: Arc<NodeSet>,
+    /// Where its pages are, where that could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub residency: Option<Residency>,
+}
+
+/// A node as it was at the end of the interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeState {
+    /// Which node.
+    pub id: NodeId,
+    /// Memory in bytes.
+    pub total_bytes: u64,
+    /// Free memory in bytes, as the kernel counts it.
+    pub free_bytes: u64,
+}
+
+/// What a world saw over one interval. Rates and shares are of this interval alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Counts up by one with each snapshot of a run, from 0.
+    pub sequence: u64,
+    /// End of the interval, in ns since the world began.
+    pub time_ns: u64,
+    /// Length of the interval in ns.
+    pub interval_ns: u64,
+    /// Bytes of a base page.
+    pub page_bytes: u64,
+    /// The CPUs that are online now.
+    pub online: CpuSet,
+    /// The threads, ascending by [`ThreadId`].
+    pub threads: Vec<Thread>,
+    /// Their processes, ascending by [`ProcessId`].
+    pub processes: Vec<Process>,
+    /// The nodes, ascending.
+    pub nodes: Vec<NodeState>,
+    /// What could not be seen in this interval though it usually can, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<String>,
+}
+
+impl Snapshot {
+    /// The thread of that id.
+    pub fn thread(&self, id: ThreadId) -> Option<&Thread> {
+        let at = self
+            .threads
+            .binary_search_by_key(&id, |thread| thread.id)
+            .ok()?;
+        Some(&self.threads[at])
+    }
+
+    /// The process of that id.
+    pub fn process(&self, id: ProcessId) -> Option<&Process> {
+        let at = self
+            .processes
+            .binary_search_by_key(&id, |process| process.id)
+            .ok()?;
+        Some(&self.processes[at])
+    }
+}
