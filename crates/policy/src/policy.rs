@@ -1,0 +1,80 @@
+//! What a policy is: a placement joined with a paging.
+//!
+//! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), in a
+//! thread of its own. What passes from the first to the second is [`Settled`].
+
+use numaherd_topology::{NodeId, Topology};
+use numaherd_world::{
+    PageOrder, PageOutcome, Placement, ProcessId, Sample, Signal, Snapshot, ThreadId,
+};
+
+/// The generator that policies draw from. Named, so that a recorded seed means the same anywhere.
+pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Decides which core each thread runs on.
+pub trait Place: Send {
+    /// The signals it cannot do without.
+    fn needs(&self) -> &[Signal];
+
+    /// The threads that are to move, each with its reason. A thread that is not named stays.
+    fn place(
+        &mut self,
+        snapshot: &Snapshot,
+        topology: &Topology,
+        random: &mut Random,
+    ) -> Vec<Placement>;
+}
+
+/// A thread that the placement has settled: where it is to run from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// Of which process.
+    pub process: ProcessId,
+    /// The node of the core that it has been given.
+    pub node: NodeId,
+    /// The node of the core that it had before, when this interval's plan moved it.
+    pub moved_from: Option<NodeId>,
+}
+
+/// Decides which node each page lives on.
+pub trait Paging: Send {
+    /// The signals it cannot do without.
+    fn needs(&self) -> &[Signal];
+
+    /// Told once an interval, after the placement has been carried out: all threads that have been
+    /// given a core, ascending by thread. Threads that are not named any more are forgotten.
+    fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder>;
+
+    /// Told at the paging cadence: the accesses sampled since the last call, in time order.
+    fn sampled(
+        &mut self,
+        samples: &[Sample],
+        topology: &Topology,
+        random: &mut Random,
+    ) -> Vec<PageOrder>;
+
+    /// Told what became of its orders.
+    fn moved(&mut self, outcomes: &[PageOutcome]);
+}
+
+/// A placement joined with a paging, under a name.
+pub struct Policy {
+    /// The name that was asked for, for instance `dino` or `dino+whole-set`.
+    pub name: String,
+    /// Which core each thread runs on.
+    pub placement: Box<dyn Place>,
+    /// Which node each page lives on.
+    pub paging: Box<dyn Paging>,
+}
+
+impl Policy {
+    /// All signals that its halves cannot do without, each once.
+    pub fn needs(&self) -> Vec<Signal> {
+        let mut needs = [self.placement.needs(), self.paging.needs()].concat();
+        needs.sort_unstable();
+        needs.dedup();
+        needs
+    }
+}
