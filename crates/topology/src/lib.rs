@@ -8,13 +8,16 @@
 //! CPUs; a *memory domain* is the set of CPUs that share a last-level cache, together with the node
 //! they are local to; a *core* may have several CPUs (SMT siblings).
 
+mod error;
 pub mod id;
 pub mod machine;
 mod parts;
 mod set;
 mod topology;
 
+pub use error::ReadError;
 pub use id::{CoreId, CpuId, DomainId, NodeId, PackageId};
+pub use machine::{Machine, SharedBy};
 pub use parts::{CpuPart, Parts};
 pub use set::{CpuSet, IdSet, ListError, NodeSet};
 pub use topology::{

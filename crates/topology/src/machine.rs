@@ -21,7 +21,7 @@
 //! level = 1
 //! kind = "data"
 //! size_kib = 32
-//! ways = 8
+//! ways = 8                # left out where no source gives it
 //! line_bytes = 64
 //! shared_by = "core"
 //! latency_ns = 1.5        # total, from the core
@@ -31,6 +31,7 @@
 //! latency_ns = [[90, 150], [150, 90]]  # idle, from the cores of a row to the memory of a column
 //! node_gb_per_s = 12.8                 # per node
 //! link_gb_per_s = 6.4                  # per link and direction; or a full matrix: link_matrix_gb_per_s
+//!                                      # (its diagonal is no link: any positive number)
 //!
 //! [core]
 //! ns_per_instruction = 0.5
@@ -42,10 +43,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CpuId, NodeId, PackageId};
-use crate::parts::{CpuPart, Parts};
-use crate::set::CpuSet;
-use crate::topology::{Cache, CacheKind, Invalid, Node, Timing, Topology};
+use crate::topology::CacheKind;
+
+mod check;
+mod expand;
+mod presets;
+mod read;
 
 /// A machine file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,7 +119,8 @@ pub struct CacheSpec {
     pub kind: CacheKind,
     /// Size in KiB.
     pub size_kib: u64,
-    /// Associativity.
+    /// Associativity; 0 where no source gives it (a model then takes it as fully associative).
+    #[serde(default)]
     pub ways: u32,
     /// Line size in bytes.
     #[serde(default = "line")]

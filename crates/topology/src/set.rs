@@ -373,7 +373,7 @@ mod tests {
         #[test]
         fn what_is_printed_reads_back(ids in proptest::collection::btree_set(0u32..5000, 0..300)) {
             let set: CpuSet = ids.iter().copied().map(CpuId).collect();
-            prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set.clone());
+            prop_assert_eq!(&set.to_string().parse::<CpuSet>().unwrap(), &set);
             prop_assert_eq!(set.len(), ids.len());
             prop_assert!(set.iter().map(u32::from).eq(ids.iter().copied()));
             prop_assert_eq!(set.last().map(u32::from), ids.last().copied());

@@ -183,6 +183,14 @@ pub enum Invalid {
         /// How many nodes the machine has.
         nodes: usize,
     },
+    /// A figure of a machine that cannot be; see [`crate::machine`].
+    #[error("{what}: {why}")]
+    Figure {
+        /// Which key, dotted.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A figure that cannot be.
     #[error("{what} is {value}, which cannot be: {reason}")]
     Impossible {

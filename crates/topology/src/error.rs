@@ -1,0 +1,120 @@
+//! Why a description of a machine cannot be read: one error for all readers.
+//!
+//! Each says what was read, what was found in it, why that is wrong and what to do. The text is
+//! complete in itself (no `source` chain), so that it reads the same however a program prints it.
+
+use std::path::PathBuf;
+
+use crate::topology::Invalid;
+
+/// Why a description of a machine cannot be read.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A file or directory cannot be opened or read.
+    #[error("cannot read {path}: {why}; {hint}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        why: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A file is larger than any honest one.
+    #[error("{path} is larger than {limit} bytes, which no such file is; nothing was read", path = path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// The most that is read, in bytes.
+        limit: u64,
+    },
+    /// A file's contents are not what that file must hold.
+    #[error("{path} holds {found:?}: {why}", path = path.display())]
+    Contents {
+        /// The file.
+        path: PathBuf,
+        /// What was found (shortened).
+        found: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A machine file is not valid TOML, lacks a key, or has one that cannot be.
+    #[error("{path}:{line}: {key}: {why}", path = path.display())]
+    Key {
+        /// The machine file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The key, dotted, or the text of the line where there is no key.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An XML file cannot be read as hwloc's.
+    #[error("{path}:{line}: {why}", path = path.display())]
+    Xml {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u32,
+        /// What is wrong.
+        why: String,
+    },
+    /// A synthetic string cannot be read.
+    #[error("cannot read {text:?} as an hwloc synthetic string: at character {position}: {why}")]
+    Synthetic {
+        /// The whole string.
+        text: String,
+        /// Where it is wrong, in characters from 1.
+        position: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is no preset of that name.
+    #[error("there is no preset {name:?}; the presets are {presets}")]
+    NoPreset {
+        /// The name asked for.
+        name: String,
+        /// All names.
+        presets: String,
+    },
+    /// The description reads well but describes no machine.
+    #[error("{path}: {why}", path = path.display())]
+    Invalid {
+        /// The file, directory or name.
+        path: PathBuf,
+        /// What cannot be.
+        why: Invalid,
+    },
+    /// A topology was asked for by words that fit no reader.
+    #[error("cannot tell what {spec:?} is: {tried}")]
+    Unrecognised {
+        /// The words.
+        spec: String,
+        /// What was tried, and why each did not fit.
+        tried: String,
+    },
+}
+
+impl ReadError {
+    /// An [`Invalid`] with the source it was found in.
+    pub fn invalid(path: impl Into<PathBuf>, why: Invalid) -> Self {
+        Self::Invalid {
+            path: path.into(),
+            why,
+        }
+    }
+}
+
+/// At most 60 characters of a text's first line, so that a hostile file cannot fill the screen.
+pub(crate) fn shortened(text: &str) -> String {
+    const MOST: usize = 60;
+    let text = text.trim();
+    let line = text.lines().next().unwrap_or("");
+    let mut short: String = line.chars().take(MOST).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

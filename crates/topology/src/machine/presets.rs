@@ -1,0 +1,74 @@
+//! The machines that the program carries with it: every file of `data/machines/`.
+
+use std::path::Path;
+
+use super::Machine;
+use crate::error::ReadError;
+
+macro_rules! embedded {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../data/machines/", $name, ".toml")))),*]
+    };
+}
+
+/// Name and text of each file; a test holds this list and the directory equal.
+const FILES: &[(&str, &str)] =
+    embedded!["lab-16x2", "lab-2x4", "lab-4x2", "lab-4x2-fast", "lab-8x2",];
+
+impl Machine {
+    /// The names of all presets, ascending.
+    pub fn presets() -> impl Iterator<Item = &'static str> {
+        FILES.iter().map(|(name, _)| *name)
+    }
+
+    /// The preset of that name.
+    ///
+    /// # Errors
+    /// [`ReadError::NoPreset`] lists the names there are.
+    pub fn preset(name: &str) -> Result<Self, ReadError> {
+        let Some((_, text)) = FILES.iter().find(|(there, _)| *there == name) else {
+            return Err(ReadError::NoPreset {
+                name: name.to_owned(),
+                presets: Self::presets().collect::<Vec<_>>().join(", "),
+            });
+        };
+        Self::parse(text, Path::new(name))
+    }
+
+    /// The text of the preset's file, to start a machine file of one's own from.
+    pub fn preset_text(name: &str) -> Option<&'static str> {
+        let (_, text) = FILES.iter().find(|(there, _)| *there == name)?;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_file_is_embedded_under_its_own_name_with_its_source() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/machines");
+        let mut there: Vec<String> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
+            .collect();
+        there.sort();
+        assert_eq!(there, Machine::presets().collect::<Vec<_>>());
+        for name in Machine::presets() {
+            let machine = Machine::preset(name).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(machine.name, name);
+            assert!(machine.source.len() > 40, "{name} does not say its source");
+            let topology = machine.topology().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(topology.name(), name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_preset_is_answered_with_the_known_ones() {
+        let text = Machine::preset("lab-3x3").unwrap_err().to_string();
+        assert!(text.starts_with("there is no preset \"lab-3x3\"; the presets are "));
+        assert!(text.contains("lab-4x2-fast"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Machine files: what shape they expand to, and what is refused, with file, line and key.
+
+use std::path::Path;
+
+use numaherd_topology::{CacheKind, CpuId, Machine, NodeId, SharedBy};
+
+const SOCKETS: &str = r#"
+name = "two-sockets"
+description = "Two packages of two clusters with two domains each, and a node of memory alone"
+source = "made up for this test"
+
+[shape]
+nodes = 5
+domains_per_node = 2
+cores_per_domain = 2
+threads_per_core = 2
+nodes_per_package = 2
+memory_per_node_mib = 64
+memory_only_nodes = [4]
+
+[[cache]]
+level = 1
+kind = "data"
+size_kib = 32
+ways = 8
+shared_by = "core"
+
+[[cache]]
+level = 3
+kind = "unified"
+size_kib = 1024
+shared_by = "domain"
+latency_ns = 20
+
+[memory]
+node_gb_per_s = 50
+link_gb_per_s = 20
+
+[core]
+clock_ghz = 2.0
+"#;
+
+fn parse(text: &str) -> Result<Machine, String> {
+    Machine::parse(text, Path::new("my.toml")).map_err(|error| error.to_string())
+}
+
+#[test]
+fn cores_come_first_then_their_siblings() {
+    let topology = parse(SOCKETS).unwrap().topology().unwrap();
+    assert_eq!(topology.cpus().len(), 32);
+    assert_eq!(topology.cores().len(), 16);
+    assert_eq!(topology.domains().len(), 8);
+    assert_eq!(topology.cores()[0].cpus.to_string(), "0,16");
+    assert_eq!(topology.domains()[1].cpus.to_string(), "2-3,18-19");
+    assert_eq!(topology.nodes()[1].cpus.to_string(), "4-7,20-23");
+    assert!(topology.nodes()[4].cpus.is_empty());
+    assert_eq!(topology.nodes()[4].memory_bytes, 64 << 20);
+    let package = |cpu| topology.cpu(CpuId(cpu)).unwrap().package.unwrap().0;
+    assert_eq!(
+        [package(0), package(7), package(8), package(24)],
+        [0, 0, 1, 1]
+    );
+    assert_eq!(topology.distance(NodeId(0), NodeId(4)), Some(20));
+    let l1 = topology
+        .caches()
+        .iter()
+        .filter(|c| c.kind == CacheKind::Data);
+    assert_eq!(l1.count(), 16);
+    let links = topology.timing().link_gb_per_s.as_ref().unwrap();
+    assert_eq!(links[0][..2], [50.0, 20.0]);
+}
+
+#[test]
+fn a_cache_that_spans_nodes_makes_a_domain_in_each() {
+    let text = SOCKETS
+        .replace("domains_per_node = 2", "domains_per_node = 1")
+        .replace("shared_by = \"domain\"", "shared_by = \"package\"");
+    let machine = parse(&text).unwrap();
+    assert_eq!(machine.caches[1].shared_by, SharedBy::Package);
+    let topology = machine.topology().unwrap();
+    let shared = topology.caches().last().unwrap();
+    assert_eq!(shared.cpus.to_string(), "4-7,12-15");
+    let domains: Vec<_> = topology
+        .domains()
+        .iter()
+        .map(|domain| (domain.node.0, domain.cpus.to_string()))
+        .collect();
+    let expected = [
+        (0, "0-1,8-9"),
+        (1, "2-3,10-11"),
+        (2, "4-5,12-13"),
+        (3, "6-7,14-15"),
+    ];
+    assert_eq!(
+        domains,
+        expected.map(|(node, cpus)| (node, cpus.to_owned()))
+    );
+}
+
+#[test]
+fn the_labs_square_is_as_its_prototype() {
+    let machine = Machine::preset("lab-4x2").unwrap();
+    let topology = machine.topology().unwrap();
+    let cpus: Vec<_> = topology
+        .nodes()
+        .iter()
+        .map(|n| n.cpus.to_string())
+        .collect();
+    assert_eq!(cpus, ["0-1", "2-3", "4-5", "6-7"]);
+    assert_eq!(topology.distance(NodeId(0), NodeId(3)), Some(30));
+    assert_eq!(topology.distance(NodeId(1), NodeId(2)), Some(30));
+    assert_eq!(topology.distance(NodeId(2), NodeId(3)), Some(20));
+    let latency = topology.timing().latency_ns.as_ref().unwrap();
+    assert_eq!(latency[0], [90.0, 150.0, 150.0, 210.0]);
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_file_line_and_key() {
+    let refused = |from: &str, to: &str| {
+        assert!(SOCKETS.contains(from), "{from}");
+        parse(&SOCKETS.replacen(from, to, 1)).unwrap_err()
+    };
+    let told = |from, to, message| assert_eq!(refused(from, to), message);
+    told(
+        "nodes = 5",
+        "nodes = 0",
+        "my.toml:7: shape.nodes: 0 where at least 1 is needed",
+    );
+    told(
+        "nodes = 5",
+        "nodes = -5",
+        "my.toml:7: nodes = -5: invalid value: integer `-5`, expected u32",
+    );
+    told(
+        "nodes = 5",
+        "noddes = 5",
+        "my.toml:7: noddes = 5: unknown field `noddes`, expected one of `nodes`, \
+         `domains_per_node`, `cores_per_domain`, `threads_per_core`, `nodes_per_package`, \
+         `memory_per_node_mib`, `memory_only_nodes`",
+    );
+    told(
+        "[4]",
+        "[5]",
+        "my.toml:13: shape.memory_only_nodes: node 5 is none of 0-4",
+    );
+    told(
+        "[4]",
+        "[]",
+        "my.toml:11: shape.nodes_per_package: 5 nodes with cores cannot be dealt to packages of 2",
+    );
+    told(
+        "cores_per_domain = 2",
+        "cores_per_domain = 4000000000",
+        "my.toml:6: shape: 64000000000 CPUs; more than 1048576 are taken for a mistake",
+    );
+    told(
+        "size_kib = 1024",
+        "size_kib = 0",
+        "my.toml:25: cache[1].size_kib: 0 KiB cannot be",
+    );
+    told(
+        "ways = 8",
+        "ways = 7",
+        "my.toml:19: cache[0].ways: 512 lines cannot be dealt to 7 ways",
+    );
+    told(
+        "latency_ns = 20",
+        "latency_ns = -20",
+        "my.toml:27: cache[1].latency_ns: -20 is not a positive number",
+    );
+    told(
+        "node_gb_per_s = 50",
+        "distance = [[10, 20], [20, 10]]",
+        "my.toml:30: memory.distance: 2 rows for 5 nodes",
+    );
+    told(
+        "clock_ghz = 2.0",
+        "clock_ghz = nan",
+        "my.toml:34: core.clock_ghz: NaN is not a positive number",
+    );
+    told(
+        "source = \"made up for this test\"",
+        "",
+        "my.toml:1: the file: missing field `source`",
+    );
+}
+
+#[test]
+fn a_distance_of_zero_is_refused() {
+    let text = Machine::preset_text("lab-4x2").unwrap();
+    let error = parse(&text.replacen("[10, 20, 20, 30]", "[10, 0, 20, 30]", 1)).unwrap_err();
+    assert!(
+        error.contains("memory.distance: 0 from node 0 to 1; it is 10 on the diagonal"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_machine_file_is_written_and_read_back() {
+    for name in Machine::presets() {
+        let machine = Machine::preset(name).unwrap();
+        let text = toml::to_string(&machine).unwrap();
+        assert_eq!(parse(&text).unwrap(), machine);
+    }
+}
