@@ -1,0 +1,42 @@
+# The targets that people use. Each installs what it needs by itself and is safe to repeat.
+#
+#   make demo    see real threads herded on a real multi-node kernel (the lab)
+#   make test    everything that CI checks
+#   make bench   speed and memory, as ratios against a named alternative in the same run
+#   make lint    format, lints, licences and sources of dependencies
+#   make setup   only install what the others need
+#
+# NUMAHERD_LAB_DIR (default .lab) holds the guest's kernel and modules; removing it is safe.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+CARGO ?= cargo
+REPEAT ?= 3
+
+.DELETE_ON_ERROR:
+.PHONY: demo test bench lint setup build clean
+
+setup:
+	@scripts/setup.sh
+
+# The program, the workloads and the plugin, as `demo` and the lab's tests use them.
+build: setup
+	@scripts/build.sh
+
+demo: build
+	@target/release/numaherd lab compare devils-on-one-node --repeat $(REPEAT)
+
+test: build lint
+	$(CARGO) test --workspace --locked
+
+bench: build
+	@scripts/bench.sh
+
+lint: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@scripts/deny.sh
+
+clean:
+	$(CARGO) clean
+	rm -rf "$${NUMAHERD_LAB_DIR:-.lab}"
