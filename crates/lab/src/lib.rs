@@ -1,1 +1,40 @@
-//! Work in progress.
+//! The lab: a NUMA machine in a box.
+//!
+//! Boots a stock Linux kernel with any number of NUMA nodes under Debian's unmodified QEMU and
+//! runs programs of the host's own file system in it. With the plugin (`plugin/`), caches, memory
+//! controllers, links and time follow a model of the machine, and the PMU module (`pmu/`) shows
+//! the modelled counters to the guest's perf.
+//!
+//! | part | file |
+//! |---|---|
+//! | what the guest looks like: nodes, CPUs, memory, distances | [`shape`] |
+//! | what `make setup` prepared: kernel, modules, plugin | [`files`] |
+//! | the initial file system | [`initrd`] |
+//! | QEMU's command line, a pure function | [`command_line`] |
+//! | QEMU's process: started, watched, never left behind | [`qemu`] |
+//! | a running guest: many commands in one boot | [`guest`] |
+//!
+//! ```no_run
+//! use numaherd_lab::{Command, Guest, KernelFiles, Options, Shape};
+//!
+//! let shape = Shape::uniform(4, 2, 512);
+//! let guest = Guest::start(&Options::new(shape, KernelFiles::find(None)?))?;
+//! let output = guest.output(&Command::inherited(["numactl", "--hardware"])?, None)?;
+//! print!("{}", String::from_utf8_lossy(&output.stdout));
+//! guest.stop()?;
+//! # Ok::<(), numaherd_lab::Error>(())
+//! ```
+
+pub mod command_line;
+pub mod error;
+pub mod files;
+pub mod guest;
+pub mod initrd;
+pub mod qemu;
+pub mod shape;
+
+pub use command_line::Model;
+pub use error::{Error, Result};
+pub use files::{KernelFiles, find_plugin};
+pub use guest::{Command, Ending, Event, Guest, Options, Output, Running, Stream};
+pub use shape::{NodeShape, Shape};

@@ -1,0 +1,113 @@
+//! The guest's first process, and its agent.
+//!
+//! As process 1 it mounts what a program expects, loads the kernel modules that the initial file
+//! system carries, puts the host's root under a writable overlay in memory, moves into it, starts
+//! the agent and from then on only reaps orphans. When the agent ends, for whatever reason, the
+//! power goes off: a guest never outlives its use.
+//!
+//! What goes wrong here is written to the kernel's console as `numaherd-guest: …`; the host looks
+//! for that when a boot fails.
+
+mod agent;
+mod mounts;
+mod network;
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use rustix::process::{WaitOptions, getpid, wait};
+use rustix::system::{RebootCommand, finit_module, reboot, sethostname};
+
+/// Where the initial file system keeps the kernel modules, named so that their order is the order
+/// of loading.
+const MODULES: &str = "/modules";
+
+fn main() -> ExitCode {
+    if !getpid().is_init() {
+        return match agent::serve() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("numaherd-guest: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if let Err(error) = start_and_reap() {
+        eprintln!("numaherd-guest: {error}");
+    }
+    rustix::fs::sync();
+    if let Err(error) = reboot(RebootCommand::PowerOff) {
+        eprintln!("numaherd-guest: could not power off: {error}");
+    }
+    ExitCode::FAILURE
+}
+
+/// Brings the guest up, starts the agent and reaps until the agent has ended.
+fn start_and_reap() -> io::Result<()> {
+    mounts::mount_kernel_file_systems(Path::new("/"))?;
+    load_modules()?;
+    mounts::enter_host_root()?;
+    settle()?;
+    // The image of this program is not in the new root; /proc still names it.
+    let agent = Command::new("/proc/self/exe")
+        .arg0("numaherd-agent")
+        .process_group(0)
+        .spawn()
+        .map_err(|error| during("starting the agent", error))?;
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, _))) if pid.as_raw_nonzero().get().cast_unsigned() == agent.id() => {
+                return Ok(());
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(during("waiting for the agent", error.into())),
+        }
+    }
+}
+
+fn load_modules() -> io::Result<()> {
+    let mut files: Vec<_> = fs::read_dir(MODULES)
+        .map_err(|error| during("reading /modules", error))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<_>>()?;
+    files.sort();
+    for file in files {
+        let image = fs::File::open(&file).map_err(|error| about("opening", &file, error))?;
+        finit_module(&image, c"", 0)
+            .map_err(|error| about("loading the module", &file, error.into()))?;
+    }
+    Ok(())
+}
+
+/// Settings that a measurement wants: counters for everyone, addresses shown, a name, loopback.
+fn settle() -> io::Result<()> {
+    let settings = [
+        ("/proc/sys/kernel/perf_event_paranoid", "-1"),
+        ("/proc/sys/kernel/perf_event_mlock_kb", "65536"),
+        ("/proc/sys/kernel/perf_event_max_sample_rate", "1000000"),
+        // Under the model the interrupt cost of sampling is no measure of overload. This one
+        // locks the rate above, so it comes after.
+        ("/proc/sys/kernel/perf_cpu_time_max_percent", "0"),
+        ("/proc/sys/kernel/kptr_restrict", "0"),
+    ];
+    for (file, value) in settings {
+        fs::write(file, value).map_err(|error| about("writing", Path::new(file), error))?;
+    }
+    sethostname(b"lab").map_err(|error| during("setting the host name", error.into()))?;
+    network::bring_up_loopback().map_err(|error| during("bringing up loopback", error))
+}
+
+fn during(what: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+fn about(what: &str, file: &Path, error: io::Error) -> io::Error {
+    during(&format!("{what} {}", file.display()), error)
+}
+
+/// No options for a mount.
+const NONE: Option<&CStr> = None;

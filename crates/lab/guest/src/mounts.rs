@@ -1,0 +1,90 @@
+//! What the guest mounts: the kernel's own file systems, and the host's root.
+//!
+//! The host's root comes over 9p and read-only, twice over: QEMU exports it read-only and the
+//! guest mounts it so. On top lies an overlay whose upper layer is in the guest's memory, so that
+//! programs can write where they like and nothing reaches the host.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::mount::{MountFlags, mount, mount_move};
+
+use crate::{NONE, about, during};
+
+/// Tag under which QEMU exports the host's root.
+const HOST_TAG: &str = "hostroot";
+
+/// File systems of the kernel that are present on any current system, and where they go.
+const KERNEL: [(&str, &str, Option<&CStr>); 4] = [
+    ("proc", "proc", NONE),
+    ("sysfs", "sys", NONE),
+    ("devtmpfs", "dev", NONE),
+    ("tmpfs", "run", Some(c"mode=0755")),
+];
+
+/// Those that go inside the first.
+const INNER: [(&str, &str, Option<&CStr>); 5] = [
+    ("devpts", "dev/pts", Some(c"ptmxmode=0666")),
+    ("tmpfs", "dev/shm", Some(c"mode=1777")),
+    ("cgroup2", "sys/fs/cgroup", NONE),
+    ("debugfs", "sys/kernel/debug", NONE),
+    ("tracefs", "sys/kernel/tracing", NONE),
+];
+
+/// Mounts the kernel's file systems under `root`.
+pub fn mount_kernel_file_systems(root: &Path) -> io::Result<()> {
+    for (kind, place, options) in KERNEL.into_iter().chain(INNER) {
+        let place = root.join(place);
+        if !place.exists() {
+            fs::create_dir_all(&place).map_err(|error| about("creating", &place, error))?;
+        }
+        mount(kind, &place, kind, MountFlags::empty(), options)
+            .map_err(|error| about("mounting", &place, error.into()))?;
+    }
+    Ok(())
+}
+
+/// Mounts the host's root below an overlay and makes it this process's root.
+pub fn enter_host_root() -> io::Result<()> {
+    for directory in ["/host", "/upper", "/root"] {
+        fs::create_dir_all(directory)
+            .map_err(|error| about("creating", Path::new(directory), error))?;
+    }
+    mount(
+        HOST_TAG,
+        "/host",
+        "9p",
+        MountFlags::RDONLY,
+        Some(c"trans=virtio,version=9p2000.L,cache=loose,msize=512000"),
+    )
+    .map_err(|error| during("mounting the host's root over 9p", error.into()))?;
+    mount(
+        "tmpfs",
+        "/upper",
+        "tmpfs",
+        MountFlags::empty(),
+        Some(c"mode=0755"),
+    )
+    .map_err(|error| during("mounting the overlay's upper layer", error.into()))?;
+    for directory in ["/upper/data", "/upper/work"] {
+        fs::create_dir(directory)
+            .map_err(|error| about("creating", Path::new(directory), error))?;
+    }
+    mount(
+        "overlay",
+        "/root",
+        "overlay",
+        MountFlags::empty(),
+        Some(c"lowerdir=/host,upperdir=/upper/data,workdir=/upper/work"),
+    )
+    .map_err(|error| during("mounting the overlay", error.into()))?;
+    mount_kernel_file_systems(Path::new("/root"))?;
+    rustix::process::chdir("/root")?;
+    mount_move(".", "/").map_err(|error| during("moving the new root into place", error.into()))?;
+    rustix::process::chroot(".").map_err(|error| during("entering the new root", error.into()))?;
+    rustix::process::chdir("/")?;
+    // Debian's /var/run and /var/lock point into /run.
+    fs::create_dir_all("/run/lock")
+}

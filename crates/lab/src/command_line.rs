@@ -1,0 +1,270 @@
+//! QEMU's command line, as a pure function of the guest's shape, its files and its options.
+//!
+//! * Machine `pc` under multi-threaded TCG: single-threaded TCG crashes with the plugin, and
+//!   modelled time is what makes more vCPUs than host cores meaningful.
+//! * Nothing on the host is writable: the host's root is exported read-only, there is no disk and
+//!   no network, and all files that QEMU shares with this program are anonymous memory, reached as
+//!   `/proc/self/fd/N`, so that nothing has to be removed afterwards, whoever dies first.
+//! * Standard input is the agent's socket, standard output the kernel's console, standard error
+//!   QEMU's and the plugin's own messages.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use numaherd_lab_guest::protocol::PORT_NAME;
+
+use crate::shape::Shape;
+
+/// The hardware model: the plugin and what it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// The plugin.
+    pub plugin: PathBuf,
+    /// The plugin's configuration file, as text.
+    pub configuration: String,
+    /// Further arguments of the plugin, as `name=value`.
+    pub arguments: Vec<String>,
+}
+
+/// Files that QEMU opens by number, as `/proc/self/fd/N`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    /// The initial file system.
+    pub initrd: PathBuf,
+    /// The memory shared by plugin and PMU module, and the plugin's configuration.
+    pub model: Option<InheritedModel>,
+}
+
+/// See [`Inherited::model`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InheritedModel {
+    /// The shared memory.
+    pub shared: PathBuf,
+    /// The plugin's configuration.
+    pub configuration: PathBuf,
+}
+
+/// Kernel parameters that every guest gets.
+///
+/// `tsc=reliable`: the TSC is the modelled clock. No watchdogs: under the model a vCPU may
+/// rightly stand still for long. `panic=-1` with QEMU's `-no-reboot` ends QEMU at once.
+const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable \
+    nowatchdog rcupdate.rcu_cpu_stall_suppress=1 audit=0 apparmor=0 selinux=0 random.trust_cpu=on";
+
+/// Bytes of shared memory for a machine: a power of two, as a PCI BAR has to be, and more than
+/// the plugin's layout takes. What is not used takes no memory.
+#[must_use]
+pub fn shared_bytes(shape: &Shape) -> u64 {
+    let vcpu = (128 << 10) + 8 * shape.nodes.len() as u64;
+    ((64 << 10) + 16 * shape.nodes.len() as u64 + u64::from(shape.cpus()) * vcpu)
+        .next_power_of_two()
+}
+
+/// QEMU's arguments, its name not among them.
+#[must_use]
+pub fn arguments(
+    shape: &Shape,
+    kernel_image: &Path,
+    kernel_parameters: &[String],
+    model: Option<&Model>,
+    inherited: &Inherited,
+) -> Vec<OsString> {
+    let mut arguments = Arguments::default();
+    arguments.words("-nodefaults -no-user-config -no-reboot -display none");
+    arguments.words("-machine pc -accel tcg,thread=multi -cpu max");
+    arguments.words(&format!(
+        "-smp {},sockets={},cores={},threads={}",
+        shape.cpus(),
+        shape.sockets(),
+        shape.cores_per_socket,
+        shape.threads_per_core
+    ));
+    memory(&mut arguments, shape);
+    arguments.option("-kernel", kernel_image);
+    arguments.option("-initrd", &inherited.initrd);
+    let mut parameters = KERNEL_PARAMETERS.to_owned();
+    for parameter in kernel_parameters {
+        parameters.push(' ');
+        parameters.push_str(parameter);
+    }
+    arguments.option("-append", parameters);
+    // Not `stdio`, which would also read what the host tells the agent.
+    arguments.words("-serial file:/proc/self/fd/1");
+    arguments.words("-chardev socket,id=agent,fd=0 -device virtio-serial-pci");
+    arguments.words(&format!(
+        "-device virtserialport,chardev=agent,name={PORT_NAME}"
+    ));
+    arguments.words(
+        "-fsdev local,id=hostroot,path=/,security_model=none,readonly=on,multidevs=remap \
+         -device virtio-9p-pci,fsdev=hostroot,mount_tag=hostroot",
+    );
+    if let (Some(model), Some(inherited)) = (model, &inherited.model) {
+        arguments.option(
+            "-object",
+            joined(
+                &format!(
+                    "memory-backend-file,id=shared,share=on,size={},mem-path=",
+                    shared_bytes(shape)
+                ),
+                &inherited.shared,
+            ),
+        );
+        arguments.words("-device ivshmem-plain,memdev=shared");
+        let mut plugin = escaped(&model.plugin);
+        plugin.push(joined(",shm=", &inherited.shared));
+        plugin.push(joined(",config=", &inherited.configuration));
+        for argument in &model.arguments {
+            plugin.push(",");
+            plugin.push(argument);
+        }
+        arguments.option("-plugin", plugin);
+    }
+    arguments.list
+}
+
+/// Memory, nodes and the distances between them. All distances are given, in both directions:
+/// QEMU fills in what is missing only where that is symmetric.
+fn memory(arguments: &mut Arguments, shape: &Shape) {
+    arguments.words(&format!("-m {}M", shape.memory_mib()));
+    let mut first = 0;
+    for (number, node) in shape.nodes.iter().enumerate() {
+        let mut option = format!("node,nodeid={number}");
+        if node.cpus > 0 {
+            option.push_str(&format!(",cpus={first}-{}", first + node.cpus - 1));
+            first += node.cpus;
+        }
+        if node.memory_mib > 0 {
+            arguments.words(&format!(
+                "-object memory-backend-ram,id=memory{number},size={}M",
+                node.memory_mib
+            ));
+            option.push_str(&format!(",memdev=memory{number}"));
+        }
+        arguments.option("-numa", option);
+    }
+    for (from, row) in shape.distances.iter().enumerate() {
+        for (to, distance) in row.iter().enumerate().filter(|&(to, _)| to != from) {
+            arguments.option("-numa", format!("dist,src={from},dst={to},val={distance}"));
+        }
+    }
+}
+
+/// A path as QEMU's option parser wants it: a comma is doubled.
+fn escaped(path: &Path) -> OsString {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let bytes = path.as_os_str().as_bytes();
+    let doubled = bytes
+        .iter()
+        .flat_map(|&byte| std::iter::repeat_n(byte, if byte == b',' { 2 } else { 1 }));
+    OsString::from_vec(doubled.collect())
+}
+
+fn joined(start: &str, path: &Path) -> OsString {
+    let mut whole = OsString::from(start);
+    whole.push(escaped(path));
+    whole
+}
+
+#[derive(Default)]
+struct Arguments {
+    list: Vec<OsString>,
+}
+
+impl Arguments {
+    fn words(&mut self, words: &str) {
+        self.list
+            .extend(words.split_whitespace().map(OsString::from));
+    }
+    fn option(&mut self, name: &str, value: impl Into<OsString>) {
+        self.list.push(name.into());
+        self.list.push(value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::NodeShape;
+
+    /// One option a line, as a person would write it down.
+    fn shown(arguments: &[OsString]) -> String {
+        let mut lines = String::new();
+        for argument in arguments {
+            let argument = argument.to_string_lossy();
+            let start = if argument.starts_with('-') { "\n" } else { " " };
+            lines.push_str(start);
+            lines.push_str(&argument);
+        }
+        lines.trim_start().to_owned()
+    }
+
+    fn inherited(model: bool) -> Inherited {
+        Inherited {
+            initrd: "/proc/self/fd/3".into(),
+            model: model.then(|| InheritedModel {
+                shared: "/proc/self/fd/4".into(),
+                configuration: "/proc/self/fd/5".into(),
+            }),
+        }
+    }
+
+    #[test]
+    fn a_plain_guest_of_one_node() {
+        let shape = Shape::uniform(1, 2, 512);
+        let arguments = arguments(
+            &shape,
+            Path::new("/lab/vmlinuz"),
+            &[],
+            None,
+            &inherited(false),
+        );
+        insta::assert_snapshot!("one_node", shown(&arguments));
+    }
+
+    #[test]
+    fn a_modelled_guest_with_uneven_nodes_and_asymmetric_distances() {
+        let shape = Shape {
+            nodes: vec![
+                NodeShape {
+                    cpus: 4,
+                    memory_mib: 512,
+                },
+                NodeShape {
+                    cpus: 2,
+                    memory_mib: 0,
+                },
+                NodeShape {
+                    cpus: 0,
+                    memory_mib: 1024,
+                },
+            ],
+            threads_per_core: 2,
+            cores_per_socket: 1,
+            distances: vec![vec![10, 21, 30], vec![22, 10, 31], vec![17, 28, 10]],
+        };
+        assert_eq!(shape.check(), Ok(()));
+        let model = Model {
+            plugin: "/a,b/plugin.so".into(),
+            configuration: "unused here".to_owned(),
+            arguments: vec!["time=modelled".to_owned()],
+        };
+        let parameters = ["numa_balancing=disable".to_owned()];
+        let arguments = arguments(
+            &shape,
+            Path::new("/lab/vmlinuz"),
+            &parameters,
+            Some(&model),
+            &inherited(true),
+        );
+        insta::assert_snapshot!("uneven_nodes", shown(&arguments));
+    }
+
+    #[test]
+    fn the_shared_memory_is_a_power_of_two_and_grows_with_the_machine() {
+        let bytes = |nodes, cores| shared_bytes(&Shape::uniform(nodes, cores, 256));
+        for (nodes, cores) in [(1, 1), (4, 2), (16, 2), (64, 4)] {
+            assert!(bytes(nodes, cores).is_power_of_two());
+            assert!(bytes(nodes, cores) > u64::from(cores) * nodes as u64 * (128 << 10));
+        }
+    }
+}

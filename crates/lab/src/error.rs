@@ -1,0 +1,209 @@
+//! What can go wrong with the lab, in the words a user needs.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use numaherd_lab_guest::protocol::ProtocolError;
+
+/// Result with the lab's [`enum@Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the lab could not do something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// QEMU cannot build this machine.
+    #[error("the lab cannot build the machine {machine}: {reason}")]
+    Shape {
+        /// The machine's name.
+        machine: String,
+        /// What is in the way.
+        reason: String,
+    },
+    /// Something that `make setup` prepares is not there.
+    #[error("the lab is not set up: {what} is missing at {}; run `make setup`", path.display())]
+    NotSetUp {
+        /// What is missing.
+        what: &'static str,
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// There is no QEMU.
+    #[error("the lab needs qemu-system-x86_64 and found none on the PATH; run `make setup`")]
+    NoQemu,
+    /// QEMU is too old.
+    #[error(
+        "the lab needs QEMU {oldest} or newer, qemu-system-x86_64 says {found:?}; run `make setup`"
+    )]
+    OldQemu {
+        /// Its version line.
+        found: String,
+        /// The oldest major version that works.
+        oldest: u32,
+    },
+    /// A file or a system call of the host.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried, and on what.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The guest did not come up.
+    #[error("the guest did not boot: {cause}{}", after(console))]
+    NoBoot {
+        /// Why, as far as is known.
+        cause: Cause,
+        /// The kernel's last lines.
+        console: String,
+    },
+    /// The guest went away while it was in use.
+    #[error("the guest died: {cause}{}", after(console))]
+    Died {
+        /// Why, as far as is known.
+        cause: Cause,
+        /// The kernel's last lines.
+        console: String,
+    },
+    /// A command could not be started in the guest.
+    #[error("the guest could not run the command: {0}")]
+    NotStarted(String),
+    /// A command took too long. It has been killed; the guest lives on.
+    #[error("the command was still running after {} s and was killed", limit.as_secs())]
+    CommandTimeLimit {
+        /// The limit.
+        limit: Duration,
+    },
+    /// The hardware model could not be switched.
+    #[error("the hardware model could not be switched: {0}")]
+    Gate(String),
+    /// An argument that no command line can carry.
+    #[error("{what} contains a NUL byte, which no program can be given")]
+    Nul {
+        /// Which one.
+        what: &'static str,
+    },
+}
+
+/// Why a guest is gone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The time limit of the boot, or of the guest as a whole.
+    #[error("it was not done after {} s, which is its time limit", .0.as_secs())]
+    TimeLimit(Duration),
+    /// The kernel panicked.
+    #[error("its kernel panicked: {0}")]
+    Panic(String),
+    /// The kernel ran out of memory.
+    #[error("it ran out of memory: {0}; give its nodes more, or the programs less")]
+    OutOfMemory(String),
+    /// The guest's init gave up.
+    #[error("its init gave up: {0}")]
+    Init(String),
+    /// QEMU ended, with its own last words.
+    #[error("QEMU ended ({status}): {message}")]
+    Qemu {
+        /// How it ended.
+        status: String,
+        /// The last lines of its stderr.
+        message: String,
+    },
+    /// What came from the guest made no sense.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The guest speaks another version of the protocol.
+    #[error("its agent speaks version {found} of the protocol, this program {expected}")]
+    Version {
+        /// The guest's.
+        found: u32,
+        /// Ours.
+        expected: u32,
+    },
+    /// It was stopped from this side.
+    #[error("it was stopped")]
+    Stopped,
+}
+
+fn after(console: &str) -> String {
+    if console.is_empty() {
+        String::new()
+    } else {
+        format!("\nThe kernel's last lines:\n{console}")
+    }
+}
+
+/// Attaches what was tried to an I/O error.
+pub(crate) trait Context<T> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| Error::Io {
+            what: what(),
+            source: error.into(),
+        })
+    }
+}
+
+impl Cause {
+    /// What the kernel's console tells about a guest's end, if anything. The first sign counts:
+    /// what follows a lack of memory or a failed init is its consequence.
+    #[must_use]
+    pub fn from_console(console: &str) -> Option<Self> {
+        console.lines().find_map(|line| {
+            if let Some((_, message)) = line.split_once("numaherd-guest: ") {
+                Some(Self::Init(message.trim().to_owned()))
+            } else if line.contains("System is deadlocked on memory")
+                || line.contains("Out of memory and no killable processes")
+            {
+                Some(Self::OutOfMemory(without_timestamp(line)))
+            } else if line.contains("Kernel panic - not syncing") {
+                Some(Self::Panic(without_timestamp(line)))
+            } else {
+                None
+            }
+        })
+    }
+}
+
+/// The kernel's message without the `[   12.345678] ` before it.
+fn without_timestamp(line: &str) -> String {
+    let rest = line.trim();
+    match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((_, message)) => message.trim().to_owned(),
+        None => rest.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_console_tells_why_a_guest_ended() {
+        let cause = |console: &str| Cause::from_console(console).map(|cause| cause.to_string());
+        assert_eq!(
+            cause(
+                "noise\n[    2.311234] Kernel panic - not syncing: VFS: Unable to mount root fs\nmore"
+            )
+            .as_deref(),
+            Some(
+                "its kernel panicked: Kernel panic - not syncing: VFS: Unable to mount root fs"
+            )
+        );
+        assert_eq!(
+            cause("numaherd-guest: mounting the overlay: No such device\r\n").as_deref(),
+            Some("its init gave up: mounting the overlay: No such device")
+        );
+        assert_eq!(
+            cause("[ 9.1] Kernel panic - not syncing: System is deadlocked on memory").as_deref(),
+            Some(
+                "it ran out of memory: Kernel panic - not syncing: System is deadlocked on memory; give its nodes more, or the programs less"
+            )
+        );
+        assert_eq!(cause("all is well"), None);
+    }
+}

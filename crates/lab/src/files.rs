@@ -1,0 +1,187 @@
+//! What `make setup` prepared, and where.
+//!
+//! The lab directory is the one given, else `$NUMAHERD_LAB_DIR`, else `.lab` in the working
+//! directory or the nearest one above it that has one, else `.lab` in the source tree that this
+//! program was built from. `scripts/setup.sh` fills it.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::{Context, Error, Result};
+
+/// Oldest major version of QEMU that works (plugin interface 4).
+const OLDEST_QEMU: u32 = 10;
+
+/// The guest's kernel, its modules and QEMU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelFiles {
+    /// The compressed kernel image.
+    pub image: PathBuf,
+    /// The kernel's release, as `uname -r` will say it.
+    pub release: String,
+    /// Modules of the stock kernel, in order of loading.
+    pub modules: Vec<PathBuf>,
+    /// The lab's PMU module.
+    pub pmu: PathBuf,
+    /// QEMU's program.
+    pub qemu: PathBuf,
+}
+
+impl KernelFiles {
+    /// Looks for everything that a guest needs to boot.
+    ///
+    /// # Errors
+    /// [`Error::NotSetUp`], [`Error::NoQemu`] or [`Error::OldQemu`], each of which says what to do.
+    pub fn find(lab: Option<&Path>) -> Result<Self> {
+        let files = Self::in_directory(&lab_directory(lab))?;
+        check_qemu(&files.qemu)?;
+        Ok(files)
+    }
+
+    /// The files in a given lab directory; QEMU is looked up on the `PATH` and not asked.
+    ///
+    /// # Errors
+    /// [`Error::NotSetUp`] and [`Error::NoQemu`].
+    pub fn in_directory(lab: &Path) -> Result<Self> {
+        let kernel = lab.join("kernel");
+        let present = |what, path: PathBuf| {
+            if path.exists() {
+                Ok(path)
+            } else {
+                Err(Error::NotSetUp { what, path })
+            }
+        };
+        let image = present("the guest's kernel", kernel.join("vmlinuz"))?;
+        let release = present("the kernel's release", kernel.join("release"))?;
+        let release = fs::read_to_string(&release)
+            .context(|| format!("reading {}", release.display()))?
+            .trim()
+            .to_owned();
+        let directory = present("the kernel's modules", kernel.join("modules"))?;
+        let mut modules = fs::read_dir(&directory)
+            .and_then(|entries| {
+                entries
+                    .map(|entry| entry.map(|entry| entry.path()))
+                    .collect::<Result<Vec<_>, _>>()
+            })
+            .context(|| format!("listing {}", directory.display()))?;
+        modules.sort();
+        let pmu = present("the PMU module", kernel.join("lab_pmu.ko"))?;
+        let qemu = on_path("qemu-system-x86_64").ok_or(Error::NoQemu)?;
+        Ok(Self {
+            image,
+            release,
+            modules,
+            pmu,
+            qemu,
+        })
+    }
+}
+
+/// The lab directory: see the head of this file.
+#[must_use]
+pub fn lab_directory(given: Option<&Path>) -> PathBuf {
+    if let Some(given) = given {
+        return given.to_owned();
+    }
+    if let Some(named) = env::var_os("NUMAHERD_LAB_DIR") {
+        return PathBuf::from(named);
+    }
+    let working = env::current_dir().unwrap_or_default();
+    working
+        .ancestors()
+        .map(|directory| directory.join(".lab"))
+        .find(|lab| lab.is_dir())
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.lab"))
+}
+
+/// Finds the plugin: `$NUMAHERD_LAB_PLUGIN`, else where cargo puts it (`cargo build --profile lab
+/// -p numaherd-lab-plugin`) in the target directory that this program runs from.
+///
+/// # Errors
+/// [`Error::NotSetUp`].
+pub fn find_plugin() -> Result<PathBuf> {
+    const BUILT: &str = "lab/libnumaherd_lab_plugin.so";
+    let named = env::var_os("NUMAHERD_LAB_PLUGIN").map(PathBuf::from);
+    let path = named.unwrap_or_else(|| {
+        let program = env::current_exe().unwrap_or_default();
+        let beside = program.ancestors().map(|directory| directory.join(BUILT));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../target")
+            .join(BUILT);
+        beside
+            .into_iter()
+            .find(|path| path.exists())
+            .unwrap_or(source)
+    });
+    if path.exists() {
+        Ok(path)
+    } else {
+        Err(Error::NotSetUp {
+            what: "the QEMU plugin",
+            path,
+        })
+    }
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+fn check_qemu(qemu: &Path) -> Result<()> {
+    let output = Command::new(qemu)
+        .arg("--version")
+        .output()
+        .context(|| format!("asking {} for its version", qemu.display()))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let line = said.lines().next().unwrap_or_default();
+    match major_version(line) {
+        Some(major) if major >= OLDEST_QEMU => Ok(()),
+        _ => Err(Error::OldQemu {
+            found: line.to_owned(),
+            oldest: OLDEST_QEMU,
+        }),
+    }
+}
+
+/// The major version in `QEMU emulator version 10.0.2 (Debian …)`.
+fn major_version(line: &str) -> Option<u32> {
+    let version = line.split_once("version ")?.1;
+    version
+        .split(|c: char| !c.is_ascii_digit())
+        .next()?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qemus_version_line_is_read() {
+        assert_eq!(
+            major_version("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)"),
+            Some(10)
+        );
+        assert_eq!(major_version("QEMU emulator version 7.2.17"), Some(7));
+        assert_eq!(major_version("something else"), None);
+    }
+
+    #[test]
+    fn an_empty_lab_directory_says_what_to_do() {
+        let missing = Path::new("/nonexistent/lab");
+        let message = KernelFiles::in_directory(missing)
+            .expect_err("nothing there")
+            .to_string();
+        assert_eq!(
+            message,
+            "the lab is not set up: the guest's kernel is missing at \
+             /nonexistent/lab/kernel/vmlinuz; run `make setup`"
+        );
+    }
+}

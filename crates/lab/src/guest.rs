@@ -1,0 +1,548 @@
+//! A running guest: one boot, many commands, one after another or at the same time.
+//!
+//! A thread reads what the agent sends and hands each message to whoever waits for it. When the
+//! stream ends, for whatever reason, all who wait are told, and [`Guest::death`] finds out why.
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use numaherd_lab_guest::protocol::{
+    CommandLine, Decoder, Message, ProtocolError, ToGuest, ToHost, VERSION,
+};
+pub use numaherd_lab_guest::protocol::{Ending, Stream};
+
+use crate::command_line::{self, Inherited, InheritedModel, Model, shared_bytes};
+use crate::error::{Cause, Context, Error, Result};
+use crate::files::KernelFiles;
+use crate::initrd;
+use crate::qemu::{AnonymousFile, Qemu, lock};
+use crate::shape::Shape;
+
+/// Lines of the kernel's console that an error shows.
+const SHOWN_LINES: usize = 15;
+
+/// How long QEMU may take to end by itself when it should.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How to start a guest.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What it looks like.
+    pub shape: Shape,
+    /// Its kernel.
+    pub kernel: KernelFiles,
+    /// The hardware model; without one the guest has no counters and runs in real time.
+    pub model: Option<Model>,
+    /// Further kernel parameters.
+    pub kernel_parameters: Vec<String>,
+    /// How long it may take to boot.
+    pub boot_limit: Duration,
+    /// How long it may live in all, boot included.
+    pub time_limit: Option<Duration>,
+}
+
+impl Options {
+    /// A guest without a model, three minutes to boot and no limit on its life.
+    #[must_use]
+    pub fn new(shape: Shape, kernel: KernelFiles) -> Self {
+        Self {
+            shape,
+            kernel,
+            model: None,
+            kernel_parameters: Vec::new(),
+            boot_limit: Duration::from_secs(180),
+            time_limit: None,
+        }
+    }
+}
+
+/// A command for a guest: program, arguments, environment and directory, all of the host's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Program and arguments.
+    pub arguments: Vec<OsString>,
+    /// The whole environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Directory to start in.
+    pub directory: PathBuf,
+}
+
+impl Command {
+    /// A command with this program's own environment and working directory.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the working directory is gone.
+    pub fn inherited<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Self> {
+        Ok(Self {
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            environment: env::vars_os().collect(),
+            directory: env::current_dir().context(|| "finding the working directory".into())?,
+        })
+    }
+
+    /// As it is sent.
+    fn line(&self) -> Result<CommandLine> {
+        let whole = |what, bytes: Vec<u8>| {
+            if bytes.contains(&0) {
+                Err(Error::Nul { what })
+            } else {
+                Ok(bytes)
+            }
+        };
+        let arguments = self
+            .arguments
+            .iter()
+            .map(|a| whole("an argument", a.as_bytes().to_vec()));
+        let environment = self.environment.iter().map(|(name, value)| {
+            let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            whole("a variable of the environment", entry)
+        });
+        Ok(CommandLine {
+            arguments: arguments.collect::<Result<_>>()?,
+            environment: environment.collect::<Result<_>>()?,
+            directory: whole(
+                "the working directory",
+                self.directory.clone().into_os_string().into_vec(),
+            )?,
+        })
+    }
+}
+
+/// What a command does while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It was started, with this process id in the guest.
+    Started(u32),
+    /// It wrote something.
+    Output(Stream, Vec<u8>),
+    /// It ended.
+    Ended(Ending),
+}
+
+/// What a command left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// How it ended.
+    pub ending: Ending,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: Vec<u8>,
+}
+
+/// What the reading thread shares with everyone.
+#[derive(Debug)]
+struct Inbox {
+    /// Who waits for which command; none once the stream has ended.
+    commands: HashMap<u32, Sender<ToHost>>,
+    /// Who waits for messages about the guest as a whole; none once the stream has ended.
+    guest: Option<Sender<ToHost>>,
+    /// Why the stream could not be read on.
+    error: Option<ProtocolError>,
+}
+
+/// A guest that is up.
+#[derive(Debug)]
+pub struct Guest {
+    qemu: Qemu,
+    agent: Arc<Mutex<UnixStream>>,
+    inbox: Arc<Mutex<Inbox>>,
+    /// Held while one asks the guest as a whole something and waits for the answer.
+    answers: Mutex<Receiver<ToHost>>,
+    next_id: AtomicU32,
+    reader: Option<JoinHandle<()>>,
+    kernel: String,
+}
+
+/// A command that runs in a guest. Dropped before its end it is killed.
+#[derive(Debug)]
+pub struct Running<'a> {
+    guest: &'a Guest,
+    id: u32,
+    events: Receiver<ToHost>,
+    ended: bool,
+}
+
+impl Guest {
+    /// Boots a guest and waits until its agent answers.
+    ///
+    /// # Errors
+    /// [`Error::Shape`], [`Error::Io`], and [`Error::NoBoot`] with the kernel's last lines.
+    pub fn start(options: &Options) -> Result<Self> {
+        let refuse = |reason| Error::Shape {
+            machine: "asked for".to_owned(),
+            reason,
+        };
+        options.shape.check().map_err(refuse)?;
+        let packed = initrd::pack(&options.kernel, options.model.is_some())?;
+        let mut files = vec![AnonymousFile::with("lab-initrd", &packed)?];
+        let mut inherited = Inherited {
+            initrd: files[0].path(),
+            model: None,
+        };
+        if let Some(model) = &options.model {
+            let shared = AnonymousFile::empty("lab-shared", shared_bytes(&options.shape))?;
+            let configuration =
+                AnonymousFile::with("lab-configuration", model.configuration.as_bytes())?;
+            inherited.model = Some(InheritedModel {
+                shared: shared.path(),
+                configuration: configuration.path(),
+            });
+            files.extend([shared, configuration]);
+        }
+        let arguments = command_line::arguments(
+            &options.shape,
+            &options.kernel.image,
+            &options.kernel_parameters,
+            options.model.as_ref(),
+            &inherited,
+        );
+        let (qemu, agent) = Qemu::start(
+            options.kernel.qemu.clone(),
+            arguments,
+            files,
+            options.time_limit,
+        )?;
+        Self::greet(qemu, agent, options.boot_limit)
+    }
+
+    /// Exchanges the first messages.
+    fn greet(qemu: Qemu, agent: UnixStream, limit: Duration) -> Result<Self> {
+        let (to_guest_waiter, answers) = channel();
+        let inbox = Arc::new(Mutex::new(Inbox {
+            commands: HashMap::new(),
+            guest: Some(to_guest_waiter),
+            error: None,
+        }));
+        let incoming = agent
+            .try_clone()
+            .context(|| "sharing the agent's socket".into())?;
+        let reader = {
+            let inbox = inbox.clone();
+            thread::Builder::new()
+                .name("lab agent".to_owned())
+                .spawn(move || read_messages(incoming, &inbox))
+                .context(|| "starting the thread that reads from the guest".into())?
+        };
+        let mut guest = Self {
+            qemu,
+            agent: Arc::new(Mutex::new(agent)),
+            inbox,
+            answers: Mutex::new(answers),
+            next_id: AtomicU32::new(1),
+            reader: Some(reader),
+            kernel: String::new(),
+        };
+        // A QEMU that refuses its arguments is gone before it reads anything.
+        let _ = guest.send(&ToGuest::Hello { version: VERSION });
+        let answer = lock(&guest.answers).recv_timeout(limit);
+        let cause = match answer {
+            Ok(ToHost::Ready {
+                version: VERSION,
+                kernel,
+            }) => {
+                guest.kernel = String::from_utf8_lossy(&kernel).into_owned();
+                return Ok(guest);
+            }
+            Ok(ToHost::Ready { version, .. }) => Some(Cause::Version {
+                found: version,
+                expected: VERSION,
+            }),
+            Err(RecvTimeoutError::Timeout) => Some(Cause::TimeLimit(limit)),
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => None,
+        };
+        let (cause, console) = match cause {
+            Some(cause) => (cause, guest.qemu.console.last_lines(SHOWN_LINES)),
+            None => guest.death(),
+        };
+        Err(Error::NoBoot { cause, console })
+    }
+
+    /// The guest kernel's release.
+    #[must_use]
+    pub fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    /// QEMU's process id on the host.
+    #[must_use]
+    pub fn qemu_pid(&self) -> u32 {
+        self.qemu.pid
+    }
+
+    /// What QEMU and the plugin have written on stderr so far (the end of it).
+    #[must_use]
+    pub fn messages(&self) -> String {
+        self.qemu.messages.text()
+    }
+
+    /// What the guest's kernel has written on its console so far (the end of it).
+    #[must_use]
+    pub fn console(&self) -> String {
+        self.qemu.console.text()
+    }
+
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// [`Error::NotStarted`] with the guest's reason, [`Error::Died`], [`Error::Nul`].
+    pub fn spawn(&self, command: &Command) -> Result<Running<'_>> {
+        let line = command.line()?;
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, events) = channel();
+        {
+            let mut inbox = lock(&self.inbox);
+            if inbox.guest.is_none() {
+                drop(inbox);
+                return Err(self.died());
+            }
+            inbox.commands.insert(id, sender);
+        }
+        let running = Running {
+            guest: self,
+            id,
+            events,
+            ended: false,
+        };
+        self.send(&ToGuest::Run { id, command: line })?;
+        Ok(running)
+    }
+
+    /// Runs a command to its end and collects what it writes.
+    ///
+    /// # Errors
+    /// As [`Guest::spawn`], and [`Error::CommandTimeLimit`].
+    pub fn output(&self, command: &Command, limit: Option<Duration>) -> Result<Output> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let ending = self.stream(command, limit, |stream, bytes| {
+            match stream {
+                Stream::Stdout => &mut stdout,
+                Stream::Stderr => &mut stderr,
+            }
+            .extend_from_slice(bytes);
+        })?;
+        Ok(Output {
+            ending,
+            stdout,
+            stderr,
+        })
+    }
+
+    /// Runs a command to its end and hands on what it writes as it comes.
+    ///
+    /// # Errors
+    /// As [`Guest::output`].
+    pub fn stream(
+        &self,
+        command: &Command,
+        limit: Option<Duration>,
+        mut sink: impl FnMut(Stream, &[u8]),
+    ) -> Result<Ending> {
+        let until = limit.map(|limit| Instant::now() + limit);
+        let mut running = self.spawn(command)?;
+        loop {
+            match running.next(until)? {
+                None => {
+                    let limit = limit.unwrap_or_default();
+                    return Err(Error::CommandTimeLimit { limit });
+                }
+                Some(Event::Started(_)) => {}
+                Some(Event::Output(stream, bytes)) => sink(stream, &bytes),
+                Some(Event::Ended(ending)) => return Ok(ending),
+            }
+        }
+    }
+
+    /// Turns the hardware model on or off, for the guest as a whole.
+    ///
+    /// # Errors
+    /// [`Error::Gate`], when there is no model or the plugin refuses; [`Error::Died`].
+    pub fn gate(&self, on: bool) -> Result<()> {
+        match self.ask(&ToGuest::Gate { on })? {
+            ToHost::GateSet { error } if error.is_empty() => Ok(()),
+            ToHost::GateSet { error } => {
+                Err(Error::Gate(String::from_utf8_lossy(&error).into_owned()))
+            }
+            _ => Err(self.died()),
+        }
+    }
+
+    /// Powers the guest off and waits until QEMU is gone.
+    ///
+    /// # Errors
+    /// [`Error::Died`] when it had died before.
+    pub fn stop(self) -> Result<()> {
+        match self.ask(&ToGuest::PowerOff)? {
+            ToHost::Goodbye => {
+                self.qemu.wait_or_kill(PATIENCE);
+                Ok(())
+            }
+            _ => Err(self.died()),
+        }
+    }
+
+    /// Sends a message about the guest as a whole and waits for the answer.
+    fn ask(&self, message: &ToGuest) -> Result<ToHost> {
+        let answers = lock(&self.answers);
+        self.send(message)?;
+        answers.recv().map_err(|_| self.died())
+    }
+
+    fn send(&self, message: &ToGuest) -> Result<()> {
+        let mut frame = Vec::new();
+        message.encode(&mut frame);
+        lock(&self.agent).write_all(&frame).map_err(|_| self.died())
+    }
+
+    fn died(&self) -> Error {
+        let (cause, console) = self.death();
+        Error::Died { cause, console }
+    }
+
+    /// Why the guest is gone, and the kernel's last lines. Called once the stream has ended.
+    fn death(&self) -> (Cause, String) {
+        let damaged = lock(&self.inbox).error.clone();
+        if damaged.is_some() {
+            self.qemu.kill();
+        }
+        let end = self.qemu.wait_or_kill(PATIENCE);
+        let console = self.qemu.console.text();
+        let cause = if let Some(limit) = end.limit {
+            Cause::TimeLimit(limit)
+        } else if let Some(cause) = Cause::from_console(&console) {
+            cause
+        } else if let Some(error) = damaged {
+            Cause::Protocol(error)
+        } else if end.stopped {
+            Cause::Stopped
+        } else {
+            let message = self.qemu.messages.last_lines(SHOWN_LINES);
+            Cause::Qemu {
+                status: end.status.to_string(),
+                message,
+            }
+        };
+        (cause, self.qemu.console.last_lines(SHOWN_LINES))
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.qemu.kill();
+        self.qemu.wait();
+        if let Some(reader) = self.reader.take() {
+            drop(reader.join());
+        }
+    }
+}
+
+impl Running<'_> {
+    /// What the command does next, waiting until `until` at most; nothing when that has passed.
+    /// To be called until it has returned [`Event::Ended`] or an error.
+    ///
+    /// # Errors
+    /// [`Error::NotStarted`] and [`Error::Died`].
+    pub fn next(&mut self, until: Option<Instant>) -> Result<Option<Event>> {
+        let message = match until {
+            None => self.events.recv().map_err(|_| self.guest.died())?,
+            Some(until) => {
+                let rest = until.saturating_duration_since(Instant::now());
+                match self.events.recv_timeout(rest) {
+                    Ok(message) => message,
+                    Err(RecvTimeoutError::Timeout) => return Ok(None),
+                    Err(RecvTimeoutError::Disconnected) => return Err(self.guest.died()),
+                }
+            }
+        };
+        Ok(Some(match message {
+            ToHost::Output { stream, bytes, .. } => Event::Output(stream, bytes),
+            ToHost::Ended { ending, .. } => {
+                self.ended = true;
+                Event::Ended(ending)
+            }
+            ToHost::NotStarted { reason, .. } => {
+                self.ended = true;
+                return Err(Error::NotStarted(
+                    String::from_utf8_lossy(&reason).into_owned(),
+                ));
+            }
+            ToHost::Started { pid, .. } => Event::Started(pid),
+            // The reader hands on only messages with an id, and these are all.
+            ToHost::Ready { .. } | ToHost::GateSet { .. } | ToHost::Goodbye => return Ok(None),
+        }))
+    }
+
+    /// Sends a signal, by number, to the command and all in its process group.
+    ///
+    /// # Errors
+    /// [`Error::Died`].
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        self.guest.send(&ToGuest::Signal {
+            id: self.id,
+            signal,
+        })
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        lock(&self.guest.inbox).commands.remove(&self.id);
+        if !self.ended {
+            // With the guest gone there is nothing to kill.
+            let _ = self.signal(rustix::process::Signal::KILL.as_raw());
+        }
+    }
+}
+
+/// Reads messages until the stream ends or makes no sense, and hands each to whoever waits.
+fn read_messages(mut stream: UnixStream, inbox: &Mutex<Inbox>) {
+    let mut decoder = Decoder::default();
+    let mut buffer = vec![0; 64 << 10];
+    let error = loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => break decoder.finish().err(),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            // The other end of a socket pair can only go away.
+            Err(_) => break None,
+            Ok(length) => {
+                decoder.push(&buffer[..length]);
+                if let Err(error) = hand_out(&mut decoder, inbox) {
+                    break Some(error);
+                }
+            }
+        }
+    };
+    let mut inbox = lock(inbox);
+    inbox.error = error;
+    inbox.guest = None;
+    inbox.commands.clear();
+}
+
+/// Hands out all whole messages.
+fn hand_out(decoder: &mut Decoder, inbox: &Mutex<Inbox>) -> Result<(), ProtocolError> {
+    while let Some(message) = decoder.take::<ToHost>()? {
+        let inbox = lock(inbox);
+        let waiter = match &message {
+            ToHost::Started { id, .. }
+            | ToHost::NotStarted { id, .. }
+            | ToHost::Output { id, .. }
+            | ToHost::Ended { id, .. } => inbox.commands.get(id),
+            ToHost::Ready { .. } | ToHost::GateSet { .. } | ToHost::Goodbye => inbox.guest.as_ref(),
+        };
+        if let Some(waiter) = waiter {
+            // Whoever has stopped waiting does not want it.
+            let _ = waiter.send(message);
+        }
+    }
+    Ok(())
+}

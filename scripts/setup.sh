@@ -1,0 +1,324 @@
+#!/usr/bin/env bash
+# Installs what the lab needs and prepares its kernel. Safe to repeat: a step whose result is
+# already there is skipped.
+#
+#   scripts/setup.sh            everything
+#   scripts/setup.sh packages   only the system packages
+#   scripts/setup.sh kernel     only the guest's kernel, its modules and headers
+#   scripts/setup.sh pmu        only the PMU module
+#
+# What it changes on the system: it installs the packages below, and where the release's own QEMU
+# is older than 10 it adds the release's backports suite at priority 100, so that nothing else is
+# ever upgraded from it. The guest's kernel is never installed: it is downloaded and unpacked into
+# the lab directory, .lab at the root of the repository or $NUMAHERD_LAB_DIR.
+#
+# Layout of the lab directory, as crates/lab/src/files.rs reads it:
+#   kernel/vmlinuz, kernel/release, kernel/modules/NN-name.ko (in load order), kernel/lab_pmu.ko
+#   headers/                    what the PMU module is built against
+
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+lab=${NUMAHERD_LAB_DIR:-$here/.lab}
+qemu_oldest=10
+
+# Modules of the stock kernel that the guest loads, each after what it depends on. One that the
+# kernel has built in is left out.
+guest_modules="netfs 9pnet 9pnet_virtio 9p overlay virtio_console"
+
+say() { printf 'setup: %s\n' "$*"; }
+die() {
+    printf 'setup: %s\n' "$*" >&2
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "'$*' needs root and there is no sudo here; run it as root, then run this again"
+    fi
+}
+
+# shellcheck disable=SC1091
+system_release() {
+    [ -r /etc/os-release ] || die "/etc/os-release is missing: only Debian and Ubuntu are supported"
+    . /etc/os-release
+    distribution=${ID:-unknown}
+    codename=${VERSION_CODENAME:-unknown}
+    case $distribution in
+        debian | ubuntu) ;;
+        *) die "$distribution is not supported: the lab takes its kernel and QEMU from Debian or Ubuntu packages" ;;
+    esac
+    [ "$(dpkg --print-architecture)" = amd64 ] ||
+        die "the lab's PMU module and clock hook are for amd64, this machine is $(dpkg --print-architecture)"
+}
+
+refreshed=no
+refresh_lists() {
+    [ "$refreshed" = yes ] && return
+    say "refreshing the package lists"
+    as_root apt-get update -qq
+    refreshed=yes
+}
+
+# The major version of the first word that looks like a version, epoch and Debian revision removed.
+major() { sed -n 's/^\([0-9]*:\)\{0,1\}\([0-9]\{1,\}\)\..*/\2/p' <<<"$1"; }
+
+installed_qemu() {
+    command -v qemu-system-x86_64 >/dev/null || return 0
+    qemu-system-x86_64 --version | sed -n '1s/.*version \([0-9][0-9.]*\).*/\1/p'
+}
+
+# Every version of a package that the configured suites offer, newest first.
+offered() { apt-cache madison "$1" 2>/dev/null | awk -F'|' '{gsub(/ /, "", $2); print $2}' | sort -rVu; }
+
+newest_offered_qemu() { offered qemu-system-x86 | head -n 1; }
+
+# Copies the machine's own entry for this release with the backports suite in place of the main
+# one, so that the mirror, the proxy and the key are the ones the machine already uses.
+add_backports() {
+    local suite=$codename-backports list=/etc/apt/sources.list.d/numaherd-backports entry=""
+    if [ -e "$list.sources" ] || [ -e "$list.list" ]; then return; fi
+    local source
+    for source in /etc/apt/sources.list.d/*.sources; do
+        [ -r "$source" ] || continue
+        entry=$(awk -v RS= -v release="$codename" -v suite="$suite" '
+            { n = split($0, line, "\n"); main = 0
+              for (i = 1; i <= n; i++) if (line[i] ~ /^Suites:/) {
+                  m = split(line[i], word, " ")
+                  for (j = 2; j <= m; j++) if (word[j] == release) main = 1
+                  line[i] = "Suites: " suite
+              }
+              if (main) { for (i = 1; i <= n; i++) if (line[i] !~ /^#/) print line[i]; exit } }' "$source")
+        if [ -n "$entry" ]; then
+            say "adding the suite $suite at priority 100 ($list.sources)"
+            as_root tee "$list.sources" >/dev/null <<<"$entry"
+            break
+        fi
+    done
+    if [ -z "$entry" ]; then
+        entry=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null |
+            awk -v release="$codename" -v suite="$suite" '
+                $1 == "deb" { for (i = 2; i <= NF; i++) if ($i == release) { $i = suite; print; exit } }')
+        [ -n "$entry" ] || die "found no package source for $codename to copy: add $suite by hand, then run this again"
+        say "adding the suite $suite at priority 100 ($list.list)"
+        as_root tee "$list.list" >/dev/null <<<"$entry"
+    fi
+    as_root tee /etc/apt/preferences.d/numaherd-backports >/dev/null <<END
+Package: *
+Pin: release n=$suite
+Pin-Priority: 100
+END
+    refreshed=no
+    refresh_lists
+}
+
+missing_packages() {
+    local package
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || echo "$package"
+    done
+}
+
+install_packages() {
+    local missing
+    # numad and numactl are what `lab compare` and the page-move benchmark compare with.
+    missing=$(missing_packages gcc make libc6-dev libelf1 xz-utils zstd numad numactl)
+    # Names changed with the 64-bit time transition.
+    if grep -qx libelf1 <<<"$missing" && [ -n "$(dpkg-query -W -f '${Version}' libelf1t64 2>/dev/null)" ]; then
+        missing=$(grep -vx libelf1 <<<"$missing" || true)
+    fi
+    if [ -n "$missing" ]; then
+        refresh_lists
+        if grep -qx libelf1 <<<"$missing" && [ -z "$(offered libelf1)" ]; then
+            missing=${missing/libelf1/libelf1t64}
+        fi
+        say "installing" $missing
+        # shellcheck disable=SC2086 # one word per package
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null
+        # numad is compared with inside the guest; on the machine itself it must not steer anything.
+        if grep -qx numad <<<"$missing" && [ -d /run/systemd/system ]; then
+            as_root systemctl disable --now --quiet numad.service || true
+        fi
+    fi
+
+    local have
+    have=$(installed_qemu)
+    if [ -n "$have" ] && [ "$(major "$have")" -ge $qemu_oldest ]; then
+        say "QEMU $have is installed"
+        return
+    fi
+    refresh_lists
+    local offer target=()
+    offer=$(newest_offered_qemu)
+    if [ -z "$offer" ] || [ "$(major "$offer")" -lt $qemu_oldest ]; then
+        if [ "$distribution" = debian ]; then
+            add_backports
+            offer=$(newest_offered_qemu)
+        fi
+        [ -n "$offer" ] && [ "$(major "$offer")" -ge $qemu_oldest ] ||
+            die "the lab needs QEMU $qemu_oldest or newer, $distribution $codename offers ${offer:-none}: use Debian 12 or newer, or Ubuntu 25.10 or newer"
+    fi
+    if [ "$(major "$(apt-cache policy qemu-system-x86 | awk '/Candidate:/ {print $2}')")" -lt $qemu_oldest ]; then
+        target=(-t "$codename-backports")
+    fi
+    say "installing QEMU $offer"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+        "${target[@]}" qemu-system-x86 >/dev/null
+}
+
+# The version of the package whose kernel the guest runs, and the kernel's release name.
+choose_kernel() {
+    local meta=linux-image-amd64 versions
+    [ "$distribution" = ubuntu ] && meta=linux-image-generic
+    versions=$(offered $meta)
+    if [ "$distribution" = debian ]; then
+        # 6.12 is the line the lab is tested with; Debian 13 has it in main, Debian 12 in backports.
+        if ! grep -q '^6\.12\.' <<<"$versions"; then
+            refresh_lists
+            versions=$(offered $meta)
+            if ! grep -q '^6\.12\.' <<<"$versions" && [ "$codename" = bookworm ]; then
+                add_backports
+                versions=$(offered $meta)
+            fi
+        fi
+        versions=$(grep '^6\.12\.' <<<"$versions" || true)
+        [ -n "$versions" ] || die "no Linux 6.12 package is offered to $distribution $codename; the lab is tested with that one"
+    elif [ -z "$versions" ]; then
+        refresh_lists
+        versions=$(offered $meta)
+    fi
+    kernel_version=$(head -n 1 <<<"$versions")
+    kernel_release=$(apt-cache show "$meta=$kernel_version" |
+        sed -n 's/^Depends:.*linux-image-\([0-9][^ ,]*\).*/\1/p' | head -n 1)
+    [ -n "$kernel_release" ] || die "$meta $kernel_version names no kernel image package"
+}
+
+download() { # download DIR PACKAGE...: the .deb files land in DIR, nothing is installed
+    local directory=$1
+    shift
+    (cd "$directory" && apt-get download -qq "$@" 2>"$directory/log") || {
+        cat "$directory/log" >&2
+        die "could not download $*; run 'apt-get update' and try again"
+    }
+}
+
+prepare_kernel() {
+    choose_kernel
+    local stamp="$kernel_release $kernel_version $guest_modules"
+    if [ "$(cat "$lab/kernel/stamp" 2>/dev/null)" = "$stamp" ]; then
+        say "Linux $kernel_release is ready"
+        return
+    fi
+    say "downloading Linux $kernel_release (about 120 MB) into $lab"
+    mkdir -p "$lab"
+    local work
+    work=$(mktemp -d "$lab/work.XXXXXX")
+    # shellcheck disable=SC2064 # the directory's name is fixed now
+    trap "rm -rf '$work'" EXIT
+    mkdir "$work/debs" "$work/image" "$work/headers" "$work/kernel" "$work/kernel/modules"
+    local packages headers
+    if [ "$distribution" = ubuntu ]; then
+        packages="linux-image-$kernel_release linux-modules-$kernel_release"
+        headers="linux-headers-$kernel_release linux-headers-${kernel_release%-generic}"
+    else
+        packages="linux-image-$kernel_release"
+        local headers_depend
+        headers_depend=$(apt-cache show "linux-headers-$kernel_release" | sed -n 's/^Depends: //p' | head -n 1)
+        headers="linux-headers-$kernel_release $(tr ',' '\n' <<<"$headers_depend" |
+            sed -n 's/^ *\(linux-headers-[^ ]*-common\).*/\1/p; s/^ *\(linux-kbuild-[^ ]*\).*/\1/p' | tr '\n' ' ')"
+    fi
+    # shellcheck disable=SC2086 # one word per package
+    download "$work/debs" $packages $headers
+    local deb
+    for deb in "$work"/debs/*.deb; do
+        case $(basename "$deb") in
+            linux-image-* | linux-modules-*) dpkg -x "$deb" "$work/image" ;;
+            *) dpkg -x "$deb" "$work/headers" ;;
+        esac
+    done
+    cp "$work/image/boot/vmlinuz-$kernel_release" "$work/kernel/vmlinuz"
+    local tree number=10 name file
+    tree=$(find "$work/image" -type d -path "*/lib/modules/$kernel_release" | head -n 1)
+    for name in $guest_modules; do
+        file=$(find "$tree/kernel" -name "$name.ko*" | head -n 1)
+        if [ -z "$file" ]; then
+            grep -q "/$name\.ko\$" "$tree/modules.builtin" 2>/dev/null || die "Linux $kernel_release has no module $name"
+            continue
+        fi
+        case $file in
+            *.xz) xz -dc "$file" >"$work/kernel/modules/$number-$name.ko" ;;
+            *.zst) zstd -qdc "$file" >"$work/kernel/modules/$number-$name.ko" ;;
+            *) cp "$file" "$work/kernel/modules/$number-$name.ko" ;;
+        esac
+        number=$((number + 1))
+    done
+    echo "$kernel_release" >"$work/kernel/release"
+    echo "$stamp" >"$work/kernel/stamp"
+    # The headers name each other by absolute paths, as installed.
+    local build="usr/src/linux-headers-$kernel_release"
+    sed -i "s#/usr/src/#$lab/headers/usr/src/#g; s#/usr/lib/linux-kbuild#$lab/headers/usr/lib/linux-kbuild#g" \
+        "$work/headers/$build/Makefile"
+    local link target
+    while IFS= read -r link; do
+        target=$(readlink "$link")
+        case $target in /usr/*) ln -sfn "$lab/headers$target" "$link" ;; esac
+    done < <(find "$work/headers" -type l)
+    rm -rf "$lab/kernel" "$lab/headers"
+    mv "$work/headers" "$lab/headers"
+    mv "$work/kernel" "$lab/kernel"
+    rm -rf "$work"
+    trap - EXIT
+}
+
+# A compiler fit for the kernel: the one it was built with where that is here, else the default.
+module_compiler() {
+    local wanted
+    wanted=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*gcc-[0-9]*\).*/\1/p' "$1/.config" 2>/dev/null | sed 's/^x86_64-linux-gnu-//')
+    if [ -n "$wanted" ] && command -v "$wanted" >/dev/null; then echo "$wanted"; else echo gcc; fi
+}
+
+build_pmu() {
+    [ -r "$lab/kernel/release" ] || die "there is no kernel in $lab yet: run 'scripts/setup.sh kernel'"
+    local release source="$here/crates/lab/pmu" stamp build compiler
+    release=$(cat "$lab/kernel/release")
+    build="$lab/headers/usr/src/linux-headers-$release"
+    stamp="$release $(cat "$source"/*.c "$source"/*.h "$source"/Kbuild | sha256sum | cut -d' ' -f1)"
+    if [ "$(cat "$lab/kernel/pmu-stamp" 2>/dev/null)" = "$stamp" ] && [ -e "$lab/kernel/lab_pmu.ko" ]; then
+        say "the PMU module is up to date"
+        return
+    fi
+    compiler=$(module_compiler "$build")
+    say "building the PMU module against Linux $release with $compiler"
+    local work
+    work=$(mktemp -d "$lab/work.XXXXXX")
+    # shellcheck disable=SC2064
+    trap "rm -rf '$work'" EXIT
+    cp "$source"/*.c "$source"/*.h "$source"/Kbuild "$work/"
+    if ! make -C "$build" M="$work" CC="$compiler" modules >"$work/log" 2>&1; then
+        cat "$work/log" >&2
+        die "the PMU module did not build"
+    fi
+    grep -n 'warning:' "$work/log" | grep -v 'compiler differs\|BTF' >&2 || true
+    mv "$work/lab_pmu.ko" "$lab/kernel/lab_pmu.ko"
+    echo "$stamp" >"$lab/kernel/pmu-stamp"
+    rm -rf "$work"
+    trap - EXIT
+}
+
+system_release
+case ${1:-all} in
+    packages) install_packages ;;
+    kernel) prepare_kernel ;;
+    pmu) build_pmu ;;
+    all)
+        install_packages
+        prepare_kernel
+        build_pmu
+        say "the lab is ready in $lab"
+        ;;
+    *) die "unknown step '$1': packages, kernel, pmu or nothing for all" ;;
+esac
