@@ -3,7 +3,7 @@
 //! Each says what was read, what was found in it, why that is wrong and what to do. The text is
 //! complete in itself (no `source` chain), so that it reads the same however a program prints it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::topology::Invalid;
 
@@ -103,6 +103,15 @@ impl ReadError {
         Self::Invalid {
             path: path.into(),
             why,
+        }
+    }
+
+    /// A file whose contents are wrong; what was found is shortened to one line.
+    pub(crate) fn contents(path: &Path, found: &str, why: impl Into<String>) -> Self {
+        Self::Contents {
+            path: path.to_owned(),
+            found: shortened(found),
+            why: why.into(),
         }
     }
 }

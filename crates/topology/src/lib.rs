@@ -13,6 +13,7 @@ pub mod id;
 pub mod machine;
 mod parts;
 mod set;
+pub mod sysfs;
 mod topology;
 
 pub use error::ReadError;

@@ -8,15 +8,15 @@
 //! shared by several cores; where a CPU has none (a virtual machine that hides its L3, say), its
 //! domain is its node. A cache that spans nodes (sub-NUMA clustering) makes one domain per node.
 
+mod check;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CoreId, CpuId, DomainId, NodeId, PackageId};
 use crate::set::CpuSet;
-use crate::topology::{
-    Cache, CacheKind, Core, Cpu, Distances, Domain, Invalid, Node, Timing, Topology,
-};
+use crate::topology::{Cache, CacheKind, Core, Cpu, Domain, Invalid, Node, Timing, Topology};
 
 /// One CPU as a reader found it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,48 +76,15 @@ impl Topology {
         }
         let cpu_at = positions(cpus.iter().map(|cpu| cpu.id.index()));
         let node_at = positions(nodes.iter().map(|node| node.id.index()));
-        check_names(&nodes, &cpus, &caches, &cpu_at)?;
-        if !cpus.iter().any(|cpu| cpu.online) {
-            return Err(Invalid::NoCpu);
-        }
-        if !nodes
-            .iter()
-            .any(|node| node.online && node.memory_bytes > 0)
-        {
-            return Err(Invalid::NoMemory);
-        }
+        check::names(&nodes, &cpus, &caches, &cpu_at)?;
+        check::nodes_and_cpus(&nodes, &cpus)?;
+        check::caches(&caches)?;
         let node_of = node_of_each_cpu(&nodes, &cpus, &cpu_at)?;
         let core_of = core_of_each_cpu(&cpus, &cpu_at);
         let domain_of = domain_of_each_cpu(&cpus, &caches, &node_of, &core_of, &cpu_at);
-        let domain_count = domain_of.iter().map(|d| d.index() + 1).max().unwrap_or(0);
-        let core_count = core_of.iter().map(|c| c.index() + 1).max().unwrap_or(0);
-
-        let mut cores: Vec<Core> = (0..core_count)
-            .map(|i| Core {
-                id: dense(i),
-                cpus: CpuSet::new(),
-                domain: DomainId(0),
-            })
-            .collect();
-        let mut domains: Vec<Domain> = (0..domain_count)
-            .map(|i| Domain {
-                id: dense(i),
-                node: NodeId(0),
-                cpus: CpuSet::new(),
-                cores: Vec::new(),
-            })
-            .collect();
-        for (i, cpu) in cpus.iter().enumerate() {
-            let core = &mut cores[core_of[i].index()];
-            core.cpus.insert(cpu.id);
-            core.domain = domain_of[i];
-            let domain = &mut domains[domain_of[i].index()];
-            domain.node = node_of[i];
-            domain.cpus.insert(cpu.id);
-            if domain.cores.last() != Some(&core_of[i]) && !domain.cores.contains(&core_of[i]) {
-                domain.cores.push(core_of[i]);
-            }
-        }
+        check::cores(&cpus, &cpu_at, &core_of, &node_of, &domain_of)?;
+        let cores = cores(&cpus, &core_of, &domain_of);
+        let domains = domains(&cpus, &cores, &node_of, &domain_of);
         let cpus = cpus
             .into_iter()
             .enumerate()
@@ -131,8 +98,8 @@ impl Topology {
                 capacity: cpu.capacity.unwrap_or(1024),
             })
             .collect();
-        let distances = checked_distances(distances, nodes.len())?;
-        check_timing(&timing, nodes.len())?;
+        let distances = check::distances(distances, &nodes)?;
+        check::timing(&timing, nodes.len())?;
         Ok(Self {
             name,
             nodes,
@@ -196,31 +163,6 @@ fn position(at: &[Option<u32>], cpu: CpuId) -> Option<usize> {
     at.get(cpu.index()).copied().flatten().map(|p| p as usize)
 }
 
-fn check_names(
-    nodes: &[Node],
-    cpus: &[CpuPart],
-    caches: &[Cache],
-    cpu_at: &[Option<u32>],
-) -> Result<(), Invalid> {
-    let known = |what: &dyn Fn() -> String, set: &CpuSet| match set
-        .iter()
-        .find(|&cpu| position(cpu_at, cpu).is_none())
-    {
-        Some(cpu) => Err(Invalid::UnknownCpu { what: what(), cpu }),
-        None => Ok(()),
-    };
-    for node in nodes {
-        known(&|| format!("node {}", node.id), &node.cpus)?;
-    }
-    for cpu in cpus {
-        known(&|| format!("the core of CPU {}", cpu.id), &cpu.siblings)?;
-    }
-    for cache in caches {
-        known(&|| format!("a level {} cache", cache.level), &cache.cpus)?;
-    }
-    Ok(())
-}
-
 fn node_of_each_cpu(
     nodes: &[Node],
     cpus: &[CpuPart],
@@ -229,7 +171,7 @@ fn node_of_each_cpu(
     let mut node_of: Vec<Option<NodeId>> = vec![None; cpus.len()];
     for node in nodes {
         for cpu in node.cpus.iter() {
-            let at = position(cpu_at, cpu).expect("checked by check_names");
+            let at = position(cpu_at, cpu).expect("checked by names");
             if let Some(first) = node_of[at].replace(node.id) {
                 return Err(Invalid::CpuInTwoNodes {
                     cpu,
@@ -240,8 +182,10 @@ fn node_of_each_cpu(
         }
     }
     // The kernel keeps offline CPUs out of their node's list. With one node there is no doubt;
-    // else they go to the lowest node until they come online and the machine is read again.
-    let fallback = nodes.first().map(|node| node.id);
+    // else they count to the lowest node that has CPUs until they come online and the machine is
+    // read again.
+    let fallback = nodes.iter().find(|node| !node.cpus.is_empty());
+    let fallback = fallback.map(|node| node.id);
     node_of
         .into_iter()
         .zip(cpus)
@@ -250,6 +194,46 @@ fn node_of_each_cpu(
             node.or(or_else).ok_or(Invalid::CpuWithoutNode(cpu.id))
         })
         .collect()
+}
+
+fn cores(cpus: &[CpuPart], core_of: &[CoreId], domain_of: &[DomainId]) -> Vec<Core> {
+    let mut cores: Vec<Core> = Vec::new();
+    for (at, cpu) in cpus.iter().enumerate() {
+        // Cores are numbered in the order of their lowest CPU, so a new one is always the next.
+        if cores.len() == core_of[at].index() {
+            cores.push(Core {
+                id: core_of[at],
+                cpus: CpuSet::new(),
+                domain: domain_of[at],
+            });
+        }
+        cores[core_of[at].index()].cpus.insert(cpu.id);
+    }
+    cores
+}
+
+fn domains(
+    cpus: &[CpuPart],
+    cores: &[Core],
+    node_of: &[NodeId],
+    domain_of: &[DomainId],
+) -> Vec<Domain> {
+    let mut domains: Vec<Domain> = Vec::new();
+    for (at, cpu) in cpus.iter().enumerate() {
+        if domains.len() == domain_of[at].index() {
+            domains.push(Domain {
+                id: domain_of[at],
+                node: node_of[at],
+                cpus: CpuSet::new(),
+                cores: Vec::new(),
+            });
+        }
+        domains[domain_of[at].index()].cpus.insert(cpu.id);
+    }
+    for core in cores {
+        domains[core.domain.index()].cores.push(core.id);
+    }
+    domains
 }
 
 fn core_of_each_cpu(cpus: &[CpuPart], cpu_at: &[Option<u32>]) -> Vec<CoreId> {
@@ -263,7 +247,7 @@ fn core_of_each_cpu(cpus: &[CpuPart], cpu_at: &[Option<u32>]) -> Vec<CoreId> {
         next += 1;
         core_of[at] = Some(core);
         for sibling in cpus[at].siblings.iter() {
-            let at = position(cpu_at, sibling).expect("checked by check_names");
+            let at = position(cpu_at, sibling).expect("checked by names");
             core_of[at].get_or_insert(core);
         }
     }
@@ -298,6 +282,16 @@ fn domain_of_each_cpu(
             }
         }
     }
+    // Nothing is known of an offline CPU's caches: it counts to the first domain of its node.
+    let mut first_of_node: BTreeMap<NodeId, Option<usize>> = BTreeMap::new();
+    for at in (0..cpus.len()).filter(|&at| cpus[at].online) {
+        first_of_node.entry(node_of[at]).or_insert(last_level[at]);
+    }
+    for (at, cpu) in cpus.iter().enumerate().filter(|(_, cpu)| !cpu.online) {
+        if last_level[at].is_none() && cpu.siblings.len() <= 1 {
+            last_level[at] = first_of_node.get(&node_of[at]).copied().flatten();
+        }
+    }
     let mut domains: BTreeMap<(NodeId, Option<usize>), DomainId> = BTreeMap::new();
     (0..cpus.len())
         .map(|at| {
@@ -305,86 +299,4 @@ fn domain_of_each_cpu(
             *domains.entry((node_of[at], last_level[at])).or_insert(next)
         })
         .collect()
-}
-
-fn checked_distances(rows: Vec<Vec<u32>>, nodes: usize) -> Result<Distances, Invalid> {
-    if rows.is_empty() {
-        let row = |from| {
-            (0..nodes)
-                .map(|to| if from == to { 10 } else { 20 })
-                .collect()
-        };
-        return Ok(Distances {
-            rows: (0..nodes).map(row).collect(),
-        });
-    }
-    check_matrix("the distance matrix", &rows, nodes)?;
-    for (from, row) in rows.iter().enumerate() {
-        // The kernel refuses a SLIT whose local distance is not 10 or whose others are below it;
-        // 255 means unreachable. A wrong table must not make a remote node look local.
-        for (to, &distance) in row.iter().enumerate() {
-            let wrong = |reason| Invalid::Impossible {
-                what: format!("the distance from node row {from} to {to}"),
-                value: distance.to_string(),
-                reason,
-            };
-            if from == to && distance != 10 {
-                return Err(wrong("a node's distance to itself is 10"));
-            }
-            if from != to && !(10..=255).contains(&distance) {
-                return Err(wrong("a distance is at least 10 and at most 255"));
-            }
-        }
-    }
-    Ok(Distances { rows })
-}
-
-fn check_timing(timing: &Timing, nodes: usize) -> Result<(), Invalid> {
-    let positive = |what: &str, value: f64| {
-        if value.is_finite() && value > 0.0 {
-            return Ok(());
-        }
-        let reason = "it must be a positive number";
-        Err(Invalid::Impossible {
-            what: what.to_owned(),
-            value: value.to_string(),
-            reason,
-        })
-    };
-    if let Some(rows) = &timing.latency_ns {
-        check_matrix("the latency matrix", rows, nodes)?;
-        rows.iter()
-            .flatten()
-            .try_for_each(|&ns| positive("a latency in ns", ns))?;
-    }
-    if let Some(row) = &timing.node_gb_per_s {
-        check_row("the node bandwidths", row.len(), nodes)?;
-        row.iter()
-            .try_for_each(|&gb| positive("a node bandwidth in GB/s", gb))?;
-    }
-    if let Some(rows) = &timing.link_gb_per_s {
-        check_matrix("the link bandwidth matrix", rows, nodes)?;
-        rows.iter()
-            .flatten()
-            .try_for_each(|&gb| positive("a link bandwidth in GB/s", gb))?;
-    }
-    Ok(())
-}
-
-fn check_matrix<T>(what: &str, rows: &[Vec<T>], nodes: usize) -> Result<(), Invalid> {
-    check_row(what, rows.len(), nodes)?;
-    let check =
-        |(i, row): (usize, &Vec<T>)| check_row(&format!("{what}, row {i},"), row.len(), nodes);
-    rows.iter().enumerate().try_for_each(check)
-}
-
-fn check_row(what: &str, found: usize, nodes: usize) -> Result<(), Invalid> {
-    if found == nodes {
-        return Ok(());
-    }
-    Err(Invalid::WrongMatrix {
-        what: what.to_owned(),
-        found,
-        nodes,
-    })
 }

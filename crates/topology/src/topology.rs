@@ -153,7 +153,9 @@ pub enum Invalid {
     #[error("node {0} is described twice")]
     NodeTwice(NodeId),
     /// A CPU is in two nodes.
-    #[error("CPU {cpu} is in node {first} and in node {second}")]
+    #[error(
+        "CPU {cpu} is in node {first} and in node {second} (numa=fake on the kernel's command line does this)"
+    )]
     CpuInTwoNodes {
         /// The CPU.
         cpu: CpuId,
@@ -161,6 +163,30 @@ pub enum Invalid {
         first: NodeId,
         /// The other.
         second: NodeId,
+    },
+    /// A CPU shares two caches of one level and kind.
+    #[error(
+        "CPU {cpu} has two level {level} caches of one kind: that of CPUs {first} and that of CPUs {second}"
+    )]
+    CacheTwice {
+        /// The CPU.
+        cpu: CpuId,
+        /// The level of the caches.
+        level: u8,
+        /// Who shares one of them.
+        first: String,
+        /// Who shares the other.
+        second: String,
+    },
+    /// Two CPUs are said to be one core, which cannot be.
+    #[error("CPUs {first} and {second} cannot be one core: {reason}")]
+    TornCore {
+        /// The one.
+        first: CpuId,
+        /// The other.
+        second: CpuId,
+        /// Why not.
+        reason: &'static str,
     },
     /// A node, core or cache names a CPU that is not described.
     #[error("{what} names CPU {cpu}, which does not exist")]
@@ -246,8 +272,13 @@ impl Topology {
 
     /// The CPU of that number.
     pub fn cpu(&self, id: CpuId) -> Option<&Cpu> {
+        Some(&self.cpus[self.cpu_index(id)?])
+    }
+
+    /// The place of a CPU in [`Topology::cpus`].
+    pub fn cpu_index(&self, id: CpuId) -> Option<usize> {
         let at = self.cpu_at.get(id.index()).copied().flatten()?;
-        Some(&self.cpus[at as usize])
+        Some(at as usize)
     }
 
     /// The node of that number.
