@@ -1,0 +1,403 @@
+//! A core: its private caches, its prefetcher, its time and its counts.
+//!
+//! A core belongs to one host thread at a time and takes no locks on a hit.
+
+use std::sync::Arc;
+
+use crate::cache::{PrivateCache, State};
+use crate::config::picoseconds;
+use crate::machine::{Inbox, Machine, Message, Reply, Source};
+use crate::prefetch::Prefetcher;
+use crate::time::Clock;
+
+/// One data access of at most a line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Access {
+    /// Virtual address, for telling which load an access depends on.
+    pub virtual_address: u64,
+    /// Physical address, by which caches know the line.
+    pub physical_address: u64,
+    /// Whether it writes.
+    pub store: bool,
+}
+
+/// What is asked of the caller only when an access goes beyond the first-level cache.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Detail {
+    /// Instructions that the core has executed so far.
+    pub instructions: u64,
+    /// What a load returned, if known and if it may be an address.
+    pub value: Option<u64>,
+}
+
+/// An access that the first-level cache alone did not satisfy.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Miss {
+    /// Time by which the core was held up, for this access or by earlier ones, in picoseconds.
+    pub stalled_ps: u64,
+    /// Set when the line came from beyond the domain's last-level cache.
+    pub fetch: Option<Fetch>,
+}
+
+/// A line fetched on demand from memory, or from a cache of another domain.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Fetch {
+    /// Node the line came from.
+    pub node: usize,
+    /// When the request went out, in picoseconds of the core's time.
+    pub issued_ps: u64,
+    /// From then until the data arrived, in picoseconds, queueing included.
+    pub latency_ps: u64,
+    /// Whether `node` is another node than the core's.
+    pub remote: bool,
+    /// Whether the line came dirty out of another domain's cache.
+    pub dirty_transfer: bool,
+}
+
+/// What a core has done. All counts only grow.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Data accesses.
+    pub accesses: u64,
+    /// Of these, stores.
+    pub stores: u64,
+    /// Accesses that the private caches did not satisfy: requests to the last-level cache.
+    pub llc_access: u64,
+    /// Lines fetched from memory on demand.
+    pub llc_miss: u64,
+    /// Lines fetched from memory by the prefetcher.
+    pub prefetch: u64,
+    /// Of both, from the core's own node.
+    pub dram_local: u64,
+    /// Of both, from other nodes.
+    pub dram_remote: u64,
+    /// Of both, from each node.
+    pub fetches_from: Vec<u64>,
+    /// Dirty lines written back to memory because of this core's accesses.
+    pub writeback: u64,
+    /// Lines that came dirty out of another domain's cache.
+    pub dirty_transfer: u64,
+    /// Copies in other cores' caches dropped because of stores of this core.
+    pub invalidation: u64,
+    /// Accesses to addresses outside every node; left out of the model.
+    pub outside_memory: u64,
+}
+
+/// One core of a [`Machine`].
+#[derive(Debug)]
+pub struct Core {
+    core: usize,
+    domain: usize,
+    node: usize,
+    inbox: Arc<Inbox>,
+    l1: PrivateCache,
+    l2: Option<PrivateCache>,
+    l2_ps: u64,
+    prefetcher: Option<Prefetcher>,
+    clock: Clock,
+    counts: Counts,
+}
+
+impl Core {
+    /// Core number `core` of the machine, with empty caches, at time 0.
+    ///
+    /// There should be one of each, since messages to a core are read by whoever asks first.
+    ///
+    /// # Panics
+    /// When the machine has no such core.
+    #[must_use]
+    pub fn new(machine: &Machine, core: usize) -> Self {
+        let config = &machine.config;
+        let private = |shape| PrivateCache::new(shape, config.line_bytes);
+        Self {
+            core,
+            domain: config.domain_of_core[core],
+            node: config.node_of_core(core),
+            inbox: machine.inbox(core),
+            l1: private(&config.l1),
+            l2: config.l2.as_ref().map(private),
+            l2_ps: config.l2.map_or(0, |l2| picoseconds(l2.hit_ns)),
+            prefetcher: config
+                .prefetch
+                .map(|shape| Prefetcher::new(shape, config.line_bytes)),
+            clock: Clock::new(config),
+            counts: Counts {
+                fetches_from: vec![0; config.nodes()],
+                ..Counts::default()
+            },
+        }
+    }
+
+    /// Makes a data access. `detail` is asked for only beyond the first-level cache; None means
+    /// that the first-level cache had the data.
+    #[inline]
+    pub fn access(
+        &mut self,
+        machine: &Machine,
+        access: Access,
+        detail: impl FnOnce() -> Detail,
+    ) -> Option<Miss> {
+        if self.inbox.is_pending() {
+            self.read_messages();
+        }
+        self.counts.accesses += 1;
+        self.counts.stores += u64::from(access.store);
+        let line = access.physical_address >> machine.line_shift;
+        match self.l1.find(line) {
+            Some(State::Modified) => None,
+            Some(_) if !access.store => None,
+            Some(state) => Some(self.write(machine, access, line, state, detail())),
+            None => self.miss(machine, access, line, detail()),
+        }
+    }
+
+    /// The core's time after this many instructions, in picoseconds, waits included.
+    pub fn now_ps(&mut self, instructions: u64) -> u64 {
+        self.clock.now(instructions)
+    }
+
+    /// Lets the core's time pass idly until `time_ps`, if it is not there yet.
+    pub fn idle_until(&mut self, instructions: u64, time_ps: u64) {
+        self.clock.idle_until(instructions, time_ps);
+    }
+
+    /// Time for which the core was held up by its accesses, in picoseconds, as far as
+    /// [`Core::now_ps`] was last asked.
+    #[must_use]
+    pub fn stalled_ps(&self) -> u64 {
+        self.clock.stalled_ps()
+    }
+
+    /// Time with at least one request outstanding beyond the private caches, in picoseconds.
+    #[must_use]
+    pub fn outstanding_ps(&self) -> u64 {
+        self.clock.busy_ps()
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// First store to a line that the first-level cache holds, but not yet for writing.
+    fn write(
+        &mut self,
+        machine: &Machine,
+        access: Access,
+        line: u64,
+        state: State,
+        detail: Detail,
+    ) -> Miss {
+        self.l1.set_state(line, State::Modified);
+        if let Some(l2) = &mut self.l2 {
+            l2.set_state(line, State::Modified);
+        }
+        if state == State::Exclusive {
+            let victim = machine.first_write(self.core, self.domain, line);
+            if let Some(victim) = victim {
+                let now = self.clock.now(detail.instructions);
+                self.write_back(machine, victim, now);
+            }
+            return Miss {
+                stalled_ps: 0,
+                fetch: None,
+            };
+        }
+        let reply = machine.upgrade(self.core, self.domain, line);
+        let stalled = self.clock.stalled_ps();
+        let issue = self
+            .clock
+            .issue(detail.instructions, access.virtual_address);
+        self.settle_reply(machine, &reply, line, issue);
+        let home = machine
+            .memory
+            .node_of(access.physical_address)
+            .unwrap_or(self.node);
+        let wait = if reply.asked_outside {
+            machine.network.ask(self.node, home)
+        } else {
+            machine.llc_ps
+        };
+        self.clock
+            .fly(detail.instructions, issue, issue + wait, true, None);
+        Miss {
+            stalled_ps: self.clock.stalled_ps() - stalled,
+            fetch: None,
+        }
+    }
+
+    fn miss(
+        &mut self,
+        machine: &Machine,
+        access: Access,
+        line: u64,
+        detail: Detail,
+    ) -> Option<Miss> {
+        let Some(home) = machine.memory.node_of(access.physical_address) else {
+            self.counts.outside_memory += 1;
+            return None;
+        };
+        let stalled = self.clock.stalled_ps();
+        let issue = self
+            .clock
+            .issue(detail.instructions, access.virtual_address);
+        let state = self.l2.as_mut().and_then(|l2| l2.find(line));
+        let (latency, fetch) = match state {
+            Some(state) if !access.store || state == State::Modified => {
+                self.l1.insert(line, state);
+                (self.l2_ps, None)
+            }
+            Some(state) => {
+                self.l1.insert(line, state);
+                let written = self.write(machine, access, line, state, detail);
+                let stalled_ps = self.clock.stalled_ps() - stalled;
+                return Some(Miss {
+                    stalled_ps,
+                    ..written
+                });
+            }
+            None => self.beyond(machine, line, home, access.store, issue),
+        };
+        let value = detail.value;
+        self.clock.fly(
+            detail.instructions,
+            issue,
+            issue + latency,
+            access.store,
+            value,
+        );
+        Some(Miss {
+            stalled_ps: self.clock.stalled_ps() - stalled,
+            fetch,
+        })
+    }
+
+    /// Gets a line from the last-level cache or beyond. Returns its latency, and where it came
+    /// from if from beyond.
+    fn beyond(
+        &mut self,
+        machine: &Machine,
+        line: u64,
+        home: usize,
+        store: bool,
+        issue: u64,
+    ) -> (u64, Option<Fetch>) {
+        self.counts.llc_access += 1;
+        let prefetched = self
+            .prefetcher
+            .as_mut()
+            .and_then(|prefetcher| prefetcher.take(line));
+        let reply = machine.request(self.core, self.domain, line, store);
+        self.settle_reply(machine, &reply, line, issue);
+        self.l1.insert(line, reply.state);
+        if let Some(l2) = &mut self.l2 {
+            l2.insert(line, reply.state);
+        }
+        let fetch = |node, latency_ps, remote, dirty_transfer| {
+            Some(Fetch {
+                node,
+                issued_ps: issue,
+                latency_ps,
+                remote,
+                dirty_transfer,
+            })
+        };
+        let (latency, fetch) = match reply.source {
+            Source::Llc => {
+                let arrival = prefetched.map(|arrival| arrival.saturating_sub(issue));
+                (arrival.unwrap_or(machine.llc_ps), None)
+            }
+            Source::Memory => {
+                self.counts.llc_miss += 1;
+                let latency = self.fetch(machine, home, issue);
+                (latency, fetch(home, latency, home != self.node, false))
+            }
+            Source::DirtyOn(node) => {
+                self.counts.dirty_transfer += 1;
+                let latency = machine.network.transfer(self.node, node, issue);
+                (latency, fetch(node, latency, node != self.node, true))
+            }
+        };
+        self.run_ahead(machine, line, issue);
+        (latency, fetch)
+    }
+
+    /// Reads a line from memory; returns its latency.
+    fn fetch(&mut self, machine: &Machine, home: usize, issue: u64) -> u64 {
+        self.counts.fetches_from[home] += 1;
+        if home == self.node {
+            self.counts.dram_local += 1;
+        } else {
+            self.counts.dram_remote += 1;
+        }
+        machine.network.read(self.node, home, issue)
+    }
+
+    /// Lets the prefetcher follow a miss.
+    #[inline]
+    fn run_ahead(&mut self, machine: &Machine, line: u64, now: u64) {
+        let Some(prefetcher) = &mut self.prefetcher else {
+            return;
+        };
+        for ahead in prefetcher.observe(line) {
+            self.prefetch(machine, ahead, now);
+        }
+    }
+
+    fn prefetch(&mut self, machine: &Machine, line: u64, now: u64) {
+        let Some(home) = machine.memory.node_of(line << machine.line_shift) else {
+            return;
+        };
+        let Some(reply) = machine.prefetch(self.core, self.domain, line) else {
+            return;
+        };
+        self.settle_reply(machine, &reply, line, now);
+        let latency = if reply.source == Source::Llc {
+            machine.llc_ps
+        } else {
+            self.counts.prefetch += 1;
+            self.fetch(machine, home, now)
+        };
+        if let Some(prefetcher) = &mut self.prefetcher {
+            prefetcher.keep(line, now + latency);
+        }
+    }
+
+    /// Counts and charges what a request did on the side.
+    #[inline]
+    fn settle_reply(&mut self, machine: &Machine, reply: &Reply, line: u64, now: u64) {
+        self.counts.invalidation += reply.dropped;
+        if let Some(victim) = reply.victim {
+            self.write_back(machine, victim, now);
+        }
+        if reply.cleaned {
+            self.write_back(machine, line, now);
+        }
+    }
+
+    fn write_back(&mut self, machine: &Machine, line: u64, now: u64) {
+        let Some(home) = machine.memory.node_of(line << machine.line_shift) else {
+            return;
+        };
+        self.counts.writeback += 1;
+        machine.network.write_back(self.node, home, now);
+    }
+
+    #[cold]
+    fn read_messages(&mut self) {
+        let messages = self.inbox.read();
+        let mut caches = [Some(&mut self.l1), self.l2.as_mut()];
+        for cache in caches.iter_mut().flatten() {
+            if messages.drop_all {
+                cache.clear();
+            }
+            for &message in &messages.list {
+                match message {
+                    Message::Share(line) => cache.set_state(line, State::Shared),
+                    Message::Drop(line) => cache.remove(line),
+                }
+            }
+        }
+    }
+}

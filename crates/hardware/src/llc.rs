@@ -1,0 +1,180 @@
+//! A memory domain's last-level cache, shared by its cores: sets in order of use (LRU), each line
+//! with who may hold it and whether it must be written back.
+//!
+//! It does not force lines out of private caches when it drops them, as the last-level caches of
+//! recent server processors do not either. Its sets are dealt over many locks, so that cores of a
+//! domain seldom meet.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::cache::SetIndex;
+use crate::config;
+use crate::directory::Holder;
+
+/// Lines are above these bits; holder and dirty bit below. An empty place is 0, since a line in
+/// the cache has a holder.
+const LINE_SHIFT: u32 = 17;
+const DIRTY: u64 = 1;
+const LOW_BITS: u64 = (1 << LINE_SHIFT) - 1;
+
+/// Most locks of a cache.
+const SHARDS: u64 = 1024;
+
+pub(crate) struct Llc {
+    index: SetIndex,
+    ways: usize,
+    shards: Vec<Mutex<Box<[u64]>>>,
+}
+
+/// A line in the cache, seen under its set's lock.
+pub(crate) struct Entry<'a> {
+    set: &'a mut [u64],
+}
+
+impl Entry<'_> {
+    pub(crate) fn holder(&self) -> Holder {
+        Holder::decode((self.set[0] >> 1) as u16)
+    }
+
+    pub(crate) fn set_holder(&mut self, holder: Holder) {
+        let keep = self.set[0] & (!LOW_BITS | DIRTY);
+        self.set[0] = keep | u64::from(holder.encode()) << 1;
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.set[0] & DIRTY != 0
+    }
+
+    pub(crate) fn set_dirty(&mut self, dirty: bool) {
+        self.set[0] = self.set[0] & !DIRTY | u64::from(dirty);
+    }
+
+    pub(crate) fn remove(self) {
+        self.set[0] = 0;
+    }
+}
+
+/// A set without the line asked for.
+pub(crate) struct Vacancy<'a> {
+    set: &'a mut [u64],
+    line: u64,
+}
+
+impl Vacancy<'_> {
+    /// Puts the line in. Returns the line that fell out if it must be written back.
+    pub(crate) fn insert(self, holder: Holder, dirty: bool) -> Option<u64> {
+        let last = self.set.len() - 1;
+        let victim = self.set[last];
+        self.set.copy_within(..last, 1);
+        self.set[0] = self.line << LINE_SHIFT | u64::from(holder.encode()) << 1 | u64::from(dirty);
+        (victim & DIRTY != 0).then_some(victim >> LINE_SHIFT)
+    }
+}
+
+impl Llc {
+    pub(crate) fn new(shape: &config::Cache, line_bytes: u64) -> Self {
+        let sets = shape.bytes / line_bytes / shape.ways as u64;
+        let shards = sets.min(SHARDS);
+        let words = usize::try_from(sets.div_ceil(shards)).expect("fits into memory") * shape.ways;
+        Self {
+            index: SetIndex::new(sets),
+            ways: shape.ways,
+            shards: (0..shards)
+                .map(|_| Mutex::new(vec![0; words].into_boxed_slice()))
+                .collect(),
+        }
+    }
+
+    /// Looks a line up under its set's lock; a line found becomes the most recent of its set.
+    #[inline]
+    pub(crate) fn look<R>(
+        &self,
+        line: u64,
+        then: impl FnOnce(Result<Entry<'_>, Vacancy<'_>>) -> R,
+    ) -> R {
+        let index = self.index.of(line);
+        let shard = &self.shards[index % self.shards.len()];
+        let start = index / self.shards.len() * self.ways;
+        let mut words = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = &mut words[start..start + self.ways];
+        // A line number is never mistaken for an empty place: that has no holder.
+        let way = set
+            .iter()
+            .position(|&word| word >> LINE_SHIFT == line && word & LOW_BITS != 0);
+        match way {
+            Some(way) => {
+                let word = set[way];
+                set.copy_within(..way, 1);
+                set[0] = word;
+                then(Ok(Entry { set }))
+            }
+            None => then(Err(Vacancy { set, line })),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lines(&self) -> usize {
+        let shard = |s: &Mutex<Box<[u64]>>| s.lock().unwrap().iter().filter(|&&w| w != 0).count();
+        self.shards.iter().map(shard).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dirty_line_that_falls_out_is_returned() {
+        let llc = Llc::new(
+            &config::Cache {
+                bytes: 3 * 2 * 64,
+                ways: 2,
+                hit_ns: 1.0,
+            },
+            64,
+        );
+        let insert = |line, dirty| {
+            llc.look(line, |found| match found {
+                Ok(_) => panic!("line {line} is not in yet"),
+                Err(vacancy) => vacancy.insert(Holder::Core(0), dirty),
+            })
+        };
+        assert_eq!(insert(0, true), None);
+        assert_eq!(insert(3, false), None);
+        assert_eq!(
+            insert(6, false),
+            Some(0),
+            "three sets: lines 0, 3 and 6 meet"
+        );
+        assert_eq!(insert(9, false), None, "line 3 was clean");
+        assert_eq!(llc.lines(), 2);
+    }
+
+    #[test]
+    fn holder_and_dirty_bit_change_apart() {
+        let llc = Llc::new(
+            &config::Cache {
+                bytes: 4096,
+                ways: 4,
+                hit_ns: 1.0,
+            },
+            64,
+        );
+        llc.look(5, |found| {
+            assert!(found.is_err_and(|v| v.insert(Holder::Core(9), false).is_none()));
+        });
+        llc.look(5, |found| {
+            let Ok(mut entry) = found else {
+                panic!("inserted")
+            };
+            entry.set_dirty(true);
+            entry.set_holder(Holder::Several);
+            assert!(entry.is_dirty());
+            assert_eq!(entry.holder(), Holder::Several);
+            entry.set_dirty(false);
+            assert_eq!(entry.holder(), Holder::Several);
+            entry.remove();
+        });
+        assert_eq!(llc.lines(), 0);
+    }
+}

@@ -1,0 +1,384 @@
+//! What the cores share: last-level caches, directory, controllers, links, and the messages that
+//! keep private caches coherent.
+//!
+//! # Coherence
+//!
+//! A directory says for each line who may hold it ([`Holder`]); the last-level cache repeats it, so
+//! that a core alone with its data never asks the directory on a hit.
+//!
+//! * A load of a line that another core holds makes it shared: the other core may no longer write
+//!   it without asking. If another domain's cache has it dirty, the line comes from there, at the
+//!   latency of that domain's node, and is written back to its home.
+//! * A store to a line that others may hold drops their copies. If the storing core has the data
+//!   already, it waits for its last-level cache when the others are in its own domain, or as long
+//!   as an access to the line's home takes.
+//! * Private caches belong to the thread that runs their core, so they are changed by messages,
+//!   which a core reads before its next access.
+//!
+//! Known limits. Two changes to one line at the very same moment on two host threads may leave a
+//! copy that should have been dropped; only counts can be affected, by one line. A line that a
+//! private cache keeps writing while the last-level cache has dropped it is written back once. A
+//! line shared clean between domains is always fetched from memory.
+
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cache::State;
+use crate::config::{Config, ConfigError, picoseconds};
+use crate::directory::{Directory, Holder};
+use crate::llc::Llc;
+use crate::memory::Memory;
+use crate::network::Network;
+
+/// Why a machine cannot be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MachineError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The memory map names a node that the configuration does not have.
+    #[error("the memory map names node {node}; the machine has {nodes}, counted from 0")]
+    Node {
+        /// Highest node of the map.
+        node: usize,
+        /// Nodes of the configuration.
+        nodes: usize,
+    },
+}
+
+/// The shared part of a machine. Every core may use it at once.
+pub struct Machine {
+    pub(crate) config: Config,
+    pub(crate) memory: Memory,
+    pub(crate) network: Network,
+    pub(crate) line_shift: u32,
+    pub(crate) llc_ps: u64,
+    directory: Directory,
+    llcs: Vec<Llc>,
+    inboxes: Vec<Arc<Inbox>>,
+    cores_of_domain: Vec<Vec<usize>>,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Machine")
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a line was found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Source {
+    /// In the domain's own last-level cache.
+    Llc,
+    /// In memory.
+    Memory,
+    /// Dirty in the last-level cache of a domain on this node.
+    DirtyOn(usize),
+}
+
+/// Answer to a request of a core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply {
+    pub(crate) source: Source,
+    /// How the core may keep the line.
+    pub(crate) state: State,
+    /// Cores told to drop the line.
+    pub(crate) dropped: u64,
+    /// Whether others outside the domain had to be asked.
+    pub(crate) asked_outside: bool,
+    /// A line that fell out of the last-level cache and must be written back.
+    pub(crate) victim: Option<u64>,
+    /// Whether the line itself is written back to its home on the way.
+    pub(crate) cleaned: bool,
+}
+
+impl Reply {
+    fn new(source: Source, state: State, victim: Option<u64>) -> Self {
+        Self {
+            source,
+            state,
+            dropped: 0,
+            asked_outside: false,
+            victim,
+            cleaned: false,
+        }
+    }
+}
+
+/// What a core must do with a line in its private caches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Message {
+    Share(u64),
+    Drop(u64),
+}
+
+/// Messages to a core.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pending: AtomicBool,
+    messages: Mutex<Messages>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    pub(crate) list: Vec<Message>,
+    /// Too many came in; the core must drop everything.
+    pub(crate) drop_all: bool,
+}
+
+/// More messages than this and dropping the whole of a private cache is the lesser work.
+const MOST_MESSAGES: usize = 4096;
+
+impl Inbox {
+    fn send(&self, message: Message) {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        if messages.list.len() >= MOST_MESSAGES {
+            messages.list.clear();
+            messages.drop_all = true;
+        }
+        if !messages.drop_all {
+            messages.list.push(message);
+        }
+        self.pending.store(true, Release);
+    }
+
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.load(Acquire)
+    }
+
+    pub(crate) fn read(&self) -> Messages {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pending.store(false, Release);
+        std::mem::take(&mut *messages)
+    }
+}
+
+impl Machine {
+    /// Builds a machine of this shape over this memory.
+    ///
+    /// # Errors
+    /// When the configuration is wrong or the memory map does not fit it.
+    pub fn new(config: Config, memory: Memory) -> Result<Self, MachineError> {
+        config.validate()?;
+        if memory.nodes() > config.nodes() {
+            let node = memory.nodes() - 1;
+            return Err(MachineError::Node {
+                node,
+                nodes: config.nodes(),
+            });
+        }
+        let mut cores_of_domain = vec![Vec::new(); config.domains()];
+        for (core, &domain) in config.domain_of_core.iter().enumerate() {
+            cores_of_domain[domain].push(core);
+        }
+        Ok(Self {
+            network: Network::new(&config)?,
+            line_shift: config.line_bytes.trailing_zeros(),
+            llc_ps: picoseconds(config.llc.hit_ns),
+            directory: Directory::new(memory.end().div_ceil(config.line_bytes)),
+            llcs: (0..config.domains())
+                .map(|_| Llc::new(&config.llc, config.line_bytes))
+                .collect(),
+            inboxes: (0..config.cores()).map(|_| Arc::default()).collect(),
+            cores_of_domain,
+            memory,
+            config,
+        })
+    }
+
+    /// The shape it was built with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The memory it was built with.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(crate) fn inbox(&self, core: usize) -> Arc<Inbox> {
+        Arc::clone(&self.inboxes[core])
+    }
+
+    /// Gets a line that is not in the core's private caches.
+    #[inline]
+    pub(crate) fn request(&self, core: usize, domain: usize, line: u64, store: bool) -> Reply {
+        self.try_alone(core, domain, line, store)
+            .unwrap_or_else(|| self.settle(core, domain, line, store, false))
+    }
+
+    /// Gets a line for the core's prefetcher, which leaves alone what others hold.
+    #[inline]
+    pub(crate) fn prefetch(&self, core: usize, domain: usize, line: u64) -> Option<Reply> {
+        self.try_alone(core, domain, line, false)
+    }
+
+    /// Asks for the right to write a line that the core holds shared.
+    pub(crate) fn upgrade(&self, core: usize, domain: usize, line: u64) -> Reply {
+        self.settle(core, domain, line, true, true)
+    }
+
+    /// Notes the first write to a line that the core holds alone. Returns a line that fell out of
+    /// the last-level cache and must be written back, if this one had to be put back in.
+    pub(crate) fn first_write(&self, core: usize, domain: usize, line: u64) -> Option<u64> {
+        self.llcs[domain].look(line, |found| match found {
+            Ok(mut entry) => {
+                entry.set_dirty(true);
+                None
+            }
+            Err(vacancy) => vacancy.insert(Holder::Core(core), true),
+        })
+    }
+
+    /// The common case: nobody else is concerned. None when somebody is; then nothing has changed
+    /// but the order of use.
+    #[inline]
+    fn try_alone(&self, core: usize, domain: usize, line: u64, store: bool) -> Option<Reply> {
+        let allowed = |holder| match holder {
+            Holder::Core(holder) if holder == core => Some(if store {
+                State::Modified
+            } else {
+                State::Exclusive
+            }),
+            Holder::Domain(holder) if holder == domain && !store => Some(State::Shared),
+            _ => None,
+        };
+        self.llcs[domain].look(line, |found| match found {
+            Ok(mut entry) => {
+                let state = match entry.holder() {
+                    Holder::Several if !store => State::Shared,
+                    holder => allowed(holder)?,
+                };
+                if store {
+                    entry.set_dirty(true);
+                }
+                Some(Reply::new(Source::Llc, state, None))
+            }
+            Err(vacancy) => {
+                let holder = self.directory.claim(line, core);
+                let state = allowed(holder)?;
+                let victim = vacancy.insert(holder, store);
+                Some(Reply::new(Source::Memory, state, victim))
+            }
+        })
+    }
+
+    /// Settles a request that concerns other cores.
+    #[cold]
+    fn settle(&self, core: usize, domain: usize, line: u64, store: bool, has_data: bool) -> Reply {
+        let _others_wait = self.directory.lock(line);
+        let holder = self.directory.holder(line);
+        let others = self.settle_others(core, domain, line, store, holder);
+        let holder = match holder {
+            _ if store => Holder::Core(core),
+            Holder::None => Holder::Core(core),
+            Holder::Core(other) if other == core => Holder::Core(core),
+            Holder::Core(other) if self.config.domain_of_core[other] == domain => {
+                Holder::Domain(domain)
+            }
+            Holder::Domain(other) if other == domain => Holder::Domain(domain),
+            _ => Holder::Several,
+        };
+        self.directory.set(line, holder);
+        let state = match holder {
+            Holder::Core(_) if store => State::Modified,
+            Holder::Core(_) => State::Exclusive,
+            _ => State::Shared,
+        };
+        let (found, victim) = self.llcs[domain].look(line, |found| match found {
+            Ok(mut entry) => {
+                entry.set_holder(holder);
+                if store {
+                    entry.set_dirty(true);
+                }
+                (true, None)
+            }
+            Err(vacancy) => (false, vacancy.insert(holder, store)),
+        });
+        let source = match others.dirty_on {
+            _ if found || has_data => Source::Llc,
+            Some(node) => Source::DirtyOn(node),
+            None => Source::Memory,
+        };
+        Reply {
+            source,
+            state,
+            dropped: others.dropped,
+            asked_outside: others.outside,
+            victim,
+            cleaned: others.dirty_on.is_some() && !store,
+        }
+    }
+
+    /// Tells everyone else who may hold a line to share it, or to drop it for a store.
+    fn settle_others(
+        &self,
+        core: usize,
+        domain: usize,
+        line: u64,
+        store: bool,
+        holder: Holder,
+    ) -> Others {
+        let mut others = Others::default();
+        let in_domain = |concerned: usize, others: &mut Others| {
+            if concerned == domain {
+                return;
+            }
+            others.outside = true;
+            self.llcs[concerned].look(line, |found| {
+                let Ok(mut entry) = found else { return };
+                if entry.is_dirty() {
+                    others.dirty_on = Some(self.config.node_of_domain[concerned]);
+                }
+                if store {
+                    entry.remove();
+                } else {
+                    entry.set_dirty(false);
+                    entry.set_holder(Holder::Several);
+                }
+            });
+        };
+        let drop_from = |cores: &[usize], others: &mut Others| {
+            for &other in cores.iter().filter(|&&other| other != core) {
+                self.inboxes[other].send(Message::Drop(line));
+                others.dropped += 1;
+            }
+        };
+        match holder {
+            Holder::Core(other) if other != core => {
+                if store {
+                    drop_from(&[other], &mut others);
+                } else {
+                    self.inboxes[other].send(Message::Share(line));
+                }
+                in_domain(self.config.domain_of_core[other], &mut others);
+            }
+            Holder::Domain(concerned) => {
+                if store {
+                    drop_from(&self.cores_of_domain[concerned], &mut others);
+                }
+                in_domain(concerned, &mut others);
+            }
+            Holder::Several if store => {
+                for concerned in 0..self.llcs.len() {
+                    drop_from(&self.cores_of_domain[concerned], &mut others);
+                    in_domain(concerned, &mut others);
+                }
+            }
+            Holder::None | Holder::Core(_) | Holder::Several => {}
+        }
+        others
+    }
+}
+
+#[derive(Default)]
+struct Others {
+    dropped: u64,
+    outside: bool,
+    dirty_on: Option<usize>,
+}

@@ -1,0 +1,236 @@
+//! The rule of modelled time.
+//!
+//! Each core has its own time. It advances by a fixed time for each instruction, and by the part
+//! of its memory accesses' latency that the core cannot hide:
+//!
+//! 1. A request beyond the first-level cache is *in flight* from its issue until its data arrive.
+//! 2. The core runs on while loads are in flight, up to `reorder_window_instructions` beyond the
+//!    oldest. There it stops until that load's data arrive. (In-order retirement from a full
+//!    reorder buffer.) Instructions within the window hide latency, so the window times the time
+//!    of an instruction is what a lone miss may cost nothing; some 30 ns is the right order.
+//! 3. Stores hold a place among the requests in flight but never stop the core. (Store buffer.)
+//! 4. With `in_flight_per_core` requests in flight, the core stops until the first of them is done.
+//! 5. An access whose address lies less than `dependence_bytes` after a value that a load in
+//!    flight returns is taken to need that value, and issues only when it has arrived. The core
+//!    itself runs on. So a linked list is walked at exactly one latency a step, two lists walked
+//!    together overlap, and independent accesses overlap up to the limits above.
+//!
+//! Not seen: dependence through anything but an address in memory, such as an index that is
+//! scaled, or a pointer kept in a register since long before.
+
+/// One request beyond the first-level cache.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    done_ps: u64,
+    /// Instruction count at which it holds up the core; beyond reach for stores.
+    blocks_at: u64,
+    /// What a load returns; None for stores.
+    value: Option<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Clock {
+    ps_per_instruction: u64,
+    window: u64,
+    in_flight: usize,
+    dependence: u64,
+    /// Time at instruction 0, so to speak: all waits and idle times so far.
+    base_ps: u64,
+    /// Sum of waits alone.
+    stalled_ps: u64,
+    /// In program order.
+    flights: Vec<Flight>,
+    /// Until when requests were in flight, and for how long in all.
+    busy_until_ps: u64,
+    busy_ps: u64,
+}
+
+impl Clock {
+    pub(crate) fn new(config: &crate::Config) -> Self {
+        Self {
+            ps_per_instruction: config.picoseconds_per_instruction,
+            window: config.reorder_window_instructions,
+            in_flight: config.in_flight_per_core,
+            dependence: config.dependence_bytes,
+            base_ps: 0,
+            stalled_ps: 0,
+            flights: Vec::with_capacity(config.in_flight_per_core),
+            busy_until_ps: 0,
+            busy_ps: 0,
+        }
+    }
+
+    fn at(&self, instructions: u64) -> u64 {
+        self.base_ps + instructions * self.ps_per_instruction
+    }
+
+    fn stall(&mut self, ps: u64) {
+        self.base_ps += ps;
+        self.stalled_ps += ps;
+    }
+
+    /// Time of the core when it has executed this many instructions, waits included.
+    pub(crate) fn now(&mut self, instructions: u64) -> u64 {
+        // Rule 2, in program order: an earlier wait delays the point where a later one begins.
+        for index in 0..self.flights.len() {
+            let flight = self.flights[index];
+            if flight.blocks_at <= instructions {
+                let blocked = self.at(flight.blocks_at);
+                self.stall(flight.done_ps.saturating_sub(blocked));
+            }
+        }
+        let now = self.at(instructions);
+        self.flights.retain(|flight| flight.done_ps > now);
+        now
+    }
+
+    /// Leaves the core idle until this time, if that is in the future.
+    pub(crate) fn idle_until(&mut self, instructions: u64, time_ps: u64) {
+        let now = self.now(instructions);
+        self.base_ps += time_ps.saturating_sub(now);
+        self.flights.retain(|flight| flight.done_ps > time_ps);
+    }
+
+    /// When an access to `address`, made after this many instructions, goes out.
+    pub(crate) fn issue(&mut self, instructions: u64, address: u64) -> u64 {
+        let mut now = self.now(instructions);
+        if self.flights.len() >= self.in_flight {
+            let first = self
+                .flights
+                .iter()
+                .map(|flight| flight.done_ps)
+                .min()
+                .unwrap_or(now);
+            self.stall(first - now);
+            now = first;
+            self.flights.retain(|flight| flight.done_ps > now);
+        }
+        let needs = |flight: &&Flight| {
+            flight
+                .value
+                .is_some_and(|value| address.wrapping_sub(value) < self.dependence)
+        };
+        let data = self
+            .flights
+            .iter()
+            .filter(needs)
+            .map(|flight| flight.done_ps)
+            .max();
+        data.map_or(now, |done| done.max(now))
+    }
+
+    /// Notes a request that went out at `issue_ps` and is done at `done_ps`. A load gives its
+    /// value, if that is known; a store holds up nothing.
+    pub(crate) fn fly(
+        &mut self,
+        instructions: u64,
+        issue_ps: u64,
+        done_ps: u64,
+        store: bool,
+        value: Option<u64>,
+    ) {
+        let blocks_at = if store {
+            u64::MAX
+        } else {
+            instructions + self.window
+        };
+        self.flights.push(Flight {
+            done_ps,
+            blocks_at,
+            value: value.filter(|_| !store),
+        });
+        self.busy_ps += done_ps.saturating_sub(issue_ps.max(self.busy_until_ps));
+        self.busy_until_ps = self.busy_until_ps.max(done_ps);
+    }
+
+    pub(crate) fn stalled_ps(&self) -> u64 {
+        self.stalled_ps
+    }
+
+    pub(crate) fn busy_ps(&self) -> u64 {
+        self.busy_ps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1 ns an instruction, window of 20, at most 4 in flight.
+    fn clock() -> Clock {
+        let mut config = crate::Config::of_equal_nodes(1, vec![vec![100.0]], 10.0);
+        config.picoseconds_per_instruction = 1000;
+        config.reorder_window_instructions = 20;
+        config.in_flight_per_core = 4;
+        Clock::new(&config)
+    }
+
+    const NS: u64 = 1000;
+
+    fn load(clock: &mut Clock, instructions: u64, address: u64, value: u64) -> u64 {
+        let issue = clock.issue(instructions, address);
+        clock.fly(instructions, issue, issue + 100 * NS, false, Some(value));
+        issue
+    }
+
+    #[test]
+    fn a_lone_load_hides_behind_the_window_only() {
+        let mut clock = clock();
+        load(&mut clock, 10, 0x1000_0000, 0);
+        assert_eq!(
+            clock.now(30),
+            110 * NS,
+            "stops 20 instructions after the load"
+        );
+        assert_eq!(clock.now(1010), 110 * NS + 980 * NS);
+        assert_eq!(clock.stalled_ps(), 80 * NS);
+    }
+
+    #[test]
+    fn a_list_is_walked_at_one_latency_a_step() {
+        let mut clock = clock();
+        for step in 0..1000u64 {
+            let address = step * 0x10_0000;
+            load(&mut clock, step * 5, address, address + 0x10_0000);
+        }
+        assert_eq!(clock.issue(5000, 1000 * 0x10_0000), 1000 * 100 * NS);
+    }
+
+    #[test]
+    fn independent_loads_overlap_up_to_the_limit() {
+        let mut clock = clock();
+        let issues: Vec<u64> = (0..6)
+            .map(|i| load(&mut clock, i, i * 0x10_0000, 0xdead))
+            .collect();
+        assert_eq!(issues, [0, NS, 2 * NS, 3 * NS, 100 * NS, 101 * NS]);
+    }
+
+    #[test]
+    fn stores_do_not_stop_the_core_until_all_places_are_taken() {
+        let mut clock = clock();
+        for i in 0..4 {
+            let issue = clock.issue(i, i * 0x10_0000);
+            clock.fly(i, issue, issue + 100 * NS, true, Some(0));
+        }
+        assert_eq!(clock.now(50), 50 * NS);
+        assert_eq!(clock.issue(50, 0), 100 * NS);
+    }
+
+    #[test]
+    fn idle_time_is_no_stall() {
+        let mut clock = clock();
+        clock.idle_until(10, 500 * NS);
+        assert_eq!(clock.now(10), 500 * NS);
+        clock.idle_until(20, 100 * NS);
+        assert_eq!(clock.now(20), 510 * NS);
+        assert_eq!(clock.stalled_ps(), 0);
+    }
+
+    #[test]
+    fn busy_time_counts_overlapping_requests_once() {
+        let mut clock = clock();
+        load(&mut clock, 0, 0, 0xdead);
+        load(&mut clock, 1, 0x10_0000, 0xdead);
+        assert_eq!(clock.busy_ps(), 101 * NS);
+    }
+}
