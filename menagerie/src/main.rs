@@ -1,2 +1,69 @@
-//! Work in progress.
-fn main() {}
+//! menagerie: workloads with known memory behaviour, from turtles to super-devils, to try
+//! schedulers and simulators on. It knows nothing of either.
+
+mod access;
+mod cage;
+mod compute;
+mod crew;
+mod error;
+mod gate;
+mod histogram;
+mod machine;
+mod memory;
+mod options;
+mod order;
+mod pair;
+mod phases;
+mod random;
+mod report;
+mod share;
+mod size;
+mod steady;
+mod stop;
+mod stream;
+mod sys;
+mod wire;
+mod workload;
+
+use clap::Parser;
+use error::Error;
+use machine::Machine;
+use options::Options;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use stop::Stop;
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("menagerie: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, Error> {
+    let machine = Machine::at(Path::new("/"));
+    let stop = Stop::on_signals()?;
+    let Some(report) = cage::run(&options.command, &machine, &stop)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let text = if options.command.json() {
+        // Numbers, strings and string keys: nothing that JSON cannot express.
+        format!("{}\n", serde_json::to_string(&report).unwrap_or_default())
+    } else {
+        report.table()
+    };
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|source| Error::System {
+            action: "write the result",
+            source,
+        })?;
+    Ok(match stop.signal() {
+        Some(signal) if !report.complete => ExitCode::from(128 + signal),
+        _ => ExitCode::SUCCESS,
+    })
+}

@@ -1,0 +1,244 @@
+//! Accesses to memory with a settable number of instructions between them: the chase, which has one
+//! line in flight at a time, and the random update, which has as many as the core can hold.
+
+use crate::compute::INSTRUCTIONS_PER_ITERATION;
+use crate::order;
+use crate::random::{self, mix};
+use crate::sys::{LINE, Region, Ring, spin};
+use crate::workload::Cost;
+use std::hint::black_box;
+
+/// One line per operation, `compute` iterations of [`spin`] after each.
+pub trait Access {
+    /// Touches `lines` lines.
+    fn touch(&mut self, lines: u64, compute: u64);
+
+    /// Lines in the working set.
+    fn lines(&self) -> u64;
+}
+
+/// Instructions of a kind of access, without [`spin`]'s.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Instructions {
+    /// Per line when nothing is between the lines (an unrolled loop).
+    pub bare: f64,
+    /// Per line when something is.
+    pub with_compute: f64,
+}
+
+/// Of a chase: one load a hop, and the loop's two instructions for 32 hops.
+pub const CHASE: Instructions = Instructions {
+    bare: 1.0 + 2.0 / 32.0,
+    with_compute: 4.0,
+};
+
+/// Of a random update: eight for an update, and the loop's two for eight updates.
+pub const UPDATE: Instructions = Instructions {
+    bare: 8.0 + 2.0 / 8.0,
+    with_compute: 11.0,
+};
+
+impl Instructions {
+    /// What one line and `compute` iterations cost.
+    pub fn cost(self, compute: u64) -> Cost {
+        let instructions_per_operation = match compute {
+            0 => self.bare,
+            _ => self.with_compute + compute as f64 * INSTRUCTIONS_PER_ITERATION,
+        };
+        Cost {
+            instructions_per_operation,
+            lines_per_operation: 1.0,
+        }
+    }
+
+    /// The number of iterations that comes nearest to `rate` lines per 1000 instructions, which
+    /// must be above 0.
+    pub fn compute_for(self, rate: f64) -> u64 {
+        let wanted = 1000.0 / rate;
+        let filled = ((wanted - self.with_compute) / INSTRUCTIONS_PER_ITERATION)
+            .round()
+            .max(1.0);
+        let distance = |compute| (self.cost(compute).instructions_per_operation - wanted).abs();
+        let filled = filled as u64;
+        if distance(0) <= distance(filled) {
+            0
+        } else {
+            filled
+        }
+    }
+}
+
+/// A walk along a ring of all lines in random order: `p = *p`.
+#[derive(Debug)]
+pub struct Chase {
+    ring: Ring,
+    state: u64,
+}
+
+impl Chase {
+    /// Links the lines of `region` in the order that `seed` picks.
+    pub fn new(region: Region, seed: u64) -> Chase {
+        let order = order::shuffled(region.bytes() / LINE, seed);
+        Chase {
+            ring: Ring::link(region, order),
+            state: mix(seed),
+        }
+    }
+}
+
+impl Access for Chase {
+    #[inline(never)]
+    fn touch(&mut self, lines: u64, compute: u64) {
+        if compute == 0 {
+            self.ring.walk(lines);
+            return;
+        }
+        let mut state = self.state;
+        self.ring.walk_with(lines, || state = spin(state, compute));
+        self.state = black_box(state);
+    }
+
+    fn lines(&self) -> u64 {
+        self.ring.lines() as u64
+    }
+}
+
+/// Additions to random lines, none waiting for another.
+#[derive(Debug)]
+pub struct Update {
+    region: Region,
+    random: u64,
+    state: u64,
+}
+
+impl Update {
+    /// Updates in `region`, at the lines that `seed` picks.
+    pub fn new(region: Region, seed: u64) -> Update {
+        Update {
+            region,
+            random: mix(seed),
+            state: mix(seed),
+        }
+    }
+}
+
+impl Access for Update {
+    #[inline(never)]
+    fn touch(&mut self, lines: u64, compute: u64) {
+        let (memory, _) = self
+            .region
+            .words()
+            .as_chunks_mut::<{ LINE / size_of::<u64>() }>();
+        let mut random = self.random;
+        let mut add = || {
+            random = random::next(random);
+            let line = &mut memory[random::index(random, memory.len())];
+            line[0] = line[0].wrapping_add(1);
+        };
+        if compute == 0 {
+            for _ in 0..lines / 8 {
+                for _ in 0..8 {
+                    add();
+                }
+            }
+            for _ in 0..lines % 8 {
+                add();
+            }
+        } else {
+            let mut state = self.state;
+            for _ in 0..lines {
+                add();
+                state = spin(state, compute);
+            }
+            self.state = black_box(state);
+        }
+        self.random = random;
+        black_box(memory);
+    }
+
+    fn lines(&self) -> u64 {
+        (self.region.bytes() / LINE) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::HugePages;
+    use proptest::prelude::*;
+
+    fn region(pages: usize) -> Region {
+        let mut region = Region::map(pages * 4096, HugePages::Off).unwrap();
+        region.populate(4096).unwrap();
+        region
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// From any line, as many hops as there are lines come back to it, and not before.
+        #[test]
+        fn a_chase_is_one_cycle_of_all_lines(pages in 1usize..20, seed: u64, compute in 0u64..3) {
+            let mut chase = Chase::new(region(pages), seed);
+            let lines = chase.lines();
+            prop_assert_eq!(lines, 64 * pages as u64);
+            let first = chase.ring.position();
+            for hop in 1..=lines {
+                chase.touch(1, compute);
+                prop_assert_eq!(chase.ring.position() == first, hop == lines);
+            }
+        }
+
+        #[test]
+        fn compute_between_hops_does_not_change_the_way(hops in 0u64..300, seed: u64) {
+            let mut bare = Chase::new(region(4), seed);
+            let mut filled = Chase::new(region(4), seed);
+            bare.touch(hops, 0);
+            filled.touch(hops, 5);
+            prop_assert_eq!(bare.ring.position(), filled.ring.position());
+        }
+
+        #[test]
+        fn every_update_is_done(first in 0u64..500, second in 0u64..500, seed: u64) {
+            let mut update = Update::new(region(3), seed);
+            update.touch(first, 0);
+            update.touch(second, 2);
+            prop_assert_eq!(update.region.words().iter().sum::<u64>(), first + second);
+        }
+
+        #[test]
+        fn a_seed_always_updates_the_same_lines(updates in 0u64..500, seed: u64) {
+            let mut bare = Update::new(region(3), seed);
+            let mut filled = Update::new(region(3), seed);
+            bare.touch(updates, 0);
+            filled.touch(updates, 1);
+            prop_assert_eq!(bare.region.words(), filled.region.words());
+        }
+
+        /// Nothing nearer can be had with whole iterations.
+        #[test]
+        fn the_rate_asked_for_is_met_as_nearly_as_can_be(rate in 0.01f64..900.0) {
+            for kind in [CHASE, UPDATE] {
+                let wanted = 1000.0 / rate;
+                let distance =
+                    |compute| (kind.cost(compute).instructions_per_operation - wanted).abs();
+                let best = kind.compute_for(rate);
+                prop_assert!(distance(best) <= distance(best + 1));
+                prop_assert!(best == 0 || distance(best) <= distance(best - 1));
+            }
+        }
+    }
+
+    #[test]
+    fn updates_reach_the_whole_working_set() {
+        let mut update = Update::new(region(1), 3);
+        update.touch(64 * 20, 0);
+        let touched = update
+            .region
+            .words()
+            .iter()
+            .filter(|word| **word > 0)
+            .count();
+        assert_eq!(touched, 64, "20 updates a line and every line was hit");
+    }
+}

@@ -1,0 +1,368 @@
+//! From options to a run: each workload's checks, memory and threads.
+
+use crate::access::{self, Instructions};
+use crate::compute::{self, Compute};
+use crate::crew::{self, Length, Outcome};
+use crate::error::Error;
+use crate::gate::Gate;
+use crate::machine::Machine;
+use crate::memory::{Placement, check_room, whole_pages};
+use crate::options::{self, AccessKind, Command, Common, Memory, Place, Thp, Via};
+use crate::pair::{Between, Pair, Service, Terms};
+use crate::phases::{Level, PhaseLength, Phases};
+use crate::random::mix;
+use crate::report::{Report, Subject};
+use crate::share::{self, Share};
+use crate::steady::Steady;
+use crate::stop::Stop;
+use crate::stream::Stream;
+use crate::sys::{HugePages, Region};
+use crate::wire::Pipes;
+use crate::workload::Workload;
+use clap::ValueEnum;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+/// Runs a workload on `machine` and says what it did.
+pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<Report>, Error> {
+    let report = match command {
+        Command::Chase(options) => chase(options, machine, stop)?,
+        Command::Stream(options) => stream(options, machine, stop)?,
+        Command::Compute(options) => compute(options, machine, stop)?,
+        Command::Update(options) => update(options, machine, stop)?,
+        Command::Phases(options) => phases(options, machine, stop)?,
+        Command::Share(options) => share(options, machine, stop)?,
+        Command::Pair(options) => pair(options, machine, stop)?,
+        Command::Serve(options) => {
+            serve(options, machine)?;
+            return Ok(None);
+        }
+    };
+    Ok(Some(report))
+}
+
+fn chase(options: &options::Chase, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+    let compute = options.between.compute;
+    let subject = Subject {
+        kind: "chase",
+        operation: "hop",
+        cost: Some(access::CHASE.cost(compute)),
+        stream: false,
+        parameters: parameters(options, Some(&options.memory)),
+    };
+    let crew = Crew::new(&options.common, Some(&options.memory), machine)?;
+    crew.own_memory(subject, stop, |region, index| {
+        Steady::new(access::Chase::new(region, crew.seed(index)), compute)
+    })
+}
+
+fn update(options: &options::Update, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+    let compute = options.between.compute;
+    let subject = Subject {
+        kind: "update",
+        operation: "update",
+        cost: Some(access::UPDATE.cost(compute)),
+        stream: false,
+        parameters: parameters(options, Some(&options.memory)),
+    };
+    let crew = Crew::new(&options.common, Some(&options.memory), machine)?;
+    crew.own_memory(subject, stop, |region, index| {
+        Steady::new(access::Update::new(region, crew.seed(index)), compute)
+    })
+}
+
+fn stream(options: &options::Stream, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+    let subject = Subject {
+        kind: "stream",
+        operation: "step",
+        cost: Some(options.kernel.cost()),
+        stream: true,
+        parameters: parameters(options, Some(&options.memory)),
+    };
+    let crew = Crew::new(&options.common, Some(&options.memory), machine)?;
+    crew.own_memory(subject, stop, |region, _| {
+        Stream::new(region, options.kernel)
+    })
+}
+
+fn compute(options: &options::Compute, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+    let subject = Subject {
+        kind: "compute",
+        operation: "iteration",
+        cost: Some(compute::COST),
+        stream: false,
+        parameters: parameters(options, None),
+    };
+    let crew = Crew::new(&options.common, None, machine)?;
+    crew.run(subject, crew.length, stop, |index| {
+        crew.placement
+            .settle(index, || Ok(Compute::new(crew.seed(index))))
+    })
+}
+
+fn phases(options: &options::Phases, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+    let (kind, access) = match options.access {
+        AccessKind::Chase => (access::CHASE, "a chase"),
+        AccessKind::Update => (access::UPDATE, "an update"),
+    };
+    check_levels(&options.levels, kind, access)?;
+    let levels: Vec<Level> = options
+        .levels
+        .iter()
+        .map(|level| Level::new(*level, kind))
+        .collect();
+    let phase = options.phase.length();
+    let subject = Subject {
+        kind: "phases",
+        operation: "operation",
+        cost: None,
+        stream: false,
+        parameters: parameters(options, Some(&options.memory)),
+    };
+    let mut crew = Crew::new(&options.common, Some(&options.memory), machine)?;
+    if let (Length::Rounds(rounds), PhaseLength::Time(duration)) = (crew.length, phase) {
+        let phases = rounds.saturating_mul(levels.len() as u64);
+        let phases = u32::try_from(phases).unwrap_or(u32::MAX);
+        crew.length = Length::Time(duration.saturating_mul(phases));
+    }
+    let offset = |index: usize| options.offset + index as f64 * options.stagger;
+    match options.access {
+        AccessKind::Chase => crew.own_memory(subject, stop, |region, index| {
+            let access = access::Chase::new(region, crew.seed(index));
+            Phases::new(
+                access,
+                levels.clone(),
+                phase,
+                offset(index),
+                crew.seed(index),
+            )
+        }),
+        AccessKind::Update => crew.own_memory(subject, stop, |region, index| {
+            let access = access::Update::new(region, crew.seed(index));
+            Phases::new(
+                access,
+                levels.clone(),
+                phase,
+                offset(index),
+                crew.seed(index),
+            )
+        }),
+    }
+}
+
+/// Refuses levels that no number of iterations can reach.
+fn check_levels(levels: &[f64], kind: Instructions, access: &'static str) -> Result<(), Error> {
+    let most = kind.cost(0).lines_per_1000_instructions();
+    match levels.iter().find(|level| **level > most) {
+        Some(level) => Err(Error::LevelTooHigh {
+            level: *level,
+            access,
+            most,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn share(options: &options::Share, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+    let subject = Subject {
+        kind: "share",
+        operation: "access",
+        cost: Some(share::cost(options.write_percent)),
+        stream: false,
+        parameters: parameters(options, Some(&options.memory)),
+    };
+    let bytes = whole_pages(options.memory.working_set);
+    check_room(machine, options.common.place.home, 1, bytes)?;
+    let crew = Crew::new(&options.common, None, machine)?.with_huge_pages(options.memory.thp);
+    // In a thread of its own, so that this one keeps its affinity.
+    let region = std::thread::scope(|scope| {
+        let touch = || crew.placement.settle(0, || crew.placement.memory(bytes));
+        scope
+            .spawn(touch)
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let region = Arc::new(region);
+    crew.run(subject, crew.length, stop, |index| {
+        let share = Share::new(Arc::clone(&region), options.write_percent, crew.seed(index));
+        crew.placement.settle(index, || Ok(share))
+    })
+}
+
+fn pair(options: &options::Pair, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+    let subject = Subject {
+        kind: "pair",
+        operation: "request",
+        cost: None,
+        stream: false,
+        parameters: parameters(options, Some(&options.memory)),
+    };
+    let crew = Crew::new(&options.common, Some(&options.memory), machine)?;
+    let terms = Terms {
+        between: match (options.processes, options.via) {
+            (true, Via::Futex) => return Err(Error::FutexBetweenProcesses),
+            (true, Via::Pipe) => Between::Processes,
+            (false, Via::Pipe) => Between::Pipes,
+            (false, Via::Futex) => Between::Mailboxes,
+        },
+        working_set: options.memory.working_set,
+        pages: options.pages,
+        think: options.think,
+        server_command: server_command(options),
+    };
+    crew.run(subject, crew.length, stop, |index| {
+        Pair::start(&terms, &crew.placement, index, crew.seed(index))
+    })
+}
+
+/// The command line of a serving process, without what each has of its own.
+fn server_command(options: &options::Pair) -> Vec<OsString> {
+    let place = &options.common.place;
+    let mut command = vec![
+        "serve".to_owned(),
+        format!("--pages={}", options.pages),
+        format!("--working-set={}", options.memory.working_set),
+        format!("--start-cpu={}", options::start_text(place.start_cpu)),
+    ];
+    if let Some(thp) = options.memory.thp.to_possible_value() {
+        command.push(format!("--thp={}", thp.get_name()));
+    }
+    if let Some(home) = place.home {
+        command.push(format!("--home={home}"));
+    }
+    command.into_iter().map(OsString::from).collect()
+}
+
+/// The serving process: answers on standard input and output.
+fn serve(options: &options::Serve, machine: &Machine) -> Result<(), Error> {
+    let placement = placement(&options.place, machine, options.memory.thp)?;
+    let service = placement.settle(0, || {
+        let region = placement.memory(options.memory.working_set)?;
+        Ok(Service::new(region, options.pages, options.seed))
+    })?;
+    let mut wire = Pipes::new(std::io::stdin(), std::io::stdout());
+    service.serve(&mut wire).map_err(|source| Error::System {
+        action: "serve requests",
+        source,
+    })
+}
+
+/// What all workloads' runs are made of.
+struct Crew<'o> {
+    common: &'o Common,
+    placement: Placement,
+    length: Length,
+    gate: Gate,
+    /// Bytes of each thread's memory, whole pages.
+    bytes: usize,
+}
+
+impl<'o> Crew<'o> {
+    /// Checks that `machine` can hold the threads and their `memory`, if each has its own.
+    fn new(
+        common: &'o Common,
+        memory: Option<&Memory>,
+        machine: &Machine,
+    ) -> Result<Crew<'o>, Error> {
+        let thp = memory.map_or(Thp::Default, |memory| memory.thp);
+        let placement = placement(&common.place, machine, thp)?;
+        let bytes = memory.map_or(0, |memory| whole_pages(memory.working_set));
+        if bytes > 0 {
+            check_room(machine, common.place.home, common.threads, bytes)?;
+        }
+        let conduct = &common.conduct;
+        let gate = Gate::new(conduct.ready_file.as_deref(), conduct.go_file.as_deref())?;
+        Ok(Crew {
+            common,
+            placement,
+            length: common.length.length(),
+            gate,
+            bytes,
+        })
+    }
+
+    fn with_huge_pages(mut self, thp: Thp) -> Crew<'o> {
+        self.placement.huge_pages = HugePages::from(thp);
+        self
+    }
+
+    /// The seed of thread `index`.
+    fn seed(&self, index: usize) -> u64 {
+        mix(self.common.seed).wrapping_add(index as u64)
+    }
+
+    /// Runs threads that each have memory of their own.
+    fn own_memory<W: Workload>(
+        &self,
+        subject: Subject,
+        stop: &Stop,
+        make: impl Fn(Region, usize) -> W + Sync,
+    ) -> Result<Report, Error> {
+        self.run(subject, self.length, stop, |index| {
+            self.placement.settle(index, || {
+                Ok(make(self.placement.memory(self.bytes)?, index))
+            })
+        })
+    }
+
+    fn run<W: Workload>(
+        &self,
+        subject: Subject,
+        length: Length,
+        stop: &Stop,
+        make: impl Fn(usize) -> Result<W, Error> + Sync,
+    ) -> Result<Report, Error> {
+        let outcome: Outcome = crew::run(self.common.threads, length, &self.gate, stop, make)?;
+        Ok(Report::new(subject, outcome, std::process::id()))
+    }
+}
+
+fn placement(place: &Place, machine: &Machine, thp: Thp) -> Result<Placement, Error> {
+    let pins = place.cpus.as_ref().map_or(&[][..], |cpus| &cpus.0);
+    Placement::new(machine, place.home, place.start_cpu, pins, thp.into())
+}
+
+/// The options as JSON, the working set as it really is and lengths left out filled in.
+fn parameters(options: &impl serde::Serialize, memory: Option<&Memory>) -> serde_json::Value {
+    // Plain fields with string keys: nothing that JSON cannot express.
+    let mut parameters = serde_json::to_value(options).unwrap_or_default();
+    if let Some(memory) = memory {
+        parameters["working_set"] = whole_pages(memory.working_set).into();
+    }
+    let left_out = |names: [&str; 3]| names.iter().all(|name| parameters[name].is_null());
+    let length = left_out(["rounds", "operations", "seconds"]);
+    // Only phases have this field at all.
+    let phase = parameters.get("phase_seconds").is_some()
+        && left_out(["phase_operations", "phase_instructions", "phase_seconds"]);
+    if length {
+        parameters["seconds"] = options::DEFAULT_LENGTH.as_secs_f64().into();
+    }
+    if phase {
+        parameters["phase_seconds"] = options::DEFAULT_PHASE.as_secs_f64().into();
+    }
+    parameters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn lengths_left_out_are_told() {
+        let parse = |line: &str| {
+            let options = options::Options::parse_from(line.split_whitespace());
+            parameters(&options.command, None)
+        };
+        let phases = parse("menagerie phases");
+        assert_eq!(
+            (&phases["seconds"], &phases["phase_seconds"]),
+            (&10.0.into(), &4.0.into())
+        );
+        let phases = parse("menagerie phases --rounds 3 --phase-operations 9");
+        assert!(phases["seconds"].is_null() && phases["phase_seconds"].is_null());
+        let compute = parse("menagerie compute");
+        assert_eq!(compute["seconds"], 10.0);
+        assert!(compute.get("phase_seconds").is_none());
+    }
+}

@@ -1,0 +1,362 @@
+//! The threads of a run: all set up, then all work from one moment on, each until its own length is
+//! done.
+
+use crate::error::Error;
+use crate::gate::Gate;
+use crate::stop::Stop;
+use crate::workload::{Detail, Workload};
+use std::sync::mpsc;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How much a thread does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    /// Passes; what a pass is, the workload says.
+    Rounds(u64),
+    /// Operations.
+    Operations(u64),
+    /// As many operations as fit.
+    Time(Duration),
+}
+
+/// What a thread has done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Work {
+    /// The kernel's thread id.
+    pub tid: u32,
+    /// Operations done.
+    pub operations: u64,
+    /// Time taken for them.
+    pub seconds: f64,
+    /// What the workload adds.
+    pub detail: Detail,
+}
+
+/// What all threads have done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// One a thread, in order.
+    pub works: Vec<Work>,
+    /// From the first thread's start to the last one's end.
+    pub seconds: f64,
+    /// Whether every thread reached its length.
+    pub complete: bool,
+}
+
+/// Runs `count` threads, each with the workload that `make` sets up in it.
+pub fn run<W: Workload>(
+    count: usize,
+    length: Length,
+    gate: &Gate,
+    stop: &Stop,
+    make: impl Fn(usize) -> Result<W, Error> + Sync,
+) -> Result<Outcome, Error> {
+    let release = Release::default();
+    let (ready, readies) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        let mut failure = None;
+        for index in 0..count {
+            let (ready, make, release) = (ready.clone(), &make, &release);
+            let member = move || {
+                // A channel to a `run` that has given up is closed; then nothing is to be told.
+                let made = make(index);
+                let tid = tid();
+                let workload = match made {
+                    Ok(workload) => {
+                        let _ = ready.send((index, Ok(tid)));
+                        workload
+                    }
+                    Err(error) => {
+                        let _ = ready.send((index, Err(error)));
+                        return Ok(None);
+                    }
+                };
+                drop(ready);
+                if release.wait() {
+                    measure(tid, workload, length, stop).map(Some)
+                } else {
+                    Ok(None)
+                }
+            };
+            let name = format!("member-{index}");
+            match std::thread::Builder::new()
+                .name(name)
+                .spawn_scoped(scope, member)
+            {
+                Ok(thread) => threads.push(thread),
+                Err(source) => {
+                    failure = Some(Error::Thread { index, source });
+                    break;
+                }
+            }
+        }
+        drop(ready);
+        let failure = match failure {
+            Some(failure) => Err(failure),
+            None => all_ready(count, &readies).and_then(|tids| gate.pass(&tids, stop)),
+        };
+        release.decide(failure.is_ok());
+        let works: Result<Vec<_>, Error> = threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect();
+        failure?;
+        Ok(summary(works?.into_iter().flatten().collect()))
+    })
+}
+
+/// The calling thread's id.
+fn tid() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .cast_unsigned()
+}
+
+/// The thread ids once all have set up, or the failure of the first that has not.
+fn all_ready(
+    count: usize,
+    readies: &mpsc::Receiver<(usize, Result<u32, Error>)>,
+) -> Result<Vec<u32>, Error> {
+    let mut tids = vec![0; count];
+    for (index, ready) in readies.iter().take(count) {
+        tids[index] = ready?;
+    }
+    Ok(tids)
+}
+
+/// What a thread has done, and when.
+struct Measured {
+    work: Work,
+    start: Instant,
+    end: Instant,
+    complete: bool,
+}
+
+fn measure(
+    tid: u32,
+    mut workload: impl Workload,
+    length: Length,
+    stop: &Stop,
+) -> Result<Measured, Error> {
+    let goal = match length {
+        Length::Rounds(rounds) => rounds.saturating_mul(workload.round()),
+        Length::Operations(operations) => operations,
+        Length::Time(_) => u64::MAX,
+    };
+    let start = Instant::now();
+    let deadline = match length {
+        Length::Time(duration) => start.checked_add(duration),
+        _ => None,
+    };
+    let mut operations = 0;
+    let complete = loop {
+        if operations == goal || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            break true;
+        }
+        if stop.wanted() {
+            break false;
+        }
+        let batch = workload.batch().min(goal - operations);
+        // One thread's failure is the run's: the others need not go on.
+        workload.run(batch).inspect_err(|_| stop.end())?;
+        operations += batch;
+    };
+    let end = Instant::now();
+    let seconds = (end - start).as_secs_f64();
+    let work = Work {
+        tid,
+        operations,
+        seconds,
+        detail: workload.detail(),
+    };
+    Ok(Measured {
+        work,
+        start,
+        end,
+        complete,
+    })
+}
+
+fn summary(measured: Vec<Measured>) -> Outcome {
+    let start = measured.iter().map(|measured| measured.start).min();
+    let end = measured.iter().map(|measured| measured.end).max();
+    let seconds = match (start, end) {
+        (Some(start), Some(end)) => (end - start).as_secs_f64(),
+        _ => 0.0,
+    };
+    let complete = measured.iter().all(|measured| measured.complete);
+    Outcome {
+        works: measured.into_iter().map(|measured| measured.work).collect(),
+        seconds,
+        complete,
+    }
+}
+
+/// What threads that have set up wait for.
+#[derive(Default)]
+struct Release {
+    decision: Mutex<Option<bool>>,
+    decided: Condvar,
+}
+
+impl Release {
+    /// Tells all who wait, and all who will, whether to work.
+    fn decide(&self, work: bool) {
+        *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        self.decided.notify_all();
+    }
+
+    /// Waits for the decision.
+    fn wait(&self) -> bool {
+        let mut decision = self.decision.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match *decision {
+                Some(work) => return work,
+                None => {
+                    decision = self
+                        .decided
+                        .wait(decision)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Counts what it is told to do, and may fail.
+    struct Counted<'c> {
+        total: &'c AtomicU64,
+        fails_at: u64,
+        done: u64,
+    }
+
+    impl Workload for Counted<'_> {
+        fn run(&mut self, operations: u64) -> Result<(), Error> {
+            self.total.fetch_add(operations, Ordering::Relaxed);
+            self.done += operations;
+            if self.done >= self.fails_at {
+                Err(failure())
+            } else {
+                Ok(())
+            }
+        }
+
+        fn batch(&self) -> u64 {
+            10
+        }
+
+        fn round(&self) -> u64 {
+            7
+        }
+    }
+
+    fn failure() -> Error {
+        Error::TooLarge { count: 1, each: 1 }
+    }
+
+    fn gate() -> Gate {
+        Gate::new(None, None).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn every_thread_does_its_length_exactly(count in 1usize..6, rounds in 0u64..20) {
+            let total = AtomicU64::new(0);
+            let make = |_| Ok(Counted { total: &total, fails_at: u64::MAX, done: 0 });
+            let outcome = run(count, Length::Rounds(rounds), &gate(), &Stop::new(), make).unwrap();
+            prop_assert!(outcome.complete);
+            prop_assert_eq!(outcome.works.len(), count);
+            prop_assert!(outcome.works.iter().all(|work| work.operations == 7 * rounds));
+            prop_assert_eq!(total.load(Ordering::Relaxed), count as u64 * 7 * rounds);
+            for work in &outcome.works {
+                prop_assert!(work.seconds <= outcome.seconds);
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_tells_what_it_has_done() {
+        let total = AtomicU64::new(0);
+        let stop = Stop::new();
+        stop.end();
+        let make = |_| {
+            Ok(Counted {
+                total: &total,
+                fails_at: u64::MAX,
+                done: 0,
+            })
+        };
+        let outcome = run(2, Length::Operations(1000), &gate(), &stop, make).unwrap();
+        assert!(!outcome.complete);
+        assert_eq!(
+            outcome
+                .works
+                .iter()
+                .map(|work| work.operations)
+                .sum::<u64>(),
+            0
+        );
+    }
+
+    #[test]
+    fn one_set_up_that_fails_lets_nobody_start() {
+        let total = AtomicU64::new(0);
+        let make = |index| match index {
+            1 => Err(failure()),
+            _ => Ok(Counted {
+                total: &total,
+                fails_at: u64::MAX,
+                done: 0,
+            }),
+        };
+        let result = run(3, Length::Operations(1000), &gate(), &Stop::new(), make);
+        assert!(matches!(result, Err(Error::TooLarge { .. })));
+        assert_eq!(total.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn one_thread_that_fails_ends_the_others() {
+        let total = AtomicU64::new(0);
+        let make = |index| {
+            let fails_at = if index == 0 { 50 } else { u64::MAX };
+            Ok(Counted {
+                total: &total,
+                fails_at,
+                done: 0,
+            })
+        };
+        // The other thread's length would take centuries.
+        let result = run(2, Length::Operations(u64::MAX), &gate(), &Stop::new(), make);
+        assert!(matches!(result, Err(Error::TooLarge { .. })));
+    }
+
+    #[test]
+    fn no_time_is_no_work() {
+        let total = AtomicU64::new(0);
+        let make = |_| {
+            Ok(Counted {
+                total: &total,
+                fails_at: u64::MAX,
+                done: 0,
+            })
+        };
+        let length = Length::Time(Duration::ZERO);
+        let outcome = run(1, length, &gate(), &Stop::new(), make).unwrap();
+        assert_eq!((outcome.complete, outcome.works[0].operations), (true, 0));
+    }
+}

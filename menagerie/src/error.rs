@@ -1,0 +1,162 @@
+//! Everything that can go wrong, in the words that the user reads.
+
+use crate::size;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a run could not be made. Exit code 2 where the command line is to blame, 1 otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `--home` names a node that the machine has not.
+    #[error("--home {node}: the machine has no such memory node; it has {present}")]
+    NoSuchNode { node: usize, present: String },
+    /// `--home` names a node without memory.
+    #[error("--home {node}: the node has CPUs but no memory; choose one of {present}")]
+    NodeWithoutMemory { node: usize, present: String },
+    /// A CPU named is offline, absent, or outside this process's affinity or cpuset.
+    #[error("{option} {cpu}: this process may not run there; it may run on CPUs {allowed}")]
+    CpuNotAllowed {
+        option: &'static str,
+        cpu: usize,
+        allowed: String,
+    },
+    /// More memory than there are addresses.
+    #[error(
+        "{count} times {} is larger than any address space: lower --working-set or --threads",
+        size::format(*each)
+    )]
+    TooLarge { count: usize, each: usize },
+    /// A level that no working set can reach.
+    #[error("--levels {level}: {access} reaches at most {most:.0} lines per 1000 instructions")]
+    LevelTooHigh {
+        level: f64,
+        access: &'static str,
+        most: f64,
+    },
+    /// A way to talk that processes have not.
+    #[error(
+        "--via futex --processes: a futex is shared by the threads of one process; leave one of the two out"
+    )]
+    FutexBetweenProcesses,
+    /// `--go-file` is not a FIFO.
+    #[error("--go-file {}: not a FIFO; make one with mkfifo, and release all who wait by opening it for writing", path.display())]
+    NotAFifo { path: PathBuf },
+    /// More memory than is free, found before the kernel finds out by killing somebody.
+    #[error(
+        "{} of memory are wanted but {place} has only {} available: lower --working-set or --threads",
+        size::format(*wanted), size::format(*available)
+    )]
+    NotEnoughMemory {
+        wanted: usize,
+        available: usize,
+        place: String,
+    },
+    /// The kernel gave no addresses.
+    #[error("could not map {} of memory: {source}; lower --working-set, or raise the limit (ulimit -v, vm.overcommit_memory)", size::format(*bytes))]
+    Map { bytes: usize, source: io::Error },
+    /// The kernel would not bind memory to its home.
+    #[error("could not bind {} of memory to node {node}: {source}{}", size::format(*bytes), bind_advice(source))]
+    Bind {
+        bytes: usize,
+        node: usize,
+        source: io::Error,
+    },
+    /// The kernel gave addresses but no pages.
+    #[error("could not touch {} of memory first: {source}; lower --working-set or free memory", size::format(*bytes))]
+    Populate { bytes: usize, source: io::Error },
+    /// A thread could not be sent to CPUs.
+    #[error(
+        "could not let a thread run on CPUs {cpus} only: {source}; a CPU may have gone offline or the cpuset may have changed"
+    )]
+    Affinity { cpus: String, source: io::Error },
+    /// The kernel has no more threads to give.
+    #[error(
+        "could not start thread {index}: {source}; lower --threads, or raise the limit (ulimit -u, pids.max of the cgroup)"
+    )]
+    Thread { index: usize, source: io::Error },
+    /// A file of the kernel or of the harness could not be used.
+    #[error("could not {action} {}: {source}", path.display())]
+    File {
+        action: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// A kernel file that is not in the form documented.
+    #[error("{}: {text:?} is not {expected}", path.display())]
+    Malformed {
+        path: PathBuf,
+        text: String,
+        expected: &'static str,
+    },
+    /// Signals, pipes: what fails only when the process is out of descriptors or memory.
+    #[error("could not {action}: {source}")]
+    System {
+        action: &'static str,
+        source: io::Error,
+    },
+    /// The serving half of a pair is gone.
+    #[error("the server of pair {pair} stopped answering: {source}")]
+    Server { pair: usize, source: io::Error },
+}
+
+/// What to do about a refusal of `mbind`.
+fn bind_advice(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EPERM) => {
+            "; a container's seccomp profile forbids mbind: allow it, give CAP_SYS_NICE, or leave --home out"
+        }
+        Some(libc::EINVAL) => {
+            "; the process's cpuset may forbid the node (Mems_allowed in /proc/self/status)"
+        }
+        Some(libc::ENOSYS) => "; this kernel is built without NUMA: leave --home out",
+        _ => "",
+    }
+}
+
+impl Error {
+    /// 2 for a command line that cannot work on this machine, 1 for what went wrong on the way.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::NoSuchNode { .. }
+            | Error::NodeWithoutMemory { .. }
+            | Error::CpuNotAllowed { .. }
+            | Error::TooLarge { .. }
+            | Error::LevelTooHigh { .. }
+            | Error::FutexBetweenProcesses
+            | Error::NotAFifo { .. } => 2,
+            _ => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_binding_says_what_to_do() {
+        let message = |code| {
+            let source = io::Error::from_raw_os_error(code);
+            Error::Bind {
+                bytes: 64 << 20,
+                node: 1,
+                source,
+            }
+            .to_string()
+        };
+        insta::assert_snapshot!(message(libc::EPERM), @"could not bind 64 MiB of memory to node 1: Operation not permitted (os error 1); a container's seccomp profile forbids mbind: allow it, give CAP_SYS_NICE, or leave --home out");
+        insta::assert_snapshot!(message(libc::EINVAL), @"could not bind 64 MiB of memory to node 1: Invalid argument (os error 22); the process's cpuset may forbid the node (Mems_allowed in /proc/self/status)");
+        insta::assert_snapshot!(message(libc::ENOSYS), @"could not bind 64 MiB of memory to node 1: Function not implemented (os error 38); this kernel is built without NUMA: leave --home out");
+    }
+
+    #[test]
+    fn pages_refused_are_a_failure_and_say_so() {
+        let source = io::Error::from_raw_os_error(libc::ENOMEM);
+        let error = Error::Populate {
+            bytes: 64 << 20,
+            source,
+        };
+        insta::assert_snapshot!(error.to_string(), @"could not touch 64 MiB of memory first: Cannot allocate memory (os error 12); lower --working-set or free memory");
+        assert_eq!(error.exit_code(), 1);
+    }
+}

@@ -1,0 +1,265 @@
+//! Where a workload's memory comes to lie and where its threads are while that happens.
+//!
+//! The state made is the one that a scheduler finds on a real machine after a program's start: all
+//! pages on the home node, first touched by threads that were on its CPUs, and threads that may
+//! from then on run anywhere. The home is bound for the time of the first touch alone: afterwards
+//! pages may be moved, by the kernel as well.
+
+use crate::error::Error;
+use crate::machine::{Machine, format_list};
+use crate::sys::{self, HugePages, Region};
+
+/// Where threads start and run, and where their memory lies. The same for all threads of a run.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// The node of the memory; the kernel's first-touch rule where none is named.
+    pub home: Option<usize>,
+    /// Huge pages or not.
+    pub huge_pages: HugePages,
+    /// CPUs for setting up. All that the process may use where none are named.
+    start: Option<Vec<usize>>,
+    /// CPUs for the measured part, dealt to the members in turn. Empty: all of the process's.
+    pins: Vec<usize>,
+    /// CPUs that the process was given.
+    allowed: Vec<usize>,
+}
+
+/// On which CPUs a thread sets up its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The CPUs of the home, where one is named.
+    Home,
+    /// Wherever the kernel puts the thread.
+    Any,
+    /// One CPU.
+    Cpu(usize),
+}
+
+impl Placement {
+    /// Resolves what was asked for on `machine`, for the calling thread's affinity.
+    pub fn new(
+        machine: &Machine,
+        home: Option<usize>,
+        start: Start,
+        pins: &[usize],
+        huge_pages: HugePages,
+    ) -> Result<Placement, Error> {
+        let allowed = sys::affinity().map_err(|source| Error::System {
+            action: "read the process's affinity",
+            source,
+        })?;
+        let home_cpus = home.map(|node| machine.cpus_of_home(node)).transpose()?;
+        let may_run = |option, cpu: usize| {
+            if allowed.contains(&cpu) {
+                Ok(cpu)
+            } else {
+                Err(Error::CpuNotAllowed {
+                    option,
+                    cpu,
+                    allowed: format_list(&allowed),
+                })
+            }
+        };
+        let start = match start {
+            Start::Any => None,
+            Start::Cpu(cpu) => Some(vec![may_run("--start-cpu", cpu)?]),
+            // A home of memory alone, or one whose CPUs are not ours, is filled from elsewhere.
+            Start::Home => home_cpus
+                .map(|cpus| {
+                    cpus.into_iter()
+                        .filter(|cpu| allowed.contains(cpu))
+                        .collect()
+                })
+                .filter(|cpus: &Vec<usize>| !cpus.is_empty()),
+        };
+        let pins = pins
+            .iter()
+            .map(|cpu| may_run("--cpus", *cpu))
+            .collect::<Result<_, _>>()?;
+        Ok(Placement {
+            home,
+            huge_pages,
+            start,
+            pins,
+            allowed,
+        })
+    }
+
+    /// Runs `set_up` on the starting CPUs and then lets the calling thread run where member
+    /// `index` of the run belongs: on its own CPU if CPUs are dealt, anywhere otherwise.
+    pub fn settle<T>(
+        &self,
+        index: usize,
+        set_up: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if let Some(start) = &self.start {
+            confine(start)?;
+        }
+        let result = set_up();
+        match self.pin(index) {
+            Some(cpu) => confine(&[cpu])?,
+            None if self.start.is_some() => confine(&self.allowed)?,
+            None => {}
+        }
+        result
+    }
+
+    /// The CPU dealt to member `index`, if CPUs are dealt.
+    pub fn pin(&self, index: usize) -> Option<usize> {
+        (!self.pins.is_empty()).then(|| self.pins[index % self.pins.len()])
+    }
+
+    /// Memory of `bytes` rounded up to pages, every page present, on the home node if one is named.
+    pub fn memory(&self, bytes: usize) -> Result<Region, Error> {
+        let mut region = self.addresses(bytes)?;
+        let bytes = region.bytes();
+        region
+            .populate(sys::page_bytes())
+            .map_err(|source| Error::Populate { bytes, source })?;
+        if let Some(node) = self.home {
+            region.unbind().map_err(|source| Error::Bind {
+                bytes,
+                node,
+                source,
+            })?;
+        }
+        Ok(region)
+    }
+
+    fn addresses(&self, bytes: usize) -> Result<Region, Error> {
+        let bytes = whole_pages(bytes);
+        let region =
+            Region::map(bytes, self.huge_pages).map_err(|source| Error::Map { bytes, source })?;
+        if let Some(node) = self.home {
+            region.bind(node).map_err(|source| Error::Bind {
+                bytes,
+                node,
+                source,
+            })?;
+        }
+        Ok(region)
+    }
+}
+
+/// Refuses a run of `count` times `each` bytes that the home node, or the machine, cannot hold.
+pub fn check_room(
+    machine: &Machine,
+    home: Option<usize>,
+    count: usize,
+    each: usize,
+) -> Result<(), Error> {
+    let wanted = count
+        .checked_mul(each)
+        .filter(|bytes| isize::try_from(*bytes).is_ok())
+        .ok_or(Error::TooLarge { count, each })?;
+    let available = machine.available_bytes(home)?;
+    if wanted > available {
+        let place = home.map_or("the machine".to_owned(), |node| format!("node {node}"));
+        return Err(Error::NotEnoughMemory {
+            wanted,
+            available,
+            place,
+        });
+    }
+    Ok(())
+}
+
+/// `bytes` rounded up to whole pages.
+pub fn whole_pages(bytes: usize) -> usize {
+    bytes.next_multiple_of(sys::page_bytes())
+}
+
+fn confine(cpus: &[usize]) -> Result<(), Error> {
+    sys::set_affinity(cpus).map_err(|source| Error::Affinity {
+        cpus: format_list(cpus),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn placement(start: Start, pins: &[usize]) -> Result<Placement, Error> {
+        Placement::new(
+            &Machine::at(Path::new("/")),
+            None,
+            start,
+            pins,
+            HugePages::Default,
+        )
+    }
+
+    #[test]
+    fn a_thread_sets_up_where_it_starts_and_is_free_afterwards() {
+        std::thread::spawn(|| {
+            let allowed = sys::affinity().unwrap();
+            let last = *allowed.last().unwrap();
+            let during = placement(Start::Cpu(last), &[]).unwrap();
+            let seen = during.settle(0, || Ok(sys::affinity().unwrap())).unwrap();
+            assert_eq!(seen, [last]);
+            assert_eq!(sys::affinity().unwrap(), allowed);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_failed_set_up_frees_the_thread_too() {
+        std::thread::spawn(|| {
+            let allowed = sys::affinity().unwrap();
+            let during = placement(Start::Cpu(allowed[0]), &[]).unwrap();
+            let failed = during.settle(0, || Err::<(), _>(Error::TooLarge { count: 1, each: 1 }));
+            assert!(failed.is_err());
+            assert_eq!(sys::affinity().unwrap(), allowed);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn cpus_are_dealt_in_turn() {
+        let allowed = sys::affinity().unwrap();
+        let pins = [allowed[0], *allowed.last().unwrap()];
+        let dealt = placement(Start::Any, &pins).unwrap();
+        assert_eq!(
+            [0, 1, 2, 3].map(|i| dealt.pin(i).unwrap()),
+            [pins, pins].concat()[..]
+        );
+        assert_eq!(placement(Start::Any, &[]).unwrap().pin(0), None);
+    }
+
+    #[test]
+    fn a_cpu_out_of_reach_is_refused() {
+        let error = placement(Start::Cpu(1 << 20), &[]).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::CpuNotAllowed {
+                    option: "--start-cpu",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        let error = placement(Start::Any, &[1 << 20]).unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::CpuNotAllowed {
+                    option: "--cpus",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(error.exit_code(), 2);
+    }
+
+    #[test]
+    fn memory_is_given_in_whole_pages() {
+        let region = placement(Start::Any, &[]).unwrap().memory(1).unwrap();
+        assert_eq!(region.bytes(), sys::page_bytes());
+    }
+}

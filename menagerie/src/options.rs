@@ -1,0 +1,499 @@
+//! The command line: one definition that feeds parser, help and the parameters in the JSON report.
+
+use crate::crew::Length;
+use crate::memory::Start;
+use crate::phases::PhaseLength;
+use crate::stream::Kernel;
+use crate::sys::HugePages;
+use crate::{machine, size};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Serialize, Serializer};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a thread does where no length is asked for.
+pub const DEFAULT_LENGTH: Duration = Duration::from_secs(10);
+
+/// How long a phase lasts where no length is asked for.
+pub const DEFAULT_PHASE: Duration = Duration::from_secs(4);
+
+/// Workloads with known memory behaviour, to try schedulers and simulators on.
+#[derive(Debug, Parser)]
+#[command(name = "menagerie", version, after_help = AFTER_HELP)]
+pub struct Options {
+    /// Which workload.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Sizes: 64MiB, 64m, 1.5g, 4096. SIGINT or SIGTERM ends a run early; its result so far is printed.
+Exit codes: 0 done; 1 failed; 2 the command line cannot work here; 128 + n ended by signal n.";
+
+/// One workload each.
+#[derive(Debug, Subcommand, Serialize)]
+#[serde(untagged)]
+pub enum Command {
+    /// Follow pointers through memory in random order: one line in flight, latency counts
+    Chase(Chase),
+    /// Pass over memory in order: bandwidth counts
+    Stream(Stream),
+    /// Multiply and add without touching memory: a turtle
+    Compute(Compute),
+    /// Add to random lines, none waiting for another: many lines in flight
+    Update(Update),
+    /// Change between miss rates every few seconds, as the ranks of an MPI job do
+    Phases(Phases),
+    /// Threads that read and write one working set together
+    Share(Share),
+    /// A client and a server that touches memory for each request
+    Pair(Pair),
+    /// The serving process of a pair, started by it
+    #[command(hide = true)]
+    Serve(Serve),
+}
+
+impl Command {
+    /// Whether the result is wanted as JSON.
+    pub fn json(&self) -> bool {
+        let common = match self {
+            Command::Chase(options) => &options.common,
+            Command::Stream(options) => &options.common,
+            Command::Compute(options) => &options.common,
+            Command::Update(options) => &options.common,
+            Command::Phases(options) => &options.common,
+            Command::Share(options) => &options.common,
+            Command::Pair(options) => &options.common,
+            Command::Serve(_) => return false,
+        };
+        common.conduct.json
+    }
+}
+
+/// Options of `chase`.
+#[derive(Debug, Args, Serialize)]
+pub struct Chase {
+    /// What is done between hops.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub between: BetweenLines,
+    /// Memory.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub memory: Memory,
+    /// What all workloads have.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// Options of `update`.
+#[derive(Debug, Args, Serialize)]
+pub struct Update {
+    /// What is done between updates.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub between: BetweenLines,
+    /// Memory.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub memory: Memory,
+    /// What all workloads have.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// Options of `stream`.
+#[derive(Debug, Args, Serialize)]
+pub struct Stream {
+    /// What to do with each line; scale and triad divide the working set into 2 and 3 arrays
+    #[arg(long, value_enum, default_value = "sum")]
+    #[serde(serialize_with = "as_name")]
+    pub kernel: Kernel,
+    /// Memory.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub memory: Memory,
+    /// What all workloads have.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// Options of `compute`.
+#[derive(Debug, Args, Serialize)]
+pub struct Compute {
+    /// What all workloads have.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// Options of `phases`.
+#[derive(Debug, Args, Serialize)]
+pub struct Phases {
+    /// Miss rates to go through, in lines per 1000 instructions; 0 touches no memory
+    #[arg(long, value_name = "RATE,…", value_delimiter = ',', default_value = "120,1", value_parser = level)]
+    pub levels: Vec<f64>,
+    /// How memory is accessed
+    #[arg(long, value_enum, default_value = "chase")]
+    #[serde(serialize_with = "as_name")]
+    pub access: AccessKind,
+    /// Phases to be ahead by at the start; 1.5 begins in the middle of the second level
+    #[arg(long, value_name = "PHASES", default_value = "0", allow_negative_numbers = true, value_parser = offset)]
+    pub offset: f64,
+    /// Phases by which each thread is ahead of the one before it
+    #[arg(long, value_name = "PHASES", default_value = "0", allow_negative_numbers = true, value_parser = offset)]
+    pub stagger: f64,
+    /// How long a phase lasts.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub phase: Phase,
+    /// Memory.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub memory: Memory,
+    /// What all workloads have.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// How phases access memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AccessKind {
+    /// One line in flight.
+    Chase,
+    /// Many lines in flight.
+    Update,
+}
+
+/// How long a phase lasts.
+#[derive(Debug, Args, Serialize)]
+#[group(multiple = false)]
+pub struct Phase {
+    /// Length of a phase by the clock [default: 4]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[serde(serialize_with = "as_seconds")]
+    pub phase_seconds: Option<Duration>,
+    /// Length of a phase in operations
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub phase_operations: Option<u64>,
+    /// Length of a phase in instructions: equal work at every level
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub phase_instructions: Option<u64>,
+}
+
+impl Phase {
+    /// The length asked for, 4 seconds where none is.
+    pub fn length(&self) -> PhaseLength {
+        match (
+            self.phase_seconds,
+            self.phase_operations,
+            self.phase_instructions,
+        ) {
+            (_, Some(operations), _) => PhaseLength::Operations(operations),
+            (_, _, Some(instructions)) => PhaseLength::Instructions(instructions),
+            (duration, None, None) => PhaseLength::Time(duration.unwrap_or(DEFAULT_PHASE)),
+        }
+    }
+}
+
+/// Options of `share`.
+#[derive(Debug, Args, Serialize)]
+pub struct Share {
+    /// Share of operations that write, in percent
+    #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = clap::value_parser!(u8).range(..=100))]
+    pub write_percent: u8,
+    /// Memory.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub memory: Memory,
+    /// What all workloads have.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// Options of `pair`.
+#[derive(Debug, Args, Serialize)]
+pub struct Pair {
+    /// Pages that the server touches for a request
+    #[arg(long, value_name = "NUMBER", default_value = "8")]
+    pub pages: u64,
+    /// Iterations of the compute loop between a reply and the next request
+    #[arg(long, value_name = "ITERATIONS", default_value = "0")]
+    pub think: u64,
+    /// What requests go through
+    #[arg(long, value_enum, default_value = "pipe")]
+    #[serde(serialize_with = "as_name")]
+    pub via: Via,
+    /// Make every server a process of its own
+    #[arg(long)]
+    pub processes: bool,
+    /// Memory of each server.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub memory: Memory,
+    /// What all workloads have.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// What requests go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Via {
+    /// Two pipes.
+    Pipe,
+    /// Memory, waiting on a futex.
+    Futex,
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args, Serialize)]
+pub struct Serve {
+    /// Pages that a request touches
+    #[arg(long)]
+    pub pages: u64,
+    /// Memory.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub memory: Memory,
+    /// Where it runs.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub place: Place,
+    /// Seed.
+    #[arg(long)]
+    pub seed: u64,
+}
+
+/// What is done between lines.
+#[derive(Debug, Args, Serialize)]
+pub struct BetweenLines {
+    /// Iterations of the compute loop after each line, which lower the miss rate
+    #[arg(long, value_name = "ITERATIONS", default_value = "0")]
+    pub compute: u64,
+}
+
+/// Memory.
+#[derive(Debug, Args, Serialize)]
+pub struct Memory {
+    /// Memory of each thread (share: of all together; pair: of each server), in whole pages
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse)]
+    pub working_set: usize,
+    /// Transparent huge pages
+    #[arg(long, value_enum, default_value = "default")]
+    #[serde(serialize_with = "as_name")]
+    pub thp: Thp,
+}
+
+/// Transparent huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Thp {
+    /// Asked for.
+    On,
+    /// Forbidden.
+    Off,
+    /// As the machine is set.
+    Default,
+}
+
+impl From<Thp> for HugePages {
+    fn from(thp: Thp) -> HugePages {
+        match thp {
+            Thp::On => HugePages::On,
+            Thp::Off => HugePages::Off,
+            Thp::Default => HugePages::Default,
+        }
+    }
+}
+
+/// Where threads start and run.
+#[derive(Debug, Args, Serialize)]
+pub struct Place {
+    /// Memory node that holds the working set at the start; pages may be moved afterwards
+    #[arg(long, value_name = "NODE")]
+    pub home: Option<usize>,
+    /// Where threads set up before they are free to run anywhere: home, any, or a CPU
+    #[arg(long, value_name = "CPU", default_value = "home", value_parser = start)]
+    #[serde(serialize_with = "as_start")]
+    pub start_cpu: Start,
+    /// CPUs to pin threads to, dealt in turn: 0-3,8
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub cpus: Option<CpuList>,
+}
+
+/// CPUs, at least one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CpuList(pub Vec<usize>);
+
+/// What all workloads have.
+#[derive(Debug, Args, Serialize)]
+pub struct Common {
+    /// Threads (pair: clients, each with a server)
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = positive)]
+    pub threads: usize,
+    /// Where they run.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub place: Place,
+    /// How much they do.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub length: LengthOptions,
+    /// Seed of all random choices; each thread derives its own
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    pub seed: u64,
+    /// How to start and report.
+    #[command(flatten)]
+    #[serde(skip)]
+    pub conduct: Conduct,
+}
+
+/// How much each thread does.
+#[derive(Debug, Args, Serialize)]
+#[group(multiple = false)]
+pub struct LengthOptions {
+    /// Passes over the working set (compute: 1,000,000 iterations; phases: all levels once; pair: a request)
+    #[arg(long, value_name = "NUMBER")]
+    pub rounds: Option<u64>,
+    /// Operations
+    #[arg(long, value_name = "NUMBER")]
+    pub operations: Option<u64>,
+    /// Time [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[serde(serialize_with = "as_seconds")]
+    pub seconds: Option<Duration>,
+}
+
+impl LengthOptions {
+    /// The length asked for, 10 seconds where none is.
+    pub fn length(&self) -> Length {
+        match (self.rounds, self.operations, self.seconds) {
+            (Some(rounds), _, _) => Length::Rounds(rounds),
+            (_, Some(operations), _) => Length::Operations(operations),
+            (None, None, duration) => Length::Time(duration.unwrap_or(DEFAULT_LENGTH)),
+        }
+    }
+}
+
+/// How to start and report.
+#[derive(Debug, Args)]
+pub struct Conduct {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// File to create once set-up is done: process id, then the ids of the measured threads
+    #[arg(long, value_name = "PATH")]
+    pub ready_file: Option<PathBuf>,
+    /// FIFO to wait for before the measured part; opening it for writing and closing it releases all
+    #[arg(long, value_name = "PATH")]
+    pub go_file: Option<PathBuf>,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("must be a time above 0".to_owned()),
+    }
+}
+
+fn level(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        // Below this an operation would be longer than a phase.
+        Ok(level) if level == 0.0 || (level >= 0.001 && level.is_finite()) => Ok(level),
+        _ => Err("must be 0, or 0.001 or more lines per 1000 instructions".to_owned()),
+    }
+}
+
+fn offset(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(offset) if (0.0..1e6).contains(&offset) => Ok(offset),
+        _ => Err("must be a number of phases from 0 to 1000000".to_owned()),
+    }
+}
+
+fn start(text: &str) -> Result<Start, String> {
+    match text {
+        "home" => Ok(Start::Home),
+        "any" => Ok(Start::Any),
+        cpu => cpu
+            .parse()
+            .map(Start::Cpu)
+            .map_err(|_| "must be home, any or a CPU".to_owned()),
+    }
+}
+
+fn cpus(text: &str) -> Result<CpuList, String> {
+    match machine::parse_list(text) {
+        Some(list) if !list.is_empty() => Ok(CpuList(list)),
+        _ => Err("must be a list such as 0-3,8".to_owned()),
+    }
+}
+
+fn as_seconds<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    value
+        .map(|duration| duration.as_secs_f64())
+        .serialize(serializer)
+}
+
+fn as_name<T: ValueEnum, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    let value = value.to_possible_value();
+    value
+        .as_ref()
+        .map(clap::builder::PossibleValue::get_name)
+        .serialize(serializer)
+}
+
+/// The spelling of a start on the command line.
+pub fn start_text(start: Start) -> String {
+    match start {
+        Start::Home => "home".to_owned(),
+        Start::Any => "any".to_owned(),
+        Start::Cpu(cpu) => cpu.to_string(),
+    }
+}
+
+fn as_start<S: Serializer>(value: &Start, serializer: S) -> Result<S::Ok, S::Error> {
+    start_text(*value).serialize(serializer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn lengths_left_out_have_defaults() {
+        let Command::Phases(phases) = Options::parse_from(["menagerie", "phases"]).command else {
+            panic!()
+        };
+        assert_eq!(
+            phases.common.length.length(),
+            Length::Time(Duration::from_secs(10))
+        );
+        assert_eq!(
+            phases.phase.length(),
+            PhaseLength::Time(Duration::from_secs(4))
+        );
+    }
+}

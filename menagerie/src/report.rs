@@ -1,0 +1,414 @@
+//! What a run tells: one JSON object for programs, a table for people. The JSON's fields are
+//! described in the README; `schema` rises when one of them changes its meaning or goes.
+
+use crate::crew::Outcome;
+use crate::size;
+use crate::sys::LINE;
+use crate::workload::{Cost, Detail};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// A run's result.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Version of this form.
+    pub schema: u32,
+    /// The program's version.
+    pub version: &'static str,
+    /// The workload.
+    pub kind: &'static str,
+    /// What one operation is.
+    pub operation: &'static str,
+    /// This process.
+    pub pid: u32,
+    /// Whether every thread reached its length. If not, a signal came before.
+    pub complete: bool,
+    /// From the first thread's start to the last one's end.
+    pub seconds: f64,
+    /// Of all threads.
+    pub operations: u64,
+    /// Operations per second of all threads.
+    pub rate: f64,
+    /// What an operation costs, where it always costs the same and the processor is x86-64.
+    pub expected: Option<Expected>,
+    /// The command line, defaults filled in.
+    pub parameters: serde_json::Value,
+    /// One entry a thread, in order.
+    pub threads: Vec<Row>,
+}
+
+/// What an operation costs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Expected {
+    /// Instructions and lines.
+    #[serde(flatten)]
+    pub cost: Cost,
+    /// The miss rate that follows.
+    pub lines_per_1000_instructions: f64,
+}
+
+/// A thread's result.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// The kernel's thread id.
+    pub tid: u32,
+    /// Operations done.
+    pub operations: u64,
+    /// Time taken.
+    pub seconds: f64,
+    /// Time for one operation. 0 where none was done.
+    pub ns_per_operation: f64,
+    /// Operations per second.
+    pub rate: f64,
+    /// Bytes read and written, of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<f64>,
+    /// Time for one line, of a stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_line: Option<f64>,
+    /// What only this workload has.
+    #[serde(flatten)]
+    pub detail: Detail,
+}
+
+/// What is told of a workload apart from its outcome.
+#[derive(Debug)]
+pub struct Subject {
+    /// Its name.
+    pub kind: &'static str,
+    /// What one operation is.
+    pub operation: &'static str,
+    /// What that costs, where it is always the same.
+    pub cost: Option<Cost>,
+    /// Whether bandwidth is of interest.
+    pub stream: bool,
+    /// The command line.
+    pub parameters: serde_json::Value,
+}
+
+impl Report {
+    /// Puts an outcome into words.
+    pub fn new(subject: Subject, outcome: Outcome, pid: u32) -> Report {
+        let lines = subject
+            .cost
+            .filter(|_| subject.stream)
+            .map(|cost| cost.lines_per_operation);
+        let operations = outcome.works.iter().map(|work| work.operations).sum();
+        let threads = outcome
+            .works
+            .into_iter()
+            .map(|work| {
+                let rate = ratio(work.operations as f64, work.seconds);
+                let ns_per_operation = ratio(work.seconds * 1e9, work.operations as f64);
+                Row {
+                    tid: work.tid,
+                    operations: work.operations,
+                    seconds: work.seconds,
+                    ns_per_operation,
+                    rate,
+                    bytes_per_second: lines.map(|lines| rate * lines * LINE as f64),
+                    ns_per_line: lines.map(|lines| ns_per_operation / lines),
+                    detail: work.detail,
+                }
+            })
+            .collect();
+        Report {
+            schema: 1,
+            version: env!("CARGO_PKG_VERSION"),
+            kind: subject.kind,
+            operation: subject.operation,
+            pid,
+            complete: outcome.complete,
+            seconds: outcome.seconds,
+            operations,
+            rate: ratio(operations as f64, outcome.seconds),
+            expected: subject
+                .cost
+                .filter(|_| cfg!(target_arch = "x86_64"))
+                .map(|cost| Expected {
+                    cost,
+                    lines_per_1000_instructions: cost.lines_per_1000_instructions(),
+                }),
+            parameters: subject.parameters,
+            threads,
+        }
+    }
+
+    /// The table for people.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        let of_memory = self.parameters["working_set"]
+            .as_u64()
+            .map(|bytes| format!(", working set {}", size::format(bytes as usize)))
+            .unwrap_or_default();
+        let home = self.parameters["home"]
+            .as_u64()
+            .map(|node| format!(", home node {node}"))
+            .unwrap_or_default();
+        let threads = match self.threads.len() {
+            1 => "1 thread".to_owned(),
+            threads => format!("{threads} threads"),
+        };
+        let _ = writeln!(text, "{}: {threads}{of_memory}{home}", self.kind);
+        if let Some(expected) = self.expected {
+            let _ = writeln!(
+                text,
+                "expected: {:.2} instructions per {}, {:.1} lines per 1000 instructions",
+                expected.cost.instructions_per_operation,
+                self.operation,
+                expected.lines_per_1000_instructions
+            );
+        }
+        let _ = writeln!(
+            text,
+            "{:>10} {:>16} {:>10} {:>14} {:>16}",
+            "thread",
+            format!("{}s", self.operation),
+            "seconds",
+            format!("ns/{}", self.operation),
+            format!("{}s/s", self.operation)
+        );
+        for row in &self.threads {
+            let _ = write!(
+                text,
+                "{:>10} {:>16} {:>10.3} {:>14.2} {:>16.0}",
+                row.tid, row.operations, row.seconds, row.ns_per_operation, row.rate
+            );
+            row.add_extras(&mut text);
+        }
+        let _ = writeln!(
+            text,
+            "{:>10} {:>16} {:>10.3} {:>14} {:>16.0}{}",
+            "all",
+            self.operations,
+            self.seconds,
+            "",
+            self.rate,
+            if self.complete {
+                ""
+            } else {
+                "  ended early by a signal"
+            }
+        );
+        text
+    }
+}
+
+impl Row {
+    /// Ends the thread's line with what only its workload has.
+    fn add_extras(&self, text: &mut String) {
+        if let (Some(bandwidth), Some(line)) = (self.bytes_per_second, self.ns_per_line) {
+            let _ = write!(text, "  {:.2} GB/s, {line:.2} ns/line", bandwidth / 1e9);
+        }
+        match &self.detail {
+            Detail::None {} => text.push('\n'),
+            Detail::Pair {
+                server_pid,
+                server_tid,
+                latency_ns,
+            } => {
+                let _ = writeln!(
+                    text,
+                    "  latency mean {:.2} us, p99 {:.2} us, server {server_pid}/{server_tid}",
+                    latency_ns.mean / 1e3,
+                    latency_ns.p99 as f64 / 1e3
+                );
+            }
+            Detail::Phases { phases } => {
+                text.push('\n');
+                for phase in phases {
+                    let _ = writeln!(
+                        text,
+                        "{:>10} {:>16} {:>10.3}   {} phases of {:.1} lines per 1000 instructions",
+                        "",
+                        phase.operations,
+                        phase.seconds,
+                        phase.phases,
+                        phase.lines_per_1000_instructions
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A ratio, 0 where there is nothing to divide by.
+fn ratio(numerator: f64, denominator: f64) -> f64 {
+    if denominator > 0.0 {
+        numerator / denominator
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crew::Work;
+    use crate::histogram::Latencies;
+    use crate::workload::PhaseTotal;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn report(
+        kind: &'static str,
+        stream: bool,
+        cost: Option<Cost>,
+        details: Vec<Detail>,
+    ) -> Report {
+        let works = details
+            .into_iter()
+            .enumerate()
+            .map(|(index, detail)| Work {
+                tid: 100 + index as u32,
+                operations: 1_000_000 * (index as u64 + 1),
+                seconds: 0.5,
+                detail,
+            })
+            .collect();
+        let parameters = json!({ "working_set": 64 << 20, "home": 0, "threads": 2 });
+        let subject = Subject {
+            kind,
+            operation: "line",
+            cost,
+            stream,
+            parameters,
+        };
+        Report::new(
+            subject,
+            Outcome {
+                works,
+                seconds: 0.625,
+                complete: true,
+            },
+            99,
+        )
+    }
+
+    const COST: Cost = Cost {
+        instructions_per_operation: 20.0,
+        lines_per_operation: 2.0,
+    };
+
+    fn stream() -> Report {
+        report(
+            "stream",
+            true,
+            Some(COST),
+            vec![Detail::None {}, Detail::None {}],
+        )
+    }
+
+    fn phases() -> Report {
+        let phase = PhaseTotal {
+            level: 20.0,
+            lines_per_1000_instructions: 20.4,
+            phases: 3,
+            operations: 1_000_000,
+            seconds: 0.5,
+        };
+        report(
+            "phases",
+            false,
+            None,
+            vec![Detail::Phases {
+                phases: vec![phase],
+            }],
+        )
+    }
+
+    fn pair() -> Report {
+        let latency_ns = Latencies {
+            mean: 8200.5,
+            p50: 8000,
+            p99: 12_000,
+            max: 40_000,
+        };
+        let detail = Detail::Pair {
+            server_pid: 99,
+            server_tid: 101,
+            latency_ns,
+        };
+        report("pair", false, None, vec![detail])
+    }
+
+    fn json(report: &Report) -> String {
+        serde_json::to_string_pretty(report).unwrap()
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn json_of_a_stream() {
+        insta::assert_snapshot!(json(&stream()));
+    }
+
+    #[test]
+    fn json_of_phases() {
+        insta::assert_snapshot!(json(&phases()));
+    }
+
+    #[test]
+    fn json_of_a_pair() {
+        insta::assert_snapshot!(json(&pair()));
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn tables() {
+        let mut ended = pair();
+        ended.complete = false;
+        insta::assert_snapshot!(
+            [stream(), phases(), ended]
+                .map(|report| report.table())
+                .concat()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn rate_and_time_of_an_operation_are_one_figure(
+            operations in 1u64..1 << 50, seconds in 1e-6f64..1e6
+        ) {
+            let work = Work { tid: 1, operations, seconds, detail: Detail::None {} };
+            let subject = Subject {
+                kind: "chase",
+                operation: "hop",
+                cost: None,
+                stream: false,
+                parameters: json!({}),
+            };
+            let outcome = Outcome { works: vec![work], seconds, complete: true };
+            let report = Report::new(subject, outcome, 1);
+            let row = &report.threads[0];
+            prop_assert!((row.rate * row.ns_per_operation / 1e9 - 1.0).abs() < 1e-9);
+            prop_assert!((row.rate * row.seconds / operations as f64 - 1.0).abs() < 1e-9);
+            prop_assert_eq!(report.operations, operations);
+        }
+    }
+
+    #[test]
+    fn nothing_done_is_no_rate() {
+        let outcome = Outcome {
+            works: vec![Work {
+                tid: 1,
+                operations: 0,
+                seconds: 0.0,
+                detail: Detail::None {},
+            }],
+            seconds: 0.0,
+            complete: false,
+        };
+        let subject = Subject {
+            kind: "chase",
+            operation: "hop",
+            cost: None,
+            stream: false,
+            parameters: json!({}),
+        };
+        let report = Report::new(subject, outcome, 1);
+        assert_eq!(
+            (report.rate, report.threads[0].ns_per_operation),
+            (0.0, 0.0)
+        );
+    }
+}

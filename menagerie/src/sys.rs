@@ -1,0 +1,452 @@
+//! All of the program's unsafe code: memory straight from the kernel, its node, the ring of
+//! pointers that a chase follows, and the loop whose instructions are counted.
+//!
+//! Why here and why so few: an allocator would hide which pages are fresh, a bounds check would
+//! double the instructions of a hop, a compiler unrolls a loop as it likes, and rustix offers
+//! neither `mbind` nor a CPU mask without a fixed size. Everything this file hands out is safe to
+//! use.
+
+#![expect(
+    unsafe_code,
+    reason = "mappings, mbind, CPU masks of any size, pointer chasing and counted instructions have no safe form"
+)]
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+
+/// Bytes in a cache line, on every machine this program is meant for.
+pub const LINE: usize = 64;
+
+/// Bytes in a huge page of x86-64; mappings start on such a border so that huge pages fit.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Bits in one word of a kernel bit mask.
+const WORD_BITS: usize = c_ulong::BITS as usize;
+
+/// Bytes in a page of this machine.
+pub fn page_bytes() -> usize {
+    // SAFETY: reads a constant of the running system.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).expect("every Linux has a page size")
+}
+
+/// Fresh, zeroed, private memory of a whole number of pages, given back when dropped.
+#[derive(Debug)]
+pub struct Region {
+    map: NonNull<c_void>,
+    map_bytes: usize,
+    base: NonNull<u64>,
+    bytes: usize,
+}
+
+// SAFETY: a region owns its mapping alone, and hands out memory only under the borrow rules.
+unsafe impl Send for Region {}
+// SAFETY: through a shared reference a region shows its memory as atomics only.
+unsafe impl Sync for Region {}
+
+/// Huge pages in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// As the machine is set.
+    Default,
+    /// Asked for.
+    On,
+    /// Forbidden.
+    Off,
+}
+
+impl Region {
+    /// Maps `bytes` (a multiple of the page size, not 0), untouched: no page is there yet.
+    pub fn map(bytes: usize, huge_pages: HugePages) -> io::Result<Region> {
+        let map_bytes = bytes
+            .checked_add(HUGE_PAGE)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new anonymous mapping at a place of the kernel's choice touches no other memory.
+        let map = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                map_bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(map).ok_or(io::ErrorKind::OutOfMemory)?;
+        let skip = map.as_ptr().align_offset(HUGE_PAGE);
+        // SAFETY: `skip` is below HUGE_PAGE, by which the mapping is longer than `bytes`.
+        let base = unsafe { map.byte_add(skip) }.cast();
+        let region = Region {
+            map,
+            map_bytes,
+            base,
+            bytes,
+        };
+        match huge_pages {
+            HugePages::Default => {}
+            HugePages::On => region.advise(libc::MADV_HUGEPAGE)?,
+            HugePages::Off => region.advise(libc::MADV_NOHUGEPAGE)?,
+        }
+        Ok(region)
+    }
+
+    /// Binds the pages that will be touched to `node`.
+    pub fn bind(&self, node: usize) -> io::Result<()> {
+        let mut mask: Vec<c_ulong> = vec![0; node / WORD_BITS + 1];
+        mask[node / WORD_BITS] |= 1 << (node % WORD_BITS);
+        self.mbind(libc::MPOL_BIND, &mask)
+    }
+
+    /// Takes the binding back. Pages stay where they are, but may be moved, and new ones may come
+    /// from anywhere.
+    pub fn unbind(&self) -> io::Result<()> {
+        self.mbind(libc::MPOL_DEFAULT, &[])
+    }
+
+    fn mbind(&self, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
+        // The kernel reads one bit less than it is told.
+        let bits = if mask.is_empty() {
+            0
+        } else {
+            mask.len() * WORD_BITS + 1
+        };
+        // SAFETY: the range is this region's own; the mask is as long as `bits` says.
+        let failed = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.base.as_ptr(),
+                self.bytes,
+                mode,
+                if mask.is_empty() {
+                    ptr::null()
+                } else {
+                    mask.as_ptr()
+                },
+                bits,
+                0,
+            )
+        };
+        if failed == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Touches every page with one call, or, on kernels before 5.14, with one write each.
+    pub fn populate(&mut self, page_bytes: usize) -> io::Result<()> {
+        match self.advise(libc::MADV_POPULATE_WRITE) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                for word in self
+                    .words()
+                    .iter_mut()
+                    .step_by(page_bytes / size_of::<u64>())
+                {
+                    // SAFETY: `word` is a valid, exclusive reference; volatile so that it is done.
+                    unsafe { ptr::write_volatile(word, 0) };
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn advise(&self, advice: c_int) -> io::Result<()> {
+        // SAFETY: the range is this region's own, and none of the advice used discards contents.
+        let failed = unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) };
+        if failed == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Bytes usable.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The memory as words of 8 bytes.
+    pub fn words(&mut self) -> &mut [u64] {
+        // SAFETY: the mapping is readable, writable, aligned, at least `bytes` long, zeroed by the
+        // kernel, and borrowed exclusively for as long as the slice lives.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes / size_of::<u64>()) }
+    }
+
+    /// The memory as words that several threads may use at once.
+    pub fn shared_words(&self) -> &[AtomicU64] {
+        // SAFETY: as for `words`; atomics may be shared, and `words` needs the region exclusively.
+        unsafe {
+            std::slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes / size_of::<u64>())
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this region's own, and no borrow of it can outlive the region.
+        unsafe { libc::munmap(self.map.as_ptr(), self.map_bytes) };
+    }
+}
+
+/// One cache line of a ring: where the next one is, and nothing else.
+#[repr(C, align(64))]
+struct Line {
+    next: *const Line,
+}
+
+const _: () = assert!(size_of::<Line>() == LINE);
+
+/// Cache lines linked into one ring by real pointers: the address of each access is the value that
+/// the access before it loaded, so no processor can have two in flight.
+#[derive(Debug)]
+pub struct Ring {
+    region: Region,
+    at: *const Line,
+}
+
+// SAFETY: the pointers of a ring lead into its own region, which moves along with it.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// Links the lines of `region` in the given order and the last to the first. Writes each line
+    /// named once; a line not named is not part of the ring.
+    ///
+    /// # Panics
+    /// If `order` is empty or names a line beyond the region.
+    pub fn link(region: Region, order: impl Iterator<Item = usize>) -> Ring {
+        let lines = region.base.cast::<Line>();
+        let count = region.bytes / LINE;
+        let line = |index: usize| {
+            assert!(index < count, "line {index} of {count}");
+            // SAFETY: just checked to be inside the mapping, which is aligned to a huge page.
+            unsafe { lines.add(index) }
+        };
+        let mut order = order;
+        let first = line(order.next().expect("a ring has at least one line"));
+        let mut last = first;
+        for index in order {
+            let next = line(index);
+            // SAFETY: `last` is inside the mapping, which this function owns.
+            unsafe { (*last.as_ptr()).next = next.as_ptr() };
+            last = next;
+        }
+        // SAFETY: as above.
+        unsafe { (*last.as_ptr()).next = first.as_ptr() };
+        Ring {
+            region,
+            at: first.as_ptr(),
+        }
+    }
+
+    /// Follows `hops` pointers, with 32 loads for each turn of the loop.
+    #[inline(never)]
+    pub fn walk(&mut self, hops: u64) {
+        let mut at = self.at;
+        for _ in 0..hops / 32 {
+            macro_rules! eight {
+                () => {
+                    // SAFETY: `at` is a line of the ring, whose `next` is one too: `link` wrote it
+                    // before, and the region is still mapped because `self` owns it.
+                    unsafe {
+                        at = (*at).next;
+                        at = (*at).next;
+                        at = (*at).next;
+                        at = (*at).next;
+                        at = (*at).next;
+                        at = (*at).next;
+                        at = (*at).next;
+                        at = (*at).next;
+                    }
+                };
+            }
+            eight!();
+            eight!();
+            eight!();
+            eight!();
+        }
+        for _ in 0..hops % 32 {
+            // SAFETY: as above.
+            at = unsafe { (*at).next };
+        }
+        self.at = std::hint::black_box(at);
+    }
+
+    /// Follows `hops` pointers and calls `between` after each.
+    #[inline(always)]
+    pub fn walk_with(&mut self, hops: u64, mut between: impl FnMut()) {
+        let mut at = self.at;
+        for _ in 0..hops {
+            // SAFETY: as in `walk`.
+            at = unsafe { (*at).next };
+            between();
+        }
+        self.at = std::hint::black_box(at);
+    }
+
+    /// The line the ring has reached.
+    #[cfg(test)]
+    pub fn position(&self) -> usize {
+        (self.at.addr() - self.region.base.addr().get()) / LINE
+    }
+
+    /// Lines in the region.
+    pub fn lines(&self) -> usize {
+        self.region.bytes() / LINE
+    }
+}
+
+/// The factor of [`spin`]: Knuth's for 64-bit generators, odd, so that no step loses a bit.
+const FACTOR: u64 = 6_364_136_223_846_793_005;
+
+/// Multiplies and rotates `state` `iterations` times: four instructions each.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn spin(mut state: u64, iterations: u64) -> u64 {
+    if iterations > 0 {
+        // SAFETY: works on the three registers given, of which `left` counts down from above 0;
+        // touches no memory and no stack.
+        unsafe {
+            std::arch::asm!(
+                "2:",
+                "imul {state}, {factor}",
+                "rol {state}, 32",
+                "dec {left}",
+                "jnz 2b",
+                state = inout(reg) state,
+                factor = in(reg) FACTOR,
+                left = inout(reg) iterations => _,
+                options(pure, nomem, nostack)
+            );
+        }
+    }
+    state
+}
+
+/// Multiplies and rotates `state` `iterations` times.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub fn spin(mut state: u64, iterations: u64) -> u64 {
+    for _ in 0..iterations {
+        state = state.wrapping_mul(FACTOR).rotate_left(32);
+    }
+    state
+}
+
+/// The CPUs that the calling thread may run on, ascending.
+pub fn affinity() -> io::Result<Vec<usize>> {
+    let mut mask: Vec<c_ulong> = vec![0; 16];
+    loop {
+        // SAFETY: the kernel writes at most the length given, which is the vector's own.
+        let written = unsafe {
+            libc::syscall(
+                libc::SYS_sched_getaffinity,
+                0,
+                mask.len() * size_of::<c_ulong>(),
+                mask.as_mut_ptr(),
+            )
+        };
+        if written > 0 {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        // EINVAL: the machine has more CPUs than the mask.
+        if error.raw_os_error() != Some(libc::EINVAL) || mask.len() > 1 << 20 {
+            return Err(error);
+        }
+        mask = vec![0; mask.len() * 2];
+    }
+    Ok((0..mask.len() * WORD_BITS)
+        .filter(|cpu| mask[cpu / WORD_BITS] >> (cpu % WORD_BITS) & 1 == 1)
+        .collect())
+}
+
+/// Lets the calling thread run on `cpus` only.
+pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+    let words = cpus.iter().max().map_or(1, |cpu| cpu / WORD_BITS + 1);
+    let mut mask: Vec<c_ulong> = vec![0; words];
+    for cpu in cpus {
+        mask[cpu / WORD_BITS] |= 1 << (cpu % WORD_BITS);
+    }
+    // SAFETY: the kernel reads as many bytes as it is told, which is the vector's own length.
+    let failed = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            0,
+            mask.len() * size_of::<c_ulong>(),
+            mask.as_ptr(),
+        )
+    };
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_memory_is_zero_aligned_and_of_the_size_asked() {
+        let mut region = Region::map(3 << 12, HugePages::Default).unwrap();
+        region.populate(4096).unwrap();
+        assert_eq!(region.words().len(), 3 * 512);
+        assert!(region.words().iter().all(|word| *word == 0));
+        assert_eq!(region.words().as_ptr().align_offset(HUGE_PAGE), 0);
+    }
+
+    #[test]
+    fn binding_to_a_node_that_cannot_be_is_refused() {
+        let region = Region::map(1 << 12, HugePages::Default).unwrap();
+        assert!(region.bind(1 << 20).is_err());
+    }
+
+    #[test]
+    fn a_ring_is_walked_in_its_order() {
+        let region = Region::map(1 << 12, HugePages::Off).unwrap();
+        let mut ring = Ring::link(region, [5, 2, 63].into_iter());
+        let mut seen = vec![ring.position()];
+        for _ in 0..3 {
+            ring.walk(1);
+            seen.push(ring.position());
+        }
+        assert_eq!(seen, [5, 2, 63, 5]);
+        let mut calls = 0;
+        ring.walk_with(4, || calls += 1);
+        assert_eq!((ring.position(), calls), (2, 4));
+        ring.walk(32 * 3 + 2);
+        assert_eq!(
+            ring.position(),
+            5,
+            "98 hops through a ring of 3 lines are 2 hops"
+        );
+    }
+
+    #[test]
+    fn spinning_multiplies_and_rotates() {
+        let step = |state: u64| state.wrapping_mul(FACTOR).rotate_left(32);
+        assert_eq!(spin(12345, 0), 12345);
+        assert_eq!(spin(12345, 1), step(12345));
+        assert_eq!(spin(12345, 3), step(step(step(12345))));
+    }
+
+    #[test]
+    fn affinity_is_read_back_as_it_was_set() {
+        std::thread::spawn(|| {
+            let all = affinity().unwrap();
+            set_affinity(&all[..1]).unwrap();
+            assert_eq!(affinity().unwrap(), all[..1]);
+            set_affinity(&all).unwrap();
+            assert_eq!(affinity().unwrap(), all);
+        })
+        .join()
+        .unwrap();
+    }
+}

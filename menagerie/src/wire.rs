@@ -1,0 +1,182 @@
+//! What a client and its server talk through, one number at a time: two pipes, between threads or
+//! processes, or two mailboxes in shared memory on which the waiting side sleeps with a futex.
+
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// One end of a conversation. The other end learns that this one is dropped.
+pub trait Wire: Send {
+    /// Sends a number.
+    fn send(&mut self, number: u64) -> io::Result<()>;
+
+    /// Waits for a number. None when the other end is gone.
+    fn receive(&mut self) -> io::Result<Option<u64>>;
+}
+
+/// An end made of two pipes.
+pub struct Pipes<R, W> {
+    from: R,
+    to: W,
+}
+
+impl<R, W> Pipes<R, W> {
+    /// Listens to `from`, speaks into `to`.
+    pub fn new(from: R, to: W) -> Pipes<R, W> {
+        Pipes { from, to }
+    }
+}
+
+impl<R: Read + Send, W: Write + Send> Wire for Pipes<R, W> {
+    fn send(&mut self, number: u64) -> io::Result<()> {
+        self.to.write_all(&number.to_ne_bytes())?;
+        self.to.flush()
+    }
+
+    fn receive(&mut self) -> io::Result<Option<u64>> {
+        let mut bytes = [0; 8];
+        match self.from.read_exact(&mut bytes) {
+            Ok(()) => Ok(Some(u64::from_ne_bytes(bytes))),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Two ends made of two pipes, for threads of one process.
+pub fn pipes() -> io::Result<(impl Wire + use<>, impl Wire + use<>)> {
+    let (client_from, server_to) = io::pipe()?;
+    let (server_from, client_to) = io::pipe()?;
+    Ok((
+        Pipes::new(client_from, client_to),
+        Pipes::new(server_from, server_to),
+    ))
+}
+
+/// Two ends made of two mailboxes, for threads of one process.
+pub fn mailboxes() -> (impl Wire + use<>, impl Wire + use<>) {
+    let requests = Arc::new(Mailbox::default());
+    let replies = Arc::new(Mailbox::default());
+    let client = Mailboxes {
+        from: Arc::clone(&replies),
+        to: Arc::clone(&requests),
+    };
+    (
+        client,
+        Mailboxes {
+            from: requests,
+            to: replies,
+        },
+    )
+}
+
+/// Room for one number.
+#[derive(Default)]
+struct Mailbox {
+    content: Mutex<Content>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum Content {
+    #[default]
+    Empty,
+    Number(u64),
+    Closed,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        // Each change is a single assignment: a panic elsewhere leaves no half-made state.
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, content: Content) {
+        let mut present = self.lock();
+        if !matches!(*present, Content::Closed) {
+            *present = content;
+        }
+        drop(present);
+        self.changed.notify_all();
+    }
+}
+
+struct Mailboxes {
+    from: Arc<Mailbox>,
+    to: Arc<Mailbox>,
+}
+
+impl Wire for Mailboxes {
+    fn send(&mut self, number: u64) -> io::Result<()> {
+        if matches!(*self.to.lock(), Content::Closed) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.to.set(Content::Number(number));
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<Option<u64>> {
+        let mut content = self.from.lock();
+        loop {
+            match *content {
+                Content::Number(number) => {
+                    *content = Content::Empty;
+                    return Ok(Some(number));
+                }
+                Content::Closed => return Ok(None),
+                Content::Empty => {
+                    content = self
+                        .from
+                        .changed
+                        .wait(content)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Mailboxes {
+    fn drop(&mut self) {
+        self.to.set(Content::Closed);
+        self.from.set(Content::Closed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn converse(mut client: impl Wire, mut server: impl Wire + 'static) {
+        let serving = std::thread::spawn(move || {
+            while let Some(number) = server.receive().unwrap() {
+                server.send(number + 1).unwrap();
+            }
+        });
+        for number in 0..100 {
+            client.send(number).unwrap();
+            assert_eq!(client.receive().unwrap(), Some(number + 1));
+        }
+        drop(client);
+        serving.join().unwrap();
+    }
+
+    #[test]
+    fn every_number_is_answered_until_the_client_leaves() {
+        let (client, server) = pipes().unwrap();
+        converse(client, server);
+        let (client, server) = mailboxes();
+        converse(client, server);
+    }
+
+    #[test]
+    fn a_server_that_leaves_is_noticed() {
+        let (mut client, server) = pipes().unwrap();
+        drop(server);
+        assert_eq!(client.receive().unwrap(), None);
+        assert!(client.send(1).is_err());
+        let (mut client, server) = mailboxes();
+        drop(server);
+        assert_eq!(client.receive().unwrap(), None);
+        assert!(client.send(1).is_err());
+    }
+}
