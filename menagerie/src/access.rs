@@ -164,11 +164,10 @@ impl Access for Update {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::HugePages;
     use proptest::prelude::*;
 
     fn region(pages: usize) -> Region {
-        let mut region = Region::map(pages * 4096, HugePages::Off).unwrap();
+        let mut region = Region::map(pages * 4096).unwrap();
         region.populate(4096).unwrap();
         region
     }

@@ -54,6 +54,11 @@ pub enum Error {
     /// The kernel gave no addresses.
     #[error("could not map {} of memory: {source}; lower --working-set, or raise the limit (ulimit -v, vm.overcommit_memory)", size::format(*bytes))]
     Map { bytes: usize, source: io::Error },
+    /// A kernel without transparent huge pages.
+    #[error(
+        "could not ask for or forbid transparent huge pages: {source}; this kernel may be built without them: leave --thp out"
+    )]
+    HugePages { source: io::Error },
     /// The kernel would not bind memory to its home.
     #[error("could not bind {} of memory to node {node}: {source}{}", size::format(*bytes), bind_advice(source))]
     Bind {

@@ -128,8 +128,10 @@ impl Placement {
 
     fn addresses(&self, bytes: usize) -> Result<Region, Error> {
         let bytes = whole_pages(bytes);
-        let region =
-            Region::map(bytes, self.huge_pages).map_err(|source| Error::Map { bytes, source })?;
+        let region = Region::map(bytes).map_err(|source| Error::Map { bytes, source })?;
+        region
+            .set_huge_pages(self.huge_pages)
+            .map_err(|source| Error::HugePages { source })?;
         if let Some(node) = self.home {
             region.bind(node).map_err(|source| Error::Bind {
                 bytes,

@@ -407,8 +407,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| "not a number of seconds".to_owned())?;
     match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("must be a time above 0".to_owned()),
+        // The upper end keeps sums with the present time within what a clock can hold.
+        Ok(duration) if !duration.is_zero() && seconds <= 1e9 => Ok(duration),
+        _ => Err("must be above 0 and at most 1000000000".to_owned()),
     }
 }
 

@@ -80,11 +80,10 @@ impl Workload for Share {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::HugePages;
 
     /// Writes that 10,000 operations of a single thread do.
     fn writes(write_percent: u8) -> u64 {
-        let region = Arc::new(Region::map(4 * 4096, HugePages::Off).unwrap());
+        let region = Arc::new(Region::map(4 * 4096).unwrap());
         let mut share = Share::new(Arc::clone(&region), write_percent, 5);
         share.run(10_000).unwrap();
         region
@@ -103,7 +102,7 @@ mod tests {
 
     #[test]
     fn threads_share_one_memory() {
-        let region = Arc::new(Region::map(4096, HugePages::Off).unwrap());
+        let region = Arc::new(Region::map(4096).unwrap());
         let mut writer = Share::new(Arc::clone(&region), 100, 1);
         let mut reader = Share::new(Arc::clone(&region), 0, 2);
         assert_eq!(visit(region.shared_words(), &mut reader.random, 0, 1000), 0);

@@ -146,11 +146,10 @@ impl Workload for Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::HugePages;
     use proptest::prelude::*;
 
     fn region() -> Region {
-        let mut region = Region::map(3 * 4096, HugePages::Off).unwrap();
+        let mut region = Region::map(3 * 4096).unwrap();
         for (index, word) in region.words().iter_mut().enumerate() {
             *word = index as u64;
         }

@@ -59,7 +59,7 @@ pub enum HugePages {
 
 impl Region {
     /// Maps `bytes` (a multiple of the page size, not 0), untouched: no page is there yet.
-    pub fn map(bytes: usize, huge_pages: HugePages) -> io::Result<Region> {
+    pub fn map(bytes: usize) -> io::Result<Region> {
         let map_bytes = bytes
             .checked_add(HUGE_PAGE)
             .ok_or(io::ErrorKind::OutOfMemory)?;
@@ -81,18 +81,21 @@ impl Region {
         let skip = map.as_ptr().align_offset(HUGE_PAGE);
         // SAFETY: `skip` is below HUGE_PAGE, by which the mapping is longer than `bytes`.
         let base = unsafe { map.byte_add(skip) }.cast();
-        let region = Region {
+        Ok(Region {
             map,
             map_bytes,
             base,
             bytes,
-        };
+        })
+    }
+
+    /// Asks for huge pages or forbids them, for pages touched from now on.
+    pub fn set_huge_pages(&self, huge_pages: HugePages) -> io::Result<()> {
         match huge_pages {
-            HugePages::Default => {}
-            HugePages::On => region.advise(libc::MADV_HUGEPAGE)?,
-            HugePages::Off => region.advise(libc::MADV_NOHUGEPAGE)?,
+            HugePages::Default => Ok(()),
+            HugePages::On => self.advise(libc::MADV_HUGEPAGE),
+            HugePages::Off => self.advise(libc::MADV_NOHUGEPAGE),
         }
-        Ok(region)
     }
 
     /// Binds the pages that will be touched to `node`.
@@ -395,7 +398,7 @@ mod tests {
 
     #[test]
     fn fresh_memory_is_zero_aligned_and_of_the_size_asked() {
-        let mut region = Region::map(3 << 12, HugePages::Default).unwrap();
+        let mut region = Region::map(3 << 12).unwrap();
         region.populate(4096).unwrap();
         assert_eq!(region.words().len(), 3 * 512);
         assert!(region.words().iter().all(|word| *word == 0));
@@ -404,13 +407,13 @@ mod tests {
 
     #[test]
     fn binding_to_a_node_that_cannot_be_is_refused() {
-        let region = Region::map(1 << 12, HugePages::Default).unwrap();
+        let region = Region::map(1 << 12).unwrap();
         assert!(region.bind(1 << 20).is_err());
     }
 
     #[test]
     fn a_ring_is_walked_in_its_order() {
-        let region = Region::map(1 << 12, HugePages::Off).unwrap();
+        let region = Region::map(1 << 12).unwrap();
         let mut ring = Ring::link(region, [5, 2, 63].into_iter());
         let mut seen = vec![ring.position()];
         for _ in 0..3 {
