@@ -1,0 +1,46 @@
+//! Machine files (TOML): a user's own file as well as the presets.
+//!
+//! Holds: no text makes the reader panic; a machine that was read can be written and read back the
+//! same; and what [`Machine::parse`] accepts is a topology, as its documentation promises. The
+//! topology in turn survives JSON.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use numaherd_topology::{Machine, Topology};
+
+/// CPUs and nodes above which a machine is read but not expanded, to keep a run fast: a machine
+/// may have a million CPUs, and expanding that is slow without being wrong.
+const LARGEST_EXPANDED: u64 = 512;
+
+fuzz_target!(|text: &str| {
+    let path = Path::new("fuzz.toml");
+    let machine = match Machine::parse(text, path) {
+        Ok(machine) => machine,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    let written = toml::to_string(&machine).expect("a machine can be written");
+    let again = Machine::parse(&written, path).expect("what is written can be read");
+    assert_eq!(again, machine);
+
+    let shape = &machine.shape;
+    let cpus = u64::from(shape.nodes)
+        .saturating_mul(shape.domains_per_node.into())
+        .saturating_mul(shape.cores_per_domain.into())
+        .saturating_mul(shape.threads_per_core.into());
+    if cpus > LARGEST_EXPANDED || u64::from(shape.nodes) > LARGEST_EXPANDED {
+        return;
+    }
+    match machine.topology() {
+        Ok(topology) => {
+            let json = serde_json::to_string(&topology).expect("a topology can be written");
+            let again: Topology = serde_json::from_str(&json).expect("and read back");
+            assert_eq!(again, topology);
+        }
+        Err(error) => panic!("the reader accepted what is no topology: {error}"),
+    }
+});
