@@ -163,10 +163,10 @@ impl Report {
             text,
             "{:>10} {:>16} {:>10} {:>14} {:>16}",
             "thread",
-            format!("{}s", self.operation),
+            plural(self.operation),
             "seconds",
             format!("ns/{}", self.operation),
-            format!("{}s/s", self.operation)
+            format!("{}/s", plural(self.operation))
         );
         for row in &self.threads {
             let _ = write!(
@@ -230,6 +230,12 @@ impl Row {
             }
         }
     }
+}
+
+/// Several of what `name` is one of.
+fn plural(name: &str) -> String {
+    let ending = if name.ends_with('s') { "es" } else { "s" };
+    format!("{name}{ending}")
 }
 
 /// A ratio, 0 where there is nothing to divide by.
@@ -384,6 +390,11 @@ mod tests {
             prop_assert!((row.rate * row.seconds / operations as f64 - 1.0).abs() < 1e-9);
             prop_assert_eq!(report.operations, operations);
         }
+    }
+
+    #[test]
+    fn several_operations_are_spelled_as_such() {
+        assert_eq!(["hop", "access"].map(plural), ["hops", "accesses"]);
     }
 
     #[test]
