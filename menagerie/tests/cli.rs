@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use std::fs::OpenOptions;
-use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -155,23 +154,104 @@ fn memory_can_be_given_a_home() {
     }
 }
 
-#[test]
-fn threads_can_be_pinned() {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let allowed = status
+/// A program that has set up and waits for its release.
+struct Waiting {
+    child: Child,
+    directory: tempfile::TempDir,
+    tids: Vec<String>,
+}
+
+impl Waiting {
+    fn start(arguments: &str) -> Waiting {
+        let directory = tempfile::tempdir().unwrap();
+        let (ready, go) = (directory.path().join("ready"), directory.path().join("go"));
+        assert!(Command::new("mkfifo").arg(&go).status().unwrap().success());
+        let mut child = menagerie(arguments)
+            .arg("--json")
+            .arg("--ready-file")
+            .arg(&ready)
+            .arg("--go-file")
+            .arg(&go)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_for(&ready, &mut child);
+        let text = std::fs::read_to_string(&ready).unwrap();
+        let mut ids = text.lines().map(str::to_owned);
+        assert_eq!(ids.next(), Some(child.id().to_string()));
+        Waiting {
+            tids: ids.collect(),
+            child,
+            directory,
+        }
+    }
+
+    /// The CPUs that each measured thread may run on.
+    fn affinities(&self) -> Vec<String> {
+        let of = |tid| allowed_cpus(&format!("/proc/{}/task/{tid}/status", self.child.id()));
+        self.tids.iter().map(of).collect()
+    }
+
+    fn release(self) -> Output {
+        let go = self.directory.path().join("go");
+        drop(OpenOptions::new().write(true).open(go).unwrap());
+        self.child.wait_with_output().unwrap()
+    }
+}
+
+/// The CPUs in a thread's status file, in the kernel's list syntax.
+fn allowed_cpus(status: &str) -> String {
+    let status = std::fs::read_to_string(status).unwrap();
+    let list = status
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
         .unwrap();
-    let cpu: String = allowed
-        .trim()
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    let report = report(&format!(
-        "chase --working-set 64k --rounds 1 --threads 2 --cpus {cpu} --start-cpu any"
-    ));
-    assert_eq!(report["parameters"]["cpus"][0].to_string(), cpu);
-    assert_eq!(report["parameters"]["start_cpu"], "any");
+    list.trim().to_owned()
+}
+
+#[test]
+fn threads_are_free_after_set_up_unless_pinned() {
+    let allowed = allowed_cpus("/proc/self/status");
+    let cpu: String = allowed.chars().take_while(char::is_ascii_digit).collect();
+    for (arguments, expected) in [
+        (format!("--start-cpu {cpu}"), &allowed),
+        ("--start-cpu any".to_owned(), &allowed),
+        (format!("--cpus {cpu}"), &cpu),
+    ] {
+        for kind in [
+            "chase --working-set 64k",
+            "share --working-set 64k",
+            "compute",
+            "pair",
+        ] {
+            let line = format!("{kind} --operations 1 --threads 2 {arguments}");
+            let waiting = Waiting::start(&line);
+            assert_eq!(waiting.affinities(), [expected.as_str(); 2], "{line}");
+            assert!(waiting.release().status.success(), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_serving_process_is_free_or_pinned_like_its_client() {
+    let allowed = allowed_cpus("/proc/self/status");
+    let cpu: String = allowed.chars().take_while(char::is_ascii_digit).collect();
+    for (arguments, expected) in [
+        (format!("--start-cpu {cpu}"), &allowed),
+        (format!("--cpus {cpu}"), &cpu),
+    ] {
+        let line = format!("pair --processes --working-set 64k --operations 1 {arguments}");
+        let waiting = Waiting::start(&line);
+        let (pid, tid) = (waiting.child.id(), &waiting.tids[0]);
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/children")).unwrap();
+        let server = children.trim();
+        assert_eq!(
+            &allowed_cpus(&format!("/proc/{server}/status")),
+            expected,
+            "{line}"
+        );
+        assert!(waiting.release().status.success(), "{line}");
+    }
 }
 
 #[test]
@@ -277,19 +357,9 @@ fn a_signal_ends_a_run_and_the_result_so_far_is_told() {
 
 #[test]
 fn a_signal_before_the_release_ends_the_run_too() {
-    let directory = tempfile::tempdir().unwrap();
-    let (ready, go) = (directory.path().join("ready"), directory.path().join("go"));
-    assert!(Command::new("mkfifo").arg(&go).status().unwrap().success());
-    let mut child = menagerie("compute --rounds 1 --json --ready-file")
-        .arg(&ready)
-        .arg("--go-file")
-        .arg(&go)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    wait_for(&ready, &mut child);
-    signal(&child, "TERM");
-    let output = child.wait_with_output().unwrap();
+    let waiting = Waiting::start("compute --rounds 1");
+    signal(&waiting.child, "TERM");
+    let output = waiting.child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(128 + 15));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
@@ -314,13 +384,6 @@ fn several_are_released_together() {
             .spawn()
             .unwrap();
         wait_for(&ready, &mut child);
-        let text = std::fs::read_to_string(&ready).unwrap();
-        let ids: Vec<&str> = text.lines().collect();
-        assert_eq!((ids.len(), ids[0]), (3, child.id().to_string().as_str()));
-        for tid in &ids[1..] {
-            let task = format!("/proc/{}/task/{tid}", child.id());
-            assert!(Path::new(&task).exists(), "{task}");
-        }
         children.push(child);
     }
     for child in &mut children {
@@ -330,15 +393,10 @@ fn several_are_released_together() {
         );
     }
     drop(OpenOptions::new().write(true).open(&go).unwrap());
-    for mut child in children {
-        assert!(child.wait().unwrap().success());
-        let mut table = String::new();
-        child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut table)
-            .unwrap();
+    for child in children {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        let table = String::from_utf8(output.stdout).unwrap();
         assert!(
             table.starts_with("chase: 2 threads, working set 64 KiB\n"),
             "{table}"
