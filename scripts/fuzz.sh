@@ -45,10 +45,14 @@ trap 'rm -f "$log"' EXIT
 failed=()
 for target in "${targets[@]}"; do
     mkdir -p "fuzz/corpus/$target"
-    # Inputs up to 4 KiB; one that takes over 10 s or 1 GiB counts as a failure, like a panic.
-    if cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
-        -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 \
-        -print_final_stats=1 >"$log" 2>&1; then
+    # Inputs up to 4 KiB; one that takes over 10 s or 1 GiB counts as a failure, like a panic. The
+    # limit of the shell stops one that asks for all memory at once before libFuzzer looks.
+    if (
+        ulimit -v $((8 << 20))
+        cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
+            -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 \
+            -print_final_stats=1
+    ) >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
         say "$target held for ${runs:-an unknown number of} inputs in $seconds s"
     else
