@@ -94,7 +94,7 @@ fn compute(options: &options::Compute, machine: &Machine, stop: &Stop) -> Result
         parameters: parameters(options, None),
     };
     let crew = Crew::new(&options.common, None, machine)?;
-    crew.run(subject, crew.length, stop, |index| {
+    crew.run(subject, stop, |index| {
         crew.placement
             .settle(index, || Ok(Compute::new(crew.seed(index))))
     })
@@ -183,7 +183,7 @@ fn share(options: &options::Share, machine: &Machine, stop: &Stop) -> Result<Rep
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
     let region = Arc::new(region);
-    crew.run(subject, crew.length, stop, |index| {
+    crew.run(subject, stop, |index| {
         let share = Share::new(Arc::clone(&region), options.write_percent, crew.seed(index));
         crew.placement.settle(index, || Ok(share))
     })
@@ -210,7 +210,7 @@ fn pair(options: &options::Pair, machine: &Machine, stop: &Stop) -> Result<Repor
         think: options.think,
         server_command: server_command(options),
     };
-    crew.run(subject, crew.length, stop, |index| {
+    crew.run(subject, stop, |index| {
         Pair::start(&terms, &crew.placement, index, crew.seed(index))
     })
 }
@@ -298,7 +298,7 @@ impl<'o> Crew<'o> {
         stop: &Stop,
         make: impl Fn(Region, usize) -> W + Sync,
     ) -> Result<Report, Error> {
-        self.run(subject, self.length, stop, |index| {
+        self.run(subject, stop, |index| {
             self.placement.settle(index, || {
                 Ok(make(self.placement.memory(self.bytes)?, index))
             })
@@ -308,11 +308,10 @@ impl<'o> Crew<'o> {
     fn run<W: Workload>(
         &self,
         subject: Subject,
-        length: Length,
         stop: &Stop,
         make: impl Fn(usize) -> Result<W, Error> + Sync,
     ) -> Result<Report, Error> {
-        let outcome: Outcome = crew::run(self.common.threads, length, &self.gate, stop, make)?;
+        let outcome: Outcome = crew::run(self.common.threads, self.length, &self.gate, stop, make)?;
         Ok(Report::new(subject, outcome, std::process::id()))
     }
 }

@@ -55,49 +55,25 @@ pub fn run<W: Workload>(
     let release = Release::default();
     let (ready, readies) = mpsc::channel();
     std::thread::scope(|scope| {
-        let mut threads = Vec::new();
-        let mut failure = None;
-        for index in 0..count {
+        let start = |index| {
             let (ready, make, release) = (ready.clone(), &make, &release);
-            let member = move || {
-                // A channel to a `run` that has given up is closed; then nothing is to be told.
-                let made = make(index);
-                let tid = tid();
-                let workload = match made {
-                    Ok(workload) => {
-                        let _ = ready.send((index, Ok(tid)));
-                        workload
-                    }
-                    Err(error) => {
-                        let _ = ready.send((index, Err(error)));
-                        return Ok(None);
-                    }
-                };
-                drop(ready);
-                if release.wait() {
-                    measure(tid, workload, length, stop).map(Some)
-                } else {
-                    Ok(None)
-                }
-            };
-            let name = format!("member-{index}");
-            match std::thread::Builder::new()
-                .name(name)
-                .spawn_scoped(scope, member)
-            {
-                Ok(thread) => threads.push(thread),
-                Err(source) => {
-                    failure = Some(Error::Thread { index, source });
-                    break;
-                }
-            }
-        }
-        drop(ready);
-        let failure = match failure {
-            Some(failure) => Err(failure),
-            None => all_ready(count, &readies).and_then(|tids| gate.pass(&tids, stop)),
+            std::thread::Builder::new()
+                .name(format!("member-{index}"))
+                .spawn_scoped(scope, move || match set_up(|| make(index), index, ready) {
+                    Some(workload) if release.wait() => measure(workload, length, stop).map(Some),
+                    _ => Ok(None),
+                })
+                .map_err(|source| Error::Thread { index, source })
         };
-        release.decide(failure.is_ok());
+        let mut threads = Vec::new();
+        let started =
+            (0..count).try_for_each(|index| start(index).map(|thread| threads.push(thread)));
+        // Were it kept, waiting for the others' copies to be dropped would never end.
+        drop(ready);
+        let passed = started
+            .and_then(|()| all_ready(count, &readies))
+            .and_then(|tids| gate.pass(&tids, stop));
+        release.decide(passed.is_ok());
         let works: Result<Vec<_>, Error> = threads
             .into_iter()
             .map(|thread| {
@@ -106,9 +82,27 @@ pub fn run<W: Workload>(
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
             .collect();
-        failure?;
+        passed?;
         Ok(summary(works?.into_iter().flatten().collect()))
     })
+}
+
+/// What a thread reports when it has set up: its number in the run, and its id or its failure.
+type Ready = (usize, Result<u32, Error>);
+
+/// Sets up and reports it. The workload, unless that failed.
+fn set_up<W>(
+    make: impl FnOnce() -> Result<W, Error>,
+    index: usize,
+    ready: mpsc::Sender<Ready>,
+) -> Option<W> {
+    let (workload, report) = match make() {
+        Ok(workload) => (Some(workload), Ok(tid())),
+        Err(error) => (None, Err(error)),
+    };
+    // Nobody listens to a run that has failed already; then the release says so.
+    let _ = ready.send((index, report));
+    workload
 }
 
 /// The calling thread's id.
@@ -120,10 +114,7 @@ fn tid() -> u32 {
 }
 
 /// The thread ids once all have set up, or the failure of the first that has not.
-fn all_ready(
-    count: usize,
-    readies: &mpsc::Receiver<(usize, Result<u32, Error>)>,
-) -> Result<Vec<u32>, Error> {
+fn all_ready(count: usize, readies: &mpsc::Receiver<Ready>) -> Result<Vec<u32>, Error> {
     let mut tids = vec![0; count];
     for (index, ready) in readies.iter().take(count) {
         tids[index] = ready?;
@@ -139,12 +130,7 @@ struct Measured {
     complete: bool,
 }
 
-fn measure(
-    tid: u32,
-    mut workload: impl Workload,
-    length: Length,
-    stop: &Stop,
-) -> Result<Measured, Error> {
+fn measure(mut workload: impl Workload, length: Length, stop: &Stop) -> Result<Measured, Error> {
     let goal = match length {
         Length::Rounds(rounds) => rounds.saturating_mul(workload.round()),
         Length::Operations(operations) => operations,
@@ -171,7 +157,7 @@ fn measure(
     let end = Instant::now();
     let seconds = (end - start).as_secs_f64();
     let work = Work {
-        tid,
+        tid: tid(),
         operations,
         seconds,
         detail: workload.detail(),
