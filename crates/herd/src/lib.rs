@@ -1,1 +1,31 @@
-//! Work in progress.
+//! The one loop, and what stands around it: governor, journal, ledger, replay.
+//!
+//! A [`Herd`] lets a [`World`](numaherd_world::World) run for an interval, observes it, asks a
+//! [`Policy`](numaherd_policy::Policy) for a plan, and has the [`governor`] turn the plan into
+//! orders. What keeps users safe is in the governor and nowhere else. Affinities as they were found
+//! are in the [`journal`] before the first of them changes. All that was seen, wanted, refused and
+//! done is in the [`ledger`], from which everything a person sees is drawn, and which [`replay`]
+//! turns into a world again.
+//!
+//! The crate knows no concrete world and makes no system calls but to read and write its own files.
+
+pub mod error;
+pub mod governor;
+pub mod journal;
+pub mod ledger;
+mod line;
+pub mod needs;
+mod paging;
+pub mod replay;
+pub mod run;
+pub mod settings;
+pub mod summary;
+
+pub use error::HerdError;
+pub use governor::{Guard, Refusal};
+pub use journal::Journal;
+pub use ledger::{Line, Record};
+pub use replay::Replay;
+pub use run::Herd;
+pub use settings::{Limits, Settings, Stray, Worse};
+pub use summary::{Ending, Summary};

@@ -1,0 +1,110 @@
+//! What can go wrong before or around the loop: one error for the crate.
+//!
+//! Failures on single threads or pages are no errors but refusals and outcomes, and end up in the
+//! ledger.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why herding cannot start, or a journal or ledger cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HerdError {
+    /// A setting that cannot be.
+    #[error("the setting {key} is {value}: {why}")]
+    Setting {
+        /// Which setting.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// Why it cannot be, and what can.
+        why: &'static str,
+    },
+    /// The policy needs a signal that this world cannot measure. See [`crate::needs`].
+    #[error("{0}")]
+    MissingSignals(crate::needs::MissingSignals),
+    /// Another instance holds the journal.
+    #[error(
+        "cannot use the journal {path}: a herd is running already ({owner}); stop it first, or give \
+         this one a journal of its own and other threads", path = path.display()
+    )]
+    JournalHeld {
+        /// The journal.
+        path: PathBuf,
+        /// The process that holds it, as it wrote itself down.
+        owner: String,
+    },
+    /// A file is there under the journal's or ledger's name that is something else.
+    #[error("cannot use {path} as {what}: {why}", path = path.display())]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+        /// What it was to be.
+        what: &'static str,
+        /// What was found, and what to do.
+        why: String,
+    },
+    /// A journal or ledger of a later version of the format.
+    #[error(
+        "{path} is {what} of format version {version}, and this program reads versions up to \
+         {known}; read it with the program that wrote it", path = path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// A journal or a ledger.
+        what: &'static str,
+        /// Its version.
+        version: u64,
+        /// The latest version this program reads.
+        known: u64,
+    },
+    /// A ledger that cannot be read any further. What came before it is whole.
+    #[error(
+        "{path} is damaged at line {line} (byte {byte}): {why}; everything before that is whole",
+        path = path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// Where the line begins, in bytes from 0.
+        byte: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The operating system refused.
+    #[error("cannot {doing} {path}: {source}{hint}", path = path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+        /// What to do, after a semicolon; may be empty.
+        hint: &'static str,
+    },
+}
+
+impl HerdError {
+    /// An I/O error with what was tried, on what, and what to do about it.
+    pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> Self {
+        let hint = match source.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "; run as the user that owns the directory, or choose another path"
+            }
+            io::ErrorKind::StorageFull => "; make room there, or choose another path",
+            io::ErrorKind::NotFound => "; check the path",
+            io::ErrorKind::ReadOnlyFilesystem => "; choose a path that can be written",
+            _ => "",
+        };
+        Self::Io {
+            doing,
+            path: path.to_owned(),
+            source,
+            hint,
+        }
+    }
+}

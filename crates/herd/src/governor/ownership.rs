@@ -1,0 +1,183 @@
+//! Whose affinity a thread has: the kernel's, ours, or someone else's.
+//!
+//! Rules, in order:
+//! * a mask that covers every online CPU of the thread's cpuset is nobody's: the kernel places it;
+//! * the mask that we last set is ours, also when the kernel has narrowed it to a smaller cpuset;
+//! * a thread we never touched, whose mask is one that we set in the same process, was started by a
+//!   thread that we had placed and inherited the mask: it is ours, and is given back at the end;
+//! * any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime.
+//!
+//! A child *process* that inherited a mask of ours cannot be told from one that its user pinned to
+//! the same CPUs; it is left alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use numaherd_topology::{CpuSet, Topology};
+use numaherd_world::{ProcessId, Snapshot, Thread, ThreadId};
+
+/// Whose affinity a thread has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody's: it may run on all of its cpuset.
+    Kernel,
+    /// Ours, by order or inherited from a thread that we placed.
+    Ours,
+    /// Someone else's.
+    Other,
+}
+
+/// What we know of the mask of a thread that we placed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Held {
+    /// Of which process.
+    pub process: ProcessId,
+    /// Its name.
+    pub name: String,
+    /// Its mask as it was found.
+    pub found: Arc<CpuSet>,
+    /// The mask that gives it back: `found`, or all CPUs of the machine for a thread that was
+    /// nobody's, so that it follows its cpuset again when that grows.
+    pub back: Arc<CpuSet>,
+    /// The mask that we last set.
+    pub mask: Arc<CpuSet>,
+}
+
+/// The masks that we have set.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    threads: BTreeMap<ThreadId, Held>,
+    // Every mask set in a process so far, each once, with what its first holder had before.
+    masks: BTreeMap<ProcessId, Vec<Held>>,
+}
+
+impl Holdings {
+    /// What is known of a thread that we hold.
+    pub fn get(&self, thread: ThreadId) -> Option<&Held> {
+        self.threads.get(&thread)
+    }
+
+    /// The threads that we hold, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (ThreadId, &Held)> {
+        self.threads.iter().map(|(&thread, held)| (thread, held))
+    }
+
+    /// Whose affinity the thread has.
+    pub fn owner(&self, thread: &Thread, online: &CpuSet) -> Owner {
+        if is_whole(thread, online) {
+            return Owner::Kernel;
+        }
+        let ours = match self.threads.get(&thread.id) {
+            Some(held) => is_mask(thread, &held.mask, online),
+            None => self.donor(thread, online).is_some(),
+        };
+        if ours { Owner::Ours } else { Owner::Other }
+    }
+
+    /// What will be held of a thread once it is given `mask`.
+    pub fn to_be_held(&self, thread: &Thread, mask: Arc<CpuSet>, machine: &Machine<'_>) -> Held {
+        let before = self
+            .threads
+            .get(&thread.id)
+            .or_else(|| self.donor(thread, machine.online));
+        let (found, back) = match before {
+            Some(held) => (held.found.clone(), held.back.clone()),
+            None if is_whole(thread, machine.online) => {
+                (thread.affinity.clone(), machine.all.clone())
+            }
+            None => (thread.affinity.clone(), thread.affinity.clone()),
+        };
+        Held {
+            process: thread.process,
+            name: thread.name.clone(),
+            found,
+            back,
+            mask,
+        }
+    }
+
+    /// Notes that a thread has a mask of ours now.
+    pub fn hold(&mut self, thread: ThreadId, held: Held) {
+        let masks = self.masks.entry(held.process).or_default();
+        if !masks.iter().any(|known| known.mask == held.mask) {
+            masks.push(held.clone());
+        }
+        self.threads.insert(thread, held);
+    }
+
+    /// Forgets a thread.
+    pub fn drop_thread(&mut self, thread: ThreadId) {
+        self.threads.remove(&thread);
+    }
+
+    /// Forgets the masks of processes that are gone.
+    pub fn keep_processes(&mut self, snapshot: &Snapshot) {
+        self.masks
+            .retain(|&process, _| snapshot.process(process).is_some());
+    }
+
+    /// Takes in the threads that were started with a mask of ours; returns what was taken in.
+    pub fn adopt(&mut self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
+        if self.masks.is_empty() {
+            return Vec::new();
+        }
+        let heirs: Vec<(ThreadId, Held)> = snapshot
+            .threads
+            .iter()
+            .filter(|thread| !self.threads.contains_key(&thread.id))
+            .filter(|thread| !is_whole(thread, &snapshot.online))
+            .filter_map(|thread| {
+                let donor = self.donor(thread, &snapshot.online)?;
+                let name = thread.name.clone();
+                let mask = thread.affinity.clone();
+                let held = Held {
+                    name,
+                    mask,
+                    ..donor.clone()
+                };
+                Some((thread.id, held))
+            })
+            .collect();
+        for (thread, held) in &heirs {
+            self.hold(*thread, held.clone());
+        }
+        heirs
+    }
+
+    fn donor(&self, thread: &Thread, online: &CpuSet) -> Option<&Held> {
+        let masks = self.masks.get(&thread.process)?;
+        masks
+            .iter()
+            .find(|held| is_mask(thread, &held.mask, online))
+    }
+}
+
+/// What of the machine counts for ownership.
+#[derive(Clone, Debug)]
+pub struct Machine<'a> {
+    /// The CPUs that are online now.
+    pub online: &'a CpuSet,
+    /// All CPUs, offline ones included.
+    pub all: Arc<CpuSet>,
+}
+
+/// All CPUs of a machine, offline ones included.
+pub fn all_cpus(topology: &Topology) -> Arc<CpuSet> {
+    Arc::new(topology.cpus().iter().map(|cpu| cpu.id).collect())
+}
+
+/// Whether the thread may run on every online CPU of its cpuset.
+fn is_whole(thread: &Thread, online: &CpuSet) -> bool {
+    thread
+        .cpuset
+        .intersection(online)
+        .is_subset(&thread.affinity)
+}
+
+/// Whether the thread's mask is `mask`, or what its cpuset has left of it.
+fn is_mask(thread: &Thread, mask: &CpuSet, online: &CpuSet) -> bool {
+    *thread.affinity == *mask || {
+        let left = mask.intersection(&thread.cpuset).intersection(online);
+        !left.is_empty() && thread.affinity.intersection(online) == left
+    }
+}

@@ -1,0 +1,398 @@
+//! The half of the governor that lets pages move.
+//!
+//! It runs where the paging runs, at the paging cadence, and knows the latest snapshot that it was
+//! shown. A window of pages that cannot go now is refused: by the next time its samples are stale.
+//! An order for all pages of a process, which a policy gives once, waits in line until there is
+//! bandwidth for it; a later one for the same process and thread takes its place.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use numaherd_topology::{NodeId, Topology};
+use numaherd_world::{NodeState, PageOrder, PageOutcome, Pages, Process, ProcessId, Snapshot};
+
+use super::bounce::{BounceLimit, Bounces};
+use super::rate::TokenBucket;
+use super::threads::nanoseconds;
+use super::{Guard, Objection, Refusal, Verdict, unless};
+use crate::settings::Limits;
+
+/// Memory whose going to and fro is followed as one, in base pages: 2 MiB of 4 KiB pages, so that
+/// two threads at work in two places of a window are not taken for a bounce.
+const PIECE_PAGES: u64 = 512;
+
+/// The piece that stands for all pages of a process.
+const ALL_PAGES: u64 = u64::MAX;
+
+/// Bytes of a MiB.
+const MIB: f64 = 1_048_576.0;
+
+/// What came of page orders.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GovernedPages {
+    /// What to carry out: waiting orders whose turn has come first, then new ones.
+    pub orders: Vec<PageOrder>,
+    /// What was refused.
+    pub refusals: Vec<Refusal>,
+    /// Orders of this plan that wait for bandwidth, by their place in it.
+    pub waiting: Vec<usize>,
+}
+
+/// Lets pages move, within the limits.
+#[derive(Debug)]
+pub struct PageGovernor {
+    limits: Limits,
+    topology: Arc<Topology>,
+    now_ns: u64,
+    snapshot: Option<Arc<Snapshot>>,
+    sent_bytes: BTreeMap<NodeId, u64>,
+    whole: Option<TokenBucket>,
+    processes: BTreeMap<ProcessId, TokenBucket>,
+    bounces: Bounces<(ProcessId, u64), NodeId>,
+    line: VecDeque<PageOrder>,
+}
+
+impl PageGovernor {
+    /// A governor that has let nothing through yet.
+    pub fn new(limits: &Limits, topology: &Arc<Topology>) -> Self {
+        let bounce = BounceLimit {
+            limit: limits.bounce_limit as usize,
+            window_ns: nanoseconds(limits.bounce_window_s),
+            freeze_ns: nanoseconds(limits.freeze_s),
+        };
+        Self {
+            limits: limits.clone(),
+            topology: topology.clone(),
+            now_ns: 0,
+            snapshot: None,
+            sent_bytes: BTreeMap::new(),
+            whole: None,
+            processes: BTreeMap::new(),
+            bounces: Bounces::new(bounce),
+            line: VecDeque::new(),
+        }
+    }
+
+    /// The time up to which it has been told, in ns since the world began.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Lets time pass; a time that lies back changes nothing.
+    pub fn advance(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    /// Shown the latest snapshot.
+    pub fn see(&mut self, snapshot: Arc<Snapshot>) {
+        self.advance(snapshot.time_ns);
+        self.processes
+            .retain(|&process, _| snapshot.process(process).is_some());
+        self.bounces.keep(self.now_ns, |(process, _)| {
+            snapshot.process(process).is_some()
+        });
+        self.sent_bytes.clear();
+        self.snapshot = Some(snapshot);
+    }
+
+    /// Turns page orders of a plan into orders, refusals and orders that wait; each becomes one.
+    pub fn govern(&mut self, plan: &[PageOrder]) -> GovernedPages {
+        let mut governed = GovernedPages::default();
+        self.serve_the_line(&mut governed);
+        for (entry, order) in plan.iter().enumerate() {
+            let verdict = self.check(&governed.orders, order);
+            match verdict {
+                Ok(()) => governed.orders.push(order.clone()),
+                Err((Guard::Bandwidth, _)) if order.pages == Pages::All => {
+                    governed.refusals.extend(self.wait(order));
+                    governed.waiting.push(entry);
+                }
+                Err((guard, why)) => {
+                    let refusal = refusal(Some(entry), order, guard, why);
+                    governed.refusals.push(refusal);
+                }
+            }
+        }
+        governed
+    }
+
+    /// Told what became of the orders: what was not moved does not count against the bandwidth, and
+    /// what was moved counts for bounces.
+    pub fn carried_out(&mut self, orders: &[PageOrder], outcomes: &[PageOutcome]) {
+        for (order, outcome) in orders.iter().zip(outcomes) {
+            let page_bytes = self.snapshot.as_ref().map_or(0, |s| s.page_bytes);
+            let charged = self.size_bytes(order).unwrap_or(0) as f64;
+            let used = outcome.moved.saturating_mul(page_bytes) as f64;
+            self.charge(order.process, used - charged);
+            if outcome.moved > 0 {
+                for piece in pieces(&order.pages) {
+                    self.note_piece((order.process, piece), order.to);
+                }
+            }
+        }
+    }
+
+    /// The guards, in their order.
+    fn check(&mut self, ordered: &[PageOrder], order: &PageOrder) -> Verdict {
+        let snapshot = self.snapshot.clone().ok_or_else(|| {
+            let why = "nothing has been observed yet".to_owned();
+            (Guard::UnknownProcess, why)
+        })?;
+        let process = known_process(&snapshot, order.process)?;
+        may_be_touched(&snapshot, order)?;
+        has_pages(order)?;
+        has_memory(&self.topology, order.to)?;
+        within_allowed_nodes(process, order.to)?;
+        within_limits(&self.limits, order.to)?;
+        not_ordered_elsewhere(ordered, order)?;
+        self.does_not_bounce(order)?;
+        let size = self.size_bytes(order);
+        self.target_has_room(&snapshot, order.to, size)?;
+        self.within_bandwidth(order.process)?;
+        let size = size.unwrap_or(0);
+        self.charge(order.process, size as f64);
+        *self.sent_bytes.entry(order.to).or_default() += size;
+        Ok(())
+    }
+
+    fn serve_the_line(&mut self, governed: &mut GovernedPages) {
+        for _ in 0..self.line.len() {
+            let Some(order) = self.line.pop_front() else {
+                break;
+            };
+            match self.check(&governed.orders, &order) {
+                Ok(()) => governed.orders.push(order),
+                Err((Guard::Bandwidth, _)) => self.line.push_back(order),
+                Err((guard, why)) => governed.refusals.push(refusal(None, &order, guard, why)),
+            }
+        }
+    }
+
+    /// Puts an order in line; returns the refusal of the one whose place it takes.
+    fn wait(&mut self, order: &PageOrder) -> Option<Refusal> {
+        let same =
+            |other: &&mut PageOrder| (other.process, other.thread) == (order.process, order.thread);
+        match self.line.iter_mut().find(same) {
+            Some(place) => {
+                let earlier = std::mem::replace(place, order.clone());
+                let why = "a later order for all pages of this process has come".to_owned();
+                Some(refusal(None, &earlier, Guard::Superseded, why))
+            }
+            None => {
+                self.line.push_back(order.clone());
+                None
+            }
+        }
+    }
+
+    fn does_not_bounce(&mut self, order: &PageOrder) -> Verdict {
+        let (mut frozen, mut all) = (0u64, 0u64);
+        for piece in pieces(&order.pages) {
+            all += 1;
+            let key = (order.process, piece);
+            let from = self.bounces.last_place(key).filter(|&at| at != order.to);
+            let goes = from.map(|from| self.bounces.may_move(key, from, order.to, self.now_ns));
+            frozen += u64::from(matches!(goes, Some(Err(_))));
+        }
+        unless(frozen * 2 <= all, Guard::Bounce, || {
+            format!(
+                "most of these pages went to and fro {} times within {} s; they stay for {} s",
+                self.limits.bounce_limit, self.limits.bounce_window_s, self.limits.freeze_s
+            )
+        })
+    }
+
+    fn note_piece(&mut self, key: (ProcessId, u64), to: NodeId) {
+        // Where a piece came from first is not known; its first move is from where it went to.
+        let from = self.bounces.last_place(key).unwrap_or(to);
+        if from != to || self.bounces.last_place(key).is_none() {
+            self.bounces.moved(key, from, to, self.now_ns);
+        }
+    }
+
+    fn target_has_room(&self, snapshot: &Snapshot, to: NodeId, size: Option<u64>) -> Verdict {
+        let Some(node) = snapshot.nodes.iter().find(|node| node.id == to) else {
+            // The world did not see how full the node is; the kernel still refuses what does not fit.
+            return Ok(());
+        };
+        let sent = self.sent_bytes.get(&to).copied().unwrap_or(0);
+        let left = node.free_bytes.saturating_sub(sent);
+        let reserve = reserve_bytes(node, self.limits.node_reserve);
+        let needed = reserve.saturating_add(size.unwrap_or(0));
+        unless(left >= needed, Guard::FullNode, || {
+            format!(
+                "node {to} has {} MiB free, of which {} MiB are kept free, and {} MiB would come",
+                left >> 20,
+                reserve >> 20,
+                size.unwrap_or(0) >> 20
+            )
+        })
+    }
+
+    fn within_bandwidth(&mut self, process: ProcessId) -> Verdict {
+        let now = self.now_ns;
+        let (whole, own) = (
+            self.limits.pages_mib_per_s,
+            self.limits.process_pages_mib_per_s,
+        );
+        let all = self
+            .whole
+            .get_or_insert_with(|| bucket(&self.limits, whole, now));
+        all.advance(now);
+        unless(all.allows(), Guard::Bandwidth, || {
+            format!("page traffic is limited to {whole} MiB/s")
+        })?;
+        let limits = &self.limits;
+        let one = self
+            .processes
+            .entry(process)
+            .or_insert_with(|| bucket(limits, own, now));
+        one.advance(now);
+        unless(one.allows(), Guard::Bandwidth, || {
+            format!("page traffic of one process is limited to {own} MiB/s")
+        })
+    }
+
+    fn charge(&mut self, process: ProcessId, bytes: f64) {
+        let buckets = self
+            .whole
+            .iter_mut()
+            .chain(self.processes.get_mut(&process));
+        for bucket in buckets {
+            if bytes >= 0.0 {
+                bucket.take(bytes);
+            } else {
+                bucket.give_back(-bytes);
+            }
+        }
+    }
+
+    /// The most that an order can move, in bytes; `None` where residency is not known.
+    fn size_bytes(&self, order: &PageOrder) -> Option<u64> {
+        let snapshot = self.snapshot.as_ref()?;
+        let pages = match order.pages {
+            Pages::Window { count, .. } => count,
+            Pages::All => {
+                let residency = snapshot.process(order.process)?.residency.as_ref()?;
+                residency.total() - residency.on(order.to)
+            }
+        };
+        Some(pages.saturating_mul(snapshot.page_bytes))
+    }
+}
+
+fn known_process(snapshot: &Snapshot, id: ProcessId) -> Result<&Process, Objection> {
+    snapshot.process(id).ok_or_else(|| {
+        let why = format!("{id} is not among the processes that were observed");
+        (Guard::UnknownProcess, why)
+    })
+}
+
+fn may_be_touched(snapshot: &Snapshot, order: &PageOrder) -> Verdict {
+    let Some(thread) = snapshot.thread(order.thread) else {
+        let why = format!(
+            "{} is not among the threads that were observed",
+            order.thread
+        );
+        return Err((Guard::UnknownThread, why));
+    };
+    match &thread.hands_off {
+        None => Ok(()),
+        Some(reason) => Err((
+            Guard::HandsOff,
+            format!("its thread must be left alone: {reason}"),
+        )),
+    }
+}
+
+fn has_pages(order: &PageOrder) -> Verdict {
+    let empty = matches!(order.pages, Pages::Window { count: 0, .. });
+    unless(!empty, Guard::Unchanged, || "it names no pages".to_owned())
+}
+
+fn has_memory(topology: &Topology, to: NodeId) -> Verdict {
+    let node = topology.node(to);
+    let has = node.is_some_and(|node| node.online && node.memory_bytes > 0);
+    unless(has, Guard::UnknownNode, || match node {
+        Some(_) => format!("node {to} has no memory or is offline"),
+        None => format!("the machine has no node {to}"),
+    })
+}
+
+fn within_allowed_nodes(process: &Process, to: NodeId) -> Verdict {
+    unless(process.allowed_nodes.contains(to), Guard::Cpuset, || {
+        format!(
+            "node {to} is beyond the nodes of its cpuset ({})",
+            process.allowed_nodes
+        )
+    })
+}
+
+fn within_limits(limits: &Limits, to: NodeId) -> Verdict {
+    let within = limits.nodes.as_ref().is_none_or(|nodes| nodes.contains(to));
+    unless(within, Guard::Limits, || {
+        format!("node {to} is beyond the nodes that may be used")
+    })
+}
+
+fn not_ordered_elsewhere(ordered: &[PageOrder], order: &PageOrder) -> Verdict {
+    let elsewhere = ordered.iter().find(|other| {
+        other.process == order.process
+            && (other.to != order.to || other.pages == order.pages)
+            && overlap(&other.pages, &order.pages)
+    });
+    match elsewhere {
+        None => Ok(()),
+        Some(other) => Err((
+            Guard::Duplicate,
+            format!(
+                "some of these pages are ordered to node {} already",
+                other.to
+            ),
+        )),
+    }
+}
+
+fn overlap(a: &Pages, b: &Pages) -> bool {
+    match (a, b) {
+        (
+            Pages::Window { first, count },
+            Pages::Window {
+                first: other,
+                count: others,
+            },
+        ) => *first < other.saturating_add(*others) && *other < first.saturating_add(*count),
+        (Pages::All, _) | (_, Pages::All) => true,
+    }
+}
+
+fn pieces(pages: &Pages) -> RangeInclusive<u64> {
+    match *pages {
+        Pages::All => ALL_PAGES..=ALL_PAGES,
+        Pages::Window { first, count } => {
+            let last = first.saturating_add(count.saturating_sub(1));
+            first / PIECE_PAGES..=last / PIECE_PAGES
+        }
+    }
+}
+
+fn bucket(limits: &Limits, mib_per_s: f64, now_ns: u64) -> TokenBucket {
+    let rate = mib_per_s * MIB;
+    let burst = rate * limits.pages_burst_ms as f64 / 1000.0;
+    TokenBucket::full(rate, burst, now_ns)
+}
+
+fn reserve_bytes(node: &NodeState, share: f64) -> u64 {
+    // A cast from float saturates, and the share is at most 1.
+    (node.total_bytes as f64 * share) as u64
+}
+
+fn refusal(entry: Option<usize>, order: &PageOrder, guard: Guard, why: String) -> Refusal {
+    Refusal {
+        entry,
+        thread: order.thread,
+        guard,
+        why,
+    }
+}

@@ -1,0 +1,103 @@
+//! How much may be done per second: a token bucket on the world's own time.
+//!
+//! The bucket fills at `rate` up to `burst`. Something may be done while there is at least one
+//! token, and then takes what it costs, so that one large thing (all pages of a process) can put the
+//! bucket into debt; nothing more is let through until it has filled again.
+//! Property: what was taken by time t is at most `burst + rate * t` plus the cost of one thing.
+
+/// Nanoseconds in a second.
+const SECOND_NS: f64 = 1e9;
+
+/// A token bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenBucket {
+    rate: f64,
+    burst: f64,
+    tokens: f64,
+    at_ns: u64,
+}
+
+impl TokenBucket {
+    /// A full bucket at time `now_ns`; `rate` in tokens per second, `burst` in tokens.
+    pub fn full(rate: f64, burst: f64, now_ns: u64) -> Self {
+        Self {
+            rate,
+            burst,
+            tokens: burst,
+            at_ns: now_ns,
+        }
+    }
+
+    /// Lets time pass. A time that lies back changes nothing.
+    pub fn advance(&mut self, now_ns: u64) {
+        let passed = now_ns.saturating_sub(self.at_ns) as f64 / SECOND_NS;
+        self.at_ns = self.at_ns.max(now_ns);
+        self.tokens = (self.tokens + passed * self.rate).min(self.burst);
+    }
+
+    /// Whether a thing may be done that costs one token or more.
+    pub fn allows(&self) -> bool {
+        self.tokens >= 1.0
+    }
+
+    /// Takes what a thing costs, into debt if need be.
+    pub fn take(&mut self, cost: f64) {
+        self.tokens -= cost;
+    }
+
+    /// Gives back what was taken and not used.
+    pub fn give_back(&mut self, unused: f64) {
+        self.tokens = (self.tokens + unused).min(self.burst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_bucket_fills_at_its_rate_up_to_its_burst() {
+        let mut bucket = TokenBucket::full(10.0, 5.0, 0);
+        bucket.take(5.0);
+        assert!(!bucket.allows());
+        bucket.advance(100_000_000);
+        assert!(bucket.allows());
+        bucket.take(1.0);
+        assert!(!bucket.allows());
+        bucket.advance(3_600_000_000_000);
+        assert_eq!(bucket, TokenBucket::full(10.0, 5.0, 3_600_000_000_000));
+    }
+
+    #[test]
+    fn debt_is_paid_before_anything_more_is_let_through() {
+        let mut bucket = TokenBucket::full(10.0, 5.0, 0);
+        bucket.take(25.0);
+        bucket.advance(2_000_000_000);
+        assert!(!bucket.allows());
+        bucket.advance(2_100_000_000);
+        assert!(bucket.allows());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_keeps_to_rate_and_burst(
+            rate in 0.0..100.0f64,
+            burst in 1.0..50.0f64,
+            steps in proptest::collection::vec((0u64..1_000_000_000, 0.0..80.0f64), 0..60),
+        ) {
+            let mut bucket = TokenBucket::full(rate, burst, 0);
+            let (mut now, mut taken) = (0u64, 0.0);
+            for (pass, cost) in steps {
+                now += pass;
+                bucket.advance(now);
+                if bucket.allows() {
+                    let most = burst + rate * now as f64 / 1e9;
+                    prop_assert!(taken <= most, "{} taken before this, {} allowed", taken, most);
+                    bucket.take(cost);
+                    taken += cost;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,658 @@
+//! The half of the governor that lets threads move.
+//!
+//! In: a snapshot and the placements of a plan. Out: affinity orders, what had to be written down
+//! before they are carried out, and the refusals. [`ThreadGovernor::carried_out`] is then told what
+//! became of the orders; limits count what was done, not what was wished.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use numaherd_topology::{CpuId, CpuSet, DomainId, Topology};
+use numaherd_world::{
+    AffinityOrder, AffinityOutcome, AffinityResult, Placement, ProcessId, Snapshot, Thread,
+    ThreadId,
+};
+
+use super::bounce::{BounceLimit, Bounces};
+use super::ownership::{Held, Holdings, Machine, Owner, all_cpus};
+use super::rate::TokenBucket;
+use super::worse::{Judge, Worsened};
+use super::{Guard, Objection, Refusal, Undone, Verdict, shown, unless};
+use crate::settings::{Limits, Stray};
+
+/// Why an affinity is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The plan's placement of that number.
+    Placement(usize),
+    /// A move that made things worse is undone.
+    Undo,
+    /// The thread is no longer among those to be steered, or herding ends.
+    GiveBack,
+}
+
+/// One affinity order, with what the governor must remember of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The order.
+    pub order: AffinityOrder,
+    /// Why.
+    pub cause: Cause,
+    /// What is held of the thread once the order is carried out.
+    pub held: Held,
+    /// The core that it had been given before.
+    pub assigned_before: Option<CpuId>,
+    /// Where it was, for a policy's purposes; `None` when it was not in the snapshot.
+    pub from: Option<CpuId>,
+    /// Whether it has to leave the CPU that it last ran on.
+    pub leaves: bool,
+}
+
+/// What came of the placements of a plan.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Governed {
+    /// What to carry out.
+    pub changes: Vec<Change>,
+    /// What was refused.
+    pub refusals: Vec<Refusal>,
+    /// Moves that are undone; their orders are among `changes`.
+    pub undone: Vec<Undone>,
+    /// Threads that were started with a mask of ours, to be written down as such.
+    pub adopted: Vec<(ThreadId, Held)>,
+    /// Threads whose mask someone else has changed since; only on release.
+    pub left_alone: Vec<ThreadId>,
+    /// What a person should know; each sentence is given once.
+    pub notices: Vec<String>,
+}
+
+impl Change {
+    /// The place in the plan of the entry that asked for it, if one did.
+    pub fn entry(&self) -> Option<usize> {
+        match self.cause {
+            Cause::Placement(entry) => Some(entry),
+            Cause::Undo | Cause::GiveBack => None,
+        }
+    }
+}
+
+impl Governed {
+    /// The orders of the changes, in their order.
+    pub fn orders(&self) -> Vec<AffinityOrder> {
+        self.changes.iter().map(|c| c.order.clone()).collect()
+    }
+}
+
+/// What was done, once the world has carried out the changes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Done {
+    /// Threads that had to leave their CPU.
+    pub moves: u64,
+    /// Of these, moves undone.
+    pub undone: u64,
+    /// Masks that the kernel narrowed, to be written down as ours.
+    pub narrowed: Vec<(ThreadId, Held)>,
+    /// Threads that need not be given back any more: they are back, or gone.
+    pub settled: Vec<ThreadId>,
+    /// What a person should know.
+    pub notices: Vec<String>,
+}
+
+/// Lets threads move, within the limits.
+#[derive(Debug)]
+pub struct ThreadGovernor {
+    limits: Limits,
+    topology: Arc<Topology>,
+    all: Arc<CpuSet>,
+    masks: BTreeMap<CpuId, Arc<CpuSet>>,
+    holdings: Holdings,
+    moves: Option<TokenBucket>,
+    bounces: Bounces<ThreadId, DomainId>,
+    judge: Option<Judge>,
+    frozen_until_ns: BTreeMap<ThreadId, u64>,
+    said: BTreeSet<(ProcessId, &'static str)>,
+}
+
+/// One pass over a plan.
+struct Pass<'a> {
+    snapshot: &'a Snapshot,
+    ordered: BTreeSet<ThreadId>,
+    moves_left: u32,
+}
+
+impl ThreadGovernor {
+    /// A governor that has let nothing through yet.
+    pub fn new(limits: &Limits, topology: &Arc<Topology>) -> Self {
+        let bounce = BounceLimit {
+            limit: limits.bounce_limit as usize,
+            window_ns: nanoseconds(limits.bounce_window_s),
+            freeze_ns: nanoseconds(limits.freeze_s),
+        };
+        Self {
+            limits: limits.clone(),
+            topology: topology.clone(),
+            all: all_cpus(topology),
+            masks: BTreeMap::new(),
+            holdings: Holdings::default(),
+            moves: None,
+            bounces: Bounces::new(bounce),
+            judge: limits.worse.map(Judge::new),
+            frozen_until_ns: BTreeMap::new(),
+            said: BTreeSet::new(),
+        }
+    }
+
+    /// The threads that have a mask of ours.
+    pub fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    /// Turns the placements of a plan into changes and refusals; each becomes one or the other.
+    pub fn govern(&mut self, snapshot: &Snapshot, placements: &[Placement]) -> Governed {
+        self.forget_the_gone(snapshot);
+        let rate = self.limits.moves_per_second;
+        self.moves
+            .get_or_insert_with(|| TokenBucket::full(rate, rate.max(1.0), snapshot.time_ns))
+            .advance(snapshot.time_ns);
+        let mut governed = Governed {
+            adopted: self.holdings.adopt(snapshot),
+            changes: self.leavers(snapshot),
+            ..Governed::default()
+        };
+        self.name_the_confined(snapshot, &mut governed.notices);
+        let mut pass = Pass {
+            snapshot,
+            ordered: BTreeSet::new(),
+            moves_left: self.limits.moves_per_interval,
+        };
+        self.undo_what_worsened(&mut pass, &mut governed);
+        for (entry, placement) in placements.iter().enumerate() {
+            match self.check(&mut pass, entry, placement) {
+                Ok(change) => governed.changes.push(change),
+                Err((guard, why)) => {
+                    self.name_the_reason(&pass, placement, guard, &why, &mut governed.notices);
+                    governed.refusals.push(Refusal {
+                        entry: Some(entry),
+                        thread: placement.thread,
+                        guard,
+                        why,
+                    });
+                }
+            }
+        }
+        governed
+    }
+
+    /// Told what became of the changes, in their order.
+    pub fn carried_out(
+        &mut self,
+        now_ns: u64,
+        changes: &[Change],
+        outcomes: &[AffinityOutcome],
+    ) -> Done {
+        let mut done = Done::default();
+        for (change, outcome) in changes.iter().zip(outcomes) {
+            match &outcome.result {
+                AffinityResult::Done => self.took(change, change.held.clone(), now_ns, &mut done),
+                AffinityResult::Narrowed { now } => {
+                    let mask = Arc::new(now.clone());
+                    let held = Held {
+                        mask,
+                        ..change.held.clone()
+                    };
+                    if change.order.core.is_some() {
+                        done.narrowed.push((change.order.thread, held.clone()));
+                    }
+                    self.took(change, held, now_ns, &mut done);
+                }
+                AffinityResult::Gone => {
+                    self.holdings.drop_thread(change.order.thread);
+                    done.settled.push(change.order.thread);
+                }
+                AffinityResult::Failed { error } => {
+                    if change.cause == Cause::GiveBack {
+                        self.holdings.drop_thread(change.order.thread);
+                    }
+                    if self.said.insert((change.held.process, "failed")) {
+                        let who =
+                            shown(change.order.thread, change.held.process, &change.held.name);
+                        done.notices.push(format!(
+                            "the affinity of {who} could not be set: {error}; further failures in \
+                             this process are in the ledger only"
+                        ));
+                    }
+                }
+            }
+        }
+        done
+    }
+
+    /// Changes that give back every thread that still has a mask of ours. `notices` names those
+    /// whose mask someone else has changed since: they are left alone.
+    pub fn release(&mut self, snapshot: &Snapshot) -> Governed {
+        let mut governed = Governed {
+            adopted: self.holdings.adopt(snapshot),
+            ..Governed::default()
+        };
+        for (id, held) in self.holdings.iter() {
+            let thread = snapshot.thread(id);
+            match thread.map(|thread| self.holdings.owner(thread, &snapshot.online)) {
+                Some(Owner::Other) => {
+                    governed.left_alone.push(id);
+                    governed.notices.push(format!(
+                        "the affinity of {} was changed by someone else meanwhile; it is left as \
+                         it is",
+                        shown(id, held.process, &held.name)
+                    ));
+                }
+                _ => governed.changes.push(give_back(id, held, thread)),
+            }
+        }
+        governed
+    }
+
+    /// The guards, in their order.
+    fn check(
+        &mut self,
+        pass: &mut Pass<'_>,
+        entry: usize,
+        placement: &Placement,
+    ) -> Result<Change, Objection> {
+        let (snapshot, to) = (pass.snapshot, placement.to);
+        let thread = known_thread(snapshot, placement.thread)?;
+        not_named_twice(&pass.ordered, thread)?;
+        may_be_touched(thread)?;
+        let owner = self.holdings.owner(thread, &snapshot.online);
+        affinity_is_not_foreign(thread, owner, self.limits.take_over)?;
+        let domain = known_cpu(&self.topology, to)?;
+        is_online(&snapshot.online, to)?;
+        within_cpuset(thread, to)?;
+        within_limits(self.limits.cpus.as_ref(), to)?;
+        let mask = self.mask(thread, &snapshot.online, to);
+        is_a_change(thread, to, &mask)?;
+        self.is_not_frozen(thread, snapshot.time_ns)?;
+        let from = self.topology.cpu(thread.place()).map(|cpu| cpu.domain);
+        if let Some(from) = from.filter(|&from| from != domain) {
+            self.does_not_bounce(thread, from, domain, snapshot.time_ns)?;
+        }
+        let leaves = !mask.contains(thread.cpu);
+        if leaves {
+            self.within_rate(pass)?;
+        }
+        pass.ordered.insert(thread.id);
+        Ok(self.change(snapshot, thread, Some(to), mask, Cause::Placement(entry)))
+    }
+
+    fn change(
+        &self,
+        snapshot: &Snapshot,
+        thread: &Thread,
+        core: Option<CpuId>,
+        mask: Arc<CpuSet>,
+        cause: Cause,
+    ) -> Change {
+        let machine = Machine {
+            online: &snapshot.online,
+            all: self.all.clone(),
+        };
+        Change {
+            leaves: !mask.contains(thread.cpu),
+            held: self.holdings.to_be_held(thread, mask.clone(), &machine),
+            order: AffinityOrder {
+                thread: thread.id,
+                core,
+                cpus: mask,
+            },
+            cause,
+            assigned_before: thread.assigned,
+            from: Some(thread.place()),
+        }
+    }
+
+    /// The CPUs that a thread is given with a core: as far as it may stray, and no further than it
+    /// is allowed.
+    fn mask(&mut self, thread: &Thread, online: &CpuSet, to: CpuId) -> Arc<CpuSet> {
+        let (topology, stray) = (&self.topology, self.limits.stray);
+        let reach = self
+            .masks
+            .entry(to)
+            .or_insert_with(|| Arc::new(reach(topology, stray, to)));
+        let mask = reach.intersection(&allowed(thread, online, self.limits.cpus.as_ref()));
+        // Threads share masks more often than not; one allocation for each is enough.
+        if mask == **reach {
+            reach.clone()
+        } else {
+            Arc::new(mask)
+        }
+    }
+
+    fn took(&mut self, change: &Change, held: Held, now_ns: u64, done: &mut Done) {
+        let thread = change.order.thread;
+        let Some(to) = change.order.core else {
+            // Given back: a thread that was undone stays in the snapshot, one that left is forgotten.
+            self.holdings.drop_thread(thread);
+            done.settled.push(thread);
+            let undone = change.cause == Cause::Undo;
+            done.moves += u64::from(undone && change.leaves);
+            done.undone += u64::from(undone);
+            return;
+        };
+        done.moves += u64::from(change.leaves);
+        done.undone += u64::from(change.cause == Cause::Undo);
+        self.holdings.hold(thread, held);
+        let domain = |cpu: CpuId| self.topology.cpu(cpu).map(|cpu| cpu.domain);
+        let (Some(from), Some(domain)) = (change.from.and_then(domain), domain(to)) else {
+            return;
+        };
+        if from == domain {
+            return;
+        }
+        self.bounces.moved(thread, from, domain, now_ns);
+        if let (Cause::Placement(_), Some(judge)) = (change.cause, &mut self.judge) {
+            judge.moved(thread, change.assigned_before, to, domain);
+        }
+    }
+
+    fn undo_what_worsened(&mut self, pass: &mut Pass<'_>, governed: &mut Governed) {
+        let Some(judge) = &mut self.judge else { return };
+        for worsened in judge.saw(pass.snapshot) {
+            let Some(thread) = pass.snapshot.thread(worsened.thread) else {
+                continue;
+            };
+            let who = shown(thread.id, thread.process, &thread.name);
+            let why = figures(&worsened);
+            if !worsened.is_loss() {
+                governed.notices.push(format!("{who}: {why}; not undone"));
+                continue;
+            }
+            match self.undo(pass, thread, &worsened) {
+                Ok(change) => {
+                    governed.notices.push(format!("{who}: {why}; undone"));
+                    governed.undone.push(Undone {
+                        thread: thread.id,
+                        from: worsened.to,
+                        to: worsened.from,
+                        why,
+                    });
+                    governed.changes.push(change);
+                }
+                Err((_, but)) => governed
+                    .notices
+                    .push(format!("{who}: {why}; not undone: {but}")),
+            }
+        }
+    }
+
+    fn undo(
+        &mut self,
+        pass: &mut Pass<'_>,
+        thread: &Thread,
+        worsened: &Worsened,
+    ) -> Result<Change, Objection> {
+        let snapshot = pass.snapshot;
+        may_be_touched(thread)?;
+        let owner = self.holdings.owner(thread, &snapshot.online);
+        affinity_is_not_foreign(thread, owner, false)?;
+        let mask = match (worsened.from, self.holdings.get(thread.id)) {
+            (Some(to), _) => {
+                known_cpu(&self.topology, to)?;
+                is_online(&snapshot.online, to)?;
+                within_cpuset(thread, to)?;
+                within_limits(self.limits.cpus.as_ref(), to)?;
+                self.mask(thread, &snapshot.online, to)
+            }
+            (None, Some(held)) => held.back.clone(),
+            (None, None) => {
+                return Err((
+                    Guard::Unchanged,
+                    "it has been given back already".to_owned(),
+                ));
+            }
+        };
+        let change = self.change(snapshot, thread, worsened.from, mask, Cause::Undo);
+        if change.leaves {
+            self.within_rate(pass)?;
+        }
+        pass.ordered.insert(thread.id);
+        let until = snapshot
+            .time_ns
+            .saturating_add(nanoseconds(self.limits.freeze_s));
+        self.frozen_until_ns.insert(thread.id, until);
+        Ok(change)
+    }
+
+    fn is_not_frozen(&self, thread: &Thread, now_ns: u64) -> Verdict {
+        let until = self.frozen_until_ns.get(&thread.id).copied().unwrap_or(0);
+        unless(now_ns >= until, Guard::Worse, || {
+            format!(
+                "its last move made things worse and was undone; it stays for another {:.0} s",
+                seconds(until - now_ns)
+            )
+        })
+    }
+
+    fn does_not_bounce(
+        &mut self,
+        thread: &Thread,
+        from: DomainId,
+        to: DomainId,
+        now_ns: u64,
+    ) -> Verdict {
+        let window = self.limits.bounce_window_s;
+        let freeze = self.limits.freeze_s;
+        self.bounces
+            .may_move(thread.id, from, to, now_ns)
+            .map_err(|times| {
+                let why = match times {
+                    Some(times) => format!(
+                        "it went between memory domains {from} and {to} {times} times within \
+                         {window} s; it stays for {freeze} s"
+                    ),
+                    None => format!("it is frozen for {freeze} s because it went to and fro"),
+                };
+                (Guard::Bounce, why)
+            })
+    }
+
+    fn within_rate(&mut self, pass: &mut Pass<'_>) -> Verdict {
+        let most = self.limits.moves_per_interval;
+        unless(pass.moves_left > 0, Guard::Rate, || {
+            format!("{most} threads are moved in this interval already, the most that is set")
+        })?;
+        let rate = self.limits.moves_per_second;
+        let bucket = self.moves.as_mut().expect("made before the first check");
+        unless(bucket.allows(), Guard::Rate, || {
+            format!("no more than {rate} thread moves per second are set")
+        })?;
+        bucket.take(1.0);
+        pass.moves_left -= 1;
+        Ok(())
+    }
+
+    /// Threads with a mask of ours that are no longer seen: they have ended or left the selection,
+    /// and are given back while we still know what they had.
+    fn leavers(&self, snapshot: &Snapshot) -> Vec<Change> {
+        self.holdings
+            .iter()
+            .filter(|&(id, _)| snapshot.thread(id).is_none())
+            .map(|(id, held)| give_back(id, held, None))
+            .collect()
+    }
+
+    fn forget_the_gone(&mut self, snapshot: &Snapshot) {
+        let there = |thread| snapshot.thread(thread).is_some();
+        self.bounces.keep(snapshot.time_ns, there);
+        self.frozen_until_ns
+            .retain(|&thread, &mut until| there(thread) && until > snapshot.time_ns);
+        self.said
+            .retain(|&(process, _)| snapshot.process(process).is_some());
+        self.holdings.keep_processes(snapshot);
+    }
+
+    /// Says once for each process that none of its CPUs may be used.
+    fn name_the_confined(&mut self, snapshot: &Snapshot, notices: &mut Vec<String>) {
+        for thread in snapshot.threads.iter().filter(|t| t.hands_off.is_none()) {
+            let limits = self.limits.cpus.as_ref();
+            if !allowed(thread, &snapshot.online, limits).is_empty()
+                || !self.said.insert((thread.process, "confined"))
+            {
+                continue;
+            }
+            let who = shown(thread.id, thread.process, &thread.name);
+            let limits =
+                limits.map_or(String::new(), |cpus| format!(" and the limits name {cpus}"));
+            notices.push(format!(
+                "{who} has no CPU that may be given to it: its cpuset is {}, online are {}{limits}; \
+                 its process is left alone until that changes",
+                thread.cpuset, snapshot.online
+            ));
+        }
+    }
+
+    /// Says once for each process that its plan cannot be followed, where the user can help it.
+    fn name_the_reason(
+        &mut self,
+        pass: &Pass<'_>,
+        placement: &Placement,
+        guard: Guard,
+        why: &str,
+        notices: &mut Vec<String>,
+    ) {
+        let (kind, help) = match guard {
+            Guard::ForeignAffinity => ("foreign", "to steer it all the same, allow taking over"),
+            Guard::Cpuset => ("cpuset", "widen its cpuset to let it spread"),
+            _ => return,
+        };
+        let Some(thread) = pass.snapshot.thread(placement.thread) else {
+            return;
+        };
+        if self.said.insert((thread.process, kind)) {
+            let who = shown(thread.id, thread.process, &thread.name);
+            notices.push(format!(
+                "{who} is not moved: {why}; {help}. Further refusals of this kind in its process \
+                 are in the ledger only"
+            ));
+        }
+    }
+}
+
+fn known_thread(snapshot: &Snapshot, id: ThreadId) -> Result<&Thread, Objection> {
+    snapshot.thread(id).ok_or_else(|| {
+        let why = format!("{id} is not among the threads that were observed");
+        (Guard::UnknownThread, why)
+    })
+}
+
+fn not_named_twice(ordered: &BTreeSet<ThreadId>, thread: &Thread) -> Verdict {
+    unless(!ordered.contains(&thread.id), Guard::Duplicate, || {
+        "it has been given a core in this interval already".to_owned()
+    })
+}
+
+fn may_be_touched(thread: &Thread) -> Verdict {
+    match &thread.hands_off {
+        None => Ok(()),
+        Some(reason) => Err((Guard::HandsOff, format!("it must be left alone: {reason}"))),
+    }
+}
+
+fn affinity_is_not_foreign(thread: &Thread, owner: Owner, take_over: bool) -> Verdict {
+    unless(
+        owner != Owner::Other || take_over,
+        Guard::ForeignAffinity,
+        || format!("it has an affinity of its own ({})", thread.affinity),
+    )
+}
+
+fn known_cpu(topology: &Topology, cpu: CpuId) -> Result<DomainId, Objection> {
+    match topology.cpu(cpu) {
+        Some(cpu) => Ok(cpu.domain),
+        None => Err((Guard::UnknownCpu, format!("the machine has no CPU {cpu}"))),
+    }
+}
+
+fn is_online(online: &CpuSet, cpu: CpuId) -> Verdict {
+    unless(online.contains(cpu), Guard::Offline, || {
+        format!("CPU {cpu} is offline")
+    })
+}
+
+fn within_cpuset(thread: &Thread, cpu: CpuId) -> Verdict {
+    unless(thread.cpuset.contains(cpu), Guard::Cpuset, || {
+        format!("CPU {cpu} is beyond its cpuset ({})", thread.cpuset)
+    })
+}
+
+fn within_limits(limits: Option<&CpuSet>, cpu: CpuId) -> Verdict {
+    let within = limits.is_none_or(|cpus| cpus.contains(cpu));
+    unless(within, Guard::Limits, || {
+        format!("CPU {cpu} is beyond the CPUs that may be used")
+    })
+}
+
+fn is_a_change(thread: &Thread, to: CpuId, mask: &CpuSet) -> Verdict {
+    let same = thread.assigned == Some(to) && *thread.affinity == *mask;
+    unless(!same, Guard::Unchanged, || {
+        format!("CPU {to} is given to it already")
+    })
+}
+
+/// The CPUs that a thread may have: its cpuset, online, within the user's limits.
+fn allowed(thread: &Thread, online: &CpuSet, limits: Option<&CpuSet>) -> CpuSet {
+    let there = thread.cpuset.intersection(online);
+    match limits {
+        Some(limits) => there.intersection(limits),
+        None => there,
+    }
+}
+
+/// The CPUs that a thread may stray to from a core that it was given. The CPU is in the machine.
+fn reach(topology: &Topology, stray: Stray, cpu: CpuId) -> CpuSet {
+    let Some(cpu) = topology.cpu(cpu) else {
+        return CpuSet::new();
+    };
+    match stray {
+        Stray::Core => topology.cores()[cpu.core.index()].cpus.clone(),
+        Stray::Domain => topology.domains()[cpu.domain.index()].cpus.clone(),
+        Stray::Node => topology
+            .cpus()
+            .iter()
+            .filter(|other| other.node == cpu.node)
+            .map(|other| other.id)
+            .collect(),
+    }
+}
+
+fn give_back(id: ThreadId, held: &Held, thread: Option<&Thread>) -> Change {
+    Change {
+        order: AffinityOrder {
+            thread: id,
+            core: None,
+            cpus: held.back.clone(),
+        },
+        cause: Cause::GiveBack,
+        held: held.clone(),
+        assigned_before: thread.and_then(|thread| thread.assigned),
+        from: thread.map(Thread::place),
+        leaves: thread.is_some_and(|thread| !held.back.contains(thread.cpu)),
+    }
+}
+
+fn figures(worsened: &Worsened) -> String {
+    format!(
+        "since its move to CPU {} it runs {:.0} % fewer instructions per second of CPU time, and \
+         all threads together run at {:.2} times their speed before",
+        worsened.to,
+        worsened.lost * 100.0,
+        worsened.all
+    )
+}
+
+/// Whole nanoseconds of a time in seconds; what is beyond the range is held at its end.
+pub(super) fn nanoseconds(seconds: f64) -> u64 {
+    // A cast from float saturates, and NaN (which the settings' check refuses) becomes 0.
+    (seconds * 1e9) as u64
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

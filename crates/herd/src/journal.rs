@@ -1,0 +1,335 @@
+//! The journal: affinities as they were found, on disk before the first of them changes.
+//!
+//! JSON lines, each sealed with a sum: a [`Header`] with the boot that it is of, then one [`Entry`]
+//! for every mask that is about to be set: what was found, what gives it back, what is set. Nothing
+//! is set before its line is written and synced. A line `{"settled":…}` says that a thread need not
+//! be given back any more.
+//!
+//! Beside it lies `<name>.lock`, which the running instance holds locked (`flock`) and in which it
+//! has written who it is; the lock goes with the process, however that ends. What a killed instance
+//! left is in the journal that the next one opens, and [`Journal::restore`] gives it back. Opening a
+//! journal changes nothing by itself.
+//!
+//! Rules of giving back: the same thread (number and birth), and its mask is one that we set. A mask
+//! that someone else has set since is left alone and named. Thread numbers mean nothing after a
+//! reboot: a journal of another boot is discarded with a message.
+
+mod read;
+mod restore;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use numaherd_topology::CpuSet;
+use numaherd_world::{ProcessId, ThreadId};
+use serde::{Deserialize, Serialize};
+
+use crate::error::HerdError;
+use crate::governor::ownership::Held;
+use crate::line::seal;
+
+pub use restore::{Current, Restored, restore};
+
+/// The version of the format that is written, and the latest that is read.
+pub const VERSION: u64 = 1;
+
+/// A journal with this many lines more than twice its threads is written anew.
+const LINES_TO_SPARE: usize = 1024;
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of the format.
+    #[serde(rename = "numaherd-journal")]
+    pub version: u64,
+    /// The boot that it is of (`/proc/sys/kernel/random/boot_id`).
+    pub boot: String,
+}
+
+/// A mask that is about to be set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Of which thread.
+    pub thread: ThreadId,
+    /// Of which process.
+    pub process: ProcessId,
+    /// The thread's name.
+    pub name: String,
+    /// Its mask as it was found.
+    pub found: CpuSet,
+    /// The mask that gives it back.
+    pub back: CpuSet,
+    /// The mask that is set.
+    pub set: CpuSet,
+}
+
+impl Entry {
+    /// The entry of a thread of which this is held.
+    pub fn of(thread: ThreadId, held: &Held) -> Self {
+        Self {
+            thread,
+            process: held.process,
+            name: held.name.clone(),
+            found: (*held.found).clone(),
+            back: (*held.back).clone(),
+            set: (*held.mask).clone(),
+        }
+    }
+}
+
+/// A line after the first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Written {
+    /// A mask is about to be set.
+    Change(Entry),
+    /// The thread need not be given back any more.
+    Settled(ThreadId),
+}
+
+/// A thread that is to be given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owed {
+    pub(crate) entry: Entry,
+    // All masks of ours that it may have now; `entry.set` is the latest.
+    pub(crate) masks: Vec<CpuSet>,
+}
+
+/// An open journal, locked for this process.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    boot: String,
+    owed: BTreeMap<ThreadId, Owed>,
+    file: Option<File>,
+    lines: usize,
+    messages: Vec<String>,
+    // Held for as long as the journal is open.
+    _lock: File,
+}
+
+impl Journal {
+    /// Opens the journal at `path`, made with its directory if need be, and takes its lock. `boot`
+    /// is the id of this boot; `owner` is how this process names itself to a second instance, for
+    /// instance `numaherd run, process 4711`. What an earlier instance left is read, and changes
+    /// nothing until [`Journal::restore`]; see [`Journal::messages`].
+    ///
+    /// # Errors
+    /// [`HerdError::JournalHeld`] when an instance is running, [`HerdError::NotOurs`] when the file
+    /// is no journal, [`HerdError::Newer`] when a later program wrote it, [`HerdError::Io`].
+    pub fn open(path: &Path, boot: &str, owner: &str) -> Result<Self, HerdError> {
+        if let Some(directory) = path.parent().filter(|d| !d.as_os_str().is_empty()) {
+            fs::create_dir_all(directory)
+                .map_err(|error| HerdError::io("make the journal's directory", directory, error))?;
+        }
+        let lock = lock(path, owner)?;
+        let mut journal = Self {
+            path: path.to_owned(),
+            boot: boot.to_owned(),
+            owed: BTreeMap::new(),
+            file: None,
+            lines: 0,
+            messages: Vec::new(),
+            _lock: lock,
+        };
+        journal.take_over()?;
+        Ok(journal)
+    }
+
+    /// What is to be said about what was found: a damaged journal, one of an earlier boot.
+    pub fn messages(&self) -> &[String] {
+        &self.messages
+    }
+
+    /// How many threads are to be given back.
+    pub fn owed(&self) -> usize {
+        self.owed.len()
+    }
+
+    /// Writes down masks that are about to be set, and has them on disk before it returns.
+    ///
+    /// # Errors
+    /// [`HerdError::Io`]; nothing may be set then. The journal can be used again when there is room.
+    pub fn record(&mut self, entries: &[Entry]) -> Result<(), HerdError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<Written> = entries.iter().cloned().map(Written::Change).collect();
+        // First what is owed, so that a journal written anew holds it as well.
+        for entry in entries {
+            owe(&mut self.owed, entry.clone());
+        }
+        self.append(&lines)
+    }
+
+    /// Notes that threads need not be given back any more.
+    ///
+    /// # Errors
+    /// [`HerdError::Io`]; at worst they are looked at once more by the next instance.
+    pub fn settle(&mut self, threads: &[ThreadId]) -> Result<(), HerdError> {
+        let owed: Vec<ThreadId> = threads
+            .iter()
+            .copied()
+            .filter(|thread| self.owed.remove(thread).is_some())
+            .collect();
+        if owed.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<Written> = owed.into_iter().map(Written::Settled).collect();
+        self.append(&lines)
+    }
+
+    /// Closes the journal. When nothing is owed the file goes; else it stays for the next instance
+    /// or a release. Returns whether anything is still owed.
+    ///
+    /// # Errors
+    /// [`HerdError::Io`] when the file cannot be removed.
+    pub fn close(mut self) -> Result<bool, HerdError> {
+        if !self.owed.is_empty() {
+            return Ok(true);
+        }
+        self.file = None;
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(HerdError::io("remove the journal", &self.path, error))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn take_over(&mut self) -> Result<(), HerdError> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(HerdError::io("read the journal", &self.path, error)),
+        };
+        let found = read::read(&self.path, &bytes)?;
+        if found.boot.as_ref().is_some_and(|boot| *boot != self.boot) {
+            self.messages.push(format!(
+                "the journal {} is of an earlier boot, whose threads are gone; it is discarded",
+                self.path.display()
+            ));
+            return fs::remove_file(&self.path)
+                .map_err(|error| HerdError::io("remove the journal", &self.path, error));
+        }
+        self.messages.extend(found.damage);
+        self.owed = found.owed;
+        Ok(())
+    }
+
+    fn append(&mut self, lines: &[Written]) -> Result<(), HerdError> {
+        let bytes: Vec<u8> = lines.iter().flat_map(seal).collect();
+        let too_long = self.lines + lines.len() > 2 * self.owed.len() + LINES_TO_SPARE;
+        match &mut self.file {
+            Some(file) if !too_long => {
+                let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+                if let Err(error) = written {
+                    // Half a line may be there now: the next write begins a new file.
+                    self.file = None;
+                    return Err(HerdError::io("write the journal", &self.path, error));
+                }
+                self.lines += lines.len();
+                Ok(())
+            }
+            _ => self.write_anew(),
+        }
+    }
+
+    /// Writes all that is owed to a new file and puts it in place of the old one in one step.
+    fn write_anew(&mut self) -> Result<(), HerdError> {
+        let header = Header {
+            version: VERSION,
+            boot: self.boot.clone(),
+        };
+        let mut bytes = seal(&header);
+        let mut lines = 0;
+        for owed in self.owed.values() {
+            for mask in &owed.masks {
+                let entry = Entry {
+                    set: mask.clone(),
+                    ..owed.entry.clone()
+                };
+                bytes.extend(seal(&Written::Change(entry)));
+                lines += 1;
+            }
+        }
+        let new = beside(&self.path, ".new");
+        let file = write_synced(&new, &bytes)
+            .map_err(|error| HerdError::io("write the journal", &new, error))?;
+        fs::rename(&new, &self.path)
+            .and_then(|()| sync_directory(&self.path))
+            .map_err(|error| HerdError::io("put the journal in place", &self.path, error))?;
+        self.file = Some(file);
+        self.lines = lines;
+        Ok(())
+    }
+}
+
+/// Notes a change: what was found first holds, and every mask that may be there now is kept.
+pub(crate) fn owe(owed: &mut BTreeMap<ThreadId, Owed>, entry: Entry) {
+    match owed.get_mut(&entry.thread) {
+        Some(known) => {
+            known.entry.set = entry.set.clone();
+            if !known.masks.contains(&entry.set) {
+                known.masks.push(entry.set);
+            }
+        }
+        None => {
+            let masks = vec![entry.set.clone()];
+            owed.insert(entry.thread, Owed { entry, masks });
+        }
+    }
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().map(OsString::from).unwrap_or_default();
+    name.push(ending);
+    path.with_file_name(name)
+}
+
+fn lock(path: &Path, owner: &str) -> Result<File, HerdError> {
+    let at = beside(path, ".lock");
+    let io = |doing, error| HerdError::io(doing, &at, error);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&at)
+        .map_err(|error| io("open the journal's lock", error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            // Who holds it is only for the message.
+            let _ = file.read_to_string(&mut owner);
+            let path = path.to_owned();
+            let owner = match owner.trim() {
+                "" => "it has not said which process it is".to_owned(),
+                owner => owner.to_owned(),
+            };
+            return Err(HerdError::JournalHeld { path, owner });
+        }
+        Err(TryLockError::Error(error)) => return Err(io("lock the journal", error)),
+    }
+    file.set_len(0)
+        .and_then(|()| file.write_all(owner.as_bytes()))
+        .and_then(|()| file.flush())
+        .map_err(|error| io("write the journal's lock", error))?;
+    Ok(file)
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    Ok(file)
+}
+
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    let directory = path.parent().filter(|d| !d.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}

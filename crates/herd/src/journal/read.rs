@@ -1,0 +1,98 @@
+//! Reads a journal, up to the damage.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use numaherd_world::ThreadId;
+use serde::Deserialize;
+
+use super::{Header, Owed, VERSION, Written, owe};
+use crate::error::HerdError;
+use crate::line::is_whole;
+
+/// What a journal holds.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The boot that it is of; `None` when there is nothing in it.
+    pub(super) boot: Option<String>,
+    /// The threads that are to be given back.
+    pub(super) owed: BTreeMap<ThreadId, Owed>,
+    /// What is damaged.
+    pub(super) damage: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct AnyHeader {
+    #[serde(rename = "numaherd-journal")]
+    version: u64,
+}
+
+/// Reads a journal's bytes. `path` is for messages.
+pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Found, HerdError> {
+    let mut found = Found::default();
+    let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');
+    let Some(first) = lines.next() else {
+        return Ok(found);
+    };
+    found.boot = Some(header(path, without_feed(first))?);
+    let mut byte = first.len();
+    for (number, line) in lines.enumerate() {
+        let text = without_feed(line);
+        let written = is_whole(text)
+            .then(|| serde_json::from_slice(text).ok())
+            .flatten();
+        match written {
+            Some(Written::Change(entry)) => owe(&mut found.owed, entry),
+            Some(Written::Settled(thread)) => {
+                found.owed.remove(&thread);
+            }
+            None => {
+                found.damage = Some(format!(
+                    "the journal {} is damaged at line {} (byte {byte}); the {} threads named \
+                     before that can be given back, later ones cannot",
+                    path.display(),
+                    number + 2,
+                    found.owed.len()
+                ));
+                break;
+            }
+        }
+        byte += line.len();
+    }
+    Ok(found)
+}
+
+fn header(path: &Path, line: &[u8]) -> Result<String, HerdError> {
+    let not_ours = |why: &str| HerdError::NotOurs {
+        path: path.to_owned(),
+        what: "journal",
+        why: why.to_owned(),
+    };
+    let Ok(AnyHeader { version }) = serde_json::from_slice(line) else {
+        return Err(not_ours(
+            "its first line is not a journal's header; nothing was touched. Move the file away, or \
+             name another with --journal",
+        ));
+    };
+    if !is_whole(line) {
+        return Err(not_ours(
+            "its header is damaged, so it cannot be said of which boot it is; nothing was touched. \
+             Move the file away; a thread's affinity can be given back by hand with taskset",
+        ));
+    }
+    if version > VERSION {
+        return Err(HerdError::Newer {
+            path: path.to_owned(),
+            what: "a journal",
+            version,
+            known: VERSION,
+        });
+    }
+    let header: Header = serde_json::from_slice(line)
+        .map_err(|error| not_ours(&format!("its header cannot be read: {error}")))?;
+    Ok(header.boot)
+}
+
+fn without_feed(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\n").unwrap_or(line)
+}

@@ -1,0 +1,144 @@
+//! The ledger: the append-only record of what was seen, wanted, refused and done.
+//!
+//! Everything a person sees is drawn from it, live or later. Format, with every field, in
+//! `docs/ledger.md`: JSON lines, each sealed with a sum; a header line, then [`Line`]s whose
+//! sequence goes up by one. [`Writer`] bounds its size; [`Reader`] reads up to the damage.
+
+mod index;
+mod reader;
+mod writer;
+
+use numaherd_topology::Topology;
+use numaherd_world::{
+    AffinityOrder, Outcome, PageOrder, PageOutcome, Plan, SignalReport, Snapshot,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::governor::{Refusal, Undone};
+use crate::settings::Settings;
+use crate::summary::Summary;
+
+pub use index::Index;
+pub use reader::{Ledger, Reader};
+pub use writer::Writer;
+
+/// The version of the format that is written, and the latest that is read.
+pub const VERSION: u64 = 1;
+
+/// The first line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of the format.
+    #[serde(rename = "numaherd-ledger")]
+    pub version: u64,
+    /// The program that wrote it, with its version.
+    pub program: String,
+    /// When it was begun, in ms since 1970 (UTC), where the program said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun_unix_ms: Option<u64>,
+}
+
+/// One record with its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Counts up by one from line to line, from 0.
+    pub sequence: u64,
+    /// The world's time in ns, of the latest snapshot or page tick.
+    pub time_ns: u64,
+    /// What is recorded.
+    #[serde(flatten)]
+    pub record: Record,
+}
+
+/// What is recorded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lines are handled one at a time, and a box would be one more thing to look through"
+)]
+pub enum Record {
+    /// How it began.
+    Start(Start),
+    /// What was seen in an interval.
+    Snapshot(Snapshot),
+    /// What the placement wanted, and what the governor made of it.
+    Placing(Placing),
+    /// What became of the orders.
+    Outcome(Outcome),
+    /// What the paging wanted, what the governor made of it and what became of it.
+    Paging(PagingTick),
+    /// What a person should know.
+    Notice(Notice),
+    /// How it ended.
+    End(Summary),
+    /// A kind that a later program wrote.
+    #[serde(other)]
+    Unknown,
+}
+
+/// How it began.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The machine.
+    pub topology: Topology,
+    /// What could be measured.
+    pub signals: Vec<SignalReport>,
+    /// The settings, as used.
+    pub settings: Settings,
+    /// The policy's name.
+    pub policy: String,
+    /// Where the policy's random numbers started.
+    pub seed: u64,
+    /// Whether pages were looked after in a thread of their own.
+    pub pager: bool,
+}
+
+/// What the placement wanted, and what the governor made of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Placing {
+    /// [`Snapshot::sequence`] of the snapshot that it is drawn from.
+    pub snapshot: u64,
+    /// What the placement wanted.
+    pub plan: Plan,
+    /// What the governor let through.
+    pub affinities: Vec<AffinityOrder>,
+    /// What it refused; each entry of the plan is in an order or here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
+    /// Moves that had made things worse; their orders are among `affinities`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undone: Vec<Undone>,
+    /// False in a dry run.
+    pub carried_out: bool,
+}
+
+/// What the paging wanted, what the governor made of it and what became of it. Written only when
+/// there was anything of this.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PagingTick {
+    /// Samples since the last tick that is recorded.
+    pub samples: u64,
+    /// Of those, samples of accesses that left the core's node.
+    pub remote: u64,
+    /// What the paging wanted.
+    pub plan: Vec<PageOrder>,
+    /// Entries of the plan that wait for bandwidth.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<usize>,
+    /// What the governor refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<Refusal>,
+    /// What became of what it let through, in order; empty in a dry run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<PageOutcome>,
+    /// False in a dry run.
+    pub carried_out: bool,
+}
+
+/// What a person should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// One or more sentences.
+    pub text: String,
+}

@@ -1,0 +1,167 @@
+//! Writes a ledger, and keeps it within its size.
+//!
+//! When the file has grown to half of what is allowed it is renamed to `<name>.1` (in place of an
+//! earlier one) and a new file is begun with the same header and start: both are ledgers in
+//! themselves, and together they hold at least the latest half of what is allowed.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::{Header, Line, Record, VERSION};
+use crate::error::HerdError;
+use crate::line::seal;
+
+/// What every ledger begins with, by which a file is known as one.
+const MARK: &[u8] = b"{\"numaherd-ledger\":";
+
+/// Writes a ledger.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    file: BufWriter<File>,
+    header: Vec<u8>,
+    // The first record, which is repeated in each file so that each can be read by itself.
+    start: Option<Record>,
+    written: u64,
+    // Lines in this file after the start.
+    lines: u64,
+    most_bytes: u64,
+}
+
+impl Writer {
+    /// Begins a ledger. A ledger of that name is renamed to `<name>.1`; any other file is left
+    /// alone and refused. `most_bytes` bounds this file and the earlier half together.
+    ///
+    /// # Errors
+    /// [`HerdError::NotOurs`] when something else is there under that name, [`HerdError::Io`] when
+    /// the file cannot be made.
+    pub fn create(
+        path: &Path,
+        program: &str,
+        begun_unix_ms: Option<u64>,
+        most_bytes: u64,
+    ) -> Result<Self, HerdError> {
+        if is_there(path)? {
+            keep_as_older(path)?;
+        }
+        let header = seal(&Header {
+            version: VERSION,
+            program: program.to_owned(),
+            begun_unix_ms,
+        });
+        let mut writer = Self {
+            path: path.to_owned(),
+            file: begin(path)?,
+            header,
+            start: None,
+            written: 0,
+            lines: 0,
+            most_bytes,
+        };
+        writer.write_bytes(&writer.header.clone())?;
+        Ok(writer)
+    }
+
+    /// Where it is written.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a line. Nothing is sure to be on disk before [`Writer::flush`].
+    ///
+    /// # Errors
+    /// [`HerdError::Io`]: the disk is full or failing. The ledger ends there; what was written
+    /// before is whole.
+    pub fn write(&mut self, line: &Line) -> Result<(), HerdError> {
+        let bytes = seal(line);
+        let half = self.most_bytes / 2;
+        if let Some(start) = &self.start
+            && self.lines > 0
+            && self.written + bytes.len() as u64 > half
+        {
+            let again = Line {
+                record: start.clone(),
+                ..line.clone()
+            };
+            self.turn_over(&seal(&again))?;
+        }
+        if matches!(line.record, Record::Start(_)) {
+            self.start = Some(line.record.clone());
+        } else {
+            self.lines += 1;
+        }
+        self.write_bytes(&bytes)
+    }
+
+    /// Hands what was written to the operating system.
+    ///
+    /// # Errors
+    /// [`HerdError::Io`]: the disk is full or failing.
+    pub fn flush(&mut self) -> Result<(), HerdError> {
+        self.file
+            .flush()
+            .map_err(|error| HerdError::io("write the ledger", &self.path, error))
+    }
+
+    fn turn_over(&mut self, start: &[u8]) -> Result<(), HerdError> {
+        self.flush()?;
+        keep_as_older(&self.path)?;
+        self.file = begin(&self.path)?;
+        self.written = 0;
+        self.lines = 0;
+        self.write_bytes(&self.header.clone())?;
+        self.write_bytes(start)
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), HerdError> {
+        self.written += bytes.len() as u64;
+        self.file
+            .write_all(bytes)
+            .map_err(|error| HerdError::io("write the ledger", &self.path, error))
+    }
+}
+
+/// The name under which the earlier half is kept.
+pub(super) fn older(path: &Path) -> PathBuf {
+    let mut name = path.file_name().map(OsString::from).unwrap_or_default();
+    name.push(".1");
+    path.with_file_name(name)
+}
+
+fn begin(path: &Path) -> Result<BufWriter<File>, HerdError> {
+    File::create_new(path)
+        .map(BufWriter::new)
+        .map_err(|error| HerdError::io("make the ledger", path, error))
+}
+
+fn keep_as_older(path: &Path) -> Result<(), HerdError> {
+    fs::rename(path, older(path))
+        .map_err(|error| HerdError::io("keep the earlier ledger beside", path, error))
+}
+
+/// Whether a ledger is there already. Anything else that is there is refused.
+fn is_there(path: &Path) -> Result<bool, HerdError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(HerdError::io("open the ledger", path, error)),
+    };
+    let regular = file.metadata().is_ok_and(|meta| meta.is_file());
+    let mut first = Vec::new();
+    if regular {
+        file.take(MARK.len() as u64)
+            .read_to_end(&mut first)
+            .map_err(|error| HerdError::io("read the ledger", path, error))?;
+    }
+    if regular && (first.is_empty() || first == MARK) {
+        return Ok(true);
+    }
+    Err(HerdError::NotOurs {
+        path: path.to_owned(),
+        what: "ledger",
+        why: "a file that is no ledger is there already; move it away or choose another name"
+            .to_owned(),
+    })
+}

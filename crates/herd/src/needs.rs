@@ -1,0 +1,99 @@
+//! Whether a policy's signals can be had here, and what to say when not. No figure is ever invented
+//! for a signal that is missing: the policy is refused.
+
+use std::fmt;
+
+use numaherd_policy::Policy;
+use numaherd_world::{Signal, SignalReport, SignalState};
+
+use crate::error::HerdError;
+
+/// A policy that could be used in another's stead, with what it needs. The caller lists those it
+/// knows, nearest in strength first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// The policy's name.
+    pub name: String,
+    /// The signals it cannot do without.
+    pub needs: Vec<Signal>,
+}
+
+/// Signals that a policy needs and this world cannot measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingSignals {
+    /// The policy.
+    pub policy: String,
+    /// Each signal, why it is missing and what would help.
+    pub missing: Vec<(Signal, String, String)>,
+    /// The first of the alternatives that would work here.
+    pub instead: Option<String>,
+}
+
+impl fmt::Display for MissingSignals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (signal, reason, remedy)) in self.missing.iter().enumerate() {
+            let and = if at == 0 { "" } else { "\n" };
+            write!(
+                f,
+                "{and}the policy {} needs the {signal}, which cannot be had here: {reason}. \
+                 What would help: {remedy}.",
+                self.policy
+            )?;
+        }
+        match &self.instead {
+            Some(name) => write!(f, "\nWithout it, the policy {name} works here."),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Refuses a policy whose signals are not all measured here.
+///
+/// # Errors
+/// [`HerdError::MissingSignals`] names each signal, why it is missing, the remedy, and the first of
+/// `others` that would work.
+pub fn check(
+    policy: &Policy,
+    signals: &[SignalReport],
+    others: &[Alternative],
+) -> Result<(), HerdError> {
+    let missing: Vec<_> = policy
+        .needs()
+        .into_iter()
+        .filter_map(|signal| missing(signal, signals))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let works = |needs: &[Signal]| needs.iter().all(|&need| missing_not(need, signals));
+    let instead = others.iter().find(|other| works(&other.needs));
+    Err(HerdError::MissingSignals(MissingSignals {
+        policy: policy.name.clone(),
+        missing,
+        instead: instead.map(|other| other.name.clone()),
+    }))
+}
+
+fn missing_not(signal: Signal, signals: &[SignalReport]) -> bool {
+    missing(signal, signals).is_none()
+}
+
+fn missing(signal: Signal, signals: &[SignalReport]) -> Option<(Signal, String, String)> {
+    match signals.iter().find(|report| report.signal == signal) {
+        Some(report) => match &report.state {
+            SignalState::Measured { .. } => None,
+            SignalState::Missing { reason, remedy } => {
+                Some((signal, sentence(reason), sentence(remedy)))
+            }
+        },
+        None => Some((
+            signal,
+            "this kind of machine has no such signal".to_owned(),
+            "another kind of machine, or another policy".to_owned(),
+        )),
+    }
+}
+
+fn sentence(text: &str) -> String {
+    text.trim_end_matches('.').to_owned()
+}

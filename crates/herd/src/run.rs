@@ -1,0 +1,539 @@
+//! The one loop: run, observe, place, govern, carry out, tell the paging, record.
+//!
+//! Order within an interval: the world runs; a snapshot is taken; the placement makes a plan; the
+//! governor turns it into orders and refusals; what is about to change is in the journal; the world
+//! carries it out; the paging is told what is settled; all of it is recorded. In a dry run the world
+//! is never asked to change anything. At the end every thread that has a mask of ours is given back.
+//!
+//! Deterministic from the seed where the world is and has no pager: the same snapshots and seed give
+//! the same ledger.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use numaherd_policy::{Policy, Random, Settled};
+use numaherd_topology::{CpuId, Topology};
+use numaherd_world::{
+    AffinityOutcome, AffinityResult, Orders, Outcome, Plan, Progress, Snapshot, ThreadId, World,
+    WorldError,
+};
+use rand::SeedableRng;
+
+use crate::error::HerdError;
+use crate::governor::{Governed, Guard, PageGovernor, Refusal, ThreadChange, ThreadGovernor};
+use crate::journal::{Entry, Journal};
+use crate::ledger::{Line, Notice, PagingTick, Placing, Record, Start, Writer};
+use crate::needs::{self, Alternative};
+use crate::paging::{News, PagingHalf, PagingThread, Told};
+use crate::settings::Settings;
+use crate::summary::{Ending, Summary};
+
+/// Sees every line as it is recorded.
+pub type Watcher<'w> = Box<dyn FnMut(&Line) + 'w>;
+
+/// A world, a policy, and what stands between them.
+pub struct Herd<'w> {
+    world: &'w mut dyn World,
+    policy: Policy,
+    settings: Settings,
+    ledger: Option<Writer>,
+    journal: Option<Journal>,
+    alternatives: Vec<Alternative>,
+    watcher: Option<Watcher<'w>>,
+}
+
+impl<'w> Herd<'w> {
+    /// A herd that has not run yet. Without a ledger nothing is kept; without a journal a killed
+    /// herd cannot be released, which is right only for worlds that end with the program.
+    pub fn new(
+        world: &'w mut dyn World,
+        policy: Policy,
+        settings: Settings,
+        ledger: Option<Writer>,
+        journal: Option<Journal>,
+    ) -> Self {
+        Self {
+            world,
+            policy,
+            settings,
+            ledger,
+            journal,
+            alternatives: Vec::new(),
+            watcher: None,
+        }
+    }
+
+    /// Policies to name where this one's signals cannot be had, nearest in strength first.
+    pub fn or_else(mut self, alternatives: Vec<Alternative>) -> Self {
+        self.alternatives = alternatives;
+        self
+    }
+
+    /// Shows every line to `watcher` as it is recorded, with or without a ledger: what is drawn live
+    /// is drawn from the same lines as later.
+    pub fn watched(mut self, watcher: impl FnMut(&Line) + 'w) -> Self {
+        self.watcher = Some(Box::new(watcher));
+        self
+    }
+
+    /// Runs until the intervals are over, `stop` is set, or the world ends or fails; then gives back
+    /// what was changed.
+    ///
+    /// # Errors
+    /// Before anything has happened: a setting that cannot be ([`HerdError::Setting`]), or a signal
+    /// that the policy needs and this world does not measure ([`HerdError::MissingSignals`]). A
+    /// world that fails later ends the run with [`Ending::Failed`].
+    pub fn run(self, stop: &AtomicBool) -> Result<Summary, HerdError> {
+        self.settings.check()?;
+        needs::check(&self.policy, self.world.signals(), &self.alternatives)?;
+        let mut running = Running::begin(self);
+        let ending = running.run(stop);
+        Ok(running.end(ending))
+    }
+}
+
+/// How the paging is run.
+enum PagingPlace {
+    /// Within the loop: the world has no pager.
+    Here(Box<PagingHalf>),
+    /// In its own thread.
+    Thread(PagingThread),
+    /// It has ended.
+    Over,
+}
+
+/// A herd that runs.
+struct Running<'w> {
+    world: &'w mut dyn World,
+    placement: Box<dyn numaherd_policy::Place>,
+    settings: Settings,
+    topology: Arc<Topology>,
+    governor: ThreadGovernor,
+    random: Random,
+    paging: PagingPlace,
+    journal: Option<Journal>,
+    record: Recorder<'w>,
+    last: Option<Arc<Snapshot>>,
+}
+
+impl<'w> Running<'w> {
+    fn begin(herd: Herd<'w>) -> Self {
+        let Herd {
+            world,
+            policy,
+            settings,
+            ledger,
+            journal,
+            watcher,
+            ..
+        } = herd;
+        let topology = world.topology().clone();
+        let random = Random::seed_from_u64(settings.seed);
+        let mut paging_random = random.clone();
+        // 2^128 numbers on: the halves never draw the same ones.
+        paging_random.jump();
+        let half = PagingHalf {
+            paging: policy.paging,
+            governor: PageGovernor::new(&settings.limits, &topology),
+            topology: topology.clone(),
+            random: paging_random,
+            dry_run: settings.dry_run,
+        };
+        let pager = world.pager();
+        let mut record = Recorder {
+            ledger,
+            watcher,
+            sequence: 0,
+            time_ns: 0,
+            said: BTreeSet::new(),
+            summary: Summary::new(&policy.name, settings.dry_run),
+        };
+        record.add(Record::Start(Start {
+            topology: (*topology).clone(),
+            signals: world.signals().to_vec(),
+            settings: settings.clone(),
+            policy: policy.name,
+            seed: settings.seed,
+            pager: pager.is_some(),
+        }));
+        let paging = match pager {
+            None => PagingPlace::Here(Box::new(half)),
+            Some(pager) => match PagingThread::start(half, pager, settings.paging_interval()) {
+                Ok(thread) => PagingPlace::Thread(thread),
+                Err(error) => {
+                    record.notice(format!(
+                        "pages are not looked after: cannot start a thread for it: {error}; \
+                         raise the limit of processes (ulimit -u, pids.max)"
+                    ));
+                    PagingPlace::Over
+                }
+            },
+        };
+        record.flush();
+        Self {
+            governor: ThreadGovernor::new(&settings.limits, &topology),
+            placement: policy.placement,
+            world,
+            settings,
+            topology,
+            random,
+            paging,
+            journal,
+            record,
+            last: None,
+        }
+    }
+
+    fn run(&mut self, stop: &AtomicBool) -> Ending {
+        let interval = self.settings.placement_interval();
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ending::Stopped;
+            }
+            let seen = self.record.summary.intervals;
+            if self.settings.intervals.is_some_and(|most| seen >= most) {
+                return Ending::Intervals;
+            }
+            if self.world.run_for(interval) == Progress::Ended {
+                return if stop.load(Ordering::Relaxed) {
+                    Ending::Stopped
+                } else {
+                    Ending::World
+                };
+            }
+            if let Err(error) = self.interval() {
+                let error = error.to_string();
+                return Ending::Failed { error };
+            }
+        }
+    }
+
+    /// One interval, from its snapshot to its records.
+    fn interval(&mut self) -> Result<(), WorldError> {
+        let snapshot = Arc::new(self.world.observe()?);
+        self.last = Some(snapshot.clone());
+        self.record.time_ns = self.record.time_ns.max(snapshot.time_ns);
+        self.record.summary.saw(&snapshot);
+        self.record.add(Record::Snapshot((*snapshot).clone()));
+
+        let placements = self
+            .placement
+            .place(&snapshot, &self.topology, &mut self.random);
+        let mut governed = self.governor.govern(&snapshot, &placements);
+        if !self.settings.dry_run {
+            self.write_down(&mut governed);
+        }
+        let outcome = self.carry_out(&snapshot, &governed);
+        let told = Told {
+            settled: self.settled(&snapshot, &governed, &outcome),
+            snapshot: snapshot.clone(),
+        };
+        self.record_placing(&snapshot, placements, governed, outcome);
+        self.page(told);
+        self.record.flush();
+        Ok(())
+    }
+
+    /// Has in the journal what is about to change. What cannot be written down is refused.
+    fn write_down(&mut self, governed: &mut Governed) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        let adopted = governed
+            .adopted
+            .iter()
+            .map(|(thread, held)| Entry::of(*thread, held));
+        let placed = governed
+            .changes
+            .iter()
+            .filter(|change| change.order.core.is_some())
+            .map(|change| Entry::of(change.order.thread, &change.held));
+        let entries: Vec<Entry> = adopted.chain(placed).collect();
+        let Err(error) = journal.record(&entries) else {
+            return;
+        };
+        self.record.notice(format!(
+            "threads are not moved, because it cannot be written down how they were found: {error}"
+        ));
+        let why = error.to_string();
+        let refused = governed
+            .changes
+            .extract_if(.., |change| change.order.core.is_some());
+        governed.refusals.extend(refused.map(|change| Refusal {
+            entry: change.entry(),
+            thread: change.order.thread,
+            guard: Guard::Journal,
+            why: why.clone(),
+        }));
+        let kept: BTreeSet<ThreadId> = governed.changes.iter().map(|c| c.order.thread).collect();
+        governed
+            .undone
+            .retain(|undone| kept.contains(&undone.thread));
+    }
+
+    /// Has the changes carried out. In a dry run nothing is done and nothing came of it.
+    fn carry_out(&mut self, snapshot: &Snapshot, governed: &Governed) -> Outcome {
+        if self.settings.dry_run || governed.changes.is_empty() {
+            return Outcome::default();
+        }
+        let orders = Orders {
+            affinities: governed.orders(),
+            pages: Vec::new(),
+        };
+        let outcome = self.world.apply(&orders);
+        self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
+        outcome
+    }
+
+    /// Tells governor, journal and summary what was done.
+    fn note(&mut self, now_ns: u64, changes: &[ThreadChange], outcomes: &[AffinityOutcome]) -> u64 {
+        let done = self.governor.carried_out(now_ns, changes, outcomes);
+        self.record.summary.thread_moves += done.moves;
+        self.record.summary.undone += done.undone;
+        for notice in done.notices {
+            self.record.notice(notice);
+        }
+        if let Some(journal) = &mut self.journal {
+            let narrowed: Vec<Entry> = done
+                .narrowed
+                .iter()
+                .map(|(thread, held)| Entry::of(*thread, held))
+                .collect();
+            let written = journal
+                .record(&narrowed)
+                .and_then(|()| journal.settle(&done.settled));
+            if let Err(error) = written {
+                self.record.notice(error.to_string());
+            }
+        }
+        done.settled.len() as u64
+    }
+
+    /// The threads that have been given a core, with the plan's doing. In a dry run those that the
+    /// plan would have given one, so that the page orders that would follow are seen too.
+    fn settled(&self, snapshot: &Snapshot, governed: &Governed, outcome: &Outcome) -> Vec<Settled> {
+        let mut given: std::collections::BTreeMap<ThreadId, Option<CpuId>> = snapshot
+            .threads
+            .iter()
+            .filter_map(|thread| Some((thread.id, Some(thread.assigned?))))
+            .collect();
+        let mut moved = BTreeSet::new();
+        for (at, change) in governed.changes.iter().enumerate() {
+            let took = match outcome.affinities.get(at).map(|o| &o.result) {
+                None => self.settings.dry_run,
+                Some(AffinityResult::Done) => true,
+                Some(AffinityResult::Narrowed { now }) => {
+                    change.order.core.is_none_or(|core| now.contains(core))
+                }
+                Some(AffinityResult::Gone) => {
+                    given.remove(&change.order.thread);
+                    false
+                }
+                Some(AffinityResult::Failed { .. }) => false,
+            };
+            if took {
+                given.insert(change.order.thread, change.order.core);
+                moved.insert(change.order.thread);
+            }
+        }
+        let settle = |(thread, core): (ThreadId, Option<CpuId>)| {
+            let seen = snapshot.thread(thread)?;
+            let core = core?;
+            let before = self.topology.node_of(seen.place());
+            let went = moved.contains(&thread) && seen.place() != core;
+            Some(Settled {
+                thread,
+                process: seen.process,
+                node: self.topology.node_of(core)?,
+                moved_from: before.filter(|_| went),
+            })
+        };
+        given.into_iter().filter_map(settle).collect()
+    }
+
+    fn record_placing(
+        &mut self,
+        snapshot: &Snapshot,
+        placements: Vec<numaherd_world::Placement>,
+        governed: Governed,
+        outcome: Outcome,
+    ) {
+        let guards = governed.refusals.iter().map(|refusal| refusal.guard);
+        self.record.summary.refused(guards);
+        self.record.add(Record::Placing(Placing {
+            snapshot: snapshot.sequence,
+            affinities: governed.orders(),
+            plan: Plan {
+                placements,
+                pages: Vec::new(),
+            },
+            refusals: governed.refusals,
+            undone: governed.undone,
+            carried_out: !self.settings.dry_run,
+        }));
+        if !outcome.affinities.is_empty() {
+            self.record.add(Record::Outcome(outcome));
+        }
+        for notice in governed.notices {
+            self.record.notice(notice);
+        }
+    }
+
+    /// Tells the paging what is settled, and records what it has done.
+    fn page(&mut self, told: Told) {
+        let news = match &mut self.paging {
+            PagingPlace::Over => return,
+            PagingPlace::Here(half) => {
+                let plan = half.settled(told);
+                let world = &mut *self.world;
+                let tick = half.carry_out(plan, |orders| {
+                    let orders = Orders {
+                        affinities: Vec::new(),
+                        pages: orders.to_vec(),
+                    };
+                    world.apply(&orders).pages
+                });
+                self.record.paged(None, tick);
+                return;
+            }
+            PagingPlace::Thread(thread) => {
+                thread.tell(told);
+                thread.news()
+            }
+        };
+        self.hear(news);
+    }
+
+    fn hear(&mut self, news: Vec<News>) {
+        for news in news {
+            match news {
+                News::Tick { time_ns, tick } => self.record.paged(Some(time_ns), tick),
+                News::Ended(why) => {
+                    self.paging = PagingPlace::Over;
+                    self.record.notice(format!(
+                        "pages are no longer looked after: {why}; threads still are"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Stops paging, gives back every thread, closes ledger and journal.
+    fn end(mut self, ending: Ending) -> Summary {
+        if let PagingPlace::Thread(thread) = std::mem::replace(&mut self.paging, PagingPlace::Over)
+        {
+            let news = thread.stop();
+            self.hear(news);
+        }
+        self.give_back();
+        if let Some(journal) = self.journal.take() {
+            match journal.close() {
+                Ok(false) => {}
+                Ok(true) => self.record.notice(
+                    "some affinities could not be given back; they are still in the journal: try \
+                     `numaherd release`"
+                        .to_owned(),
+                ),
+                Err(error) => self.record.notice(error.to_string()),
+            }
+        }
+        self.record.summary.ending = ending;
+        let summary = self.record.summary.clone();
+        self.record.add(Record::End(summary));
+        self.record.flush();
+        self.record.summary
+    }
+
+    fn give_back(&mut self) {
+        if self.governor.holdings().iter().next().is_none() {
+            return;
+        }
+        // Masks may have changed since the last interval; where the world cannot be seen any more,
+        // the last snapshot must do.
+        let fresh = self.world.observe().ok().map(Arc::new);
+        let Some(snapshot) = fresh.or_else(|| self.last.clone()) else {
+            return;
+        };
+        let governed = self.governor.release(&snapshot);
+        for notice in &governed.notices {
+            self.record.notice(notice.clone());
+        }
+        let orders = Orders {
+            affinities: governed.orders(),
+            pages: Vec::new(),
+        };
+        let outcome = self.world.apply(&orders);
+        let given_back = self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
+        self.record.summary.restored += given_back;
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.settle(&governed.left_alone)
+        {
+            self.record.notice(error.to_string());
+        }
+        self.record.add(Record::Placing(Placing {
+            snapshot: snapshot.sequence,
+            affinities: orders.affinities,
+            carried_out: true,
+            ..Placing::default()
+        }));
+        self.record.add(Record::Outcome(outcome));
+    }
+}
+
+/// Records: to the ledger while that can be written, to the watcher, and to the summary.
+struct Recorder<'w> {
+    ledger: Option<Writer>,
+    watcher: Option<Watcher<'w>>,
+    sequence: u64,
+    time_ns: u64,
+    said: BTreeSet<String>,
+    summary: Summary,
+}
+
+impl Recorder<'_> {
+    fn add(&mut self, record: Record) {
+        let line = Line {
+            sequence: self.sequence,
+            time_ns: self.time_ns,
+            record,
+        };
+        self.sequence += 1;
+        if let Some(watcher) = &mut self.watcher {
+            watcher(&line);
+        }
+        let written = self.ledger.as_mut().map(|ledger| ledger.write(&line));
+        self.end_ledger_on(written);
+    }
+
+    fn paged(&mut self, time_ns: Option<u64>, tick: PagingTick) {
+        if tick.plan.is_empty() && tick.outcomes.is_empty() && tick.refusals.is_empty() {
+            return;
+        }
+        self.time_ns = self.time_ns.max(time_ns.unwrap_or(0));
+        self.summary.paged(&tick.outcomes);
+        self.summary.refused(tick.refusals.iter().map(|r| r.guard));
+        self.add(Record::Paging(tick));
+    }
+
+    /// Says a thing once.
+    fn notice(&mut self, text: String) {
+        if self.said.insert(text.clone()) {
+            self.summary.notices.push(text.clone());
+            self.add(Record::Notice(Notice { text }));
+        }
+    }
+
+    fn flush(&mut self) {
+        let written = self.ledger.as_mut().map(Writer::flush);
+        self.end_ledger_on(written);
+    }
+
+    /// A ledger that cannot be written ends with one message; herding goes on.
+    fn end_ledger_on(&mut self, written: Option<Result<(), HerdError>>) {
+        if let Some(Err(error)) = written {
+            self.ledger = None;
+            self.notice(format!("{error}; the ledger ends here, herding goes on"));
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What a user can set: cadence, limits, dry run. One value, written to the ledger as it was used.
+//!
+//! Times are in ms or s as their names say; memory in MiB (2^20 bytes).
+
+use std::time::Duration;
+
+use numaherd_topology::{CpuSet, NodeSet};
+use serde::{Deserialize, Serialize};
+
+use crate::error::HerdError;
+
+/// Everything that can be set about a herd.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// How often threads are placed, in ms. 1000 as in DINO.
+    pub placement_interval_ms: u64,
+    /// How often pages are looked after, in ms. 10 as in DINO.
+    pub paging_interval_ms: u64,
+    /// How many placement intervals to run; without end when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub intervals: Option<u64>,
+    /// Plan, govern and record, but carry nothing out.
+    pub dry_run: bool,
+    /// Where the policy's random numbers start.
+    pub seed: u64,
+    /// What the governor lets through.
+    pub limits: Limits,
+}
+
+/// How far a thread may stray from the core that a plan named for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stray {
+    /// To its SMT siblings only.
+    Core,
+    /// Within the memory domain: the kernel still balances among the cores that share the cache.
+    #[default]
+    Domain,
+    /// Within the memory node.
+    Node,
+}
+
+/// What the governor lets through.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// The CPUs that may be given to threads; all when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<CpuSet>,
+    /// The nodes that pages may be moved to; all when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodeSet>,
+    /// How far a thread may stray from its core.
+    pub stray: Stray,
+    /// Steer threads that have an affinity of their own, too.
+    pub take_over: bool,
+    /// Most thread moves in one interval.
+    pub moves_per_interval: u32,
+    /// Most thread moves per second, on average; up to one second's worth may come at once.
+    pub moves_per_second: f64,
+    /// A thread moved this often between the same two memory domains within
+    /// `bounce_window_s` stays where it is for `freeze_s`; pages between two nodes likewise.
+    /// 5 is Clavis's BOUNCING_LIMIT.
+    pub bounce_limit: u32,
+    /// See `bounce_limit`.
+    pub bounce_window_s: f64,
+    /// See `bounce_limit`; also how long a thread stays after a move of it was undone.
+    pub freeze_s: f64,
+    /// Most page traffic for all processes together, in MiB/s.
+    pub pages_mib_per_s: f64,
+    /// Most page traffic for one process, in MiB/s.
+    pub process_pages_mib_per_s: f64,
+    /// How much page traffic may come at once after a pause, as a time at the full rate, in ms.
+    pub pages_burst_ms: u64,
+    /// Share of a node's memory that page moves leave free, 0 to 1.
+    pub node_reserve: f64,
+    /// When a move made a thread slower, and whether it is undone; left out: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worse: Option<Worse>,
+}
+
+/// When a move counts as having made a thread slower. See [`crate::governor::worse`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Worse {
+    /// Share of its speed that a thread must have lost, 0 to 1.
+    pub share: f64,
+    /// How many intervals are compared on either side of the move.
+    pub intervals: usize,
+    /// How many intervals after the move are passed over: caches fill and pages follow.
+    pub settle: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            placement_interval_ms: 1000,
+            paging_interval_ms: 10,
+            intervals: None,
+            dry_run: false,
+            seed: 0,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            cpus: None,
+            nodes: None,
+            stray: Stray::Domain,
+            take_over: false,
+            moves_per_interval: 128,
+            moves_per_second: 128.0,
+            bounce_limit: 5,
+            bounce_window_s: 60.0,
+            freeze_s: 60.0,
+            pages_mib_per_s: 1024.0,
+            process_pages_mib_per_s: 512.0,
+            pages_burst_ms: 100,
+            node_reserve: 0.05,
+            worse: Some(Worse::default()),
+        }
+    }
+}
+
+impl Default for Worse {
+    fn default() -> Self {
+        Self {
+            share: 0.3,
+            intervals: 3,
+            settle: 2,
+        }
+    }
+}
+
+impl Settings {
+    /// The placement cadence.
+    pub fn placement_interval(&self) -> Duration {
+        Duration::from_millis(self.placement_interval_ms)
+    }
+
+    /// The paging cadence.
+    pub fn paging_interval(&self) -> Duration {
+        Duration::from_millis(self.paging_interval_ms)
+    }
+
+    /// Looks for settings that cannot be.
+    ///
+    /// # Errors
+    /// [`HerdError::Setting`] names the first.
+    pub fn check(&self) -> Result<(), HerdError> {
+        let limits = &self.limits;
+        let positive = "it must be 1 or more";
+        at_least_one(
+            "placement_interval_ms",
+            self.placement_interval_ms,
+            positive,
+        )?;
+        at_least_one("paging_interval_ms", self.paging_interval_ms, positive)?;
+        at_least_one(
+            "limits.bounce_limit",
+            limits.bounce_limit.into(),
+            "it must be 1 or more; to let nothing move, use a dry run",
+        )?;
+        finite("limits.moves_per_second", limits.moves_per_second)?;
+        finite("limits.bounce_window_s", limits.bounce_window_s)?;
+        finite("limits.freeze_s", limits.freeze_s)?;
+        finite("limits.pages_mib_per_s", limits.pages_mib_per_s)?;
+        finite(
+            "limits.process_pages_mib_per_s",
+            limits.process_pages_mib_per_s,
+        )?;
+        share("limits.node_reserve", limits.node_reserve)?;
+        if let Some(worse) = &limits.worse {
+            share("limits.worse.share", worse.share)?;
+            at_least_one(
+                "limits.worse.intervals",
+                worse.intervals as u64,
+                "it must be 1 or more; to never undo, leave limits.worse out",
+            )?;
+        }
+        no_empty("limits.cpus", limits.cpus.as_ref().map(CpuSet::is_empty))?;
+        no_empty("limits.nodes", limits.nodes.as_ref().map(NodeSet::is_empty))
+    }
+}
+
+fn at_least_one(key: &'static str, value: u64, why: &'static str) -> Result<(), HerdError> {
+    if value >= 1 {
+        return Ok(());
+    }
+    let value = value.to_string();
+    Err(HerdError::Setting { key, value, why })
+}
+
+fn finite(key: &'static str, value: f64) -> Result<(), HerdError> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(());
+    }
+    Err(HerdError::Setting {
+        key,
+        value: value.to_string(),
+        why: "it must be a number of 0 or more",
+    })
+}
+
+fn share(key: &'static str, value: f64) -> Result<(), HerdError> {
+    if (0.0..=1.0).contains(&value) {
+        return Ok(());
+    }
+    Err(HerdError::Setting {
+        key,
+        value: value.to_string(),
+        why: "it is a share, from 0 to 1",
+    })
+}
+
+fn no_empty(key: &'static str, empty: Option<bool>) -> Result<(), HerdError> {
+    if empty != Some(true) {
+        return Ok(());
+    }
+    Err(HerdError::Setting {
+        key,
+        value: "empty".to_owned(),
+        why: "name at least one, or leave it out for all",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_sound() {
+        Settings::default().check().unwrap();
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_is_named_with_what_can() {
+        let told = |change: &dyn Fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            settings.check().unwrap_err().to_string()
+        };
+        assert_eq!(
+            told(&|s| s.placement_interval_ms = 0),
+            "the setting placement_interval_ms is 0: it must be 1 or more"
+        );
+        assert_eq!(
+            told(&|s| s.limits.node_reserve = 1.5),
+            "the setting limits.node_reserve is 1.5: it is a share, from 0 to 1"
+        );
+        assert_eq!(
+            told(&|s| s.limits.pages_mib_per_s = f64::NAN),
+            "the setting limits.pages_mib_per_s is NaN: it must be a number of 0 or more"
+        );
+        assert_eq!(
+            told(&|s| s.limits.cpus = Some(CpuSet::new())),
+            "the setting limits.cpus is empty: name at least one, or leave it out for all"
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! What a run came to, in figures: for the last lines of `run` and for comparisons.
+
+use std::collections::BTreeMap;
+
+use numaherd_world::{PageFailure, PageOutcome, Snapshot};
+use serde::{Deserialize, Serialize};
+
+use crate::governor::Guard;
+
+/// Why a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "kebab-case")]
+pub enum Ending {
+    /// The intervals asked for have been run.
+    Intervals,
+    /// Someone asked to stop.
+    Stopped,
+    /// The world ended: what was watched is over.
+    World,
+    /// The world could not be seen any more.
+    Failed {
+        /// What was tried, on what, why it failed, what to do.
+        error: String,
+    },
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The policy's name.
+    pub policy: String,
+    /// Whether nothing was carried out.
+    pub dry_run: bool,
+    /// Why it ended.
+    pub ending: Ending,
+    /// Placement intervals seen.
+    pub intervals: u64,
+    /// The world's own time at the last snapshot, in ns.
+    pub duration_ns: u64,
+    /// Threads that had to leave their CPU by order. Masks set around a thread where it is do not
+    /// count.
+    pub thread_moves: u64,
+    /// Thread moves undone because they had made things worse; counted in `thread_moves` too.
+    pub undone: u64,
+    /// Base pages moved, as read back.
+    pub pages_moved: u64,
+    /// Base pages that were to move and did not, by the kernel's reason.
+    pub pages_failed: BTreeMap<PageFailure, u64>,
+    /// Instructions of all threads, where counted.
+    pub instructions: u64,
+    /// Cache lines fetched from memory by all threads, where counted.
+    pub lines: u64,
+    /// Of the lines whose node was counted, those from the core's own node.
+    pub local: u64,
+    /// Of the lines whose node was counted, those from other nodes.
+    pub remote: u64,
+    /// Plan entries refused, by guard.
+    pub refusals: BTreeMap<Guard, u64>,
+    /// Affinities that were given back at the end.
+    pub restored: u64,
+    /// What a person should know, each sentence once.
+    pub notices: Vec<String>,
+}
+
+impl Summary {
+    pub(crate) fn new(policy: &str, dry_run: bool) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            dry_run,
+            ending: Ending::Stopped,
+            intervals: 0,
+            duration_ns: 0,
+            thread_moves: 0,
+            undone: 0,
+            pages_moved: 0,
+            pages_failed: BTreeMap::new(),
+            instructions: 0,
+            lines: 0,
+            local: 0,
+            remote: 0,
+            refusals: BTreeMap::new(),
+            restored: 0,
+            notices: Vec::new(),
+        }
+    }
+
+    /// Share of lines that came from the core's own node; `None` where that was not counted.
+    pub fn local_access_ratio(&self) -> Option<f64> {
+        let all = self.local + self.remote;
+        (all > 0).then(|| self.local as f64 / all as f64)
+    }
+
+    /// Lines fetched from memory per 1000 instructions; `None` where nothing was counted.
+    pub fn miss_rate(&self) -> Option<f64> {
+        (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
+    }
+
+    pub(crate) fn saw(&mut self, snapshot: &Snapshot) {
+        self.intervals += 1;
+        self.duration_ns = snapshot.time_ns;
+        for counts in snapshot.threads.iter().filter_map(|t| t.counts.as_ref()) {
+            self.instructions += counts.instructions;
+            self.lines += counts.lines;
+            if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
+                self.local += local;
+                self.remote += remote;
+            }
+        }
+    }
+
+    pub(crate) fn paged(&mut self, outcomes: &[PageOutcome]) {
+        for outcome in outcomes {
+            self.pages_moved += outcome.moved;
+            for (&failure, &pages) in &outcome.failed {
+                *self.pages_failed.entry(failure).or_default() += pages;
+            }
+        }
+    }
+
+    pub(crate) fn refused(&mut self, guards: impl Iterator<Item = Guard>) {
+        for guard in guards {
+            *self.refusals.entry(guard).or_default() += 1;
+        }
+    }
+}
