@@ -9,6 +9,7 @@
 //! they are local to; a *core* may have several CPUs (SMT siblings).
 
 mod error;
+pub mod hwloc;
 pub mod id;
 pub mod machine;
 mod parts;

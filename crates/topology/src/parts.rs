@@ -18,6 +18,10 @@ use crate::id::{CoreId, CpuId, DomainId, NodeId, PackageId};
 use crate::set::CpuSet;
 use crate::topology::{Cache, CacheKind, Core, Cpu, Domain, Invalid, Node, Timing, Topology};
 
+/// More nodes than this are taken for a mistake, so that no file can ask for matrices of gigabytes.
+/// (The kernel's own limit, `MAX_NUMNODES`, is 1024.)
+pub(crate) const LARGEST_NODES: u32 = 8192;
+
 /// One CPU as a reader found it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuPart {
@@ -74,6 +78,7 @@ impl Topology {
         if let Some(twice) = cpus.windows(2).find(|pair| pair[0].id == pair[1].id) {
             return Err(Invalid::CpuTwice(twice[0].id));
         }
+        check::sizes(&nodes, &cpus)?;
         let cpu_at = positions(cpus.iter().map(|cpu| cpu.id.index()));
         let node_at = positions(nodes.iter().map(|node| node.id.index()));
         check::names(&nodes, &cpus, &caches, &cpu_at)?;

@@ -1,11 +1,8 @@
 //! What a machine file's figures must hold to, beyond being of the right type.
 
 use super::{CacheSpec, Machine, SharedBy};
+use crate::parts::LARGEST_NODES;
 use crate::set::LARGEST_PARSED;
-
-/// More nodes than this are taken for a mistake: a matrix of this size is 64 MiB.
-/// (The kernel's own limit, `MAX_NUMNODES`, is 1024.)
-const LARGEST_NODES: u32 = 4096;
 
 /// A key with a figure that cannot be.
 #[derive(Debug)]

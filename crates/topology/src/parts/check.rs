@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::{CpuPart, position};
+use super::{CpuPart, LARGEST_NODES, position};
 use crate::id::{CoreId, CpuId, DomainId, NodeId};
-use crate::set::CpuSet;
+use crate::set::{CpuSet, LARGEST_PARSED};
 use crate::topology::{Cache, CacheKind, Distances, Invalid, Node, Timing};
 
 pub(super) fn names(
@@ -38,6 +38,25 @@ fn impossible(what: String, value: impl ToString, reason: &'static str) -> Inval
         value: value.to_string(),
         reason,
     }
+}
+
+/// Numbers are small enough to be looked up by index. Both lists are sorted.
+pub(super) fn sizes(nodes: &[Node], cpus: &[CpuPart]) -> Result<(), Invalid> {
+    const REASON: &str = "so large a number is taken for a mistake";
+    if let Some(cpu) = cpus.last().filter(|cpu| cpu.id.0 > LARGEST_PARSED) {
+        return Err(impossible("a CPU's number".to_owned(), cpu.id, REASON));
+    }
+    if let Some(node) = nodes.last().filter(|node| node.id.0 > LARGEST_PARSED) {
+        return Err(impossible("a node's number".to_owned(), node.id, REASON));
+    }
+    if nodes.len() > LARGEST_NODES as usize {
+        return Err(impossible(
+            "the number of nodes".to_owned(),
+            nodes.len(),
+            REASON,
+        ));
+    }
+    Ok(())
 }
 
 /// There is something to run on and memory to run in, and the sum of it is a number.

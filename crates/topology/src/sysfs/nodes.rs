@@ -4,6 +4,7 @@ use super::cpus::Listed;
 use super::tree::Tree;
 use crate::error::ReadError;
 use crate::id::NodeId;
+use crate::parts::LARGEST_NODES;
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::{Node, Timing};
 
@@ -27,6 +28,10 @@ pub(super) fn read(tree: &Tree<'_>, cpus: &Listed) -> Result<Nodes, ReadError> {
     let has_memory: Option<NodeSet> = tree.list(&format!("{NODE}/has_memory"))?;
     let mut all = possible.unwrap_or_default();
     all.extend_from(&online);
+    if all.len() > LARGEST_NODES as usize {
+        let why = format!("{} nodes are taken for a mistake", all.len());
+        return Err(tree.wrong(&format!("{NODE}/possible"), &all.to_string(), why));
+    }
     let mut nodes = Vec::with_capacity(all.len());
     for id in all.iter() {
         if !online.contains(id) {

@@ -1,13 +1,16 @@
 //! Writing a tree as the kernel would show it, to try any machine without having it.
 //!
 //! What [`super::read`] gives back is the same topology, except for what no sysfs shows: latencies
-//! and bandwidths, and the siblings and caches of offline CPUs.
+//! and bandwidths, and the siblings and caches of offline CPUs. A cache is written once, and linked
+//! from the other CPUs that share it, so that large trees are quick to write.
 
 use std::fmt::Display;
 use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use crate::id::CpuId;
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::{Cache, CacheKind, Cpu, Node, Topology};
 
@@ -88,11 +91,15 @@ fn write_cpus(topology: &Topology, directory: &Directory) -> io::Result<()> {
         if !caches[at].is_empty() {
             let of_caches = of_cpu.directory("cache")?;
             for (index, cache) in caches[at].iter().enumerate() {
-                write_cache(
-                    cache,
-                    &online,
-                    &of_caches.directory(format!("index{index}"))?,
-                )?;
+                let first = cache.cpus.intersection(&online).first();
+                let name = format!("index{index}");
+                match first.filter(|&first| first != cpu.id) {
+                    None => write_cache(cache, &online, &of_caches.directory(name)?)?,
+                    Some(first) => {
+                        let target = place_of(&caches, topology, first, cache);
+                        of_caches.link(&name, &target)?;
+                    }
+                }
             }
         }
     }
@@ -110,6 +117,18 @@ fn caches_of_each_cpu(topology: &Topology) -> Vec<Vec<&Cache>> {
         }
     }
     of_cpu
+}
+
+/// Where, seen from another CPU's cache directory, the first CPU that shares a cache has it.
+fn place_of(caches: &[Vec<&Cache>], topology: &Topology, first: CpuId, cache: &Cache) -> String {
+    let at = topology
+        .cpu_index(first)
+        .expect("caches name CPUs that exist");
+    let index = caches[at]
+        .iter()
+        .position(|&other| std::ptr::eq(other, cache));
+    let index = index.expect("a CPU has the caches that name it");
+    format!("../../cpu{first}/cache/index{index}")
 }
 
 fn write_cache(cache: &Cache, online: &CpuSet, directory: &Directory) -> io::Result<()> {
@@ -144,6 +163,11 @@ impl Directory {
 
     fn directory(&self, name: impl AsRef<Path>) -> io::Result<Self> {
         Self::create(self.0.join(name))
+    }
+
+    fn link(&self, name: &str, target: &str) -> io::Result<()> {
+        let path = self.0.join(name);
+        symlink(target, &path).map_err(|error| named(&path, &error))
     }
 
     fn file(&self, name: &str, contents: impl Display) -> io::Result<()> {

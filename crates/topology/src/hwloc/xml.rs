@@ -1,0 +1,118 @@
+//! hwloc XML of versions 2 and 3 (`lstopo --of xml`).
+//!
+//! Version 3 keeps version 2's DTD; it moved the machine's info to the end of the file and added
+//! object ids, which makes no difference here. Version 1 nests nodes and objects differently and is
+//! refused; `lstopo` of version 2 converts it.
+//!
+//! * Each CPU belongs to one node ([`super::dealt`]); nodes near to CPUs of another node are memory
+//!   without CPUs, as HBM and CXL memory are under Linux.
+//! * CPUs in the machine's `complete_cpuset` that have no object are offline (or were not allowed
+//!   to whoever wrote the file); nodes in its `complete_nodeset` likewise.
+//! * Of the distances, the operating system's latency matrix between nodes is the SLIT
+//!   (`NUMALatency`); other matrices are in units that nobody knows and are not used.
+//! * Memory attributes: `ReadLatency` or `Latency` (ns) and `ReadBandwidth` or `Bandwidth` (MiB/s),
+//!   kept where they are complete.
+//! * CPU kinds: `LinuxCapacity`, else `FrequencyMaxMHz`, where every kind has it, gives the cores'
+//!   relative power. `forced_efficiency` is but a rank.
+//! * I/O, Misc and memory-side caches are passed over.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use roxmltree::{Document, Node as Element, ParsingOptions};
+
+use super::objects;
+use crate::error::ReadError;
+use crate::topology::Topology;
+
+/// Far above any honest file: that of 4096 CPUs has some 4 MiB.
+const LARGEST_FILE: u64 = 1 << 26;
+
+/// Reads an hwloc XML file.
+///
+/// # Errors
+/// As [`xml`], and where the file cannot be read.
+pub fn read_xml(path: &Path) -> Result<Topology, ReadError> {
+    let unreadable = |error: std::io::Error| ReadError::Io {
+        path: path.to_owned(),
+        why: error.to_string(),
+        hint: "it must be a readable file, as lstopo --of xml writes it",
+    };
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text))
+        .map_err(unreadable)?;
+    if text.len() as u64 > LARGEST_FILE {
+        return Err(ReadError::TooLarge {
+            path: path.to_owned(),
+            limit: LARGEST_FILE,
+        });
+    }
+    xml(&text, path)
+}
+
+/// Reads the text of an hwloc XML file; `path` is for messages and, where the file names no host,
+/// for the machine's name. External entities are never loaded.
+///
+/// # Errors
+/// [`ReadError::Xml`] names file and line.
+pub fn xml(text: &str, path: &Path) -> Result<Topology, ReadError> {
+    // hwloc's files start with a DOCTYPE.
+    let options = ParsingOptions {
+        allow_dtd: true,
+        ..ParsingOptions::default()
+    };
+    let document = Document::parse_with_options(text, options).map_err(|error| ReadError::Xml {
+        path: path.to_owned(),
+        line: error.pos().row,
+        why: format!("it is not well-formed XML: {error}"),
+    })?;
+    let file = XmlFile {
+        document: &document,
+        path,
+    };
+    let root = document.root_element();
+    check_version(&file, root)?;
+    let parts = objects::parts(&file, root)?;
+    Topology::new(parts).map_err(|why| ReadError::invalid(path, why))
+}
+
+fn check_version(file: &XmlFile<'_>, root: Element<'_, '_>) -> Result<(), ReadError> {
+    if root.tag_name().name() != "topology" {
+        let why = format!(
+            "it is not hwloc's: its root is <{}>, not <topology>",
+            root.tag_name().name()
+        );
+        return Err(file.wrong(root, why));
+    }
+    let version = root.attribute("version").unwrap_or("1");
+    match version.split('.').next() {
+        Some("2" | "3") => Ok(()),
+        Some("1") => Err(file.wrong(
+            root,
+            "it is of hwloc 1, which nests nodes differently; lstopo of hwloc 2 converts it \
+             (lstopo -i old.xml new.xml)",
+        )),
+        _ => Err(file.wrong(
+            root,
+            format!("it is of version {version:?}; 2 and 3 can be read"),
+        )),
+    }
+}
+
+/// A parsed file with its path, for messages.
+pub(super) struct XmlFile<'a> {
+    pub document: &'a Document<'a>,
+    pub path: &'a Path,
+}
+
+impl XmlFile<'_> {
+    pub fn wrong(&self, element: Element<'_, '_>, why: impl Into<String>) -> ReadError {
+        ReadError::Xml {
+            path: self.path.to_owned(),
+            line: self.document.text_pos_at(element.range().start).row,
+            why: why.into(),
+        }
+    }
+}
