@@ -174,6 +174,13 @@ impl Core {
         self.clock.busy_ps()
     }
 
+    /// Whether other cores have something to tell it, which its next access will hear.
+    #[inline]
+    #[must_use]
+    pub fn has_messages(&self) -> bool {
+        self.inbox.is_pending()
+    }
+
     /// What it has done.
     #[must_use]
     pub fn counts(&self) -> &Counts {

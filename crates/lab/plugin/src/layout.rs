@@ -25,12 +25,14 @@
 //! that vCPU's block; code that looks at another vCPU's block does.
 
 /// A field of a shared structure, as the C header prints it.
+#[cfg(test)]
 struct Field {
     name: &'static str,
     c_type: &'static str,
     doc: &'static [&'static str],
 }
 
+#[cfg(test)]
 macro_rules! c_type {
     (u64) => {
         "__u64"
@@ -49,6 +51,7 @@ macro_rules! shared_struct {
         #[repr(C)]
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $name { $($(#[doc = $doc])+ pub $field: $ty,)+ }
+        #[cfg(test)]
         const $fields: &[Field] = &[$(Field { name: stringify!($field), c_type: c_type!($ty), doc: &[$($doc),+] },)+];
     };
 }
@@ -176,11 +179,19 @@ macro_rules! numbered {
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         #[repr($repr)]
         pub enum $name { $($(#[doc = $doc])+ $variant = $value,)+ }
+        #[allow(dead_code, reason = "not every list needs both")]
         impl $name {
             /// Every value, in order.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// The name, as the C header has it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $c_name,)+ }
+            }
         }
         /// Value, name in C and description.
+        #[cfg(test)]
         const $list: &[(u64, &str, &[&str])] = &[$(($value, $c_name, &[$($doc),+]),)+];
     };
 }

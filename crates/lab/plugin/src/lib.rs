@@ -1,4 +1,285 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! QEMU plugin of the lab.
-#[allow(dead_code, reason = "used by the callbacks that follow")]
+//! QEMU plugin of the lab: feeds the hardware model with every data access of the guest, and lets
+//! the guest's time follow the model.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `lib` | install, translation, callbacks: what QEMU calls |
+//! | `plugin` | the plugin's state, the gate, and what the callbacks do |
+//! | `vcpu` | one vCPU: core, instruction count, threads |
+//! | `schedule` | the vCPUs' times and the guest's |
+//! | `clock` | the clock hook: QEMU takes its time from here |
+//! | `qemu` | other functions of QEMU that are called |
+//! | `shared`, `layout` | the memory shared with the guest's PMU module |
+//! | `arguments`, `report` | in and out |
+//!
+//! While the gate is closed nothing is instrumented but the NOPs of [`layout::Nop`], and the guest
+//! runs at QEMU's full speed in real time.
+//!
+//! A panic must not unwind into QEMU: build with the profile `lab`, which aborts instead.
+
+#![allow(unsafe_code, reason = "called from C, calls C")]
+
+mod arguments;
+mod clock;
 mod layout;
+mod plugin;
+mod qemu;
+mod report;
+mod schedule;
+mod shared;
+mod vcpu;
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use numaherd_hardware::Access;
+use qemu_plugin_sys as sys;
+use qemu_plugin_sys::qemu_plugin_cb_flags::QEMU_PLUGIN_CB_NO_REGS;
+
+use crate::arguments::{Accesses, Arguments};
+use crate::layout::Nop;
+use crate::plugin::Plugin;
+
+/// Version of the plugin interface that this was built for; QEMU looks for it.
+#[unsafe(no_mangle)]
+pub static qemu_plugin_version: c_int = sys::QEMU_PLUGIN_VERSION.cast_signed();
+
+static PLUGIN: OnceLock<Plugin> = OnceLock::new();
+
+/// The plugin, which is there whenever QEMU calls back.
+#[inline]
+fn plugin() -> &'static Plugin {
+    PLUGIN.get().expect("installed")
+}
+
+/// Called by QEMU when it loads the plugin. Returns 0, or -1 after saying why not.
+///
+/// # Safety
+/// As QEMU's plugin interface has it: `info` and `argc` strings at `argv` are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn qemu_plugin_install(
+    id: sys::qemu_plugin_id_t,
+    info: *const sys::qemu_info_t,
+    argc: c_int,
+    argv: *const *const c_char,
+) -> c_int {
+    // SAFETY: QEMU's promise.
+    let (system, vcpus, texts) = unsafe {
+        let info = &*info;
+        let count = usize::try_from(argc).unwrap_or(0);
+        let texts: Vec<String> = (0..count)
+            .map(|i| CStr::from_ptr(*argv.add(i)).to_string_lossy().into_owned())
+            .collect();
+        let vcpus = if info.system_emulation {
+            info.__bindgen_anon_1.system.max_vcpus
+        } else {
+            0
+        };
+        (
+            info.system_emulation,
+            usize::try_from(vcpus).unwrap_or(0),
+            texts,
+        )
+    };
+    let installed = if system {
+        Arguments::parse(&texts)
+            .map_err(|error| error.to_string())
+            .and_then(|arguments| {
+                Plugin::new(id, arguments, vcpus).map_err(|error| error.to_string())
+            })
+    } else {
+        Err("only whole machines can be modelled (qemu-system-…)".to_owned())
+    };
+    match installed {
+        Ok(plugin) => {
+            let plugin = PLUGIN.get_or_init(|| plugin);
+            // SAFETY: the guest has not started, and the plugin is in place.
+            unsafe { plugin.take_over_clock(clock_now, clock_set) };
+            register(id);
+            0
+        }
+        Err(reason) => {
+            eprintln!("numaherd-lab-plugin: {reason}");
+            -1
+        }
+    }
+}
+
+unsafe extern "C" fn clock_now() -> i64 {
+    plugin().guest_ns()
+}
+
+/// QEMU must not set the guest's time.
+unsafe extern "C" fn clock_set(_: i64) {}
+
+/// Registers all callbacks; also after each reset, which drops them.
+fn register(id: sys::qemu_plugin_id_t) {
+    // SAFETY: the callbacks have the right types and live as long as the program.
+    unsafe {
+        sys::qemu_plugin_register_vcpu_tb_trans_cb(id, Some(translate));
+        sys::qemu_plugin_register_vcpu_idle_cb(id, Some(idles));
+        sys::qemu_plugin_register_vcpu_resume_cb(id, Some(wakes));
+        sys::qemu_plugin_register_atexit_cb(id, Some(ends), std::ptr::null_mut());
+    }
+}
+
+/// A block of guest code is translated: instrument it.
+unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_plugin_tb) {
+    let plugin = plugin();
+    let modelled = plugin.gate_is_open();
+    // SAFETY: `block` is valid during this callback, and its instructions with it.
+    unsafe {
+        let count = sys::qemu_plugin_tb_n_insns(block);
+        let user = sys::qemu_plugin_tb_vaddr(block).cast_signed() >= 0;
+        if modelled {
+            let [units, kernel] = plugin.words();
+            let add = sys::qemu_plugin_op::QEMU_PLUGIN_INLINE_ADD_U64;
+            let instructions = count as u64;
+            sys::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, add, units, instructions);
+            if !user {
+                sys::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+                    block,
+                    add,
+                    kernel,
+                    instructions,
+                );
+            }
+            sys::qemu_plugin_register_vcpu_tb_exec_cond_cb(
+                block,
+                Some(quantum),
+                QEMU_PLUGIN_CB_NO_REGS,
+                sys::qemu_plugin_cond::QEMU_PLUGIN_COND_GE,
+                units,
+                plugin.quantum_units(),
+                std::ptr::null_mut(),
+            );
+        }
+        let accesses = modelled && (user || plugin.accesses() == Accesses::All);
+        for index in 0..count {
+            let instruction = sys::qemu_plugin_tb_get_insn(block, index);
+            if let Some(nop) = nop_of(instruction) {
+                sys::qemu_plugin_register_vcpu_insn_exec_cb(
+                    instruction,
+                    Some(asked),
+                    QEMU_PLUGIN_CB_NO_REGS,
+                    nop as usize as *mut c_void,
+                );
+            }
+            if accesses {
+                sys::qemu_plugin_register_vcpu_mem_cb(
+                    instruction,
+                    Some(accessed),
+                    QEMU_PLUGIN_CB_NO_REGS,
+                    sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW,
+                    sys::qemu_plugin_insn_vaddr(instruction) as *mut c_void,
+                );
+            }
+        }
+    }
+}
+
+/// The NOP that an instruction is, if it asks something of the plugin.
+///
+/// # Safety
+/// `instruction` must be valid.
+unsafe fn nop_of(instruction: *mut sys::qemu_plugin_insn) -> Option<Nop> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: at most as many bytes as there is room for.
+    unsafe {
+        if sys::qemu_plugin_insn_size(instruction) != bytes.len() {
+            return None;
+        }
+        sys::qemu_plugin_insn_data(instruction, bytes.as_mut_ptr().cast(), bytes.len());
+    }
+    Nop::decode(&bytes)
+}
+
+/// A data access was made.
+unsafe extern "C" fn accessed(
+    vcpu: c_uint,
+    info: sys::qemu_plugin_meminfo_t,
+    address: u64,
+    instruction: *mut c_void,
+) {
+    let plugin = plugin();
+    // SAFETY: on this vCPU's thread; `info` is valid during this callback.
+    unsafe {
+        let store = sys::qemu_plugin_mem_is_store(info);
+        let Some(state) = plugin.vcpu(vcpu) else {
+            return;
+        };
+        if state.repeats(address, store, plugin.line_shift()) {
+            return;
+        }
+        let place = sys::qemu_plugin_get_hwaddr(info, address);
+        if place.is_null() || sys::qemu_plugin_hwaddr_is_io(place) {
+            state.count_unmodelled();
+            return;
+        }
+        let physical_address = sys::qemu_plugin_hwaddr_phys_addr(place);
+        let value = || (!store).then(|| loaded(info)).flatten();
+        let first = Access {
+            virtual_address: address,
+            physical_address,
+            store,
+        };
+        plugin.access(state, first, instruction as u64, value);
+        let bytes = 1 << sys::qemu_plugin_mem_size_shift(info);
+        if let Some(second) = plugin.second_line(first, bytes) {
+            plugin.access(state, second, instruction as u64, || None);
+        }
+    }
+}
+
+/// What a load returned, if it can be an address.
+///
+/// # Safety
+/// `info` must be valid, in a memory callback.
+unsafe fn loaded(info: sys::qemu_plugin_meminfo_t) -> Option<u64> {
+    // SAFETY: the type says which field of the union is set.
+    unsafe {
+        let value = sys::qemu_plugin_mem_get_value(info);
+        let eight_bytes = sys::qemu_plugin_mem_value_type::QEMU_PLUGIN_MEM_VALUE_U64;
+        (value.type_ == eight_bytes).then_some(value.data.u64_)
+    }
+}
+
+/// A vCPU's quantum is over.
+unsafe extern "C" fn quantum(vcpu: c_uint, _: *mut c_void) {
+    // SAFETY: on this vCPU's thread.
+    unsafe { plugin().quantum(vcpu) }
+}
+
+/// One of our NOPs was executed.
+unsafe extern "C" fn asked(vcpu: c_uint, nop: *mut c_void) {
+    let Some(&nop) = Nop::ALL
+        .iter()
+        .find(|&&known| known as usize == nop as usize)
+    else {
+        return;
+    };
+    // SAFETY: on this vCPU's thread.
+    unsafe { plugin().asked(vcpu, nop, reset) }
+}
+
+/// Translations have been dropped because the gate was opened or closed. No vCPU runs.
+unsafe extern "C" fn reset(id: sys::qemu_plugin_id_t) {
+    register(id);
+    // SAFETY: QEMU calls this as exclusive work.
+    unsafe { plugin().gate_has_moved() }
+}
+
+unsafe extern "C" fn idles(_: sys::qemu_plugin_id_t, vcpu: c_uint) {
+    // SAFETY: on this vCPU's thread.
+    unsafe { plugin().idles(vcpu) }
+}
+
+unsafe extern "C" fn wakes(_: sys::qemu_plugin_id_t, vcpu: c_uint) {
+    // SAFETY: on this vCPU's thread.
+    unsafe { plugin().wakes(vcpu) }
+}
+
+unsafe extern "C" fn ends(_: sys::qemu_plugin_id_t, _: *mut c_void) {
+    plugin().ends();
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the plugin is told on QEMU's command line: `-plugin FILE,key=value,…`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The plugin's arguments.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Arguments {
+    /// The file behind the guest's shared memory; it must have its full size already.
+    pub shm: PathBuf,
+    /// The machine: a [`numaherd_hardware::Config`] in TOML or JSON.
+    pub config: PathBuf,
+    /// How guest time runs while the gate is open.
+    pub time: TimeMode,
+    /// Whose accesses are modelled.
+    pub accesses: Accesses,
+    /// Modelled time between two looks at a vCPU's time.
+    pub quantum_ns: u64,
+    /// How far a vCPU's time may be ahead of the last one's.
+    pub skew_ns: u64,
+    /// Host time for which all vCPUs must be idle before time jumps to the next timer; time for
+    /// devices that serve the guest from other threads.
+    pub idle_grace: Duration,
+    /// Where the report is written at the end, in JSON.
+    pub report: Option<PathBuf>,
+}
+
+/// How guest time runs while the gate is open.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TimeMode {
+    /// As on the host.
+    Real,
+    /// By the model.
+    Modelled,
+}
+
+/// Whose accesses are modelled. Instructions are timed for user and kernel in any case.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Accesses {
+    /// Only those at user addresses. The default: what runs in user mode is what is studied, and
+    /// counts then follow from the program alone, not from when the kernel interrupted it.
+    User,
+    /// Those of the kernel too.
+    All,
+}
+
+/// Why the arguments are no good.
+#[derive(Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ArgumentError {
+    /// No such key.
+    #[error(
+        "unknown argument `{0}`; known are shm, config, time, accesses, quantum_ns, skew_ns, idle_grace_us and report"
+    )]
+    Unknown(String),
+    /// Not `key=value`.
+    #[error("`{0}` is not of the form key=value")]
+    NotAPair(String),
+    /// The value does not fit the key.
+    #[error("{key}={value}: expected {expected}")]
+    Value {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// A key that must be given is not.
+    #[error("argument `{0}` is missing")]
+    Missing(&'static str),
+}
+
+impl Arguments {
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// The first argument that is wrong, or one that is missing.
+    pub fn parse<S: AsRef<str>>(
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Result<Self, ArgumentError> {
+        let (mut shm, mut config) = (None, None);
+        let mut parsed = Self {
+            shm: PathBuf::new(),
+            config: PathBuf::new(),
+            time: TimeMode::Modelled,
+            accesses: Accesses::User,
+            quantum_ns: 20_000,
+            skew_ns: 50_000,
+            idle_grace: Duration::from_micros(300),
+            report: None,
+        };
+        for argument in arguments {
+            let argument = argument.as_ref();
+            let Some((key, value)) = argument.split_once('=') else {
+                return Err(ArgumentError::NotAPair(argument.to_owned()));
+            };
+            match key {
+                "shm" => shm = Some(PathBuf::from(value)),
+                "config" => config = Some(PathBuf::from(value)),
+                "report" => parsed.report = Some(PathBuf::from(value)),
+                "time" => {
+                    let modes = [("real", TimeMode::Real), ("modelled", TimeMode::Modelled)];
+                    parsed.time = choice(key, value, &modes, "real or modelled")?;
+                }
+                "accesses" => {
+                    let whose = [("user", Accesses::User), ("all", Accesses::All)];
+                    parsed.accesses = choice(key, value, &whose, "user or all")?;
+                }
+                "quantum_ns" => parsed.quantum_ns = number(key, value)?,
+                "skew_ns" => parsed.skew_ns = number(key, value)?,
+                "idle_grace_us" => {
+                    parsed.idle_grace = Duration::from_micros(number(key, value)?);
+                }
+                _ => return Err(ArgumentError::Unknown(key.to_owned())),
+            }
+        }
+        parsed.shm = shm.ok_or(ArgumentError::Missing("shm"))?;
+        parsed.config = config.ok_or(ArgumentError::Missing("config"))?;
+        Ok(parsed)
+    }
+}
+
+fn choice<T: Copy>(
+    key: &str,
+    value: &str,
+    choices: &[(&str, T)],
+    expected: &'static str,
+) -> Result<T, ArgumentError> {
+    let found = choices
+        .iter()
+        .find(|(name, _)| *name == value)
+        .map(|&(_, choice)| choice);
+    found.ok_or_else(|| wrong(key, value, expected))
+}
+
+/// A whole number above 0 and small enough to be reckoned with in any unit.
+fn number<T: FromStr + PartialOrd + From<u32>>(key: &str, value: &str) -> Result<T, ArgumentError> {
+    let (least, most) = (T::from(1), T::from(1_000_000_000));
+    let parsed = value
+        .parse()
+        .ok()
+        .filter(|number| (&least..=&most).contains(&number));
+    parsed.ok_or_else(|| wrong(key, value, "a whole number from 1 to 1000000000"))
+}
+
+fn wrong(key: &str, value: &str, expected: &'static str) -> ArgumentError {
+    ArgumentError::Value {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEEDED: [&str; 2] = ["shm=/s", "config=/c.toml"];
+
+    fn with(argument: &str) -> Result<Arguments, ArgumentError> {
+        Arguments::parse(NEEDED.into_iter().chain([argument]))
+    }
+
+    #[test]
+    fn what_is_given_is_taken() {
+        let arguments = Arguments::parse(NEEDED).unwrap();
+        assert_eq!(arguments.shm, PathBuf::from("/s"));
+        assert_eq!(arguments.time, TimeMode::Modelled);
+        assert_eq!(with("time=real").unwrap().time, TimeMode::Real);
+        assert_eq!(with("accesses=all").unwrap().accesses, Accesses::All);
+        assert_eq!(with("quantum_ns=7").unwrap().quantum_ns, 7);
+        assert_eq!(
+            with("idle_grace_us=9").unwrap().idle_grace,
+            Duration::from_micros(9)
+        );
+        assert_eq!(
+            with("report=/a=b").unwrap().report,
+            Some(PathBuf::from("/a=b"))
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(
+            with("shm").unwrap_err().to_string(),
+            "`shm` is not of the form key=value"
+        );
+        assert!(
+            with("gate=1")
+                .unwrap_err()
+                .to_string()
+                .starts_with("unknown argument `gate`")
+        );
+        for wrong in [
+            "time=fast",
+            "skew_ns=-1",
+            "skew_ns=0",
+            "quantum_ns=1e3",
+            "accesses=",
+        ] {
+            assert!(
+                matches!(with(wrong), Err(ArgumentError::Value { .. })),
+                "{wrong}"
+            );
+        }
+        let missing = Arguments::parse(["shm=/s"]).unwrap_err();
+        assert_eq!(missing.to_string(), "argument `config` is missing");
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Keeps the vCPUs' times together, and says what time it is for the whole guest.
+//!
+//! Each vCPU that runs has its own time. The guest's time is the least of them, so that nothing
+//! that was promised for a time happens before every vCPU has come that far. A vCPU that is ahead
+//! by more than the skew sleeps until the others have caught up to half of it, so that each time
+//! it is woken it has something to do. An idle vCPU has no time; it takes up the guest's when it
+//! wakes. When all are idle, time stands still until [`Schedule::jump`].
+//!
+//! A vCPU must not sleep here for ever: QEMU's exclusive work (flushing translations, some atomic
+//! instructions) waits until every vCPU leaves its translated code, and the vCPU that asked for it
+//! may be the one that is last. So a sleep ends after [`LONGEST_SLEEP`] in any case.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Host time after which a vCPU that is ahead goes on regardless.
+const LONGEST_SLEEP: Duration = Duration::from_millis(6);
+
+/// No time that is waited for.
+const NOTHING: i64 = i64::MAX;
+
+#[repr(align(128))]
+struct Local {
+    time_ns: AtomicI64,
+    runs: AtomicBool,
+    /// Guest time for which it sleeps.
+    awaits_ns: AtomicI64,
+    asleep: Mutex<()>,
+    wake: Condvar,
+}
+
+/// The vCPUs' times and the guest's.
+pub struct Schedule {
+    global_ns: AtomicI64,
+    skew_ns: i64,
+    vcpus: Box<[Local]>,
+    /// Sleeps, and those that ended because of their length.
+    pub sleeps: AtomicU64,
+    /// See `sleeps`.
+    pub overslept: AtomicU64,
+}
+
+impl Schedule {
+    /// For this many vCPUs, all of them running, at time 0.
+    pub fn new(vcpus: usize, skew_ns: i64) -> Self {
+        let local = || Local {
+            time_ns: AtomicI64::new(0),
+            runs: AtomicBool::new(true),
+            awaits_ns: AtomicI64::new(NOTHING),
+            asleep: Mutex::new(()),
+            wake: Condvar::new(),
+        };
+        Self {
+            global_ns: AtomicI64::new(0),
+            skew_ns,
+            vcpus: (0..vcpus).map(|_| local()).collect(),
+            sleeps: AtomicU64::new(0),
+            overslept: AtomicU64::new(0),
+        }
+    }
+
+    /// The guest's time.
+    pub fn now_ns(&self) -> i64 {
+        self.global_ns.load(SeqCst)
+    }
+
+    /// Begins at this time, if that is later than now, for every vCPU.
+    pub fn begin(&self, time_ns: i64) {
+        self.global_ns.fetch_max(time_ns, SeqCst);
+        for vcpu in &self.vcpus {
+            vcpu.time_ns.fetch_max(time_ns, SeqCst);
+        }
+    }
+
+    /// Wakes everyone, for when time is no longer kept.
+    pub fn end(&self) {
+        for vcpu in &self.vcpus {
+            wake(vcpu);
+        }
+    }
+
+    /// Whether every vCPU is idle.
+    pub fn all_idle(&self) -> bool {
+        self.vcpus.iter().all(|vcpu| !vcpu.runs.load(SeqCst))
+    }
+
+    /// A vCPU has come to this time. Returns whether the guest's time has moved.
+    pub fn reached(&self, vcpu: usize, time_ns: i64) -> bool {
+        let local = &self.vcpus[vcpu];
+        local.time_ns.fetch_max(time_ns, SeqCst);
+        // Its waking may have been missed while QEMU changed callbacks.
+        if !local.runs.load(Relaxed) {
+            local.runs.store(true, SeqCst);
+        }
+        self.advance()
+    }
+
+    /// A vCPU has become idle. Returns whether the guest's time has moved.
+    pub fn idles(&self, vcpu: usize) -> bool {
+        self.vcpus[vcpu].runs.store(false, SeqCst);
+        self.advance()
+    }
+
+    /// A vCPU has woken. Returns the time it takes up.
+    pub fn wakes(&self, vcpu: usize) -> i64 {
+        let local = &self.vcpus[vcpu];
+        let now = self.now_ns();
+        let time = local.time_ns.fetch_max(now, SeqCst).max(now);
+        local.runs.store(true, SeqCst);
+        time
+    }
+
+    /// Lets time jump while every vCPU is idle.
+    pub fn jump(&self, ns: i64) {
+        self.global_ns.fetch_add(ns, SeqCst);
+    }
+
+    /// Sleeps while the vCPU is too far ahead. `go_on` ends it early.
+    pub fn sleep_if_ahead(&self, vcpu: usize, go_on: impl Fn() -> bool) {
+        let local = &self.vcpus[vcpu];
+        let time = local.time_ns.load(Relaxed);
+        if time - self.now_ns() <= self.skew_ns {
+            return;
+        }
+        self.sleeps.fetch_add(1, Relaxed);
+        let awaited = time - self.skew_ns / 2;
+        let began = Instant::now();
+        let mut asleep = local.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+        local.awaits_ns.store(awaited, SeqCst);
+        while self.now_ns() < awaited && !go_on() {
+            let Some(rest) = LONGEST_SLEEP.checked_sub(began.elapsed()) else {
+                self.overslept.fetch_add(1, Relaxed);
+                break;
+            };
+            let woken = local.wake.wait_timeout(asleep, rest);
+            asleep = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        local.awaits_ns.store(NOTHING, SeqCst);
+    }
+
+    /// Moves the guest's time to the least of those that run.
+    fn advance(&self) -> bool {
+        let running = self.vcpus.iter().filter(|vcpu| vcpu.runs.load(SeqCst));
+        let Some(least) = running.map(|vcpu| vcpu.time_ns.load(SeqCst)).min() else {
+            return false;
+        };
+        let before = self.global_ns.fetch_max(least, SeqCst);
+        if least <= before {
+            return false;
+        }
+        for vcpu in &self.vcpus {
+            if vcpu.awaits_ns.load(SeqCst) <= least {
+                wake(vcpu);
+            }
+        }
+        true
+    }
+}
+
+fn wake(vcpu: &Local) {
+    // Whoever is about to sleep holds the lock until it does, so it cannot miss this.
+    drop(vcpu.asleep.lock().unwrap_or_else(PoisonError::into_inner));
+    vcpu.wake.notify_one();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guests_time_is_that_of_the_last_vcpu_that_runs() {
+        let schedule = Schedule::new(3, 1000);
+        assert!(!schedule.reached(0, 500));
+        assert!(!schedule.reached(1, 300));
+        assert!(schedule.reached(2, 400));
+        assert_eq!(schedule.now_ns(), 300);
+        assert!(schedule.idles(1));
+        assert_eq!(schedule.now_ns(), 400);
+        assert!(!schedule.all_idle());
+    }
+
+    #[test]
+    fn a_vcpu_that_wakes_takes_up_the_guests_time() {
+        let schedule = Schedule::new(2, 1000);
+        schedule.idles(1);
+        schedule.reached(0, 700);
+        assert_eq!(schedule.wakes(1), 700);
+        schedule.idles(0);
+        schedule.idles(1);
+        assert!(schedule.all_idle());
+        schedule.jump(50);
+        assert_eq!(schedule.wakes(0), 750);
+        assert_eq!(schedule.now_ns(), 750);
+    }
+
+    #[test]
+    fn time_never_goes_back() {
+        let schedule = Schedule::new(2, 1000);
+        schedule.begin(100);
+        schedule.reached(0, 50);
+        schedule.reached(1, 60);
+        assert_eq!(schedule.now_ns(), 100);
+        schedule.begin(80);
+        assert_eq!(schedule.now_ns(), 100);
+    }
+
+    #[test]
+    fn one_that_is_ahead_sleeps_until_the_others_come() {
+        let schedule = Schedule::new(2, 1000);
+        schedule.reached(0, 5000);
+        std::thread::scope(|scope| {
+            let ahead = scope.spawn(|| schedule.sleep_if_ahead(0, || false));
+            for time in (0..=4500).step_by(100) {
+                schedule.reached(1, time);
+            }
+            ahead.join().unwrap();
+        });
+        assert_eq!(schedule.now_ns(), 4500);
+        schedule.sleep_if_ahead(0, || false);
+        assert!(
+            schedule.sleeps.load(Relaxed) <= 1,
+            "within the skew there is no sleep"
+        );
+    }
+}

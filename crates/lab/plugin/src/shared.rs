@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The shared memory of `layout.rs`, mapped, behind atomic words.
+//!
+//! The guest may write any of it at any time, so everything goes through atomics of the width
+//! that the layout gives a field, and nothing that is read decides where the plugin reads or
+//! writes: offsets and counts are the plugin's own.
+
+#![allow(unsafe_code, reason = "memory shared with the guest")]
+
+use std::fs::OpenOptions;
+use std::mem::offset_of;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+
+use crate::layout::{Counter, Header, Node, Record, Vcpu};
+
+/// Why the shared memory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedError {
+    /// The file cannot be opened or mapped.
+    #[error("shared memory {path}: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The file is too small.
+    #[error(
+        "shared memory {path} has {bytes} bytes; {vcpus} vCPUs and {nodes} nodes need {needed}: make it larger"
+    )]
+    Small {
+        /// The file.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// vCPUs to serve.
+        vcpus: u64,
+        /// Nodes to serve.
+        nodes: u64,
+        /// Bytes that they take.
+        needed: u64,
+    },
+}
+
+/// The mapped memory.
+#[derive(Debug)]
+pub struct Shared {
+    start: *mut u8,
+    layout: Header,
+}
+
+// SAFETY: the mapping lives until the process ends and is only used through atomics.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Maps the file, clears it and writes the header.
+    ///
+    /// # Errors
+    /// When it cannot be mapped or is too small.
+    pub fn map(path: &Path, header: Header) -> Result<Self, SharedError> {
+        let name = || path.display().to_string();
+        let io = |source| SharedError::Io {
+            path: name(),
+            source,
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(io)?;
+        let bytes = file.metadata().map_err(io)?.len();
+        let needed = header.total_bytes;
+        if bytes < needed {
+            let Header { vcpus, nodes, .. } = header;
+            return Err(SharedError::Small {
+                path: name(),
+                bytes,
+                vcpus,
+                nodes,
+                needed,
+            });
+        }
+        let length = usize::try_from(needed).expect("an x86-64 host");
+        // SAFETY: a fresh mapping of a file that is at least as long; the result is checked.
+        let start = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let null = std::ptr::null_mut();
+            libc::mmap(
+                null,
+                length,
+                protection,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io(std::io::Error::last_os_error()));
+        }
+        let start = start.cast::<u8>();
+        // SAFETY: the mapping is `length` bytes long, page aligned, and no guest runs yet.
+        unsafe {
+            start.write_bytes(0, length);
+            start.cast::<Header>().write(header);
+        }
+        Ok(Self {
+            start,
+            layout: header,
+        })
+    }
+
+    /// The layout as it was written.
+    pub fn layout(&self) -> &Header {
+        &self.layout
+    }
+
+    fn u64_at(&self, offset: u64) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.layout.total_bytes);
+        // SAFETY: within the mapping, aligned, and only ever used as an atomic.
+        unsafe { AtomicU64::from_ptr(self.start.add(offset as usize).cast()) }
+    }
+
+    fn u32_at(&self, offset: u64) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.layout.total_bytes);
+        // SAFETY: as in `u64_at`.
+        unsafe { AtomicU32::from_ptr(self.start.add(offset as usize).cast()) }
+    }
+
+    fn u16_at(&self, offset: u64) -> &AtomicU16 {
+        assert!(offset.is_multiple_of(2) && offset + 2 <= self.layout.total_bytes);
+        // SAFETY: as in `u64_at`.
+        unsafe { AtomicU16::from_ptr(self.start.add(offset as usize).cast()) }
+    }
+
+    fn block(&self, vcpu: usize) -> u64 {
+        self.layout.vcpu_offset + vcpu as u64 * self.layout.vcpu_stride
+    }
+
+    /// Whether the module has filled the node table.
+    pub fn module_ready(&self) -> bool {
+        self.u64_at(offset_of!(Header, module_ready) as u64)
+            .load(std::sync::atomic::Ordering::Acquire)
+            == 1
+    }
+
+    /// First page frame of a node and one past its last.
+    pub fn node(&self, node: usize) -> (u64, u64) {
+        let at = self.layout.node_offset + node as u64 * self.layout.node_stride;
+        let word = |offset: usize| self.u64_at(at + offset as u64).load(Relaxed);
+        (
+            word(offset_of!(Node, start_pfn)),
+            word(offset_of!(Node, end_pfn)),
+        )
+    }
+
+    /// Shows whether the gate is open.
+    pub fn set_gate(&self, open: bool) {
+        self.u64_at(offset_of!(Header, gate) as u64)
+            .store(u64::from(open), Release);
+    }
+
+    /// Counts an opening of the gate that was refused.
+    pub fn count_refusal(&self) {
+        self.u64_at(offset_of!(Header, gate_refusals) as u64)
+            .fetch_add(1, Release);
+    }
+
+    /// A counter of a vCPU.
+    pub fn counter(&self, vcpu: usize, counter: Counter) -> &AtomicU64 {
+        self.u64_at(self.block(vcpu) + self.layout.counters_offset + counter as u64 * 8)
+    }
+
+    /// Lines that a vCPU fetched from a node.
+    pub fn node_fetches(&self, vcpu: usize, node: usize) -> &AtomicU64 {
+        self.u64_at(self.block(vcpu) + self.layout.node_fetches_offset + node as u64 * 8)
+    }
+
+    /// Thread and process that the module says run on a vCPU.
+    pub fn running(&self, vcpu: usize) -> (u32, u32) {
+        let word = |offset: usize| self.u32_at(self.block(vcpu) + offset as u64).load(Relaxed);
+        (word(offset_of!(Vcpu, tid)), word(offset_of!(Vcpu, tgid)))
+    }
+
+    fn vcpu_word(&self, vcpu: usize, offset: usize) -> &AtomicU64 {
+        self.u64_at(self.block(vcpu) + offset as u64)
+    }
+
+    /// Counts a synchronisation.
+    pub fn count_sync(&self, vcpu: usize) {
+        self.vcpu_word(vcpu, offset_of!(Vcpu, syncs))
+            .fetch_add(1, Release);
+    }
+
+    /// Counts a fetch of this latency towards the vCPU's next sample; says whether it is one.
+    pub fn is_sample(&self, vcpu: usize, latency_ns: u64) -> bool {
+        let period = self
+            .vcpu_word(vcpu, offset_of!(Vcpu, sample_period))
+            .load(Relaxed);
+        if period == 0 {
+            return false;
+        }
+        let least = self
+            .vcpu_word(vcpu, offset_of!(Vcpu, sample_latency_ns))
+            .load(Relaxed);
+        if latency_ns < least {
+            return false;
+        }
+        let left = self.vcpu_word(vcpu, offset_of!(Vcpu, sample_left));
+        let after = left.load(Relaxed).saturating_sub(1);
+        left.store(if after == 0 { period } else { after }, Relaxed);
+        after == 0
+    }
+
+    /// Pushes a record into a vCPU's ring. Thread and process are filled in here.
+    pub fn push(&self, vcpu: usize, record: &Record) {
+        let head = self.vcpu_word(vcpu, offset_of!(Vcpu, ring_head));
+        let number = head.load(Relaxed);
+        let place = number & (self.layout.ring_records - 1);
+        let at = self.block(vcpu) + self.layout.records_offset + place * self.layout.record_bytes;
+        let at = |offset: usize| at + offset as u64;
+        let (tid, tgid) = self.running(vcpu);
+        self.u64_at(at(offset_of!(Record, va)))
+            .store(record.va, Relaxed);
+        self.u64_at(at(offset_of!(Record, pa)))
+            .store(record.pa, Relaxed);
+        self.u64_at(at(offset_of!(Record, ip)))
+            .store(record.ip, Relaxed);
+        self.u64_at(at(offset_of!(Record, time_ns)))
+            .store(record.time_ns, Relaxed);
+        self.u32_at(at(offset_of!(Record, latency_ns)))
+            .store(record.latency_ns, Relaxed);
+        self.u16_at(at(offset_of!(Record, node)))
+            .store(record.node, Relaxed);
+        self.u16_at(at(offset_of!(Record, flags)))
+            .store(record.flags, Relaxed);
+        self.u32_at(at(offset_of!(Record, tid))).store(tid, Relaxed);
+        self.u32_at(at(offset_of!(Record, tgid)))
+            .store(tgid, Relaxed);
+        head.store(number + 1, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn file(bytes: usize) -> std::path::PathBuf {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "lab-shared-{}-{}",
+            std::process::id(),
+            NUMBER.fetch_add(1, Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::File::create(&path)
+            .unwrap()
+            .write_all(&vec![0xff; bytes])
+            .unwrap();
+        path
+    }
+
+    fn shared(vcpus: u64, nodes: u64) -> Shared {
+        let header = Header::for_machine(vcpus, nodes);
+        let path = file(usize::try_from(header.total_bytes).unwrap());
+        let shared = Shared::map(&path, header).unwrap();
+        std::fs::remove_file(path).unwrap();
+        shared
+    }
+
+    #[test]
+    fn memory_that_is_too_small_is_refused() {
+        let path = file(4096);
+        let error = Shared::map(&path, Header::for_machine(2, 1)).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(
+            error,
+            SharedError::Small {
+                bytes: 4096,
+                vcpus: 2,
+                ..
+            }
+        ));
+        let gone = Shared::map(&path, Header::for_machine(2, 1)).unwrap_err();
+        assert!(matches!(gone, SharedError::Io { .. }));
+    }
+
+    #[test]
+    fn every_nth_fetch_is_a_sample() {
+        let shared = shared(2, 2);
+        assert!(!shared.is_sample(1, 100), "sampling is off");
+        shared
+            .vcpu_word(1, offset_of!(Vcpu, sample_period))
+            .store(3, Relaxed);
+        shared
+            .vcpu_word(1, offset_of!(Vcpu, sample_left))
+            .store(2, Relaxed);
+        let samples: Vec<bool> = (0..8).map(|_| shared.is_sample(1, 100)).collect();
+        assert_eq!(
+            samples,
+            [false, true, false, false, true, false, false, true]
+        );
+        shared
+            .vcpu_word(1, offset_of!(Vcpu, sample_latency_ns))
+            .store(101, Relaxed);
+        assert!(
+            (0..10).all(|_| !shared.is_sample(1, 100)),
+            "too fast to count"
+        );
+    }
+
+    #[test]
+    fn rings_wrap_around_and_carry_the_running_thread() {
+        let shared = shared(2, 1);
+        shared
+            .u32_at(shared.block(1) + offset_of!(Vcpu, tid) as u64)
+            .store(77, Relaxed);
+        let ring = shared.layout().ring_records;
+        for va in 0..ring + 2 {
+            shared.push(
+                1,
+                &Record {
+                    va,
+                    ..Record::default()
+                },
+            );
+        }
+        let records = shared.block(1) + shared.layout().records_offset;
+        assert_eq!(shared.u64_at(records).load(Relaxed), ring);
+        assert_eq!(
+            shared
+                .u64_at(records + shared.layout().record_bytes)
+                .load(Relaxed),
+            ring + 1
+        );
+        assert_eq!(
+            shared
+                .u32_at(records + offset_of!(Record, tid) as u64)
+                .load(Relaxed),
+            77
+        );
+        assert_eq!(
+            shared
+                .vcpu_word(1, offset_of!(Vcpu, ring_head))
+                .load(Relaxed),
+            ring + 2
+        );
+        assert_eq!(
+            shared
+                .vcpu_word(0, offset_of!(Vcpu, ring_head))
+                .load(Relaxed),
+            0
+        );
+    }
+}

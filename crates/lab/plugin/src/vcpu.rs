@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! One vCPU: its core of the model, its instruction count, and what its threads did.
+//!
+//! Belongs to the vCPU's own host thread.
+//!
+//! Instructions are counted by translated code, inline, in *units* of one instruction, in a word
+//! that also drives the look at the clock: when it reaches the quantum, the plugin is called. A
+//! wait for memory is added to the same word, as the units it lasts. The instructions executed are
+//! then what the word shows less the units of waiting, plus what was folded up before.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
+
+use numaherd_hardware::{Access, Core, Detail, Fetch, Machine, Miss};
+
+use crate::layout::{Counter, Record, RecordFlag};
+use crate::shared::Shared;
+
+/// What a thread did, as far as the model saw it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Work {
+    /// Instructions, user and kernel.
+    pub instructions: u64,
+    /// Instructions at user addresses.
+    pub user_instructions: u64,
+    /// Lines fetched from memory on demand.
+    pub llc_miss: u64,
+    /// Lines fetched from memory by the prefetcher.
+    pub prefetch: u64,
+    /// Lines fetched from the own node.
+    pub dram_local: u64,
+    /// Lines fetched from other nodes.
+    pub dram_remote: u64,
+}
+
+impl Work {
+    fn combine(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            instructions: with(self.instructions, other.instructions),
+            user_instructions: with(self.user_instructions, other.user_instructions),
+            llc_miss: with(self.llc_miss, other.llc_miss),
+            prefetch: with(self.prefetch, other.prefetch),
+            dram_local: with(self.dram_local, other.dram_local),
+            dram_remote: with(self.dram_remote, other.dram_remote),
+        }
+    }
+
+    /// Adds what was done elsewhere.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.combine(other, u64::wrapping_add)
+    }
+
+    fn minus(self, other: Self) -> Self {
+        self.combine(other, u64::wrapping_sub)
+    }
+}
+
+/// Work of each thread on a vCPU, by thread id and process id. Locked at thread switches only.
+pub type Threads = Mutex<HashMap<(u32, u32), Work>>;
+
+/// The words that translated code counts in.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Words {
+    /// Units since the last fold.
+    pub units: u64,
+    /// Kernel instructions, ever.
+    pub kernel: u64,
+}
+
+/// One vCPU.
+#[derive(Debug)]
+pub struct Vcpu {
+    /// Its number.
+    pub number: usize,
+    /// Its core.
+    pub core: Core,
+    ps_per_instruction: u64,
+    core_mhz: u64,
+    /// Instructions folded up.
+    instructions: u64,
+    /// Units of waiting in the word now.
+    waiting: u64,
+    /// Waiting not yet worth a unit, in picoseconds.
+    rest_ps: u64,
+    /// Line of the last access by virtual address, and whether it was written.
+    last_line: u64,
+    last_written: bool,
+    /// Accesses to the same line as the one before, loads and stores.
+    repeated: [u64; 2],
+    unmodelled: u64,
+    thread: (u32, u32),
+    at_switch: Work,
+}
+
+const NO_LINE: u64 = u64::MAX;
+
+impl Vcpu {
+    /// vCPU `number` with a fresh core. `words` are as they are now.
+    pub fn new(machine: &Machine, number: usize) -> Self {
+        let config = machine.config();
+        Self {
+            number,
+            core: Core::new(machine, number),
+            ps_per_instruction: config.picoseconds_per_instruction,
+            core_mhz: config.core_mhz,
+            instructions: 0,
+            waiting: 0,
+            rest_ps: 0,
+            last_line: NO_LINE,
+            last_written: false,
+            repeated: [0; 2],
+            unmodelled: 0,
+            thread: (0, 0),
+            at_switch: Work::default(),
+        }
+    }
+
+    /// Instructions executed, when the word shows so many units.
+    fn instructions(&self, units: u64) -> u64 {
+        self.instructions + units - self.waiting
+    }
+
+    /// Takes up the units that the word shows; it must then be set to 0. Returns the core's time
+    /// in picoseconds.
+    pub fn fold(&mut self, units: u64) -> u64 {
+        self.instructions += units - self.waiting;
+        self.waiting = 0;
+        self.core.now_ps(self.instructions)
+    }
+
+    /// Lets idle time pass. To be called right after [`Vcpu::fold`].
+    pub fn idle_until(&mut self, time_ps: u64) {
+        self.core.idle_until(self.instructions, time_ps);
+    }
+
+    /// Whether this access needs no look at the model: it goes to the line of the access just
+    /// before, which the first-level cache therefore holds.
+    ///
+    /// The line is known by its virtual address. Should the page have been moved between the two
+    /// accesses, one of them is taken for a hit on the old place.
+    #[inline]
+    pub fn repeats(&mut self, address: u64, store: bool, line_shift: u32) -> bool {
+        let line = address >> line_shift;
+        if line == self.last_line && (!store || self.last_written) && !self.core.has_messages() {
+            self.repeated[usize::from(store)] += 1;
+            return true;
+        }
+        self.last_line = line;
+        self.last_written = store;
+        false
+    }
+
+    /// Counts an access that cannot be modelled.
+    pub fn count_unmodelled(&mut self) {
+        self.unmodelled += 1;
+        self.last_line = NO_LINE;
+    }
+
+    /// Makes an access. `units` and `value` are asked for only on a miss. Returns a line fetched,
+    /// if any, and the units by which the word must be raised.
+    #[inline]
+    pub fn access(
+        &mut self,
+        machine: &Machine,
+        access: Access,
+        units: impl FnOnce() -> u64,
+        value: impl FnOnce() -> Option<u64>,
+    ) -> Option<(Option<Fetch>, u64)> {
+        let (folded, waiting) = (self.instructions, self.waiting);
+        let detail = || Detail {
+            instructions: folded + units() - waiting,
+            value: value(),
+        };
+        let Miss { stalled_ps, fetch } = self.core.access(machine, access, detail)?;
+        self.rest_ps += stalled_ps;
+        let raise = self.rest_ps / self.ps_per_instruction;
+        self.rest_ps %= self.ps_per_instruction;
+        self.waiting += raise;
+        Some((fetch, raise))
+    }
+
+    /// What this vCPU has done so far, for the words as they are.
+    fn work(&self, words: Words) -> Work {
+        let instructions = self.instructions(words.units);
+        let counts = self.core.counts();
+        Work {
+            instructions,
+            user_instructions: instructions.saturating_sub(words.kernel),
+            llc_miss: counts.llc_miss,
+            prefetch: counts.prefetch,
+            dram_local: counts.dram_local,
+            dram_remote: counts.dram_remote,
+        }
+    }
+
+    /// Another thread runs from here on.
+    pub fn switch(&mut self, words: Words, thread: (u32, u32), threads: &Threads) {
+        let now = self.work(words);
+        let mut table = threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let work = table.entry(self.thread).or_default();
+        *work = work.plus(now.minus(self.at_switch));
+        self.at_switch = now;
+        self.thread = thread;
+    }
+
+    /// Brings the counters in the shared memory up to date. To be called right after
+    /// [`Vcpu::fold`], with the units that are then 0.
+    pub fn publish(&self, words: Words, shared: &Shared) {
+        let work = self.work(words);
+        let counts = self.core.counts();
+        let stalled_ps = self.core.stalled_ps();
+        let busy_ps = work.instructions * self.ps_per_instruction + stalled_ps;
+        let [loads, stores] = self.repeated;
+        let cycles = |ps: u64| (u128::from(ps) * u128::from(self.core_mhz) / 1_000_000) as u64;
+        let set = |counter, value| shared.counter(self.number, counter).store(value, Relaxed);
+        set(Counter::Instructions, work.instructions);
+        set(Counter::UserInstructions, work.user_instructions);
+        set(Counter::Cycles, cycles(busy_ps));
+        set(Counter::Accesses, counts.accesses + loads + stores);
+        set(Counter::Stores, counts.stores + stores);
+        set(Counter::LlcAccess, counts.llc_access);
+        set(Counter::LlcMiss, counts.llc_miss);
+        set(Counter::Prefetch, counts.prefetch);
+        set(Counter::DramLocal, counts.dram_local);
+        set(Counter::DramRemote, counts.dram_remote);
+        set(Counter::Writeback, counts.writeback);
+        set(Counter::StallNs, stalled_ps / 1000);
+        set(Counter::OffcoreRequests, counts.llc_access);
+        set(
+            Counter::OffcoreBusyCycles,
+            cycles(self.core.outstanding_ps()),
+        );
+        set(Counter::DirtyTransfer, counts.dirty_transfer);
+        set(Counter::Invalidation, counts.invalidation);
+        set(Counter::BusyNs, busy_ps / 1000);
+        set(Counter::Unmodelled, self.unmodelled + counts.outside_memory);
+        for (node, &lines) in counts.fetches_from.iter().enumerate() {
+            shared.node_fetches(self.number, node).store(lines, Relaxed);
+        }
+    }
+}
+
+/// The record of a fetch.
+pub fn record(access: Access, instruction: u64, fetch: &Fetch) -> Record {
+    let mut flags = 0;
+    for (flag, set) in [
+        (RecordFlag::Store, access.store),
+        (RecordFlag::Remote, fetch.remote),
+        (RecordFlag::DirtyTransfer, fetch.dirty_transfer),
+    ] {
+        if set {
+            flags |= flag as u16;
+        }
+    }
+    Record {
+        va: access.virtual_address,
+        pa: access.physical_address,
+        ip: instruction,
+        time_ns: fetch.issued_ps / 1000,
+        latency_ns: u32::try_from(fetch.latency_ps / 1000).unwrap_or(u32::MAX),
+        node: u16::try_from(fetch.node).unwrap_or(u16::MAX),
+        flags,
+        ..Record::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaherd_hardware::{Config, Memory, Span};
+
+    fn machine() -> Machine {
+        let mut config = Config::of_equal_nodes(1, vec![vec![90.0]], 64.0);
+        config.picoseconds_per_instruction = 1000;
+        config.reorder_window_instructions = 10;
+        let memory = Memory::new([Span {
+            start: 0,
+            end: 1 << 30,
+            node: 0,
+        }])
+        .unwrap();
+        Machine::new(config, memory).unwrap()
+    }
+
+    fn load(address: u64) -> Access {
+        Access {
+            virtual_address: address,
+            physical_address: address,
+            store: false,
+        }
+    }
+
+    #[test]
+    fn waiting_does_not_count_as_instructions() {
+        let machine = machine();
+        let mut vcpu = Vcpu::new(&machine, 0);
+        let mut units = 5;
+        vcpu.access(&machine, load(0), || units, || None).unwrap();
+        units = 100;
+        let (_, raise) = vcpu
+            .access(&machine, load(1 << 20), || units, || None)
+            .unwrap();
+        assert_eq!(raise, 80, "90 ns, of which 10 instructions hide 10");
+        assert_eq!(vcpu.instructions(units + raise), 100);
+        let time = vcpu.fold(units + raise);
+        assert_eq!(time, 180_000);
+        assert_eq!(vcpu.instructions(0), 100);
+    }
+
+    #[test]
+    fn threads_get_what_they_did_and_no_more() {
+        let machine = machine();
+        let mut vcpu = Vcpu::new(&machine, 0);
+        let threads = Threads::default();
+        let words = |units, kernel| Words { units, kernel };
+        vcpu.switch(words(10, 10), (7, 7), &threads);
+        vcpu.access(&machine, load(0), || 50, || None).unwrap();
+        vcpu.switch(words(110, 30), (8, 7), &threads);
+        vcpu.switch(words(115, 35), (7, 7), &threads);
+        vcpu.switch(words(120, 35), (0, 0), &threads);
+        let threads = threads.lock().unwrap();
+        let seven = threads[&(7, 7)];
+        assert_eq!(
+            (seven.instructions, seven.user_instructions, seven.llc_miss),
+            (105, 85, 1)
+        );
+        let eight = threads[&(8, 7)];
+        assert_eq!(
+            (eight.instructions, eight.user_instructions, eight.llc_miss),
+            (5, 0, 0)
+        );
+    }
+
+    #[test]
+    fn repeated_accesses_are_counted_without_the_model() {
+        let mut vcpu = Vcpu::new(&machine(), 0);
+        assert!(!vcpu.repeats(0x1000, false, 6));
+        assert!(vcpu.repeats(0x1008, false, 6));
+        assert!(
+            !vcpu.repeats(0x1008, true, 6),
+            "the first store must be modelled"
+        );
+        assert!(vcpu.repeats(0x1010, true, 6));
+        assert!(vcpu.repeats(0x1010, false, 6));
+        assert!(!vcpu.repeats(0x1040, false, 6));
+        assert_eq!(vcpu.repeated, [2, 1]);
+    }
+}
