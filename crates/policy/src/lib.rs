@@ -3,7 +3,24 @@
 //! A policy is a placement joined with a paging (see [`policy`]); both are pure functions of what
 //! was observed and of their own state. No I/O, no clock, no threads; random numbers come from
 //! the seeded generator handed in.
+//!
+//! To add a policy: write its file under `placement/` or `paging/`, and add its line to the table
+//! in [`registry`].
 
+pub mod busy;
+pub mod classes;
+mod error;
+mod memory;
+pub mod paging;
+pub mod placement;
 pub mod policy;
+pub mod pools;
+pub mod registry;
+pub mod rules;
+pub mod settings;
+#[cfg(test)]
+mod testing;
 
+pub use error::PolicyError;
 pub use policy::{Paging, Place, Policy, Random, Settled};
+pub use settings::Settings;

@@ -1,0 +1,147 @@
+//! Which threads use enough of a CPU to be placed; all others are left to the kernel.
+//!
+//! Problem: a thread that mostly sleeps needs no core of its own, and a slot dealt to it keeps a
+//! busy thread out. Rule: a thread is placed once it uses at least `least_cpu_share` of a CPU in an
+//! interval (Clavis: 0.9), and no longer when it stayed below in 7 of its last 10 intervals, the
+//! vote of the classes (DINO §3.3.3), so that one quiet interval moves nothing.
+//!
+//! Where there are more threads than CPUs no thread can have 0.9 of one. If the threads of a pool
+//! ([`crate::pools`]) together use at least that share of all its CPUs, a thread needs only the
+//! share divided by `T = ceil(threads / CPUs)`, DINO's slots per core; which threads count towards
+//! `T` follows from the share, so both are found together, from the smallest share up. (No source:
+//! Clavis was run with at most one thread per core.)
+//!
+//! Properties: a thread that reaches the share in every interval is always placed; one that never
+//! does is never placed; fewer than 7 quiet intervals in 10 take no placed thread out.
+
+use numaherd_world::Snapshot;
+
+use crate::memory::PerThread;
+use crate::pools::Pool;
+
+/// Quiet intervals, of [`OF_LAST`], after which a thread is left to the kernel.
+const VOTES: u32 = 7;
+/// How many last intervals are looked at.
+const OF_LAST: u32 = 10;
+
+/// Whether one thread is placed, and its last intervals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Presence {
+    placed: bool,
+    /// One bit an interval, the newest lowest: whether it stayed below the share.
+    quiet: u16,
+}
+
+impl Presence {
+    fn observe(&mut self, reached: bool) -> bool {
+        self.quiet = (self.quiet << 1 | u16::from(!reached)) & ((1 << OF_LAST) - 1);
+        self.placed = if self.placed {
+            self.quiet.count_ones() < VOTES
+        } else {
+            reached
+        };
+        if !self.placed {
+            self.quiet = 0;
+        }
+        self.placed
+    }
+}
+
+/// Remembers which threads are placed.
+#[derive(Clone, Debug)]
+pub struct Busy {
+    least_cpu_share: f64,
+    threads: PerThread<Presence>,
+}
+
+impl Busy {
+    /// Nothing seen yet. `least_cpu_share` is a share of one CPU, 0 to 1.
+    pub fn new(least_cpu_share: f64) -> Self {
+        Self {
+            least_cpu_share,
+            threads: PerThread::default(),
+        }
+    }
+
+    /// Takes in one interval, and leaves in the pools the threads that are to be placed. Gives the
+    /// threads that are hands off and just as busy, by place in the snapshot: they hold slots.
+    pub fn keep_busy(&mut self, snapshot: &Snapshot, pools: &mut [Pool]) -> Vec<usize> {
+        let presence = self.threads.line_up(&snapshot.threads);
+        for pool in pools {
+            let share = least_share(self.least_cpu_share, pool, snapshot);
+            pool.threads.retain(|&index| {
+                presence[index].observe(snapshot.threads[index].cpu_share >= share)
+            });
+        }
+        let threads = snapshot.threads.iter().enumerate();
+        threads
+            .filter(|&(index, thread)| {
+                let reached = thread.cpu_share >= self.least_cpu_share;
+                thread.hands_off.is_some() && presence[index].observe(reached)
+            })
+            .map(|(index, _)| index)
+            .collect()
+    }
+}
+
+/// The share of a CPU that a thread of this pool needs in this interval to be placed.
+fn least_share(least: f64, pool: &Pool, snapshot: &Snapshot) -> f64 {
+    let shares = || pool.threads.iter().map(|&i| snapshot.threads[i].cpu_share);
+    let cpus = pool.cpus.len();
+    if shares().sum::<f64>() < least * cpus as f64 {
+        return least;
+    }
+    let mut contenders = shares().filter(|&share| share > 0.0).count();
+    loop {
+        let share = least / contenders.div_ceil(cpus).max(1) as f64;
+        let reaching = shares().filter(|&s| s >= share).count();
+        if reaching >= contenders {
+            return share;
+        }
+        contenders = reaching;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scene;
+
+    #[test]
+    fn seven_quiet_intervals_in_ten_take_a_thread_out_and_one_busy_one_brings_it_back() {
+        let mut presence = Presence::default();
+        let mut seen = |reached: &[bool]| -> Vec<bool> {
+            reached.iter().map(|&r| presence.observe(r)).collect()
+        };
+        assert_eq!(seen(&[false, true]), [false, true]);
+        assert_eq!(
+            seen(&[false; 7]),
+            [true, true, true, true, true, true, false]
+        );
+        assert_eq!(seen(&[true, false, true]), [true; 3]);
+    }
+
+    #[test]
+    fn with_two_threads_to_a_core_half_the_share_is_enough() {
+        let mut scene = Scene::uniform(2, 2);
+        for _ in 0..8 {
+            scene.thread(1, 10.0, 0).cpu_share = 0.5;
+        }
+        for _ in 0..50 {
+            scene.thread(2, 10.0, 0).cpu_share = 0.001;
+        }
+        let mut pools = crate::pools::pools(&scene.snapshot, &scene.topology);
+        Busy::new(0.9).keep_busy(&scene.snapshot, &mut pools);
+        assert_eq!(pools[0].threads, [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn where_there_is_room_half_a_core_is_not_enough() {
+        let mut scene = Scene::uniform(2, 2);
+        scene.thread(1, 10.0, 0).cpu_share = 0.5;
+        scene.thread(1, 10.0, 0).cpu_share = 0.95;
+        let mut pools = crate::pools::pools(&scene.snapshot, &scene.topology);
+        Busy::new(0.9).keep_busy(&scene.snapshot, &mut pools);
+        assert_eq!(pools[0].threads, [1]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Whole set: when a process moves to another node, all of its pages follow.
+//!
+//! The first idea that DINO §4 discusses: migrate the whole resident set with the thread. It is
+//! simple, and ill-defined as soon as a process has threads on several nodes: nobody can tell whose
+//! page is whose. DINO §5.2 found it good for single-threaded programs with small sets and bad for
+//! others; it is here to be compared with.
+//!
+//! Rule: when a settled thread was moved to another node in this interval and all settled threads
+//! of its process are on that node now, everything the process has resident is ordered there. A
+//! process whose settled threads are on several nodes, or whose thread stayed, is left alone; so is
+//! one that may not have memory on that node.
+//!
+//! Properties: at most one order per process and interval; none when no thread changed its node.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use numaherd_topology::Topology;
+use numaherd_world::{PageOrder, PageOutcome, Pages, ProcessId, Sample, Signal, Snapshot};
+
+use crate::policy::{Paging, Random, Settled};
+use crate::rules::Rule;
+
+/// The rules that orders name.
+pub const RULES: &[Rule] = &[FOLLOW];
+const FOLLOW: Rule = Rule {
+    name: "whole-set: follow the process",
+    source: "DINO 4 (entire resident set); one node per process is chosen here",
+    what: "All settled threads of a process are on one node since this interval: all its pages \
+           are ordered there.",
+};
+
+/// See the top of this file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WholeSet;
+
+impl Paging for WholeSet {
+    fn needs(&self) -> &[Signal] {
+        &[]
+    }
+
+    fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
+        let mut processes: BTreeMap<ProcessId, Vec<&Settled>> = BTreeMap::new();
+        for thread in threads {
+            processes.entry(thread.process).or_default().push(thread);
+        }
+        let order = |(&process, threads): (&ProcessId, &Vec<&Settled>)| {
+            let moved = threads
+                .iter()
+                .find(|thread| thread.moved_from.is_some_and(|from| from != thread.node))?;
+            let together = threads.iter().all(|thread| thread.node == moved.node);
+            let known = snapshot.process(process);
+            let allowed = known.is_none_or(|known| known.allowed_nodes.contains(moved.node));
+            let from = moved.moved_from?;
+            (together && allowed).then(|| PageOrder {
+                process,
+                thread: moved.thread,
+                pages: Pages::All,
+                to: moved.node,
+                rule: Cow::Borrowed(FOLLOW.name),
+                why: format!(
+                    "{} moved from node {from} to node {}, where all {} placed threads of {process} \
+                     are now",
+                    moved.thread,
+                    moved.node,
+                    threads.len()
+                ),
+            })
+        };
+        processes.iter().filter_map(order).collect()
+    }
+
+    fn sampled(&mut self, _: &[Sample], _: &Topology, _: &mut Random) -> Vec<PageOrder> {
+        Vec::new()
+    }
+
+    fn moved(&mut self, _: &[PageOutcome]) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scene;
+    use numaherd_topology::NodeId;
+    use numaherd_world::ThreadId;
+
+    fn settled(tid: u32, process: u32, node: u32, moved_from: Option<u32>) -> Settled {
+        Settled {
+            thread: ThreadId { tid, born: 1 },
+            process: Scene::process(process),
+            node: NodeId(node),
+            moved_from: moved_from.map(NodeId),
+        }
+    }
+
+    fn orders(threads: &[Settled]) -> Vec<(u32, u32)> {
+        let snapshot = Scene::uniform(2, 2).snapshot;
+        WholeSet
+            .settled(threads, &snapshot)
+            .iter()
+            .map(|order| {
+                assert_eq!(order.pages, Pages::All);
+                (order.process.pid, order.to.0)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_process_that_moved_takes_its_pages_along() {
+        let threads = [settled(1, 7, 1, Some(0)), settled(2, 8, 0, None)];
+        assert_eq!(orders(&threads), [(7, 1)]);
+    }
+
+    #[test]
+    fn threads_on_two_nodes_leave_the_pages_where_they_are() {
+        let threads = [settled(1, 7, 1, Some(0)), settled(2, 7, 0, None)];
+        assert_eq!(orders(&threads), []);
+    }
+
+    #[test]
+    fn the_last_thread_to_come_brings_the_pages_once() {
+        let threads = [
+            settled(1, 7, 1, None),
+            settled(2, 7, 1, Some(0)),
+            settled(3, 7, 1, Some(0)),
+        ];
+        assert_eq!(orders(&threads), [(7, 1)]);
+    }
+
+    #[test]
+    fn a_move_within_a_node_moves_no_pages() {
+        assert_eq!(orders(&[settled(1, 7, 1, Some(1))]), []);
+    }
+}

@@ -1,0 +1,8 @@
+//! Placements: which core each thread runs on. One file (or folder) each; what they share beside.
+
+mod arrange;
+pub mod di;
+pub mod dino;
+pub mod linux;
+pub mod random;
+mod slots;

@@ -1,0 +1,257 @@
+//! Distributed Intensity (DI): spread the miss rates evenly over the memory domains.
+//!
+//! Problem: threads with high miss rates that share a memory domain slow each other down.
+//!
+//! Rule (DINO §3.1; Zhuravlev et al., ASPLOS 2010), once an interval: sort the threads by their
+//! miss rate in the last interval, and deal them from the highest to the lowest, one to a domain,
+//! round and round. DI has no memory: whenever two threads change their order, both may move. That
+//! is its published weakness (DINO §3.2, Table 1), kept here as it is.
+//!
+//! Choice: the paper's prose alternates between the two ends of the sorted array; the authors' own
+//! scheduler deals from the highest to the lowest in the same direction every round. Here it is as
+//! in the scheduler that gave the figures ([`Direction::Same`]).
+//!
+//! DI decides on domains. Within its domain a thread keeps its CPU where it can ([`arrange`]): no
+//! migrations are made up that DI does not have. Slots, cpusets and threads that sleep are dealt
+//! with as for DINO ([`super::slots`], [`crate::pools`], [`crate::busy`]). A thread without counts
+//! in an interval keeps its last miss rate; one that was never counted is left to the kernel. Equal
+//! rates are dealt in the order of thread numbers.
+//!
+//! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
+//! slots; the domains' thread counts are those of the deal; with unchanged rates nothing moves;
+//! equal input gives equal output. Cost: the sort.
+
+use std::borrow::Cow;
+
+use numaherd_topology::Topology;
+use numaherd_world::{Placement, Signal, Snapshot};
+
+use crate::busy::Busy;
+use crate::classes::Classes;
+use crate::placement::arrange::{Hand, arrange};
+use crate::placement::slots::{At, Direction, Ground};
+use crate::policy::{Place, Random};
+use crate::pools::{Taken, pools};
+use crate::rules::Rule;
+use crate::settings::Settings;
+
+/// The rules that plans name.
+pub const RULES: &[Rule] = &[KEEP_CORE, DEAL];
+const KEEP_CORE: Rule = Rule {
+    name: "di: keep core",
+    source: "DINO 3.1 leaves the core within a domain open",
+    what: "The thread was dealt to the domain it is in: it is held on its core.",
+};
+const DEAL: Rule = Rule {
+    name: "di: deal by miss rate",
+    source: "DINO 3.1; direction of rounds as in the authors' scheduler",
+    what: "Threads are dealt to the domains from the highest miss rate to the lowest.",
+};
+
+/// See the top of this file.
+#[derive(Clone, Debug)]
+pub struct DistributedIntensity {
+    // DI has no classes, but remembers miss rates as they do.
+    classes: Classes,
+    busy: Busy,
+}
+
+impl DistributedIntensity {
+    /// Nothing seen yet.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            classes: Classes::new(settings.classes.rule()),
+            busy: Busy::new(settings.placement.least_cpu_share),
+        }
+    }
+}
+
+impl Place for DistributedIntensity {
+    fn needs(&self) -> &[Signal] {
+        &[Signal::CpuUse, Signal::MissRate]
+    }
+
+    fn place(
+        &mut self,
+        snapshot: &Snapshot,
+        topology: &Topology,
+        _random: &mut Random,
+    ) -> Vec<Placement> {
+        let classed = self.classes.observe(&snapshot.threads);
+        let class = |index: usize| classed[index].class();
+        let mut pools = pools(snapshot, topology);
+        let mut taken = Taken::default();
+        for index in self.busy.keep_busy(snapshot, &mut pools) {
+            taken.hold(snapshot.threads[index].place(), class(index));
+        }
+        let mut placements = Vec::new();
+        for pool in &mut pools {
+            pool.threads.retain(|&index| class(index).is_some());
+            if pool.threads.is_empty() {
+                continue;
+            }
+            let ground = Ground::new(snapshot, topology, pool, &taken);
+            let rate = |at: usize| classed[pool.threads[at]].miss_rate().unwrap_or_default();
+            let mut order: Vec<usize> = (0..pool.threads.len()).collect();
+            order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
+            let solution = deal(&ground, &order);
+            for (rank, &at) in order.iter().enumerate() {
+                let index = pool.threads[at];
+                let thread = &snapshot.threads[index];
+                let (to, from) = (ground.cpu(solution[at]), thread.place());
+                taken.hold(to, class(index));
+                if thread.assigned == Some(to) {
+                    continue;
+                }
+                let domain = &ground.domains[solution[at].domain];
+                placements.push(Placement {
+                    thread: thread.id,
+                    from,
+                    to,
+                    rule: Cow::Borrowed(if to == from {
+                        KEEP_CORE.name
+                    } else {
+                        DEAL.name
+                    }),
+                    why: format!(
+                        "{:.1} lines per 1000 instructions is rank {} of {}, dealt to domain {} on \
+                         node {}",
+                        rate(at),
+                        rank + 1,
+                        order.len(),
+                        domain.domain,
+                        domain.node
+                    ),
+                    instead_of: String::new(),
+                });
+            }
+        }
+        placements.sort_unstable_by_key(|placement| placement.thread);
+        placements
+    }
+}
+
+/// Deals threads in the given order (places in the pool) to the domains of the ground. Gives each
+/// thread's place, by place in the pool.
+fn deal(ground: &Ground, order: &[usize]) -> Vec<At> {
+    let turns = ground.turns(Direction::Same);
+    let shares = ground.shares(&turns, order.len());
+    let empty: Vec<Vec<Hand>> = ground
+        .domains
+        .iter()
+        .map(|domain| vec![[0; 3]; domain.cpus.len()])
+        .collect();
+    let mut hands = empty.clone();
+    for (at, &share) in turns.iter().zip(&shares) {
+        hands[at.domain][at.cpu][0] = share;
+    }
+
+    let domain_of = domains_by_turn(&turns, shares, order);
+    let stays = |thread: usize| ground.sits[thread].filter(|at| at.domain == domain_of[thread]);
+    let mut running = empty;
+    for at in (0..order.len()).filter_map(stays) {
+        running[at.domain][at.cpu][0] += 1;
+    }
+    for (domain, slots) in ground.domains.iter().enumerate() {
+        arrange(slots, &mut hands[domain], &running[domain]);
+    }
+    let mut solution: Vec<Option<At>> = vec![None; order.len()];
+    for (thread, place) in solution.iter_mut().enumerate() {
+        let slot = stays(thread).filter(|at| hands[at.domain][at.cpu][0] > 0);
+        if let Some(at) = slot {
+            hands[at.domain][at.cpu][0] -= 1;
+            *place = slot;
+        }
+    }
+    let mut next = vec![0; ground.domains.len()];
+    for &thread in order {
+        let domain = domain_of[thread];
+        solution[thread].get_or_insert_with(|| {
+            while hands[domain][next[domain]][0] == 0 {
+                next[domain] += 1;
+            }
+            let cpu = next[domain];
+            hands[domain][cpu][0] -= 1;
+            At { domain, cpu }
+        });
+    }
+    solution
+        .into_iter()
+        .map(|at| at.expect("every thread was placed above"))
+        .collect()
+}
+
+/// The domain of each thread, by place in the pool: one thread a turn, round after round, where a
+/// CPU that has its share is passed over.
+fn domains_by_turn(turns: &[At], shares: Vec<usize>, order: &[usize]) -> Vec<usize> {
+    let mut domain_of = vec![0; order.len()];
+    let mut dealt = order.iter();
+    let mut left: Vec<(usize, usize)> = turns.iter().map(|at| at.domain).zip(shares).collect();
+    while !left.is_empty() {
+        left.retain(|&(_, share)| share > 0);
+        for (domain, share) in &mut left {
+            *share -= 1;
+            if let Some(&thread) = dealt.next() {
+                domain_of[thread] = *domain;
+            }
+        }
+    }
+    domain_of
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scene;
+    use rand::SeedableRng;
+
+    fn place(di: &mut DistributedIntensity, scene: &Scene) -> Vec<Placement> {
+        let mut random = Random::seed_from_u64(0);
+        di.place(&scene.snapshot, &scene.topology, &mut random)
+    }
+
+    #[test]
+    fn the_highest_rates_are_dealt_to_different_domains() {
+        let mut scene = Scene::uniform(2, 2);
+        for (cpu, rate) in (0..).zip([40.0, 30.0, 2.0, 1.0]) {
+            scene.thread(cpu, rate, cpu);
+        }
+        let plan = place(&mut DistributedIntensity::new(&Settings::default()), &scene);
+        scene.carry_out(&plan);
+        // 40 and 2 in the first domain, 30 and 1 in the second; 40 and 1 kept their CPUs.
+        assert_eq!(scene.places(), [0, 2, 1, 3]);
+        let moved: Vec<u32> = plan
+            .iter()
+            .filter(|p| p.from != p.to)
+            .map(|p| p.thread.tid)
+            .collect();
+        assert_eq!(moved, [1, 2]);
+    }
+
+    #[test]
+    fn a_change_of_order_moves_threads_and_no_change_moves_none() {
+        let mut scene = Scene::uniform(2, 2);
+        for (cpu, rate) in (0..).zip([40.0, 30.0, 2.0, 1.0]) {
+            scene.thread(cpu, rate, cpu);
+        }
+        let mut di = DistributedIntensity::new(&Settings::default());
+        let plan = place(&mut di, &scene);
+        scene.carry_out(&plan);
+        assert_eq!(place(&mut di, &scene), []);
+        scene.set_miss_rate(1, 40.1);
+        let plan = place(&mut di, &scene);
+        let moved: Vec<u32> = plan.iter().map(|p| p.thread.tid).collect();
+        assert_eq!(moved, [0, 1]);
+    }
+
+    #[test]
+    fn with_more_threads_than_cores_rounds_go_on() {
+        let mut scene = Scene::uniform(2, 1);
+        for rate in [50.0, 40.0, 30.0, 20.0] {
+            scene.thread(1, rate, 0);
+        }
+        let plan = place(&mut DistributedIntensity::new(&Settings::default()), &scene);
+        scene.carry_out(&plan);
+        assert_eq!(scene.places(), [0, 1, 0, 1]);
+    }
+}

@@ -1,0 +1,243 @@
+//! All policies by name. A new one is one line in one of the tables below.
+//!
+//! A name is that of a policy (`dino`), or a placement and a paging joined by `+`
+//! (`dino+whole-set`, `di+window`). Before the `+` the name of a policy stands for its placement,
+//! so that `dino+stay` is `dino` but for its paging.
+
+use numaherd_world::Signal;
+
+use crate::error::PolicyError;
+use crate::paging::stay::Stay;
+use crate::paging::whole_set::WholeSet;
+use crate::paging::window::Window;
+use crate::paging::{whole_set, window};
+use crate::placement::di::{self, DistributedIntensity};
+use crate::placement::dino::{self, Dino};
+use crate::placement::linux::Linux;
+use crate::placement::random::{self, RandomCore};
+use crate::policy::{Paging, Place, Policy};
+use crate::rules::Rule;
+use crate::settings::Settings;
+
+/// A policy: a placement joined with a paging, under a name of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// The name of its placement, in [`PLACEMENTS`].
+    pub placement: &'static str,
+    /// The name of its paging, in [`PAGINGS`].
+    pub paging: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Where it is from.
+    pub source: &'static str,
+}
+
+/// One half of a policy, with what makes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Half<Maker> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    /// Where it is from.
+    pub source: &'static str,
+    /// The rules that its plans name.
+    pub rules: &'static [Rule],
+    /// Makes one that has seen nothing yet.
+    pub make: Maker,
+}
+
+/// Makes a placement.
+pub type MakePlacement = fn(&Settings) -> Box<dyn Place>;
+/// Makes a paging.
+pub type MakePaging = fn(&Settings) -> Box<dyn Paging>;
+
+/// All policies, in the order people are shown them.
+#[rustfmt::skip]
+pub const POLICIES: &[Entry] = &[
+    Entry { name: "linux", placement: "linux", paging: "stay", about: "The kernel places threads and pages; Numaherd only watches", source: "baseline" },
+    Entry { name: "random", placement: "random", paging: "stay", about: "Each thread gets a random core once and keeps it", source: "baseline of the papers" },
+    Entry { name: "di-plain", placement: "di", paging: "stay", about: "Spreads miss rates over the memory domains; memory stays behind", source: "DINO 3.1" },
+    Entry { name: "di-migrate", placement: "di", paging: "window", about: "Spreads miss rates over the memory domains; memory follows", source: "DINO 3.2" },
+    Entry { name: "dino", placement: "dino", paging: "window", about: "Spreads classes of miss rates with the fewest moves; memory follows", source: "DINO 3.3, 4" },
+];
+
+/// All placements.
+#[rustfmt::skip]
+pub const PLACEMENTS: &[Half<MakePlacement>] = &[
+    Half { name: "linux", about: "The kernel's own", source: "baseline", rules: &[], make: |_| Box::new(Linux) },
+    Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, make: |_| Box::new(RandomCore::default()) },
+    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, make: |settings| Box::new(DistributedIntensity::new(settings)) },
+    Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, make: |settings| Box::new(Dino::new(settings)) },
+];
+
+/// All pagings.
+#[rustfmt::skip]
+pub const PAGINGS: &[Half<MakePaging>] = &[
+    Half { name: "stay", about: "Pages stay where they are", source: "DINO 3.1", rules: &[], make: |_| Box::new(Stay) },
+    Half { name: "whole-set", about: "All pages of a process follow its threads", source: "DINO 4", rules: whole_set::RULES, make: |_| Box::new(WholeSet) },
+    Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, make: |settings| Box::new(Window::new(settings)) },
+];
+
+/// The policy of that name, which has seen nothing yet.
+///
+/// # Errors
+/// [`PolicyError::Unknown`] with the nearest known name; [`PolicyError::Setting`] for settings that
+/// cannot be.
+pub fn build(name: &str, settings: &Settings) -> Result<Policy, PolicyError> {
+    settings.check()?;
+    let (placement, paging) = halves(name)?;
+    Ok(Policy {
+        name: name.to_owned(),
+        placement: (placement.make)(settings),
+        paging: (paging.make)(settings),
+    })
+}
+
+type Halves = (&'static Half<MakePlacement>, &'static Half<MakePaging>);
+
+/// The halves that a name stands for.
+///
+/// # Errors
+/// [`PolicyError::Unknown`] with the nearest known name.
+pub fn halves(name: &str) -> Result<Halves, PolicyError> {
+    let policy = |name: &str| POLICIES.iter().find(|entry| entry.name == name);
+    if let Some((before, after)) = name.split_once('+') {
+        let asked = policy(before).map_or(before, |entry| entry.placement);
+        let placement = PLACEMENTS.iter().find(|half| half.name == asked);
+        let placement = placement.ok_or_else(|| unknown("placement", before, placements()))?;
+        let paging = PAGINGS.iter().find(|half| half.name == after);
+        let names = PAGINGS.iter().map(|half| half.name).collect();
+        return Ok((
+            placement,
+            paging.ok_or_else(|| unknown("paging", after, names))?,
+        ));
+    }
+    let names = POLICIES.iter().map(|entry| entry.name).collect();
+    let entry = policy(name).ok_or_else(|| unknown("policy", name, names))?;
+    halves(&format!("{}+{}", entry.placement, entry.paging))
+}
+
+/// What may stand before the `+`.
+fn placements() -> Vec<&'static str> {
+    let own = PLACEMENTS.iter().map(|half| half.name);
+    let mut names: Vec<_> = own.chain(POLICIES.iter().map(|entry| entry.name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// The signals that a policy cannot do without.
+///
+/// # Errors
+/// As [`halves`].
+pub fn needs(name: &str) -> Result<Vec<Signal>, PolicyError> {
+    Ok(build(name, &Settings::default())?.needs())
+}
+
+fn unknown(kind: &'static str, asked: &str, known: Vec<&'static str>) -> PolicyError {
+    // Near is: no more than a third of the letters differ, and at least two may.
+    let near = (asked.chars().count() / 3).max(2);
+    let nearest = known
+        .iter()
+        .map(|name| (distance(asked, name), *name))
+        .min()
+        .filter(|&(distance, _)| distance <= near)
+        .map(|(_, name)| name.to_owned());
+    PolicyError::Unknown {
+        kind,
+        asked: asked.to_owned(),
+        nearest,
+        known: known.into_iter().map(str::to_owned).collect(),
+    }
+}
+
+/// Levenshtein's distance: letters to insert, delete or replace.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_can_be_built_and_names_its_needs() {
+        let needs: Vec<String> = POLICIES
+            .iter()
+            .map(|entry| {
+                let policy = build(entry.name, &Settings::default()).unwrap();
+                let signals: Vec<String> = policy.needs().iter().map(ToString::to_string).collect();
+                format!("{}: {}", policy.name, signals.join(", "))
+            })
+            .collect();
+        assert_eq!(
+            needs,
+            [
+                "linux: ",
+                "random: ",
+                "di-plain: CPU use, miss rate",
+                "di-migrate: CPU use, miss rate, memory samples",
+                "dino: CPU use, miss rate, memory samples",
+            ]
+        );
+    }
+
+    #[test]
+    fn placement_and_paging_can_be_joined() {
+        let joined = |name| {
+            let (placement, paging) = halves(name).unwrap();
+            (placement.name, paging.name)
+        };
+        assert_eq!(joined("dino+whole-set"), ("dino", "whole-set"));
+        assert_eq!(joined("di-plain+window"), ("di", "window"));
+        assert_eq!(joined("di-migrate"), ("di", "window"));
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_the_nearest_and_all() {
+        let told = |name| halves(name).unwrap_err().to_string();
+        assert_eq!(
+            told("dyno"),
+            "there is no policy named \"dyno\" (did you mean \"dino\"?); choose one of: linux, \
+             random, di-plain, di-migrate, dino"
+        );
+        assert_eq!(
+            told("dino+windows"),
+            "there is no paging named \"windows\" (did you mean \"window\"?); choose one of: stay, \
+             whole-set, window"
+        );
+        assert!(told("dine+stay").starts_with("there is no placement named \"dine\" (did"));
+        assert!(
+            told("numa-balancing").starts_with("there is no policy named \"numa-balancing\"; ")
+        );
+    }
+
+    #[test]
+    fn names_are_given_once() {
+        let mut names: Vec<_> = POLICIES.iter().map(|entry| entry.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), POLICIES.len());
+        let rules = PLACEMENTS.iter().flat_map(|half| half.rules);
+        let mut rules: Vec<_> = rules
+            .chain(PAGINGS.iter().flat_map(|half| half.rules))
+            .collect();
+        let all = rules.len();
+        rules.sort_unstable_by_key(|rule| rule.name);
+        rules.dedup_by_key(|rule| rule.name);
+        assert_eq!(rules.len(), all);
+    }
+}

@@ -1,0 +1,251 @@
+//! What a user can set about policies: every key with its default, unit and source.
+//!
+//! Settings are TOML; every key may be left out, and an unknown key is an error that names it.
+//!
+//! ```toml
+//! [classes]
+//! preset = "paper"         # or "clavis"; the keys below replace single values of the preset
+//! devil_from = 2.0         # lines per 1000 instructions; DINO 3.3.2 (clavis: 1.5)
+//! super_devil_above = 100  # lines per 1000 instructions; DINO 3.3.2 (clavis: 50)
+//! votes = 7                # intervals; DINO 3.3.3 (clavis: 5)
+//! of_last = 10             # intervals; DINO 3.3.3 (clavis: 10)
+//!
+//! [placement]
+//! interval_ms = 1000       # DINO 3.3.3
+//! least_cpu_share = 0.9    # share of a CPU, 0 to 1; Clavis
+//!
+//! [paging]
+//! interval_ms = 10         # DINO 4.2
+//! window_pages = 4096      # base pages in total; DINO 4.1, Clavis
+//! bounce_limit = 5         # orders back; Clavis
+//! thaw_after_s = 60        # seconds of sample time; no source
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::classes::ClassRule;
+use crate::error::PolicyError;
+
+/// All settings of all policies.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// How threads are classed by their miss rate.
+    pub classes: ClassSettings,
+    /// When and which threads are placed.
+    pub placement: PlacementSettings,
+    /// When and which pages are moved.
+    pub paging: PagingSettings,
+}
+
+/// Which set of values the class rule starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClassPreset {
+    /// DINO §3.3.2, §3.3.3: [`ClassRule::PAPER`].
+    #[default]
+    Paper,
+    /// The authors' own scheduler: [`ClassRule::CLAVIS`].
+    Clavis,
+}
+
+/// How threads are classed. A value that is left out is the preset's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClassSettings {
+    /// `paper` (default) or `clavis`.
+    pub preset: ClassPreset,
+    /// Lowest miss rate of a devil in lines per 1000 instructions; 2 (DINO §3.3.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub devil_from: Option<f64>,
+    /// Miss rate above which a thread is a super-devil, in lines per 1000 instructions; 100
+    /// (DINO §3.3.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub super_devil_above: Option<f64>,
+    /// Intervals that must speak for another class; 7 (DINO §3.3.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub votes: Option<usize>,
+    /// Of how many last intervals; 10 (DINO §3.3.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_last: Option<usize>,
+}
+
+impl ClassSettings {
+    /// The rule that the settings come to.
+    pub fn rule(&self) -> ClassRule {
+        let preset = match self.preset {
+            ClassPreset::Paper => ClassRule::PAPER,
+            ClassPreset::Clavis => ClassRule::CLAVIS,
+        };
+        ClassRule {
+            devil_from: self.devil_from.unwrap_or(preset.devil_from),
+            super_devil_above: self.super_devil_above.unwrap_or(preset.super_devil_above),
+            votes: self.votes.unwrap_or(preset.votes),
+            of_last: self.of_last.unwrap_or(preset.of_last),
+            mean_moved_by: preset.mean_moved_by,
+        }
+    }
+}
+
+/// When and which threads are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlacementSettings {
+    /// Time between two placements in ms; 1000 (DINO §3.3.3: more often brought no gain).
+    pub interval_ms: u64,
+    /// Threads that use less of a CPU are left to the kernel; 0.9 (Clavis), of 0 to 1. Where a
+    /// machine is full, see [`crate::busy`].
+    pub least_cpu_share: f64,
+}
+
+impl Default for PlacementSettings {
+    fn default() -> Self {
+        Self {
+            interval_ms: 1000,
+            least_cpu_share: 0.9,
+        }
+    }
+}
+
+/// When and which pages are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PagingSettings {
+    /// Time between two looks at the samples in ms; 10 (DINO §4.2).
+    pub interval_ms: u64,
+    /// K: base pages that one sampled access moves, in total; 4096 (DINO §4.1; that it is a total,
+    /// half of it before the page, is Clavis').
+    pub window_pages: u64,
+    /// How often a chunk of pages may be ordered back to another node before it is frozen; 5
+    /// (Clavis' bouncing limit).
+    pub bounce_limit: u32,
+    /// Seconds, of the samples' own time, after which a frozen chunk gets another chance; 60 (no
+    /// source: DINO §3.3.2 only says that migration is discontinued).
+    pub thaw_after_s: u64,
+}
+
+impl Default for PagingSettings {
+    fn default() -> Self {
+        Self {
+            interval_ms: 10,
+            window_pages: 4096,
+            bounce_limit: 5,
+            thaw_after_s: 60,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads settings from TOML and checks them.
+    ///
+    /// # Errors
+    /// [`PolicyError::Settings`] for text that is not TOML, an unknown key or a wrong type;
+    /// [`PolicyError::Setting`] for a value that cannot be.
+    pub fn parse(text: &str) -> Result<Self, PolicyError> {
+        let settings: Self = toml::from_str(text).map_err(|error| PolicyError::Settings {
+            reason: error.to_string(),
+        })?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// Checks that every value can be.
+    ///
+    /// # Errors
+    /// [`PolicyError::Setting`] names the first that cannot.
+    pub fn check(&self) -> Result<(), PolicyError> {
+        let require = |holds: bool, key: &'static str, value: String, must: &'static str| {
+            let wrong = PolicyError::Setting { key, value, must };
+            if holds { Ok(()) } else { Err(wrong) }
+        };
+        let rule = self.classes.rule();
+        let share = self.placement.least_cpu_share;
+        require(
+            rule.devil_from.is_finite() && rule.devil_from >= 0.0,
+            "classes.devil_from",
+            rule.devil_from.to_string(),
+            "be a miss rate of 0 or more",
+        )?;
+        require(
+            rule.super_devil_above.is_finite() && rule.super_devil_above >= rule.devil_from,
+            "classes.super_devil_above",
+            rule.super_devil_above.to_string(),
+            "be at least classes.devil_from",
+        )?;
+        require(
+            (1..=rule.of_last).contains(&rule.votes),
+            "classes.votes",
+            rule.votes.to_string(),
+            "be at least 1 and at most classes.of_last",
+        )?;
+        require(
+            (0.0..=1.0).contains(&share),
+            "placement.least_cpu_share",
+            share.to_string(),
+            "be a share of a CPU, from 0 to 1",
+        )?;
+        let positive = [
+            ("placement.interval_ms", self.placement.interval_ms),
+            ("paging.interval_ms", self.paging.interval_ms),
+            ("paging.window_pages", self.paging.window_pages),
+        ];
+        positive.into_iter().try_for_each(|(key, value)| {
+            require(value > 0, key, value.to_string(), "be at least 1")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_set_is_the_papers_values() {
+        let settings = Settings::parse("").unwrap();
+        assert_eq!(settings, Settings::default());
+        assert_eq!(settings.classes.rule(), ClassRule::PAPER);
+        assert_eq!(settings.placement.interval_ms, 1000);
+        assert_eq!(settings.paging.interval_ms, 10);
+        assert_eq!(settings.paging.window_pages, 4096);
+    }
+
+    #[test]
+    fn a_preset_can_be_changed_value_by_value() {
+        let settings = Settings::parse("[classes]\npreset = \"clavis\"\nvotes = 6").unwrap();
+        let expected = ClassRule {
+            votes: 6,
+            ..ClassRule::CLAVIS
+        };
+        assert_eq!(settings.classes.rule(), expected);
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let text = "[classes]\npreset = \"clavis\"\ndevil_from = 1.0\n[paging]\nbounce_limit = 2";
+        let settings = Settings::parse(text).unwrap();
+        let written = toml::to_string(&settings).unwrap();
+        assert_eq!(Settings::parse(&written).unwrap(), settings);
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named() {
+        let told = |text: &str| Settings::parse(text).unwrap_err().to_string();
+        assert!(told("[classes]\nvoters = 3").contains("unknown field `voters`"));
+        assert_eq!(
+            told("[classes]\nvotes = 11"),
+            "classes.votes is 11, but must be at least 1 and at most classes.of_last"
+        );
+        assert_eq!(
+            told("[placement]\nleast_cpu_share = 90"),
+            "placement.least_cpu_share is 90, but must be a share of a CPU, from 0 to 1"
+        );
+        assert_eq!(
+            told("[paging]\nwindow_pages = 0"),
+            "paging.window_pages is 0, but must be at least 1"
+        );
+        assert_eq!(
+            told("[classes]\ndevil_from = 60\npreset = \"clavis\""),
+            "classes.super_devil_above is 50, but must be at least classes.devil_from"
+        );
+    }
+}
