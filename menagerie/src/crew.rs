@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::gate::Gate;
+use crate::migrations;
 use crate::stop::Stop;
 use crate::workload::{Detail, Workload};
 use std::sync::mpsc;
@@ -29,6 +30,8 @@ pub struct Work {
     pub operations: u64,
     /// Time taken for them.
     pub seconds: f64,
+    /// How often the kernel moved the thread to another CPU meanwhile, where it tells.
+    pub migrations: Option<u64>,
     /// What the workload adds.
     pub detail: Detail,
 }
@@ -136,6 +139,7 @@ fn measure(mut workload: impl Workload, length: Length, stop: &Stop) -> Result<M
         Length::Operations(operations) => operations,
         Length::Time(_) => u64::MAX,
     };
+    let migrations = migrations::so_far();
     let start = Instant::now();
     let deadline = match length {
         Length::Time(duration) => start.checked_add(duration),
@@ -160,6 +164,7 @@ fn measure(mut workload: impl Workload, length: Length, stop: &Stop) -> Result<M
         tid: tid(),
         operations,
         seconds,
+        migrations: migrations.and_then(|before| migrations::so_far()?.checked_sub(before)),
         detail: workload.detail(),
     };
     Ok(Measured {

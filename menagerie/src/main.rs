@@ -10,6 +10,7 @@ mod gate;
 mod histogram;
 mod machine;
 mod memory;
+mod migrations;
 mod options;
 mod order;
 mod pair;

@@ -60,6 +60,9 @@ pub struct Row {
     pub ns_per_operation: f64,
     /// Operations per second.
     pub rate: f64,
+    /// How often the kernel moved it to another CPU, where the kernel tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<u64>,
     /// Bytes read and written, of a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<f64>,
@@ -106,6 +109,7 @@ impl Report {
                     seconds: work.seconds,
                     ns_per_operation,
                     rate,
+                    migrations: work.migrations,
                     bytes_per_second: lines.map(|lines| rate * lines * LINE as f64),
                     ns_per_line: lines.map(|lines| ns_per_operation / lines),
                     detail: work.detail,
@@ -269,6 +273,7 @@ mod tests {
                 tid: 100 + index as u32,
                 operations: 1_000_000 * (index as u64 + 1),
                 seconds: 0.5,
+                migrations: None,
                 detail,
             })
             .collect();
@@ -375,7 +380,7 @@ mod tests {
         fn rate_and_time_of_an_operation_are_one_figure(
             operations in 1u64..1 << 50, seconds in 1e-6f64..1e6
         ) {
-            let work = Work { tid: 1, operations, seconds, detail: Detail::None {} };
+            let work = Work { tid: 1, operations, seconds, migrations: None, detail: Detail::None {} };
             let subject = Subject {
                 kind: "chase",
                 operation: "hop",
@@ -404,6 +409,7 @@ mod tests {
                 tid: 1,
                 operations: 0,
                 seconds: 0.0,
+                migrations: None,
                 detail: Detail::None {},
             }],
             seconds: 0.0,
