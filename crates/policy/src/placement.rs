@@ -6,3 +6,6 @@ pub mod dino;
 pub mod linux;
 pub mod random;
 mod slots;
+
+#[cfg(test)]
+mod properties;

@@ -25,6 +25,9 @@
 //!
 //! Cost: linear in CPUs (sorted within each domain) and in threads.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use numaherd_topology::{CpuId, CpuSet, DomainId, NodeId, Topology};
 use numaherd_world::{Snapshot, Thread};
 
@@ -199,7 +202,9 @@ fn domains(
     // Siblings next to each other, those in use first: then a CPU's rank is its tier.
     known.sort_by_cached_key(|cpu| {
         let held = taken.of(cpu.id).threads;
-        let in_use = std::cmp::Reverse((held, sitting_on(cpu.id)));
+        // Only held CPUs' places in the deal count, so those must not depend on what sits there.
+        let sitting = if held > 0 { 0 } else { sitting_on(cpu.id) };
+        let in_use = Reverse((held, sitting));
         (cpu.domain, cpu.core, in_use, cpu.id)
     });
     let mut domains: Vec<DomainSlots> = Vec::new();
@@ -234,16 +239,11 @@ fn domains(
                 _ if held.devils > 0 => 0,
                 _ => 2,
             };
-            (
-                slots.tier,
-                turn,
-                std::cmp::Reverse(slots.capacity),
-                slots.cpu,
-            )
+            (slots.tier, turn, Reverse(slots.capacity), slots.cpu)
         });
     }
     // The rank of a domain among those of its node comes first in the order of dealing.
-    let mut of_node: std::collections::BTreeMap<NodeId, usize> = std::collections::BTreeMap::new();
+    let mut of_node: BTreeMap<NodeId, usize> = BTreeMap::new();
     let mut ranked: Vec<(usize, DomainSlots)> = Vec::with_capacity(domains.len());
     for domain in domains {
         let rank = of_node.entry(domain.node).or_default();

@@ -128,3 +128,190 @@ fn the_papers_example_as_a_plan() {
     assert_eq!(scene.places(), [0, 3, 7, 1, 4, 5, 6, 2]);
     assert_eq!(place(&mut dino, &scene), []);
 }
+
+/// A machine of one domain a node, and threads as (process, rate, CPU), all of them given theirs.
+fn scene(cores: &[u32], threads: &[(u32, f64, u32)]) -> Scene {
+    let mut scene = Scene::new(&crate::testing::Shape {
+        nodes: cores.iter().map(|&cores| vec![cores]).collect(),
+        siblings: 1,
+        offline: Vec::new(),
+    });
+    let cpus: u32 = cores.iter().sum();
+    for &(process, rate, cpu) in threads {
+        let cpu = cpu % cpus;
+        scene.thread(process, rate, cpu).assigned = Some(numaherd_topology::CpuId(cpu));
+    }
+    scene
+}
+
+/// The ground, the tuples and the decision of a scene's one pool.
+fn decide(scene: &Scene) -> (Ground, Vec<Tuple>, Decision) {
+    let mut classes = Classes::new(crate::classes::ClassRule::PAPER);
+    let classed = classes.observe(&scene.snapshot.threads);
+    let pool = pools(&scene.snapshot, &scene.topology).remove(0);
+    let ground = Ground::new(&scene.snapshot, &scene.topology, &pool, &Taken::default());
+    let tuples = tuples(&scene.snapshot, &pool, classed);
+    let decision = Decision::new(&ground, &tuples, |_| true);
+    (ground, tuples, decision)
+}
+
+#[test]
+fn a_class_that_changes_moves_two_threads_and_no_more() {
+    // Thread 1 turns into a devil: one turtle's slot becomes a devil's.
+    let mut scene = scene(
+        &[2, 2],
+        &[(0, DEVIL, 0), (1, TURTLE, 1), (2, DEVIL, 2), (3, TURTLE, 3)],
+    );
+    let mut dino = Dino::new(&Settings::default());
+    assert_eq!(place(&mut dino, &scene), []);
+    scene.set_miss_rate(1, SUPER_DEVIL);
+    let moves = (0..10).map(|_| {
+        let plan = place(&mut dino, &scene);
+        scene.carry_out(&plan);
+        plan.len()
+    });
+    // The seventh interval in the new class decides. Super-devil and devil are dealt apart again:
+    // D d d t over two domains is D t | d d, which two threads that change places bring about.
+    assert_eq!(moves.collect::<Vec<_>>(), [0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!(scene.places(), [3, 1, 2, 0]);
+}
+
+#[test]
+fn a_thread_that_was_never_given_its_core_is_held_there_once() {
+    let mut scene = Scene::uniform(2, 1);
+    scene.thread(0, DEVIL, 0);
+    scene.thread(1, DEVIL, 1);
+    let mut dino = Dino::new(&Settings::default());
+    let plan = place(&mut dino, &scene);
+    assert!(
+        plan.iter()
+            .all(|p| p.from == p.to && p.rule == "dino: keep core")
+    );
+    assert_eq!(plan.len(), 2);
+    scene.carry_out(&plan);
+    assert_eq!(place(&mut dino, &scene), []);
+}
+
+#[test]
+fn a_devil_that_is_hands_off_takes_a_devils_turn() {
+    let mut scene = Scene::uniform(2, 2);
+    scene.thread(0, DEVIL, 0).hands_off = Some("its user set its affinity".into());
+    scene.thread(1, DEVIL, 1);
+    scene.thread(2, TURTLE, 2);
+    let plan = place(&mut Dino::new(&Settings::default()), &scene);
+    scene.carry_out(&plan);
+    // The devil goes to the other domain, the turtle stays there with it.
+    assert_eq!(scene.places(), [0, 3, 2]);
+}
+
+#[test]
+fn containers_with_cpus_of_their_own_are_placed_on_their_own() {
+    let mut scene = Scene::uniform(2, 2);
+    let cpus = |cpus: [u32; 2]| -> std::sync::Arc<numaherd_topology::CpuSet> {
+        std::sync::Arc::new(cpus.into_iter().map(numaherd_topology::CpuId).collect())
+    };
+    for (process, mine) in [(0, cpus([0, 2])), (1, cpus([1, 3]))] {
+        for _ in 0..2 {
+            scene.thread(process, DEVIL, 0).cpuset = std::sync::Arc::clone(&mine);
+        }
+    }
+    let plan = place(&mut Dino::new(&Settings::default()), &scene);
+    scene.carry_out(&plan);
+    assert_eq!(scene.places(), [0, 2, 1, 3]);
+}
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn scenes() -> impl Strategy<Value = Scene> {
+        let rate = prop_oneof![Just(TURTLE), Just(DEVIL), Just(SUPER_DEVIL)];
+        let threads = proptest::collection::vec((0u32..8, rate, 0u32..40), 1..80);
+        let cores = proptest::collection::vec(1u32..6, 1..6);
+        (cores, threads).prop_map(|(cores, threads)| scene(&cores, &threads))
+    }
+
+    /// Threads by CPU and class.
+    fn count(ground: &Ground, tuples: &[Tuple], places: &[Option<At>]) -> Vec<Vec<Hand>> {
+        let empty = |d: &crate::placement::slots::DomainSlots| vec![[0; 3]; d.cpus.len()];
+        let mut count: Vec<Vec<Hand>> = ground.domains.iter().map(empty).collect();
+        for tuple in tuples {
+            if let Some(at) = places[tuple.thread] {
+                count[at.domain][at.cpu][tuple.class.index()] += 1;
+            }
+        }
+        count
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn a_thread_whose_class_fits_its_core_stays(scene in scenes()) {
+            let (ground, tuples, decision) = decide(&scene);
+            let running = count(&ground, &tuples, &ground.sits);
+            let kept = count(&ground, &tuples, &decision.kept);
+            // On every CPU, of every class, as many stay as run there, up to what is wanted.
+            for (domain, hands) in decision.layout.iter().enumerate() {
+                for (cpu, hand) in hands.iter().enumerate() {
+                    for class in 0..3 {
+                        let stay = hand[class].min(running[domain][cpu][class]);
+                        prop_assert_eq!(kept[domain][cpu][class], stay);
+                    }
+                }
+            }
+            // And only the final pass moves a thread that stayed.
+            for tuple in &tuples {
+                let moved = decision.kept[tuple.thread]
+                    .is_some_and(|at| at != decision.solution[tuple.thread]);
+                prop_assert!(!moved || decision.grouped[tuple.thread].is_some());
+            }
+        }
+
+        #[test]
+        fn threads_fill_the_layout_and_it_is_the_snake_over_the_sorted_classes(scene in scenes()) {
+            let (ground, tuples, decision) = decide(&scene);
+            let solution: Vec<_> = decision.solution.iter().copied().map(Some).collect();
+            prop_assert_eq!(&count(&ground, &tuples, &solution), &decision.layout);
+            // Domain by domain the hands are those dealt, whatever CPU of it has them.
+            let dealt = layout::layout(&ground, &layout::sorted(&tuples));
+            for (domain, hands) in dealt.iter().enumerate() {
+                let sorted = |hands: &[Hand]| {
+                    let mut hands = hands.to_vec();
+                    hands.sort_unstable();
+                    hands
+                };
+                prop_assert_eq!(sorted(hands), sorted(&decision.layout[domain]));
+            }
+        }
+
+        #[test]
+        fn tuples_are_sorted_by_class_process_and_thread(scene in scenes()) {
+            let (_, tuples, _) = decide(&scene);
+            let sorted = layout::sorted(&tuples);
+            let key = |t: &Tuple| (std::cmp::Reverse(t.class), t.process, t.thread);
+            prop_assert!(sorted.is_sorted_by_key(key));
+            prop_assert_eq!(sorted.len(), tuples.len());
+        }
+
+        #[test]
+        fn the_final_pass_rests_and_never_parts_what_it_joined(scene in scenes()) {
+            let (ground, tuples, decision) = decide(&scene);
+            let mut again = decision.solution.clone();
+            let grouped = group::group(&tuples, ground.domains.len(), &mut again);
+            prop_assert_eq!(&again, &decision.solution);
+            prop_assert!(grouped.iter().all(Option::is_none));
+            // Nothing is left that the pass is there to mend.
+            let domain = |t: &Tuple| decision.solution[t.thread].domain;
+            for a in &tuples {
+                for b in &tuples {
+                    let apart = a.process == b.process && domain(b) > domain(a);
+                    let mends = |c: &Tuple| {
+                        domain(c) == domain(a) && c.class == b.class && c.process > a.process
+                    };
+                    prop_assert!(!apart || !tuples.iter().any(mends), "{a:?} {b:?}");
+                }
+            }
+        }
+    }
+}
