@@ -292,6 +292,18 @@ impl Plugin {
         (state.fold(words.units), Words { units: 0, ..words })
     }
 
+    /// Brings a vCPU's counters in the shared memory up to date.
+    ///
+    /// # Safety
+    /// On this vCPU's thread.
+    unsafe fn publish(&self, vcpu: c_uint) {
+        // SAFETY: the caller's promise.
+        if let Some(state) = unsafe { self.vcpu(vcpu) } {
+            let (_, words) = self.fold(state);
+            state.publish(words, &self.shared);
+        }
+    }
+
     /// Makes an access and does what follows from it.
     #[inline]
     pub fn access(
@@ -496,10 +508,7 @@ impl Plugin {
             Nop::GateOff => self.move_gate(false, reset),
             Nop::Sync => {
                 // SAFETY: the caller's promise.
-                if let Some(state) = unsafe { self.vcpu(vcpu) } {
-                    let (_, words) = self.fold(state);
-                    state.publish(words, &self.shared);
-                }
+                unsafe { self.publish(vcpu) };
                 self.shared.count_sync(vcpu as usize);
             }
             Nop::Switch => {
@@ -510,7 +519,11 @@ impl Plugin {
                     state.switch(words, thread, &self.threads[state.number]);
                 }
             }
-            Nop::Report => eprint!("{}", report::text(&self.report())),
+            Nop::Report => {
+                // SAFETY: the caller's promise.
+                unsafe { self.publish(vcpu) };
+                eprint!("{}", report::text(&self.report()));
+            }
             Nop::ResetReport => {
                 let now = report::figures(&self.shared);
                 *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = now;
@@ -567,26 +580,32 @@ impl Plugin {
     /// While no vCPU runs.
     pub unsafe fn gate_has_moved(&self) {
         let open = self.gate_is_open();
-        let now = self.guest_ns();
         if let (true, Some(machine)) = (open, self.machine.get()) {
-            self.schedule.begin(now);
             for (number, cell) in self.vcpus.iter().enumerate() {
                 // SAFETY: no vCPU runs.
                 let state = unsafe { &mut *cell.0.get() };
                 let state = state.get_or_insert_with(|| Vcpu::new(machine, number));
                 if number < running_vcpus() {
-                    self.fold(state);
+                    let (_, words) = self.fold(state);
+                    state.switch(words, self.shared.running(number), &self.threads[number]);
                 }
-                state.idle_until(picoseconds(now));
             }
-        }
-        match &self.timers {
-            Some(_) if open => self.offset_ns.store(MODELLED, SeqCst),
-            Some((timers, _)) if self.time_is_modelled() => {
-                self.offset_ns.store(now - timers.real_ns(), SeqCst);
-                self.schedule.end();
+            // Others may ask for the time meanwhile, so the model begins at what was told last.
+            if self.timers.is_some() {
+                self.offset_ns.store(MODELLED, SeqCst);
             }
-            _ => {}
+            let now = self.guest_ns();
+            self.schedule.begin(now);
+            for cell in &self.vcpus {
+                // SAFETY: no vCPU runs.
+                if let Some(state) = unsafe { &mut *cell.0.get() } {
+                    state.idle_until(picoseconds(now));
+                }
+            }
+        } else if let (Some((timers, _)), true) = (&self.timers, self.time_is_modelled()) {
+            self.offset_ns
+                .store(self.guest_ns() - timers.real_ns(), SeqCst);
+            self.schedule.end();
         }
         self.shared.set_gate(open);
     }
