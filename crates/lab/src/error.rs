@@ -153,19 +153,45 @@ impl Cause {
     /// what follows a lack of memory or a failed init is its consequence.
     #[must_use]
     pub fn from_console(console: &str) -> Option<Self> {
-        console.lines().find_map(|line| {
-            if let Some((_, message)) = line.split_once("numaherd-guest: ") {
-                Some(Self::Init(message.trim().to_owned()))
-            } else if line.contains("System is deadlocked on memory")
-                || line.contains("Out of memory and no killable processes")
-            {
-                Some(Self::OutOfMemory(without_timestamp(line)))
-            } else if line.contains("Kernel panic - not syncing") {
-                Some(Self::Panic(without_timestamp(line)))
-            } else {
-                None
-            }
-        })
+        console.lines().find_map(Self::from_line)
+    }
+
+    /// The part of a console's text that an error shows: from a little before the line that tells
+    /// why the guest ended, or where there is none, the end.
+    #[must_use]
+    pub fn excerpt(console: &str) -> String {
+        const LINES: usize = 15;
+        let lines: Vec<&str> = console
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let start = match lines
+            .iter()
+            .position(|line| Self::from_line(line).is_some())
+        {
+            Some(told) => told.saturating_sub(2),
+            None => lines.len().saturating_sub(LINES),
+        };
+        lines[start..]
+            .iter()
+            .take(LINES)
+            .copied()
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    fn from_line(line: &str) -> Option<Self> {
+        if let Some((_, message)) = line.split_once("numaherd-guest: ") {
+            Some(Self::Init(message.trim().to_owned()))
+        } else if line.contains("System is deadlocked on memory")
+            || line.contains("Out of memory and no killable processes")
+        {
+            Some(Self::OutOfMemory(without_timestamp(line)))
+        } else if line.contains("Kernel panic - not syncing") {
+            Some(Self::Panic(without_timestamp(line)))
+        } else {
+            None
+        }
     }
 }
 
@@ -205,5 +231,22 @@ mod tests {
             )
         );
         assert_eq!(cause("all is well"), None);
+    }
+
+    #[test]
+    fn the_excerpt_begins_just_before_the_cause() {
+        let console: String = (0..100)
+            .map(|line| match line {
+                50 => "Kernel panic - not syncing: for a test\n".to_owned(),
+                line => format!("line {line}\n\n"),
+            })
+            .collect();
+        let excerpt = Cause::excerpt(&console);
+        assert!(
+            excerpt.starts_with("line 48\nline 49\nKernel panic"),
+            "{excerpt}"
+        );
+        let quiet = console.replace("Kernel panic", "Nothing");
+        assert!(Cause::excerpt(&quiet).ends_with("line 98\nline 99"));
     }
 }

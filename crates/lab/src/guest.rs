@@ -28,7 +28,7 @@ use crate::initrd;
 use crate::qemu::{AnonymousFile, Qemu, lock};
 use crate::shape::Shape;
 
-/// Lines of the kernel's console that an error shows.
+/// Lines of QEMU's own messages that an error shows.
 const SHOWN_LINES: usize = 15;
 
 /// How long QEMU may take to end by itself when it should.
@@ -262,7 +262,7 @@ impl Guest {
             Ok(_) | Err(RecvTimeoutError::Disconnected) => None,
         };
         let (cause, console) = match cause {
-            Some(cause) => (cause, guest.qemu.console.last_lines(SHOWN_LINES)),
+            Some(cause) => (cause, Cause::excerpt(&guest.qemu.console.text())),
             None => guest.death(),
         };
         Err(Error::NoBoot { cause, console })
@@ -432,7 +432,7 @@ impl Guest {
                 message,
             }
         };
-        (cause, self.qemu.console.last_lines(SHOWN_LINES))
+        (cause, Cause::excerpt(&console))
     }
 }
 

@@ -8,6 +8,7 @@
 //! | part | file |
 //! |---|---|
 //! | what the guest looks like: nodes, CPUs, memory, distances | [`shape`] |
+//! | both shape and model from a machine file | [`machine`] |
 //! | what `make setup` prepared: kernel, modules, plugin | [`files`] |
 //! | the initial file system | [`initrd`] |
 //! | QEMU's command line, a pure function | [`command_line`] |
@@ -30,6 +31,7 @@ pub mod error;
 pub mod files;
 pub mod guest;
 pub mod initrd;
+pub mod machine;
 pub mod qemu;
 pub mod shape;
 

@@ -3,11 +3,7 @@
 //! A [`Shape`] is the part of a machine that QEMU builds; caches, latencies and bandwidths are the
 //! model's. QEMU numbers CPUs through sockets, cores and threads in that order, all of one size,
 //! and a guest takes the CPUs of one socket to share a last-level cache. So a socket of the guest
-//! stands for a memory domain: the largest size that divides every domain is taken.
-
-use numaherd_topology::Topology;
-
-use crate::error::{Error, Result};
+//! stands for a memory domain.
 
 /// One node of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,84 +52,6 @@ impl Shape {
                 })
                 .collect(),
         }
-    }
-
-    /// The guest for a machine. Memory is the machine's, unless `memory_mib` says how much each
-    /// node that has some gets.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] where QEMU cannot build it: see [`Shape::check`], and node or CPU numbers
-    /// that are not 0, 1, 2 … node by node with the CPUs of a core next to each other.
-    pub fn of(machine: &Topology, memory_mib: Option<u64>) -> Result<Self> {
-        let refuse = |reason: String| Error::Shape {
-            machine: machine.name().to_owned(),
-            reason,
-        };
-        let mut next_cpu = 0;
-        let mut nodes = Vec::new();
-        for (index, node) in machine.nodes().iter().enumerate() {
-            if node.id.index() != index {
-                return Err(refuse(format!(
-                    "its nodes are numbered with gaps (node {} comes after {index} others)",
-                    node.id
-                )));
-            }
-            for cpu in node.cpus.iter() {
-                if cpu.index() != next_cpu {
-                    return Err(refuse(format!(
-                        "its CPUs are not numbered node by node: node {} has CPU {cpu} where {next_cpu} comes next",
-                        node.id
-                    )));
-                }
-                next_cpu += 1;
-            }
-            let own = node.memory_bytes >> 20;
-            nodes.push(NodeShape {
-                cpus: count(node.cpus.iter().count()),
-                memory_mib: if own == 0 {
-                    0
-                } else {
-                    memory_mib.unwrap_or(own)
-                },
-            });
-        }
-        let threads = uniform_size(machine.cores().iter().map(|core| core.cpus.iter().count()))
-            .ok_or_else(|| refuse("its cores have different numbers of CPUs".to_owned()))?;
-        if let Some(core) = machine.cores().iter().find(|core| {
-            let first = core.cpus.iter().next().map_or(0, |cpu| cpu.index());
-            core.cpus
-                .iter()
-                .enumerate()
-                .any(|(place, cpu)| cpu.index() != first + place)
-        }) {
-            return Err(refuse(format!(
-                "the CPUs of core {} are not next to each other in number",
-                core.id
-            )));
-        }
-        let socket = machine
-            .domains()
-            .iter()
-            .map(|domain| domain.cpus.iter().count())
-            .fold(0, greatest_common_divisor);
-        let distances = machine
-            .distances()
-            .rows
-            .iter()
-            .map(|row| {
-                row.iter()
-                    .map(|&value| u8::try_from(value).unwrap_or(u8::MAX))
-                    .collect()
-            })
-            .collect();
-        let shape = Self {
-            nodes,
-            threads_per_core: threads,
-            cores_per_socket: count(socket) / threads.max(1),
-            distances,
-        };
-        shape.check().map_err(refuse)?;
-        Ok(shape)
     }
 
     /// All CPUs.
@@ -201,25 +119,6 @@ impl Shape {
             }
         }
         Ok(())
-    }
-}
-
-/// A number of CPUs, which never comes near the type's end.
-fn count(cpus: usize) -> u32 {
-    u32::try_from(cpus).unwrap_or(u32::MAX)
-}
-
-/// The size that all have in common, if they do.
-fn uniform_size(mut sizes: impl Iterator<Item = usize>) -> Option<u32> {
-    let first = sizes.next()?;
-    sizes.all(|size| size == first).then(|| count(first))
-}
-
-fn greatest_common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 {
-        a
-    } else {
-        greatest_common_divisor(b, a % b)
     }
 }
 

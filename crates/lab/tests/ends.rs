@@ -1,0 +1,162 @@
+//! How guests end: nothing is left behind, and the reason is told.
+//!
+//! No test here waits by the clock: each waits for QEMU's process to be gone.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::process::{self, Stdio};
+use std::time::Duration;
+
+use numaherd_lab::error::Cause;
+use numaherd_lab::{Command, Error, Event, Guest, KernelFiles, Options, Shape};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+fn options() -> Options {
+    let files = KernelFiles::find(None).unwrap_or_else(|error| panic!("{error}"));
+    Options::new(Shape::uniform(2, 1, 256), files)
+}
+
+fn start(options: &Options) -> Guest {
+    Guest::start(options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Holds on to a process, so that its number cannot come to mean another.
+fn hold(pid: u32) -> std::os::fd::OwnedFd {
+    let pid = Pid::from_raw(pid.cast_signed()).expect("a process id");
+    pidfd_open(pid, PidfdFlags::empty()).expect("it runs")
+}
+
+fn wait_until_gone(process: &std::os::fd::OwnedFd) {
+    let mut waiting = [PollFd::new(process, PollFlags::IN)];
+    assert_eq!(poll(&mut waiting, None), Ok(1));
+}
+
+fn shell(script: &str) -> Command {
+    Command::inherited(["sh", "-c", script]).expect("a working directory")
+}
+
+#[test]
+fn a_guest_over_its_time_limit_is_killed_and_says_so() {
+    let limit = Duration::from_millis(300);
+    match Guest::start(&Options {
+        time_limit: Some(limit),
+        ..options()
+    }) {
+        Err(Error::NoBoot { cause, .. }) => assert_eq!(cause, Cause::TimeLimit(limit)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_boot_over_its_time_limit_is_given_up() {
+    let limit = Duration::from_millis(300);
+    match Guest::start(&Options {
+        boot_limit: limit,
+        ..options()
+    }) {
+        Err(Error::NoBoot { cause, .. }) => assert_eq!(cause, Cause::TimeLimit(limit)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_guest_that_is_dropped_in_the_middle_of_a_command_is_gone() {
+    let guest = start(&options());
+    let process = hold(guest.qemu_pid());
+    let mut running = guest.spawn(&shell("sleep 100000")).expect("it starts");
+    assert!(matches!(running.next(None), Ok(Some(Event::Started(_)))));
+    drop(running);
+    drop(guest);
+    wait_until_gone(&process);
+}
+
+#[test]
+fn a_kernel_that_panics_under_a_command_is_reported_with_its_last_lines() {
+    let guest = start(&options());
+    let process = hold(guest.qemu_pid());
+    match guest.output(&shell("echo c > /proc/sysrq-trigger"), None) {
+        Err(Error::Died {
+            cause: Cause::Panic(line),
+            console,
+        }) => {
+            assert!(line.contains("sysrq triggered crash"), "{line}");
+            assert!(console.contains("Kernel panic"), "{console}");
+        }
+        other => panic!("{other:?}"),
+    }
+    wait_until_gone(&process);
+    // And whoever comes later is told the same, not left waiting.
+    assert!(matches!(
+        guest.output(&shell("true"), None),
+        Err(Error::Died { .. })
+    ));
+    assert!(matches!(guest.stop(), Err(Error::Died { .. })));
+}
+
+#[test]
+fn a_kernel_parameter_that_breaks_the_boot_is_reported() {
+    let broken = Options {
+        kernel_parameters: vec!["rdinit=/no/init".to_owned()],
+        ..options()
+    };
+    match Guest::start(&broken) {
+        Err(Error::NoBoot {
+            cause: Cause::Panic(line),
+            ..
+        }) => {
+            assert!(line.contains("Kernel panic"), "{line}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_qemu_refuses_is_passed_on() {
+    let mut options = options();
+    options.kernel.image = "/no/such/kernel".into();
+    match Guest::start(&options) {
+        Err(Error::NoBoot {
+            cause: Cause::Qemu { message, .. },
+            ..
+        }) => {
+            assert!(message.contains("/no/such/kernel"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Not a test by itself: starts a guest, says which process QEMU is, and waits to be killed.
+#[test]
+#[ignore = "run and killed by the test below"]
+fn start_a_guest_and_wait() {
+    let guest = start(&options());
+    println!("qemu {}", guest.qemu_pid());
+    let ended = guest.output(&shell("sleep 100000"), None);
+    panic!("nobody killed this process: {ended:?}");
+}
+
+#[test]
+fn a_killed_parent_leaves_no_qemu_behind() {
+    let mut parent = process::Command::new(env::current_exe().expect("this program"))
+        .args([
+            "--ignored",
+            "--exact",
+            "--nocapture",
+            "start_a_guest_and_wait",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this program starts");
+    let said = BufReader::new(parent.stdout.take().expect("piped"));
+    let qemu: u32 = said
+        .lines()
+        .map(|line| line.expect("text"))
+        .find_map(|line| line.split_once("qemu ")?.1.trim().parse().ok())
+        .expect("it says which process QEMU is");
+    let process = hold(qemu);
+    // SIGKILL: nothing of the parent's own runs after this.
+    parent.kill().expect("it runs");
+    parent.wait().expect("our child");
+    wait_until_gone(&process);
+}
