@@ -8,6 +8,8 @@
 //! CPUs; a *memory domain* is the set of CPUs that share a last-level cache, together with the node
 //! they are local to; a *core* may have several CPUs (SMT siblings).
 
+mod any;
+mod draw;
 mod error;
 pub mod hwloc;
 pub mod id;
@@ -16,7 +18,10 @@ mod parts;
 mod set;
 pub mod sysfs;
 mod topology;
+mod view;
 
+pub use any::read_any;
+pub use draw::draw;
 pub use error::ReadError;
 pub use id::{CoreId, CpuId, DomainId, NodeId, PackageId};
 pub use machine::{Machine, SharedBy};
@@ -25,3 +30,4 @@ pub use set::{CpuSet, IdSet, ListError, NodeSet};
 pub use topology::{
     Cache, CacheKind, Core, Cpu, Distances, Domain, Invalid, Node, Timing, Topology,
 };
+pub use view::{CoreView, CpuView, DomainView, NodeView, View};

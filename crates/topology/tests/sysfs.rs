@@ -253,7 +253,7 @@ fn a_file_that_is_huge_or_no_file_is_refused_without_reading_it() {
 
 #[test]
 fn a_directory_without_a_tree_is_answered_with_what_a_root_is() {
-    let empty = tempfile::tempdir().unwrap();
+    let empty = tree::directory();
     let error = sysfs::read(empty.path()).unwrap_err().to_string();
     assert!(error.ends_with("the root must be the directory that holds sys (/ for this machine)"));
     assert!(!sysfs::is_root(empty.path()));
@@ -304,7 +304,7 @@ fn trees_of_any_size_are_written_and_read_back() {
         let written = machine(nodes, domains, cores, threads);
         let cpus = nodes * domains * cores * threads;
         assert_eq!(written.cpus().len(), cpus as usize);
-        let root = tempfile::tempdir().unwrap();
+        let root = tree::directory();
         sysfs::write(&written, root.path()).unwrap();
         assert_eq!(sysfs::read(root.path()).unwrap(), written, "{nodes} nodes");
     }
@@ -429,7 +429,7 @@ proptest! {
         let (nodes, domains, cores, threads) = shape;
         let parts = odd(machine(nodes, domains, cores, threads), &oddities);
         let written = Topology::new(parts).unwrap();
-        let root = tempfile::tempdir().unwrap();
+        let root = tree::directory();
         sysfs::write(&written, root.path()).unwrap();
         prop_assert_eq!(sysfs::read(root.path()).unwrap(), written);
     }

@@ -1,5 +1,7 @@
 //! Reading a machine file: TOML to a checked [`Machine`], with errors that name file, line and key.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
@@ -7,7 +9,46 @@ use toml::de::{DeTable, DeValue};
 use super::Machine;
 use crate::error::{ReadError, shortened};
 
+/// Far above any honest machine file, with its matrices.
+const LARGEST_FILE: u64 = 1 << 26;
+
 impl Machine {
+    /// The preset of that name, or else the machine file at that path.
+    ///
+    /// # Errors
+    /// As [`Machine::read`]; for what is neither, [`ReadError::NoPreset`] lists the presets.
+    pub fn find(name_or_path: &str) -> Result<Self, ReadError> {
+        let path = Path::new(name_or_path);
+        match Self::preset(name_or_path) {
+            Err(ReadError::NoPreset { .. }) if path.exists() || path.extension().is_some() => {
+                Self::read(path)
+            }
+            found => found,
+        }
+    }
+
+    /// Reads a machine file.
+    ///
+    /// # Errors
+    /// As [`Machine::parse`], and where the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text))
+            .map_err(|error| ReadError::Io {
+                path: path.to_owned(),
+                why: error.to_string(),
+                hint: "it must be a readable machine file (data/machines holds examples)",
+            })?;
+        if text.len() as u64 > LARGEST_FILE {
+            return Err(ReadError::TooLarge {
+                path: path.to_owned(),
+                limit: LARGEST_FILE,
+            });
+        }
+        Self::parse(&text, path)
+    }
+
     /// Reads the text of a machine file; `path` is for messages alone.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! Writing a tree as the kernel would show it, to try any machine without having it.
 //!
 //! What [`super::read`] gives back is the same topology, except for what no sysfs shows: latencies
-//! and bandwidths, and the siblings and caches of offline CPUs. A cache is written once, and linked
-//! from the other CPUs that share it, so that large trees are quick to write.
+//! and bandwidths, and the siblings and caches of offline CPUs. A core and a cache are
+//! written once, and linked from the other CPUs that share them, so that large trees are quick to
+//! write.
 
 use std::fmt::Display;
 use std::fs;
@@ -73,20 +74,20 @@ fn write_cpus(topology: &Topology, directory: &Directory) -> io::Result<()> {
     directory.file("present", those(|_| true))?;
     directory.file("online", &online)?;
     directory.file("offline", those(|cpu| !cpu.online))?;
-    let heterogeneous = cpus.iter().any(|cpu| cpu.capacity != cpus[0].capacity);
+    let heterogeneous = cpus.iter().any(|cpu| cpu.capacity != 1024);
     let caches = caches_of_each_cpu(topology);
     for (at, cpu) in cpus.iter().enumerate().filter(|(_, cpu)| cpu.online) {
         let of_cpu = directory.directory(format!("cpu{}", cpu.id))?;
         if heterogeneous {
             of_cpu.file("cpu_capacity", cpu.capacity)?;
         }
-        let place = of_cpu.directory("topology")?;
-        let siblings = &topology.cores()[cpu.core.index()].cpus;
-        place.file("core_cpus_list", siblings.intersection(&online))?;
-        place.file("core_id", cpu.core)?;
-        match cpu.package {
-            Some(package) => place.file("physical_package_id", package)?,
-            None => place.file("physical_package_id", -1)?,
+        let siblings = topology.cores()[cpu.core.index()]
+            .cpus
+            .intersection(&online);
+        let first = siblings.first().and_then(|first| topology.cpu(first));
+        match first.filter(|first| first.id != cpu.id && first.package == cpu.package) {
+            Some(first) => of_cpu.link("topology", &format!("../cpu{}/topology", first.id))?,
+            None => write_place(cpu, &siblings, &of_cpu.directory("topology")?)?,
         }
         if !caches[at].is_empty() {
             let of_caches = of_cpu.directory("cache")?;
@@ -104,6 +105,15 @@ fn write_cpus(topology: &Topology, directory: &Directory) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn write_place(cpu: &Cpu, siblings: &CpuSet, directory: &Directory) -> io::Result<()> {
+    directory.file("core_cpus_list", siblings)?;
+    directory.file("core_id", cpu.core)?;
+    match cpu.package {
+        Some(package) => directory.file("physical_package_id", package),
+        None => directory.file("physical_package_id", -1),
+    }
 }
 
 /// The caches of each CPU, in the order of [`Topology::cpus`], nearest first.

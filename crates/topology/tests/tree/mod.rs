@@ -17,9 +17,16 @@ pub fn text(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// A new directory, in memory where the machine has such a place: large trees are many small files.
+pub fn directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
+}
+
 /// Unpacks a fixture's text; the directory goes when the value is dropped.
 pub fn unpack(manifest: &str) -> TempDir {
-    let root = tempfile::tempdir().unwrap();
+    let root = directory();
     for line in manifest
         .lines()
         .filter(|l| !l.is_empty() && !l.starts_with('#'))
