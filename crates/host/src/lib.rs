@@ -1,1 +1,52 @@
-//! Work in progress.
+//! World: live Linux.
+//!
+//! [`Host`] observes the threads of a selection (what they run on, their counters, where their
+//! pages are) and carries out orders (affinities, page moves), and says what it could not see or do.
+//! [`doctor()`] tells what a machine offers before anything runs.
+//!
+//! ```text
+//!  Host ── observe ─▶ scan ─▶ cpusets, assignments    whose threads, which CPUs they may have
+//!   │                 counters ◀─ events, pmu          perf groups per thread
+//!   │                 residency                        numa_maps within a budget
+//!   ├── apply ──▶ affinity, pages                      checked, read back
+//!   └── pager ──▶ samples ◀─ records, blocks           rings per CPU or thread
+//!                 pages
+//!  kernel: Hands and Senses, what is asked of the kernel; sys: how
+//! ```
+//!
+//! Everything that is read is found under a root, so a captured tree can be observed; everything
+//! that is done goes through [`kernel::Hands`] and [`kernel::Senses`], so tests can have a kernel
+//! that refuses.
+
+mod affinity;
+mod assignments;
+mod blocks;
+mod counters;
+mod cpusets;
+mod doctor;
+mod ending;
+mod error;
+mod events;
+#[cfg(test)]
+mod fake;
+mod files;
+mod host;
+pub mod kernel;
+mod options;
+mod pager;
+mod pages;
+mod pmu;
+mod proc;
+mod reasons;
+mod records;
+mod residency;
+mod samples;
+mod scan;
+mod stop;
+mod sys;
+
+pub use doctor::{Doctor, Finding, Verdict, doctor};
+pub use error::HostError;
+pub use host::{Host, user_number};
+pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
+pub use stop::Stop;

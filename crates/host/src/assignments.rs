@@ -1,0 +1,219 @@
+//! Which masks are ours: what tells a thread that this program has placed from one whose user did.
+//!
+//! A thread that was given a mask hands it on to the threads and processes that it starts. Such
+//! a mask is ours too, although no order named the new thread: it counts as assigned to the core of
+//! the one it came from, which is where it runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use numaherd_topology::{CpuId, CpuSet};
+use numaherd_world::{ProcessId, ThreadId};
+
+#[derive(Clone, Debug)]
+struct Assignment {
+    core: Option<CpuId>,
+    cpus: Arc<CpuSet>,
+}
+
+/// Whose mask a thread has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// It may run on all that its cpuset has: nobody's.
+    Nobody,
+    /// Ours, with the core that the order named.
+    Ours(Option<CpuId>),
+    /// Its user's, or some other program's.
+    Foreign,
+}
+
+/// All masks given out.
+#[derive(Debug, Default)]
+pub(crate) struct Assignments {
+    by_thread: HashMap<ThreadId, Assignment>,
+    /// Masks given to any thread of a process, also after the thread has ended.
+    by_process: HashMap<u32, Vec<Assignment>>,
+}
+
+impl Assignments {
+    /// Takes over what an earlier run set.
+    pub(crate) fn set_before(before: &[(ThreadId, CpuSet)]) -> Self {
+        let by_thread = before
+            .iter()
+            .map(|(thread, cpus)| {
+                let cpus = Arc::new(cpus.clone());
+                (*thread, Assignment { core: None, cpus })
+            })
+            .collect();
+        Self {
+            by_thread,
+            by_process: HashMap::new(),
+        }
+    }
+
+    /// A thread was given a mask.
+    pub(crate) fn give(
+        &mut self,
+        thread: ThreadId,
+        pid: Option<u32>,
+        core: Option<CpuId>,
+        cpus: &Arc<CpuSet>,
+    ) {
+        if core.is_none() {
+            self.by_thread.remove(&thread);
+            return;
+        }
+        let assignment = Assignment {
+            core,
+            cpus: cpus.clone(),
+        };
+        if let Some(pid) = pid {
+            let given = self.by_process.entry(pid).or_default();
+            match given.iter_mut().find(|given| given.cpus == *cpus) {
+                Some(given) => given.core = core,
+                None => given.push(assignment.clone()),
+            }
+        }
+        self.by_thread.insert(thread, assignment);
+    }
+
+    /// Whose the mask of a thread is; a mask that came by inheritance is taken over.
+    pub(crate) fn owner(
+        &mut self,
+        thread: ThreadId,
+        process: ProcessId,
+        parent: u32,
+        mask: &Arc<CpuSet>,
+        cpuset: &CpuSet,
+    ) -> Owner {
+        let same = |given: &CpuSet| given == &**mask || given.intersection(cpuset) == **mask;
+        if cpuset.is_subset(mask) {
+            // An order may give a thread all it can have; then the core still counts.
+            return match self.by_thread.get(&thread) {
+                Some(own) if same(&own.cpus) => Owner::Ours(own.core),
+                _ => {
+                    self.by_thread.remove(&thread);
+                    Owner::Nobody
+                }
+            };
+        }
+        if let Some(own) = self.by_thread.get(&thread) {
+            return if same(&own.cpus) {
+                Owner::Ours(own.core)
+            } else {
+                Owner::Foreign
+            };
+        }
+        let inherited = [process.pid, parent]
+            .iter()
+            .filter_map(|pid| self.by_process.get(pid))
+            .flatten()
+            .find(|given| same(&given.cpus))
+            .cloned();
+        match inherited {
+            Some(assignment) => {
+                let core = assignment.core;
+                self.by_thread.insert(thread, assignment.clone());
+                // What it starts inherits in turn.
+                let given = self.by_process.entry(process.pid).or_default();
+                if !given.iter().any(|given| given.cpus == assignment.cpus) {
+                    given.push(assignment);
+                }
+                Owner::Ours(core)
+            }
+            None => Owner::Foreign,
+        }
+    }
+
+    /// Forgets threads and processes that are there no more.
+    pub(crate) fn retain(
+        &mut self,
+        thread: impl Fn(ThreadId) -> bool,
+        process: impl Fn(u32) -> bool,
+    ) {
+        self.by_thread.retain(|id, _| thread(*id));
+        self.by_process.retain(|pid, _| process(*pid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROCESS: ProcessId = ProcessId { pid: 5, born: 50 };
+    const CHILD: ProcessId = ProcessId { pid: 6, born: 60 };
+
+    fn thread(tid: u32) -> ThreadId {
+        ThreadId {
+            tid,
+            born: u64::from(tid) * 10,
+        }
+    }
+
+    fn cpus(list: &str) -> Arc<CpuSet> {
+        Arc::new(list.parse().unwrap())
+    }
+
+    fn given() -> Assignments {
+        let mut assignments = Assignments::default();
+        assignments.give(thread(5), Some(5), Some(CpuId(2)), &cpus("2-3"));
+        assignments
+    }
+
+    fn owner(assignments: &mut Assignments, id: u32, of: ProcessId, mask: &str) -> Owner {
+        assignments.owner(thread(id), of, 5, &cpus(mask), &cpus("0-7"))
+    }
+
+    #[test]
+    fn ours_foreign_and_nobodys() {
+        let mut assignments = given();
+        assert_eq!(
+            owner(&mut assignments, 5, PROCESS, "2-3"),
+            Owner::Ours(Some(CpuId(2)))
+        );
+        assert_eq!(owner(&mut assignments, 9, PROCESS, "0-7"), Owner::Nobody);
+        assert_eq!(owner(&mut assignments, 9, PROCESS, "1"), Owner::Foreign);
+    }
+
+    #[test]
+    fn a_mask_changed_by_someone_else_is_foreign_until_it_is_wide_open() {
+        let mut assignments = given();
+        assert_eq!(owner(&mut assignments, 5, PROCESS, "7"), Owner::Foreign);
+        assert_eq!(owner(&mut assignments, 5, PROCESS, "0-7"), Owner::Nobody);
+    }
+
+    #[test]
+    fn threads_and_processes_inherit_through_generations() {
+        let mut assignments = given();
+        let ours = Owner::Ours(Some(CpuId(2)));
+        assert_eq!(owner(&mut assignments, 51, PROCESS, "2-3"), ours);
+        assert_eq!(owner(&mut assignments, 6, CHILD, "2-3"), ours);
+        let grandchild = ProcessId { pid: 7, born: 70 };
+        let inherited = assignments.owner(thread(7), grandchild, 6, &cpus("2-3"), &cpus("0-7"));
+        assert_eq!(inherited, ours);
+        let stranger = ProcessId { pid: 8, born: 80 };
+        let other = assignments.owner(thread(8), stranger, 1, &cpus("2-3"), &cpus("0-7"));
+        assert_eq!(other, Owner::Foreign);
+    }
+
+    #[test]
+    fn a_thread_given_back_is_nobodys() {
+        let mut assignments = given();
+        assignments.give(thread(5), Some(5), None, &cpus("0-7"));
+        assert_eq!(owner(&mut assignments, 5, PROCESS, "0-7"), Owner::Nobody);
+    }
+
+    #[test]
+    fn an_order_cut_by_the_cpuset_is_still_ours() {
+        let mut assignments = given();
+        let narrowed = assignments.owner(thread(5), PROCESS, 1, &cpus("3"), &cpus("3-6"));
+        assert_eq!(narrowed, Owner::Ours(Some(CpuId(2))));
+    }
+
+    #[test]
+    fn what_an_earlier_run_set_is_ours() {
+        let mut assignments = Assignments::set_before(&[(thread(5), (*cpus("4")).clone())]);
+        assert_eq!(owner(&mut assignments, 5, PROCESS, "4"), Owner::Ours(None));
+        assert_eq!(owner(&mut assignments, 6, PROCESS, "4"), Owner::Foreign);
+    }
+}

@@ -1,0 +1,177 @@
+//! Which CPUs a thread's cgroup lets it have: cpusets of both cgroup versions.
+//!
+//! The kernel keeps every thread to its cpuset whatever anyone orders; this is only how the program
+//! knows beforehand. A cgroup without the controller has its parent's CPUs.
+
+use std::sync::Arc;
+
+use numaherd_topology::CpuSet;
+
+use crate::files::Root;
+use crate::proc::cgroup::{Cgroups, Mounts, mounts};
+
+/// A cpuset seen before; the number stays the same while the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CpusetNumber(usize);
+
+/// All cpusets seen so far, each read at most once per scan.
+#[derive(Debug)]
+pub(crate) struct Cpusets {
+    root: Root,
+    mounts: Mounts,
+    online: CpuSet,
+    scan: u64,
+    known: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    unified: Option<String>,
+    cpuset: Option<String>,
+    cpus: Arc<CpuSet>,
+    read_in: Option<u64>,
+}
+
+impl Cpusets {
+    pub(crate) fn new(root: Root) -> Self {
+        let mut mounts = root
+            .read("proc/self/mountinfo")
+            .map(|text| mounts(&text))
+            .unwrap_or_default();
+        if mounts == Mounts::default() {
+            mounts.unified = Some("sys/fs/cgroup".to_owned());
+        }
+        Self {
+            root,
+            mounts,
+            online: CpuSet::new(),
+            scan: 0,
+            known: Vec::new(),
+        }
+    }
+
+    /// Begins a scan: what was read before is old.
+    pub(crate) fn begin(&mut self, online: &CpuSet) {
+        self.scan += 1;
+        self.online.clone_from(online);
+    }
+
+    /// The number of the cpuset that these cgroups have.
+    pub(crate) fn number(&mut self, cgroups: &Cgroups) -> CpusetNumber {
+        let same =
+            |known: &Known| known.unified == cgroups.unified && known.cpuset == cgroups.cpuset;
+        let at = self.known.iter().position(same).unwrap_or_else(|| {
+            self.known.push(Known {
+                unified: cgroups.unified.clone(),
+                cpuset: cgroups.cpuset.clone(),
+                cpus: Arc::default(),
+                read_in: None,
+            });
+            self.known.len() - 1
+        });
+        CpusetNumber(at)
+    }
+
+    /// Its CPUs that are online now.
+    pub(crate) fn cpus(&mut self, number: CpusetNumber) -> Arc<CpuSet> {
+        let known = &self.known[number.0];
+        if known.read_in == Some(self.scan) {
+            return known.cpus.clone();
+        }
+        let cpus = self
+            .read(known)
+            .map(|cpus| cpus.intersection(&self.online))
+            .filter(|cpus| !cpus.is_empty())
+            .unwrap_or_else(|| self.online.clone());
+        let known = &mut self.known[number.0];
+        if *known.cpus != cpus {
+            known.cpus = Arc::new(cpus);
+        }
+        known.read_in = Some(self.scan);
+        known.cpus.clone()
+    }
+
+    fn read(&self, known: &Known) -> Option<CpuSet> {
+        let one = |mount: &Option<String>, path: &Option<String>, file: &str| {
+            let mount = mount.as_deref()?;
+            // A path outside the reader's own cgroup namespace cannot be looked up.
+            let mut path = path.as_deref().filter(|path| !path.contains("/.."))?;
+            loop {
+                path = path.trim_end_matches('/');
+                let found = self.root.list(&format!("{mount}{path}/{file}"));
+                if found.is_some() || path.is_empty() {
+                    return found;
+                }
+                path = &path[..path.rfind('/').unwrap_or(0)];
+            }
+        };
+        one(&self.mounts.cpuset, &known.cpuset, "cpuset.effective_cpus").or_else(|| {
+            one(
+                &self.mounts.unified,
+                &known.unified,
+                "cpuset.cpus.effective",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::cgroup::parse;
+
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Cpusets) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let cpusets = Cpusets::new(Root::new(root.path()));
+        (root, cpusets)
+    }
+
+    fn cpus_of(cpusets: &mut Cpusets, online: &str, cgroup: &str) -> String {
+        cpusets.begin(&online.parse().unwrap());
+        let number = cpusets.number(&parse(cgroup.as_bytes()));
+        cpusets.cpus(number).to_string()
+    }
+
+    #[test]
+    fn a_cgroup_without_the_controller_has_its_parents_cpus() {
+        let (_root, mut cpusets) = tree(&[
+            ("sys/fs/cgroup/jobs/cpuset.cpus.effective", "2-5\n"),
+            ("sys/fs/cgroup/jobs/7/cgroup.procs", ""),
+        ]);
+        assert_eq!(cpus_of(&mut cpusets, "0-7", "0::/jobs/7\n"), "2-5");
+        assert_eq!(cpus_of(&mut cpusets, "0-3", "0::/jobs/7\n"), "2-3");
+        assert_eq!(cpus_of(&mut cpusets, "0-7", "0::/other\n"), "0-7");
+    }
+
+    #[test]
+    fn version_one_is_asked_where_it_is_mounted() {
+        let (_root, mut cpusets) = tree(&[
+            (
+                "proc/self/mountinfo",
+                "30 1 0:27 / /cg/cpuset rw - cgroup none rw,cpuset\n",
+            ),
+            ("cg/cpuset/a/cpuset.effective_cpus", "1\n"),
+        ]);
+        assert_eq!(cpus_of(&mut cpusets, "0-7", "3:cpuset:/a\n0::/\n"), "1");
+    }
+
+    #[test]
+    fn a_change_is_seen_by_the_next_scan() {
+        let file = "sys/fs/cgroup/a/cpuset.cpus.effective";
+        let (root, mut cpusets) = tree(&[(file, "0-1")]);
+        assert_eq!(cpus_of(&mut cpusets, "0-7", "0::/a\n"), "0-1");
+        std::fs::write(root.path().join(file), "4").unwrap();
+        assert_eq!(cpus_of(&mut cpusets, "0-7", "0::/a\n"), "4");
+    }
+
+    #[test]
+    fn a_path_outside_the_namespace_is_not_followed() {
+        let (_root, mut cpusets) = tree(&[("sys/fs/cgroup/cpuset.cpus.effective", "0")]);
+        assert_eq!(cpus_of(&mut cpusets, "0-7", "0::/../../a\n"), "0-7");
+    }
+}

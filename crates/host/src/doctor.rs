@@ -1,0 +1,295 @@
+//! What this machine offers, what is missing and what would help, and who else steers threads or
+//! pages: as data, which the program prints.
+
+use std::path::Path;
+
+use numaherd_topology::Topology;
+use numaherd_world::SignalReport;
+use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
+
+use crate::files::Root;
+use crate::host::Equipment;
+use crate::kernel::{Captured, Live, Senses};
+use crate::options::{HostOptions, Selection};
+use crate::proc::cpuinfo;
+
+/// How far something is in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// As it should be.
+    Good,
+    /// It works, but less well.
+    Weak,
+    /// It is in the way.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was looked at, as a short name that stays the same.
+    pub subject: String,
+    /// How it is.
+    pub verdict: Verdict,
+    /// What was found, in one sentence.
+    pub found: String,
+    /// What would help; `None` where nothing needs help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// What this machine offers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Doctor {
+    /// The kernel's release; `None` where the tree does not say.
+    pub kernel: Option<String>,
+    /// The processor's name; empty where the tree does not say.
+    pub processor: String,
+    /// Whether it is a virtual machine.
+    pub virtual_machine: bool,
+    /// Nodes with memory, and CPUs that are online.
+    pub shape: String,
+    /// Each signal, measured or missing, in the order of [`numaherd_world::Signal::ALL`].
+    pub signals: Vec<SignalReport>,
+    /// Rights, limits and the kernel's abilities.
+    pub abilities: Vec<Finding>,
+    /// Who else steers threads or pages here.
+    pub others: Vec<Finding>,
+}
+
+/// Looks at the machine (root `/`) or at a captured tree.
+pub fn doctor(root: &Path, topology: &Topology) -> Doctor {
+    let files = Root::new(root);
+    if files.is_live() {
+        examine(&files, topology, &Live::new(files.clone()))
+    } else {
+        examine(&files, topology, &Captured::new(files.clone()))
+    }
+}
+
+fn examine(root: &Root, topology: &Topology, senses: &dyn Senses) -> Doctor {
+    let processor = root
+        .read("proc/cpuinfo")
+        .map(|text| cpuinfo::parse(&text))
+        .unwrap_or_default();
+    let options = HostOptions::new(Selection::Machine);
+    let equipment = Equipment::find(root, &options, topology, senses);
+    let nodes = topology.memory_nodes();
+    let mut abilities = vec![
+        nodes_finding(root, nodes.len()),
+        perf_finding(root, &equipment),
+    ];
+    abilities.extend(rights(&equipment));
+    if root.is_live() {
+        abilities.push(open_files());
+    }
+    Doctor {
+        kernel: root.text("proc/sys/kernel/osrelease"),
+        virtual_machine: processor.hypervisor,
+        processor: processor.name,
+        shape: format!(
+            "{} nodes with memory, {} memory domains, {} CPUs online",
+            nodes.len(),
+            topology.domains().len(),
+            topology.online_cpus().len()
+        ),
+        signals: equipment.signals,
+        abilities,
+        others: others(root),
+    }
+}
+
+fn finding(
+    subject: &str,
+    verdict: Verdict,
+    found: impl Into<String>,
+    remedy: Option<&str>,
+) -> Finding {
+    Finding {
+        subject: subject.to_owned(),
+        verdict,
+        found: found.into(),
+        remedy: remedy.map(str::to_owned),
+    }
+}
+
+fn nodes_finding(root: &Root, nodes: usize) -> Finding {
+    let numa = root.path("sys/devices/system/node").exists();
+    match (numa, nodes) {
+        (false, _) => finding(
+            "nodes",
+            Verdict::Bad,
+            "the kernel has no NUMA support: no /sys/devices/system/node",
+            Some("use a kernel built with CONFIG_NUMA"),
+        ),
+        (true, 0 | 1) => finding(
+            "nodes",
+            Verdict::Weak,
+            "there is one memory node, so no page has anywhere better to be",
+            Some(
+                "placement by memory domain still works; for nodes, turn off interleaving in the \
+                 firmware, give the virtual machine several nodes, or use the lab",
+            ),
+        ),
+        (true, nodes) => finding(
+            "nodes",
+            Verdict::Good,
+            format!("{nodes} memory nodes"),
+            None,
+        ),
+    }
+}
+
+fn perf_finding(root: &Root, equipment: &Equipment) -> Finding {
+    let Some(paranoid) = equipment.reasons.paranoid else {
+        return finding(
+            "perf events",
+            Verdict::Bad,
+            "the kernel has no perf events (no kernel.perf_event_paranoid)",
+            Some("use a kernel built with CONFIG_PERF_EVENTS"),
+        );
+    };
+    let locked: Option<u64> = root.number("proc/sys/kernel/perf_event_mlock_kb");
+    let locked = locked.map_or("unknown".to_owned(), |kib| format!("{kib} KiB"));
+    let found = format!(
+        "kernel.perf_event_paranoid is {paranoid}, kernel.perf_event_mlock_kb {locked} for each CPU"
+    );
+    if paranoid <= 0 || equipment.reasons.may_watch_all() {
+        finding("perf events", Verdict::Good, found, None)
+    } else {
+        finding(
+            "perf events",
+            Verdict::Bad,
+            found + ", and the program lacks CAP_PERFMON",
+            Some("run as root, give CAP_PERFMON, or set sysctl kernel.perf_event_paranoid=0"),
+        )
+    }
+}
+
+fn rights(equipment: &Equipment) -> Vec<Finding> {
+    let reasons = &equipment.reasons;
+    let capability = |subject: &str, has: bool, what: &str, remedy: &str| {
+        if has {
+            finding(subject, Verdict::Good, format!("there: {what}"), None)
+        } else {
+            finding(
+                subject,
+                Verdict::Weak,
+                format!("missing: {what}"),
+                Some(remedy),
+            )
+        }
+    };
+    let mut findings = vec![
+        capability(
+            "CAP_SYS_NICE",
+            reasons.may_steer_others(),
+            "to place threads of other users and move pages that several processes map",
+            "run as root, or setcap cap_sys_nice+ep",
+        ),
+        capability(
+            "CAP_SYS_PTRACE",
+            reasons.may_look_into_others(),
+            "to move pages of other users' processes and see where they are",
+            "run as root, or setcap cap_sys_ptrace+ep",
+        ),
+    ];
+    if reasons.filtered {
+        findings.push(finding(
+            "system call filter",
+            Verdict::Weak,
+            "system calls go through a seccomp filter, as in most containers; it may refuse \
+             perf_event_open, move_pages and sched_setaffinity whatever the capabilities",
+            Some("run outside the container, or allow the three in its profile"),
+        ));
+    }
+    findings
+}
+
+fn open_files() -> Finding {
+    let limit = getrlimit(Resource::Nofile).maximum;
+    // A thread takes two files of /proc and up to five counters.
+    let threads = limit.map(|files| files.saturating_sub(100) / 7);
+    match threads {
+        Some(threads) if threads < 10_000 => finding(
+            "open files",
+            Verdict::Weak,
+            format!("the hard limit lets about {threads} threads be counted"),
+            Some("raise it (ulimit -Hn, LimitNOFILE= in a systemd unit)"),
+        ),
+        _ => finding(
+            "open files",
+            Verdict::Good,
+            "the limit is enough for 10000 threads and more",
+            None,
+        ),
+    }
+}
+
+fn others(root: &Root) -> Vec<Finding> {
+    let mut others = Vec::new();
+    let balancing: Option<u32> = root.number("proc/sys/kernel/numa_balancing");
+    if let Some(mode @ 1..) = balancing {
+        others.push(finding(
+            "kernel NUMA balancing",
+            Verdict::Bad,
+            format!("it moves threads and pages by itself (kernel.numa_balancing is {mode})"),
+            Some("sysctl kernel.numa_balancing=0 while numaherd runs"),
+        ));
+    }
+    let scheduler = root.text("sys/kernel/sched_ext/state");
+    if let Some(state) = scheduler.filter(|state| state != "disabled") {
+        let name = root
+            .text("sys/kernel/sched_ext/root/ops")
+            .unwrap_or_else(|| "unnamed".to_owned());
+        others.push(finding(
+            "sched_ext",
+            Verdict::Weak,
+            format!("scheduler {name} is {state}: it may place threads within their affinity"),
+            Some("stop it, or let it be if it keeps to affinities"),
+        ));
+    }
+    for (name, what, remedy) in [
+        (
+            "numad",
+            "it moves processes and their pages between nodes",
+            "systemctl stop numad",
+        ),
+        (
+            "irqbalance",
+            "it moves interrupts between CPUs, not threads: it does no harm beyond noise",
+            "systemctl stop irqbalance, if the noise matters",
+        ),
+    ] {
+        let pids = running(root, name);
+        if let Some(pid) = pids.first() {
+            let verdict = if name == "numad" {
+                Verdict::Bad
+            } else {
+                Verdict::Weak
+            };
+            let found = format!("{name} runs (process {pid}): {what}");
+            others.push(finding(name, verdict, found, Some(remedy)));
+        }
+    }
+    let state = root.text("var/lib/kubelet/cpu_manager_state");
+    if state.is_some_and(|state| state.contains("\"policyName\":\"static\"")) {
+        others.push(finding(
+            "kubelet",
+            Verdict::Weak,
+            "its static CPU manager gives containers CPUs of their own, by cpuset",
+            Some("numaherd keeps to cpusets; leave guaranteed pods out of the selection"),
+        ));
+    }
+    others
+}
+
+fn running(root: &Root, name: &str) -> Vec<u32> {
+    root.numbers("proc", "")
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|pid| root.text(&format!("proc/{pid}/comm")).as_deref() == Some(name))
+        .collect()
+}

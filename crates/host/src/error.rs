@@ -1,0 +1,50 @@
+//! Why a host cannot be had at all. What fails on single threads, pages or events is no error of
+//! this kind: it is a gap in a snapshot, an outcome, or a missing signal.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+/// Why the host cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// A file that every Linux has could not be read.
+    #[error("cannot read {path}: {source}; {remedy}")]
+    Read {
+        /// Which file, under its root.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// A file does not say what it should.
+    #[error("cannot understand {path}: {reason}; is it from another kernel?")]
+    Format {
+        /// Which file, under its root.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A selected process does not exist.
+    #[error("cannot watch process {pid}: there is no process of that number; it may have ended")]
+    NoSuchProcess {
+        /// The number asked for.
+        pid: u32,
+    },
+    /// A user is not known.
+    #[error("cannot watch user {name:?}: {path} does not name it; give the number instead")]
+    NoSuchUser {
+        /// The name asked for.
+        name: String,
+        /// Where it was looked up.
+        path: PathBuf,
+    },
+    /// The kernel gave no descriptor to be woken by.
+    #[error("cannot make an event descriptor: {errno}; raise the limit of open files (ulimit -n)")]
+    Wake {
+        /// What the kernel said.
+        errno: Errno,
+    },
+}

@@ -1,0 +1,245 @@
+//! A kernel for tests: threads, masks, pages and nodes in memory, and every refusal on order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use numaherd_topology::CpuSet;
+use numaherd_world::ProcessId;
+
+use crate::kernel::{Attribute, Errno, Hands, Hold, Senses};
+use crate::stop::Stop;
+
+#[derive(Debug, Default)]
+struct State {
+    threads: BTreeMap<u32, (u64, CpuSet)>,
+    refuse_affinity: Option<Errno>,
+    narrow_to: Option<CpuSet>,
+    reuse_after_set: Option<(u32, u64)>,
+    /// Page address to node, or to a negative errno.
+    pages: BTreeMap<u64, i32>,
+    /// Pages that never move: a status that they keep.
+    stuck: BTreeMap<u64, i32>,
+    free: BTreeMap<i32, u64>,
+    refuse_moves: VecDeque<Errno>,
+    dies_after_batches: Option<u32>,
+    batches: Vec<usize>,
+    ns_per_page: u64,
+    now_ns: u64,
+    waited_ns: u64,
+}
+
+/// The kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Kernel {
+    state: Mutex<State>,
+}
+
+impl Kernel {
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap())
+    }
+
+    pub(crate) fn thread(&self, tid: u32, born: u64, mask: CpuSet) {
+        self.with(|state| state.threads.insert(tid, (born, mask)));
+    }
+
+    pub(crate) fn mask(&self, tid: u32) -> Option<CpuSet> {
+        self.with(|state| state.threads.get(&tid).map(|(_, mask)| mask.clone()))
+    }
+
+    pub(crate) fn refuse_affinity(&self, errno: Errno) {
+        self.with(|state| state.refuse_affinity = Some(errno));
+    }
+
+    pub(crate) fn narrow_to(&self, cpuset: CpuSet) {
+        self.with(|state| state.narrow_to = Some(cpuset));
+    }
+
+    pub(crate) fn reuse_after_set(&self, tid: u32, born: u64) {
+        self.with(|state| state.reuse_after_set = Some((tid, born)));
+    }
+
+    /// Base pages from `first` (a page number) on, on a node.
+    pub(crate) fn pages(&self, first: u64, count: u64, node: i32) {
+        self.with(|state| {
+            state
+                .pages
+                .extend((first..first + count).map(|page| (page * 4096, node)));
+        });
+    }
+
+    /// A page that answers every move with this negative errno.
+    pub(crate) fn stuck(&self, page: u64, status: i32) {
+        self.with(|state| state.stuck.insert(page * 4096, status));
+    }
+
+    /// Free pages of a node; unlimited where not set.
+    pub(crate) fn free(&self, node: i32, pages: u64) {
+        self.with(|state| state.free.insert(node, pages));
+    }
+
+    pub(crate) fn refuse_next_move(&self, errno: Errno) {
+        self.with(|state| state.refuse_moves.push_back(errno));
+    }
+
+    pub(crate) fn dies_after_batches(&self, batches: u32) {
+        self.with(|state| state.dies_after_batches = Some(batches));
+    }
+
+    pub(crate) fn ns_per_page(&self, ns: u64) {
+        self.with(|state| state.ns_per_page = ns);
+    }
+
+    pub(crate) fn batches(&self) -> Vec<usize> {
+        self.with(|state| state.batches.clone())
+    }
+
+    pub(crate) fn waited_ns(&self) -> u64 {
+        self.with(|state| state.waited_ns)
+    }
+
+    pub(crate) fn pages_on(&self, node: i32) -> usize {
+        self.with(|state| state.pages.values().filter(|on| **on == node).count())
+    }
+}
+
+impl Hands for Kernel {
+    fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
+        let mask = self.mask(tid).ok_or(Errno::SRCH)?;
+        words.clear();
+        words.extend_from_slice(mask.as_words());
+        Ok(())
+    }
+
+    fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> Result<(), Errno> {
+        self.with(|state| {
+            if let Some(errno) = state.refuse_affinity {
+                return Err(errno);
+            }
+            let cpus = match &state.narrow_to {
+                Some(cpuset) => cpus.intersection(cpuset),
+                None => cpus.clone(),
+            };
+            let thread = state.threads.get_mut(&tid).ok_or(Errno::SRCH)?;
+            thread.1 = cpus;
+            if let Some((tid, born)) = state.reuse_after_set
+                && let Some(thread) = state.threads.get_mut(&tid)
+            {
+                thread.0 = born;
+            }
+            Ok(())
+        })
+    }
+
+    fn born(&self, tid: u32) -> Option<u64> {
+        self.with(|state| state.threads.get(&tid).map(|(born, _)| *born))
+    }
+
+    fn hold(&self, process: ProcessId) -> Result<Option<Hold>, Errno> {
+        let same = self.born(process.pid) == Some(process.born);
+        Ok(same.then_some(Hold {
+            process,
+            descriptor: None,
+        }))
+    }
+
+    fn is_alive(&self, hold: &Hold) -> bool {
+        self.born(hold.process.pid) == Some(hold.process.born)
+    }
+
+    fn where_are(&self, pid: u32, addresses: &[u64], status: &mut [i32]) -> Result<(), Errno> {
+        self.with(|state| {
+            if !state.threads.contains_key(&pid) {
+                return Err(Errno::SRCH);
+            }
+            for (address, status) in addresses.iter().zip(status) {
+                *status = state.pages.get(address).copied().unwrap_or(-2);
+            }
+            Ok(())
+        })
+    }
+
+    fn move_pages(
+        &self,
+        pid: u32,
+        addresses: &[u64],
+        node: i32,
+        status: &mut [i32],
+        _: bool,
+    ) -> Result<u64, Errno> {
+        self.with(|state| {
+            if !state.threads.contains_key(&pid) {
+                return Err(Errno::SRCH);
+            }
+            state.batches.push(addresses.len());
+            state.now_ns += state.ns_per_page * addresses.len() as u64;
+            if let Some(errno) = state.refuse_moves.pop_front() {
+                return Err(errno);
+            }
+            let mut unmoved = 0;
+            let mut full = false;
+            for (address, status) in addresses.iter().zip(status.iter_mut()) {
+                match state.stuck.get(address) {
+                    // EBUSY is only counted by the kernel; other errors are the page's status.
+                    Some(-16) => unmoved += 1,
+                    Some(errno) => *status = *errno,
+                    None => match state.free.get_mut(&node) {
+                        Some(0) => full = true,
+                        free => {
+                            if let Some(free) = free {
+                                *free -= 1;
+                            }
+                            state.pages.insert(*address, node);
+                            *status = node;
+                        }
+                    },
+                }
+            }
+            if let Some(left) = &mut state.dies_after_batches {
+                *left -= 1;
+                if *left == 0 {
+                    state.threads.remove(&pid);
+                }
+            }
+            if full { Err(Errno::NOMEM) } else { Ok(unmoved) }
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.with(|state| state.now_ns)
+    }
+
+    fn wait(&self, time: Duration, _: &Stop) {
+        self.with(|state| {
+            let ns = u64::try_from(time.as_nanos()).unwrap();
+            state.now_ns += ns;
+            state.waited_ns += ns;
+        });
+    }
+}
+
+/// Counters that answer by rule.
+pub(crate) struct Counters<F>(pub(crate) F);
+
+impl<F> std::fmt::Debug for Counters<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Counters")
+    }
+}
+
+impl<F> Senses for Counters<F>
+where
+    F: Fn(&Attribute, Option<u32>, Option<u32>) -> Result<OwnedFd, Errno> + Send + Sync,
+{
+    fn open(
+        &self,
+        attribute: &Attribute,
+        tid: Option<u32>,
+        cpu: Option<u32>,
+        _: Option<BorrowedFd<'_>>,
+    ) -> Result<OwnedFd, Errno> {
+        (self.0)(attribute, tid, cpu)
+    }
+}

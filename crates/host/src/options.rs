@@ -1,0 +1,129 @@
+//! What a user may set about the live machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use numaherd_topology::CpuSet;
+use numaherd_world::ThreadId;
+
+/// Which threads are watched. A program never watches itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Every thread of the machine.
+    Machine,
+    /// These processes; the world ends when all of them have.
+    Processes {
+        /// Their numbers.
+        pids: Vec<u32>,
+        /// Whether what they start is watched too.
+        descendants: bool,
+    },
+    /// A command that was started for this run, with what it starts; the world ends with it.
+    Child {
+        /// Its process number.
+        pid: u32,
+    },
+    /// The processes of a cgroup and of those below it.
+    Cgroup {
+        /// Path from the root of the hierarchy, as `/proc/PID/cgroup` shows it.
+        path: String,
+    },
+    /// Processes of a name (the kernel keeps 15 bytes of it).
+    Command {
+        /// The name.
+        name: String,
+    },
+    /// Processes of a user.
+    User {
+        /// The user's number; see [`crate::user_number`].
+        uid: u32,
+    },
+}
+
+/// How pages are moved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageOptions {
+    /// How long one batch may keep a thread from its pages. Batches grow and shrink by the time
+    /// that the last ones took, to stay below it.
+    pub pause_target: Duration,
+    /// Pages of the first batch, before anything has been measured.
+    pub first_batch: usize,
+    /// Largest batch in pages.
+    pub largest_batch: usize,
+    /// Most bytes moved per second; `None` for no limit.
+    pub bytes_per_second: Option<u64>,
+    /// Whether pages that other processes map too are moved (needs `CAP_SYS_NICE`).
+    pub shared_too: bool,
+}
+
+impl Default for PageOptions {
+    /// Batches of at most 2.5 ms, half the pause that users are promised at p99.
+    fn default() -> Self {
+        Self {
+            pause_target: Duration::from_micros(2500),
+            first_batch: 512,
+            largest_batch: 16384,
+            bytes_per_second: None,
+            shared_too: false,
+        }
+    }
+}
+
+/// How accesses are sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SampleOptions {
+    /// Whether to sample at all.
+    pub enabled: bool,
+    /// Events between two samples of a CPU. numatop's 10000 loads is the default.
+    pub period: u64,
+    /// Least latency of a sampled load in core cycles, where the machine can filter (Intel).
+    pub least_latency: u64,
+    /// Pages of each ring buffer, a power of two; halved where the kernel's limits do not allow it.
+    pub ring_pages: usize,
+}
+
+impl Default for SampleOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            period: 10_000,
+            least_latency: 128,
+            ring_pages: 16,
+        }
+    }
+}
+
+/// What a user may set about the live machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostOptions {
+    /// Where /proc, /sys and the cgroup file systems are found: `/`, or a captured tree.
+    pub root: PathBuf,
+    /// Which threads are watched.
+    pub selection: Selection,
+    /// Whether threads whose own affinity was set by their user may be steered.
+    pub include_pinned: bool,
+    /// Masks that an earlier run set and has not taken back (from its journal): they are ours, not
+    /// their users'.
+    pub set_before: Vec<(ThreadId, CpuSet)>,
+    /// Share of one CPU that reading page residency may cost.
+    pub residency_share: f64,
+    /// Sampling.
+    pub samples: SampleOptions,
+    /// Page moves.
+    pub pages: PageOptions,
+}
+
+impl HostOptions {
+    /// The usual settings for the live machine.
+    pub fn new(selection: Selection) -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            selection,
+            include_pinned: false,
+            set_before: Vec::new(),
+            residency_share: 0.01,
+            samples: SampleOptions::default(),
+            pages: PageOptions::default(),
+        }
+    }
+}

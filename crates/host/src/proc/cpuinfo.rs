@@ -1,0 +1,66 @@
+//! `/proc/cpuinfo`: which processor this is, as its event codes depend on it.
+
+use super::decimal;
+
+/// Which processor this is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Processor {
+    /// `GenuineIntel`, `AuthenticAMD`, …; empty where the file does not say (Arm).
+    pub(crate) vendor: String,
+    pub(crate) family: u32,
+    pub(crate) model: u32,
+    /// The name that people know it by.
+    pub(crate) name: String,
+    /// Whether it is a virtual machine's.
+    pub(crate) hypervisor: bool,
+}
+
+/// Reads the first processor of a cpuinfo file.
+pub(crate) fn parse(text: &[u8]) -> Processor {
+    let mut processor = Processor::default();
+    for line in text.split(|byte| *byte == b'\n') {
+        if line.trim_ascii().is_empty() && !processor.vendor.is_empty() {
+            break;
+        }
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            continue;
+        };
+        let value = line[colon + 1..].trim_ascii();
+        let number = || {
+            decimal(value)
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(0)
+        };
+        let text = || String::from_utf8_lossy(value).into_owned();
+        match line[..colon].trim_ascii() {
+            b"vendor_id" => processor.vendor = text(),
+            b"cpu family" => processor.family = number(),
+            b"model" => processor.model = number(),
+            b"model name" => processor.name = text(),
+            b"flags" => {
+                processor.hypervisor = value
+                    .split(|byte| *byte == b' ')
+                    .any(|f| f == b"hypervisor");
+            }
+            _ => {}
+        }
+    }
+    processor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_processor_counts() {
+        let processor = parse(
+            b"processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\n\
+              model name\t: Intel(R) Xeon(R) Gold 5120\nflags\t\t: fpu vme hypervisor\n\n\
+              processor\t: 1\nvendor_id\t: Other\n",
+        );
+        assert_eq!(processor.vendor, "GenuineIntel");
+        assert_eq!((processor.family, processor.model), (6, 85));
+        assert!(processor.hypervisor);
+    }
+}

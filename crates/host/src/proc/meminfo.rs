@@ -1,0 +1,39 @@
+//! `meminfo`, of the machine (`MemTotal: 5 kB`) and of a node (`Node 0 MemTotal: 5 kB`).
+
+use super::{decimal, words};
+
+/// Total and free memory in bytes; `None` where the file lacks either.
+pub(crate) fn parse(text: &[u8]) -> Option<(u64, u64)> {
+    let (mut total, mut free) = (None, None);
+    for line in text.split(|byte| *byte == b'\n') {
+        let mut fields = words(line).peekable();
+        if fields.peek().is_some_and(|word| *word == b"Node") {
+            fields.next();
+            fields.next();
+        }
+        let which = match fields.next() {
+            Some(b"MemTotal:") => &mut total,
+            Some(b"MemFree:") => &mut free,
+            _ => continue,
+        };
+        *which = fields
+            .next()
+            .and_then(decimal)
+            .and_then(|kib| kib.checked_mul(1024));
+    }
+    Some((total?, free?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_node_and_of_the_machine() {
+        let of_node = b"Node 12 MemTotal:       1000 kB\nNode 12 MemFree:         250 kB\n";
+        assert_eq!(parse(of_node), Some((1_024_000, 256_000)));
+        let of_machine = b"MemTotal:  8 kB\nMemFree:  4 kB\nMemAvailable:  6 kB\n";
+        assert_eq!(parse(of_machine), Some((8192, 4096)));
+        assert_eq!(parse(b"MemTotal: 8 kB\n"), None);
+    }
+}

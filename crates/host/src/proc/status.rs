@@ -1,0 +1,73 @@
+//! `/proc/PID/status`: allowed CPUs and nodes, user, capabilities, system call filters.
+
+use numaherd_topology::{CpuSet, NodeSet};
+
+use super::{decimal, hexadecimal, words};
+
+/// What is used of a status file; `None` for lines that are not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    /// Effective user number.
+    pub(crate) user: Option<u32>,
+    /// Affinity mask.
+    pub(crate) cpus: Option<CpuSet>,
+    /// Nodes it may have memory on.
+    pub(crate) nodes: Option<NodeSet>,
+    /// Effective capabilities.
+    pub(crate) capabilities: Option<u64>,
+    /// Mode of system call filtering: 0 none, 2 by a filter.
+    pub(crate) seccomp: Option<u64>,
+}
+
+/// Reads a status file.
+pub(crate) fn parse(text: &[u8]) -> Status {
+    let mut status = Status::default();
+    for line in text.split(|byte| *byte == b'\n') {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            continue;
+        };
+        let value = line[colon + 1..].trim_ascii();
+        let list = || std::str::from_utf8(value).ok();
+        match &line[..colon] {
+            // Real, effective, saved, file system.
+            b"Uid" => {
+                status.user = words(value)
+                    .nth(1)
+                    .and_then(decimal)
+                    .and_then(|uid| uid.try_into().ok());
+            }
+            b"Cpus_allowed_list" => status.cpus = list().and_then(|list| list.parse().ok()),
+            b"Mems_allowed_list" => status.nodes = list().and_then(|list| list.parse().ok()),
+            b"CapEff" => status.capabilities = hexadecimal(value),
+            b"Seccomp" => status.seccomp = decimal(value),
+            _ => {}
+        }
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_that_are_used() {
+        let status = parse(
+            b"Name:\ta: b\nUid:\t1000\t0\t1000\t1000\nCapEff:\t000001fffeffffff\nSeccomp:\t2\n\
+              Cpus_allowed:\tff\nCpus_allowed_list:\t0-3,8\nMems_allowed_list:\t0,2\n",
+        );
+        assert_eq!(status.user, Some(0));
+        assert_eq!(status.cpus, Some("0-3,8".parse().unwrap()));
+        assert_eq!(status.nodes, Some("0,2".parse().unwrap()));
+        assert_eq!(status.capabilities, Some(0x01ff_feff_ffff));
+        assert_eq!(status.seccomp, Some(2));
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_made_up() {
+        assert_eq!(
+            parse(b"Name:\tx\nMems_allowed_list:\tx-y\n"),
+            Status::default()
+        );
+    }
+}

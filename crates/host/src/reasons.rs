@@ -1,0 +1,138 @@
+//! Why the kernel refused a counter, and what would help: permission, hardware, kernel and limits
+//! told apart.
+
+use std::fmt;
+
+use crate::files::Root;
+use crate::kernel::Errno;
+use crate::proc::cpuinfo::Processor;
+use crate::proc::status;
+
+/// Capability numbers (include/uapi/linux/capability.h).
+const SYS_PTRACE: u32 = 19;
+const SYS_ADMIN: u32 = 21;
+const SYS_NICE: u32 = 23;
+const PERFMON: u32 = 38;
+
+/// Why something cannot be had, and what would help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) reason: String,
+    pub(crate) remedy: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+            remedy: remedy.into(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.reason, self.remedy)
+    }
+}
+
+/// What is known of this program's rights and this machine, to explain refusals with.
+#[derive(Clone, Debug)]
+pub(crate) struct Reasons {
+    /// `kernel.perf_event_paranoid`; `None` where the kernel has no perf events.
+    pub(crate) paranoid: Option<i32>,
+    capabilities: u64,
+    /// Whether system calls go through a filter.
+    pub(crate) filtered: bool,
+    pub(crate) hypervisor: bool,
+}
+
+impl Reasons {
+    pub(crate) fn new(root: &Root, processor: &Processor) -> Self {
+        let own = root
+            .read("proc/self/status")
+            .map(|text| status::parse(&text))
+            .unwrap_or_default();
+        Self {
+            paranoid: root.number("proc/sys/kernel/perf_event_paranoid"),
+            capabilities: own.capabilities.unwrap_or(0),
+            filtered: own.seccomp == Some(2),
+            hypervisor: processor.hypervisor,
+        }
+    }
+
+    fn has(&self, capability: u32) -> bool {
+        self.capabilities >> capability & 1 == 1
+    }
+
+    pub(crate) fn may_watch_all(&self) -> bool {
+        self.has(PERFMON) || self.has(SYS_ADMIN)
+    }
+
+    pub(crate) fn may_steer_others(&self) -> bool {
+        self.has(SYS_NICE)
+    }
+
+    pub(crate) fn may_look_into_others(&self) -> bool {
+        self.has(SYS_PTRACE)
+    }
+
+    /// Why an event could not be opened.
+    pub(crate) fn counters(&self, event: &str, errno: Errno) -> Refusal {
+        let tried = format!("cannot count {event}: {errno}");
+        match errno {
+            Errno::ACCESS | Errno::PERM if self.may_watch_all() || self.paranoid == Some(-1) => {
+                Refusal::new(
+                    format!("{tried}: refused although permitted, as a system call filter does"),
+                    "run outside the container, or allow perf_event_open in its seccomp profile",
+                )
+            }
+            Errno::ACCESS | Errno::PERM => {
+                let paranoid = self
+                    .paranoid
+                    .map_or("unknown".to_owned(), |p| p.to_string());
+                Refusal::new(
+                    format!(
+                        "{tried}: permission denied; kernel.perf_event_paranoid is {paranoid} and \
+                         the program lacks CAP_PERFMON"
+                    ),
+                    "run as root, give it CAP_PERFMON (setcap cap_perfmon,cap_sys_nice,\
+                     cap_sys_ptrace+ep), or set sysctl kernel.perf_event_paranoid=0",
+                )
+            }
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO if self.hypervisor => {
+                Refusal::new(
+                    format!("{tried}: this virtual machine has no performance counters"),
+                    "give it a virtual PMU (QEMU: -cpu host,pmu=on; many clouds: a metal or \
+                     whole-socket size), or use hardware or the lab",
+                )
+            }
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO => Refusal::new(
+                format!(
+                    "{tried}: this processor, or the kernel's driver for it, has no such event"
+                ),
+                "use a kernel that knows this processor, or the lab",
+            ),
+            Errno::NOSYS if self.paranoid.is_some() => Refusal::new(
+                format!("{tried}: a system call filter hides perf_event_open"),
+                "run outside the container, or allow perf_event_open in its seccomp profile",
+            ),
+            Errno::NOSYS => Refusal::new(
+                format!("{tried}: the kernel has no perf events (CONFIG_PERF_EVENTS)"),
+                "use a kernel built with them",
+            ),
+            Errno::MFILE | Errno::NFILE => Refusal::new(
+                format!("{tried}: too many open files"),
+                "raise the limit (ulimit -n)",
+            ),
+            Errno::BUSY => Refusal::new(
+                format!("{tried}: someone else has the counter to himself"),
+                "stop the other profiler, or the NMI watchdog (sysctl kernel.nmi_watchdog=0)",
+            ),
+            _ => Refusal::new(
+                format!("{tried}: unexpected; see perf_event_open(2)"),
+                "report it with the output of numaherd doctor",
+            ),
+        }
+    }
+}

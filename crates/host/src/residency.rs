@@ -1,0 +1,199 @@
+//! On which nodes each process's pages are, from `numa_maps`, within a budget.
+//!
+//! The kernel walks the page tables of a process for one reading, which takes seconds for terabytes
+//! and holds the process's memory lock meanwhile. So a reading is made when the last one has been
+//! paid for: a process whose reading took 10 ms is read again after 1 s at a share of 1 %. All
+//! processes together keep to the same share of a tick, the longest unread first; one that has never
+//! been read always is.
+//!
+//! Where the kernel has no numa_maps (CONFIG_NUMA off) there is one node, and everything that is
+//! resident is on it.
+
+use std::collections::HashMap;
+
+use numaherd_topology::NodeId;
+use numaherd_world::{ProcessId, Residency};
+
+use crate::files::Root;
+use crate::kernel::Hands;
+use crate::proc::{decimal, numa_maps, words};
+
+#[derive(Clone, Debug)]
+struct Read {
+    residency: Option<Residency>,
+    at_ns: u64,
+    took_ns: u64,
+}
+
+/// Reads where pages are.
+#[derive(Debug)]
+pub(crate) struct Residencies {
+    root: Root,
+    page_bytes: u64,
+    share: f64,
+    only_node: Option<NodeId>,
+    known: HashMap<ProcessId, Read>,
+    buffer: Vec<u8>,
+}
+
+impl Residencies {
+    /// `only_node` is the node of a machine that has one.
+    pub(crate) fn new(root: Root, page_bytes: u64, share: f64, only_node: Option<NodeId>) -> Self {
+        Self {
+            root,
+            page_bytes,
+            share: share.clamp(0.0, 1.0),
+            only_node,
+            known: HashMap::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Reads anew what is due among these processes (`true` for those that ran in the last
+    /// interval; the others' pages stay where they are), and forgets all others.
+    pub(crate) fn refresh(
+        &mut self,
+        hands: &dyn Hands,
+        processes: &[(ProcessId, bool)],
+        interval_ns: u64,
+    ) {
+        let alive: std::collections::HashSet<ProcessId> =
+            processes.iter().map(|&(process, _)| process).collect();
+        self.known.retain(|process, _| alive.contains(process));
+        let now = hands.now_ns();
+        let mut due: Vec<(u64, ProcessId)> = processes
+            .iter()
+            .filter_map(|&(process, ran)| match self.known.get(&process) {
+                None => Some((0, process)),
+                Some(read) => {
+                    let paid_after = read.took_ns as f64 / self.share.max(1e-6);
+                    let paid = now.saturating_sub(read.at_ns) as f64 >= paid_after;
+                    (ran && paid).then_some((read.at_ns.max(1), process))
+                }
+            })
+            .collect();
+        due.sort_unstable();
+        let budget = interval_ns as f64 * self.share;
+        let mut spent = 0;
+        for (last, process) in due {
+            if last > 0 && spent as f64 >= budget {
+                break;
+            }
+            let began = hands.now_ns();
+            let residency = self.read(process);
+            let at_ns = hands.now_ns();
+            let took_ns = at_ns.saturating_sub(began);
+            spent += took_ns;
+            let read = Read {
+                residency,
+                at_ns,
+                took_ns,
+            };
+            self.known.insert(process, read);
+        }
+    }
+
+    /// Where the pages of a process were when it was last read; `None` where that cannot be had.
+    pub(crate) fn of(&self, process: ProcessId) -> Option<&Residency> {
+        self.known.get(&process)?.residency.as_ref()
+    }
+
+    fn read(&mut self, process: ProcessId) -> Option<Residency> {
+        let file = format!("proc/{}/numa_maps", process.pid);
+        match self.root.read_into(&file, &mut self.buffer) {
+            Ok(()) => {
+                let mappings = numa_maps::parse(&self.buffer, self.page_bytes);
+                Some(numa_maps::residency(&mappings))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.all_on_the_only_node(process)
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn all_on_the_only_node(&mut self, process: ProcessId) -> Option<Residency> {
+        let node = self.only_node?;
+        let file = format!("proc/{}/statm", process.pid);
+        self.root.read_into(&file, &mut self.buffer).ok()?;
+        let resident = words(&self.buffer).nth(1).and_then(decimal)?;
+        Some(Residency {
+            pages: vec![(node, resident)],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Kernel;
+    use crate::stop::Stop;
+    use std::time::Duration;
+
+    const A: ProcessId = ProcessId { pid: 1, born: 1 };
+    const B: ProcessId = ProcessId { pid: 2, born: 1 };
+
+    fn write(root: &std::path::Path, pid: u32, file: &str, text: &str) {
+        let folder = root.join(format!("proc/{pid}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(file), text).unwrap();
+    }
+
+    fn pages(residencies: &Residencies, process: ProcessId) -> Vec<(u32, u64)> {
+        let of = residencies.of(process);
+        of.map(|r| r.pages.iter().map(|&(n, p)| (n.0, p)).collect())
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn read_at_first_sight_and_again_when_the_process_has_run() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = Kernel::default();
+        let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+        for pid in [1, 2] {
+            write(root.path(), pid, "numa_maps", "1000 default N0=5 N3=7\n");
+        }
+        residencies.refresh(&kernel, &[(A, false), (B, false)], 1_000_000);
+        assert_eq!(pages(&residencies, A), [(0, 5), (3, 7)]);
+        for pid in [1, 2] {
+            write(root.path(), pid, "numa_maps", "1000 default N1=12\n");
+        }
+        kernel.wait(Duration::from_secs(1), &Stop::new().unwrap());
+        residencies.refresh(&kernel, &[(A, true), (B, false)], 1_000_000);
+        assert_eq!(pages(&residencies, A), [(1, 12)]);
+        assert_eq!(pages(&residencies, B), [(0, 5), (3, 7)]);
+        residencies.refresh(&kernel, &[(B, false)], 1_000_000);
+        assert_eq!(pages(&residencies, A), []);
+    }
+
+    #[test]
+    fn a_costly_reading_is_paid_for_before_the_next() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = Kernel::default();
+        write(root.path(), 1, "numa_maps", "1000 default N0=5\n");
+        let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+        residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+        residencies.known.get_mut(&A).unwrap().took_ns = 10_000_000;
+        write(root.path(), 1, "numa_maps", "1000 default N0=6\n");
+        let stop = Stop::new().unwrap();
+        kernel.wait(Duration::from_millis(999), &stop);
+        residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+        assert_eq!(pages(&residencies, A), [(0, 5)]);
+        kernel.wait(Duration::from_millis(2), &stop);
+        residencies.refresh(&kernel, &[(A, true)], 1_000_000);
+        assert_eq!(pages(&residencies, A), [(0, 6)]);
+    }
+
+    #[test]
+    fn a_kernel_without_numa_has_everything_on_its_node() {
+        let root = tempfile::tempdir().unwrap();
+        let kernel = Kernel::default();
+        write(root.path(), 1, "statm", "9000 321 100 1 0 200 0\n");
+        let mut one = Residencies::new(Root::new(root.path()), 4096, 0.01, Some(NodeId(0)));
+        one.refresh(&kernel, &[(A, true)], 1_000_000);
+        assert_eq!(pages(&one, A), [(0, 321)]);
+        let mut several = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
+        several.refresh(&kernel, &[(A, true)], 1_000_000);
+        assert_eq!(several.of(A), None, "no figure is invented");
+    }
+}

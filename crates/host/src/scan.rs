@@ -1,0 +1,490 @@
+//! Finding processes and threads, and looking at them once a tick.
+//!
+//! A tick must be cheap with thousands of threads: the stat and schedstat files of a thread stay
+//! open and are read anew with one call each (a descriptor of a thread that has ended answers
+//! `ESRCH`, whoever has its number by then). Folders of threads are listed only when a process says
+//! that it has another number of them, or when one of them has ended. Cgroups and allowed nodes,
+//! which seldom change, are looked at for a sixteenth of the threads each tick.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use numaherd_topology::{CpuId, CpuSet, NodeSet};
+use numaherd_world::{ProcessId, Thread, ThreadId};
+
+use crate::assignments::{Assignments, Owner};
+use crate::cpusets::{CpusetNumber, Cpusets};
+use crate::files::Root;
+use crate::kernel::Hands;
+use crate::options::{HostOptions, Selection};
+use crate::proc::{cgroup, decimal, stat, status, words};
+
+/// Ticks between two looks at what seldom changes.
+const SELDOM: u64 = 16;
+/// Longest stat file that can be: 52 numbers of 20 digits and a name.
+const STAT_BYTES: usize = 2048;
+
+/// A process that is watched.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) id: ProcessId,
+    pub(crate) name: String,
+    pub(crate) parent: u32,
+    pub(crate) allowed_nodes: Arc<NodeSet>,
+    /// CPU time of all its threads in the last interval, in ns.
+    pub(crate) ran_ns: u64,
+    threads: BTreeMap<u32, Entry>,
+}
+
+/// A thread that is watched.
+#[derive(Debug)]
+struct Entry {
+    id: ThreadId,
+    name: String,
+    stat: Option<File>,
+    schedstat: Option<File>,
+    /// CPU time so far in ns.
+    ran_ns: u64,
+    /// Whether `ran_ns` at first sight is of this interval: it was started in it.
+    affinity: Arc<CpuSet>,
+    cpuset: CpusetNumber,
+}
+
+/// What a look at one thread gave.
+enum Look {
+    Alive { siblings: u64 },
+    Ended { siblings: u64 },
+    Gone,
+}
+
+/// Looks at threads.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    root: Root,
+    selection: Selection,
+    include_pinned: bool,
+    own_pid: Option<u32>,
+    all_nodes: Arc<NodeSet>,
+    cpusets: Cpusets,
+    watched: BTreeMap<u32, Watched>,
+    /// Processes that were not selected, and the scan in which to look again.
+    passed_over: HashMap<u32, u64>,
+    scan: u64,
+    tick_ns: u64,
+    last_boot_ns: u64,
+    buffer: Vec<u8>,
+    mask: Vec<u64>,
+    unreadable: usize,
+}
+
+/// What one scan saw besides the processes.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Ascending by id; without counts.
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) gaps: Vec<String>,
+}
+
+impl Scanner {
+    pub(crate) fn new(root: Root, options: &HostOptions, all_nodes: NodeSet) -> Self {
+        let own_pid = root.is_live().then(std::process::id);
+        Self {
+            cpusets: Cpusets::new(root.clone()),
+            root,
+            selection: options.selection.clone(),
+            include_pinned: options.include_pinned,
+            own_pid,
+            all_nodes: Arc::new(all_nodes),
+            watched: BTreeMap::new(),
+            passed_over: HashMap::new(),
+            scan: 0,
+            tick_ns: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
+            last_boot_ns: 0,
+            buffer: Vec::new(),
+            mask: Vec::new(),
+            unreadable: 0,
+        }
+    }
+
+    /// The processes seen in the last scan.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = &Watched> {
+        self.watched.values()
+    }
+
+    /// The process that a thread belonged to in the last scan.
+    pub(crate) fn process_of(&self, thread: ThreadId) -> Option<ProcessId> {
+        self.watched
+            .values()
+            .find(|process| {
+                process
+                    .threads
+                    .get(&thread.tid)
+                    .is_some_and(|t| t.id == thread)
+            })
+            .map(|process| process.id)
+    }
+
+    /// Whether a process of that number is watched.
+    pub(crate) fn has_process(&self, pid: u32) -> bool {
+        self.watched.contains_key(&pid)
+    }
+
+    /// Looks at everything. `interval_ns` is the time since the last scan, `boot_ns` now in time
+    /// since boot.
+    pub(crate) fn scan(
+        &mut self,
+        hands: &dyn Hands,
+        assignments: &mut Assignments,
+        online: &CpuSet,
+        interval_ns: u64,
+        boot_ns: u64,
+    ) -> std::io::Result<Seen> {
+        self.scan += 1;
+        self.unreadable = 0;
+        self.cpusets.begin(online);
+        let pids = self.root.numbers("proc", "")?;
+        for &pid in &pids {
+            if !self.watched.contains_key(&pid) && self.is_due(pid) {
+                self.consider(pid);
+            }
+        }
+        if self.scan.is_multiple_of(SELDOM) {
+            self.passed_over
+                .retain(|pid, _| pids.binary_search(pid).is_ok());
+        }
+        let mut seen = Seen::default();
+        let mut watched = std::mem::take(&mut self.watched);
+        watched.retain(|_, process| {
+            self.look_at_process(hands, assignments, process, interval_ns, &mut seen.threads)
+        });
+        self.watched = watched;
+        seen.threads.sort_unstable_by_key(|thread| thread.id);
+        self.last_boot_ns = boot_ns;
+        if self.unreadable > 0 {
+            seen.gaps.push(format!(
+                "{} processes cannot be read (/proc may be mounted with hidepid, or they belong to \
+                 others); run as root to see them",
+                self.unreadable
+            ));
+        }
+        Ok(seen)
+    }
+
+    fn is_due(&self, pid: u32) -> bool {
+        Some(pid) != self.own_pid
+            && self
+                .passed_over
+                .get(&pid)
+                .is_none_or(|again| self.scan >= *again)
+    }
+
+    /// Takes a process up if it is selected.
+    fn consider(&mut self, pid: u32) {
+        let Ok(text) = self.root.read(&format!("proc/{pid}/stat")) else {
+            return;
+        };
+        let Some(stat) = stat::parse(&text) else {
+            return;
+        };
+        if !self.is_selected(pid, &stat) {
+            // Spread the second looks over the scans.
+            let again = self.scan + SELDOM - u64::from(pid) % (SELDOM / 2);
+            self.passed_over.insert(pid, again);
+            return;
+        }
+        self.passed_over.remove(&pid);
+        let watched = Watched {
+            id: ProcessId {
+                pid,
+                born: stat.born,
+            },
+            name: String::from_utf8_lossy(stat.name).into_owned(),
+            parent: stat.parent,
+            allowed_nodes: self.allowed_nodes(pid),
+            ran_ns: 0,
+            threads: BTreeMap::new(),
+        };
+        self.watched.insert(pid, watched);
+    }
+
+    fn is_selected(&mut self, pid: u32, stat: &stat::Stat<'_>) -> bool {
+        let from_watched = |scanner: &Self| scanner.watched.contains_key(&stat.parent);
+        match &self.selection {
+            Selection::Machine => true,
+            Selection::Processes { pids, descendants } => {
+                pids.contains(&pid) || (*descendants && from_watched(self))
+            }
+            Selection::Child { pid: child } => pid == *child || from_watched(self),
+            Selection::Command { name } => {
+                let kept = &name.as_bytes()[..name.len().min(15)];
+                stat.name == kept
+            }
+            Selection::Cgroup { path } => self
+                .root
+                .read(&format!("proc/{pid}/cgroup"))
+                .is_ok_and(|text| cgroup::parse(&text).within(path)),
+            Selection::User { uid } => self
+                .root
+                .read(&format!("proc/{pid}/status"))
+                .is_ok_and(|text| status::parse(&text).user == Some(*uid)),
+        }
+    }
+
+    fn allowed_nodes(&mut self, pid: u32) -> Arc<NodeSet> {
+        self.root
+            .read_into(&format!("proc/{pid}/status"), &mut self.buffer)
+            .ok()
+            .and_then(|()| status::parse(&self.buffer).nodes)
+            .map(|nodes| nodes.intersection(&self.all_nodes))
+            .filter(|nodes| !nodes.is_empty() && *nodes != *self.all_nodes)
+            .map_or_else(|| self.all_nodes.clone(), Arc::new)
+    }
+
+    /// Looks at all threads of a process; false when it has none any more.
+    fn look_at_process(
+        &mut self,
+        hands: &dyn Hands,
+        assignments: &mut Assignments,
+        process: &mut Watched,
+        interval_ns: u64,
+        threads: &mut Vec<Thread>,
+    ) -> bool {
+        let pid = process.id.pid;
+        if self.is_seldom(pid) {
+            process.allowed_nodes = self.allowed_nodes(pid);
+        }
+        process.ran_ns = 0;
+        let from = threads.len();
+        let mut said = None;
+        let mut entries = std::mem::take(&mut process.threads);
+        let before = entries.len();
+        entries.retain(|_, entry| {
+            match self.look(hands, assignments, process, entry, interval_ns, threads) {
+                Look::Alive { siblings } | Look::Ended { siblings } => {
+                    said = Some(siblings);
+                    true
+                }
+                Look::Gone => false,
+            }
+        });
+        let complete = entries.len() == before && said == Some(entries.len() as u64);
+        process.threads = entries;
+        if !complete && !self.list_threads(hands, assignments, process, interval_ns, threads) {
+            // Nothing of a process that ended under our eyes is reported.
+            threads.truncate(from);
+            return false;
+        }
+        !process.threads.is_empty()
+    }
+
+    /// Takes up the threads that are new; false when the process is gone.
+    fn list_threads(
+        &mut self,
+        hands: &dyn Hands,
+        assignments: &mut Assignments,
+        process: &mut Watched,
+        interval_ns: u64,
+        threads: &mut Vec<Thread>,
+    ) -> bool {
+        let pid = process.id.pid;
+        let tids = match self.root.numbers(&format!("proc/{pid}/task"), "") {
+            Ok(tids) => tids,
+            Err(error) => {
+                self.unreadable += usize::from(error.kind() == ErrorKind::PermissionDenied);
+                return false;
+            }
+        };
+        for tid in tids {
+            if process.threads.contains_key(&tid) {
+                continue;
+            }
+            let Some(mut entry) = self.take_up(process, tid) else {
+                continue;
+            };
+            let look = self.look(
+                hands,
+                assignments,
+                process,
+                &mut entry,
+                interval_ns,
+                threads,
+            );
+            if !matches!(look, Look::Gone) {
+                process.threads.insert(tid, entry);
+            }
+        }
+        true
+    }
+
+    fn take_up(&mut self, process: &Watched, tid: u32) -> Option<Entry> {
+        let folder = format!("proc/{}/task/{tid}", process.id.pid);
+        let mut buffer = [0; STAT_BYTES];
+        // Without a descriptor to spare the file is opened each time.
+        let file = self.root.open(&format!("{folder}/stat")).ok();
+        let text = read_again(&self.root, file.as_ref(), &folder, "stat", &mut buffer)?;
+        let stat = stat::parse(text)?;
+        let born = stat.born;
+        let schedstat = self.root.open(&format!("{folder}/schedstat")).ok();
+        let mut entry = Entry {
+            id: ThreadId { tid, born },
+            name: String::new(),
+            stat: file,
+            schedstat,
+            ran_ns: 0,
+            affinity: Arc::default(),
+            cpuset: self.cpuset_of(&folder),
+        };
+        // What it ran before this interval began is not this interval's.
+        let in_this_interval = born.saturating_mul(self.tick_ns) >= self.last_boot_ns;
+        if self.last_boot_ns == 0 || !in_this_interval {
+            entry.ran_ns = self
+                .ran(&entry, &folder)
+                .unwrap_or(stat.ran_ticks * self.tick_ns);
+        }
+        Some(entry)
+    }
+
+    fn cpuset_of(&mut self, folder: &str) -> CpusetNumber {
+        let found = self
+            .root
+            .read_into(&format!("{folder}/cgroup"), &mut self.buffer);
+        let cgroups = found.map(|()| cgroup::parse(&self.buffer));
+        self.cpusets.number(&cgroups.unwrap_or_default())
+    }
+
+    /// CPU time so far in ns, to the nanosecond where the kernel keeps it.
+    fn ran(&self, entry: &Entry, folder: &str) -> Option<u64> {
+        let mut buffer = [0; 128];
+        let file = entry.schedstat.as_ref();
+        let text = read_again(&self.root, file, folder, "schedstat", &mut buffer)?;
+        decimal(words(text).next()?)
+    }
+
+    fn is_seldom(&self, number: u32) -> bool {
+        (self.scan + u64::from(number)).is_multiple_of(SELDOM)
+    }
+
+    /// Looks at one thread, and puts it down if it is alive.
+    fn look(
+        &mut self,
+        hands: &dyn Hands,
+        assignments: &mut Assignments,
+        process: &mut Watched,
+        entry: &mut Entry,
+        interval_ns: u64,
+        threads: &mut Vec<Thread>,
+    ) -> Look {
+        let tid = entry.id.tid;
+        let folder = if entry.stat.is_none() || entry.schedstat.is_none() || self.is_seldom(tid) {
+            format!("proc/{}/task/{tid}", process.id.pid)
+        } else {
+            String::new()
+        };
+        // The mask first: if the stat file then still answers, the number was this thread's.
+        let mask = hands.affinity(tid, &mut self.mask);
+        let mut buffer = [0; STAT_BYTES];
+        let text = read_again(
+            &self.root,
+            entry.stat.as_ref(),
+            &folder,
+            "stat",
+            &mut buffer,
+        );
+        let Some(stat) = text.and_then(stat::parse) else {
+            return Look::Gone;
+        };
+        if stat.born != entry.id.born {
+            return Look::Gone;
+        }
+        let siblings = stat.threads;
+        if stat.has_ended() || mask.is_err() {
+            return Look::Ended { siblings };
+        }
+        while self.mask.last() == Some(&0) {
+            self.mask.pop();
+        }
+        if entry.affinity.as_words() != self.mask {
+            entry.affinity = Arc::new(CpuSet::of_words(self.mask.clone()));
+        }
+        if entry.name.as_bytes() != stat.name {
+            entry.name = String::from_utf8_lossy(stat.name).into_owned();
+            if tid == process.id.pid {
+                process.name.clone_from(&entry.name);
+            }
+        }
+        if self.is_seldom(tid) {
+            entry.cpuset = self.cpuset_of(&folder);
+        }
+        if tid == process.id.pid {
+            process.parent = stat.parent;
+        }
+        let ran_ns = self
+            .ran(entry, &folder)
+            .unwrap_or(stat.ran_ticks * self.tick_ns);
+        let ran_in_interval = ran_ns.saturating_sub(entry.ran_ns);
+        entry.ran_ns = ran_ns;
+        process.ran_ns += ran_in_interval;
+        let cpuset = self.cpusets.cpus(entry.cpuset);
+        let (assigned, foreign) = match assignments.owner(
+            entry.id,
+            process.id,
+            process.parent,
+            &entry.affinity,
+            &cpuset,
+        ) {
+            Owner::Nobody => (None, None),
+            Owner::Ours(core) => (core, None),
+            Owner::Foreign => (None, Some(&entry.affinity)),
+        };
+        let foreign = foreign.filter(|_| !self.include_pinned);
+        let hands_off = stat.hands_off().or_else(|| {
+            let mask = foreign?;
+            Some(format!(
+                "its affinity {mask} was set by its user; --include-pinned to steer it too"
+            ))
+        });
+        threads.push(Thread {
+            id: entry.id,
+            process: process.id,
+            name: entry.name.clone(),
+            cpu: CpuId(stat.cpu),
+            assigned,
+            affinity: entry.affinity.clone(),
+            cpuset,
+            cpu_share: share(ran_in_interval, interval_ns),
+            counts: None,
+            hands_off,
+        });
+        Look::Alive { siblings }
+    }
+}
+
+fn share(ran_ns: u64, interval_ns: u64) -> f64 {
+    if interval_ns == 0 {
+        return 0.0;
+    }
+    (ran_ns as f64 / interval_ns as f64).min(1.0)
+}
+
+/// Reads a small file from its start: by its open descriptor, or else by its path.
+fn read_again<'b>(
+    root: &Root,
+    file: Option<&File>,
+    folder: &str,
+    name: &str,
+    buffer: &'b mut [u8],
+) -> Option<&'b [u8]> {
+    let opened;
+    let file = match file {
+        Some(file) => file,
+        None => {
+            opened = root.open(&format!("{folder}/{name}")).ok()?;
+            &opened
+        }
+    };
+    let length = file.read_at(buffer, 0).ok()?;
+    Some(&buffer[..length])
+}
