@@ -203,3 +203,26 @@ fn a_machine_file_is_written_and_read_back() {
         assert_eq!(parse(&text).unwrap(), machine);
     }
 }
+
+#[test]
+fn papers_machines_have_the_figures_that_the_papers_print() {
+    let topology = |name: &str| Machine::preset(name).unwrap().topology().unwrap();
+    let dino = topology("opteron-8356-4s");
+    assert_eq!((dino.nodes().len(), dino.cores().len()), (4, 16));
+    assert_eq!(dino.nodes()[0].memory_bytes, 16 << 30);
+    // Local access on an outer chip is slower than remote access between the inner ones.
+    let latency = dino.timing().latency_ns.as_ref().unwrap();
+    assert!(latency[0][0] > latency[1][2]);
+    let n_mass = topology("xeon-e5520-2s");
+    let latency = n_mass.timing().latency_ns.as_ref().unwrap();
+    assert_eq!(latency[0], [50.0, 90.0]);
+    let links = n_mass.timing().link_gb_per_s.as_ref().unwrap();
+    assert_eq!(links[0][1], 11.72);
+    let ipm = topology("itanium-9030-4s");
+    assert_eq!((ipm.nodes().len(), ipm.domains().len()), (2, 8));
+    let clustered = topology("xeon-8269cy-2s-snc2");
+    assert_eq!(
+        (clustered.domains().len(), clustered.caches().len()),
+        (4, 2)
+    );
+}

@@ -12,8 +12,27 @@ macro_rules! embedded {
 }
 
 /// Name and text of each file; a test holds this list and the directory equal.
-const FILES: &[(&str, &str)] =
-    embedded!["lab-16x2", "lab-2x4", "lab-4x2", "lab-4x2-fast", "lab-8x2",];
+const FILES: &[(&str, &str)] = embedded![
+    "epyc-7742-1s",
+    "epyc-9224-2s-nps2",
+    "itanium-9030-4s",
+    "lab-16x2",
+    "lab-2x4",
+    "lab-4x2",
+    "lab-4x2-fast",
+    "lab-8x2",
+    "opteron-8356-4s",
+    "xeon-6980p-2s",
+    "xeon-8180-2s",
+    "xeon-8269cy-2s",
+    "xeon-8269cy-2s-snc2",
+    "xeon-clx-24c-2s",
+    "xeon-e5-2650-2s",
+    "xeon-e5520-2s",
+    "xeon-e5620-2s",
+    "xeon-e7-4800v2-4s",
+    "xeon-x7550-4s",
+];
 
 impl Machine {
     /// The names of all presets, ascending.
