@@ -1,9 +1,9 @@
 //! The journal: affinities as they were found, on disk before the first of them changes.
 //!
 //! JSON lines, each sealed with a sum: a [`Header`] with the boot that it is of, then one [`Entry`]
-//! for every mask that is about to be set: what was found, what gives it back, what is set. Nothing
-//! is set before its line is written and synced. A line `{"settled":…}` says that a thread need not
-//! be given back any more.
+//! (`"kind":"change"`) for every mask that is about to be set: what was found, what gives it back,
+//! what is set. Nothing is set before its line is written and synced. A line `"kind":"settled"` says
+//! that a thread need not be given back any more.
 //!
 //! Beside it lies `<name>.lock`, which the running instance holds locked (`flock`) and in which it
 //! has written who it is; the lock goes with the process, however that ends. What a killed instance
@@ -82,12 +82,15 @@ impl Entry {
 
 /// A line after the first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Written {
     /// A mask is about to be set.
     Change(Entry),
     /// The thread need not be given back any more.
-    Settled(ThreadId),
+    Settled {
+        /// Which.
+        thread: ThreadId,
+    },
 }
 
 /// A thread that is to be given back.
@@ -159,10 +162,11 @@ impl Journal {
         }
         let lines: Vec<Written> = entries.iter().cloned().map(Written::Change).collect();
         // First what is owed, so that a journal written anew holds it as well.
+        let before = self.owed.clone();
         for entry in entries {
             owe(&mut self.owed, entry.clone());
         }
-        self.append(&lines)
+        self.append(&lines).inspect_err(|_| self.owed = before)
     }
 
     /// Notes that threads need not be given back any more.
@@ -178,7 +182,10 @@ impl Journal {
         if owed.is_empty() {
             return Ok(());
         }
-        let lines: Vec<Written> = owed.into_iter().map(Written::Settled).collect();
+        let lines: Vec<Written> = owed
+            .into_iter()
+            .map(|thread| Written::Settled { thread })
+            .collect();
         self.append(&lines)
     }
 

@@ -41,9 +41,11 @@ pub struct Header {
 /// One record with its place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Counts up by one from line to line, from 0.
+    /// Counts up by one from line to line, from 0; `record` in the file.
+    #[serde(rename = "record")]
     pub sequence: u64,
-    /// The world's time in ns, of the latest snapshot or page tick.
+    /// The world's time in ns, of the latest snapshot or page tick; `at_ns` in the file.
+    #[serde(rename = "at_ns")]
     pub time_ns: u64,
     /// What is recorded.
     #[serde(flatten)]

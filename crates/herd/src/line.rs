@@ -6,8 +6,11 @@
 
 use serde::Serialize;
 
-/// `,"sum":"` eight digits `"}`.
-const SEAL_BYTES: usize = 8 + 8 + 2;
+/// What the sum follows.
+pub(crate) const SEAL: &[u8] = b",\"sum\":\"";
+
+/// The seal, eight digits and `"}`.
+const SEAL_BYTES: usize = SEAL.len() + 8 + 2;
 
 /// A value as a sealed line, with its line feed.
 ///

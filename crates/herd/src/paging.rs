@@ -169,6 +169,13 @@ impl PagingThread {
     }
 }
 
+impl Drop for PagingThread {
+    /// Whatever ends the placement, pages do not go on moving after it.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
 fn run(
     mut half: PagingHalf,
     mut pager: Box<dyn Pager>,

@@ -43,7 +43,7 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Found, HerdError> {
             .flatten();
         match written {
             Some(Written::Change(entry)) => owe(&mut found.owed, entry),
-            Some(Written::Settled(thread)) => {
+            Some(Written::Settled { thread }) => {
                 found.owed.remove(&thread);
             }
             None => {

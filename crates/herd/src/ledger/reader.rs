@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{Header, Line, Record, VERSION};
 use crate::error::HerdError;
-use crate::line::is_whole;
+use crate::line::{SEAL, is_whole};
 
 /// A ledger being read: an iterator of lines that ends at the damage, if there is any, with an error
 /// that names it. Records of kinds that this program does not know are passed over and counted.
@@ -209,7 +209,9 @@ fn header(path: &Path, line: &[u8]) -> Result<Header, HerdError> {
         ));
     };
     let whole = is_whole(line);
-    if version > VERSION && (whole || !line.ends_with(b"\"}")) {
+    // A later version may seal its lines in another way; a seal of ours that is wrong is damage.
+    let sealed = line.windows(SEAL.len()).any(|part| part == SEAL);
+    if version > VERSION && (whole || !sealed) {
         return Err(HerdError::Newer {
             path: path.to_owned(),
             what: "a ledger",

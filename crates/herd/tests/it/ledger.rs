@@ -1,0 +1,234 @@
+//! A ledger is read back as written, bounded in size, and read up to the damage.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use numaherd_herd::ledger::{Header, Index, Ledger, Notice, Reader, VERSION, Writer};
+use numaherd_herd::{Herd, HerdError, Line, Record, Settings};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use crate::fake::{Fake, MIB, everyone_to, machine, policy, thread, tid};
+
+/// The bytes of a recorded run, and its lines.
+fn recorded() -> (Vec<u8>, Vec<Line>) {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    let writer = Writer::create(&path, "numaherd test", Some(1), 100 * MIB).unwrap();
+    let topology = machine(2, 2);
+    let threads = (1..=2).map(|n| thread(n, n, 0, &topology)).collect();
+    let mut world = Fake::new(topology, threads);
+    world.ends_after = 3;
+    let mut lines = Vec::new();
+    Herd::new(
+        &mut world,
+        policy(everyone_to(3)),
+        Settings::default(),
+        Some(writer),
+        None,
+    )
+    .watched(|line| lines.push(line.clone()))
+    .run(&AtomicBool::new(false))
+    .unwrap();
+    (fs::read(&path).unwrap(), lines)
+}
+
+fn read(bytes: Vec<u8>) -> Result<Ledger, HerdError> {
+    Reader::of_bytes(Path::new("the ledger"), bytes).map(Ledger::of)
+}
+
+fn notice(sequence: u64, text: &str) -> Line {
+    Line {
+        sequence,
+        time_ns: 0,
+        record: Record::Notice(Notice {
+            text: text.to_owned(),
+        }),
+    }
+}
+
+#[test]
+fn a_ledger_is_read_back_as_written() {
+    let (bytes, lines) = recorded();
+    let ledger = read(bytes).unwrap();
+    assert!(ledger.damage.is_none(), "{:?}", ledger.damage);
+    assert_eq!(ledger.lines, lines);
+    assert_eq!(ledger.skipped, 0);
+    let header = Header {
+        version: VERSION,
+        program: "numaherd test".to_owned(),
+        begun_unix_ms: Some(1),
+    };
+    assert_eq!(ledger.header, header);
+}
+
+#[test]
+fn a_cut_off_ledger_is_read_up_to_the_cut_with_line_and_byte() {
+    let (mut bytes, lines) = recorded();
+    bytes.truncate(bytes.len() - 10);
+    let last = bytes.iter().rposition(|&b| b == b'\n').unwrap() + 1;
+    let ledger = read(bytes).unwrap();
+    assert_eq!(ledger.lines, lines[..lines.len() - 1]);
+    assert_eq!(
+        ledger.damage.unwrap().to_string(),
+        format!(
+            "the ledger is damaged at line {} (byte {last}): the line is cut off or its sum is \
+             wrong; everything before that is whole",
+            lines.len() + 1
+        )
+    );
+}
+
+#[test]
+fn a_missing_line_is_damage() {
+    let (bytes, lines) = recorded();
+    let text = String::from_utf8(bytes).unwrap();
+    let kept: Vec<&str> = text
+        .lines()
+        .enumerate()
+        .filter(|&(at, _)| at != 4)
+        .map(|l| l.1)
+        .collect();
+    let ledger = read(kept.join("\n").into_bytes()).unwrap();
+    assert_eq!(ledger.lines, lines[..3]);
+    assert!(
+        ledger
+            .damage
+            .unwrap()
+            .to_string()
+            .contains("lines are missing")
+    );
+}
+
+#[test]
+fn a_ledger_of_a_later_version_is_refused() {
+    let error = read(b"{\"numaherd-ledger\":2,\"program\":\"numaherd 9\"}\n".to_vec());
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "the ledger is a ledger of format version 2, and this program reads versions up to 1; read \
+         it with the program that wrote it"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_ledger_is_refused_and_never_written_over() {
+    let error = read(b"topology:\n".to_vec()).unwrap_err();
+    assert!(matches!(error, HerdError::NotOurs { .. }), "{error}");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("notes.txt");
+    fs::write(&path, "my notes").unwrap();
+    let error = Writer::create(&path, "numaherd test", None, MIB).unwrap_err();
+    assert!(matches!(error, HerdError::NotOurs { .. }), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "my notes");
+}
+
+#[test]
+fn records_of_unknown_kind_are_passed_over_and_counted() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    let mut writer = Writer::create(&path, "numaherd test", None, MIB).unwrap();
+    writer.write(&notice(0, "before")).unwrap();
+    let strange = Line {
+        sequence: 1,
+        time_ns: 0,
+        record: Record::Unknown,
+    };
+    writer.write(&strange).unwrap();
+    writer.write(&notice(2, "after")).unwrap();
+    writer.flush().unwrap();
+    let ledger = Ledger::read(&path).unwrap();
+    assert_eq!(ledger.lines, [notice(0, "before"), notice(2, "after")]);
+    assert_eq!(ledger.skipped, 1);
+    assert!(ledger.damage.is_none());
+}
+
+#[test]
+fn a_ledger_keeps_to_its_size_and_each_file_can_be_read_by_itself() {
+    let (_, lines) = recorded();
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    let most = 40_000;
+    let mut writer = Writer::create(&path, "numaherd test", None, most).unwrap();
+    writer.write(&lines[0]).unwrap();
+    for sequence in 1..2000 {
+        let text = format!("sentence number {sequence}");
+        writer.write(&notice(sequence, &text)).unwrap();
+    }
+    writer.flush().unwrap();
+    let older = directory.path().join("run.ledger.1");
+    let size = |path: &Path| fs::metadata(path).unwrap().len();
+    assert!(size(&path) + size(&older) <= most);
+    let [older, newer] = [older, path].map(|path| Ledger::read(&path).unwrap());
+    for ledger in [&older, &newer] {
+        assert!(ledger.damage.is_none(), "{:?}", ledger.damage);
+        assert_eq!(ledger.lines[0].record, lines[0].record);
+    }
+    assert_eq!(newer.lines.last().unwrap().sequence, 1999);
+    assert_eq!(
+        older.lines.last().unwrap().sequence + 1,
+        newer.lines[1].sequence,
+        "nothing is lost between them"
+    );
+}
+
+#[test]
+fn an_earlier_ledger_is_kept_beside() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    Writer::create(&path, "the first", None, MIB)
+        .unwrap()
+        .flush()
+        .unwrap();
+    Writer::create(&path, "the second", None, MIB)
+        .unwrap()
+        .flush()
+        .unwrap();
+    let program = |path: &Path| Ledger::read(path).unwrap().header.program;
+    assert_eq!(program(&path), "the second");
+    assert_eq!(program(&directory.path().join("run.ledger.1")), "the first");
+}
+
+#[test]
+fn the_index_finds_what_speaks_of_a_thread() {
+    let (_, lines) = recorded();
+    let index = Index::of(&lines);
+    let of_one: Vec<&Record> = index
+        .of_thread(tid(1))
+        .iter()
+        .map(|&sequence| &lines[usize::try_from(sequence).unwrap()].record)
+        .collect();
+    let kinds = of_one
+        .iter()
+        .filter(|r| matches!(r, Record::Placing(_) | Record::Outcome(_)));
+    assert_eq!(of_one.len(), 4, "move and release, each with its outcome");
+    assert_eq!(kinds.count(), 4);
+    assert_eq!(index.threads_of_process(2).collect::<Vec<_>>(), [tid(2)]);
+    assert_eq!(index.threads_numbered(1).collect::<Vec<_>>(), [tid(1)]);
+    assert!(index.of_thread(tid(9)).is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn whatever_happens_to_a_ledger_a_prefix_is_read(
+        cut in any::<prop::sample::Index>(),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0u8..8), 0..3),
+    ) {
+        let (mut bytes, lines) = recorded();
+        let whole = bytes.clone();
+        for (at, bit) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+        }
+        bytes.truncate(cut.index(bytes.len() + 1));
+        let changed = bytes != whole;
+        if let Ok(ledger) = read(bytes) {
+            prop_assert!(lines.starts_with(&ledger.lines));
+            prop_assert!(changed || ledger.lines == lines);
+        } else {
+            prop_assert!(changed);
+        }
+    }
+}

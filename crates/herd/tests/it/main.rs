@@ -1,0 +1,11 @@
+//! The herd against a scripted machine: loop, governor, journal, ledger, replay.
+
+mod fake;
+mod journal;
+mod ledger;
+mod pages;
+mod properties;
+mod replay;
+mod run;
+mod threads;
+mod worse;

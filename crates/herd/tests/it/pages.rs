@@ -1,0 +1,251 @@
+//! Each guard of the page half of the governor, by itself.
+
+use std::sync::Arc;
+
+use numaherd_herd::governor::{Guard, PageGovernor};
+use numaherd_herd::settings::Limits;
+use numaherd_topology::{NodeId, Topology};
+use numaherd_world::{PageOrder, Residency, Snapshot, Thread};
+
+use crate::fake::{MIB, all_pages, machine, moved, nodes, snapshot, thread, window};
+
+/// Pages of a MiB.
+const MIB_PAGES: u64 = 256;
+
+struct Scene {
+    topology: Arc<Topology>,
+    one: Thread,
+    seen: Snapshot,
+}
+
+fn scene() -> Scene {
+    let topology = machine(2, 4);
+    let one = thread(1, 1, 0, &topology);
+    let seen = snapshot(&topology, 1.0, &[one.clone(), thread(2, 2, 0, &topology)]);
+    Scene {
+        topology,
+        one,
+        seen,
+    }
+}
+
+impl Scene {
+    fn governor(&self, limits: Limits) -> PageGovernor {
+        let mut governor = PageGovernor::new(&limits, &self.topology);
+        governor.see(Arc::new(self.seen.clone()));
+        governor
+    }
+
+    /// What the governor with these limits says to one order.
+    fn told(&self, limits: Limits, order: &PageOrder) -> Result<(), String> {
+        let governed = self.governor(limits).govern(std::slice::from_ref(order));
+        match (&governed.orders[..], &governed.refusals[..]) {
+            ([let_through], []) => {
+                assert_eq!(let_through, order);
+                Ok(())
+            }
+            ([], [refusal]) => Err(format!("{}: {}", refusal.guard, refusal.why)),
+            _ => panic!("one entry, one answer: {governed:?}"),
+        }
+    }
+}
+
+#[test]
+fn pages_may_go_where_there_is_room() {
+    let scene = scene();
+    let order = window(&scene.one, 0, 4096, 1);
+    scene.told(Limits::default(), &order).unwrap();
+}
+
+#[test]
+fn nothing_moves_before_anything_was_observed() {
+    let scene = scene();
+    let mut governor = PageGovernor::new(&Limits::default(), &scene.topology);
+    let governed = governor.govern(&[window(&scene.one, 0, 1, 1)]);
+    assert_eq!(governed.refusals[0].guard, Guard::UnknownProcess);
+}
+
+#[test]
+fn pages_of_others_are_not_touched() {
+    let scene = scene();
+    let stranger = thread(9, 9, 0, &scene.topology);
+    let told = scene.told(Limits::default(), &window(&stranger, 0, 1, 1));
+    let why = "unknown process: process 9 is not among the processes that were observed";
+    assert_eq!(told.unwrap_err(), why);
+    let mut scene = scene;
+    scene.seen.threads[0].hands_off = Some("a kernel thread".to_owned());
+    let told = scene.told(Limits::default(), &window(&scene.one, 0, 1, 1));
+    let why = "hands off: its thread must be left alone: a kernel thread";
+    assert_eq!(told.unwrap_err(), why);
+}
+
+#[test]
+fn nodes_beyond_machine_cpuset_and_limits_are_refused() {
+    let mut scene = scene();
+    let told = scene.told(Limits::default(), &window(&scene.one, 0, 1, 7));
+    assert_eq!(told.unwrap_err(), "unknown node: the machine has no node 7");
+    let limits = Limits {
+        nodes: Some(nodes("0")),
+        ..Limits::default()
+    };
+    let told = scene.told(limits, &window(&scene.one, 0, 1, 1));
+    let why = "limits: node 1 is beyond the nodes that may be used";
+    assert_eq!(told.unwrap_err(), why);
+    scene.seen.processes[0].allowed_nodes = Arc::new(nodes("0"));
+    let told = scene.told(Limits::default(), &window(&scene.one, 0, 1, 1));
+    let why = "cpuset: node 1 is beyond the nodes of its cpuset (0)";
+    assert_eq!(told.unwrap_err(), why);
+}
+
+#[test]
+fn a_full_node_is_spared_and_what_is_under_way_counts() {
+    let mut scene = scene();
+    // 1024 MiB, of which 5 % are kept free: 51 MiB.
+    scene.seen.nodes[1].free_bytes = 60 * MIB;
+    let order = |first: u64, mib: u64| window(&scene.one, first, mib * MIB_PAGES, 1);
+    let told = scene.told(Limits::default(), &order(0, 10));
+    let why = "full node: node 1 has 60 MiB free, of which 51 MiB are kept free, and 10 MiB would \
+               come";
+    assert_eq!(told.unwrap_err(), why);
+    let mut governor = scene.governor(Limits::default());
+    let governed = governor.govern(&[order(0, 5), order(100_000, 5)]);
+    assert_eq!(governed.orders.len(), 1);
+    assert_eq!(governed.refusals[0].guard, Guard::FullNode);
+}
+
+#[test]
+fn pages_ordered_to_two_nodes_at_once_go_to_the_first() {
+    let scene = scene();
+    let mut governor = scene.governor(Limits::default());
+    let plan = [
+        window(&scene.one, 0, 100, 1),
+        window(&scene.one, 99, 100, 0),
+        window(&scene.one, 50, 100, 1),
+        window(&scene.one, 0, 100, 1),
+    ];
+    let governed = governor.govern(&plan);
+    assert_eq!(governed.orders, [plan[0].clone(), plan[2].clone()]);
+    let guards: Vec<_> = governed
+        .refusals
+        .iter()
+        .map(|r| (r.entry, r.guard))
+        .collect();
+    assert_eq!(
+        guards,
+        [(Some(1), Guard::Duplicate), (Some(3), Guard::Duplicate)]
+    );
+}
+
+#[test]
+fn traffic_of_a_process_is_limited_and_what_was_not_moved_does_not_count() {
+    let scene = scene();
+    let limits = Limits {
+        process_pages_mib_per_s: 100.0,
+        pages_burst_ms: 100,
+        ..Limits::default()
+    };
+    let mut governor = scene.governor(limits);
+    let first = window(&scene.one, 0, 10 * MIB_PAGES, 1);
+    let second = window(&scene.one, 100_000, 10 * MIB_PAGES, 1);
+    let governed = governor.govern(&[first.clone(), second]);
+    assert_eq!(governed.orders, std::slice::from_ref(&first));
+    assert_eq!(governed.refusals[0].guard, Guard::Bandwidth);
+    // The other process has a budget of its own.
+    let other = window(&thread(2, 2, 0, &scene.topology), 0, MIB_PAGES, 1);
+    assert_eq!(
+        governor.govern(std::slice::from_ref(&other)).orders,
+        [other]
+    );
+    // Nothing of it moved: the budget is there again.
+    governor.carried_out(std::slice::from_ref(&first), &[moved(&first, 0)]);
+    assert_eq!(
+        governor.govern(std::slice::from_ref(&second)).orders,
+        std::slice::from_ref(&second)
+    );
+    governor.carried_out(
+        std::slice::from_ref(&second),
+        &[moved(&second, 10 * MIB_PAGES)],
+    );
+    assert!(
+        governor
+            .govern(std::slice::from_ref(&first))
+            .orders
+            .is_empty()
+    );
+    governor.advance(1_200_000_000);
+    assert_eq!(
+        governor.govern(std::slice::from_ref(&first)).orders,
+        [first]
+    );
+}
+
+#[test]
+fn an_order_for_all_pages_waits_for_its_turn() {
+    let mut scene = scene();
+    for process in &mut scene.seen.processes {
+        process.residency = Some(Residency {
+            pages: vec![(NodeId(0), 200 * MIB_PAGES)],
+        });
+    }
+    let limits = Limits {
+        pages_mib_per_s: 100.0,
+        pages_burst_ms: 100,
+        ..Limits::default()
+    };
+    let mut governor = scene.governor(limits);
+    let two = thread(2, 2, 0, &scene.topology);
+    let (first, second) = (all_pages(&scene.one, 1), all_pages(&two, 1));
+    let governed = governor.govern(&[first.clone(), second]);
+    assert_eq!(governed.orders, std::slice::from_ref(&first));
+    assert_eq!(governed.waiting, [1]);
+    assert!(governed.refusals.is_empty());
+    governor.carried_out(
+        std::slice::from_ref(&first),
+        &[moved(&first, 200 * MIB_PAGES)],
+    );
+
+    // A later order for the same pages takes its place.
+    let later = all_pages(&two, 0);
+    let governed = governor.govern(std::slice::from_ref(&later));
+    assert_eq!(governed.waiting, [0]);
+    assert_eq!(governed.refusals[0].guard, Guard::Superseded);
+    assert_eq!(governed.refusals[0].entry, None);
+
+    // 200 MiB were moved at 100 MiB/s: the debt is paid 2 s later, burst aside.
+    governor.advance(2_800_000_000);
+    assert!(governor.govern(&[]).orders.is_empty());
+    governor.advance(3_000_000_000);
+    assert_eq!(governor.govern(&[]).orders, [later]);
+    assert!(governor.govern(&[]).orders.is_empty(), "once");
+}
+
+#[test]
+fn pages_that_go_to_and_fro_are_frozen_and_their_neighbours_are_not() {
+    let scene = scene();
+    let mut governor = scene.governor(Limits::default());
+    let (mut at, mut times) = (0, 0);
+    for round in 0..20 {
+        governor.advance(1_000_000_000 + round * 100_000_000);
+        let to = u32::from(round % 2 == 0);
+        let order = window(&scene.one, 0, 2048, to);
+        for order in &governor.govern(&[order]).orders {
+            let pages = if at == to { 0 } else { 2048 };
+            governor.carried_out(std::slice::from_ref(order), &[moved(order, pages)]);
+            times += u32::from(at != to);
+            at = to;
+        }
+    }
+    assert_eq!(times, 6, "there, and five times to and fro");
+    let neighbour = window(&scene.one, 4096, 2048, 1);
+    assert_eq!(
+        governor.govern(std::slice::from_ref(&neighbour)).orders,
+        [neighbour]
+    );
+}
+
+#[test]
+fn an_order_for_no_pages_is_refused() {
+    let scene = scene();
+    let told = scene.told(Limits::default(), &window(&scene.one, 0, 0, 1));
+    assert_eq!(told.unwrap_err(), "unchanged: it names no pages");
+}

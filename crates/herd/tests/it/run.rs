@@ -1,0 +1,675 @@
+//! The loop: what it does, in what order, and what it does when things fail.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use numaherd_herd::ledger::{Ledger, Writer};
+use numaherd_herd::needs::Alternative;
+use numaherd_herd::{Ending, Guard, Herd, HerdError, Journal, Line, Record, Settings};
+use numaherd_topology::{CpuId, NodeId};
+use numaherd_world::{
+    MemorySource, PageFailure, PageOrder, PageOutcome, Pager, Progress, Sample, Signal,
+    SignalReport, SignalState, Snapshot, ThreadId, WorldError,
+};
+use tempfile::TempDir;
+
+use crate::fake::{
+    Fake, Heard, MIB, ToldPaging, all_pages, cpus, everyone_to, machine, moved, pid, place, policy,
+    policy_with, thread, tid, window,
+};
+
+static GO: AtomicBool = AtomicBool::new(false);
+
+fn fake(threads: u32) -> Fake {
+    let topology = machine(2, 4);
+    let threads = (1..=threads).map(|n| thread(n, n, 0, &topology)).collect();
+    let mut world = Fake::new(topology, threads);
+    world.ends_after = 5;
+    world
+}
+
+fn journal(directory: &TempDir) -> Journal {
+    Journal::open(&journal_path(directory), "this boot", "the test").unwrap()
+}
+
+fn journal_path(directory: &TempDir) -> PathBuf {
+    directory.path().join("journal")
+}
+
+fn dry() -> Settings {
+    Settings {
+        dry_run: true,
+        ..Settings::default()
+    }
+}
+
+#[test]
+fn threads_move_and_are_given_back_at_the_end() {
+    let mut world = fake(3);
+    let found = world.masks();
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        None,
+    );
+    let summary = herd.run(&GO).unwrap();
+    assert_eq!(summary.thread_moves, 3);
+    assert_eq!(summary.restored, 3);
+    assert_eq!(summary.intervals, 5);
+    assert_eq!(summary.duration_ns, 5_000_000_000);
+    assert_eq!(summary.local_access_ratio(), Some(0.75));
+    assert_eq!(summary.miss_rate(), Some(1.0));
+    assert_eq!(world.masks(), found);
+    let masks = &world.applied[0].affinities;
+    assert!(masks.iter().all(|order| *order.cpus == cpus("4-7")));
+}
+
+#[test]
+fn a_dry_run_asks_the_world_for_nothing_and_records_what_it_would_do() {
+    let mut world = fake(3);
+    let mut lines: Vec<Line> = Vec::new();
+    let herd = Herd::new(&mut world, policy(everyone_to(5)), dry(), None, None);
+    let summary = herd
+        .watched(|line| lines.push(line.clone()))
+        .run(&GO)
+        .unwrap();
+    assert!(world.applied.is_empty());
+    assert_eq!((summary.thread_moves, summary.restored), (0, 0));
+    let placing = lines.iter().find_map(|line| match &line.record {
+        Record::Placing(placing) => Some(placing),
+        _ => None,
+    });
+    let placing = placing.unwrap();
+    assert!(!placing.carried_out);
+    assert_eq!(placing.affinities.len(), 3);
+}
+
+#[test]
+fn the_first_thing_recorded_is_how_it_began_and_the_last_how_it_ended() {
+    let mut world = fake(1);
+    let mut lines: Vec<Line> = Vec::new();
+    let settings = Settings {
+        seed: 42,
+        intervals: Some(2),
+        ..Settings::default()
+    };
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        settings.clone(),
+        None,
+        None,
+    );
+    let summary = herd
+        .watched(|line| lines.push(line.clone()))
+        .run(&GO)
+        .unwrap();
+    let Record::Start(start) = &lines[0].record else {
+        panic!("{:?}", lines[0]);
+    };
+    assert_eq!((start.policy.as_str(), start.seed), ("as-told", 42));
+    assert_eq!(start.settings, settings);
+    assert_eq!(start.topology.nodes().len(), 2);
+    assert_eq!(start.signals.len(), Signal::ALL.len());
+    assert_eq!(summary.ending, Ending::Intervals);
+    assert_eq!(lines.last().unwrap().record, Record::End(summary));
+    let sequence: Vec<u64> = lines.iter().map(|line| line.sequence).collect();
+    assert_eq!(sequence, (0..lines.len() as u64).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_paging_is_told_after_the_placement_who_is_where() {
+    let mut world = fake(2);
+    world.ends_after = 2;
+    let paging = ToldPaging::stay();
+    let heard = paging.heard.clone();
+    let one = |snapshot: &Snapshot| match snapshot.sequence {
+        0 => vec![place(&snapshot.threads[1], 5)],
+        _ => Vec::new(),
+    };
+    let herd = Herd::new(
+        &mut world,
+        policy_with(one, paging),
+        Settings::default(),
+        None,
+        None,
+    );
+    herd.run(&GO).unwrap();
+    let settled = |moved_from| numaherd_policy::Settled {
+        thread: tid(2),
+        process: pid(2),
+        node: NodeId(1),
+        moved_from,
+    };
+    assert_eq!(
+        heard.lock().unwrap().settled,
+        [vec![settled(Some(NodeId(0)))], vec![settled(None)]]
+    );
+}
+
+#[test]
+fn without_a_pager_pages_are_moved_in_the_loop() {
+    let mut world = fake(1);
+    world.ends_after = 1;
+    let order = all_pages(&world.threads[0], 1);
+    let paging = ToldPaging {
+        on_settled: vec![order.clone()],
+        ..ToldPaging::stay()
+    };
+    let heard = paging.heard.clone();
+    let herd = Herd::new(
+        &mut world,
+        policy_with(everyone_to(5), paging),
+        Settings::default(),
+        None,
+        None,
+    );
+    let summary = herd.run(&GO).unwrap();
+    assert_eq!(summary.pages_moved, 1);
+    assert_eq!(heard.lock().unwrap().outcomes, [moved(&order, 1)]);
+    let order_of_things: Vec<(usize, usize)> = world
+        .applied
+        .iter()
+        .map(|orders| (orders.affinities.len(), orders.pages.len()))
+        .collect();
+    assert_eq!(
+        order_of_things,
+        [(1, 0), (0, 1), (1, 0)],
+        "threads, pages, release"
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_ledger() {
+    let run = || {
+        let mut world = fake(4);
+        let mut lines: Vec<String> = Vec::new();
+        let herd = Herd::new(
+            &mut world,
+            policy(everyone_to(6)),
+            Settings::default(),
+            None,
+            None,
+        );
+        herd.watched(|line| lines.push(format!("{line:?}")))
+            .run(&GO)
+            .unwrap();
+        lines
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_policy_whose_signals_are_missing_is_refused_with_what_would_help() {
+    let mut world = fake(1);
+    world.signals = Signal::ALL
+        .into_iter()
+        .map(|signal| SignalReport {
+            signal,
+            state: SignalState::Missing {
+                reason: "perf_event_open: EACCES (perf_event_paranoid is 4).".to_owned(),
+                remedy: "set kernel.perf_event_paranoid to 1, or grant CAP_PERFMON".to_owned(),
+            },
+        })
+        .collect();
+    let others = [("n-mass", vec![Signal::MissRate]), ("linux", Vec::new())];
+    let others = others.map(|(name, needs)| Alternative {
+        name: name.to_owned(),
+        needs,
+    });
+    let error = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        None,
+    )
+    .or_else(others.to_vec())
+    .run(&GO)
+    .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the policy as-told needs the miss rate, which cannot be had here: perf_event_open: EACCES \
+         (perf_event_paranoid is 4). What would help: set kernel.perf_event_paranoid to 1, or grant \
+         CAP_PERFMON.\nWithout it, the policy linux works here."
+    );
+    assert!(world.applied.is_empty());
+}
+
+#[test]
+fn a_setting_that_cannot_be_is_refused_before_anything_happens() {
+    let mut world = fake(1);
+    let settings = Settings {
+        paging_interval_ms: 0,
+        ..Settings::default()
+    };
+    let herd = Herd::new(&mut world, policy(everyone_to(5)), settings, None, None);
+    assert!(matches!(
+        herd.run(&GO).unwrap_err(),
+        HerdError::Setting {
+            key: "paging_interval_ms",
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_thread_that_dies_mid_move_is_recorded_as_gone_and_nothing_is_lost() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(3);
+    world.dies = vec![tid(2)];
+    let mut gone: Vec<ThreadId> = Vec::new();
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        Some(journal(&directory)),
+    );
+    let watch = |line: &Line| {
+        if let Record::Outcome(outcome) = &line.record {
+            let of = outcome.affinities.iter();
+            gone.extend(
+                of.filter(|o| o.result == numaherd_world::AffinityResult::Gone)
+                    .map(|o| o.thread),
+            );
+        }
+    };
+    let summary = herd.watched(watch).run(&GO).unwrap();
+    assert_eq!(gone, [tid(2)]);
+    assert_eq!((summary.thread_moves, summary.restored), (2, 2));
+    assert!(!journal_path(&directory).exists(), "nothing is owed");
+}
+
+#[test]
+fn what_the_kernel_refuses_is_said_once_and_the_rest_goes_on() {
+    let mut world = fake(2);
+    let error = "sched_setaffinity: EPERM: run as root or with CAP_SYS_NICE".to_owned();
+    world.refuses.insert(tid(1), error);
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        None,
+    );
+    let summary = herd.run(&GO).unwrap();
+    assert_eq!(summary.thread_moves, 1);
+    assert_eq!(
+        summary.notices,
+        [
+            "the affinity of thread 1 (t1) could not be set: sched_setaffinity: EPERM: run as root \
+             or with CAP_SYS_NICE; further failures in this process are in the ledger only"
+        ]
+    );
+}
+
+#[test]
+fn a_cpuset_that_forbids_every_target_is_said_once() {
+    let mut world = fake(1);
+    world.thread(1).cpuset = Arc::new(cpus("0-3"));
+    world.thread(1).affinity = Arc::new(cpus("0-3"));
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        None,
+    );
+    let summary = herd.run(&GO).unwrap();
+    assert!(world.applied.is_empty());
+    assert_eq!(summary.refusals[&Guard::Cpuset], 5);
+    assert_eq!(
+        summary.notices,
+        [
+            "thread 1 (t1) is not moved: CPU 5 is beyond its cpuset (0-3); widen its cpuset to let \
+             it spread. Further refusals of this kind in its process are in the ledger only"
+        ]
+    );
+}
+
+#[test]
+fn a_world_that_cannot_be_seen_any_more_ends_the_run_and_threads_are_given_back() {
+    let mut world = fake(2);
+    let found = world.masks();
+    world.blind_from = 3;
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        None,
+    );
+    let summary = herd.run(&GO).unwrap();
+    let error = "cannot observe the made-up machine: reading /proc: EIO".to_owned();
+    assert_eq!(summary.ending, Ending::Failed { error });
+    assert_eq!(world.masks(), found);
+}
+
+#[test]
+fn a_stop_in_the_middle_gives_everything_back() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let mut world = fake(2).scripted(move |interval, _| {
+        flag.store(interval == 2, Ordering::Relaxed);
+    });
+    let found = world.masks();
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        None,
+    );
+    let summary = herd.run(&stop).unwrap();
+    assert_eq!(summary.ending, Ending::Stopped);
+    assert_eq!(summary.intervals, 3);
+    assert_eq!(world.masks(), found);
+}
+
+#[test]
+fn nothing_is_moved_that_could_not_be_written_down() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(2);
+    let journal = journal(&directory);
+    // A directory in the place of the file: the journal cannot be written.
+    std::fs::create_dir(directory.path().join("journal.new")).unwrap();
+    let settings = Settings::default();
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        settings,
+        None,
+        Some(journal),
+    );
+    let summary = herd.run(&GO).unwrap();
+    assert!(world.applied.is_empty());
+    assert_eq!(summary.refusals[&Guard::Journal], 10);
+    assert_eq!(summary.notices.len(), 1);
+    assert!(
+        summary.notices[0].starts_with("threads are not moved, because it cannot be written down"),
+        "{:?}",
+        summary.notices
+    );
+}
+
+#[test]
+fn the_journal_is_on_disk_before_the_world_is_asked() {
+    let directory = TempDir::new().unwrap();
+    let path = journal_path(&directory);
+    let topology = machine(2, 4);
+    let threads = vec![thread(1, 1, 0, &topology)];
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (sees, at) = (seen.clone(), path.clone());
+    let mut world = Fake::new(topology, threads).scripted(move |_, _| {
+        let text = std::fs::read_to_string(&at).unwrap_or_default();
+        sees.lock().unwrap().push(text.lines().count());
+    });
+    world.ends_after = 3;
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        Some(journal(&directory)),
+    );
+    herd.run(&GO).unwrap();
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [0, 2, 2],
+        "header and one change, once"
+    );
+    assert!(!path.exists(), "all was given back");
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_ends_with_one_message_and_herding_goes_on() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    // The ledger is small, and the place of its earlier half is taken.
+    std::fs::create_dir_all(directory.path().join("run.ledger.1/taken")).unwrap();
+    let writer = Writer::create(&path, "numaherd test", None, 8192).unwrap();
+    let mut world = fake(1);
+    let settings = Settings::default();
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        settings,
+        Some(writer),
+        None,
+    );
+    let summary = herd.run(&GO).unwrap();
+    assert_eq!(summary.thread_moves, 1);
+    assert_eq!(summary.intervals, 5);
+    assert_eq!(summary.notices.len(), 1, "{:?}", summary.notices);
+    assert!(summary.notices[0].ends_with("the ledger ends here, herding goes on"));
+    assert!(
+        Ledger::read(&path).unwrap().damage.is_none(),
+        "what was written is whole"
+    );
+}
+
+#[test]
+fn a_run_is_read_back_as_it_was_recorded() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    let writer = Writer::create(&path, "numaherd test", None, 100 * MIB).unwrap();
+    let mut world = fake(3);
+    let mut lines: Vec<Line> = Vec::new();
+    let settings = Settings::default();
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        settings,
+        Some(writer),
+        None,
+    );
+    herd.watched(|line| lines.push(line.clone()))
+        .run(&GO)
+        .unwrap();
+    let ledger = Ledger::read(&path).unwrap();
+    assert!(ledger.damage.is_none());
+    assert_eq!(ledger.lines, lines);
+}
+
+// The paging thread.
+
+/// A pager that, once its gate is open, reports a sample in each of so many rounds and then does
+/// as scripted.
+struct FakePager {
+    gate: Arc<AtomicBool>,
+    rounds: Arc<AtomicUsize>,
+    then: Then,
+    applied: Arc<Mutex<Vec<PageOrder>>>,
+}
+
+const ROUNDS: usize = 20;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    End,
+    Fail,
+    Panic,
+}
+
+impl Pager for FakePager {
+    fn run_for(&mut self, _: Duration) -> Progress {
+        if !self.gate.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+            return Progress::Ran;
+        }
+        let round = self.rounds.fetch_add(1, Ordering::SeqCst);
+        if round < ROUNDS || self.then != Then::End {
+            Progress::Ran
+        } else {
+            Progress::Ended
+        }
+    }
+
+    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
+        let round = self.rounds.load(Ordering::SeqCst);
+        if round == 0 {
+            return Ok(Vec::new());
+        }
+        if round > ROUNDS {
+            assert!(self.then != Then::Panic, "out of pages");
+            return Err(WorldError {
+                world: "the made-up machine".to_owned(),
+                reason: "the ring buffer is gone".to_owned(),
+            });
+        }
+        Ok(vec![Sample {
+            time_ns: 1_000_000_000 + round as u64 * 10_000_000,
+            thread: tid(1),
+            process: pid(1),
+            address: 0x1000,
+            cpu: CpuId(5),
+            latency: None,
+            source: MemorySource::RemoteMemory,
+            node: Some(NodeId(0)),
+            store: false,
+        }])
+    }
+
+    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
+        self.applied.lock().unwrap().extend_from_slice(orders);
+        let outcome = |order| PageOutcome {
+            failed: BTreeMap::from([(PageFailure::Busy, 2)]),
+            ..moved(order, 3)
+        };
+        orders.iter().map(outcome).collect()
+    }
+}
+
+/// What a run with a pager came to.
+struct Paged {
+    summary: numaherd_herd::Summary,
+    heard: Arc<Mutex<Heard>>,
+    applied: Arc<Mutex<Vec<PageOrder>>>,
+    lines: Vec<Line>,
+}
+
+/// Runs five intervals; the pager's rounds are in the second.
+fn run_with_pager(then: Then, settings: Settings) -> Paged {
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let gate = Arc::new(AtomicBool::new(false));
+    let (opens, seen) = (gate.clone(), rounds.clone());
+    let mut world = fake(1).scripted(move |interval, _| {
+        // Made-up time is over in no time; the pager's thread needs a real moment.
+        if interval == 1 {
+            opens.store(true, Ordering::SeqCst);
+            while seen.load(Ordering::SeqCst) <= ROUNDS {
+                std::thread::yield_now();
+            }
+        }
+    });
+    let applied = Arc::new(Mutex::new(Vec::new()));
+    world.pager = Some(Box::new(FakePager {
+        gate,
+        rounds,
+        then,
+        applied: applied.clone(),
+    }));
+    let paging = ToldPaging {
+        on_samples: vec![window(&world.threads[0], 0, 4096, 1)],
+        ..ToldPaging::stay()
+    };
+    let heard = paging.heard.clone();
+    let mut lines = Vec::new();
+    let herd = Herd::new(
+        &mut world,
+        policy_with(everyone_to(5), paging),
+        settings,
+        None,
+        None,
+    );
+    let summary = herd
+        .watched(|line| lines.push(line.clone()))
+        .run(&GO)
+        .unwrap();
+    Paged {
+        summary,
+        heard,
+        applied,
+        lines,
+    }
+}
+
+#[test]
+fn pages_are_moved_in_a_thread_of_their_own_and_recorded() {
+    let paged = run_with_pager(Then::End, Settings::default());
+    assert_eq!(paged.summary.intervals, 5);
+    assert_eq!(paged.summary.thread_moves, 1);
+    assert!(
+        paged.summary.notices.is_empty(),
+        "{:?}",
+        paged.summary.notices
+    );
+    assert_eq!(paged.applied.lock().unwrap().len(), ROUNDS);
+    assert_eq!(paged.heard.lock().unwrap().outcomes.len(), ROUNDS);
+    assert_eq!(paged.summary.pages_moved, 3 * ROUNDS as u64);
+    assert_eq!(
+        paged.summary.pages_failed[&PageFailure::Busy],
+        2 * ROUNDS as u64
+    );
+    let samples: u64 = paged
+        .lines
+        .iter()
+        .filter_map(|line| match &line.record {
+            Record::Paging(tick) => Some(tick.remote),
+            _ => None,
+        })
+        .sum();
+    assert_eq!(samples, ROUNDS as u64);
+}
+
+#[test]
+fn a_dry_run_moves_no_page_and_records_what_it_would_move() {
+    let paged = run_with_pager(Then::End, dry());
+    assert!(paged.applied.lock().unwrap().is_empty());
+    // Orders beyond the bandwidth come back as not tried, dry or not.
+    let heard = paged.heard.lock().unwrap();
+    assert!(
+        heard
+            .outcomes
+            .iter()
+            .all(|o| (o.moved, o.not_tried) == (0, 4096))
+    );
+    let planned = paged.lines.iter().filter_map(|line| match &line.record {
+        Record::Paging(tick) => Some((tick.plan.len(), tick.carried_out)),
+        _ => None,
+    });
+    assert!(planned.clone().count() > 0);
+    assert!(planned.into_iter().all(|tick| tick == (1, false)));
+}
+
+#[test]
+fn a_pager_that_fails_ends_paging_with_a_message() {
+    let paged = run_with_pager(Then::Fail, Settings::default());
+    assert_eq!(paged.summary.intervals, 5);
+    assert_eq!(
+        paged.summary.notices,
+        [
+            "pages are no longer looked after: cannot observe the made-up machine: the ring buffer \
+             is gone; threads still are"
+        ]
+    );
+}
+
+#[test]
+fn a_pager_that_panics_ends_paging_with_a_message() {
+    let paged = run_with_pager(Then::Panic, Settings::default());
+    assert_eq!(paged.summary.intervals, 5);
+    assert_eq!(
+        paged.summary.notices,
+        [
+            "pages are no longer looked after: the paging thread panicked (out of pages), which is \
+             a bug: please report it; threads still are"
+        ]
+    );
+}
