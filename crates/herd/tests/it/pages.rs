@@ -147,7 +147,7 @@ fn traffic_of_a_process_is_limited_and_what_was_not_moved_does_not_count() {
     let mut governor = scene.governor(limits);
     let first = window(&scene.one, 0, 10 * MIB_PAGES, 1);
     let second = window(&scene.one, 100_000, 10 * MIB_PAGES, 1);
-    let governed = governor.govern(&[first.clone(), second]);
+    let governed = governor.govern(&[first.clone(), second.clone()]);
     assert_eq!(governed.orders, std::slice::from_ref(&first));
     assert_eq!(governed.refusals[0].guard, Guard::Bandwidth);
     // The other process has a budget of its own.

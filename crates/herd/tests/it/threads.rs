@@ -126,7 +126,7 @@ fn a_cpu_that_the_machine_does_not_have_is_refused() {
 fn an_offline_cpu_is_refused() {
     let topology = two_nodes();
     let one = thread(1, 1, 0, &topology);
-    let mut seen = snapshot(&topology, 1.0, &[one.clone()]);
+    let mut seen = snapshot(&topology, 1.0, std::slice::from_ref(&one));
     seen.online = cpus("0-4");
     let governed = governor(Limits::default()).govern(&seen, &[place(&one, 5)]);
     assert_eq!(governed.refusals[0].guard, Guard::Offline);
@@ -148,7 +148,7 @@ fn a_thread_that_was_not_observed_is_refused() {
 fn a_thread_named_twice_is_moved_once() {
     let topology = two_nodes();
     let one = thread(1, 1, 0, &topology);
-    let seen = snapshot(&topology, 1.0, &[one.clone()]);
+    let seen = snapshot(&topology, 1.0, std::slice::from_ref(&one));
     let plan = [place(&one, 5), place(&one, 1)];
     let governed = governor(Limits::default()).govern(&seen, &plan);
     assert_eq!(governed.changes[0].order.core, Some(CpuId(5)));
