@@ -11,6 +11,7 @@ pub mod busy;
 pub mod classes;
 mod error;
 mod memory;
+pub mod pages;
 pub mod paging;
 pub mod placement;
 pub mod policy;

@@ -27,7 +27,7 @@ use numaherd_topology::Topology;
 use numaherd_world::{Placement, Signal, Snapshot};
 
 use crate::busy::Busy;
-use crate::classes::Classes;
+use crate::classes::{Classes, Tenths};
 use crate::placement::arrange::{Hand, arrange};
 use crate::placement::slots::{At, Direction, Ground};
 use crate::policy::{Place, Random};
@@ -114,9 +114,9 @@ impl Place for DistributedIntensity {
                         DEAL.name
                     }),
                     why: format!(
-                        "{:.1} lines per 1000 instructions is rank {} of {}, dealt to domain {} on \
+                        "{} lines per 1000 instructions is rank {} of {}, dealt to domain {} on \
                          node {}",
-                        rate(at),
+                        Tenths(rate(at)),
                         rank + 1,
                         order.len(),
                         domain.domain,

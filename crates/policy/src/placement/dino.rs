@@ -36,14 +36,15 @@ pub mod layout;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::{self, Write};
 
 use numaherd_topology::Topology;
 use numaherd_world::{Placement, Signal, Snapshot};
 
 use crate::busy::Busy;
-use crate::classes::{Class, Classed, Classes};
+use crate::classes::{Class, Classed, Classes, Tenths};
 use crate::placement::arrange::{Hand, arrange};
-use crate::placement::slots::{At, Ground};
+use crate::placement::slots::{At, DomainSlots, Ground};
 use crate::policy::{Place, Random};
 use crate::pools::{Pool, Taken, pools};
 use crate::rules::Rule;
@@ -121,6 +122,7 @@ impl Place for Dino {
                 classed,
                 ground: &ground,
                 decision: &decision,
+                domains: told_domains(&ground, &decision.layout),
             };
             for (at, &index) in pool.threads.iter().enumerate() {
                 taken.hold(ground.cpu(decision.solution[at]), class(index));
@@ -203,6 +205,8 @@ struct Told<'a> {
     classed: &'a [Classed],
     ground: &'a Ground,
     decision: &'a Decision,
+    /// What each domain of the ground is to run, in words.
+    domains: Vec<String>,
 }
 
 impl Told<'_> {
@@ -224,18 +228,17 @@ impl Told<'_> {
         let classed = &self.classed[index];
         let class = classed.class().unwrap_or(Class::Turtle);
         let rate = classed.miss_rate().unwrap_or_default();
-        let domain = &self.ground.domains[to.domain];
-        let mut why = format!(
-            "{class} ({rate:.1} lines per 1000 instructions); domain {} on node {} is to run {}",
-            domain.domain,
-            domain.node,
-            told_hand(sum(&self.decision.layout[to.domain])),
+        let mut why = String::with_capacity(160);
+        // Writing to a String cannot fail.
+        let _ = write!(
+            why,
+            "{class} ({} lines per 1000 instructions); {}",
+            Tenths(rate),
+            self.domains[to.domain]
         );
         if let Some(first) = self.decision.grouped[at].filter(|_| !stays) {
-            why.push_str(&format!(
-                "; two {class}s changed places for {}",
-                self.snapshot.threads[self.pool.threads[first]].process,
-            ));
+            let process = self.snapshot.threads[self.pool.threads[first]].process;
+            let _ = write!(why, "; two {class}s changed places for {process}");
         }
         Some(Placement {
             thread: thread.id,
@@ -261,36 +264,45 @@ impl Told<'_> {
             }
             (Some(sits), None) => {
                 let hand = self.decision.layout[sits.domain][sits.cpu];
-                format!("CPU {from}: it is to run {}", told_hand(hand))
+                format!("CPU {from}: it is to run {}", ToldHand(hand))
             }
         }
     }
 }
 
-fn sum(hands: &[Hand]) -> Hand {
-    hands.iter().fold([0; 3], |mut sum, hand| {
-        for (sum, count) in sum.iter_mut().zip(hand) {
-            *sum += count;
-        }
-        sum
-    })
+/// What each domain of the ground is to run, in words.
+fn told_domains(ground: &Ground, layout: &[Vec<Hand>]) -> Vec<String> {
+    let told = |(domain, hands): (&DomainSlots, &Vec<Hand>)| {
+        let sum = |class: usize| hands.iter().map(|hand| hand[class]).sum();
+        format!(
+            "domain {} on node {} is to run {}",
+            domain.domain,
+            domain.node,
+            ToldHand([sum(0), sum(1), sum(2)])
+        )
+    };
+    ground.domains.iter().zip(layout).map(told).collect()
 }
 
 /// A hand in words: `1 super-devil, 2 turtles`.
-fn told_hand(hand: Hand) -> String {
-    let told: Vec<String> = Class::DEALT
-        .into_iter()
-        .filter(|class| hand[class.index()] > 0)
-        .map(|class| {
-            let count = hand[class.index()];
-            let plural = if count == 1 { "" } else { "s" };
-            format!("{count} {class}{plural}")
-        })
-        .collect();
-    if told.is_empty() {
-        return "nothing".into();
+struct ToldHand(Hand);
+
+impl fmt::Display for ToldHand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut comma = "";
+        for class in Class::DEALT {
+            let count = self.0[class.index()];
+            if count > 0 {
+                let plural = if count == 1 { "" } else { "s" };
+                write!(f, "{comma}{count} {class}{plural}")?;
+                comma = ", ";
+            }
+        }
+        if comma.is_empty() {
+            f.write_str("nothing")?;
+        }
+        Ok(())
     }
-    told.join(", ")
 }
 
 #[cfg(test)]

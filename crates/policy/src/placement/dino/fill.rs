@@ -1,5 +1,7 @@
 //! From layout to threads (DINO §3.3.3): who keeps its core, and who fills the slots that remain.
 
+use std::collections::BTreeMap;
+
 use crate::placement::arrange::Hand;
 use crate::placement::dino::layout::Tuple;
 use crate::placement::slots::{At, Ground};
@@ -57,7 +59,7 @@ pub fn fill(
     if rest.is_empty() {
         return;
     }
-    let mut of_node: std::collections::BTreeMap<_, Vec<usize>> = std::collections::BTreeMap::new();
+    let mut of_node: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (index, domain) in ground.domains.iter().enumerate() {
         of_node.entry(domain.node).or_default().push(index);
     }

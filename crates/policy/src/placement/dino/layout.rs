@@ -7,7 +7,7 @@
 
 use crate::classes::Class;
 use crate::placement::arrange::Hand;
-use crate::placement::slots::{Direction, Ground};
+use crate::placement::slots::{Direction, DomainSlots, Ground};
 
 /// One thread as DINO sees it: the paper's `<new_class, new_processID, new_threadID>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ fn counting_sort(tuples: &[Tuple], keys: usize, key: impl Fn(&Tuple) -> usize) -
 pub fn layout(ground: &Ground, sorted: &[Tuple]) -> Vec<Vec<Hand>> {
     let turns = ground.turns(Direction::Snake);
     let shares = ground.shares(&turns, sorted.len());
-    let empty = |domain: &crate::placement::slots::DomainSlots| vec![[0; 3]; domain.cpus.len()];
+    let empty = |domain: &DomainSlots| vec![[0; 3]; domain.cpus.len()];
     let mut hands: Vec<Vec<Hand>> = ground.domains.iter().map(empty).collect();
     let mut dealt = sorted.iter();
     for (at, share) in turns.into_iter().zip(shares) {

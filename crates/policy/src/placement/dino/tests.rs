@@ -233,7 +233,7 @@ mod properties {
 
     /// Threads by CPU and class.
     fn count(ground: &Ground, tuples: &[Tuple], places: &[Option<At>]) -> Vec<Vec<Hand>> {
-        let empty = |d: &crate::placement::slots::DomainSlots| vec![[0; 3]; d.cpus.len()];
+        let empty = |d: &DomainSlots| vec![[0; 3]; d.cpus.len()];
         let mut count: Vec<Vec<Hand>> = ground.domains.iter().map(empty).collect();
         for tuple in tuples {
             if let Some(at) = places[tuple.thread] {
