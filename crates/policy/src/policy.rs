@@ -17,6 +17,9 @@ pub trait Place: Send {
     fn needs(&self) -> &[Signal];
 
     /// The threads that are to move, each with its reason. A thread that is not named stays.
+    ///
+    /// A thread that was never given a core may be named with the one it is on (`from == to`): it
+    /// is held there from now on, and is settled. That is no move.
     fn place(
         &mut self,
         snapshot: &Snapshot,

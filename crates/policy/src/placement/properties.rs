@@ -72,8 +72,8 @@ fn scene(shape: &Shape, seeds: &[Seed]) -> Scene {
     let cpuset = |number: usize| -> CpuSet {
         let chosen = |at: usize| match number {
             0 => true,
-            1 => at % 2 == 0,
-            2 => at % 2 == 1,
+            1 => at.is_multiple_of(2),
+            2 => !at.is_multiple_of(2),
             3 => at == cpus.len() / 2,
             _ => at < cpus.len().div_ceil(2),
         };
