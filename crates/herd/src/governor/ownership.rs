@@ -5,10 +5,9 @@
 //! * the mask that we last set is ours, also when the kernel has narrowed it to a smaller cpuset;
 //! * a thread we never touched, whose mask is one that we set in the same process, was started by a
 //!   thread that we had placed and inherited the mask: it is ours, and is given back at the end;
+//! * so was one of another process whose mask is one that we set, when the world, which knows the
+//!   parents of processes, says that it has a core of ours ([`Thread::assigned`]);
 //! * any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime.
-//!
-//! A child *process* that inherited a mask of ours cannot be told from one that its user pinned to
-//! the same CPUs; it is left alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -131,6 +130,7 @@ impl Holdings {
                 let name = thread.name.clone();
                 let mask = thread.affinity.clone();
                 let held = Held {
+                    process: thread.process,
                     name,
                     mask,
                     ..donor.clone()
@@ -145,9 +145,10 @@ impl Holdings {
     }
 
     fn donor(&self, thread: &Thread, online: &CpuSet) -> Option<&Held> {
-        let masks = self.masks.get(&thread.process)?;
-        masks
-            .iter()
+        let own = self.masks.get(&thread.process).into_iter().flatten();
+        let vouched_for = thread.assigned.is_some();
+        let others = self.masks.values().filter(|_| vouched_for).flatten();
+        own.chain(others)
             .find(|held| is_mask(thread, &held.mask, online))
     }
 }

@@ -158,6 +158,8 @@ impl ThreadGovernor {
             changes: self.leavers(snapshot),
             ..Governed::default()
         };
+        // Only now: a process may have ended that left its mask to a child.
+        self.holdings.keep_processes(snapshot);
         self.name_the_confined(snapshot, &mut governed.notices);
         let mut pass = Pass {
             snapshot,
@@ -485,7 +487,6 @@ impl ThreadGovernor {
             .retain(|&thread, &mut until| there(thread) && until > snapshot.time_ns);
         self.said
             .retain(|&(process, _)| snapshot.process(process).is_some());
-        self.holdings.keep_processes(snapshot);
     }
 
     /// Says once for each process that none of its CPUs may be used.

@@ -232,3 +232,65 @@ proptest! {
         }
     }
 }
+
+/// The smallest run there is: one thread is moved from one node of one CPU to the other.
+fn example() -> String {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    let writer = Writer::create(&path, "numaherd 0.1.0", Some(1_700_000_000_000), MIB).unwrap();
+    let topology = machine(2, 1);
+    let threads = vec![thread(4711, 4711, 0, &topology)];
+    let mut world = Fake::new(topology, threads);
+    world.ends_after = 1;
+    Herd::new(
+        &mut world,
+        policy(everyone_to(1)),
+        Settings::default(),
+        Some(writer),
+        None,
+    )
+    .run(&AtomicBool::new(false))
+    .unwrap();
+    fs::read_to_string(&path).unwrap()
+}
+
+#[test]
+fn the_format_is_as_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ledger.md");
+    let text = fs::read_to_string(path).unwrap();
+    let shown = text
+        .split("```json\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let written = example();
+    assert!(
+        shown == written,
+        "docs/ledger.md is stale; its example must read:\n{written}"
+    );
+    for kind in [
+        "start", "snapshot", "placing", "outcome", "paging", "notice", "end",
+    ] {
+        assert!(
+            text.contains(&format!("### `{kind}`")),
+            "{kind} is not documented"
+        );
+    }
+}
+
+#[test]
+fn every_field_of_the_example_is_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ledger.md");
+    let text = fs::read_to_string(path).unwrap();
+    for line in example().lines().skip(1) {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        for field in value.as_object().unwrap().keys() {
+            assert!(
+                text.contains(&format!("`{field}`")),
+                "{field} is not documented"
+            );
+        }
+    }
+}

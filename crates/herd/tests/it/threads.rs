@@ -234,13 +234,21 @@ fn a_thread_started_with_our_mask_is_ours_and_is_given_back() {
     heir.affinity = all[0].affinity.clone();
     let mut stranger = thread(3, 3, 5, &topology);
     stranger.affinity = all[0].affinity.clone();
-    all.extend([heir.clone(), stranger]);
+    // The world knows that its process was started by the first one's.
+    let mut child = thread(4, 4, 5, &topology);
+    child.affinity = all[0].affinity.clone();
+    child.assigned = all[0].assigned;
+    all.extend([heir.clone(), stranger, child.clone()]);
     let seen = snapshot(&topology, 2.0, &all);
     let governed = governor.govern(&seen, &[]);
     let adopted: Vec<_> = governed.adopted.iter().map(|(id, _)| *id).collect();
-    assert_eq!(adopted, [heir.id], "the other process's mask is its own");
+    assert_eq!(
+        adopted,
+        [heir.id, child.id],
+        "the stranger's mask is its own"
+    );
     let released = governor.release(&seen).orders();
-    assert_eq!(released.len(), 2);
+    assert_eq!(released.len(), 3);
     assert!(released.iter().all(|order| order.cpus.to_string() == "0-7"));
 }
 
