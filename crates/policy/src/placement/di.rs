@@ -23,7 +23,7 @@
 
 use std::borrow::Cow;
 
-use numaherd_topology::Topology;
+use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{Placement, Signal, Snapshot};
 
 use crate::busy::Busy;
@@ -103,7 +103,12 @@ impl Place for DistributedIntensity {
                 if thread.assigned == Some(to) {
                     continue;
                 }
-                let domain = &ground.domains[solution[at].domain];
+                let words = Words {
+                    ground: &ground,
+                    sits: ground.sits[at],
+                    to: solution[at],
+                    rank: rank + 1,
+                };
                 placements.push(Placement {
                     thread: thread.id,
                     from,
@@ -113,21 +118,50 @@ impl Place for DistributedIntensity {
                     } else {
                         DEAL.name
                     }),
-                    why: format!(
-                        "{} lines per 1000 instructions is rank {} of {}, dealt to domain {} on \
-                         node {}",
-                        Tenths(rate(at)),
-                        rank + 1,
-                        order.len(),
-                        domain.domain,
-                        domain.node
-                    ),
-                    instead_of: String::new(),
+                    why: words.why(rate(at), order.len()),
+                    instead_of: words.instead_of(from),
                 });
             }
         }
         placements.sort_unstable_by_key(|placement| placement.thread);
         placements
+    }
+}
+
+/// Puts one thread's deal into words.
+struct Words<'a> {
+    ground: &'a Ground,
+    sits: Option<At>,
+    to: At,
+    /// From 1 for the highest miss rate.
+    rank: usize,
+}
+
+impl Words<'_> {
+    fn why(&self, miss_rate: f64, threads: usize) -> String {
+        let domain = &self.ground.domains[self.to.domain];
+        format!(
+            "{} lines per 1000 instructions is rank {} of {threads}, dealt to domain {} on node {}",
+            Tenths(miss_rate),
+            self.rank,
+            domain.domain,
+            domain.node
+        )
+    }
+
+    /// Why the thread does not stay on the CPU it is on.
+    fn instead_of(&self, from: CpuId) -> String {
+        match self.sits {
+            None => format!("CPU {from}: offline, or not allowed to the thread"),
+            Some(sits) if sits == self.to => String::new(),
+            Some(sits) if sits.domain == self.to.domain => {
+                format!("CPU {from}: it has no slot left, another of the domain has")
+            }
+            Some(sits) => format!(
+                "CPU {from}: rank {} is not dealt to domain {}",
+                self.rank, self.ground.domains[sits.domain].domain
+            ),
+        }
     }
 }
 
@@ -218,6 +252,11 @@ mod tests {
         }
         let plan = place(&mut DistributedIntensity::new(&Settings::default()), &scene);
         scene.carry_out(&plan);
+        assert_eq!(
+            plan[1].why,
+            "30.0 lines per 1000 instructions is rank 2 of 4, dealt to domain 1 on node 1"
+        );
+        assert_eq!(plan[1].instead_of, "CPU 1: rank 2 is not dealt to domain 0");
         // 40 and 2 in the first domain, 30 and 1 in the second; 40 and 1 kept their CPUs.
         assert_eq!(scene.places(), [0, 2, 1, 3]);
         let moved: Vec<u32> = plan
