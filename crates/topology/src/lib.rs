@@ -4,6 +4,16 @@
 //! file, from an hwloc synthetic string, or from a machine file (`data/machines/*.toml`, see
 //! [`machine`]). Whoever uses one cannot tell where it came from. Nothing here has a fixed maximum.
 //!
+//! | from | by |
+//! |---|---|
+//! | a sysfs tree, live or captured | [`sysfs::read`]; [`sysfs::write`] makes one |
+//! | hwloc XML, versions 2 and 3 | [`hwloc::read_xml`], [`hwloc::xml`] |
+//! | an hwloc synthetic string | [`hwloc::synthetic`] |
+//! | a machine file or preset | [`Machine::find`], then [`Machine::topology`] |
+//! | whatever a person gives | [`read_any`] |
+//!
+//! [`draw`] shows a machine to people, [`Topology::view`] to programs.
+//!
 //! Words (the field's own): a *node* is a memory node, with or without memory and with or without
 //! CPUs; a *memory domain* is the set of CPUs that share a last-level cache, together with the node
 //! they are local to; a *core* may have several CPUs (SMT siblings).

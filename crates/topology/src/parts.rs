@@ -84,7 +84,7 @@ impl Topology {
         check::names(&nodes, &cpus, &caches, &cpu_at)?;
         check::nodes_and_cpus(&nodes, &cpus)?;
         check::caches(&caches)?;
-        let node_of = node_of_each_cpu(&nodes, &cpus, &cpu_at)?;
+        let node_of = node_of_each_cpu(&nodes, &cpus, &caches, &cpu_at)?;
         let core_of = core_of_each_cpu(&cpus, &cpu_at);
         let domain_of = domain_of_each_cpu(&cpus, &caches, &node_of, &core_of, &cpu_at);
         check::cores(&cpus, &cpu_at, &core_of, &node_of, &domain_of)?;
@@ -171,6 +171,7 @@ fn position(at: &[Option<u32>], cpu: CpuId) -> Option<usize> {
 fn node_of_each_cpu(
     nodes: &[Node],
     cpus: &[CpuPart],
+    caches: &[Cache],
     cpu_at: &[Option<u32>],
 ) -> Result<Vec<NodeId>, Invalid> {
     let mut node_of: Vec<Option<NodeId>> = vec![None; cpus.len()];
@@ -186,19 +187,27 @@ fn node_of_each_cpu(
             }
         }
     }
-    // The kernel keeps offline CPUs out of their node's list. With one node there is no doubt;
-    // else they count to the lowest node that has CPUs until they come online and the machine is
-    // read again.
+    // The kernel keeps offline CPUs out of their node's list, but (seen in Linux 6.12) not out of
+    // their caches': such a CPU counts to the node of those it shares the smallest cache with.
+    // Where there is no such cache it counts to the lowest node that has CPUs, until it comes
+    // online and the machine is read again.
     let fallback = nodes.iter().find(|node| !node.cpus.is_empty());
     let fallback = fallback.map(|node| node.id);
-    node_of
-        .into_iter()
-        .zip(cpus)
-        .map(|(node, cpu)| {
-            let or_else = if cpu.online { None } else { fallback };
-            node.or(or_else).ok_or(Invalid::CpuWithoutNode(cpu.id))
-        })
-        .collect()
+    let beside = |cpu: CpuId| {
+        let shared = caches.iter().filter(|cache| cache.cpus.contains(cpu));
+        let node = |cache: &Cache| {
+            let mut ats = cache.cpus.iter().filter_map(|cpu| position(cpu_at, cpu));
+            ats.find_map(|at| node_of[at])
+        };
+        let nodes = shared.filter_map(|cache| Some((cache.cpus.len(), node(cache)?)));
+        nodes.min_by_key(|&(width, _)| width).map(|(_, node)| node)
+    };
+    let node = |(at, cpu): (usize, &CpuPart)| match node_of[at] {
+        None if !cpu.online => beside(cpu.id).or(fallback),
+        node => node,
+    };
+    let named = |(at, cpu)| node((at, cpu)).ok_or(Invalid::CpuWithoutNode(cpu.id));
+    cpus.iter().enumerate().map(named).collect()
 }
 
 fn cores(cpus: &[CpuPart], core_of: &[CoreId], domain_of: &[DomainId]) -> Vec<Core> {

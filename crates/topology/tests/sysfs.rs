@@ -27,6 +27,42 @@ fn expected(domains: &[(u32, &str)]) -> Vec<(u32, String)> {
 }
 
 #[test]
+fn what_a_kernel_really_shows_is_read() {
+    let machine = fixture("captured");
+    assert_eq!(machine.nodes().len(), 3);
+    assert_eq!(machine.online_cpus().to_string(), "0-2,4-7");
+    assert_eq!(machine.nodes()[0].cpus.to_string(), "0-2");
+    // The L3's list still names the offline CPU.
+    assert_eq!(domains(&machine), expected(&[(0, "0-3"), (1, "4-7")]));
+    assert_eq!(machine.cores()[0].cpus.to_string(), "0-1");
+    assert_eq!(machine.distance(NodeId(2), NodeId(1)), Some(17));
+    assert_eq!(machine.caches().len(), 7 * 3 + 2);
+    let package = |cpu| machine.cpu(CpuId(cpu)).unwrap().package.unwrap().0;
+    assert_eq!([package(2), package(4)], [0, 1]);
+    // HMAT's 25 GiB/s; its latencies name the nearest initiators alone.
+    let bandwidth = machine.timing().node_gb_per_s.as_ref().unwrap();
+    assert_eq!(bandwidth[2], 25_600.0 * 1_048_576.0 / 1e9);
+    assert_eq!(machine.timing().latency_ns, None);
+}
+
+#[test]
+fn an_offline_cpu_counts_to_the_node_whose_cache_names_it() {
+    let text = tree::text("captured")
+        .replace("cpu/online = 0-2,4-7", "cpu/online = 0-3,4-6")
+        .replace("node0/cpulist = 0-2", "node0/cpulist = 0-3")
+        .replace("node1/cpulist = 4-7", "node1/cpulist = 4-6")
+        .replace(
+            "cpu{6-7}/topology/core_cpus_list = 6-7",
+            "cpu{6}/topology/core_cpus_list = 6",
+        );
+    let root = tree::unpack(&text);
+    let machine = sysfs::read(root.path()).unwrap();
+    assert!(!machine.cpu(CpuId(7)).unwrap().online);
+    assert_eq!(machine.node_of(CpuId(7)), Some(NodeId(1)));
+    assert_eq!(machine.domain_of(CpuId(7)).unwrap().cpus.to_string(), "4-7");
+}
+
+#[test]
 fn a_node_without_memory_keeps_its_cpus() {
     let machine = fixture("memoryless");
     assert_eq!(machine.memory_nodes().to_string(), "0");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{counted, plural, size};
-use crate::id::CoreId;
+use crate::id::{CoreId, CpuId};
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::{Cache, CacheKind, Domain, Node, Topology};
 
@@ -123,8 +123,9 @@ fn caches(topology: &Topology, domain: &Domain, who: bool) -> Vec<String> {
     let reaches = |cache: &&Cache| cache.cpus.intersects(&domain.cpus);
     let caches = topology.caches().iter().rev().filter(reaches);
     let shared = caches.filter(|cache| !is_private(topology, cache));
+    let is_online = |&cpu: &CpuId| topology.cpu(cpu).is_some_and(|cpu| cpu.online);
+    let online: CpuSet = domain.cpus.iter().filter(is_online).collect();
     let text = |cache: &Cache| {
-        let online = domain.cpus.intersection(&topology.online_cpus());
         let name = name(cache);
         match cache.cpus == domain.cpus || cache.cpus == online {
             _ if !who => name,
