@@ -436,10 +436,8 @@ fn odd(topology: Topology, odd: &Oddities) -> Parts {
     for node in &mut parts.nodes {
         node.cpus = node.cpus.difference(&gone);
     }
-    for cache in &mut parts.caches {
-        cache.cpus = cache.cpus.difference(&gone);
-    }
-    parts.caches.retain(|cache| !cache.cpus.is_empty());
+    // A cache whose CPUs are all offline is shown nowhere; others still name the offline ones.
+    parts.caches.retain(|cache| !cache.cpus.is_subset(&gone));
     let mut some = odd.distances.iter().copied().cycle();
     let nodes = &parts.nodes;
     let row = |from: &numaherd_topology::Node| -> Vec<u32> {

@@ -1,9 +1,9 @@
 //! Writing a tree as the kernel would show it, to try any machine without having it.
 //!
 //! What [`super::read`] gives back is the same topology, except for what no sysfs shows: latencies
-//! and bandwidths, and the siblings and caches of offline CPUs. A core and a cache are
-//! written once, and linked from the other CPUs that share them, so that large trees are quick to
-//! write.
+//! and bandwidths, the siblings of offline CPUs and the caches that only they have, and memory
+//! sizes below 1 KiB. A core and a cache are written once, and linked from the other CPUs that share
+//! them, so that large trees are quick to write.
 
 use std::fmt::Display;
 use std::fs;
@@ -95,7 +95,7 @@ fn write_cpus(topology: &Topology, directory: &Directory) -> io::Result<()> {
                 let first = cache.cpus.intersection(&online).first();
                 let name = format!("index{index}");
                 match first.filter(|&first| first != cpu.id) {
-                    None => write_cache(cache, &online, &of_caches.directory(name)?)?,
+                    None => write_cache(cache, &of_caches.directory(name)?)?,
                     Some(first) => {
                         let target = place_of(&caches, topology, first, cache);
                         of_caches.link(&name, &target)?;
@@ -141,7 +141,7 @@ fn place_of(caches: &[Vec<&Cache>], topology: &Topology, first: CpuId, cache: &C
     format!("../../cpu{first}/cache/index{index}")
 }
 
-fn write_cache(cache: &Cache, online: &CpuSet, directory: &Directory) -> io::Result<()> {
+fn write_cache(cache: &Cache, directory: &Directory) -> io::Result<()> {
     directory.file("level", cache.level)?;
     directory.file(
         "type",
@@ -152,7 +152,10 @@ fn write_cache(cache: &Cache, online: &CpuSet, directory: &Directory) -> io::Res
         },
     )?;
     if let Some(bytes) = cache.size_bytes {
-        directory.file("size", format_args!("{}K", bytes >> 10))?;
+        match bytes.is_multiple_of(1024) {
+            true => directory.file("size", format_args!("{}K", bytes >> 10))?,
+            false => directory.file("size", bytes)?,
+        }
     }
     if let Some(bytes) = cache.line_bytes {
         directory.file("coherency_line_size", bytes)?;
@@ -160,7 +163,8 @@ fn write_cache(cache: &Cache, online: &CpuSet, directory: &Directory) -> io::Res
     if let Some(ways) = cache.ways {
         directory.file("ways_of_associativity", ways)?;
     }
-    directory.file("shared_cpu_list", cache.cpus.intersection(online))
+    // The kernel leaves offline CPUs in this list (seen in Linux 6.12).
+    directory.file("shared_cpu_list", &cache.cpus)
 }
 
 struct Directory(PathBuf);
