@@ -3,11 +3,13 @@
 //! Rules, in order:
 //! * a mask that covers every online CPU of the thread's cpuset is nobody's: the kernel places it;
 //! * the mask that we last set is ours, also when the kernel has narrowed it to a smaller cpuset;
-//! * a thread we never touched, whose mask is one that we set in the same process, was started by a
-//!   thread that we had placed and inherited the mask: it is ours, and is given back at the end;
-//! * so was one of another process whose mask is one that we set, when the world, which knows the
-//!   parents of processes, says that it has a core of ours ([`Thread::assigned`]);
-//! * any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime.
+//! * a thread that is new since the last snapshot, and comes with a mask that we set in the same
+//!   process, was started by a thread that we had placed and inherited the mask: it is ours, and is
+//!   given back at the end;
+//! * so was a new thread of another process that comes with a mask that we set, when the world, which
+//!   knows the parents of processes, says that it has a core of ours ([`Thread::assigned`]);
+//! * any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime. A thread
+//!   that was there before cannot have inherited its mask, though it be the same as one of ours.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,6 +50,8 @@ pub struct Holdings {
     threads: BTreeMap<ThreadId, Held>,
     // Every mask set in a process so far, each once, with what its first holder had before.
     masks: BTreeMap<ProcessId, Vec<Held>>,
+    // The threads of the last snapshot, ascending.
+    seen: Vec<ThreadId>,
 }
 
 impl Holdings {
@@ -68,18 +72,14 @@ impl Holdings {
         }
         let ours = match self.threads.get(&thread.id) {
             Some(held) => is_mask(thread, &held.mask, online),
-            None => self.donor(thread, online).is_some(),
+            None => false,
         };
         if ours { Owner::Ours } else { Owner::Other }
     }
 
     /// What will be held of a thread once it is given `mask`.
     pub fn to_be_held(&self, thread: &Thread, mask: Arc<CpuSet>, machine: &Machine<'_>) -> Held {
-        let before = self
-            .threads
-            .get(&thread.id)
-            .or_else(|| self.donor(thread, machine.online));
-        let (found, back) = match before {
+        let (found, back) = match self.threads.get(&thread.id) {
             Some(held) => (held.found.clone(), held.back.clone()),
             None if is_whole(thread, machine.online) => {
                 (thread.affinity.clone(), machine.all.clone())
@@ -115,14 +115,26 @@ impl Holdings {
             .retain(|&process, _| snapshot.process(process).is_some());
     }
 
-    /// Takes in the threads that were started with a mask of ours; returns what was taken in.
+    /// Takes in the threads that were started with a mask of ours since the last call; returns what
+    /// was taken in.
     pub fn adopt(&mut self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
+        let heirs = self.heirs(snapshot);
+        for (thread, held) in &heirs {
+            self.hold(*thread, held.clone());
+        }
+        self.seen = snapshot.threads.iter().map(|thread| thread.id).collect();
+        heirs
+    }
+
+    fn heirs(&self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
         if self.masks.is_empty() {
             return Vec::new();
         }
-        let heirs: Vec<(ThreadId, Held)> = snapshot
+        let new = |thread: &&Thread| self.seen.binary_search(&thread.id).is_err();
+        let heirs = snapshot
             .threads
             .iter()
+            .filter(new)
             .filter(|thread| !self.threads.contains_key(&thread.id))
             .filter(|thread| !is_whole(thread, &snapshot.online))
             .filter_map(|thread| {
@@ -136,12 +148,8 @@ impl Holdings {
                     ..donor.clone()
                 };
                 Some((thread.id, held))
-            })
-            .collect();
-        for (thread, held) in &heirs {
-            self.hold(*thread, held.clone());
-        }
-        heirs
+            });
+        heirs.collect()
     }
 
     fn donor(&self, thread: &Thread, online: &CpuSet) -> Option<&Held> {

@@ -4,6 +4,8 @@
 //! before they are carried out, and the refusals. [`ThreadGovernor::carried_out`] is then told what
 //! became of the orders; limits count what was done, not what was wished.
 
+mod guards;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -18,7 +20,11 @@ use super::ownership::{Held, Holdings, Machine, Owner, all_cpus};
 use super::rate::TokenBucket;
 use super::worse::{Judge, Worsened};
 use super::{Guard, Objection, Refusal, Undone, Verdict, shown, unless};
-use crate::settings::{Limits, Stray};
+use crate::settings::Limits;
+use guards::{
+    affinity_is_not_foreign, allowed, is_a_change, is_online, known_cpu, known_thread,
+    may_be_touched, not_named_twice, reach, within_cpuset, within_limits,
+};
 
 /// Why an affinity is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -533,93 +539,6 @@ impl ThreadGovernor {
                  are in the ledger only"
             ));
         }
-    }
-}
-
-fn known_thread(snapshot: &Snapshot, id: ThreadId) -> Result<&Thread, Objection> {
-    snapshot.thread(id).ok_or_else(|| {
-        let why = format!("{id} is not among the threads that were observed");
-        (Guard::UnknownThread, why)
-    })
-}
-
-fn not_named_twice(ordered: &BTreeSet<ThreadId>, thread: &Thread) -> Verdict {
-    unless(!ordered.contains(&thread.id), Guard::Duplicate, || {
-        "it has been given a core in this interval already".to_owned()
-    })
-}
-
-fn may_be_touched(thread: &Thread) -> Verdict {
-    match &thread.hands_off {
-        None => Ok(()),
-        Some(reason) => Err((Guard::HandsOff, format!("it must be left alone: {reason}"))),
-    }
-}
-
-fn affinity_is_not_foreign(thread: &Thread, owner: Owner, take_over: bool) -> Verdict {
-    unless(
-        owner != Owner::Other || take_over,
-        Guard::ForeignAffinity,
-        || format!("it has an affinity of its own ({})", thread.affinity),
-    )
-}
-
-fn known_cpu(topology: &Topology, cpu: CpuId) -> Result<DomainId, Objection> {
-    match topology.cpu(cpu) {
-        Some(cpu) => Ok(cpu.domain),
-        None => Err((Guard::UnknownCpu, format!("the machine has no CPU {cpu}"))),
-    }
-}
-
-fn is_online(online: &CpuSet, cpu: CpuId) -> Verdict {
-    unless(online.contains(cpu), Guard::Offline, || {
-        format!("CPU {cpu} is offline")
-    })
-}
-
-fn within_cpuset(thread: &Thread, cpu: CpuId) -> Verdict {
-    unless(thread.cpuset.contains(cpu), Guard::Cpuset, || {
-        format!("CPU {cpu} is beyond its cpuset ({})", thread.cpuset)
-    })
-}
-
-fn within_limits(limits: Option<&CpuSet>, cpu: CpuId) -> Verdict {
-    let within = limits.is_none_or(|cpus| cpus.contains(cpu));
-    unless(within, Guard::Limits, || {
-        format!("CPU {cpu} is beyond the CPUs that may be used")
-    })
-}
-
-fn is_a_change(thread: &Thread, to: CpuId, mask: &CpuSet) -> Verdict {
-    let same = thread.assigned == Some(to) && *thread.affinity == *mask;
-    unless(!same, Guard::Unchanged, || {
-        format!("CPU {to} is given to it already")
-    })
-}
-
-/// The CPUs that a thread may have: its cpuset, online, within the user's limits.
-fn allowed(thread: &Thread, online: &CpuSet, limits: Option<&CpuSet>) -> CpuSet {
-    let there = thread.cpuset.intersection(online);
-    match limits {
-        Some(limits) => there.intersection(limits),
-        None => there,
-    }
-}
-
-/// The CPUs that a thread may stray to from a core that it was given. The CPU is in the machine.
-fn reach(topology: &Topology, stray: Stray, cpu: CpuId) -> CpuSet {
-    let Some(cpu) = topology.cpu(cpu) else {
-        return CpuSet::new();
-    };
-    match stray {
-        Stray::Core => topology.cores()[cpu.core.index()].cpus.clone(),
-        Stray::Domain => topology.domains()[cpu.domain.index()].cpus.clone(),
-        Stray::Node => topology
-            .cpus()
-            .iter()
-            .filter(|other| other.node == cpu.node)
-            .map(|other| other.id)
-            .collect(),
     }
 }
 

@@ -253,6 +253,26 @@ fn a_thread_started_with_our_mask_is_ours_and_is_given_back() {
 }
 
 #[test]
+fn a_thread_that_was_pinned_before_we_came_is_no_heir_of_the_same_mask() {
+    let topology = two_nodes();
+    let mut all = [thread(1, 1, 0, &topology), thread(2, 1, 5, &topology)];
+    all[1].affinity = Arc::new(cpus("4-7"));
+    let mut governor = governor(Limits::default());
+    let seen = snapshot(&topology, 1.0, &all);
+    let governed = governor.govern(&seen, &[place(&all[0], 5)]);
+    carry_out(&mut governor, &seen, &governed, &mut all);
+    // Even when the world takes it for one.
+    all[1].assigned = Some(CpuId(5));
+    let seen = snapshot(&topology, 2.0, &all);
+    let governed = governor.govern(&seen, &[place(&all[1], 1)]);
+    assert!(governed.adopted.is_empty());
+    assert_eq!(governed.refusals[0].guard, Guard::ForeignAffinity);
+    let released: Vec<_> = governor.release(&seen).orders();
+    assert_eq!(released.len(), 1);
+    assert_eq!(released[0].thread, all[0].id);
+}
+
+#[test]
 fn a_thread_that_leaves_the_selection_is_given_back() {
     let topology = two_nodes();
     let mut all = [thread(1, 1, 0, &topology), thread(2, 2, 0, &topology)];
