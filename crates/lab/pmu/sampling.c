@@ -38,6 +38,7 @@ static ktime_t pause(void)
 struct sampler {
 	struct perf_event *event;
 	u64 tail; /* number of the next record to read */
+	u64 last; /* time of the last sample */
 	struct hrtimer timer;
 };
 static DEFINE_PER_CPU(struct sampler, samplers);
@@ -83,15 +84,17 @@ static u64 data_source(const struct lab_record *record)
 
 /*
  * perf's time of the fetch. Under modelled time the TSC counts the plugin's nanoseconds, so both
- * clocks differ by a constant; a vCPU's own time may run ahead of the common one, never the sample.
+ * clocks differ by a constant. A vCPU's own time may run ahead of the common one; samples do not,
+ * but by what keeps them in order.
  */
-static u64 sample_time(const struct lab_record *record)
+static u64 sample_time(struct sampler *sampler, const struct lab_record *record)
 {
-	u64 now = local_clock();
+	u64 time = local_clock();
 
-	if (lab_header()->time_mode != 1)
-		return now;
-	return min(now, record->time_ns + now - rdtsc());
+	if (lab_header()->time_mode == 1)
+		time = min(time, record->time_ns + time - rdtsc());
+	sampler->last = max(time, sampler->last + 1);
+	return sampler->last;
 }
 
 static bool wanted(const struct perf_event *event, const struct lab_record *record)
@@ -102,8 +105,9 @@ static bool wanted(const struct perf_event *event, const struct lab_record *reco
 }
 
 /* Hands one record to perf; true when perf wants no more for now. */
-static bool deliver(struct perf_event *event, const struct lab_record *record, const struct pt_regs *where)
+static bool deliver(struct sampler *sampler, const struct lab_record *record, const struct pt_regs *where)
 {
+	struct perf_event *event = sampler->event;
 	struct perf_sample_data data;
 	struct pt_regs regs = *where;
 
@@ -118,7 +122,7 @@ static bool deliver(struct perf_event *event, const struct lab_record *record, c
 	data.sample_flags |= PERF_SAMPLE_ADDR | PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_WEIGHT_TYPE |
 			     PERF_SAMPLE_PHYS_ADDR;
 	if (!event->attr.use_clockid) {
-		data.time = sample_time(record);
+		data.time = sample_time(sampler, record);
 		data.sample_flags |= PERF_SAMPLE_TIME;
 	}
 	/* An event of a thread is on a CPU only with its thread; one of a CPU sees many. */
@@ -154,7 +158,7 @@ static void drain(struct sampler *sampler, const struct pt_regs *where)
 		/* A copy: the plugin may go round while perf looks. */
 		struct lab_record record = *lab_record(vcpu, sampler->tail);
 
-		if (deliver(event, &record, where)) {
+		if (deliver(sampler, &record, where)) {
 			/* Throttled: perf starts the event again at its next tick. */
 			sampler->tail = head;
 			event->pmu->stop(event, 0);

@@ -21,10 +21,22 @@ use crate::shape::Shape;
 pub struct Model {
     /// The plugin.
     pub plugin: PathBuf,
-    /// The plugin's configuration file, as text.
+    /// The plugin's configuration file, as text; see [`crate::machine::hardware`].
     pub configuration: String,
+    /// How guest time runs while the model is on.
+    pub time: Time,
     /// Further arguments of the plugin, as `name=value`.
     pub arguments: Vec<String>,
+}
+
+/// How guest time runs while the model is on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Time {
+    /// As the model says: every instruction and every miss takes its time.
+    #[default]
+    Modelled,
+    /// As on the host: counters are modelled, durations are QEMU's and mean nothing.
+    Real,
 }
 
 /// Files that QEMU opens by number, as `/proc/self/fd/N`.
@@ -43,6 +55,8 @@ pub struct InheritedModel {
     pub shared: PathBuf,
     /// The plugin's configuration.
     pub configuration: PathBuf,
+    /// Where the plugin writes its report at the end.
+    pub report: PathBuf,
 }
 
 /// Kernel parameters that every guest gets.
@@ -119,6 +133,11 @@ pub fn arguments(
         let mut plugin = escaped(&model.plugin);
         plugin.push(joined(",shm=", &inherited.shared));
         plugin.push(joined(",config=", &inherited.configuration));
+        plugin.push(joined(",report=", &inherited.report));
+        plugin.push(match model.time {
+            Time::Modelled => ",time=modelled",
+            Time::Real => ",time=real",
+        });
         for argument in &model.arguments {
             plugin.push(",");
             plugin.push(argument);
@@ -210,6 +229,7 @@ mod tests {
             model: model.then(|| InheritedModel {
                 shared: "/proc/self/fd/4".into(),
                 configuration: "/proc/self/fd/5".into(),
+                report: "/proc/self/fd/6".into(),
             }),
         }
     }
@@ -252,7 +272,8 @@ mod tests {
         let model = Model {
             plugin: "/a,b/plugin.so".into(),
             configuration: "unused here".to_owned(),
-            arguments: vec!["time=modelled".to_owned()],
+            time: Time::Modelled,
+            arguments: vec!["skew_ns=9".to_owned()],
         };
         let parameters = ["numa_balancing=disable".to_owned()];
         let arguments = arguments(

@@ -155,6 +155,7 @@ struct Inbox {
 #[derive(Debug)]
 pub struct Guest {
     qemu: Qemu,
+    report: Option<AnonymousFile>,
     agent: Arc<Mutex<UnixStream>>,
     inbox: Arc<Mutex<Inbox>>,
     /// Held while one asks the guest as a whole something and waits for the answer.
@@ -190,15 +191,19 @@ impl Guest {
             initrd: files[0].path(),
             model: None,
         };
+        let mut report = None;
         if let Some(model) = &options.model {
             let shared = AnonymousFile::empty("lab-shared", shared_bytes(&options.shape))?;
             let configuration =
                 AnonymousFile::with("lab-configuration", model.configuration.as_bytes())?;
+            let written = AnonymousFile::empty("lab-report", 0)?;
             inherited.model = Some(InheritedModel {
                 shared: shared.path(),
                 configuration: configuration.path(),
+                report: written.path(),
             });
             files.extend([shared, configuration]);
+            report = Some(written);
         }
         let arguments = command_line::arguments(
             &options.shape,
@@ -213,11 +218,16 @@ impl Guest {
             files,
             options.time_limit,
         )?;
-        Self::greet(qemu, agent, options.boot_limit)
+        Self::greet(qemu, agent, report, options.boot_limit)
     }
 
     /// Exchanges the first messages.
-    fn greet(qemu: Qemu, agent: UnixStream, limit: Duration) -> Result<Self> {
+    fn greet(
+        qemu: Qemu,
+        agent: UnixStream,
+        report: Option<AnonymousFile>,
+        limit: Duration,
+    ) -> Result<Self> {
         let (to_guest_waiter, answers) = channel();
         let inbox = Arc::new(Mutex::new(Inbox {
             commands: HashMap::new(),
@@ -236,6 +246,7 @@ impl Guest {
         };
         let mut guest = Self {
             qemu,
+            report,
             agent: Arc::new(Mutex::new(agent)),
             inbox,
             answers: Mutex::new(answers),
@@ -377,15 +388,16 @@ impl Guest {
         }
     }
 
-    /// Powers the guest off and waits until QEMU is gone.
+    /// Powers the guest off and waits until QEMU is gone. Returns the plugin's report, a JSON
+    /// document with the counters of every vCPU and thread, when there was a model.
     ///
     /// # Errors
     /// [`Error::Died`] when it had died before.
-    pub fn stop(self) -> Result<()> {
+    pub fn stop(self) -> Result<Option<String>> {
         match self.ask(&ToGuest::PowerOff)? {
             ToHost::Goodbye => {
                 self.qemu.wait_or_kill(PATIENCE);
-                Ok(())
+                self.report.as_ref().map(AnonymousFile::text).transpose()
             }
             _ => Err(self.died()),
         }

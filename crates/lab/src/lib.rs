@@ -35,7 +35,7 @@ pub mod machine;
 pub mod qemu;
 pub mod shape;
 
-pub use command_line::Model;
+pub use command_line::{Model, Time};
 pub use error::{Error, Result};
 pub use files::{KernelFiles, find_plugin};
 pub use guest::{Command, Ending, Event, Guest, Options, Output, Running, Stream};

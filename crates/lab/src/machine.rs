@@ -15,7 +15,9 @@
 use numaherd_hardware::{Cache, Config, Link, Prefetch};
 use numaherd_topology::{CacheKind, Machine, SharedBy};
 
+use crate::command_line::{Model, Time};
 use crate::error::{Error, Result};
+use crate::files::find_plugin;
 use crate::shape::{NodeShape, Shape};
 
 /// What the guest for a machine looks like; `memory_mib`, when given, replaces the machine's
@@ -130,6 +132,24 @@ pub fn hardware(machine: &Machine) -> Result<Config> {
         .validate()
         .map_err(|error| refuse(error.to_string()))?;
     Ok(config)
+}
+
+/// The model of a machine: its [`hardware`], the plugin that [`find_plugin`] finds, modelled time.
+///
+/// # Errors
+/// As [`hardware`] and [`find_plugin`].
+pub fn model(machine: &Machine) -> Result<Model> {
+    let configuration =
+        serde_json::to_string(&hardware(machine)?).map_err(|error| Error::Shape {
+            machine: machine.name.clone(),
+            reason: error.to_string(),
+        })?;
+    Ok(Model {
+        plugin: find_plugin()?,
+        configuration,
+        time: Time::Modelled,
+        arguments: Vec::new(),
+    })
 }
 
 struct Domains {

@@ -68,6 +68,15 @@ impl AnonymousFile {
         Ok(Self(fd))
     }
 
+    /// What is in it, as text.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`].
+    pub fn text(&self) -> Result<String> {
+        let path = self.path();
+        std::fs::read_to_string(&path).context(|| format!("reading {}", path.display()))
+    }
+
     /// The path under which a child process finds it.
     #[must_use]
     pub fn path(&self) -> PathBuf {

@@ -160,3 +160,39 @@ fn a_killed_parent_leaves_no_qemu_behind() {
     parent.wait().expect("our child");
     wait_until_gone(&process);
 }
+
+/// QEMU without the plugin, as if it had failed to load: the PMU module must refuse the memory
+/// that nobody has filled, and say so.
+#[test]
+fn a_model_without_its_plugin_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut options = options();
+    let wrapper = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu-without-plugin");
+    let script = format!(
+        "#!/bin/bash\nkept=()\nwhile [ $# -gt 0 ]; do\n  if [ \"$1\" = -plugin ]; then shift 2; \
+         else kept+=(\"$1\"); shift; fi\ndone\nexec {} \"${{kept[@]}}\"\n",
+        options.kernel.qemu.display()
+    );
+    std::fs::write(&wrapper, script).expect("a script");
+    std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).expect("executable");
+    options.kernel.qemu = wrapper;
+    options.model = Some(numaherd_lab::Model {
+        plugin: "/no/such/plugin".into(),
+        configuration: String::new(),
+        time: numaherd_lab::Time::Modelled,
+        arguments: Vec::new(),
+    });
+    match Guest::start(&options) {
+        Err(Error::NoBoot {
+            cause: Cause::Init(reason),
+            console,
+        }) => {
+            assert!(reason.contains("lab_pmu.ko"), "{reason}");
+            assert!(
+                console.contains("the shared memory is not the plugin's"),
+                "{console}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,307 @@
+/*
+ * Walks memory in a known way and says what perf counted: the guest's side of modelled.rs.
+ *
+ *   walk LINES ROUNDS PERIOD (CPU HOME)...
+ *
+ * One thread for each CPU and HOME: it fills LINES cache lines while on the CPU HOME, so that they
+ * lie on HOME's node, goes to CPU and follows a random cycle through all lines ROUNDS times. With
+ * a PERIOD other than 0 it also samples every PERIOD-th miss. Each line holds the address of the
+ * next, so that no access can begin before the one before it has its data.
+ *
+ * The walk is gone through once before anything is counted, so that no line is in another CPU's
+ * cache any more. One line of output per thread, `name value` pairs: what was counted between the
+ * first and the last access of the walk, what the thread did in its whole life, and what the
+ * samples say.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/perf_event.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RING_PAGES 1024
+
+struct line {
+	struct line *next;
+	char rest[56];
+};
+
+struct walker {
+	pthread_t thread;
+	int cpu, home;
+	char said[1024];
+};
+
+static size_t lines, rounds, period;
+static int lab;
+static pthread_barrier_t together;
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static unsigned long number_in(const char *path)
+{
+	unsigned long number;
+	FILE *file = fopen(path, "r");
+
+	if (!file || fscanf(file, "%lu", &number) != 1)
+		fail(path);
+	fclose(file);
+	return number;
+}
+
+/* The code of an event by its name, from `event=0x..` or `event=..`. */
+static uint64_t event_code(const char *name)
+{
+	char path[256], text[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/lab/events/%s", name);
+	file = fopen(path, "r");
+	if (!file || !fgets(text, sizeof(text), file))
+		fail(path);
+	fclose(file);
+	return strtoull(strchr(text, '=') + 1, NULL, 0);
+}
+
+static int open_event(struct perf_event_attr attr)
+{
+	int fd;
+
+	attr.size = sizeof(attr);
+	fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
+	if (fd < 0)
+		fail("perf_event_open");
+	return fd;
+}
+
+static int open_lab(const char *name)
+{
+	return open_event((struct perf_event_attr){
+		.type = lab, .config = event_code(name), .disabled = 1 });
+}
+
+static int open_generic(uint32_t type, uint64_t config)
+{
+	return open_event((struct perf_event_attr){
+		.type = type, .config = config, .disabled = 1 });
+}
+
+static int open_life(uint64_t config, bool user_only)
+{
+	return open_event((struct perf_event_attr){
+		.type = PERF_TYPE_HARDWARE, .config = config, .exclude_kernel = user_only });
+}
+
+static uint64_t count(int fd)
+{
+	uint64_t value;
+
+	if (read(fd, &value, sizeof(value)) != sizeof(value))
+		fail("reading a counter");
+	return value;
+}
+
+static void go_to(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		fail("sched_setaffinity");
+}
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000ull + time.tv_nsec;
+}
+
+struct sample {
+	struct perf_event_header header;
+	uint64_t ip;
+	uint32_t pid, tid;
+	uint64_t time, address;
+	uint32_t cpu, unused;
+	uint64_t weight, source, physical;
+};
+
+static int open_samples(void)
+{
+	return open_event((struct perf_event_attr){
+		.type = lab,
+		.config = event_code("llc_miss"),
+		.sample_period = period,
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR |
+			       PERF_SAMPLE_CPU | PERF_SAMPLE_WEIGHT | PERF_SAMPLE_DATA_SRC |
+			       PERF_SAMPLE_PHYS_ADDR,
+		.exclude_kernel = 1,
+		.disabled = 1,
+	});
+}
+
+/* What the samples say, appended to the thread's line. */
+static void tell_samples(struct walker *walker, struct perf_event_mmap_page *ring, const struct line *memory)
+{
+	uint64_t head = __atomic_load_n(&ring->data_head, __ATOMIC_ACQUIRE), last = 0;
+	size_t size = (size_t)RING_PAGES * 4096, samples = 0, others = 0, wrong_thread = 0, outside = 0;
+	size_t remote = 0, wrong_cpu = 0, not_later = 0;
+	uint64_t weight = 0, least = UINT64_MAX;
+	uint32_t self = gettid();
+
+	for (uint64_t at = ring->data_tail; at < head;) {
+		struct sample sample;
+		const char *data = (const char *)ring + 4096;
+		union perf_mem_data_src source;
+
+		for (size_t i = 0; i < sizeof(sample); i++)
+			((char *)&sample)[i] = data[(at + i) % size];
+		at += sample.header.size;
+		if (sample.header.type != PERF_RECORD_SAMPLE) {
+			others++;
+			continue;
+		}
+		source.val = sample.source;
+		samples++;
+		wrong_thread += sample.tid != self;
+		wrong_cpu += (int)sample.cpu != walker->cpu;
+		outside += sample.address < (uintptr_t)memory || sample.address >= (uintptr_t)(memory + lines);
+		remote += source.mem_remote;
+		not_later += sample.time <= last;
+		last = sample.time;
+		weight += sample.weight;
+		if (sample.weight < least)
+			least = sample.weight;
+	}
+	snprintf(walker->said + strlen(walker->said), sizeof(walker->said) - strlen(walker->said),
+		 " samples %zu others %zu wrong_thread %zu wrong_cpu %zu outside %zu remote_samples %zu"
+		 " not_later %zu weight %" PRIu64 " least_weight %" PRIu64,
+		 samples, others, wrong_thread, wrong_cpu, outside, remote, not_later, weight,
+		 samples ? least : 0);
+}
+
+/* Links all lines to one random cycle: Sattolo's shuffle, with xorshift numbers. */
+static void make_cycle(struct line *memory)
+{
+	uint64_t random = 88172645463325252ull;
+	size_t i, *order = malloc(lines * sizeof(*order));
+
+	for (i = 0; i < lines; i++)
+		order[i] = i;
+	for (i = lines - 1; i > 0; i--) {
+		size_t other, swapped = order[i];
+
+		random ^= random << 13;
+		random ^= random >> 7;
+		random ^= random << 17;
+		other = random % i;
+		order[i] = order[other];
+		order[other] = swapped;
+	}
+	for (i = 0; i < lines; i++)
+		memory[order[i]].next = &memory[order[(i + 1) % lines]];
+	free(order);
+}
+
+static struct line *follow(struct line *position, size_t steps)
+{
+	while (steps--)
+		position = *(struct line *volatile *)&position->next;
+	return position;
+}
+
+static void *walk(void *argument)
+{
+	struct walker *walker = argument;
+	struct line *memory;
+	struct perf_event_mmap_page *ring = NULL;
+	struct line *position;
+	uint64_t begin, end;
+	/* On from here, before anything else is done. */
+	int life_misses = open_life(PERF_COUNT_HW_CACHE_MISSES, false);
+	int life_user = open_life(PERF_COUNT_HW_INSTRUCTIONS, true);
+	int misses = open_lab("llc_miss"), user = open_lab("user_instructions");
+	int local = open_lab("dram_local"), remote = open_lab("dram_remote");
+	int generic = open_generic(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES);
+	int instructions = open_event((struct perf_event_attr){ .type = PERF_TYPE_HARDWARE,
+		.config = PERF_COUNT_HW_INSTRUCTIONS, .exclude_kernel = 1, .disabled = 1 });
+	int node = open_generic(PERF_TYPE_HW_CACHE, PERF_COUNT_HW_CACHE_NODE |
+		PERF_COUNT_HW_CACHE_OP_READ << 8 | PERF_COUNT_HW_CACHE_RESULT_MISS << 16);
+	int all[] = { misses, user, local, remote, generic, instructions, node, -1 };
+	size_t i;
+
+	go_to(walker->home);
+	memory = mmap(NULL, lines * sizeof(*memory), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		fail("mmap");
+	make_cycle(memory);
+	go_to(walker->cpu);
+	if (period) {
+		all[7] = open_samples();
+		ring = mmap(NULL, (RING_PAGES + 1) * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, all[7], 0);
+		if (ring == MAP_FAILED)
+			fail("mapping the samples");
+	}
+	position = follow(memory, lines);
+	pthread_barrier_wait(&together);
+	for (i = 0; i < 8; i++)
+		if (all[i] >= 0 && ioctl(all[i], PERF_EVENT_IOC_ENABLE, 0))
+			fail("enabling a counter");
+	begin = now();
+	position = follow(position, lines * rounds);
+	end = now();
+	for (i = 0; i < 8; i++)
+		if (all[i] >= 0 && ioctl(all[i], PERF_EVENT_IOC_DISABLE, 0))
+			fail("disabling a counter");
+	snprintf(walker->said, sizeof(walker->said),
+		 "tid %d ns %" PRIu64 " misses %" PRIu64 " user_instructions %" PRIu64 " local %" PRIu64
+		 " remote %" PRIu64 " generic_misses %" PRIu64 " generic_instructions %" PRIu64
+		 " generic_remote %" PRIu64,
+		 gettid(), end - begin, count(misses), count(user), count(local), count(remote),
+		 count(generic), count(instructions), count(node));
+	if (ring)
+		tell_samples(walker, ring, memory);
+	snprintf(walker->said + strlen(walker->said), sizeof(walker->said) - strlen(walker->said),
+		 " life_misses %" PRIu64 " life_user_instructions %" PRIu64, count(life_misses),
+		 count(life_user));
+	return (void *)(uintptr_t)(position == NULL); /* never, but the walk must not be left out */
+}
+
+int main(int arguments, char **argument)
+{
+	int threads = (arguments - 4) / 2, t;
+	struct walker *walkers = calloc(threads, sizeof(*walkers));
+
+	lines = strtoul(argument[1], NULL, 0);
+	rounds = strtoul(argument[2], NULL, 0);
+	period = strtoul(argument[3], NULL, 0);
+	lab = number_in("/sys/bus/event_source/devices/lab/type");
+	pthread_barrier_init(&together, NULL, threads);
+	for (t = 0; t < threads; t++) {
+		walkers[t].cpu = atoi(argument[4 + 2 * t]);
+		walkers[t].home = atoi(argument[5 + 2 * t]);
+		if (pthread_create(&walkers[t].thread, NULL, walk, &walkers[t]))
+			fail("pthread_create");
+	}
+	for (t = 0; t < threads; t++) {
+		pthread_join(walkers[t].thread, NULL);
+		puts(walkers[t].said);
+	}
+	return 0;
+}
