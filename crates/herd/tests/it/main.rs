@@ -4,6 +4,7 @@ mod fake;
 mod journal;
 mod ledger;
 mod pages;
+mod policies;
 mod properties;
 mod replay;
 mod run;
