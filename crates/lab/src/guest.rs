@@ -52,6 +52,10 @@ pub struct Options {
 }
 
 impl Options {
+    /// How long a guest may take to boot unless said otherwise. With two CPUs that others use as
+    /// well, 32 of the guest's take most of a minute.
+    pub const BOOT_LIMIT: Duration = Duration::from_secs(180);
+
     /// A guest without a model, three minutes to boot and no limit on its life.
     #[must_use]
     pub fn new(shape: Shape, kernel: KernelFiles) -> Self {
@@ -60,7 +64,7 @@ impl Options {
             kernel,
             model: None,
             kernel_parameters: Vec::new(),
-            boot_limit: Duration::from_secs(180),
+            boot_limit: Self::BOOT_LIMIT,
             time_limit: None,
         }
     }
@@ -371,6 +375,32 @@ impl Guest {
                 Some(Event::Output(stream, bytes)) => sink(stream, &bytes),
                 Some(Event::Ended(ending)) => return Ok(ending),
             }
+        }
+    }
+
+    /// Writes a file of the guest, such as a kernel setting below `/proc` or `/sys`.
+    ///
+    /// # Errors
+    /// [`Error::NotStarted`] with the reason when it cannot be written, [`Error::Died`].
+    pub fn write_file(&self, path: &str, text: &str) -> Result<()> {
+        let output = self.output(
+            &Command {
+                arguments: ["sh", "-c", "printf %s \"$2\" > \"$1\"", "sh", path, text]
+                    .map(Into::into)
+                    .to_vec(),
+                environment: vec![("PATH".into(), "/usr/sbin:/usr/bin:/sbin:/bin".into())],
+                directory: "/".into(),
+            },
+            None,
+        )?;
+        if output.ending == Ending::Exited(0) {
+            Ok(())
+        } else {
+            let reason = String::from_utf8_lossy(&output.stderr);
+            Err(Error::NotStarted(format!(
+                "writing {text:?} to {path}: {}",
+                reason.trim()
+            )))
         }
     }
 

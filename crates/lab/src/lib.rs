@@ -14,6 +14,7 @@
 //! | QEMU's command line, a pure function | [`command_line`] |
 //! | QEMU's process: started, watched, never left behind | [`qemu`] |
 //! | a running guest: many commands in one boot | [`guest`] |
+//! | one command in a guest of its own | [`run`](mod@run) |
 //!
 //! ```no_run
 //! use numaherd_lab::{Command, Guest, KernelFiles, Options, Shape};
@@ -33,10 +34,12 @@ pub mod guest;
 pub mod initrd;
 pub mod machine;
 pub mod qemu;
+pub mod run;
 pub mod shape;
 
 pub use command_line::{Model, Time};
 pub use error::{Error, Result};
 pub use files::{KernelFiles, find_plugin};
 pub use guest::{Command, Ending, Event, Guest, Options, Output, Running, Stream};
+pub use run::{Finished, RunOptions, run};
 pub use shape::{NodeShape, Shape};

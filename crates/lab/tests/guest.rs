@@ -202,6 +202,17 @@ fn settings_that_a_measurement_needs_are_made() {
 }
 
 #[test]
+fn kernel_settings_can_be_written_and_refusals_are_told() {
+    let file = "/proc/sys/vm/overcommit_ratio";
+    GUEST.write_file(file, "51").expect("a setting");
+    assert_eq!(text(&run(&shell(&format!("cat {file}"))).stdout), "51\n");
+    match GUEST.write_file("/proc/version", "other") {
+        Err(Error::NotStarted(reason)) => assert!(reason.contains("/proc/version"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn the_gate_needs_a_model() {
     match GUEST.gate(true) {
         Err(Error::Gate(reason)) => assert!(reason.contains("lab_pmu"), "{reason}"),

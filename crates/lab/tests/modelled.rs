@@ -123,7 +123,7 @@ fn check_latency(said: &Said, latency_ns: f64) {
     let measured = said["ns"] as f64 / ACCESSES as f64;
     assert!(
         (measured / latency_ns - 1.0).abs() < 0.01,
-        "an access took {measured:.2} ns, {latency_ns} are configured"
+        "an access took {measured:.2} ns, {latency_ns} are configured: {said:?}"
     );
 }
 
@@ -176,9 +176,13 @@ fn counts_times_and_samples_are_those_of_the_model() {
 
     // CPU 0 is on node 0, CPU 2 on node 1, CPU 6 on node 3: no hop, one, two.
     for (home, latency_ns) in [(0, 90.0), (2, 150.0), (6, 210.0)] {
-        let said = walk(&guest, &program, 0, &[(0, home)]);
-        check_counts(&said[0], home != 0);
-        check_latency(&said[0], latency_ns);
+        // The kernel may interrupt a walk; the shortest of three was left alone.
+        let walks = [(); 3].map(|()| walk(&guest, &program, 0, &[(0, home)]).remove(0));
+        for said in &walks {
+            check_counts(said, home != 0);
+        }
+        let shortest = walks.iter().min_by_key(|said| said["ns"]).expect("three");
+        check_latency(shortest, latency_ns);
     }
 
     let period = 100;

@@ -243,7 +243,9 @@ static void *walk(void *argument)
 		.config = PERF_COUNT_HW_INSTRUCTIONS, .exclude_kernel = 1, .disabled = 1 });
 	int node = open_generic(PERF_TYPE_HW_CACHE, PERF_COUNT_HW_CACHE_NODE |
 		PERF_COUNT_HW_CACHE_OP_READ << 8 | PERF_COUNT_HW_CACHE_RESULT_MISS << 16);
-	int all[] = { misses, user, local, remote, generic, instructions, node, -1 };
+	int busy = open_lab("busy_ns");
+	int all[] = { misses, user, local, remote, generic, instructions, node, busy, -1 };
+	const size_t counters = sizeof(all) / sizeof(*all);
 	size_t i;
 
 	go_to(walker->home);
@@ -253,27 +255,27 @@ static void *walk(void *argument)
 	make_cycle(memory);
 	go_to(walker->cpu);
 	if (period) {
-		all[7] = open_samples();
-		ring = mmap(NULL, (RING_PAGES + 1) * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, all[7], 0);
+		all[counters - 1] = open_samples();
+		ring = mmap(NULL, (RING_PAGES + 1) * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, all[counters - 1], 0);
 		if (ring == MAP_FAILED)
 			fail("mapping the samples");
 	}
 	position = follow(memory, lines);
 	pthread_barrier_wait(&together);
-	for (i = 0; i < 8; i++)
+	for (i = 0; i < counters; i++)
 		if (all[i] >= 0 && ioctl(all[i], PERF_EVENT_IOC_ENABLE, 0))
 			fail("enabling a counter");
 	begin = now();
 	position = follow(position, lines * rounds);
 	end = now();
-	for (i = 0; i < 8; i++)
+	for (i = 0; i < counters; i++)
 		if (all[i] >= 0 && ioctl(all[i], PERF_EVENT_IOC_DISABLE, 0))
 			fail("disabling a counter");
 	snprintf(walker->said, sizeof(walker->said),
-		 "tid %d ns %" PRIu64 " misses %" PRIu64 " user_instructions %" PRIu64 " local %" PRIu64
+		 "tid %d ns %" PRIu64 " busy_ns %" PRIu64 " misses %" PRIu64 " user_instructions %" PRIu64 " local %" PRIu64
 		 " remote %" PRIu64 " generic_misses %" PRIu64 " generic_instructions %" PRIu64
 		 " generic_remote %" PRIu64,
-		 gettid(), end - begin, count(misses), count(user), count(local), count(remote),
+		 gettid(), end - begin, count(busy), count(misses), count(user), count(local), count(remote),
 		 count(generic), count(instructions), count(node));
 	if (ring)
 		tell_samples(walker, ring, memory);

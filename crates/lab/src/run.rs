@@ -1,0 +1,155 @@
+//! One command in a guest of its own: boot, run, power off. What `numaherd lab run -- CMD` does.
+
+use std::io::Write;
+use std::time::Duration;
+
+use numaherd_topology::Machine;
+
+use crate::command_line::Time;
+use crate::error::{Context, Result};
+use crate::files::KernelFiles;
+use crate::guest::{Command, Ending, Guest, Options, Stream};
+use crate::machine;
+
+/// What to run, and in what.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// The machine to boot.
+    pub machine: Machine,
+    /// Memory per node in MiB, in place of the machine's.
+    pub memory_mib: Option<u64>,
+    /// How guest time runs, with the hardware model on while the command runs; without it there
+    /// are no counters and time is the host's.
+    pub model: Option<Time>,
+    /// Further arguments of the plugin, as `name=value`.
+    pub plugin_arguments: Vec<String>,
+    /// Further kernel parameters.
+    pub kernel_parameters: Vec<String>,
+    /// Whether the kernel's own NUMA balancing runs; nothing leaves it as the kernel has it, on.
+    pub numa_balancing: Option<bool>,
+    /// How long it may take to boot.
+    pub boot_limit: Duration,
+    /// How long all may take, boot included.
+    pub time_limit: Option<Duration>,
+    /// The command.
+    pub command: Command,
+}
+
+impl RunOptions {
+    /// A modelled run with everything else as it comes.
+    #[must_use]
+    pub fn new(machine: Machine, command: Command) -> Self {
+        Self {
+            machine,
+            memory_mib: None,
+            model: Some(Time::Modelled),
+            plugin_arguments: Vec::new(),
+            kernel_parameters: Vec::new(),
+            numa_balancing: None,
+            boot_limit: Options::BOOT_LIMIT,
+            time_limit: None,
+            command,
+        }
+    }
+
+    /// Boots the guest that these options ask for.
+    ///
+    /// # Errors
+    /// As [`Guest::start`] and [`machine::model`].
+    pub fn boot(&self) -> Result<Guest> {
+        let shape = machine::shape(&self.machine, self.memory_mib)?;
+        let mut options = Options::new(shape, KernelFiles::find(None)?);
+        if let Some(time) = self.model {
+            let mut model = machine::model(&self.machine)?;
+            model.time = time;
+            model.arguments.clone_from(&self.plugin_arguments);
+            options.model = Some(model);
+        }
+        options
+            .kernel_parameters
+            .clone_from(&self.kernel_parameters);
+        options.boot_limit = self.boot_limit;
+        options.time_limit = self.time_limit;
+        let guest = Guest::start(&options)?;
+        if let Some(on) = self.numa_balancing {
+            guest.write_file(
+                "/proc/sys/kernel/numa_balancing",
+                if on { "1" } else { "0" },
+            )?;
+        }
+        Ok(guest)
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// How the command ended.
+    pub ending: Ending,
+    /// The plugin's report, a JSON document, when there was a model.
+    pub report: Option<String>,
+}
+
+impl Finished {
+    /// The exit code that a shell would show: the command's, or 128 and the number of the signal
+    /// that killed it.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self.ending {
+            Ending::Exited(code) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
+            Ending::Killed(signal) => u8::try_from(128 + (signal & 0x7f)).unwrap_or(u8::MAX),
+        }
+    }
+}
+
+/// Runs one command in a guest of its own and passes on what it writes, as it comes.
+///
+/// # Errors
+/// As [`RunOptions::boot`] and [`Guest::stream`]; [`crate::Error::Io`] when the output cannot be written.
+pub fn run(
+    options: &RunOptions,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> Result<Finished> {
+    let guest = options.boot()?;
+    if options.model.is_some() {
+        guest.gate(true)?;
+    }
+    let mut written = Ok(());
+    let ending = guest.stream(&options.command, None, |stream, bytes| {
+        let to: &mut dyn Write = match stream {
+            Stream::Stdout => stdout,
+            Stream::Stderr => stderr,
+        };
+        if written.is_ok() {
+            written = to.write_all(bytes).and_then(|()| to.flush());
+        }
+    })?;
+    written.context(|| "passing on the command's output".to_owned())?;
+    if options.model.is_some() {
+        guest.gate(false)?;
+    }
+    Ok(Finished {
+        ending,
+        report: guest.stop()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_a_shell() {
+        let code = |ending| {
+            Finished {
+                ending,
+                report: None,
+            }
+            .exit_code()
+        };
+        assert_eq!(code(Ending::Exited(0)), 0);
+        assert_eq!(code(Ending::Exited(7)), 7);
+        assert_eq!(code(Ending::Killed(9)), 137);
+    }
+}
