@@ -86,8 +86,8 @@ impl Arguments {
             config: PathBuf::new(),
             time: TimeMode::Modelled,
             accesses: Accesses::User,
-            quantum_ns: 20_000,
-            skew_ns: 50_000,
+            quantum_ns: 25_000,
+            skew_ns: 100_000,
             idle_grace: Duration::from_micros(300),
             report: None,
         };

@@ -14,7 +14,7 @@ use std::ffi::c_uint;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use numaherd_hardware::{
     Access, Config, ConfigError, Machine, MachineError, Memory, MemoryError, Span,
@@ -25,7 +25,7 @@ use serde_json::{Map, Value};
 use crate::arguments::{Accesses, Arguments, TimeMode};
 use crate::clock::{Hook, HookError};
 use crate::layout::{Header, Nop};
-use crate::qemu::{Absent, Timers};
+use crate::qemu::{Absent, ExitRequests, Timers, Translations};
 use crate::report;
 use crate::schedule::Schedule;
 use crate::shared::{Shared, SharedError};
@@ -36,6 +36,15 @@ const PAGE_BYTES: u64 = 4096;
 
 /// Value of `offset_ns` while the guest's time is the model's.
 const MODELLED: i64 = i64::MIN;
+
+/// Host time between two flushes of a vCPU's translations.
+const BETWEEN_FLUSHES: Duration = Duration::from_millis(50);
+
+/// Host time after which a vCPU that is ahead goes on although the others have not caught up.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The same where it cannot be seen that QEMU wants the vCPU for exclusive work.
+const BLIND_SLEEP: Duration = Duration::from_millis(6);
 
 /// Why the plugin cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -119,6 +128,10 @@ pub struct Plugin {
     shared: Shared,
     /// Set when time can be modelled.
     timers: Option<(Timers, Hook)>,
+    /// Set when this QEMU's translations can be made to grow.
+    translations: Option<Translations>,
+    /// Set when it can be seen that a vCPU is wanted elsewhere.
+    exits: Option<ExitRequests>,
     machine: OnceLock<Machine>,
     vcpus: Box<[Cell]>,
     threads: Box<[Threads]>,
@@ -193,17 +206,25 @@ impl Plugin {
             ..Header::for_machine(vcpus as u64, config.nodes() as u64)
         };
         let shared = Shared::map(&arguments.shm, header)?;
+        let exits = ExitRequests::find();
+        let longest_sleep = if exits.is_some() {
+            LONGEST_SLEEP
+        } else {
+            BLIND_SLEEP
+        };
         // SAFETY: a scoreboard with a `Words` for each vCPU.
         let score = unsafe { sys::qemu_plugin_scoreboard_new(size_of::<Words>()) };
         let word = |offset| sys::qemu_plugin_u64 { score, offset };
         Ok(Self {
             id,
             line_shift: config.line_bytes.trailing_zeros(),
-            schedule: Schedule::new(vcpus, arguments.skew_ns.cast_signed()),
+            schedule: Schedule::new(vcpus, arguments.skew_ns.cast_signed(), longest_sleep),
             arguments,
             config,
             shared,
             timers,
+            translations: Translations::find().ok(),
+            exits,
             machine: OnceLock::new(),
             vcpus: (0..vcpus).map(|_| Cell(UnsafeCell::new(None))).collect(),
             threads: (0..vcpus).map(|_| Threads::default()).collect(),
@@ -388,12 +409,23 @@ impl Plugin {
         let (time_ps, words) = self.fold(state);
         state.publish(words, &self.shared);
         self.quanta.fetch_add(1, Relaxed);
+        if let Some(translations) = &self.translations
+            && state.flushed.elapsed() > BETWEEN_FLUSHES
+        {
+            state.flushed = Instant::now();
+            // SAFETY: the caller's promise.
+            unsafe { translations.flush(state.number) };
+        }
         if self.time_is_modelled() {
             if self.schedule.reached(state.number, nanoseconds(time_ps)) {
                 self.call_timers();
             }
-            self.schedule
-                .sleep_if_ahead(state.number, || !self.time_is_modelled());
+            let wanted = || {
+                // SAFETY: the caller's promise.
+                let exit = |exits: &ExitRequests| unsafe { exits.pending(state.number) };
+                !self.time_is_modelled() || self.exits.as_ref().is_some_and(exit)
+            };
+            self.schedule.sleep_if_ahead(state.number, wanted);
         }
     }
 

@@ -8,6 +8,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// QEMU_CLOCK_VIRTUAL.
 const VIRTUAL: c_int = 1;
@@ -41,6 +42,52 @@ pub struct Timers {
     runstate_is_running: unsafe extern "C" fn() -> bool,
     bql_lock_impl: unsafe extern "C" fn(*const c_char, c_int),
     bql_unlock: unsafe extern "C" fn(),
+}
+
+/// QEMU's cache of guest page translations (its software TLB), which grows only when flushed.
+///
+/// It starts with room for 256 pages and doubles at a flush that finds it well used. A guest that
+/// runs one process on each vCPU never flushes, and a chase over a few MiB then pays for a page
+/// walk in QEMU on nearly every access, several times the price of the model. So the plugin has
+/// each vCPU flush now and then. The guest cannot tell.
+#[derive(Clone, Copy, Debug)]
+pub struct Translations {
+    qemu_get_cpu: unsafe extern "C" fn(c_int) -> *mut c_void,
+    tlb_flush: unsafe extern "C" fn(*mut c_void),
+}
+
+impl Translations {
+    /// Finds the functions.
+    pub fn find() -> Result<Self, Absent> {
+        // SAFETY: each symbol has the signature that its field gives, in QEMU 10.
+        unsafe {
+            Ok(Self {
+                qemu_get_cpu: transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut c_void>(
+                    symbol(c"qemu_get_cpu")?,
+                ),
+                tlb_flush: transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(symbol(
+                    c"tlb_flush",
+                )?),
+            })
+        }
+    }
+
+    /// Flushes those of a vCPU.
+    ///
+    /// # Safety
+    /// On this vCPU's thread.
+    pub unsafe fn flush(&self, vcpu: usize) {
+        let Ok(number) = c_int::try_from(vcpu) else {
+            return;
+        };
+        // SAFETY: the caller's promise; the vCPU exists, since it calls.
+        unsafe {
+            let cpu = (self.qemu_get_cpu)(number);
+            if !cpu.is_null() {
+                (self.tlb_flush)(cpu);
+            }
+        }
+    }
 }
 
 impl Timers {
@@ -124,5 +171,87 @@ impl Timers {
             (self.bql_unlock)();
             next.is_some()
         }
+    }
+}
+
+/// Whether a vCPU is asked to leave its translated code, for exclusive work or an interrupt.
+///
+/// QEMU asks by `cpu_exit`, which begins with `c6 87 disp32 01`: movb $1, disp32(%rdi). The place
+/// of that byte within a vCPU's state is read off there.
+#[derive(Clone, Copy, Debug)]
+pub struct ExitRequests {
+    qemu_get_cpu: unsafe extern "C" fn(c_int) -> *mut c_void,
+    offset: usize,
+}
+
+/// Bytes of `cpu_exit` that are looked at.
+const EXIT_CODE: usize = 7;
+
+fn decode_exit(code: [u8; EXIT_CODE]) -> Option<usize> {
+    let [0xc6, 0x87, a, b, c, d, 0x01] = code else {
+        return None;
+    };
+    usize::try_from(i32::from_le_bytes([a, b, c, d]))
+        .ok()
+        .filter(|&offset| offset < 1 << 16)
+}
+
+impl ExitRequests {
+    /// Finds the byte; None when this QEMU's code is other than expected.
+    pub fn find() -> Option<Self> {
+        let exit = symbol(c"cpu_exit").ok()?;
+        // SAFETY: code of QEMU, and the function is longer than this; the other symbol has the
+        // signature given, in QEMU 10.
+        unsafe {
+            let offset = decode_exit(exit.cast::<[u8; EXIT_CODE]>().read())?;
+            let qemu_get_cpu = transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut c_void>(
+                symbol(c"qemu_get_cpu").ok()?,
+            );
+            Some(Self {
+                qemu_get_cpu,
+                offset,
+            })
+        }
+    }
+
+    /// Whether this vCPU is asked.
+    ///
+    /// # Safety
+    /// On this vCPU's thread.
+    pub unsafe fn pending(&self, vcpu: usize) -> bool {
+        let Ok(number) = c_int::try_from(vcpu) else {
+            return false;
+        };
+        // SAFETY: the vCPU exists, since it calls, and QEMU itself sets the byte at this offset
+        // from any thread.
+        unsafe {
+            let cpu = (self.qemu_get_cpu)(number).cast::<u8>();
+            !cpu.is_null() && AtomicU8::from_ptr(cpu.add(self.offset)).load(Relaxed) != 0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_request_is_read_off_the_code() {
+        assert_eq!(decode_exit([0xc6, 0x87, 0xc7, 0, 0, 0, 1]), Some(0xc7));
+        assert_eq!(
+            decode_exit([0xc6, 0x87, 0xc7, 0, 0, 0, 0]),
+            None,
+            "clears it"
+        );
+        assert_eq!(
+            decode_exit([0xc7, 0x87, 0xc7, 0, 0, 0, 1]),
+            None,
+            "another instruction"
+        );
+        assert_eq!(
+            decode_exit([0xc6, 0x87, 0xc7, 0, 0, 0xff, 1]),
+            None,
+            "before the state"
+        );
     }
 }

@@ -9,14 +9,15 @@
 //!
 //! A vCPU must not sleep here for ever: QEMU's exclusive work (flushing translations, some atomic
 //! instructions) waits until every vCPU leaves its translated code, and the vCPU that asked for it
-//! may be the one that is last. So a sleep ends after [`LONGEST_SLEEP`] in any case.
+//! may be the one that is last. So a sleeper asks now and then whether it is wanted, and goes on
+//! after some time in any case.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Host time after which a vCPU that is ahead goes on regardless.
-const LONGEST_SLEEP: Duration = Duration::from_millis(6);
+/// Host time between two questions whether a sleeper is wanted elsewhere.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// No time that is waited for.
 const NOTHING: i64 = i64::MAX;
@@ -35,6 +36,7 @@ struct Local {
 pub struct Schedule {
     global_ns: AtomicI64,
     skew_ns: i64,
+    longest_sleep: Duration,
     vcpus: Box<[Local]>,
     /// Sleeps, and those that ended because of their length.
     pub sleeps: AtomicU64,
@@ -43,8 +45,9 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// For this many vCPUs, all of them running, at time 0.
-    pub fn new(vcpus: usize, skew_ns: i64) -> Self {
+    /// For this many vCPUs, all of them running, at time 0. A vCPU that is ahead goes on after
+    /// `longest_sleep` of host time regardless.
+    pub fn new(vcpus: usize, skew_ns: i64, longest_sleep: Duration) -> Self {
         let local = || Local {
             time_ns: AtomicI64::new(0),
             runs: AtomicBool::new(true),
@@ -55,6 +58,7 @@ impl Schedule {
         Self {
             global_ns: AtomicI64::new(0),
             skew_ns,
+            longest_sleep,
             vcpus: (0..vcpus).map(|_| local()).collect(),
             sleeps: AtomicU64::new(0),
             overslept: AtomicU64::new(0),
@@ -130,11 +134,11 @@ impl Schedule {
         let mut asleep = local.asleep.lock().unwrap_or_else(PoisonError::into_inner);
         local.awaits_ns.store(awaited, SeqCst);
         while self.now_ns() < awaited && !go_on() {
-            let Some(rest) = LONGEST_SLEEP.checked_sub(began.elapsed()) else {
+            let Some(rest) = self.longest_sleep.checked_sub(began.elapsed()) else {
                 self.overslept.fetch_add(1, Relaxed);
                 break;
             };
-            let woken = local.wake.wait_timeout(asleep, rest);
+            let woken = local.wake.wait_timeout(asleep, rest.min(LOOK));
             asleep = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         local.awaits_ns.store(NOTHING, SeqCst);
@@ -169,9 +173,13 @@ fn wake(vcpu: &Local) {
 mod tests {
     use super::*;
 
+    fn schedule(vcpus: usize) -> Schedule {
+        Schedule::new(vcpus, 1000, Duration::from_secs(3600))
+    }
+
     #[test]
     fn the_guests_time_is_that_of_the_last_vcpu_that_runs() {
-        let schedule = Schedule::new(3, 1000);
+        let schedule = schedule(3);
         assert!(!schedule.reached(0, 500));
         assert!(!schedule.reached(1, 300));
         assert!(schedule.reached(2, 400));
@@ -183,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_vcpu_that_wakes_takes_up_the_guests_time() {
-        let schedule = Schedule::new(2, 1000);
+        let schedule = schedule(2);
         schedule.idles(1);
         schedule.reached(0, 700);
         assert_eq!(schedule.wakes(1), 700);
@@ -197,7 +205,7 @@ mod tests {
 
     #[test]
     fn time_never_goes_back() {
-        let schedule = Schedule::new(2, 1000);
+        let schedule = schedule(2);
         schedule.begin(100);
         schedule.reached(0, 50);
         schedule.reached(1, 60);
@@ -207,8 +215,24 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_wanted_does_not_sleep_on() {
+        let schedule = schedule(2);
+        schedule.reached(0, 5000);
+        schedule.sleep_if_ahead(0, || true);
+        assert_eq!(schedule.now_ns(), 0);
+    }
+
+    #[test]
+    fn a_sleep_ends_in_any_case() {
+        let schedule = Schedule::new(2, 1000, Duration::ZERO);
+        schedule.reached(0, 5000);
+        schedule.sleep_if_ahead(0, || false);
+        assert_eq!(schedule.overslept.load(Relaxed), 1);
+    }
+
+    #[test]
     fn one_that_is_ahead_sleeps_until_the_others_come() {
-        let schedule = Schedule::new(2, 1000);
+        let schedule = schedule(2);
         schedule.reached(0, 5000);
         std::thread::scope(|scope| {
             let ahead = scope.spawn(|| schedule.sleep_if_ahead(0, || false));

@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use numaherd_hardware::{Access, Core, Detail, Fetch, Machine, Miss};
 
@@ -92,6 +93,8 @@ pub struct Vcpu {
     unmodelled: u64,
     thread: (u32, u32),
     at_switch: Work,
+    /// When QEMU's translations for it were last flushed.
+    pub flushed: Instant,
 }
 
 const NO_LINE: u64 = u64::MAX;
@@ -114,6 +117,7 @@ impl Vcpu {
             unmodelled: 0,
             thread: (0, 0),
             at_switch: Work::default(),
+            flushed: Instant::now(),
         }
     }
 
