@@ -105,9 +105,17 @@ fn check_count(said: &Said, name: &str, expected: u64, surplus: u64) {
 /// Every miss of the walk is counted, once, by whatever name it is asked for, and as what it is.
 fn check_counts(said: &Said, remote: bool) {
     check_count(said, "misses", ACCESSES, STRAYS);
-    assert_eq!(said["generic_misses"], said["misses"]);
-    assert_eq!(said["generic_instructions"], said["user_instructions"]);
-    assert_eq!(said["generic_remote"], said["remote"]);
+    // Counters are switched on one after another, with a few instructions in between.
+    for (generic, own, surplus) in [
+        ("generic_misses", "misses", 20),
+        ("generic_remote", "remote", 20),
+        ("generic_instructions", "user_instructions", 1000),
+    ] {
+        assert!(
+            said[generic].abs_diff(said[own]) <= surplus,
+            "{generic} against {own}: {said:?}"
+        );
+    }
     let (most, few) = if remote {
         ("remote", "local")
     } else {
