@@ -1,1 +1,19 @@
-//! Work in progress.
+//! What people see of a run, drawn from the ledger alone.
+//!
+//! * [`live`]: what happened in an interval, one line, while it runs;
+//! * [`summary`]: what a run came to, at its end;
+//! * [`mod@explain`]: what was seen, decided, refused, done, and what followed, from a whole ledger.
+//!
+//! Values in, text or serializable values out: nothing here reads a file, asks a clock or knows a
+//! world. A figure that was not measured is not shown, or said to be missing; none is made up.
+
+mod error;
+pub mod explain;
+pub mod guards;
+pub mod live;
+pub mod summary;
+mod totals;
+mod words;
+
+pub use error::ShowError;
+pub use totals::Totals;

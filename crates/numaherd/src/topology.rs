@@ -1,0 +1,73 @@
+//! `numaherd topology`: prints and draws a machine.
+
+use anyhow::Result;
+use comfy_table::{Table, presets};
+use numaherd_topology::{Machine, draw, read_any};
+use serde::Serialize;
+
+use crate::cli::Topology;
+use crate::exit::{Exit, ended};
+use crate::print::{self, Shown};
+
+/// Where this machine's /sys and /proc are.
+const THIS_MACHINE: &str = "/";
+
+/// Columns to draw in where there is no terminal.
+const USUAL_COLUMNS: usize = 100;
+
+/// Prints a machine, or the list of presets.
+///
+/// # Errors
+/// The machine cannot be read; the message says what was tried, or what is wrong with it and where.
+pub fn topology(options: &Topology) -> Result<()> {
+    if options.presets {
+        return list_presets(options.json);
+    }
+    let (source, exit) = match options.source.as_deref() {
+        Some(source) => (source, Exit::Usage),
+        None => (THIS_MACHINE, Exit::Failure),
+    };
+    let machine = read_any(source).map_err(|error| ended(exit, error))?;
+    print::shown(options.json, &machine.view(), || draw(&machine, columns()))
+}
+
+/// A preset as JSON.
+#[derive(Serialize)]
+struct Preset {
+    name: String,
+    description: String,
+    source: String,
+}
+
+fn list_presets(json: bool) -> Result<()> {
+    let presets: Vec<Preset> = Machine::presets()
+        .map(|name| {
+            let machine = Machine::preset(name)?;
+            Ok(Preset {
+                name: machine.name,
+                description: machine.description,
+                source: machine.source,
+            })
+        })
+        .collect::<Result<_>>()?;
+    print::shown(json, &presets, || listed(&presets))
+}
+
+fn listed(all: &[Preset]) -> Shown {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["preset", "machine"]);
+    for preset in all {
+        table.add_row([&preset.name, &preset.description]);
+    }
+    format!(
+        "{table}\n\n`numaherd topology NAME` draws one; its --json and the file of the same name in\n\
+         data/machines/ hold every figure, the file with its source.\n"
+    )
+}
+
+/// The terminal's width.
+fn columns() -> usize {
+    let width = Table::new().width();
+    width.map_or(USUAL_COLUMNS, usize::from)
+}

@@ -1,0 +1,25 @@
+//! What can be asked for and is not there: one error for the crate.
+
+/// Why nothing can be shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShowError {
+    /// A process that the ledger does not hold.
+    #[error("the ledger holds no process {pid}; {known}")]
+    NoSuchProcess {
+        /// The number asked for.
+        pid: u32,
+        /// The processes there are, as a phrase.
+        known: String,
+    },
+    /// A thread that the ledger does not hold.
+    #[error("the ledger holds no thread {tid}{of}; {known}")]
+    NoSuchThread {
+        /// The number asked for.
+        tid: u32,
+        /// The process it was looked for in, as a phrase after the number; may be empty.
+        of: String,
+        /// The threads there are, as a phrase.
+        known: String,
+    },
+}

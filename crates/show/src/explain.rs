@@ -1,0 +1,462 @@
+//! Why a run did what it did: what was seen, what was decided by which rule, what the governor said,
+//! what happened, and what followed.
+//!
+//! [`explain`] turns a [`Ledger`] into an [`Explanation`], a value whose JSON form is what
+//! `numaherd explain --json` prints ([`SCHEMA`] counts its versions); [`text`] puts the same into
+//! sentences. A damaged ledger is explained as far as it is whole.
+//!
+//! *Folding*: between two moves of a thread, decisions that agree in what was wanted, by which rule,
+//! what the governor said and what kind of thing happened are one [`Decision`] with the number of
+//! times, the span of time and the sum of pages; its reasons and figures are those of the first.
+//!
+//! *What followed* compares up to [`SIDE`] intervals before and after (see [`Followed`]). It is what
+//! followed, not what was caused: other threads moved too.
+
+mod followed;
+mod reading;
+mod story;
+mod text;
+
+use std::collections::BTreeMap;
+
+use numaherd_herd::ledger::Ledger;
+use numaherd_herd::{Ending, Guard, Settings};
+use numaherd_policy::classes::Class;
+use numaherd_topology::{CpuId, CpuSet, NodeId};
+use numaherd_world::{PageFailure, Residency, SignalReport};
+use serde::Serialize;
+
+use crate::error::ShowError;
+use crate::totals::Totals;
+pub use text::text;
+
+/// Version of the JSON form. It goes up when a member is taken away or changes its meaning.
+pub const SCHEMA: u32 = 1;
+
+/// Most intervals that are averaged on either side of a decision.
+pub const SIDE: usize = 3;
+
+/// Whom to explain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    /// This process only.
+    pub pid: Option<u32>,
+    /// This thread only.
+    pub tid: Option<u32>,
+}
+
+/// Why a run did what it did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Where all this is drawn from.
+    pub ledger: Source,
+    /// The run as a whole; `None` when the ledger ends before its start was recorded.
+    pub run: Option<Run>,
+    /// Whom it is about.
+    pub chosen: Choice,
+    /// The processes of the chosen threads, or of all that the policy or the governor did or refused
+    /// something for; ascending.
+    pub processes: Vec<ProcessStory>,
+    /// Threads that were seen and are not told of, because nothing was wanted of them.
+    pub left_out_threads: u64,
+}
+
+/// A ledger, and how much of it there is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The program that wrote it, with its version.
+    pub program: String,
+    /// When it was begun, in ms since 1970 (UTC), where that is known.
+    pub begun_unix_ms: Option<u64>,
+    /// Whether what came before is in an older file (`<name>.1`) or lost.
+    pub later_part: bool,
+    /// Records of kinds that this program does not know; they are passed over.
+    pub unknown_records: u64,
+    /// Where it is damaged and how, as a sentence.
+    pub damage: Option<String>,
+}
+
+/// The run as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// The machine.
+    pub machine: Machine,
+    /// The policy's name.
+    pub policy: String,
+    /// What the policy does and where it is from, where this program knows it.
+    pub about: Option<About>,
+    /// Where its random numbers started.
+    pub seed: u64,
+    /// The settings, as used.
+    pub settings: Settings,
+    /// Whether pages were looked after in a thread of their own.
+    pub pager: bool,
+    /// What could be measured, and what not and why.
+    pub signals: Vec<SignalReport>,
+    /// Why it ended; `None` when the ledger does not say.
+    pub ending: Option<Ending>,
+    /// What was done. Of the whole run where the ledger holds its end, else counted from the lines
+    /// that are whole.
+    pub totals: Totals,
+    /// Threads that a dry run would have moved; 0 otherwise.
+    pub would_move: u64,
+    /// Pages that a dry run would have asked the kernel to move, without those of whole processes;
+    /// 0 otherwise.
+    pub would_move_pages: u64,
+    /// What a person should know, in time order.
+    pub notices: Vec<Said>,
+    /// What could not be seen in some intervals.
+    pub gaps: Vec<Gap>,
+}
+
+/// The machine, in figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// Nodes.
+    pub nodes: usize,
+    /// Memory domains.
+    pub domains: usize,
+    /// Online CPUs.
+    pub cpus: usize,
+}
+
+/// What a policy does and where it is from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct About {
+    /// In one line.
+    pub what: String,
+    /// Paper and section.
+    pub source: String,
+}
+
+/// A sentence and when it was said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Said {
+    /// When, in ns since the world began.
+    pub time_ns: u64,
+    /// The sentence.
+    pub text: String,
+}
+
+/// What could not be seen in some intervals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gap {
+    /// In how many intervals.
+    pub intervals: u64,
+    /// What could not be seen, as a sentence.
+    pub text: String,
+}
+
+/// What became of a process.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProcessStory {
+    /// Its number; `None` for threads that were named but never observed.
+    pub pid: Option<u32>,
+    /// Its name, where it was observed.
+    pub name: Option<String>,
+    /// Where its pages were when first and last read; `None` where they never were.
+    pub pages: Option<Moved>,
+    /// Its threads, ascending.
+    pub threads: Vec<ThreadStory>,
+}
+
+/// Where a process's pages were at two points in time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Moved {
+    /// When first read.
+    pub first: Residency,
+    /// When last read.
+    pub last: Residency,
+}
+
+/// What became of a thread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThreadStory {
+    /// The kernel's thread number.
+    pub tid: u32,
+    /// The kernel's short name for it; empty where it was never observed.
+    pub name: String,
+    /// Why it had to be left alone, if it had, as last seen.
+    pub hands_off: Option<String>,
+    /// Intervals in which it was observed.
+    pub intervals: u64,
+    /// Its miss rate over the intervals in which it was counted and ran.
+    pub miss_rate: Option<Range>,
+    /// In how many of these it was in which class, by DINO's own borders (2 and 100 lines per 1000
+    /// instructions), without the votes by which a policy changes a class.
+    pub classes: BTreeMap<Class, u64>,
+    /// Where it was found at the end of each interval, by node in the order of first coming there.
+    pub ran: Vec<Ran>,
+    /// Times it had to leave its CPU by order.
+    pub moves: u64,
+    /// Pages moved for it.
+    pub pages_moved: u64,
+    /// What was refused, by guard.
+    pub refusals: BTreeMap<Guard, u64>,
+    /// What was decided, in the order of first times.
+    pub decisions: Vec<Decision>,
+}
+
+/// A figure over time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Range {
+    /// Lowest.
+    pub min: f64,
+    /// Mean over all counted work.
+    pub mean: f64,
+    /// Highest.
+    pub max: f64,
+    /// Intervals that it is drawn from.
+    pub intervals: u64,
+}
+
+/// A stay on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ran {
+    /// The node; `None` when the machine's description has no such CPU.
+    pub node: Option<NodeId>,
+    /// The CPUs.
+    pub cpus: CpuSet,
+    /// At the end of how many intervals.
+    pub intervals: u64,
+}
+
+/// One decision, or several that agree.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decision {
+    /// When first, in ns since the world began.
+    pub first_ns: u64,
+    /// When last.
+    pub last_ns: u64,
+    /// How often.
+    pub times: u64,
+    /// What was wanted.
+    pub wanted: Wanted,
+    /// Pages named by windows, summed; `None` for threads and for whole processes.
+    pub wanted_pages: Option<u64>,
+    /// By which rule; `None` for what the governor does by itself.
+    pub rule: Option<CitedRule>,
+    /// What was seen of the thread then; `None` when it was not observed.
+    pub seen: Option<Seen>,
+    /// Why, in the words of the rule, the first time.
+    pub why: Option<String>,
+    /// The alternative that it beat, the first time.
+    pub instead_of: Option<String>,
+    /// What the governor said.
+    pub governor: Verdict,
+    /// What happened; `None` when nothing was ordered.
+    pub happened: Option<Happened>,
+    /// What followed; `None` where either side has no interval.
+    pub followed: Option<Followed>,
+}
+
+impl Decision {
+    /// Whether a mask was set by it.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(
+            self.happened,
+            Some(Happened::Done | Happened::Narrowed { .. })
+        )
+    }
+}
+
+/// What was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum Wanted {
+    /// A thread to be elsewhere.
+    Move {
+        /// Where it was.
+        from: CpuId,
+        /// The node of that.
+        from_node: Option<NodeId>,
+        /// Where it is to be.
+        to: CpuId,
+        /// The node of that.
+        to_node: Option<NodeId>,
+    },
+    /// A thread to be held where it may be already.
+    Hold {
+        /// The CPU it is given.
+        cpu: CpuId,
+        /// The node of that.
+        node: Option<NodeId>,
+    },
+    /// A move to be undone.
+    Undo {
+        /// Where it was.
+        from: CpuId,
+        /// Where it goes back to; `None` to the kernel.
+        to: Option<CpuId>,
+    },
+    /// A thread to be the kernel's again, as it was found.
+    GiveBack,
+    /// Pages to be elsewhere.
+    Pages {
+        /// The node; `None` when the order is in an earlier part of the ledger.
+        to: Option<NodeId>,
+        /// Whether all of the process's.
+        all: bool,
+    },
+}
+
+/// A rule with its source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CitedRule {
+    /// Its name in the policy.
+    pub name: String,
+    /// Paper and section, where this program knows the rule.
+    pub source: Option<&'static str>,
+    /// What it does, where this program knows it.
+    pub what: Option<&'static str>,
+}
+
+/// What was seen of a thread in the interval before a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Seen {
+    /// Lines fetched from memory per 1000 instructions.
+    pub miss_rate: Option<f64>,
+    /// Share of those from the core's own node, where counted.
+    pub local_access_ratio: Option<f64>,
+    /// Share of one CPU that it used.
+    pub cpu_share: f64,
+    /// The node that held most of its process's memory.
+    pub home: Option<NodeId>,
+}
+
+/// What the governor said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It let it through.
+    Ordered {
+        /// With these CPUs to stray in; `None` for pages.
+        cpus: Option<CpuSet>,
+    },
+    /// It refused.
+    Refused {
+        /// Who.
+        guard: Guard,
+        /// Why, the first time.
+        why: String,
+        /// What a refusal by this guard means.
+        meaning: &'static str,
+    },
+    /// It has it wait for bandwidth.
+    Waiting,
+}
+
+/// What happened, verified.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "result", rename_all = "kebab-case")]
+pub enum Happened {
+    /// The mask was set, and read back equal.
+    Done,
+    /// The thread had ended; nothing was touched.
+    Gone,
+    /// The kernel kept the thread to fewer CPUs than ordered.
+    Narrowed {
+        /// The CPUs it kept.
+        now: CpuSet,
+    },
+    /// The kernel refused.
+    Failed {
+        /// Its reason.
+        error: String,
+    },
+    /// Pages were moved, or not.
+    Pages(PagesMoved),
+    /// Nothing: a dry run.
+    DryRun,
+    /// The ledger ends before it says.
+    NotRecorded,
+}
+
+/// What became of pages, summed. Base pages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PagesMoved {
+    /// On the target now, as read back.
+    pub moved: u64,
+    /// There already.
+    pub already_there: u64,
+    /// Not there, by the kernel's status.
+    pub failed: BTreeMap<PageFailure, u64>,
+    /// Not tried.
+    pub not_tried: u64,
+    /// Time that the calls took, in ns.
+    pub took_ns: u64,
+    /// Longest single batch, in ns: the longest pause that a thread can have seen.
+    pub longest_batch_ns: u64,
+    /// What stopped orders short, the first time.
+    pub error: Option<String>,
+}
+
+/// The thread before and after a decision that was carried out.
+///
+/// *Before* and *after* are up to [`SIDE`] intervals next to it, not beyond the thread's previous
+/// and next move; of a decision that was taken several times, before the first and after the last.
+/// *Settled* are the last up to [`SIDE`] intervals before the thread's next move or the end, where
+/// they are other ones than those of *after*.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Followed {
+    /// Before it.
+    pub before: Side,
+    /// Right after it.
+    pub after: Side,
+    /// Speed after against before, where both were measured.
+    pub speed: Option<SpeedChange>,
+    /// Once things had settled.
+    pub settled: Option<Side>,
+    /// Speed once settled against before, where both were measured.
+    pub settled_speed: Option<SpeedChange>,
+}
+
+/// Means over some intervals.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Side {
+    /// How many intervals.
+    pub intervals: u64,
+    /// Lines fetched from memory per 1000 instructions.
+    pub miss_rate: Option<f64>,
+    /// Share of lines from the core's own node.
+    pub local_access_ratio: Option<f64>,
+    /// Instructions per second of CPU time. An interval in which the thread ran, or was counted, for
+    /// less than a tenth of the time says nothing of its speed and is passed over.
+    pub instructions_per_second: Option<f64>,
+}
+
+/// How a thread's speed changed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SpeedChange {
+    /// Faster, slower or unchanged.
+    pub change: Change,
+    /// Speed after / speed before - 1, in percent.
+    pub percent: f64,
+}
+
+/// Which way a speed changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// By 2 % or more, and beyond the fastest interval before.
+    Faster,
+    /// By 2 % or more, and below the slowest interval before.
+    Slower,
+    /// By less than 2 %, or by no more than it varied before.
+    Unchanged,
+}
+
+/// Explains a run from its ledger.
+///
+/// # Errors
+/// [`ShowError::NoSuchProcess`], [`ShowError::NoSuchThread`] when who was chosen is not in the
+/// ledger; the message says who is.
+pub fn explain(ledger: &Ledger, chosen: Choice) -> Result<Explanation, ShowError> {
+    let reading = reading::Reading::of(ledger);
+    reading.check(chosen)?;
+    Ok(reading.explanation(ledger, chosen))
+}

@@ -1,0 +1,576 @@
+//! Reads a ledger's lines in order and hands each thread what concerns it.
+//!
+//! How records belong together: a placing follows the snapshot that it is drawn from; what became of
+//! its orders, in their order, is in the outcome right after it. What became of a page order is in
+//! the same tick, unless the order waited for bandwidth: then in a later tick, beside that tick's
+//! own plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use numaherd_herd::ledger::{Ledger, PagingTick, Placing, Start};
+use numaherd_herd::{Guard, Line, Record, Refusal, Summary};
+use numaherd_policy::registry::{self, PAGINGS, PLACEMENTS, POLICIES};
+use numaherd_topology::{CpuId, NodeId, Topology};
+use numaherd_world::{
+    AffinityOrder, AffinityResult, Outcome, PageOrder, PageOutcome, Pages, Placement, ProcessId,
+    Residency, Snapshot, Thread, ThreadId,
+};
+
+use super::story::Track;
+use super::{
+    About, Choice, CitedRule, Decision, Explanation, Gap, Happened, Machine, Moved, PagesMoved,
+    ProcessStory, Run, SCHEMA, Said, Seen, Source, Verdict, Wanted,
+};
+use crate::error::ShowError;
+use crate::guards::meaning;
+use crate::totals::Totals;
+
+/// Most processes or threads that a message names.
+const MOST_NAMED: usize = 20;
+
+/// A process while it is read of.
+#[derive(Debug, Default)]
+struct ProcessTrack {
+    name: String,
+    pages: Option<Moved>,
+}
+
+/// What has been read.
+#[derive(Debug, Default)]
+pub(super) struct Reading<'l> {
+    start: Option<&'l Start>,
+    end: Option<&'l Summary>,
+    snapshot: Option<&'l Snapshot>,
+    first_snapshot: Option<u64>,
+    threads: BTreeMap<ThreadId, Track>,
+    processes: BTreeMap<ProcessId, ProcessTrack>,
+    waiting: BTreeMap<(ProcessId, ThreadId), &'l PageOrder>,
+    totals: Totals,
+    would_move: u64,
+    would_move_pages: u64,
+    notices: Vec<Said>,
+    gaps: Vec<Gap>,
+}
+
+impl<'l> Reading<'l> {
+    /// Reads all of a ledger.
+    pub(super) fn of(ledger: &'l Ledger) -> Self {
+        let mut reading = Self::default();
+        let mut lines = ledger.lines.iter().peekable();
+        while let Some(line) = lines.next() {
+            let next = lines.peek().map(|line| &line.record);
+            reading.line(line, next);
+        }
+        reading
+    }
+
+    fn line(&mut self, line: &'l Line, next: Option<&'l Record>) {
+        match &line.record {
+            Record::Start(start) => self.start = Some(start),
+            Record::Snapshot(snapshot) => self.snapshot(snapshot),
+            Record::Placing(placing) => {
+                let outcome = match next {
+                    Some(Record::Outcome(outcome)) => Some(outcome),
+                    _ => None,
+                };
+                self.placing(line.time_ns, placing, outcome);
+            }
+            Record::Paging(tick) => self.paging(line.time_ns, tick),
+            Record::Notice(notice) => self.notices.push(Said {
+                time_ns: line.time_ns,
+                text: notice.text.clone(),
+            }),
+            Record::End(summary) => self.end = Some(summary),
+            // An outcome is read with its placing; a reader passes over what is unknown.
+            Record::Outcome(_) | Record::Unknown => {}
+        }
+    }
+
+    fn snapshot(&mut self, snapshot: &'l Snapshot) {
+        self.first_snapshot.get_or_insert(snapshot.sequence);
+        self.snapshot = Some(snapshot);
+        self.totals.saw(snapshot);
+        for thread in &snapshot.threads {
+            let track = self.threads.entry(thread.id).or_default();
+            track.saw(thread, snapshot.time_ns, snapshot.interval_ns);
+        }
+        for process in &snapshot.processes {
+            let track = self.processes.entry(process.id).or_default();
+            track.name.clone_from(&process.name);
+            if let Some(residency) = &process.residency {
+                let residency = || residency.clone();
+                match &mut track.pages {
+                    Some(pages) => pages.last = residency(),
+                    None => {
+                        track.pages = Some(Moved {
+                            first: residency(),
+                            last: residency(),
+                        });
+                    }
+                }
+            }
+        }
+        for gap in &snapshot.gaps {
+            match self.gaps.iter_mut().find(|known| known.text == *gap) {
+                Some(known) => known.intervals += 1,
+                None => self.gaps.push(Gap {
+                    intervals: 1,
+                    text: gap.clone(),
+                }),
+            }
+        }
+    }
+
+    fn placing(&mut self, time_ns: u64, placing: &'l Placing, outcome: Option<&'l Outcome>) {
+        let snapshot = self.snapshot.filter(|s| s.sequence == placing.snapshot);
+        let plan = &placing.plan.placements;
+        for refusal in &placing.refusals {
+            self.totals.refused(refusal.guard);
+            if let Some(placement) = refusal.entry.and_then(|entry| plan.get(entry)) {
+                let decision = Decision {
+                    governor: refused(refusal),
+                    ..self.wanted(time_ns, placement, snapshot)
+                };
+                self.decided(refusal.thread, None, decision, false);
+            }
+        }
+        let entry_refused: BTreeSet<usize> =
+            placing.refusals.iter().filter_map(|r| r.entry).collect();
+        let asked: BTreeMap<ThreadId, &Placement> = plan
+            .iter()
+            .enumerate()
+            .filter(|(entry, _)| !entry_refused.contains(entry))
+            .map(|(_, placement)| (placement.thread, placement))
+            .collect();
+        for (at, order) in placing.affinities.iter().enumerate() {
+            let result = outcome.and_then(|outcome| outcome.affinities.get(at));
+            let result = result.filter(|result| result.thread == order.thread);
+            let happened = match result {
+                _ if !placing.carried_out => Happened::DryRun,
+                None => Happened::NotRecorded,
+                Some(result) => affinity(&result.result),
+            };
+            let placement = asked.get(&order.thread).copied();
+            self.order(time_ns, placing, order, placement, happened);
+        }
+    }
+
+    /// A thread's new mask: one that the plan wanted, one that undoes a move, or one given back.
+    fn order(
+        &mut self,
+        time_ns: u64,
+        placing: &'l Placing,
+        order: &'l AffinityOrder,
+        placement: Option<&'l Placement>,
+        happened: Happened,
+    ) {
+        let snapshot = self.snapshot.filter(|s| s.sequence == placing.snapshot);
+        let seen = snapshot.and_then(|snapshot| snapshot.thread(order.thread));
+        let leaves = seen.is_some_and(|thread| !order.cpus.contains(thread.cpu));
+        let undone = placing.undone.iter().find(|u| u.thread == order.thread);
+        let governor = Verdict::Ordered {
+            cpus: Some((*order.cpus).clone()),
+        };
+        let dry = happened == Happened::DryRun;
+        let mut decision = match (undone, placement) {
+            (Some(undone), _) => Decision {
+                wanted: Wanted::Undo {
+                    from: undone.from,
+                    to: undone.to,
+                },
+                why: Some(undone.why.clone()),
+                seen: self.seen(seen, snapshot),
+                ..plain(time_ns)
+            },
+            (None, Some(placement)) => {
+                let decision = self.wanted(time_ns, placement, snapshot);
+                let wanted = if leaves {
+                    decision.wanted
+                } else {
+                    self.hold(placement.to)
+                };
+                Decision { wanted, ..decision }
+            }
+            (None, None) => plain(time_ns),
+        };
+        decision.governor = governor;
+        decision.happened = Some(happened);
+        let given_back = decision.wanted == Wanted::GiveBack;
+        let took = decision.is_done();
+        let moved = took && leaves && !given_back;
+        self.totals.thread_moves += u64::from(moved);
+        self.totals.undone += u64::from(took && undone.is_some());
+        self.would_move += u64::from(dry && leaves && !given_back);
+        self.decided(order.thread, seen.map(|t| t.process), decision, moved);
+    }
+
+    fn paging(&mut self, time_ns: u64, tick: &'l PagingTick) {
+        let mut outcomes: Vec<&PageOutcome> = tick.outcomes.iter().collect();
+        let mut refusals: BTreeMap<usize, &Refusal> = BTreeMap::new();
+        for refusal in &tick.refusals {
+            self.totals.refused(refusal.guard);
+            match refusal.entry {
+                Some(entry) => {
+                    refusals.insert(entry, refusal);
+                }
+                None => self.waiter_refused(time_ns, refusal, tick),
+            }
+        }
+        for (entry, order) in tick.plan.iter().enumerate() {
+            let mut decision = self.wanted_pages(time_ns, Some(order), order.thread);
+            if let Some(refusal) = refusals.get(&entry) {
+                decision.governor = refused(refusal);
+            } else if tick.waiting.contains(&entry) {
+                decision.governor = Verdict::Waiting;
+                self.waiting.insert((order.process, order.thread), order);
+            } else {
+                let place = outcomes.iter().position(|outcome| is_of(outcome, order));
+                decision.happened = Some(match place {
+                    Some(place) => self.pages(outcomes.remove(place)),
+                    None if tick.carried_out => Happened::NotRecorded,
+                    None => {
+                        self.would_move_pages += decision.wanted_pages.unwrap_or(0);
+                        Happened::DryRun
+                    }
+                });
+            }
+            self.decided(order.thread, Some(order.process), decision, false);
+        }
+        // What is left are orders that had waited.
+        for outcome in outcomes {
+            let order = self.waiting.remove(&(outcome.process, outcome.thread));
+            let mut decision = self.wanted_pages(time_ns, order, outcome.thread);
+            decision.wanted = Wanted::Pages {
+                to: Some(outcome.to),
+                all: outcome.pages == Pages::All,
+            };
+            decision.happened = Some(self.pages(outcome));
+            self.decided(outcome.thread, Some(outcome.process), decision, false);
+        }
+    }
+
+    /// An order that had waited is refused after all.
+    fn waiter_refused(&mut self, time_ns: u64, refusal: &Refusal, tick: &PagingTick) {
+        // A thread is of one process, so that its number is enough to find what waited for it.
+        let key = self
+            .waiting
+            .keys()
+            .copied()
+            .find(|&(_, thread)| thread == refusal.thread);
+        let order = key.and_then(|key| self.waiting.remove(&key));
+        let superseded = refusal.guard == Guard::Superseded;
+        let later = tick
+            .plan
+            .iter()
+            .find(|order| order.thread == refusal.thread);
+        let process = key
+            .map(|key| key.0)
+            .or_else(|| later.filter(|_| superseded).map(|o| o.process));
+        let decision = Decision {
+            governor: refused(refusal),
+            ..self.wanted_pages(time_ns, order, refusal.thread)
+        };
+        self.decided(refusal.thread, process, decision, false);
+    }
+
+    fn pages(&mut self, outcome: &PageOutcome) -> Happened {
+        self.totals.paged(outcome);
+        Happened::Pages(PagesMoved {
+            moved: outcome.moved,
+            already_there: outcome.already_there,
+            failed: outcome.failed.clone(),
+            not_tried: outcome.not_tried,
+            took_ns: outcome.took_ns,
+            longest_batch_ns: outcome.longest_batch_ns,
+            error: outcome.error.clone(),
+        })
+    }
+
+    fn decided(
+        &mut self,
+        thread: ThreadId,
+        process: Option<ProcessId>,
+        decision: Decision,
+        moved: bool,
+    ) {
+        let track = self.threads.entry(thread).or_default();
+        track.process = track.process.or(process);
+        track.decided(decision, moved);
+    }
+
+    fn node_of(&self, cpu: CpuId) -> Option<NodeId> {
+        self.topology()?.node_of(cpu)
+    }
+
+    fn topology(&self) -> Option<&'l Topology> {
+        self.start.map(|start| &start.topology)
+    }
+
+    fn hold(&self, cpu: CpuId) -> Wanted {
+        Wanted::Hold {
+            cpu,
+            node: self.node_of(cpu),
+        }
+    }
+
+    /// What a plan wanted of a thread; the governor has not spoken yet.
+    fn wanted(
+        &self,
+        time_ns: u64,
+        placement: &Placement,
+        snapshot: Option<&'l Snapshot>,
+    ) -> Decision {
+        let (from, to) = (placement.from, placement.to);
+        let thread = snapshot.and_then(|snapshot| snapshot.thread(placement.thread));
+        let wanted = if from == to {
+            self.hold(to)
+        } else {
+            Wanted::Move {
+                from,
+                from_node: self.node_of(from),
+                to,
+                to_node: self.node_of(to),
+            }
+        };
+        Decision {
+            wanted,
+            rule: Some(cited(&placement.rule)),
+            seen: self.seen(thread, snapshot),
+            why: Some(placement.why.clone()),
+            instead_of: Some(placement.instead_of.clone()).filter(|text| !text.is_empty()),
+            ..plain(time_ns)
+        }
+    }
+
+    /// What a plan wanted of pages; the governor let it through unless said otherwise.
+    fn wanted_pages(&self, time_ns: u64, order: Option<&PageOrder>, thread: ThreadId) -> Decision {
+        let thread = self.snapshot.and_then(|snapshot| snapshot.thread(thread));
+        Decision {
+            wanted: Wanted::Pages {
+                to: order.map(|order| order.to),
+                all: order.is_none_or(|order| order.pages == Pages::All),
+            },
+            wanted_pages: order.and_then(|order| match order.pages {
+                Pages::All => None,
+                Pages::Window { count, .. } => Some(count),
+            }),
+            rule: order.map(|order| cited(&order.rule)),
+            seen: self.seen(thread, self.snapshot),
+            why: order.map(|order| order.why.clone()),
+            governor: Verdict::Ordered { cpus: None },
+            ..plain(time_ns)
+        }
+    }
+
+    fn seen(&self, thread: Option<&Thread>, snapshot: Option<&Snapshot>) -> Option<Seen> {
+        let thread = thread?;
+        let process = snapshot.and_then(|snapshot| snapshot.process(thread.process));
+        let residency = process.and_then(|process| process.residency.as_ref());
+        let counts = thread.counts.as_ref();
+        Some(Seen {
+            miss_rate: counts.and_then(|counts| counts.miss_rate()),
+            local_access_ratio: counts.and_then(|counts| counts.local_access_ratio()),
+            cpu_share: thread.cpu_share,
+            home: residency.and_then(Residency::home),
+        })
+    }
+
+    /// Looks whether who was chosen is there.
+    ///
+    /// # Errors
+    /// See [`super::explain`].
+    pub(super) fn check(&self, chosen: Choice) -> Result<(), ShowError> {
+        if let Some(pid) = chosen.pid
+            && !self.processes.keys().any(|process| process.pid == pid)
+        {
+            let names: Vec<String> = self
+                .processes
+                .iter()
+                .map(|(id, track)| format!("{} ({})", id.pid, track.name))
+                .collect();
+            return Err(ShowError::NoSuchProcess {
+                pid,
+                known: there_are("processes", &names),
+            });
+        }
+        let of_process = |track: &Track| of_process(track, chosen.pid);
+        if let Some(tid) = chosen.tid
+            && !self
+                .threads
+                .iter()
+                .any(|(id, track)| id.tid == tid && of_process(track))
+        {
+            let names: Vec<String> = self
+                .threads
+                .iter()
+                .filter(|(_, track)| of_process(track))
+                .map(|(&id, track)| track.shown(id))
+                .collect();
+            return Err(ShowError::NoSuchThread {
+                tid,
+                of: chosen
+                    .pid
+                    .map_or_else(String::new, |pid| format!(" in process {pid}")),
+                known: there_are("threads", &names),
+            });
+        }
+        Ok(())
+    }
+
+    /// Puts together what was read.
+    pub(super) fn explanation(mut self, ledger: &Ledger, chosen: Choice) -> Explanation {
+        let run = self.start.map(|start| self.run(start));
+        let topology = self.topology();
+        let mut stories: BTreeMap<Option<ProcessId>, ProcessStory> = BTreeMap::new();
+        let mut left_out_threads = 0;
+        let narrowed = chosen != Choice::default();
+        for (id, track) in std::mem::take(&mut self.threads) {
+            let chosen = of_process(&track, chosen.pid) && chosen.tid.is_none_or(|t| t == id.tid);
+            if !chosen {
+                continue;
+            }
+            if !narrowed && !track.is_told_of() {
+                left_out_threads += 1;
+                continue;
+            }
+            let process = track.process;
+            let known = process.and_then(|process| self.processes.get(&process));
+            let story = stories.entry(process).or_insert_with(|| ProcessStory {
+                pid: process.map(|process| process.pid),
+                name: known.map(|known| known.name.clone()),
+                pages: known.and_then(|known| known.pages.clone()),
+                threads: Vec::new(),
+            });
+            story.threads.push(track.told(id, topology));
+        }
+        Explanation {
+            schema: SCHEMA,
+            ledger: self.source(ledger),
+            run,
+            chosen,
+            processes: stories.into_values().collect(),
+            left_out_threads,
+        }
+    }
+
+    fn source(&self, ledger: &Ledger) -> Source {
+        Source {
+            program: ledger.header.program.clone(),
+            begun_unix_ms: ledger.header.begun_unix_ms,
+            later_part: self.is_later_part(),
+            unknown_records: ledger.skipped,
+            damage: ledger.damage.as_ref().map(ToString::to_string),
+        }
+    }
+
+    fn is_later_part(&self) -> bool {
+        self.first_snapshot.is_some_and(|sequence| sequence > 0)
+    }
+
+    fn run(&mut self, start: &Start) -> Run {
+        let topology = &start.topology;
+        Run {
+            machine: Machine {
+                name: topology.name().to_owned(),
+                nodes: topology.nodes().len(),
+                domains: topology.domains().len(),
+                cpus: topology.online_cpus().len(),
+            },
+            about: about(&start.policy),
+            policy: start.policy.clone(),
+            seed: start.seed,
+            settings: start.settings.clone(),
+            pager: start.pager,
+            signals: start.signals.clone(),
+            ending: self.end.map(|end| end.ending.clone()),
+            totals: self.end.map_or_else(|| self.totals.clone(), Totals::from),
+            would_move: self.would_move,
+            would_move_pages: self.would_move_pages,
+            notices: std::mem::take(&mut self.notices),
+            gaps: std::mem::take(&mut self.gaps),
+        }
+    }
+}
+
+fn of_process(track: &Track, pid: Option<u32>) -> bool {
+    pid.is_none_or(|pid| track.process.is_some_and(|process| process.pid == pid))
+}
+
+fn there_are(what: &str, names: &[String]) -> String {
+    match names.len() {
+        0 => format!("it holds no {what} at all"),
+        many if many > MOST_NAMED => format!(
+            "{what} there are: {}, and {} more",
+            names[..MOST_NAMED].join(", "),
+            many - MOST_NAMED
+        ),
+        _ => format!("{what} there are: {}", names.join(", ")),
+    }
+}
+
+/// A decision of which nothing is known but its time; a giving back as it stands.
+fn plain(time_ns: u64) -> Decision {
+    Decision {
+        first_ns: time_ns,
+        last_ns: time_ns,
+        times: 1,
+        wanted: Wanted::GiveBack,
+        wanted_pages: None,
+        rule: None,
+        seen: None,
+        why: None,
+        instead_of: None,
+        governor: Verdict::Waiting,
+        happened: None,
+        followed: None,
+    }
+}
+
+fn refused(refusal: &Refusal) -> Verdict {
+    Verdict::Refused {
+        guard: refusal.guard,
+        why: refusal.why.clone(),
+        meaning: meaning(refusal.guard),
+    }
+}
+
+fn affinity(result: &AffinityResult) -> Happened {
+    match result {
+        AffinityResult::Done => Happened::Done,
+        AffinityResult::Gone => Happened::Gone,
+        AffinityResult::Narrowed { now } => Happened::Narrowed { now: now.clone() },
+        AffinityResult::Failed { error } => Happened::Failed {
+            error: error.clone(),
+        },
+    }
+}
+
+fn is_of(outcome: &PageOutcome, order: &PageOrder) -> bool {
+    (outcome.process, outcome.thread, outcome.pages, outcome.to)
+        == (order.process, order.thread, order.pages, order.to)
+}
+
+fn cited(name: &str) -> CitedRule {
+    let placements = PLACEMENTS.iter().flat_map(|half| half.rules);
+    let pagings = PAGINGS.iter().flat_map(|half| half.rules);
+    let known = placements.chain(pagings).find(|rule| rule.name == name);
+    CitedRule {
+        name: name.to_owned(),
+        source: known.map(|rule| rule.source),
+        what: known.map(|rule| rule.what),
+    }
+}
+
+fn about(policy: &str) -> Option<About> {
+    if let Some(entry) = POLICIES.iter().find(|entry| entry.name == policy) {
+        return Some(About {
+            what: entry.about.to_owned(),
+            source: entry.source.to_owned(),
+        });
+    }
+    let (placement, paging) = registry::halves(policy).ok()?;
+    Some(About {
+        what: format!("{}; {}", placement.about, paging.about),
+        source: format!("{}; {}", placement.source, paging.source),
+    })
+}

@@ -1,0 +1,212 @@
+//! A thread while its story is put together: what was seen of it, and its decisions, folded.
+
+use std::collections::BTreeMap;
+
+use numaherd_herd::Guard;
+use numaherd_policy::classes::ClassRule;
+use numaherd_topology::{CpuId, Topology};
+use numaherd_world::{Counts, ProcessId, Thread, ThreadId};
+
+use super::followed::followed;
+use super::{Decision, Happened, Ran, Range, ThreadStory, Verdict, Wanted};
+
+/// A thread in one interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    /// When it ended.
+    pub(super) time_ns: u64,
+    /// How long it was.
+    pub(super) length_ns: u64,
+    pub(super) cpu: CpuId,
+    pub(super) cpu_share: f64,
+    pub(super) counts: Option<Counts>,
+}
+
+/// What decisions must agree in to be folded.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Likeness {
+    moves_before: usize,
+    wanted: Wanted,
+    rule: Option<String>,
+    verdict: Option<Option<Guard>>,
+    happened: Option<u8>,
+}
+
+/// A thread's story so far.
+#[derive(Debug, Default)]
+pub(super) struct Track {
+    pub(super) process: Option<ProcessId>,
+    name: String,
+    hands_off: Option<String>,
+    intervals: Vec<Interval>,
+    /// When a move of it was carried out or undone, ascending.
+    moved_at: Vec<u64>,
+    moves: u64,
+    pages_moved: u64,
+    refusals: BTreeMap<Guard, u64>,
+    decisions: Vec<Decision>,
+    places: BTreeMap<Likeness, usize>,
+}
+
+impl Track {
+    /// Takes in an interval.
+    pub(super) fn saw(&mut self, thread: &Thread, time_ns: u64, length_ns: u64) {
+        self.process = Some(thread.process);
+        if self.name != thread.name {
+            self.name.clone_from(&thread.name);
+        }
+        self.hands_off.clone_from(&thread.hands_off);
+        self.intervals.push(Interval {
+            time_ns,
+            length_ns,
+            cpu: thread.cpu,
+            cpu_share: thread.cpu_share,
+            counts: thread.counts,
+        });
+    }
+
+    /// Whether anything was wanted of it.
+    pub(super) fn is_told_of(&self) -> bool {
+        !self.decisions.is_empty()
+    }
+
+    /// How people are shown it.
+    pub(super) fn shown(&self, id: ThreadId) -> String {
+        match self.name.as_str() {
+            "" => id.tid.to_string(),
+            name => format!("{} ({name})", id.tid),
+        }
+    }
+
+    /// Adds a decision, folding it into one that it agrees with. `left` says whether the thread had
+    /// to leave its CPU by it.
+    pub(super) fn decided(&mut self, decision: Decision, left: bool) {
+        if let Verdict::Refused { guard, .. } = &decision.governor {
+            *self.refusals.entry(*guard).or_default() += 1;
+        }
+        if let Some(Happened::Pages(pages)) = &decision.happened {
+            self.pages_moved += pages.moved;
+        }
+        let at = decision.first_ns;
+        let undone = matches!(decision.wanted, Wanted::Undo { .. }) && decision.is_done();
+        let likeness = self.likeness(&decision);
+        let place = *self.places.entry(likeness).or_insert(self.decisions.len());
+        match self.decisions.get_mut(place) {
+            Some(earlier) => fold(earlier, decision),
+            None => self.decisions.push(decision),
+        }
+        self.moves += u64::from(left);
+        // One that is back with the kernel may stay where it is for a while, but is free to go.
+        if left || undone {
+            self.moved_at.push(at);
+        }
+    }
+
+    fn likeness(&self, decision: &Decision) -> Likeness {
+        Likeness {
+            moves_before: self.moved_at.len(),
+            wanted: decision.wanted,
+            rule: decision.rule.as_ref().map(|rule| rule.name.clone()),
+            verdict: match &decision.governor {
+                Verdict::Ordered { .. } => Some(None),
+                Verdict::Refused { guard, .. } => Some(Some(*guard)),
+                Verdict::Waiting => None,
+            },
+            happened: decision.happened.as_ref().map(|happened| match happened {
+                Happened::Done => 0,
+                Happened::Gone => 1,
+                Happened::Narrowed { .. } => 2,
+                Happened::Failed { .. } => 3,
+                Happened::Pages(_) => 4,
+                Happened::DryRun => 5,
+                Happened::NotRecorded => 6,
+            }),
+        }
+    }
+
+    /// The story, once all has been read.
+    pub(super) fn told(mut self, id: ThreadId, topology: Option<&Topology>) -> ThreadStory {
+        for decision in &mut self.decisions {
+            decision.followed = followed(decision, &self.intervals, &self.moved_at);
+        }
+        let rates = || self.intervals.iter().filter_map(|i| i.counts?.miss_rate());
+        let mut classes = BTreeMap::new();
+        for rate in rates() {
+            *classes.entry(ClassRule::PAPER.class_of(rate)).or_default() += 1;
+        }
+        ThreadStory {
+            tid: id.tid,
+            miss_rate: range(&self.intervals, rates()),
+            classes,
+            ran: ran(&self.intervals, topology),
+            name: self.name,
+            hands_off: self.hands_off,
+            intervals: self.intervals.len() as u64,
+            moves: self.moves,
+            pages_moved: self.pages_moved,
+            refusals: self.refusals,
+            decisions: self.decisions,
+        }
+    }
+}
+
+fn fold(into: &mut Decision, later: Decision) {
+    into.times += later.times;
+    into.last_ns = later.last_ns;
+    if let (Some(sum), Some(more)) = (&mut into.wanted_pages, later.wanted_pages) {
+        *sum += more;
+    }
+    let (Some(Happened::Pages(sum)), Some(Happened::Pages(more))) =
+        (&mut into.happened, later.happened)
+    else {
+        return;
+    };
+    sum.moved += more.moved;
+    sum.already_there += more.already_there;
+    sum.not_tried += more.not_tried;
+    sum.took_ns += more.took_ns;
+    sum.longest_batch_ns = sum.longest_batch_ns.max(more.longest_batch_ns);
+    for (failure, pages) in more.failed {
+        *sum.failed.entry(failure).or_default() += pages;
+    }
+    if sum.error.is_none() {
+        sum.error = more.error;
+    }
+}
+
+fn range(intervals: &[Interval], rates: impl Iterator<Item = f64>) -> Option<Range> {
+    let (mut min, mut max, mut number) = (f64::INFINITY, f64::NEG_INFINITY, 0);
+    for rate in rates {
+        min = min.min(rate);
+        max = max.max(rate);
+        number += 1;
+    }
+    let counts = || intervals.iter().filter_map(|interval| interval.counts);
+    let instructions: u64 = counts().map(|counts| counts.instructions).sum();
+    let lines: u64 = counts().map(|counts| counts.lines).sum();
+    (number > 0).then(|| Range {
+        min,
+        mean: lines as f64 * 1000.0 / instructions as f64,
+        max,
+        intervals: number,
+    })
+}
+
+fn ran(intervals: &[Interval], topology: Option<&Topology>) -> Vec<Ran> {
+    let mut ran: Vec<Ran> = Vec::new();
+    for interval in intervals {
+        let node = topology.and_then(|topology| topology.node_of(interval.cpu));
+        let place = ran.iter().position(|ran| ran.node == node);
+        let place = place.unwrap_or_else(|| {
+            ran.push(Ran {
+                node,
+                cpus: numaherd_topology::CpuSet::new(),
+                intervals: 0,
+            });
+            ran.len() - 1
+        });
+        ran[place].cpus.insert(interval.cpu);
+        ran[place].intervals += 1;
+    }
+    ran
+}

@@ -1,0 +1,426 @@
+//! An explanation in sentences.
+//!
+//! A run may hold thousands of threads, and a thread thousands of decisions; text shows the threads
+//! with the most done to them and each one's first and last decisions, says what it leaves out, and
+//! how to see it. A thread that was chosen is told of in full.
+
+mod decision;
+
+use numaherd_world::{Residency, SignalReport, SignalState};
+
+use super::{CitedRule, Explanation, ProcessStory, Ran, Run, Source, ThreadStory};
+use crate::summary;
+use crate::words::{
+    count, counted, cpus, date, entry, listed, misses, paragraph, sentence, stopped, time,
+};
+
+/// Most threads that are told of when none was chosen.
+const MOST_THREADS: usize = 20;
+
+/// Most decisions that are told of each thread of a process that was chosen: the first and the last.
+const MOST_OF_CHOSEN: (usize, usize) = (8, 4);
+
+/// Most decisions that are told of each thread when none was chosen.
+const MOST_OF_ALL: (usize, usize) = (4, 2);
+
+/// Most notices, and most gaps.
+const MOST_SENTENCES: usize = 20;
+
+/// The explanation as text of many lines.
+pub fn text(explanation: &Explanation) -> String {
+    let mut text = source(&explanation.ledger);
+    match &explanation.run {
+        Some(run) => text += &whole_run(run),
+        None => text += &paragraph(0, "The ledger ends before the run's start was recorded."),
+    }
+    text += &processes(explanation);
+    text
+}
+
+fn source(source: &Source) -> String {
+    let begun = source
+        .begun_unix_ms
+        .map_or_else(String::new, |ms| format!(", begun {}", date(ms)));
+    let mut text = paragraph(0, &format!("Ledger of {}{begun}.", source.program));
+    if source.later_part {
+        text += &paragraph(
+            0,
+            "This file begins in the middle of the run: the part before it is in the file of the \
+             same name with .1 at its end, unless that was written over.",
+        );
+    }
+    if let Some(damage) = &source.damage {
+        text += &entry(0, "DAMAGED:", 9, &stopped(damage));
+    }
+    if source.unknown_records > 0 {
+        let records = counted(source.unknown_records, "record");
+        text += &paragraph(
+            0,
+            &format!("{records} of kinds that this program does not know were passed over."),
+        );
+    }
+    text
+}
+
+fn whole_run(run: &Run) -> String {
+    let machine = &run.machine;
+    let settings = &run.settings;
+    let pages = if run.pager {
+        "pages in a thread of their own every "
+    } else {
+        "pages along with them, at most every "
+    };
+    let mut text = paragraph(
+        0,
+        &format!(
+            "{} on {}: {}, {}, {}. Seed {}. Threads were placed every {}, {pages}{}.",
+            run.policy,
+            machine.name,
+            counted(machine.nodes as u64, "node"),
+            counted(machine.domains as u64, "memory domain"),
+            counted(machine.cpus as u64, "CPU"),
+            run.seed,
+            time(settings.placement_interval_ms.saturating_mul(1_000_000)),
+            time(settings.paging_interval_ms.saturating_mul(1_000_000)),
+        ),
+    );
+    if let Some(about) = &run.about {
+        let what = stopped(&format!("{}: {}", run.policy, about.what));
+        text += &paragraph(0, &format!("{what} From: {}.", about.source));
+    }
+    text += "\n";
+    text += &signals(&run.signals);
+    text += "\n";
+    text += &done(run);
+    let said: Vec<String> = run.notices.iter().map(|said| said.text.clone()).collect();
+    let shown = &said[..said.len().min(MOST_SENTENCES)];
+    text += &summary::notices(shown);
+    text += &more(said.len() - shown.len(), "sentence");
+    let gaps = &run.gaps[..run.gaps.len().min(MOST_SENTENCES)];
+    if !gaps.is_empty() {
+        text += "Could not be seen at times:\n";
+    }
+    for gap in gaps {
+        let intervals = counted(gap.intervals, "interval");
+        text += &entry(2, "*", 4, &format!("{} (in {intervals})", gap.text));
+    }
+    text += &more(run.gaps.len() - gaps.len(), "sentence");
+    text
+}
+
+fn more(left_out: usize, what: &str) -> String {
+    match left_out {
+        0 => String::new(),
+        _ => paragraph(
+            4,
+            &format!("and {} more: see --json", counted(left_out as u64, what)),
+        ),
+    }
+}
+
+fn signals(signals: &[SignalReport]) -> String {
+    let mut text = String::new();
+    for report in signals {
+        let label = sentence(&report.signal.to_string());
+        let state = match &report.state {
+            SignalState::Measured { source, caveat } => {
+                let caveat = caveat
+                    .as_deref()
+                    .map_or_else(String::new, |c| format!(" ({c})"));
+                stopped(&format!("measured by {source}{caveat}"))
+            }
+            SignalState::Missing { reason, remedy } => {
+                format!(
+                    "MISSING: {} To have it: {}",
+                    stopped(reason),
+                    stopped(remedy)
+                )
+            }
+        };
+        text += &entry(0, &label, 28, &state);
+    }
+    text
+}
+
+fn done(run: &Run) -> String {
+    let totals = &run.totals;
+    let length = time(totals.duration_ns);
+    let intervals = counted(totals.intervals, "interval");
+    let mut text = match &run.ending {
+        Some(ending) => {
+            let ending = summary::ending(ending);
+            paragraph(
+                0,
+                &format!("It ran for {length} ({intervals}) until {ending}"),
+            )
+        }
+        None => paragraph(
+            0,
+            &format!(
+                "What can be read are {length} ({intervals}); how the run ended is not in the \
+                 ledger. If it was killed, `numaherd release` gives the threads back that it held."
+            ),
+        ),
+    };
+    text += &summary::done(totals, run.settings.dry_run);
+    if run.settings.dry_run {
+        let threads = counted(run.would_move, "thread move");
+        let pages = counted(run.would_move_pages, "page");
+        text += &paragraph(
+            0,
+            &format!("It would have ordered {threads}, and moves of {pages}."),
+        );
+    }
+    text
+}
+
+fn processes(explanation: &Explanation) -> String {
+    let chosen = explanation.chosen;
+    let narrowed = chosen.pid.is_some() || chosen.tid.is_some();
+    let all: Vec<&ThreadStory> = explanation
+        .processes
+        .iter()
+        .flat_map(|p| &p.threads)
+        .collect();
+    let least = if narrowed || all.len() <= MOST_THREADS {
+        None
+    } else {
+        let mut weights: Vec<_> = all.iter().map(|thread| weight(thread)).collect();
+        weights.sort_unstable_by(|a, b| b.cmp(a));
+        Some(weights[MOST_THREADS - 1])
+    };
+    let most = match (chosen.pid, chosen.tid) {
+        (_, Some(_)) => (usize::MAX, 0),
+        (Some(_), None) => MOST_OF_CHOSEN,
+        (None, None) => MOST_OF_ALL,
+    };
+    let mut rules: Vec<&CitedRule> = Vec::new();
+    let mut room = MOST_THREADS;
+    let mut shown = 0;
+    let mut text = String::new();
+    for process in &explanation.processes {
+        let mut threads: Vec<&ThreadStory> = Vec::new();
+        for thread in &process.threads {
+            let told = least.is_none_or(|least| weight(thread) >= least && room > 0);
+            if told {
+                room = room.saturating_sub(1);
+                threads.push(thread);
+            }
+        }
+        shown += threads.len();
+        if !threads.is_empty() {
+            text += "\n";
+            text += &process_story(process, &threads, most);
+            rules.extend(rules_of(&threads));
+        }
+    }
+    if all.is_empty() {
+        text += "\nNothing was wanted of any thread or its pages.\n";
+    }
+    text += &left_out(explanation, (all.len() - shown) as u64);
+    text + &legend(rules)
+}
+
+fn rules_of<'a>(threads: &[&'a ThreadStory]) -> impl Iterator<Item = &'a CitedRule> {
+    let decisions = threads.iter().flat_map(|thread| &thread.decisions);
+    decisions.filter_map(|decision| decision.rule.as_ref())
+}
+
+/// What the rules do that were named.
+fn legend(mut rules: Vec<&CitedRule>) -> String {
+    rules.sort_unstable_by_key(|rule| &rule.name);
+    rules.dedup();
+    let mut text = String::new();
+    if !rules.is_empty() {
+        text += "\nRules that were named:\n";
+    }
+    for rule in rules {
+        let what = rule.what.unwrap_or("This program does not know it.");
+        text += &entry(2, &rule.name, 34, &stopped(what));
+    }
+    text
+}
+
+/// How much was done to a thread, and its number to tell it from its equals.
+fn weight(thread: &ThreadStory) -> (u64, u64, u64, u32) {
+    let refused = thread.refusals.values().sum();
+    (
+        thread.moves,
+        thread.pages_moved,
+        refused,
+        u32::MAX - thread.tid,
+    )
+}
+
+fn left_out(explanation: &Explanation, told_of: u64) -> String {
+    let mut parts = Vec::new();
+    if told_of > 0 {
+        let threads = counted(told_of, "thread");
+        parts.push(format!("{threads} with less done to them"));
+    }
+    if explanation.left_out_threads > 0 {
+        let threads = counted(explanation.left_out_threads, "thread");
+        parts.push(format!("{threads} of which nothing was wanted"));
+    }
+    if parts.is_empty() {
+        return String::new();
+    }
+    let text = format!(
+        "Not told of here: {}. `--pid` or `--tid` tells of one.",
+        listed(&parts)
+    );
+    format!("\n{}", paragraph(0, &text))
+}
+
+fn process_story(process: &ProcessStory, threads: &[&ThreadStory], most: (usize, usize)) -> String {
+    let Some(pid) = process.pid else {
+        let mut text = "Threads that were named but never seen\n".to_owned();
+        for thread in threads {
+            text += &thread_story(thread, most);
+        }
+        return text;
+    };
+    let name = process.name.as_deref().unwrap_or("never seen");
+    let mut text = paragraph(0, &format!("Process {pid} ({name})"));
+    text += &paragraph(2, &homes(process));
+    for thread in threads {
+        text += &thread_story(thread, most);
+    }
+    text
+}
+
+fn homes(process: &ProcessStory) -> String {
+    let Some(pages) = &process.pages else {
+        return "Where its pages were was not read.".to_owned();
+    };
+    let first = where_pages_are(&pages.first);
+    if pages.first == pages.last {
+        return format!("Pages: {first}.");
+    }
+    let last = where_pages_are(&pages.last);
+    match (pages.first.home(), pages.last.home()) {
+        (Some(from), Some(to)) if from != to => {
+            format!(
+                "Home went from node {from} to node {to}. Pages at first: {first}; at last: {last}."
+            )
+        }
+        (Some(home), Some(_)) => {
+            format!("Home is node {home}. Pages at first: {first}; at last: {last}.")
+        }
+        _ => format!("Pages at first: {first}; at last: {last}."),
+    }
+}
+
+fn where_pages_are(residency: &Residency) -> String {
+    let each: Vec<String> = residency
+        .pages
+        .iter()
+        .filter(|(_, pages)| *pages > 0)
+        .map(|&(node, pages)| format!("{} on node {node}", count(pages)))
+        .collect();
+    if each.is_empty() {
+        "none".to_owned()
+    } else {
+        listed(&each)
+    }
+}
+
+fn thread_story(thread: &ThreadStory, most: (usize, usize)) -> String {
+    let name = if thread.name.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", thread.name)
+    };
+    let mut text = format!("\n  Thread {}{name}\n", thread.tid);
+    if let Some(reason) = &thread.hands_off {
+        text += &paragraph(4, &format!("Left alone: {}", stopped(reason)));
+    }
+    if thread.intervals > 0 {
+        text += &paragraph(4, &rates(thread));
+        text += &paragraph(4, &format!("Ran on {}.", stays(&thread.ran)));
+    }
+    text += &paragraph(4, &came_to(thread));
+    let (first, last) = most;
+    let all = thread.decisions.len();
+    let hidden = all.saturating_sub(first.saturating_add(last));
+    for (at, decision) in thread.decisions.iter().enumerate() {
+        if at == first && hidden > 0 {
+            let hidden = counted(hidden as u64, "more decision");
+            let text_of = format!("... {hidden}: `--tid {}` tells of all ...", thread.tid);
+            text += &paragraph(4, &text_of);
+        }
+        if hidden == 0 || at < first || at >= all - last {
+            text += &decision::text(decision);
+        }
+    }
+    text
+}
+
+fn rates(thread: &ThreadStory) -> String {
+    let Some(rate) = &thread.miss_rate else {
+        let intervals = counted(thread.intervals, "interval");
+        return format!("Seen in {intervals}; its misses were not counted.");
+    };
+    let classes: Vec<String> = thread
+        .classes
+        .iter()
+        .map(|(class, &intervals)| {
+            if intervals == rate.intervals {
+                format!("{class} all the time")
+            } else {
+                format!("{class} in {}", counted(intervals, "interval"))
+            }
+        })
+        .collect();
+    let spread = if misses(rate.min) == misses(rate.max) {
+        String::new()
+    } else {
+        format!(" ({} to {})", misses(rate.min), misses(rate.max))
+    };
+    format!(
+        "{} misses per 1000 instructions{spread} over {}; by DINO's borders: {}.",
+        misses(rate.mean),
+        counted(rate.intervals, "interval"),
+        listed(&classes)
+    )
+}
+
+fn stays(ran: &[Ran]) -> String {
+    let each: Vec<String> = ran
+        .iter()
+        .map(|ran| {
+            let node = ran.node.map_or_else(
+                || "no node of the machine".to_owned(),
+                |node| format!("node {node}"),
+            );
+            let intervals = counted(ran.intervals, "interval");
+            format!("{node} ({}) in {intervals}", cpus(&ran.cpus))
+        })
+        .collect();
+    listed(&each)
+}
+
+fn came_to(thread: &ThreadStory) -> String {
+    let moved = match thread.moves {
+        0 => "never moved".to_owned(),
+        1 => "moved once".to_owned(),
+        moves => format!("moved {} times", count(moves)),
+    };
+    let pages = match thread.pages_moved {
+        0 => "no page moved for it".to_owned(),
+        pages => format!("{} moved for it", counted(pages, "page")),
+    };
+    let refused: Vec<String> = thread
+        .refusals
+        .iter()
+        .map(|(guard, &times)| format!("{guard} {}", count(times)))
+        .collect();
+    if refused.is_empty() {
+        format!("In all: {moved}, {pages}.")
+    } else {
+        format!(
+            "In all: {moved}, {pages}, refusals: {}.",
+            refused.join(", ")
+        )
+    }
+}

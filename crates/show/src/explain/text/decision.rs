@@ -1,0 +1,297 @@
+//! One decision in labelled sentences: headline, what was seen, rule, reason, alternative, what the
+//! governor said, what happened, what followed.
+
+use numaherd_topology::{CpuId, NodeId};
+
+use crate::explain::followed::LEAST_CHANGE;
+use crate::explain::{
+    Change, CitedRule, Decision, Followed, Happened, PagesMoved, Seen, Side, SpeedChange, Verdict,
+    Wanted,
+};
+use crate::summary;
+use crate::words::{
+    at, count, counted, cpus, entry, many, misses, paragraph, percent, sentence, short, stopped,
+    time,
+};
+
+/// Where the sentences after the labels begin.
+const COLUMN: usize = 17;
+
+/// A decision as text of some lines.
+pub(super) fn text(decision: &Decision) -> String {
+    let mut text = paragraph(4, &headline(decision));
+    let mut say = |label, sentence: String| text += &entry(6, label, COLUMN, &sentence);
+    if let Some(seen) = &decision.seen {
+        say("seen", saw(seen));
+    }
+    if let Some(rule) = &decision.rule {
+        say("rule", cited(rule));
+    }
+    if let Some(why) = &decision.why {
+        say("because", stopped(why));
+    }
+    if let Some(instead_of) = &decision.instead_of {
+        say("instead of", stopped(instead_of));
+    }
+    if let Some(said) = governor(decision) {
+        say("governor", said);
+    }
+    if let Some(happened) = &decision.happened {
+        say("happened", what_happened(happened));
+    }
+    if let Some(followed) = &decision.followed {
+        say("after", after(followed));
+    }
+    text
+}
+
+fn headline(decision: &Decision) -> String {
+    let when = if decision.times == 1 {
+        format!("At {}", at(decision.first_ns))
+    } else {
+        format!(
+            "{} times from {} to {}",
+            count(decision.times),
+            at(decision.first_ns),
+            at(decision.last_ns)
+        )
+    };
+    format!("{when}: {}.", deed(decision))
+}
+
+/// A deed in the forms that its success or failure calls for.
+struct Verb {
+    /// After it was done: `moved`.
+    done: &'static str,
+    /// After `refused to`: `move it`.
+    plain: &'static str,
+    /// After `would have`: `moved it`.
+    perfect: &'static str,
+}
+
+const MOVE: Verb = Verb {
+    done: "moved",
+    plain: "move it",
+    perfect: "moved it",
+};
+const GIVE: Verb = Verb {
+    done: "given",
+    plain: "give it",
+    perfect: "given it",
+};
+const UNDO: Verb = Verb {
+    done: "the move was undone: taken",
+    plain: "undo the move: take it",
+    perfect: "undone the move: taken it",
+};
+const GIVE_BACK: Verb = Verb {
+    done: "given back",
+    plain: "give it back",
+    perfect: "given it back",
+};
+const SEND: Verb = Verb {
+    done: "sent",
+    plain: "send",
+    perfect: "sent",
+};
+
+/// What was wanted and whether it came to pass, as the end of a sentence.
+fn deed(decision: &Decision) -> String {
+    let (verb, object) = match &decision.wanted {
+        Wanted::Move {
+            from,
+            from_node,
+            to,
+            to_node,
+        } => (
+            MOVE,
+            format!(
+                "from {} to {}",
+                place(*from, *from_node),
+                place(*to, *to_node)
+            ),
+        ),
+        Wanted::Hold { cpu, node } => (
+            GIVE,
+            format!("{}, which it need not move for", place(*cpu, *node)),
+        ),
+        Wanted::Undo { from, to } => {
+            let back = to.map_or_else(|| "to the kernel".to_owned(), |to| format!("to CPU {to}"));
+            (UNDO, format!("from CPU {from} back {back}"))
+        }
+        Wanted::GiveBack => (GIVE_BACK, "to the kernel as it was found".to_owned()),
+        Wanted::Pages { to, all } => (SEND, pages(decision.wanted_pages, *to, *all)),
+    };
+    let said = match (&decision.governor, &decision.happened) {
+        (Verdict::Refused { .. }, _) => format!("refused to {}", verb.plain),
+        (Verdict::Waiting, _) => format!("must wait to {}", verb.plain),
+        (_, Some(Happened::DryRun)) => format!("would have {}", verb.perfect),
+        (_, Some(Happened::Failed { .. })) => format!("failed to {}", verb.plain),
+        (_, Some(Happened::Gone)) => format!("too late to {}", verb.plain),
+        (_, None | Some(Happened::NotRecorded)) => format!("ordered to {}", verb.plain),
+        (_, Some(Happened::Done | Happened::Narrowed { .. } | Happened::Pages(_))) => {
+            verb.done.to_owned()
+        }
+    };
+    format!("{said} {object}")
+}
+
+fn pages(wanted: Option<u64>, to: Option<NodeId>, all: bool) -> String {
+    let which = match wanted {
+        Some(pages) => counted(pages, "page"),
+        None if all => "all pages of the process".to_owned(),
+        None => "pages".to_owned(),
+    };
+    match to {
+        Some(node) => format!("{which} to node {node}"),
+        None => format!("{which} to another node"),
+    }
+}
+
+fn place(cpu: CpuId, node: Option<NodeId>) -> String {
+    match node {
+        Some(node) => format!("CPU {cpu} (node {node})"),
+        None => format!("CPU {cpu} (not in the machine)"),
+    }
+}
+
+fn saw(seen: &Seen) -> String {
+    let mut parts = vec![match seen.miss_rate {
+        Some(rate) => format!("{} misses per 1000 instructions", misses(rate)),
+        None => "misses not counted".to_owned(),
+    }];
+    if let Some(local) = seen.local_access_ratio {
+        parts.push(format!("{} of them local", percent(local)));
+    }
+    parts.push(format!("{} of a CPU used", percent(seen.cpu_share)));
+    if let Some(home) = seen.home {
+        parts.push(format!("memory mostly on node {home}"));
+    }
+    sentence(&format!("{}.", parts.join(", ")))
+}
+
+fn cited(rule: &CitedRule) -> String {
+    match (rule.source, rule.what) {
+        (Some(source), Some(_)) => format!("{} [{source}]", rule.name),
+        _ => format!("{} (this program does not know it)", rule.name),
+    }
+}
+
+fn governor(decision: &Decision) -> Option<String> {
+    match &decision.governor {
+        Verdict::Ordered { cpus: Some(set) } => {
+            Some(format!("Let it through; it may run on {}.", cpus(set)))
+        }
+        // That pages were let through is plain from what became of them.
+        Verdict::Ordered { cpus: None } => None,
+        Verdict::Refused { guard, why, .. } => Some(format!("Refused ({guard}): {}", stopped(why))),
+        Verdict::Waiting => Some("Put it in line until there is bandwidth for it.".to_owned()),
+    }
+}
+
+fn what_happened(happened: &Happened) -> String {
+    match happened {
+        Happened::Done => "The mask was set, and read back equal.".to_owned(),
+        Happened::Gone => "The thread had ended; nothing was touched.".to_owned(),
+        Happened::Narrowed { now } => {
+            format!(
+                "The kernel keeps it to {}: its cpuset has changed.",
+                cpus(now)
+            )
+        }
+        Happened::Failed { error } => format!("The kernel refused: {}", stopped(error)),
+        Happened::Pages(pages) => pages_moved(pages),
+        Happened::DryRun => "Nothing: it was a dry run.".to_owned(),
+        Happened::NotRecorded => "The ledger ends before it says.".to_owned(),
+    }
+}
+
+fn pages_moved(pages: &PagesMoved) -> String {
+    let mut text = format!("{} moved, as read back", counted(pages.moved, "page"));
+    if pages.already_there > 0 {
+        text += &format!("; {} were there already", count(pages.already_there));
+    }
+    if !pages.failed.is_empty() {
+        text += &format!("; {}", summary::failures(&pages.failed));
+    }
+    if pages.not_tried > 0 {
+        text += &format!("; {} not tried", count(pages.not_tried));
+    }
+    text += &format!(
+        ". It took {}, {} at a time at most.",
+        time(pages.took_ns),
+        time(pages.longest_batch_ns)
+    );
+    if let Some(error) = &pages.error {
+        text += &format!(" Stopped short: {}", stopped(error));
+    }
+    text
+}
+
+fn after(followed: &Followed) -> String {
+    let right_after = format!(
+        "{} over the next {}",
+        speed(followed.speed.as_ref()),
+        counted(followed.after.intervals, "interval")
+    );
+    let mut text = sentence(&right_after);
+    text += &sides(&followed.before, &followed.after);
+    if let Some(settled) = &followed.settled {
+        let last = format!(
+            " {} once settled (last {})",
+            sentence(&speed(followed.settled_speed.as_ref())),
+            counted(settled.intervals, "interval")
+        );
+        text += &last;
+        text += &sides(&followed.before, settled);
+    }
+    text
+}
+
+fn speed(change: Option<&SpeedChange>) -> String {
+    let Some(change) = change else {
+        return "speed not measured on both sides".to_owned();
+    };
+    let by = short(change.percent.abs());
+    match change.change {
+        Change::Faster => format!("{by} % faster"),
+        Change::Slower => format!("{by} % slower"),
+        Change::Unchanged => {
+            let sign = if change.percent < 0.0 { "-" } else { "+" };
+            let varied = if change.percent.abs() < LEAST_CHANGE * 100.0 {
+                ""
+            } else {
+                ", no more than it varied by before"
+            };
+            format!("speed unchanged ({sign}{by} %{varied})")
+        }
+    }
+}
+
+/// The figures on both sides, where both were measured, and the end of the sentence.
+fn sides(before: &Side, after: &Side) -> String {
+    let mut parts = Vec::new();
+    let mut pair = |what: &str, was: Option<f64>, is: Option<f64>, say: fn(f64) -> String| {
+        if let (Some(was), Some(is)) = (was, is) {
+            parts.push(format!("{what} {}, was {}", say(is), say(was)));
+        }
+    };
+    pair(
+        "instructions per second of CPU time",
+        before.instructions_per_second,
+        after.instructions_per_second,
+        many,
+    );
+    pair("misses per 1000", before.miss_rate, after.miss_rate, misses);
+    pair(
+        "local accesses",
+        before.local_access_ratio,
+        after.local_access_ratio,
+        percent,
+    );
+    if parts.is_empty() {
+        ".".to_owned()
+    } else {
+        format!(": {}.", parts.join("; "))
+    }
+}

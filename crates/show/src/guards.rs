@@ -1,0 +1,34 @@
+//! What each guard of the governor refuses, in a sentence for those who ask why nothing moves.
+
+use numaherd_herd::Guard;
+
+/// What a refusal by this guard means, and what changes it where the user can.
+pub fn meaning(guard: Guard) -> &'static str {
+    match guard {
+        Guard::UnknownThread => "the thread had ended or was not among those chosen",
+        Guard::UnknownProcess => "the process had ended or was not among those chosen",
+        Guard::UnknownCpu => "the machine has no such CPU",
+        Guard::UnknownNode => "the machine has no such node, or it has no memory",
+        Guard::Duplicate => "the policy named the same thread or pages twice; the first counted",
+        Guard::HandsOff => "the thread must be left alone (kernel thread, real-time class)",
+        Guard::ForeignAffinity => {
+            "the thread has an affinity that someone else set; --take-over steers it all the same"
+        }
+        Guard::Offline => "the CPU is offline",
+        Guard::Cpuset => {
+            "the CPU or node is beyond the cpuset of its cgroup; widen that to allow it"
+        }
+        Guard::Limits => "the CPU or node is beyond --cpus or --nodes",
+        Guard::Unchanged => "it was so already",
+        Guard::Bounce => "it went to and fro too often, and stays where it is for a while",
+        Guard::Worse => "a move of it was just undone because it had made things worse",
+        Guard::Rate => "more threads wanted to move than the limits let through",
+        Guard::Bandwidth => "more pages wanted to move than the limits let through",
+        Guard::FullNode => "the target node is nearly full; some of its memory is kept free",
+        Guard::Superseded => "a later order for the same pages took its place while it waited",
+        Guard::Journal => {
+            "it could not be written down how the thread was found, so it was not touched"
+        }
+        _ => "a guard that this program does not know; read the ledger with the one that wrote it",
+    }
+}

@@ -1,0 +1,168 @@
+//! What a run came to, in sentences: for the last lines of `run`, and the first of `explain`.
+
+use std::collections::BTreeMap;
+
+use numaherd_herd::{Ending, Summary};
+use numaherd_world::PageFailure;
+
+use crate::guards::meaning;
+use crate::totals::Totals;
+use crate::words::{
+    count, counted, entry, listed, misses, paragraph, percent, sentence, stopped, time,
+};
+
+/// A run's summary as text of several lines.
+pub fn summary(summary: &Summary) -> String {
+    let totals = Totals::from(summary);
+    let mut text = paragraph(
+        0,
+        &format!(
+            "{} ran for {} ({}) until {}",
+            summary.policy,
+            time(totals.duration_ns),
+            counted(totals.intervals, "interval"),
+            ending(&summary.ending)
+        ),
+    );
+    text += &done(&totals, summary.dry_run);
+    text += &notices(&summary.notices);
+    text
+}
+
+/// Why it ended, as the end of a sentence, with its full stop.
+pub(crate) fn ending(ending: &Ending) -> String {
+    match ending {
+        Ending::Intervals => "the intervals asked for were over.".to_owned(),
+        Ending::Stopped => "it was asked to stop.".to_owned(),
+        Ending::World => "what was watched had ended.".to_owned(),
+        Ending::Failed { error } => {
+            format!("the machine could not be seen any more: {}", stopped(error))
+        }
+    }
+}
+
+/// What was moved, measured, refused and restored.
+pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
+    let mut text = if dry_run {
+        paragraph(0, "Nothing was carried out: it was a dry run.")
+    } else {
+        moved(totals)
+    };
+    if let Some(measured) = measured(totals) {
+        text += &paragraph(0, &measured);
+    }
+    let refused: u64 = totals.refusals.values().sum();
+    if refused > 0 {
+        let wishes = if refused == 1 {
+            "1 wish"
+        } else {
+            &format!("{} wishes", count(refused))
+        };
+        text += &paragraph(0, &format!("The governor refused {wishes} of the policy:"));
+        for (&guard, &times) in &totals.refusals {
+            let label = format!("{:>7} {guard}", count(times));
+            text += &entry(2, &label, 30, &sentence(&stopped(meaning(guard))));
+        }
+    }
+    if let Some(restored) = totals.restored.filter(|_| !dry_run) {
+        text += &paragraph(0, &restored_sentence(restored));
+    }
+    text
+}
+
+/// What a person should know, a sentence each.
+pub(crate) fn notices(notices: &[String]) -> String {
+    let mut text = String::new();
+    if !notices.is_empty() {
+        text += "To know:\n";
+    }
+    for notice in notices {
+        text += &entry(2, "*", 4, &stopped(notice));
+    }
+    text
+}
+
+fn moved(totals: &Totals) -> String {
+    let mut text = match (totals.thread_moves, totals.pages_moved) {
+        (0, 0) => paragraph(0, "No thread and no page was moved."),
+        (threads, pages) => {
+            let threads = counted(threads, "thread move");
+            paragraph(
+                0,
+                &format!("{threads} carried out; {} moved.", counted(pages, "page")),
+            )
+        }
+    };
+    if totals.undone > 0 {
+        let one = totals.undone == 1;
+        let moves = if one {
+            "move was undone because it"
+        } else {
+            "moves were undone because they"
+        };
+        text += &paragraph(
+            0,
+            &format!("{} {moves} had made things worse.", count(totals.undone)),
+        );
+    }
+    let failed: u64 = totals.pages_failed.values().sum();
+    if failed > 0 {
+        let pages = counted(failed, "page");
+        let why = failures(&totals.pages_failed);
+        text += &paragraph(0, &format!("{pages} could not be moved: {why}."));
+    }
+    text
+}
+
+/// How many pages failed for which reason, as a phrase.
+pub(crate) fn failures(failed: &BTreeMap<PageFailure, u64>) -> String {
+    let each: Vec<String> = failed
+        .iter()
+        .map(|(&failure, &pages)| format!("{} {}", count(pages), why_a_page(failure)))
+        .collect();
+    listed(&each)
+}
+
+fn why_a_page(failure: PageFailure) -> &'static str {
+    match failure {
+        PageFailure::NotThere => "were not in memory",
+        PageFailure::Shared => "are shared with other processes",
+        PageFailure::Busy => "were in use by the kernel",
+        PageFailure::NodeFull => "found the target node full",
+        PageFailure::Unmovable => "cannot be moved (zero page or device)",
+        PageFailure::Other => "for another reason",
+    }
+}
+
+fn measured(totals: &Totals) -> Option<String> {
+    let rate = totals.miss_rate();
+    let local = totals.local_access_ratio();
+    let rate = rate.map(|rate| {
+        format!(
+            "{} cache lines per 1000 instructions came from memory",
+            misses(rate)
+        )
+    });
+    let local = local.map(|local| {
+        format!(
+            "{} of those whose node was counted were local",
+            percent(local)
+        )
+    });
+    match (rate, local) {
+        (Some(rate), Some(local)) => Some(format!("{rate}; {local}.")),
+        (Some(rate), None) => Some(format!("{rate}.")),
+        (None, _) => None,
+    }
+}
+
+fn restored_sentence(restored: u64) -> String {
+    match restored {
+        0 => "No affinity had to be given back.".to_owned(),
+        1 => "1 thread has its affinity back as it was found.".to_owned(),
+        _ => format!(
+            "{} threads have their affinity back as it was found.",
+            count(restored)
+        ),
+    }
+}

@@ -1,0 +1,93 @@
+//! What a run came to, in figures: from its last record, or counted from the lines of a ledger that
+//! has none.
+
+use std::collections::BTreeMap;
+
+use numaherd_herd::{Guard, Summary};
+use numaherd_world::{PageFailure, PageOutcome, Snapshot};
+use serde::Serialize;
+
+/// What a run came to. Pages are base pages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Totals {
+    /// Placement intervals seen.
+    pub intervals: u64,
+    /// The world's time at the last snapshot, in ns.
+    pub duration_ns: u64,
+    /// Threads that had to leave their CPU by order.
+    pub thread_moves: u64,
+    /// Thread moves undone because they had made things worse; counted in `thread_moves` too.
+    pub undone: u64,
+    /// Pages moved, as read back.
+    pub pages_moved: u64,
+    /// Pages that were to move and did not, by the kernel's reason.
+    pub pages_failed: BTreeMap<PageFailure, u64>,
+    /// Instructions of all threads, where counted.
+    pub instructions: u64,
+    /// Cache lines fetched from memory by all threads, where counted.
+    pub lines: u64,
+    /// Of the lines whose node was counted, those from the core's own node.
+    pub local: u64,
+    /// Of the lines whose node was counted, those from other nodes.
+    pub remote: u64,
+    /// Plan entries refused, by guard.
+    pub refusals: BTreeMap<Guard, u64>,
+    /// Affinities that were given back at the end; `None` where the ledger does not say.
+    pub restored: Option<u64>,
+}
+
+impl Totals {
+    /// Share of lines that came from the core's own node; `None` where that was not counted.
+    pub fn local_access_ratio(&self) -> Option<f64> {
+        let all = self.local + self.remote;
+        (all > 0).then(|| self.local as f64 / all as f64)
+    }
+
+    /// Lines fetched from memory per 1000 instructions; `None` where nothing was counted.
+    pub fn miss_rate(&self) -> Option<f64> {
+        (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
+    }
+
+    pub(crate) fn saw(&mut self, snapshot: &Snapshot) {
+        self.intervals += 1;
+        self.duration_ns = snapshot.time_ns;
+        for counts in snapshot.threads.iter().filter_map(|t| t.counts.as_ref()) {
+            self.instructions += counts.instructions;
+            self.lines += counts.lines;
+            if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
+                self.local += local;
+                self.remote += remote;
+            }
+        }
+    }
+
+    pub(crate) fn paged(&mut self, outcome: &PageOutcome) {
+        self.pages_moved += outcome.moved;
+        for (&failure, &pages) in &outcome.failed {
+            *self.pages_failed.entry(failure).or_default() += pages;
+        }
+    }
+
+    pub(crate) fn refused(&mut self, guard: Guard) {
+        *self.refusals.entry(guard).or_default() += 1;
+    }
+}
+
+impl From<&Summary> for Totals {
+    fn from(summary: &Summary) -> Self {
+        Self {
+            intervals: summary.intervals,
+            duration_ns: summary.duration_ns,
+            thread_moves: summary.thread_moves,
+            undone: summary.undone,
+            pages_moved: summary.pages_moved,
+            pages_failed: summary.pages_failed.clone(),
+            instructions: summary.instructions,
+            lines: summary.lines,
+            local: summary.local,
+            remote: summary.remote,
+            refusals: summary.refusals.clone(),
+            restored: Some(summary.restored),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `explain`: the text of each made run, and what it does when asked for someone who is not there.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use numaherd_herd::ledger::{Ledger, Reader};
+use numaherd_show::explain::{Choice, Explanation, explain, text};
+
+use proptest::prelude::*;
+
+use crate::made::*;
+use crate::runs;
+
+fn all_of(made: &Made) -> Explanation {
+    explain(&made.ledger(), Choice::default()).unwrap()
+}
+
+fn told(made: &Made) -> String {
+    text(&all_of(made))
+}
+
+#[test]
+fn nothing_happened() {
+    insta::assert_snapshot!(told(&runs::nothing()));
+}
+
+#[test]
+fn moved_and_got_faster() {
+    insta::assert_snapshot!(told(&runs::faster()));
+}
+
+#[test]
+fn moved_got_slower_and_was_undone() {
+    insta::assert_snapshot!(told(&runs::slower_and_undone()));
+}
+
+#[test]
+fn refused_by_each_guard() {
+    insta::assert_snapshot!(told(&runs::refused_by_each_guard()));
+}
+
+#[test]
+fn pages_that_cannot_be_moved() {
+    insta::assert_snapshot!(told(&runs::pages_fail()));
+}
+
+#[test]
+fn a_dry_run() {
+    insta::assert_snapshot!(told(&runs::dry()));
+}
+
+#[test]
+fn orders_that_the_kernel_refuses() {
+    insta::assert_snapshot!(told(&runs::refused_by_the_kernel()));
+}
+
+#[test]
+fn one_thread_of_several() {
+    let ledger = runs::faster().ledger();
+    let choice = Choice {
+        pid: Some(100),
+        tid: Some(100),
+    };
+    let explanation = explain(&ledger, choice).unwrap();
+    let threads: Vec<u32> = explanation.processes[0]
+        .threads
+        .iter()
+        .map(|t| t.tid)
+        .collect();
+    assert_eq!(threads, [100]);
+}
+
+#[test]
+fn a_thread_of_which_nothing_was_wanted_is_told_of_when_asked_for() {
+    let choice = Choice {
+        pid: None,
+        tid: Some(100),
+    };
+    let ledger = runs::nothing().ledger();
+    insta::assert_snapshot!(text(&explain(&ledger, choice).unwrap()));
+}
+
+#[test]
+fn a_damaged_ledger_is_explained_up_to_the_damage() {
+    let mut bytes = runs::faster().bytes();
+    let lines: Vec<usize> = bytes
+        .iter()
+        .enumerate()
+        .filter(|(_, b)| **b == b'\n')
+        .map(|(at, _)| at)
+        .collect();
+    // Within the 20th line: after the move and some of the pages.
+    bytes[lines[18] + 40] ^= 1;
+    let ledger = read(bytes);
+    insta::assert_snapshot!(text(&explain(&ledger, Choice::default()).unwrap()));
+}
+
+#[test]
+fn a_ledger_cut_off_between_orders_and_outcome_does_not_claim_an_outcome() {
+    let made = runs::slower_and_undone();
+    // Header, start, three snapshots, the placing: the outcome is cut off.
+    let whole = made.bytes();
+    let kept: Vec<u8> = whole
+        .split_inclusive(|&b| b == b'\n')
+        .take(6)
+        .flatten()
+        .copied()
+        .collect();
+    let explanation = explain(&read(kept), Choice::default()).unwrap();
+    let thread = &explanation.processes[0].threads[0];
+    assert_eq!(thread.moves, 0);
+    let json = serde_json::to_value(&thread.decisions).unwrap();
+    assert_eq!(json[0]["happened"]["result"], "not-recorded");
+}
+
+#[test]
+fn who_is_not_there_is_answered_with_who_is() {
+    let ledger = runs::faster().ledger();
+    let told = |pid, tid| {
+        explain(&ledger, Choice { pid, tid })
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        told(Some(1), None),
+        "the ledger holds no process 1; processes there are: 100 (chase)"
+    );
+    assert_eq!(
+        told(None, Some(1)),
+        "the ledger holds no thread 1; threads there are: 100 (chase), 101 (chase)"
+    );
+    assert_eq!(
+        told(Some(100), Some(7)),
+        "the ledger holds no thread 7 in process 100; threads there are: 100 (chase), 101 (chase)"
+    );
+}
+
+#[test]
+fn a_message_names_no_more_than_can_be_read() {
+    let mut made = Made::new("linux", false);
+    let threads = (0..500)
+        .map(|n| thread(1_000 + n, 1_000 + n, "crew", 0, 1, 1.0, 1.0))
+        .collect();
+    let processes = (0..500).map(|n| process(1_000 + n, "crew", &[])).collect();
+    made.second(threads, processes);
+    let choice = Choice {
+        pid: Some(1),
+        tid: None,
+    };
+    let told = explain(&made.ledger(), choice).unwrap_err().to_string();
+    assert!(told.ends_with("1019 (crew), and 480 more"), "{told}");
+}
+
+#[test]
+fn decisions_that_agree_are_one_with_sums_and_span() {
+    let explanation = all_of(&runs::faster());
+    let devil = &explanation.processes[0].threads[1];
+    assert_eq!(devil.decisions.len(), 3);
+    let pages = serde_json::to_value(&devil.decisions[1]).unwrap();
+    assert_eq!(pages["times"], 40);
+    assert_eq!(pages["wanted_pages"], 40 * 256);
+    assert_eq!(pages["happened"]["moved"], 10_000);
+    assert_eq!(pages["first_ns"], 4 * SECOND + 10_000_000);
+    assert_eq!(pages["last_ns"], 4 * SECOND + 400_000_000);
+}
+
+#[test]
+fn what_followed_is_compared_with_what_was_before() {
+    let explanation = all_of(&runs::faster());
+    let moved = &explanation.processes[0].threads[1].decisions[0];
+    let followed = moved.followed.as_ref().unwrap();
+    assert_eq!(
+        (followed.before.intervals, followed.after.intervals),
+        (3, 3)
+    );
+    // 700, 1100 and 1500 million in three seconds against 1000 in each of three.
+    let speed = followed.speed.unwrap();
+    assert!((speed.percent - 10.0).abs() < 1e-9, "{speed:?}");
+    let settled = followed.settled_speed.unwrap();
+    assert!((settled.percent - 50.0).abs() < 1e-9, "{settled:?}");
+}
+
+#[test]
+fn the_json_form_has_its_version_and_all_that_the_text_says() {
+    insta::assert_snapshot!(
+        serde_json::to_string_pretty(&all_of(&runs::slower_and_undone())).unwrap()
+    );
+}
+
+#[test]
+fn a_long_run_stays_readable() {
+    let mut made = Made::new("di-migrate", false);
+    let crew = || {
+        (0..60)
+            .map(|n| thread(2_000 + n, 2_000, "crew", n % 8, 900, 30.0, 0.5))
+            .collect()
+    };
+    for second in 0..40u32 {
+        made.second(crew(), vec![process(2_000, "crew", &[(0, 1_000)])]);
+        let (from, to) = if second % 2 == 0 { (0, 4) } else { (4, 0) };
+        let movers: Vec<u32> = (0..60)
+            .filter(|n| second <= *n)
+            .map(|n| 2_000 + n)
+            .collect();
+        let why = "30.0 lines per 1000 instructions is rank 1 of 60";
+        made.placed(
+            movers
+                .iter()
+                .map(|&tid| placement(tid, from, to, "di: deal by miss rate", why, ""))
+                .collect(),
+            movers
+                .iter()
+                .map(|&tid| order(tid, Some(to), "9"))
+                .collect(),
+        );
+    }
+    let ledger = made.ledger();
+    let explanation = explain(&ledger, Choice::default()).unwrap();
+    let told = text(&explanation);
+    assert_eq!(told.matches("\n  Thread ").count(), 20);
+    assert!(told.contains("40 threads with less done to them"), "{told}");
+    assert!(
+        told.contains("... 34 more decisions: `--tid 2040` tells of all ..."),
+        "{told}"
+    );
+    let chosen = Choice {
+        pid: None,
+        tid: Some(2_040),
+    };
+    let told = text(&explain(&ledger, chosen).unwrap());
+    assert_eq!(told.matches(": moved from").count(), 40);
+}
+
+/// Runs as bytes, to be damaged.
+static RUNS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let runs = [
+        runs::faster(),
+        runs::slower_and_undone(),
+        runs::pages_fail(),
+        runs::dry(),
+    ];
+    runs.iter().map(Made::bytes).collect()
+});
+
+proptest! {
+    #[test]
+    fn wherever_a_ledger_is_damaged_the_rest_is_explained(
+        run in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(), cut in any::<bool>(),
+    ) {
+        let mut bytes = run.get(&RUNS).clone();
+        let whole = explain(&read(bytes.clone()), Choice::default()).unwrap();
+        let at = at.index(bytes.len());
+        if cut {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 4;
+        }
+        // A damaged header is the reader's to refuse.
+        let Ok(reader) = Reader::of_bytes(Path::new("run.ledger"), bytes) else {
+            return Ok(());
+        };
+        let explanation = explain(&Ledger::of(reader), Choice::default()).unwrap();
+        let told = text(&explanation);
+        prop_assert_eq!(explanation.ledger.damage.is_some(), told.contains("DAMAGED"));
+        let moves = |of: &Explanation| of.run.as_ref().map_or(0, |run| run.totals.thread_moves);
+        prop_assert!(moves(&explanation) <= moves(&whole));
+    }
+}

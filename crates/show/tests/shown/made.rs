@@ -1,0 +1,362 @@
+//! Ledgers made by hand: on the preset `lab-4x2` (CPUs 0-1 on node 0, 2-3 on node 1, and so on), an
+//! interval a second. Every one of them goes through the real writer and reader.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use numaherd_herd::ledger::{Ledger, Notice, PagingTick, Placing, Reader, Start, Writer};
+use numaherd_herd::{Ending, Guard, Line, Record, Refusal, Settings, Summary};
+use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, NodeSet, Topology};
+use numaherd_world::{
+    AffinityOrder, AffinityOutcome, AffinityResult, Counts, NodeState, Outcome, PageOrder,
+    PageOutcome, Pages, Placement, Plan, Process, ProcessId, Residency, Signal, SignalReport,
+    SignalState, Snapshot, Thread, ThreadId,
+};
+
+pub const SECOND: u64 = 1_000_000_000;
+
+/// What a run's last record says, before it is filled in.
+pub fn ended(policy: &str) -> Summary {
+    Summary {
+        policy: policy.to_owned(),
+        dry_run: false,
+        ending: Ending::World,
+        intervals: 0,
+        duration_ns: 0,
+        thread_moves: 0,
+        undone: 0,
+        pages_moved: 0,
+        pages_failed: BTreeMap::new(),
+        instructions: 0,
+        lines: 0,
+        local: 0,
+        remote: 0,
+        refusals: BTreeMap::new(),
+        restored: 0,
+        notices: Vec::new(),
+    }
+}
+
+pub fn thread_id(tid: u32) -> ThreadId {
+    ThreadId { tid, born: 7 }
+}
+
+pub fn process_id(pid: u32) -> ProcessId {
+    ProcessId { pid, born: 7 }
+}
+
+pub fn cpus(list: &str) -> CpuSet {
+    list.parse().expect("a list of CPUs")
+}
+
+pub fn topology() -> Topology {
+    Machine::preset("lab-4x2").unwrap().topology().unwrap()
+}
+
+/// A thread that ran all the time, with `millions` of instructions, at a miss rate.
+pub fn thread(
+    tid: u32,
+    pid: u32,
+    name: &str,
+    cpu: u32,
+    millions: u64,
+    miss_rate: f64,
+    local: f64,
+) -> Thread {
+    let lines = (millions as f64 * 1e3 * miss_rate) as u64;
+    let near = (lines as f64 * local) as u64;
+    Thread {
+        id: thread_id(tid),
+        process: process_id(pid),
+        name: name.to_owned(),
+        cpu: CpuId(cpu),
+        assigned: None,
+        affinity: Arc::new(cpus("0-7")),
+        cpuset: Arc::new(cpus("0-7")),
+        cpu_share: 1.0,
+        counts: Some(Counts {
+            instructions: millions * 1_000_000,
+            cycles: None,
+            lines,
+            local: Some(near),
+            remote: Some(lines - near),
+            counted_share: 1.0,
+        }),
+        hands_off: None,
+    }
+}
+
+/// A process whose pages are on these nodes.
+pub fn process(pid: u32, name: &str, pages: &[(u32, u64)]) -> Process {
+    let nodes: NodeSet = "0-3".parse().expect("a list of nodes");
+    Process {
+        id: process_id(pid),
+        name: name.to_owned(),
+        allowed_nodes: Arc::new(nodes),
+        residency: Some(Residency {
+            pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),
+        }),
+    }
+}
+
+pub fn placement(
+    tid: u32,
+    from: u32,
+    to: u32,
+    rule: &'static str,
+    why: &str,
+    instead_of: &str,
+) -> Placement {
+    Placement {
+        thread: thread_id(tid),
+        from: CpuId(from),
+        to: CpuId(to),
+        rule: rule.into(),
+        why: why.to_owned(),
+        instead_of: instead_of.to_owned(),
+    }
+}
+
+pub fn order(tid: u32, core: Option<u32>, list: &str) -> AffinityOrder {
+    AffinityOrder {
+        thread: thread_id(tid),
+        core: core.map(CpuId),
+        cpus: Arc::new(cpus(list)),
+    }
+}
+
+pub fn window(tid: u32, pid: u32, first: u64, count: u64, to: u32) -> PageOrder {
+    PageOrder {
+        process: process_id(pid),
+        thread: thread_id(tid),
+        pages: Pages::Window { first, count },
+        to: NodeId(to),
+        rule: "window: around a remote access".into(),
+        why: format!(
+            "thread {tid} on node {to} read address {:#x} on node 0; {count} of 4096 pages around it",
+            first << 12
+        ),
+    }
+}
+
+pub fn whole_set(tid: u32, pid: u32, to: u32) -> PageOrder {
+    PageOrder {
+        process: process_id(pid),
+        thread: thread_id(tid),
+        pages: Pages::All,
+        to: NodeId(to),
+        rule: "whole-set: follow the process".into(),
+        why: format!("thread {tid} moved from node 0 to node {to}"),
+    }
+}
+
+/// What became of an order: all moved but those that failed.
+pub fn page_outcome(order: &PageOrder, moved: u64) -> PageOutcome {
+    PageOutcome {
+        process: order.process,
+        thread: order.thread,
+        pages: order.pages,
+        to: order.to,
+        moved,
+        already_there: 0,
+        failed: BTreeMap::new(),
+        not_tried: 0,
+        took_ns: 3_000_000,
+        longest_batch_ns: 250_000,
+        error: None,
+    }
+}
+
+pub fn refusal(entry: Option<usize>, tid: u32, guard: Guard, why: &str) -> Refusal {
+    Refusal {
+        entry,
+        thread: thread_id(tid),
+        guard,
+        why: why.to_owned(),
+    }
+}
+
+/// A ledger that grows.
+pub struct Made {
+    lines: Vec<Line>,
+    snapshots: u64,
+    time_ns: u64,
+}
+
+impl Made {
+    pub fn new(policy: &str, dry_run: bool) -> Self {
+        let measured = |signal, source: &str, caveat: Option<&str>| SignalReport {
+            signal,
+            state: SignalState::Measured {
+                source: source.to_owned(),
+                caveat: caveat.map(str::to_owned),
+            },
+        };
+        let signals = vec![
+            measured(Signal::CpuUse, "/proc/PID/task/TID/schedstat", None),
+            measured(
+                Signal::MissRate,
+                "cpu/LLC-load-misses/",
+                Some("prefetches are not counted"),
+            ),
+            measured(
+                Signal::LocalRemote,
+                "cpu/node-loads/ and cpu/node-load-misses/",
+                None,
+            ),
+            SignalReport {
+                signal: Signal::MemorySamples,
+                state: SignalState::Missing {
+                    reason: "opening cpu/mem-loads/ on CPU 0 was denied (EACCES)".to_owned(),
+                    remedy: "CAP_PERFMON, or kernel.perf_event_paranoid of 1 or less".to_owned(),
+                },
+            },
+            measured(Signal::Residency, "/proc/PID/numa_maps", None),
+        ];
+        let settings = Settings {
+            dry_run,
+            seed: 7,
+            ..Settings::default()
+        };
+        let start = Start {
+            topology: topology(),
+            signals,
+            settings,
+            policy: policy.to_owned(),
+            seed: 7,
+            pager: true,
+        };
+        let mut made = Self {
+            lines: Vec::new(),
+            snapshots: 0,
+            time_ns: 0,
+        };
+        made.add(Record::Start(start));
+        made
+    }
+
+    fn add(&mut self, record: Record) {
+        self.lines.push(Line {
+            sequence: self.lines.len() as u64,
+            time_ns: self.time_ns,
+            record,
+        });
+    }
+
+    /// An interval of a second, with what was seen at its end.
+    pub fn second(&mut self, threads: Vec<Thread>, processes: Vec<Process>) {
+        self.second_with_gaps(threads, processes, Vec::new());
+    }
+
+    pub fn second_with_gaps(
+        &mut self,
+        threads: Vec<Thread>,
+        processes: Vec<Process>,
+        gaps: Vec<String>,
+    ) {
+        self.time_ns = (self.snapshots + 1) * SECOND;
+        let node = |id| NodeState {
+            id: NodeId(id),
+            total_bytes: 1 << 30,
+            free_bytes: 1 << 29,
+        };
+        self.add(Record::Snapshot(Snapshot {
+            sequence: self.snapshots,
+            time_ns: self.time_ns,
+            interval_ns: SECOND,
+            page_bytes: 4096,
+            online: cpus("0-7"),
+            threads,
+            processes,
+            nodes: (0..4).map(node).collect(),
+            gaps,
+        }));
+        self.snapshots += 1;
+    }
+
+    /// What the placement wanted and what came of the orders.
+    pub fn placing(&mut self, placing: Placing, results: Vec<AffinityResult>) {
+        let affinities: Vec<AffinityOutcome> = placing
+            .affinities
+            .iter()
+            .zip(results)
+            .map(|(order, result)| AffinityOutcome {
+                thread: order.thread,
+                result,
+            })
+            .collect();
+        self.add(Record::Placing(Placing {
+            snapshot: self.snapshots.saturating_sub(1),
+            ..placing
+        }));
+        if !affinities.is_empty() {
+            self.add(Record::Outcome(Outcome {
+                affinities,
+                pages: Vec::new(),
+            }));
+        }
+    }
+
+    /// A placing without refusals, carried out to the full.
+    pub fn placed(&mut self, placements: Vec<Placement>, affinities: Vec<AffinityOrder>) {
+        let results = vec![AffinityResult::Done; affinities.len()];
+        let placing = Placing {
+            plan: Plan {
+                placements,
+                pages: Vec::new(),
+            },
+            affinities,
+            carried_out: true,
+            ..Placing::default()
+        };
+        self.placing(placing, results);
+    }
+
+    /// A round of paging, `ms` after the last snapshot.
+    pub fn paging(&mut self, ms: u64, tick: PagingTick) {
+        self.time_ns = self.snapshots * SECOND + ms * 1_000_000;
+        self.add(Record::Paging(tick));
+    }
+
+    pub fn notice(&mut self, text: &str) {
+        self.add(Record::Notice(Notice {
+            text: text.to_owned(),
+        }));
+    }
+
+    pub fn end(&mut self, summary: Summary) {
+        self.add(Record::End(Summary {
+            intervals: self.snapshots,
+            duration_ns: self.snapshots * SECOND,
+            ..summary
+        }));
+    }
+
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// The ledger as it is on disk.
+    pub fn bytes(&self) -> Vec<u8> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger");
+        let mut writer =
+            Writer::create(&path, "numaherd 0.1.0", Some(1_700_000_000_000), 1 << 30).unwrap();
+        for line in &self.lines {
+            writer.write(line).unwrap();
+        }
+        writer.flush().unwrap();
+        std::fs::read(&path).unwrap()
+    }
+
+    /// The ledger as it is read back.
+    pub fn ledger(&self) -> Ledger {
+        read(self.bytes())
+    }
+}
+
+/// Reads a ledger from bytes.
+pub fn read(bytes: Vec<u8>) -> Ledger {
+    Ledger::of(Reader::of_bytes(Path::new("run.ledger"), bytes).unwrap())
+}

@@ -1,0 +1,8 @@
+//! What people see of runs, as golden files.
+
+mod explained;
+mod lived;
+mod made;
+mod runs;
+mod summed;
+mod totalled;

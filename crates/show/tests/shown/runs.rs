@@ -1,0 +1,418 @@
+//! Runs that the tests tell of, each made for one thing that can happen.
+
+use std::collections::BTreeMap;
+
+use numaherd_herd::governor::Undone;
+use numaherd_herd::ledger::{PagingTick, Placing};
+use numaherd_herd::{Guard, Summary};
+use numaherd_topology::CpuId;
+use numaherd_world::{AffinityResult, PageFailure, Plan};
+
+use crate::made::*;
+
+/// The kernel places, and nobody minds.
+pub fn nothing() -> Made {
+    let mut made = Made::new("linux", false);
+    for _ in 0..3 {
+        made.second(
+            vec![thread(100, 100, "chase", 0, 500, 40.0, 1.0)],
+            vec![process(100, "chase", &[(0, 5_000)])],
+        );
+        made.placed(vec![], vec![]);
+    }
+    made.end(ended("linux"));
+    made
+}
+
+const DEVIL: &str = "devil (41.0 lines per 1000 instructions); domain 2 on node 2 is to run 1 devil \
+                     and 1 turtle";
+
+/// A devil is moved to another node in the fourth second, its pages follow, and it gains; its
+/// process has a thread that stays where it is.
+pub fn faster() -> Made {
+    let mut made = Made::new("dino", false);
+    let seconds = |second: u64, made: &mut Made| {
+        let moved = second > 4;
+        let (cpu, speed, local) = match second {
+            0..=4 => (0, 1_000, 1.0),
+            5 => (4, 700, 0.1),
+            6 => (4, 1_100, 0.6),
+            _ => (5, 1_500, 0.98),
+        };
+        let mut devil = thread(101, 100, "chase", cpu, speed, 41.0, local);
+        devil.assigned = moved.then_some(CpuId(4));
+        let there = if moved { 250 * 40 } else { 0 };
+        made.second(
+            vec![thread(100, 100, "chase", 1, 1_000, 0.5, 1.0), devil],
+            vec![process(100, "chase", &[(0, 20_000 - there), (2, there)])],
+        );
+    };
+    for second in 1..=4 {
+        seconds(second, &mut made);
+        if second < 4 {
+            made.placed(vec![], vec![]);
+        }
+    }
+    made.placed(
+        vec![
+            placement(
+                100,
+                1,
+                1,
+                "dino: keep core",
+                "turtle (0.5 lines per 1000 instructions)",
+                "",
+            ),
+            placement(
+                101,
+                0,
+                4,
+                "dino: fill slots",
+                DEVIL,
+                "CPU 0: the layout wants a turtle there",
+            ),
+        ],
+        vec![order(100, Some(1), "0-1"), order(101, Some(4), "4-5")],
+    );
+    for tick in 0..40 {
+        let order = window(101, 100, 0x7f00_0000 + tick * 256, 256, 2);
+        made.paging(
+            10 * (tick + 1),
+            PagingTick {
+                samples: 12,
+                remote: 9,
+                outcomes: vec![page_outcome(&order, 250)],
+                plan: vec![order],
+                carried_out: true,
+                ..PagingTick::default()
+            },
+        );
+    }
+    for second in 5..=10 {
+        seconds(second, &mut made);
+        made.placed(vec![], vec![]);
+    }
+    made.placed(
+        vec![],
+        vec![order(100, None, "0-7"), order(101, None, "0-7")],
+    );
+    made.end(Summary {
+        thread_moves: 1,
+        pages_moved: 10_000,
+        restored: 2,
+        instructions: 22_800_000_000,
+        lines: 530_000_000,
+        local: 470_000_000,
+        remote: 60_000_000,
+        ..ended("dino")
+    });
+    made
+}
+
+/// A move turns out to be for the worse and is undone.
+pub fn slower_and_undone() -> Made {
+    let mut made = Made::new("di-plain", false);
+    let second = |made: &mut Made, cpu, speed, local| {
+        made.second(
+            vec![thread(300, 300, "stream", cpu, speed, 80.0, local)],
+            vec![process(300, "stream", &[(0, 9_000)])],
+        );
+    };
+    for _ in 0..3 {
+        second(&mut made, 0, 900, 1.0);
+    }
+    made.placed(
+        vec![placement(
+            300,
+            0,
+            6,
+            "di: deal by miss rate",
+            "80.0 lines per 1000 instructions is rank 1 of 1, dealt to domain 3 on node 3",
+            "",
+        )],
+        vec![order(300, Some(6), "6-7")],
+    );
+    for _ in 0..5 {
+        second(&mut made, 6, 500, 0.0);
+    }
+    let why = "since its move to CPU 6 it runs 44 % fewer instructions per second of CPU time, and \
+               all threads together run at 0.56 times their speed before";
+    made.placing(
+        Placing {
+            affinities: vec![order(300, None, "0-7")],
+            undone: vec![Undone {
+                thread: thread_id(300),
+                from: CpuId(6),
+                to: None,
+                why: why.to_owned(),
+            }],
+            carried_out: true,
+            ..Placing::default()
+        },
+        vec![AffinityResult::Done],
+    );
+    made.notice(&format!("thread 300 (stream): {why}; undone"));
+    for _ in 0..2 {
+        second(&mut made, 1, 900, 1.0);
+        made.placing(
+            Placing {
+                plan: Plan {
+                    placements: vec![placement(
+                        300,
+                        1,
+                        6,
+                        "di: deal by miss rate",
+                        "80.0 lines per 1000 instructions is rank 1 of 1, dealt to domain 3 on node 3",
+                        "",
+                    )],
+                    pages: vec![],
+                },
+                refusals: vec![refusal(
+                    Some(0),
+                    300,
+                    Guard::Worse,
+                    "its last move made it slower; it stays for 60 s",
+                )],
+                carried_out: true,
+                ..Placing::default()
+            },
+            vec![],
+        );
+    }
+    made.end(Summary {
+        thread_moves: 1,
+        undone: 1,
+        refusals: BTreeMap::from([(Guard::Worse, 2)]),
+        notices: vec![format!("thread 300 (stream): {why}; undone")],
+        ..ended("di-plain")
+    });
+    made
+}
+
+/// Every guard refuses once.
+pub fn refused_by_each_guard() -> Made {
+    let mut made = Made::new("dino", false);
+    made.second(
+        vec![thread(400, 400, "mixed", 0, 1_000, 10.0, 1.0)],
+        vec![process(400, "mixed", &[(0, 1_000)])],
+    );
+    let of_threads = [
+        (
+            Guard::UnknownThread,
+            "thread 400 is not among the threads that were observed",
+        ),
+        (
+            Guard::Duplicate,
+            "it has been given a core in this interval already",
+        ),
+        (Guard::HandsOff, "it must be left alone: a kernel thread"),
+        (
+            Guard::ForeignAffinity,
+            "it has an affinity of its own (0-1)",
+        ),
+        (Guard::UnknownCpu, "the machine has no CPU 9"),
+        (Guard::Offline, "CPU 3 is offline"),
+        (Guard::Cpuset, "CPU 4 is beyond its cpuset (0-3)"),
+        (Guard::Limits, "CPU 5 is beyond the CPUs that may be used"),
+        (Guard::Unchanged, "CPU 4 is given to it already"),
+        (
+            Guard::Bounce,
+            "it is frozen for 60 s because it went to and fro",
+        ),
+        (
+            Guard::Worse,
+            "its last move made it slower; it stays for 60 s",
+        ),
+        (
+            Guard::Rate,
+            "128 threads are moved in this interval already, the most that is set",
+        ),
+        (
+            Guard::Journal,
+            "cannot write the journal: no space left on the device",
+        ),
+    ];
+    let wish = |_| placement(400, 0, 4, "dino: fill slots", DEVIL, "");
+    made.placing(
+        Placing {
+            plan: Plan {
+                placements: of_threads.iter().map(wish).collect(),
+                pages: vec![],
+            },
+            refusals: of_threads
+                .iter()
+                .enumerate()
+                .map(|(entry, &(guard, why))| refusal(Some(entry), 400, guard, why))
+                .collect(),
+            carried_out: true,
+            ..Placing::default()
+        },
+        vec![],
+    );
+    let of_pages = [
+        (
+            Guard::UnknownProcess,
+            "process 400 is not among the processes that were observed",
+        ),
+        (Guard::UnknownNode, "node 2 has no memory or is offline"),
+        (
+            Guard::FullNode,
+            "node 2 has 40 MiB free, of which 51 MiB are kept free, and 1 MiB would come",
+        ),
+        (Guard::Bandwidth, "page traffic is limited to 1024 MiB/s"),
+    ];
+    made.paging(
+        10,
+        PagingTick {
+            plan: of_pages
+                .iter()
+                .map(|_| window(400, 400, 0x1000, 256, 2))
+                .collect(),
+            refusals: of_pages
+                .iter()
+                .enumerate()
+                .map(|(entry, &(guard, why))| refusal(Some(entry), 400, guard, why))
+                .collect(),
+            carried_out: true,
+            ..PagingTick::default()
+        },
+    );
+    // One that waited, and whose place a later one takes.
+    let waits = |refusals| PagingTick {
+        plan: vec![whole_set(400, 400, 2)],
+        waiting: vec![0],
+        refusals,
+        carried_out: true,
+        ..PagingTick::default()
+    };
+    made.paging(20, waits(vec![]));
+    let why = "a later order for all pages of this process has come";
+    made.paging(30, waits(vec![refusal(None, 400, Guard::Superseded, why)]));
+    let guards = of_threads
+        .iter()
+        .chain(&of_pages)
+        .map(|&(guard, _)| (guard, 1));
+    made.end(Summary {
+        refusals: guards.chain([(Guard::Superseded, 1)]).collect(),
+        ..ended("dino")
+    });
+    made
+}
+
+/// The target node is full, some pages are shared, one order is stopped short; an order that waited
+/// is carried out at last.
+pub fn pages_fail() -> Made {
+    let mut made = Made::new("dino+whole-set", false);
+    let second = |made: &mut Made, there| {
+        made.second_with_gaps(
+            vec![thread(500, 500, "big", 2, 800, 60.0, 0.2)],
+            vec![process(500, "big", &[(0, 8_000 - there), (1, there)])],
+            vec!["where the pages of process 501 are: it had ended".to_owned()],
+        );
+    };
+    second(&mut made, 0);
+    let order = whole_set(500, 500, 1);
+    made.paging(
+        10,
+        PagingTick {
+            plan: vec![order.clone()],
+            waiting: vec![0],
+            carried_out: true,
+            ..PagingTick::default()
+        },
+    );
+    made.paging(
+        60,
+        PagingTick {
+            outcomes: vec![numaherd_world::PageOutcome {
+                failed: BTreeMap::from([(PageFailure::Shared, 20), (PageFailure::NodeFull, 5_000)]),
+                not_tried: 980,
+                error: Some(
+                    "moving pages of process 500 to node 1: node 1 is full; free memory there"
+                        .to_owned(),
+                ),
+                ..page_outcome(&order, 2_000)
+            }],
+            carried_out: true,
+            ..PagingTick::default()
+        },
+    );
+    second(&mut made, 2_000);
+    made.end(Summary {
+        pages_moved: 2_000,
+        pages_failed: BTreeMap::from([(PageFailure::Shared, 20), (PageFailure::NodeFull, 5_000)]),
+        ..ended("dino+whole-set")
+    });
+    made
+}
+
+/// Nothing is carried out.
+pub fn dry() -> Made {
+    let mut made = Made::new("dino", true);
+    for _ in 0..2 {
+        made.second(
+            vec![thread(600, 600, "chase", 0, 900, 41.0, 1.0)],
+            vec![process(600, "chase", &[(0, 1_000)])],
+        );
+    }
+    made.placing(
+        Placing {
+            plan: Plan {
+                placements: vec![placement(600, 0, 4, "dino: fill slots", DEVIL, "")],
+                pages: vec![],
+            },
+            affinities: vec![order(600, Some(4), "4-5")],
+            ..Placing::default()
+        },
+        vec![],
+    );
+    made.paging(
+        10,
+        PagingTick {
+            plan: vec![window(600, 600, 0x1000, 256, 2)],
+            ..PagingTick::default()
+        },
+    );
+    made.end(Summary {
+        dry_run: true,
+        ..ended("dino")
+    });
+    made
+}
+
+/// Orders that the kernel does not carry out as ordered.
+pub fn refused_by_the_kernel() -> Made {
+    let mut made = Made::new("random", false);
+    let threads = (0..3)
+        .map(|n| thread(700 + n, 700, "crew", n, 900, 1.0, 1.0))
+        .collect();
+    made.second(threads, vec![process(700, "crew", &[(0, 1_000)])]);
+    let drawn = "drawn from the 8 CPUs it may have";
+    made.placing(
+        Placing {
+            plan: Plan {
+                placements: (0..3)
+                    .map(|n| placement(700 + n, n, 6, "random: draw once", drawn, ""))
+                    .collect(),
+                pages: vec![],
+            },
+            affinities: (0..3).map(|n| order(700 + n, Some(6), "6-7")).collect(),
+            carried_out: true,
+            ..Placing::default()
+        },
+        vec![
+            AffinityResult::Gone,
+            AffinityResult::Narrowed { now: cpus("7") },
+            AffinityResult::Failed {
+                error:
+                    "sched_setaffinity of thread 702: operation not permitted; CAP_SYS_NICE helps"
+                        .to_owned(),
+            },
+        ],
+    );
+    made.end(Summary {
+        thread_moves: 1,
+        ..ended("random")
+    });
+    made
+}
