@@ -45,19 +45,22 @@ trap 'rm -f "$log"' EXIT
 failed=()
 for target in "${targets[@]}"; do
     mkdir -p "fuzz/corpus/$target"
-    # Inputs up to 4 KiB; one that takes over 10 s or 1 GiB counts as a failure, like a panic. The
+    # Inputs up to 8 KiB; one that takes over 10 s or 1 GiB counts as a failure, like a panic. The
     # limit of the shell stops one that asks for all memory at once before libFuzzer looks.
     if (
         ulimit -v $((8 << 20))
         cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
-            -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 \
+            -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=1024 \
             -print_final_stats=1
     ) >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
         say "$target held for ${runs:-an unknown number of} inputs in $seconds s"
     else
         say "$target FAILED:"
-        grep -v -e '^#' -e '^INFO:' -e '^stat::' "$log" | tail -n 40
+        # The panic with its backtrace, or what libFuzzer says instead (out of memory, too slow), and
+        # how to run it again; the input itself may be long and is in the file.
+        grep -a -A 25 -m 1 -e panicked -e 'ERROR: libFuzzer' -e 'memory allocation of' "$log" || tail -n 25 "$log"
+        grep -a 'cargo fuzz run .*artifacts' "$log" || true
         failed+=("$target")
     fi
 done

@@ -13,6 +13,7 @@ use std::fs;
 use std::path::Path;
 
 use libfuzzer_sys::{Corpus, fuzz_target};
+use numaherd_fuzz::temporary;
 use numaherd_topology::{CpuSet, Topology, sysfs};
 
 /// Bounds on a tree, so that one input stays cheap; nothing in the reader depends on them.
@@ -55,17 +56,6 @@ fn written_and_read(topology: &Topology) -> Topology {
     let root = temporary();
     sysfs::write(topology, root.path()).expect("a directory of our own can be written");
     sysfs::read(root.path()).expect("what is written can be read")
-}
-
-/// A new directory, in memory where the system has such a place.
-fn temporary() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    let made = if memory.is_dir() {
-        tempfile::tempdir_in(memory)
-    } else {
-        tempfile::tempdir()
-    };
-    made.expect("a temporary directory can be made")
 }
 
 /// Writes the files; false where the text is no such tree or leads out of it.

@@ -1,0 +1,63 @@
+//! Journals: what a killed instance left, from which threads are given back.
+//!
+//! The input is a journal whose lines have no sums yet ([`sealed`] adds them).
+//!
+//! Holds: no bytes make the reader panic; a mask is only ever given back to a thread whose mask is
+//! one that the journal says we set; what is given back is gone from the journal afterwards.
+#![no_main]
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use libfuzzer_sys::fuzz_target;
+use numaherd_fuzz::{sealed, temporary};
+use numaherd_herd::journal::{Current, Journal};
+use numaherd_topology::CpuSet;
+use numaherd_world::AffinityResult;
+
+/// The boot that the seeds' journals are of.
+const BOOT: &str = "b";
+
+fuzz_target!(|input: (bool, u8, &[u8])| {
+    let (seal, cpu, text) = input;
+    let directory = temporary();
+    let path = directory.path().join("journal");
+    let bytes = if seal { sealed(text) } else { text.to_vec() };
+    fs::write(&path, bytes).expect("a file of our own can be written");
+    let mut journal = match Journal::open(&path, BOOT, "fuzz") {
+        Ok(journal) => journal,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    let owed = journal.owed();
+    let mask: CpuSet = [u32::from(cpu).into()].into_iter().collect();
+    let mut asked = BTreeSet::new();
+    let mut given = BTreeSet::new();
+    let report = journal.restore(
+        |thread| {
+            assert!(asked.insert(thread), "{thread} is asked for twice");
+            match thread.tid % 3 {
+                0 => Current::Gone,
+                _ => Current::Mask(mask.clone()),
+            }
+        },
+        |order| {
+            assert!(
+                given.insert(order.thread),
+                "{} is given back twice",
+                order.thread
+            );
+            AffinityResult::Done
+        },
+    );
+    let report = report.expect("the journal's directory can be written");
+    assert_eq!(asked.len(), owed);
+    assert_eq!(given.len(), report.restored.len());
+    assert!(report.failed.is_empty());
+    assert_eq!(journal.owed(), 0);
+    drop(journal);
+    let again = Journal::open(&path, BOOT, "fuzz").expect("what is left is a journal");
+    assert_eq!(again.owed(), 0, "given back, but still in the journal");
+});

@@ -1,0 +1,32 @@
+//! `/proc/cpuinfo`.
+//!
+//! Holds: no bytes make the reader panic, and what was read can be written and reads back the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/host/src/proc/mod.rs"]
+#[allow(dead_code, reason = "the target uses a part of the module")]
+mod proc;
+
+use proc::cpuinfo::{Processor, parse};
+
+fuzz_target!(|text: &[u8]| {
+    let processor = parse(text);
+    assert_eq!(parse(written(&processor).as_bytes()), processor);
+});
+
+fn written(processor: &Processor) -> String {
+    let Processor {
+        vendor,
+        family,
+        model,
+        name,
+        hypervisor,
+    } = processor;
+    let flags = if *hypervisor { "fpu hypervisor" } else { "fpu" };
+    format!(
+        "vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n\
+         model name\t: {name}\nflags\t\t: {flags}\n"
+    )
+}

@@ -1,0 +1,30 @@
+//! `/proc/PID/maps`.
+//!
+//! Holds: no bytes make the reader panic, ranges are never empty, and what was read can be written
+//! and reads back the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/host/src/proc/mod.rs"]
+#[allow(dead_code, reason = "the target uses a part of the module")]
+mod proc;
+
+use std::fmt::Write as _;
+
+fuzz_target!(|text: &[u8]| {
+    let mappings = proc::maps::parse(text);
+    let mut written = String::new();
+    for mapping in &mappings {
+        assert!(mapping.start < mapping.end);
+        let read = if mapping.movable { 'r' } else { '-' };
+        let shared = if mapping.shared { 's' } else { 'p' };
+        let (start, end) = (mapping.start, mapping.end);
+        writeln!(
+            written,
+            "{start:08x}-{end:08x} {read}w-{shared} 00000000 00:00 0 "
+        )
+        .expect("a string can be written");
+    }
+    assert_eq!(proc::maps::parse(written.as_bytes()), mappings);
+});

@@ -1,0 +1,35 @@
+//! `/proc/PID/numa_maps`.
+//!
+//! Holds: no bytes and no page size make the reader panic; what was read, in base pages, can be
+//! written and reads back the same; all mappings together have no node twice.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/host/src/proc/mod.rs"]
+#[allow(dead_code, reason = "the target uses a part of the module")]
+mod proc;
+
+use std::collections::BTreeSet;
+
+fuzz_target!(|input: (u64, &[u8])| {
+    let (page_bytes, text) = input;
+    for page_bytes in [page_bytes, 4096] {
+        let mappings = proc::numa_maps::parse(text, page_bytes);
+        let mut written = String::new();
+        for mapping in &mappings {
+            written += &format!("{:08x} default", mapping.start);
+            for (node, pages) in &mapping.pages {
+                written += &format!(" N{node}={pages}");
+            }
+            written += "\n";
+        }
+        assert_eq!(
+            proc::numa_maps::parse(written.as_bytes(), page_bytes),
+            mappings
+        );
+        let residency = proc::numa_maps::residency(&mappings);
+        let nodes: BTreeSet<_> = residency.pages.iter().map(|(node, _)| node).collect();
+        assert_eq!(nodes.len(), residency.pages.len());
+    }
+});

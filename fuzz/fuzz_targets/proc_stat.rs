@@ -1,0 +1,41 @@
+//! `/proc/PID/task/TID/stat`.
+//!
+//! Holds: no bytes make the reader panic; the name is found whatever is in it, and the fields that
+//! are used can be written as a stat file that reads back the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/host/src/proc/mod.rs"]
+#[allow(dead_code, reason = "the target uses a part of the module")]
+mod proc;
+
+fuzz_target!(|text: &[u8]| {
+    let Some(stat) = proc::stat::parse(text) else {
+        return;
+    };
+    let _ = (stat.has_ended(), stat.hands_off());
+    let mut written = b"1 (".to_vec();
+    written.extend_from_slice(stat.name);
+    written.extend_from_slice(b") ");
+    written.push(stat.state);
+    written.extend_from_slice(
+        format!(
+            " {} 0 0 0 0 {} 0 0 0 0 {} 0 0 0 20 0 {} 0 {}{} {} {} {} 0\n",
+            stat.parent,
+            stat.flags,
+            stat.ran_ticks,
+            stat.threads,
+            stat.born,
+            " 0".repeat(16),
+            stat.cpu,
+            stat.realtime_priority,
+            stat.class,
+        )
+        .as_bytes(),
+    );
+    // A state that splits fields, or a name that holds the end of another, is not the kernel's.
+    if stat.state.is_ascii_alphabetic() {
+        assert_eq!(proc::stat::parse(&written), Some(stat));
+    }
+});

@@ -1,0 +1,34 @@
+//! `/proc/PID/status`.
+//!
+//! Holds: no bytes make the reader panic, and what was read can be written as a status file that
+//! reads back the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../crates/host/src/proc/mod.rs"]
+#[allow(dead_code, reason = "the target uses a part of the module")]
+mod proc;
+
+use proc::status::{Status, parse};
+
+fuzz_target!(|text: &[u8]| {
+    let status = parse(text);
+    assert_eq!(parse(written(&status).as_bytes()), status);
+});
+
+fn written(status: &Status) -> String {
+    let mut lines = Vec::new();
+    lines.extend(status.user.map(|uid| format!("Uid:\t0\t{uid}\t0\t0")));
+    lines.extend(
+        status
+            .capabilities
+            .map(|set| format!("CapEff:\t{set:016x}")),
+    );
+    lines.extend(status.seccomp.map(|mode| format!("Seccomp:\t{mode}")));
+    let cpus = status.cpus.as_ref();
+    lines.extend(cpus.map(|cpus| format!("Cpus_allowed_list:\t{cpus}")));
+    let nodes = status.nodes.as_ref();
+    lines.extend(nodes.map(|nodes| format!("Mems_allowed_list:\t{nodes}")));
+    lines.join("\n")
+}

@@ -1,0 +1,91 @@
+//! Recordings as worlds: every policy and the governor on snapshots that nobody vouches for.
+//!
+//! The input is a ledger whose lines have no sums yet ([`sealed`] adds them), and which policy to
+//! run on it, dry, with the settings that the ledger says it was recorded with.
+//!
+//! Holds: no recording makes the loop, a policy or the governor panic; each move that a plan wants
+//! is of a thread that was seen; each order that passes the governor is for CPUs that the thread's
+//! cpuset, the machine and the limits allow, and never for a thread that is not to be touched.
+#![no_main]
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use libfuzzer_sys::fuzz_target;
+use numaherd_fuzz::sealed;
+use numaherd_herd::ledger::{Ledger, Reader, Record};
+use numaherd_herd::{Herd, Replay, Settings};
+use numaherd_policy::registry;
+use numaherd_world::{Snapshot, World};
+
+fuzz_target!(|input: (u8, &[u8])| {
+    let (policy, text) = input;
+    let path = Path::new("fuzz.ledger");
+    let bytes = sealed(text);
+    let Ok(reader) = Reader::of_bytes(path, bytes.clone()) else {
+        return;
+    };
+    if !Ledger::of(reader)
+        .lines
+        .iter()
+        .all(|line| is_ordered(&line.record))
+    {
+        return;
+    }
+    let reader = Reader::of_bytes(path, bytes).expect("it was read before");
+    let Ok(mut replay) = Replay::of(reader, path) else {
+        return;
+    };
+    let entry = &registry::POLICIES[usize::from(policy) % registry::POLICIES.len()];
+    let settings = numaherd_policy::Settings::default();
+    let policy = registry::build(entry.name, &settings).expect("defaults are right");
+    let settings = Settings {
+        dry_run: true,
+        ..replay.start().settings.clone()
+    };
+    let limits = settings.limits.clone();
+    let online = replay.topology().online_cpus();
+    let mut seen: Option<Snapshot> = None;
+    let herd =
+        Herd::new(&mut replay, policy, settings, None, None).watched(|line| match &line.record {
+            Record::Snapshot(snapshot) => seen = Some(snapshot.clone()),
+            Record::Placing(placing) => {
+                let Some(seen) = &seen else { return };
+                let of = |id| seen.threads.iter().find(move |thread| thread.id == id);
+                for wanted in &placing.plan.placements {
+                    assert!(of(wanted.thread).is_some(), "a move of a thread nobody saw");
+                }
+                for order in placing
+                    .affinities
+                    .iter()
+                    .filter(|order| order.core.is_some())
+                {
+                    let thread = of(order.thread).expect("an order for a thread that was seen");
+                    assert!(!order.cpus.is_empty());
+                    assert!(order.cpus.is_subset(&thread.cpuset));
+                    assert!(order.cpus.is_subset(&online));
+                    assert!(
+                        limits
+                            .cpus
+                            .as_ref()
+                            .is_none_or(|cpus| order.cpus.is_subset(cpus))
+                    );
+                    assert!(thread.hands_off.is_none());
+                }
+            }
+            _ => {}
+        });
+    if let Err(error) = herd.run(&AtomicBool::new(false)) {
+        assert!(!error.to_string().is_empty());
+    }
+});
+
+/// What every world holds to and the reader does not check: threads, processes and nodes ascend.
+fn is_ordered(record: &Record) -> bool {
+    let Record::Snapshot(snapshot) = record else {
+        return true;
+    };
+    snapshot.threads.is_sorted_by(|a, b| a.id < b.id)
+        && snapshot.processes.is_sorted_by(|a, b| a.id < b.id)
+        && snapshot.nodes.is_sorted_by(|a, b| a.id < b.id)
+}

@@ -1,0 +1,32 @@
+//! Settings in TOML: of the policies and of the loop, the two halves of the configuration file.
+//!
+//! Holds: no text makes either reader or check panic; settings that were read can be written and
+//! read back the same; settings that pass the check build every policy and give both intervals.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use numaherd_herd::Settings as HerdSettings;
+use numaherd_policy::{Settings as PolicySettings, registry};
+
+fuzz_target!(|text: &str| {
+    match PolicySettings::parse(text) {
+        Ok(settings) => {
+            let written = toml::to_string(&settings).expect("settings can be written");
+            let again = PolicySettings::parse(&written).expect("and read back");
+            assert_eq!(again, settings);
+            for entry in registry::POLICIES {
+                assert!(registry::build(entry.name, &settings).is_ok());
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if let Ok(settings) = toml::from_str::<HerdSettings>(text) {
+        let checked = settings.check();
+        let _ = (settings.placement_interval(), settings.paging_interval());
+        let json = serde_json::to_string(&settings).expect("settings can be written");
+        if checked.is_ok() {
+            let again: HerdSettings = serde_json::from_str(&json).expect("and read back");
+            assert_eq!(again, settings);
+        }
+    }
+});
