@@ -6,15 +6,19 @@
 //! takes a place in its own window, or in the first later one that has room, and starts no earlier
 //! than the places taken before it allow. In order of time this is exactly a first-come
 //! first-served queue that serves one line at a time; out of order it errs by at most a window.
-//! Either way a window never carries more than it can: demand is made to fit capacity.
+//! Either way a window never carries more than it can: demand is made to fit capacity. Windows
+//! of a few lines keep that error below what a wait for the line in front costs.
 //!
 //! Same idea as the "history list" contention model of the Sniper simulator (Carlson, Heirman,
 //! Eeckhout, SC 2011), with windows of fixed length in place of a list of free intervals.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Windows kept; with the default of 500 ns they reach over half a millisecond.
-const WINDOWS: u64 = 1024;
+/// Modelled time over which windows are kept, in picoseconds: far more than cores are apart.
+const KEPT_PS: u64 = 500_000_000;
+/// Fewest and most windows kept.
+const FEWEST: u64 = 1 << 10;
+const MOST: u64 = 1 << 16;
 /// A word is a window's number above these bits and its places taken below.
 const TAKEN_BITS: u32 = 16;
 const MOST_PLACES: u64 = (1 << TAKEN_BITS) - 1;
@@ -36,11 +40,15 @@ impl Channel {
     /// A channel that carries a line in `line_ps`, with windows of about `window_ps`.
     pub(crate) fn new(line_ps: u64, window_ps: u64) -> Self {
         let places = (window_ps / line_ps).clamp(1, MOST_PLACES);
+        let window_ps = places * line_ps;
+        let windows = (KEPT_PS / window_ps)
+            .next_power_of_two()
+            .clamp(FEWEST, MOST);
         Self {
             line_ps,
             places,
-            window_ps: places * line_ps,
-            windows: (0..WINDOWS).map(|_| AtomicU64::new(0)).collect(),
+            window_ps,
+            windows: (0..windows).map(|_| AtomicU64::new(0)).collect(),
             full: AtomicU64::new(0),
         }
     }
@@ -71,7 +79,7 @@ impl Channel {
                 return start.saturating_sub(time_ps);
             }
             window += 1;
-            if window - own >= WINDOWS / 2 {
+            if window - own >= self.windows.len() as u64 / 2 {
                 // More waits than the windows hold; let it pass rather than lose the count.
                 return window * self.window_ps - time_ps;
             }
@@ -81,7 +89,7 @@ impl Channel {
     /// Takes a place in a window. Returns the places taken before: as many as there are when it is
     /// full. None if the window has been given up for a later one.
     fn take(&self, window: u64) -> Option<u64> {
-        let word = &self.windows[(window % WINDOWS) as usize];
+        let word = &self.windows[window as usize & (self.windows.len() - 1)];
         let mut seen = word.load(Relaxed);
         loop {
             let (number, taken) = (seen >> TAKEN_BITS, seen & MOST_PLACES);
@@ -117,14 +125,14 @@ mod tests {
 
     #[test]
     fn requests_at_one_time_wait_their_turn() {
-        let channel = Channel::new(20_000, 500_000);
+        let channel = Channel::new(20_000, 40_000);
         let waits: Vec<u64> = (0..100).map(|_| channel.wait(0)).collect();
         assert_eq!(waits, (0..100).map(|i| i * 20_000).collect::<Vec<_>>());
     }
 
     #[test]
     fn spaced_requests_do_not_wait() {
-        let channel = Channel::new(20_000, 500_000);
+        let channel = Channel::new(20_000, 40_000);
         for i in 0..10_000 {
             assert_eq!(channel.wait(i * 20_000), 0);
         }
@@ -132,7 +140,7 @@ mod tests {
 
     #[test]
     fn one_that_lags_does_not_wait_for_one_ahead() {
-        let channel = Channel::new(20_000, 500_000);
+        let channel = Channel::new(20_000, 40_000);
         for i in 0..50 {
             channel.wait(30_000_000 + i * 20_000);
         }
@@ -142,7 +150,7 @@ mod tests {
     #[test]
     fn a_saturated_channel_carries_what_it_can_and_no_more() {
         // Eight cores, one request each at a time, 90 ns away, 20 ns a line: 8 x 20 = 160 ns each.
-        let channel = Channel::new(20_000, 500_000);
+        let channel = Channel::new(20_000, 40_000);
         let mut cores = [0u64; 8];
         let rounds = 8_000;
         for _ in 0..rounds {

@@ -47,7 +47,8 @@ pub struct Config {
     /// The links between nodes, one entry for each direction. Lines take the shortest way. Empty
     /// when links are no bottleneck.
     pub links: Vec<Link>,
-    /// Length of the windows in which bandwidth is accounted, in ns.
+    /// Length of the windows in which bandwidth is accounted, in ns: the most by which cores that
+    /// are at different points of time get in each other's way wrongly.
     pub bandwidth_window_ns: f64,
 }
 
@@ -204,7 +205,7 @@ impl Config {
             latency_ns,
             controller_gb_per_s: vec![controller_gb_per_s; nodes],
             links: Vec::new(),
-            bandwidth_window_ns: 500.0,
+            bandwidth_window_ns: 40.0,
         }
     }
 

@@ -33,6 +33,9 @@ mod network;
 mod prefetch;
 mod time;
 
+#[cfg(test)]
+mod known_sequences;
+
 pub use config::{Cache, Config, ConfigError, Link, Prefetch};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss};
 pub use machine::{Machine, MachineError};
