@@ -21,6 +21,8 @@ struct State {
     pages: BTreeMap<u64, i32>,
     /// Pages that never move: a status that they keep.
     stuck: BTreeMap<u64, i32>,
+    /// First page address of each larger folio to its pages.
+    folios: BTreeMap<u64, u64>,
     free: BTreeMap<i32, u64>,
     refuse_moves: VecDeque<Errno>,
     dies_after_batches: Option<u32>,
@@ -73,6 +75,20 @@ impl Kernel {
     /// A page that answers every move with this negative errno.
     pub(crate) fn stuck(&self, page: u64, status: i32) {
         self.with(|state| state.stuck.insert(page * 4096, status));
+    }
+
+    /// Huge pages from `first` (a page number) on.
+    pub(crate) fn huge(&self, first: u64, count: u64) {
+        self.folios(first, count * 512, 512);
+    }
+
+    /// Folios of `size` pages each that make up `pages` pages from `first` on; what is left over are
+    /// single pages.
+    pub(crate) fn folios(&self, first: u64, pages: u64, size: u64) {
+        self.with(|state| {
+            let firsts = (0..pages / size).map(|i| ((first + i * size) * 4096, size));
+            state.folios.extend(firsts);
+        });
     }
 
     /// Free pages of a node; unlimited where not set.
@@ -180,21 +196,44 @@ impl Hands for Kernel {
             }
             let mut unmoved = 0;
             let mut full = false;
+            // First pages of the folios that this call has collected.
+            let mut taken = BTreeMap::new();
             for (address, status) in addresses.iter().zip(status.iter_mut()) {
                 match state.stuck.get(address) {
                     // EBUSY is only counted by the kernel; other errors are the page's status.
                     Some(-16) => unmoved += 1,
                     Some(errno) => *status = *errno,
-                    None => match state.free.get_mut(&node) {
-                        Some(0) => full = true,
-                        free => {
-                            if let Some(free) = free {
-                                *free -= 1;
+                    None => {
+                        let folio = state.folios.range(..=*address).next_back();
+                        let (first, size) = folio
+                            .filter(|(first, size)| *address < **first + **size * 4096)
+                            .map_or((*address, 1), |(first, size)| (*first, *size));
+                        match taken.get_mut(&first) {
+                            // Its second page finds it taken, the others find it moved.
+                            Some(seen @ false) => {
+                                *seen = true;
+                                *status = -16;
                             }
-                            state.pages.insert(*address, node);
-                            *status = node;
+                            Some(true) => *status = node,
+                            None if state.pages.get(address) == Some(&node) => *status = node,
+                            None => {
+                                if let Some(free) = state.free.get_mut(&node) {
+                                    if *free < size {
+                                        full = true;
+                                        continue;
+                                    }
+                                    *free -= size;
+                                }
+                                let pages = (0..size).map(|i| (first + i * 4096, node));
+                                let movable: Vec<_> = pages
+                                    .filter(|(page, _)| !state.stuck.contains_key(page))
+                                    .collect();
+                                state.pages.extend(movable);
+                                taken.insert(first, false);
+                                *status = node;
+                            }
                         }
-                    },
+                    }
                 }
             }
             if let Some(left) = &mut state.dies_after_batches {

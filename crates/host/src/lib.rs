@@ -44,9 +44,11 @@ mod samples;
 mod scan;
 mod stop;
 mod sys;
+mod threads;
 
 pub use doctor::{Doctor, Finding, Verdict, doctor};
 pub use error::HostError;
 pub use host::{Host, user_number};
 pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
 pub use stop::Stop;
+pub use threads::Threads;

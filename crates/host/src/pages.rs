@@ -1,16 +1,17 @@
 //! Moving pages: in batches under a pause target, each page's own status read back.
 //!
-//! A batch is one question and one `move_pages(2)`. The question tells the pages that are to move
-//! from those that are there already and those that are nowhere, so that the kernel is given only
-//! pages to move: it then collects them all and moves them in one go, where a single page to pass
-//! over would make it move what it had so far, page by page. A batch is as long as `pause target /
-//! time per page` of the last ones allows.
+//! A window of pages is asked for at once where they are; that tells the pages that are to move
+//! from those that are there already and those that are nowhere. What is to move goes to
+//! `move_pages(2)` in batches: given only pages to move, the kernel collects them all and moves them
+//! in one go, where a single page to pass over would make it move what it had so far. A batch is as
+//! long as `pause target / time per page` of the last ones allows.
 //!
 //! Transparent huge pages: the kernel takes the whole huge page for any base page in it, and moves
-//! it unbroken where the target node has a free one, else splits it (mm/migrate.c). The second base
-//! page of it finds it taken and answers `EBUSY`, the others find it moved; so what is busy or
-//! unsaid after a move is asked again, and what is on its node by then counts as moved. One huge page
-//! is moved as a whole even when an order names only a part of it.
+//! it unbroken where the target node has a free one, else splits it (mm/migrate.c). Its second base
+//! page finds it taken and answers `EBUSY`, the others find it moved. That is how huge pages are
+//! noticed here (the kernel does not tell where they are before Linux 6.7); from then on a run of
+//! pages that may be one is given by its first page alone, and all of it is asked for afterwards.
+//! A huge page is moved as a whole even when an order names only a part of it.
 //!
 //! The identity of the process is held by a pidfd and checked before each batch.
 
@@ -54,39 +55,109 @@ fn failure(status: i32) -> PageFailure {
 /// A run of pages: first address and one past the last, both on page boundaries.
 type Range = std::ops::Range<u64>;
 
+/// Pages that are asked for at once: their question takes about a millisecond.
+const WINDOW_PAGES: u64 = 16384;
+/// Runs taken for huge pages that were none, after which an order takes no more for one.
+const MOST_WRONG_GUESSES: u32 = 3;
+
+/// How many of a kind fit the pause target.
+#[derive(Debug)]
+struct Pace {
+    batch: usize,
+    most: usize,
+}
+
+impl Pace {
+    fn new(first: usize, most: usize) -> Self {
+        let most = most.max(1);
+        Self {
+            batch: first.clamp(1, most),
+            most,
+        }
+    }
+
+    /// Fits the batch to the target by what the last one took.
+    fn learn(&mut self, target: Duration, took_ns: u64, count: usize) {
+        let each = took_ns as f64 / count.max(1) as f64;
+        let fitting = (target.as_nanos() as f64 / each.max(1.0)) as usize;
+        // Shrinks at once, grows by doubling: one quick batch is no promise.
+        self.batch = fitting
+            .min(self.batch.saturating_mul(2))
+            .clamp(1, self.most);
+    }
+}
+
 /// Moves pages, and remembers how long that takes.
 #[derive(Debug)]
 pub(crate) struct Mover {
     root: Root,
     options: PageOptions,
     page_bytes: u64,
-    batch: usize,
+    /// Base pages in a huge page.
+    huge_pages: u64,
+    base: Pace,
+    huge: Pace,
     /// When the bandwidth limit lets the next bytes move.
     free_at_ns: u64,
-    addresses: Vec<u64>,
-    before: Vec<i32>,
-    going: Vec<u64>,
-    after: Vec<i32>,
 }
 
-/// Why an order ended early.
-struct Stopped {
-    error: Option<String>,
+/// An order being carried out.
+struct Work<'a> {
+    hands: &'a dyn Hands,
+    stop: &'a Stop,
+    order: &'a PageOrder,
+    hold: Hold,
+    node: i32,
+    /// Whether huge pages have been met.
+    huge: bool,
+    wrong_guesses: u32,
+    outcome: &'a mut PageOutcome,
+}
+
+/// A window of pages and where they were before anything moved.
+struct Window {
+    first: u64,
+    page_bytes: u64,
+    before: Vec<i32>,
+    node: i32,
+}
+
+impl Window {
+    fn address(&self, at: usize) -> u64 {
+        self.first + at as u64 * self.page_bytes
+    }
+
+    fn is_elsewhere(&self, at: usize) -> bool {
+        self.before[at] >= 0 && self.before[at] != self.node
+    }
+
+    /// Whether a huge page may begin at `at`: aligned, and all of it on one other node.
+    fn may_be_huge(&self, at: usize, pages: u64) -> bool {
+        let aligned = self.address(at).is_multiple_of(pages * self.page_bytes);
+        let run = usize::try_from(pages)
+            .ok()
+            .and_then(|pages| self.before.get(at..at.checked_add(pages)?));
+        aligned
+            && self.is_elsewhere(at)
+            && run.is_some_and(|run| run.iter().all(|node| *node == run[0]))
+    }
 }
 
 impl Mover {
     pub(crate) fn new(root: Root, options: PageOptions, page_bytes: u64) -> Self {
-        let batch = options.first_batch.clamp(1, options.largest_batch.max(1));
+        let huge_bytes = root
+            .number("sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+            .unwrap_or(2 << 20);
+        let huge_pages = (huge_bytes / page_bytes).max(2);
+        let most_huge = options.largest_batch / usize::try_from(huge_pages).unwrap_or(usize::MAX);
         Self {
             root,
-            options,
             page_bytes,
-            batch,
+            huge_pages,
+            base: Pace::new(options.first_batch, options.largest_batch),
+            huge: Pace::new(1, most_huge),
+            options,
             free_at_ns: 0,
-            addresses: Vec::new(),
-            before: Vec::new(),
-            going: Vec::new(),
-            after: Vec::new(),
         }
     }
 
@@ -129,178 +200,237 @@ impl Mover {
         stop: &Stop,
         outcome: &mut PageOutcome,
     ) {
-        let mut left: u64 = ranges
-            .iter()
-            .map(|r| (r.end - r.start) / self.page_bytes)
-            .sum();
-        let mut stopped = None;
-        if full.contains(&order.to) {
-            stopped = Some(node_is_full(order));
-        }
-        let hold = match hands.hold(order.process) {
-            Ok(Some(hold)) => Some(hold),
-            Ok(None) => {
-                stopped = Some(gone(order));
-                None
-            }
-            Err(errno) => {
-                stopped = Some(Stopped {
-                    error: Some(format!("cannot take hold of {}: {errno}", order.process)),
-                });
-                None
-            }
+        let pages_of = |range: &Range| (range.end - range.start) / self.page_bytes;
+        let all: u64 = ranges.iter().map(pages_of).sum();
+        let held = match (full.contains(&order.to), hands.hold(order.process)) {
+            (true, _) => Err(node_is_full(order)),
+            (false, Ok(Some(hold))) => Ok(hold),
+            (false, Ok(None)) => Err(gone(order)),
+            (false, Err(errno)) => Err(format!("cannot take hold of {}: {errno}", order.process)),
         };
-        if let (None, Some(hold)) = (&stopped, &hold) {
-            for range in ranges {
-                let mut at = range.start;
-                while at < range.end && stopped.is_none() {
-                    let pages = ((range.end - at) / self.page_bytes).min(self.batch as u64);
-                    let batch = at..at + pages * self.page_bytes;
-                    at = batch.end;
-                    stopped = self.check(hands, hold, order, stop);
-                    if stopped.is_none() {
-                        stopped = self.batch(hands, order, &batch, outcome);
-                        left -= pages;
-                    }
-                }
-                if stopped.is_some() {
-                    break;
-                }
+        let done = match (held, i32::try_from(order.to.0)) {
+            (Ok(hold), Ok(node)) => {
+                let work = Work {
+                    hands,
+                    stop,
+                    order,
+                    hold,
+                    node,
+                    huge: false,
+                    wrong_guesses: 0,
+                    outcome,
+                };
+                self.walk(work, ranges)
             }
-        }
-        outcome.not_tried += left;
+            (Err(error), _) => Err(error),
+            (_, Err(_)) => Err(format!("there is no node {}", order.to)),
+        };
+        let accounted =
+            outcome.moved + outcome.already_there + outcome.failed.values().sum::<u64>();
+        outcome.not_tried = all.saturating_sub(accounted);
         if outcome.failed.contains_key(&PageFailure::NodeFull) && !full.contains(&order.to) {
             full.push(order.to);
         }
-        outcome.error = stopped.and_then(|stopped| stopped.error);
+        outcome.error = done.err();
     }
 
-    /// Waits for the bandwidth limit, and looks whether to go on at all.
-    fn check(
-        &self,
-        hands: &dyn Hands,
-        hold: &Hold,
-        order: &PageOrder,
-        stop: &Stop,
-    ) -> Option<Stopped> {
-        let early = self.free_at_ns.saturating_sub(hands.now_ns());
-        if early > 0 {
-            hands.wait(Duration::from_nanos(early), stop);
-        }
-        if stop.is_asked() {
-            return Some(Stopped {
-                error: Some("stopped on request".to_owned()),
-            });
-        }
-        (!hands.is_alive(hold)).then(|| gone(order))
-    }
-
-    /// One question, one move, and what is still open asked again.
-    fn batch(
-        &mut self,
-        hands: &dyn Hands,
-        order: &PageOrder,
-        range: &Range,
-        outcome: &mut PageOutcome,
-    ) -> Option<Stopped> {
-        let pid = order.process.pid;
-        let Ok(node) = i32::try_from(order.to.0) else {
-            return Some(Stopped {
-                error: Some(format!("there is no node {}", order.to)),
-            });
-        };
-        self.addresses.clear();
-        let step = usize::try_from(self.page_bytes).expect("a page fits the address space");
-        self.addresses.extend(range.clone().step_by(step));
-        self.before.clear();
-        self.before.resize(self.addresses.len(), status::UNSAID);
-        if let Err(errno) = hands.where_are(pid, &self.addresses, &mut self.before) {
-            outcome.not_tried += self.addresses.len() as u64;
-            return Some(refusal(order, errno));
-        }
-        self.going.clear();
-        for (&address, &status) in self.addresses.iter().zip(&self.before) {
-            match status {
-                there if there == node => outcome.already_there += 1,
-                elsewhere if elsewhere >= 0 => self.going.push(address),
-                error => count(&mut outcome.failed, error, 1),
+    /// Goes through the ranges window by window; an error is what ended it early.
+    fn walk(&mut self, mut work: Work<'_>, ranges: &[Range]) -> Result<(), String> {
+        let huge_bytes = self.huge_pages * self.page_bytes;
+        for range in ranges {
+            let mut at = range.start;
+            while at < range.end {
+                // Windows end where a huge page may, so that none is cut in two.
+                let end = (at + WINDOW_PAGES * self.page_bytes).min(range.end);
+                let even = end - end % huge_bytes;
+                let end = if even > at { even } else { end };
+                self.window(&mut work, &(at..end))?;
+                at = end;
             }
         }
-        if self.going.is_empty() {
-            return None;
+        Ok(())
+    }
+
+    fn window(&mut self, work: &mut Work<'_>, range: &Range) -> Result<(), String> {
+        self.check(work)?;
+        let pages = usize::try_from((range.end - range.start) / self.page_bytes)
+            .expect("a window is small");
+        let mut window = Window {
+            first: range.start,
+            page_bytes: self.page_bytes,
+            before: vec![status::UNSAID; pages],
+            node: work.node,
+        };
+        let addresses: Vec<u64> = (0..pages).map(|at| window.address(at)).collect();
+        work.hands
+            .where_are(work.order.process.pid, &addresses, &mut window.before)
+            .map_err(|errno| refusal(work.order, errno))?;
+        for &status in &window.before {
+            if status == work.node {
+                work.outcome.already_there += 1;
+            } else if status < 0 {
+                count(&mut work.outcome.failed, status, 1);
+            }
         }
-        self.after.clear();
-        self.after.resize(self.going.len(), status::UNSAID);
-        let began = hands.now_ns();
-        let shared_too = self.options.shared_too;
-        let answer = hands.move_pages(pid, &self.going, node, &mut self.after, shared_too);
-        let took = hands.now_ns().saturating_sub(began);
-        outcome.longest_batch_ns = outcome.longest_batch_ns.max(took);
-        if let Err(errno) = answer
-            && errno != Errno::NOMEM
-        {
-            outcome.not_tried += self.going.len() as u64;
-            return Some(refusal(order, errno));
+        let mut at = 0;
+        while at < pages {
+            if !window.is_elsewhere(at) {
+                at += 1;
+                continue;
+            }
+            self.check(work)?;
+            at = if work.huge && window.may_be_huge(at, self.huge_pages) {
+                self.move_huge(work, &window, at)?
+            } else {
+                self.move_base(work, &window, at)?
+            };
         }
-        self.ask_again(hands, pid, node, answer != Ok(0));
-        let moved = self.after.iter().filter(|&&status| status == node).count() as u64;
-        outcome.moved += moved;
+        Ok(())
+    }
+
+    /// Moves a batch of runs by their first pages; gives the place after them.
+    fn move_huge(
+        &mut self,
+        work: &mut Work<'_>,
+        window: &Window,
+        from: usize,
+    ) -> Result<usize, String> {
+        let run = usize::try_from(self.huge_pages).expect("a huge page fits the address space");
+        let mut firsts = Vec::new();
+        let mut at = from;
+        while firsts.len() < self.huge.batch && window.may_be_huge(at, self.huge_pages) {
+            firsts.push(window.address(at));
+            at += run;
+            if at >= window.before.len() {
+                break;
+            }
+        }
+        let mut after = vec![status::UNSAID; firsts.len()];
+        let (answer, took_ns) = self.call(work, &firsts, &mut after)?;
+        self.huge
+            .learn(self.options.pause_target, took_ns, firsts.len());
+        // Where all of it is now, page by page.
+        let addresses: Vec<u64> = (from..at).map(|at| window.address(at)).collect();
+        let mut now = vec![status::UNSAID; addresses.len()];
+        work.hands
+            .where_are(work.order.process.pid, &addresses, &mut now)
+            .map_err(|errno| refusal(work.order, errno))?;
+        let left: Vec<u64> = (addresses.iter().zip(&now))
+            .filter(|&(_, &status)| status != work.node)
+            .map(|(&address, _)| address)
+            .collect();
+        self.credit(work, (addresses.len() - left.len()) as u64);
+        if answer == Err(Errno::NOMEM) {
+            count(
+                &mut work.outcome.failed,
+                status::NO_MEMORY,
+                left.len() as u64,
+            );
+            return Err(node_is_full(work.order));
+        }
+        if !left.is_empty() {
+            work.wrong_guesses += 1;
+            work.huge = work.wrong_guesses < MOST_WRONG_GUESSES;
+            for batch in left.chunks(self.base.batch) {
+                self.move_these(work, batch)?;
+            }
+        }
+        Ok(at)
+    }
+
+    /// Moves a batch of single pages; gives the place after them.
+    fn move_base(
+        &mut self,
+        work: &mut Work<'_>,
+        window: &Window,
+        from: usize,
+    ) -> Result<usize, String> {
+        let mut going = Vec::new();
+        let mut at = from;
+        while at < window.before.len() && going.len() < self.base.batch {
+            if work.huge && window.may_be_huge(at, self.huge_pages) {
+                break;
+            }
+            if window.is_elsewhere(at) {
+                going.push(window.address(at));
+            }
+            at += 1;
+        }
+        self.move_these(work, &going)?;
+        Ok(at)
+    }
+
+    /// Moves these pages, which were all elsewhere, in one call.
+    fn move_these(&mut self, work: &mut Work<'_>, going: &[u64]) -> Result<(), String> {
+        let mut after = vec![status::UNSAID; going.len()];
+        let (answer, took_ns) = self.call(work, going, &mut after)?;
+        self.base
+            .learn(self.options.pause_target, took_ns, going.len());
+        ask_again(work, going, &mut after, answer != Ok(0));
+        let moved = after.iter().filter(|&&status| status == work.node);
+        self.credit(work, moved.count() as u64);
         let full = answer == Err(Errno::NOMEM);
-        for &status in self.after.iter().filter(|&&status| status != node) {
+        for &status in after.iter().filter(|&&status| status != work.node) {
             // Where the node ran full, the pages still elsewhere are so for that reason.
-            let status = if full && status >= 0 {
+            let elsewhere = status >= 0 || status == status::UNSAID;
+            let status = if full && elsewhere {
                 status::NO_MEMORY
             } else {
                 status
             };
-            count(&mut outcome.failed, status, 1);
+            count(&mut work.outcome.failed, status, 1);
         }
-        self.learn(took, self.going.len());
-        self.pay(began, moved);
-        full.then(|| node_is_full(order))
+        if full {
+            return Err(node_is_full(work.order));
+        }
+        Ok(())
     }
 
-    /// Asks where the pages are that the move left open: all of them when the kernel moved fewer
-    /// than it was given (it writes no status then), else those that it called busy.
-    fn ask_again(&mut self, hands: &dyn Hands, pid: u32, node: i32, all: bool) {
-        let open = |status: i32| all || matches!(status, status::UNSAID | status::BUSY);
-        let asked: Vec<usize> = (0..self.going.len())
-            .filter(|&i| self.after[i] != node && open(self.after[i]))
-            .collect();
-        if asked.is_empty() {
-            return;
-        }
-        let addresses: Vec<u64> = asked.iter().map(|&i| self.going[i]).collect();
-        let mut answers = vec![status::UNSAID; asked.len()];
-        // A process that has ended in between answers nothing: its pages stay unsaid, and the next
-        // check sees that it is gone.
-        if hands.where_are(pid, &addresses, &mut answers).is_ok() {
-            for (&i, answer) in asked.iter().zip(answers) {
-                // An error status of the move says more than where the page is.
-                if answer == node || self.after[i] == status::UNSAID {
-                    self.after[i] = answer;
-                }
-            }
+    /// One call of the kernel, timed. A full node is an answer, anything else an end.
+    fn call(
+        &mut self,
+        work: &mut Work<'_>,
+        addresses: &[u64],
+        after: &mut [i32],
+    ) -> Result<(Result<u64, Errno>, u64), String> {
+        let pid = work.order.process.pid;
+        let began = work.hands.now_ns();
+        let shared_too = self.options.shared_too;
+        let answer = work
+            .hands
+            .move_pages(pid, addresses, work.node, after, shared_too);
+        let took_ns = work.hands.now_ns().saturating_sub(began);
+        work.outcome.longest_batch_ns = work.outcome.longest_batch_ns.max(took_ns);
+        self.free_at_ns = self.free_at_ns.max(began);
+        match answer {
+            Err(errno) if errno != Errno::NOMEM => Err(refusal(work.order, errno)),
+            answer => Ok((answer, took_ns)),
         }
     }
 
-    /// Fits the batch to the pause target by the time that the last one took per page.
-    fn learn(&mut self, took_ns: u64, pages: usize) {
-        let target = self.options.pause_target.as_nanos() as f64;
-        let per_page = took_ns as f64 / pages as f64;
-        let fitting = (target / per_page.max(1.0)) as usize;
-        // Shrinks at once, grows by doubling: one quick batch is no promise.
-        self.batch = fitting
-            .min(self.batch.saturating_mul(2))
-            .clamp(1, self.options.largest_batch.max(1));
+    /// Waits for the bandwidth limit, and looks whether to go on at all.
+    fn check(&self, work: &Work<'_>) -> Result<(), String> {
+        let early = self.free_at_ns.saturating_sub(work.hands.now_ns());
+        if early > 0 && self.options.bytes_per_second.is_some() {
+            work.hands.wait(Duration::from_nanos(early), work.stop);
+        }
+        if work.stop.is_asked() {
+            return Err("stopped on request".to_owned());
+        }
+        if !work.hands.is_alive(&work.hold) {
+            return Err(gone(work.order));
+        }
+        Ok(())
     }
 
-    fn pay(&mut self, began_ns: u64, pages: u64) {
+    /// Counts moved pages, and charges them to the bandwidth limit.
+    fn credit(&mut self, work: &mut Work<'_>, pages: u64) {
+        work.outcome.moved += pages;
         if let Some(limit) = self.options.bytes_per_second {
             let cost =
                 u128::from(pages * self.page_bytes) * 1_000_000_000 / u128::from(limit.max(1));
             let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-            self.free_at_ns = self.free_at_ns.max(began_ns).saturating_add(cost);
+            self.free_at_ns = self.free_at_ns.saturating_add(cost);
         }
     }
 
@@ -356,6 +486,36 @@ impl Mover {
     }
 }
 
+/// Asks where the pages are that a move left open: all of them when the kernel moved fewer than it
+/// was given (it writes no status then), else those that it called busy.
+fn ask_again(work: &mut Work<'_>, going: &[u64], after: &mut [i32], all: bool) {
+    let open = |status: i32| all || matches!(status, status::UNSAID | status::BUSY);
+    let asked: Vec<usize> = (0..going.len())
+        .filter(|&i| after[i] != work.node && open(after[i]))
+        .collect();
+    if asked.is_empty() {
+        return;
+    }
+    let addresses: Vec<u64> = asked.iter().map(|&i| going[i]).collect();
+    let mut answers = vec![status::UNSAID; asked.len()];
+    // A process that has ended in between answers nothing: its pages stay unsaid, and the next
+    // check sees that it is gone.
+    let pid = work.order.process.pid;
+    if work.hands.where_are(pid, &addresses, &mut answers).is_err() {
+        return;
+    }
+    for (&i, answer) in asked.iter().zip(answers) {
+        if answer == work.node {
+            // Busy, and yet moved: with another page of the same huge page.
+            work.huge |= after[i] == status::BUSY && work.wrong_guesses < MOST_WRONG_GUESSES;
+            after[i] = answer;
+        } else if after[i] == status::UNSAID {
+            // An error status of the move says more than where the page is.
+            after[i] = answer;
+        }
+    }
+}
+
 fn nothing_yet(order: &PageOrder) -> PageOutcome {
     PageOutcome {
         process: order.process,
@@ -383,25 +543,21 @@ fn count(failed: &mut BTreeMap<PageFailure, u64>, status: i32, pages: u64) {
     *failed.entry(failure(status)).or_default() += pages;
 }
 
-fn gone(order: &PageOrder) -> Stopped {
-    Stopped {
-        error: Some(format!(
-            "{} has ended; what was left of its pages was not tried",
-            order.process
-        )),
-    }
+fn gone(order: &PageOrder) -> String {
+    format!(
+        "{} has ended; what was left of its pages was not tried",
+        order.process
+    )
 }
 
-fn node_is_full(order: &PageOrder) -> Stopped {
-    Stopped {
-        error: Some(format!(
-            "node {} has no free memory for pages of {}; free some there, or choose another node",
-            order.to, order.process
-        )),
-    }
+fn node_is_full(order: &PageOrder) -> String {
+    format!(
+        "node {} has no free memory for pages of {}; free some there, or choose another node",
+        order.to, order.process
+    )
 }
 
-fn refusal(order: &PageOrder, errno: Errno) -> Stopped {
+fn refusal(order: &PageOrder, errno: Errno) -> String {
     let why = match errno {
         Errno::SRCH => return gone(order),
         Errno::PERM => {
@@ -413,12 +569,10 @@ fn refusal(order: &PageOrder, errno: Errno) -> Stopped {
         Errno::INVAL => "it has no memory of its own (a kernel thread, or it is ending)",
         _ => "unexpected; see move_pages(2)",
     };
-    Stopped {
-        error: Some(format!(
-            "cannot move pages of {} to node {}: {errno}: {why}",
-            order.process, order.to
-        )),
-    }
+    format!(
+        "cannot move pages of {} to node {}: {errno}: {why}",
+        order.process, order.to
+    )
 }
 
 #[cfg(test)]
@@ -654,6 +808,34 @@ mod tests {
     }
 
     #[test]
+    fn huge_pages_are_noticed_and_then_given_by_their_first_page() {
+        // Eight huge pages, then 100 base pages.
+        let case = process(8 * 512 + 100);
+        case.kernel.huge(FIRST, 8);
+        case.kernel.ns_per_page(500_000);
+        let outcome = case.order(Pages::All, 1);
+        assert_eq!(outcome.moved, 8 * 512 + 100, "{outcome:?}");
+        assert_eq!((outcome.already_there, outcome.failed.len()), (0, 0));
+        assert_eq!(case.kernel.pages_on(1), 8 * 512 + 100);
+        let batches = case.kernel.batches();
+        assert_eq!(batches[..4], [512, 1, 2, 4], "{batches:?}");
+    }
+
+    #[test]
+    fn smaller_folios_than_huge_pages_are_not_taken_for_them_for_long() {
+        let case = process(16 * 512);
+        case.kernel.folios(FIRST, 16 * 512, 16);
+        let outcome = case.order(Pages::All, 1);
+        assert_eq!(outcome.moved, 16 * 512, "{outcome:?}");
+        let single = case.kernel.batches().iter().filter(|b| **b == 1).count();
+        assert!(
+            single <= MOST_WRONG_GUESSES as usize,
+            "{:?}",
+            case.kernel.batches()
+        );
+    }
+
+    #[test]
     fn shared_mappings_are_left_alone_unless_asked_for() {
         let mut case = process(10);
         case.kernel.pages(FIRST + 10, 1, 0);
@@ -674,10 +856,14 @@ mod tests {
                 0u64..3000, prop_oneof![Just(-2), Just(-5), Just(-13), Just(-16), Just(-99)], 0..20),
             free in 0u64..4000,
             batch in 1usize..700,
+            folio in 0u32..10,
         ) {
             let mut case = process(pages);
             case.options.first_batch = batch;
             case.kernel.free(3, free);
+            if folio > 0 {
+                case.kernel.folios(FIRST, pages, 1 << folio);
+            }
             for (page, status) in stuck {
                 if page < pages {
                     case.kernel.stuck(FIRST + page, status);
