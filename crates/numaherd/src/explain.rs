@@ -81,7 +81,7 @@ mod tests {
     fn the_ledger_of_a_later_program_is_refused_by_its_version() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ledger");
-        std::fs::write(&path, "{\"numaherd-ledger\":9").unwrap();
+        std::fs::write(&path, "{\"numaherd-ledger\":9}\n").unwrap();
         let (exit, message) = refused(&path);
         assert_eq!(exit, Exit::Usage);
         assert!(message.contains("format version 9"), "{message}");

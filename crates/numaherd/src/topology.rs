@@ -1,7 +1,7 @@
 //! `numaherd topology`: prints and draws a machine.
 
 use anyhow::Result;
-use comfy_table::{Table, presets};
+use comfy_table::{ContentArrangement, Table, presets};
 use numaherd_topology::{Machine, draw, read_any};
 use serde::Serialize;
 
@@ -56,10 +56,12 @@ fn list_presets(json: bool) -> Result<()> {
 fn listed(all: &[Preset]) -> Shown {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["preset", "machine"]);
     for preset in all {
         table.add_row([&preset.name, &preset.description]);
     }
+    let table = table.trim_fmt();
     format!(
         "{table}\n\n`numaherd topology NAME` draws one; its --json and the file of the same name in\n\
          data/machines/ hold every figure, the file with its source.\n"

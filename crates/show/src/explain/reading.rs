@@ -41,7 +41,6 @@ pub(super) struct Reading<'l> {
     start: Option<&'l Start>,
     end: Option<&'l Summary>,
     snapshot: Option<&'l Snapshot>,
-    first_snapshot: Option<u64>,
     threads: BTreeMap<ThreadId, Track>,
     processes: BTreeMap<ProcessId, ProcessTrack>,
     waiting: BTreeMap<(ProcessId, ThreadId), &'l PageOrder>,
@@ -50,6 +49,7 @@ pub(super) struct Reading<'l> {
     would_move_pages: u64,
     notices: Vec<Said>,
     gaps: Vec<Gap>,
+    gap_at: BTreeMap<&'l str, usize>,
 }
 
 impl<'l> Reading<'l> {
@@ -87,7 +87,6 @@ impl<'l> Reading<'l> {
     }
 
     fn snapshot(&mut self, snapshot: &'l Snapshot) {
-        self.first_snapshot.get_or_insert(snapshot.sequence);
         self.snapshot = Some(snapshot);
         self.totals.saw(snapshot);
         for thread in &snapshot.threads {
@@ -111,7 +110,8 @@ impl<'l> Reading<'l> {
             }
         }
         for gap in &snapshot.gaps {
-            match self.gaps.iter_mut().find(|known| known.text == *gap) {
+            let place = *self.gap_at.entry(gap).or_insert(self.gaps.len());
+            match self.gaps.get_mut(place) {
                 Some(known) => known.intervals += 1,
                 None => self.gaps.push(Gap {
                     intervals: 1,
@@ -445,26 +445,12 @@ impl<'l> Reading<'l> {
         }
         Explanation {
             schema: SCHEMA,
-            ledger: self.source(ledger),
+            ledger: source(ledger),
             run,
             chosen,
             processes: stories.into_values().collect(),
             left_out_threads,
         }
-    }
-
-    fn source(&self, ledger: &Ledger) -> Source {
-        Source {
-            program: ledger.header.program.clone(),
-            begun_unix_ms: ledger.header.begun_unix_ms,
-            later_part: self.is_later_part(),
-            unknown_records: ledger.skipped,
-            damage: ledger.damage.as_ref().map(ToString::to_string),
-        }
-    }
-
-    fn is_later_part(&self) -> bool {
-        self.first_snapshot.is_some_and(|sequence| sequence > 0)
     }
 
     fn run(&mut self, start: &Start) -> Run {
@@ -489,6 +475,17 @@ impl<'l> Reading<'l> {
             notices: std::mem::take(&mut self.notices),
             gaps: std::mem::take(&mut self.gaps),
         }
+    }
+}
+
+fn source(ledger: &Ledger) -> Source {
+    Source {
+        program: ledger.header.program.clone(),
+        begun_unix_ms: ledger.header.begun_unix_ms,
+        // A file that was begun when the one before had grown too large goes on counting.
+        later_part: ledger.lines.first().is_some_and(|line| line.sequence > 0),
+        unknown_records: ledger.skipped,
+        damage: ledger.damage.as_ref().map(ToString::to_string),
     }
 }
 

@@ -152,6 +152,18 @@ fn a_message_names_no_more_than_can_be_read() {
 }
 
 #[test]
+fn the_later_part_of_a_long_ledger_says_that_there_was_an_earlier_one() {
+    let made = runs::faster();
+    let later = explain(&read(made.later_bytes()), Choice::default()).unwrap();
+    assert!(later.ledger.later_part);
+    assert!(text(&later).contains("begins in the middle of the run"));
+    assert!(!all_of(&made).ledger.later_part);
+    // The machine, the policy and what the run came to are in each part.
+    let run = later.run.unwrap();
+    assert_eq!((run.policy.as_str(), run.totals.thread_moves), ("dino", 1));
+}
+
+#[test]
 fn decisions_that_agree_are_one_with_sums_and_span() {
     let explanation = all_of(&runs::faster());
     let devil = &explanation.processes[0].threads[1];

@@ -339,10 +339,19 @@ impl Made {
 
     /// The ledger as it is on disk.
     pub fn bytes(&self) -> Vec<u8> {
+        self.written(1 << 30)
+    }
+
+    /// What is left of it under its own name when it may not grow beyond 20 kB.
+    pub fn later_bytes(&self) -> Vec<u8> {
+        self.written(20_000)
+    }
+
+    fn written(&self, most_bytes: u64) -> Vec<u8> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ledger");
-        let mut writer =
-            Writer::create(&path, "numaherd 0.1.0", Some(1_700_000_000_000), 1 << 30).unwrap();
+        let begun = Some(1_700_000_000_000);
+        let mut writer = Writer::create(&path, "numaherd 0.1.0", begun, most_bytes).unwrap();
         for line in &self.lines {
             writer.write(line).unwrap();
         }
