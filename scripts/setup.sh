@@ -136,7 +136,7 @@ install_packages() {
         if grep -qx libelf1 <<<"$missing" && [ -z "$(offered libelf1)" ]; then
             missing=${missing/libelf1/libelf1t64}
         fi
-        say "installing" $missing
+        say "installing ${missing//$'\n'/ }"
         # shellcheck disable=SC2086 # one word per package
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null
         # numad is compared with inside the guest; on the machine itself it must not steer anything.
@@ -159,8 +159,9 @@ install_packages() {
             add_backports
             offer=$(newest_offered_qemu)
         fi
-        [ -n "$offer" ] && [ "$(major "$offer")" -ge $qemu_oldest ] ||
+        if [ -z "$offer" ] || [ "$(major "$offer")" -lt $qemu_oldest ]; then
             die "the lab needs QEMU $qemu_oldest or newer, $distribution $codename offers ${offer:-none}: use Debian 12 or newer, or Ubuntu 25.10 or newer"
+        fi
     fi
     if [ "$(major "$(apt-cache policy qemu-system-x86 | awk '/Candidate:/ {print $2}')")" -lt $qemu_oldest ]; then
         target=(-t "$codename-backports")

@@ -196,7 +196,7 @@ impl Cause {
 }
 
 /// The kernel's message without the `[   12.345678] ` before it.
-fn without_timestamp(line: &str) -> String {
+pub(crate) fn without_timestamp(line: &str) -> String {
     let rest = line.trim();
     match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((_, message)) => message.trim().to_owned(),

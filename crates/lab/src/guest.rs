@@ -144,6 +144,16 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
+/// What a guest leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// The plugin's report, a JSON document with the counters of every vCPU and thread, when there
+    /// was a model.
+    pub report: Option<String>,
+    /// The end of what the kernel wrote on its console.
+    pub console: String,
+}
+
 /// What the reading thread shares with everyone.
 #[derive(Debug)]
 struct Inbox {
@@ -418,16 +428,19 @@ impl Guest {
         }
     }
 
-    /// Powers the guest off and waits until QEMU is gone. Returns the plugin's report, a JSON
-    /// document with the counters of every vCPU and thread, when there was a model.
+    /// Powers the guest off and waits until QEMU is gone.
     ///
     /// # Errors
     /// [`Error::Died`] when it had died before.
-    pub fn stop(self) -> Result<Option<String>> {
+    pub fn stop(self) -> Result<Stopped> {
         match self.ask(&ToGuest::PowerOff)? {
             ToHost::Goodbye => {
                 self.qemu.wait_or_kill(PATIENCE);
-                self.report.as_ref().map(AnonymousFile::text).transpose()
+                let report = self.report.as_ref().map(AnonymousFile::text).transpose()?;
+                Ok(Stopped {
+                    report,
+                    console: self.console(),
+                })
             }
             _ => Err(self.died()),
         }

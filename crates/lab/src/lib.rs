@@ -40,6 +40,6 @@ pub mod shape;
 pub use command_line::{Model, Time};
 pub use error::{Error, Result};
 pub use files::{KernelFiles, find_plugin};
-pub use guest::{Command, Ending, Event, Guest, Options, Output, Running, Stream};
+pub use guest::{Command, Ending, Event, Guest, Options, Output, Running, Stopped, Stream};
 pub use run::{Finished, RunOptions, run};
 pub use shape::{NodeShape, Shape};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use numaherd_topology::Machine;
 
 use crate::command_line::Time;
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, without_timestamp};
 use crate::files::KernelFiles;
 use crate::guest::{Command, Ending, Guest, Options, Stream};
 use crate::machine;
@@ -88,6 +88,8 @@ pub struct Finished {
     pub ending: Ending,
     /// The plugin's report, a JSON document, when there was a model.
     pub report: Option<String>,
+    /// What the kernel says of a lack of memory, if it killed the command for it.
+    pub out_of_memory: Option<String>,
 }
 
 impl Finished {
@@ -129,10 +131,27 @@ pub fn run(
     if options.model.is_some() {
         guest.gate(false)?;
     }
+    let stopped = guest.stop()?;
+    let out_of_memory = match ending {
+        Ending::Killed(KILL) => out_of_memory(&stopped.console),
+        _ => None,
+    };
     Ok(Finished {
         ending,
-        report: guest.stop()?,
+        report: stopped.report,
+        out_of_memory,
     })
+}
+
+/// The signal by which the kernel takes a program's memory back.
+const KILL: i32 = rustix::process::Signal::KILL.as_raw();
+
+/// The kernel's line about the last program that it killed for lack of memory.
+fn out_of_memory(console: &str) -> Option<String> {
+    let line = console
+        .lines()
+        .rfind(|line| line.contains("Out of memory: Killed process"))?;
+    Some(without_timestamp(line))
 }
 
 #[cfg(test)]
@@ -140,11 +159,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_lack_of_memory_is_read_off_the_console() {
+        let console = "[   18.2] walk invoked oom-killer: gfp_mask=0x140dca\n\
+            [   18.3] Out of memory: Killed process 208 (walk) total-vm:1051368kB\n";
+        assert_eq!(
+            out_of_memory(console).as_deref(),
+            Some("Out of memory: Killed process 208 (walk) total-vm:1051368kB")
+        );
+        assert_eq!(out_of_memory("nothing of the kind"), None);
+    }
+
+    #[test]
     fn exit_codes_are_those_of_a_shell() {
         let code = |ending| {
             Finished {
                 ending,
                 report: None,
+                out_of_memory: None,
             }
             .exit_code()
         };

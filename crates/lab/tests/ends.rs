@@ -8,7 +8,8 @@ use std::process::{self, Stdio};
 use std::time::Duration;
 
 use numaherd_lab::error::Cause;
-use numaherd_lab::{Command, Error, Event, Guest, KernelFiles, Options, Shape};
+use numaherd_lab::{Command, Ending, Error, Event, Guest, KernelFiles, Options, RunOptions, Shape};
+use numaherd_topology::Machine;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -124,6 +125,20 @@ fn what_qemu_refuses_is_passed_on() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_command_that_runs_the_guest_out_of_memory_is_told_so() {
+    // A string that doubles without end.
+    let command = shell("x=x; while :; do x=$x$x; done");
+    let mut run = RunOptions::new(Machine::preset("lab-2x4").expect("a preset"), command);
+    run.model = None;
+    run.memory_mib = Some(192);
+    let finished = numaherd_lab::run(&run, &mut std::io::sink(), &mut std::io::sink())
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(finished.ending, Ending::Killed(9));
+    let message = finished.out_of_memory.expect("the kernel says why");
+    assert!(message.contains("(sh)"), "{message}");
 }
 
 /// Not a test by itself: starts a guest, says which process QEMU is, and waits to be killed.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use std::{env, fs};
 
 use numaherd_lab::{
-    Command, Ending, Error, Event, Guest, KernelFiles, Options, Output, Shape, Stream, machine,
+    Command, Ending, Error, Event, Guest, KernelFiles, NodeShape, Options, Output, Shape, Stream,
+    machine,
 };
 use numaherd_topology::{Machine, Topology, sysfs};
 
@@ -298,6 +299,54 @@ fn check_same(seen: &Topology, machine: &Machine) {
 #[test]
 fn the_guest_is_the_machine_of_the_file() {
     check_same(&seen_in(&GUEST), &SQUARE);
+}
+
+#[test]
+fn nodes_without_memory_or_without_cpus_and_cores_of_two_threads() {
+    let shape = Shape {
+        nodes: vec![
+            NodeShape {
+                cpus: 4,
+                memory_mib: 384,
+            },
+            NodeShape {
+                cpus: 2,
+                memory_mib: 0,
+            },
+            NodeShape {
+                cpus: 0,
+                memory_mib: 256,
+            },
+        ],
+        threads_per_core: 2,
+        cores_per_socket: 1,
+        distances: vec![vec![10, 21, 30], vec![22, 10, 31], vec![17, 28, 10]],
+    };
+    let guest = boot(shape);
+    let seen = seen_in(&guest);
+    let cpus: Vec<String> = seen
+        .nodes()
+        .iter()
+        .map(|node| node.cpus.to_string())
+        .collect();
+    assert_eq!(cpus, ["0-3", "4-5", ""]);
+    let memory: Vec<bool> = seen
+        .nodes()
+        .iter()
+        .map(|node| node.memory_bytes > 0)
+        .collect();
+    assert_eq!(memory, [true, false, true]);
+    let cores: Vec<String> = seen
+        .cores()
+        .iter()
+        .map(|core| core.cpus.to_string())
+        .collect();
+    assert_eq!(cores, ["0-1", "2-3", "4-5"]);
+    assert_eq!(
+        seen.distances().rows,
+        [[10, 21, 30], [22, 10, 31], [17, 28, 10]]
+    );
+    guest.stop().expect("it stops");
 }
 
 #[test]

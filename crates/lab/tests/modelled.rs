@@ -215,7 +215,11 @@ fn counts_times_and_samples_are_those_of_the_model() {
     all.extend(shared);
 
     guest.gate(false).unwrap_or_else(|error| panic!("{error}"));
-    let report = guest.stop().expect("it stops").expect("there is a model");
+    let report = guest
+        .stop()
+        .expect("it stops")
+        .report
+        .expect("there is a model");
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
     for said in &all {
         check_against_report(said, &report);
