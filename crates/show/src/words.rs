@@ -135,7 +135,7 @@ pub(crate) fn entry(indent: usize, label: &str, column: usize, text: &str) -> St
         width += 1;
     }
     let mut first = true;
-    for word in text.split_whitespace() {
+    for word in words(text) {
         let letters = word.chars().count();
         if !first && width + 1 + letters > WIDTH {
             lines.push('\n');
@@ -145,13 +145,32 @@ pub(crate) fn entry(indent: usize, label: &str, column: usize, text: &str) -> St
             lines.push(' ');
             width += 1;
         }
-        lines.push_str(word);
+        lines.push_str(&word);
         width += letters;
         first = false;
     }
     lines.truncate(lines.trim_end().len());
     lines.push('\n');
     lines
+}
+
+/// The words of a text, a number and its unit being one.
+fn words(text: &str) -> Vec<String> {
+    const UNITS: [&str; 8] = ["%", "ns", "µs", "ms", "s", "min", "h", "MiB"];
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let bare = word.trim_end_matches(|c: char| ",;.:)".contains(c));
+        match words.last_mut() {
+            Some(number)
+                if UNITS.contains(&bare) && number.ends_with(|c: char| c.is_ascii_digit()) =>
+            {
+                number.push(' ');
+                number.push_str(word);
+            }
+            _ => words.push(word.to_owned()),
+        }
+    }
+    words
 }
 
 /// A paragraph at `indent` columns. Ends with a line feed.
@@ -235,6 +254,16 @@ mod tests {
         assert_eq!(date(951_782_400_000), "2000-02-29 00:00:00 UTC");
         assert_eq!(date(1_735_689_599_000), "2024-12-31 23:59:59 UTC");
         assert_eq!(date(4_107_542_400_000), "2100-03-01 00:00:00 UTC");
+    }
+
+    #[test]
+    fn a_number_keeps_its_unit() {
+        let text = paragraph(0, &format!("{} 12 %, or so", "x".repeat(WIDTH - 4)));
+        assert_eq!(text.lines().nth(1), Some("12 %, or so"));
+        assert_eq!(
+            words("in 3 s (4 intervals) a s"),
+            ["in", "3 s", "(4", "intervals)", "a", "s"]
+        );
     }
 
     proptest! {

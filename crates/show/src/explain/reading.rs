@@ -5,11 +5,13 @@
 //! the same tick, unless the order waited for bandwidth: then in a later tick, beside that tick's
 //! own plan.
 
+mod told;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use numaherd_herd::ledger::{Ledger, PagingTick, Placing, Start};
-use numaherd_herd::{Guard, Line, Record, Refusal, Summary};
-use numaherd_policy::registry::{self, PAGINGS, PLACEMENTS, POLICIES};
+use numaherd_herd::{Line, Record, Refusal, Summary};
+use numaherd_policy::registry::{PAGINGS, PLACEMENTS};
 use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityResult, Outcome, PageOrder, PageOutcome, Pages, Placement, ProcessId,
@@ -17,16 +19,9 @@ use numaherd_world::{
 };
 
 use super::story::Track;
-use super::{
-    About, Choice, CitedRule, Decision, Explanation, Gap, Happened, Machine, Moved, PagesMoved,
-    ProcessStory, Run, SCHEMA, Said, Seen, Source, Verdict, Wanted,
-};
-use crate::error::ShowError;
+use super::{CitedRule, Decision, Gap, Happened, Moved, PagesMoved, Said, Seen, Verdict, Wanted};
 use crate::guards::meaning;
 use crate::totals::Totals;
-
-/// Most processes or threads that a message names.
-const MOST_NAMED: usize = 20;
 
 /// A process while it is read of.
 #[derive(Debug, Default)]
@@ -213,7 +208,7 @@ impl<'l> Reading<'l> {
                 Some(entry) => {
                     refusals.insert(entry, refusal);
                 }
-                None => self.waiter_refused(time_ns, refusal, tick),
+                None => self.waiter_refused(time_ns, refusal),
             }
         }
         for (entry, order) in tick.plan.iter().enumerate() {
@@ -250,26 +245,16 @@ impl<'l> Reading<'l> {
     }
 
     /// An order that had waited is refused after all.
-    fn waiter_refused(&mut self, time_ns: u64, refusal: &Refusal, tick: &PagingTick) {
+    fn waiter_refused(&mut self, time_ns: u64, refusal: &Refusal) {
         // A thread is of one process, so that its number is enough to find what waited for it.
-        let key = self
-            .waiting
-            .keys()
-            .copied()
-            .find(|&(_, thread)| thread == refusal.thread);
+        let mut keys = self.waiting.keys().copied();
+        let key = keys.find(|&(_, thread)| thread == refusal.thread);
         let order = key.and_then(|key| self.waiting.remove(&key));
-        let superseded = refusal.guard == Guard::Superseded;
-        let later = tick
-            .plan
-            .iter()
-            .find(|order| order.thread == refusal.thread);
-        let process = key
-            .map(|key| key.0)
-            .or_else(|| later.filter(|_| superseded).map(|o| o.process));
         let decision = Decision {
             governor: refused(refusal),
             ..self.wanted_pages(time_ns, order, refusal.thread)
         };
+        let process = key.map(|(process, _)| process);
         self.decided(refusal.thread, process, decision, false);
     }
 
@@ -374,135 +359,6 @@ impl<'l> Reading<'l> {
             home: residency.and_then(Residency::home),
         })
     }
-
-    /// Looks whether who was chosen is there.
-    ///
-    /// # Errors
-    /// See [`super::explain`].
-    pub(super) fn check(&self, chosen: Choice) -> Result<(), ShowError> {
-        if let Some(pid) = chosen.pid
-            && !self.processes.keys().any(|process| process.pid == pid)
-        {
-            let names: Vec<String> = self
-                .processes
-                .iter()
-                .map(|(id, track)| format!("{} ({})", id.pid, track.name))
-                .collect();
-            return Err(ShowError::NoSuchProcess {
-                pid,
-                known: there_are("processes", &names),
-            });
-        }
-        let of_process = |track: &Track| of_process(track, chosen.pid);
-        if let Some(tid) = chosen.tid
-            && !self
-                .threads
-                .iter()
-                .any(|(id, track)| id.tid == tid && of_process(track))
-        {
-            let names: Vec<String> = self
-                .threads
-                .iter()
-                .filter(|(_, track)| of_process(track))
-                .map(|(&id, track)| track.shown(id))
-                .collect();
-            return Err(ShowError::NoSuchThread {
-                tid,
-                of: chosen
-                    .pid
-                    .map_or_else(String::new, |pid| format!(" in process {pid}")),
-                known: there_are("threads", &names),
-            });
-        }
-        Ok(())
-    }
-
-    /// Puts together what was read.
-    pub(super) fn explanation(mut self, ledger: &Ledger, chosen: Choice) -> Explanation {
-        let run = self.start.map(|start| self.run(start));
-        let topology = self.topology();
-        let mut stories: BTreeMap<Option<ProcessId>, ProcessStory> = BTreeMap::new();
-        let mut left_out_threads = 0;
-        let narrowed = chosen != Choice::default();
-        for (id, track) in std::mem::take(&mut self.threads) {
-            let chosen = of_process(&track, chosen.pid) && chosen.tid.is_none_or(|t| t == id.tid);
-            if !chosen {
-                continue;
-            }
-            if !narrowed && !track.is_told_of() {
-                left_out_threads += 1;
-                continue;
-            }
-            let process = track.process;
-            let known = process.and_then(|process| self.processes.get(&process));
-            let story = stories.entry(process).or_insert_with(|| ProcessStory {
-                pid: process.map(|process| process.pid),
-                name: known.map(|known| known.name.clone()),
-                pages: known.and_then(|known| known.pages.clone()),
-                threads: Vec::new(),
-            });
-            story.threads.push(track.told(id, topology));
-        }
-        Explanation {
-            schema: SCHEMA,
-            ledger: source(ledger),
-            run,
-            chosen,
-            processes: stories.into_values().collect(),
-            left_out_threads,
-        }
-    }
-
-    fn run(&mut self, start: &Start) -> Run {
-        let topology = &start.topology;
-        Run {
-            machine: Machine {
-                name: topology.name().to_owned(),
-                nodes: topology.nodes().len(),
-                domains: topology.domains().len(),
-                cpus: topology.online_cpus().len(),
-            },
-            about: about(&start.policy),
-            policy: start.policy.clone(),
-            seed: start.seed,
-            settings: start.settings.clone(),
-            pager: start.pager,
-            signals: start.signals.clone(),
-            ending: self.end.map(|end| end.ending.clone()),
-            totals: self.end.map_or_else(|| self.totals.clone(), Totals::from),
-            would_move: self.would_move,
-            would_move_pages: self.would_move_pages,
-            notices: std::mem::take(&mut self.notices),
-            gaps: std::mem::take(&mut self.gaps),
-        }
-    }
-}
-
-fn source(ledger: &Ledger) -> Source {
-    Source {
-        program: ledger.header.program.clone(),
-        begun_unix_ms: ledger.header.begun_unix_ms,
-        // A file that was begun when the one before had grown too large goes on counting.
-        later_part: ledger.lines.first().is_some_and(|line| line.sequence > 0),
-        unknown_records: ledger.skipped,
-        damage: ledger.damage.as_ref().map(ToString::to_string),
-    }
-}
-
-fn of_process(track: &Track, pid: Option<u32>) -> bool {
-    pid.is_none_or(|pid| track.process.is_some_and(|process| process.pid == pid))
-}
-
-fn there_are(what: &str, names: &[String]) -> String {
-    match names.len() {
-        0 => format!("it holds no {what} at all"),
-        many if many > MOST_NAMED => format!(
-            "{what} there are: {}, and {} more",
-            names[..MOST_NAMED].join(", "),
-            many - MOST_NAMED
-        ),
-        _ => format!("{what} there are: {}", names.join(", ")),
-    }
 }
 
 /// A decision of which nothing is known but its time; a giving back as it stands.
@@ -556,18 +412,4 @@ fn cited(name: &str) -> CitedRule {
         source: known.map(|rule| rule.source),
         what: known.map(|rule| rule.what),
     }
-}
-
-fn about(policy: &str) -> Option<About> {
-    if let Some(entry) = POLICIES.iter().find(|entry| entry.name == policy) {
-        return Some(About {
-            what: entry.about.to_owned(),
-            source: entry.source.to_owned(),
-        });
-    }
-    let (placement, paging) = registry::halves(policy).ok()?;
-    Some(About {
-        what: format!("{}; {}", placement.about, paging.about),
-        source: format!("{}; {}", placement.source, paging.source),
-    })
 }

@@ -15,7 +15,7 @@ use crate::words::{
 };
 
 /// Most threads that are told of when none was chosen.
-const MOST_THREADS: usize = 20;
+const MOST_THREADS: usize = 12;
 
 /// Most decisions that are told of each thread of a process that was chosen: the first and the last.
 const MOST_OF_CHOSEN: (usize, usize) = (8, 4);

@@ -229,8 +229,8 @@ fn a_long_run_stays_readable() {
     let ledger = made.ledger();
     let explanation = explain(&ledger, Choice::default()).unwrap();
     let told = text(&explanation);
-    assert_eq!(told.matches("\n  Thread ").count(), 20);
-    assert!(told.contains("40 threads with less done to them"), "{told}");
+    assert_eq!(told.matches("\n  Thread ").count(), 12);
+    assert!(told.contains("48 threads with less done to them"), "{told}");
     assert!(
         told.contains("... 34 more decisions: `--tid 2040` tells of all ..."),
         "{told}"

@@ -41,6 +41,9 @@ pub(super) fn text(decision: &Decision) -> String {
     }
     if let Some(followed) = &decision.followed {
         say("after", after(followed));
+        if let Some(settled) = settled(followed) {
+            say("settled", settled);
+        }
     }
     text
 }
@@ -229,23 +232,22 @@ fn pages_moved(pages: &PagesMoved) -> String {
 }
 
 fn after(followed: &Followed) -> String {
-    let right_after = format!(
+    let text = format!(
         "{} over the next {}",
         speed(followed.speed.as_ref()),
         counted(followed.after.intervals, "interval")
     );
-    let mut text = sentence(&right_after);
-    text += &sides(&followed.before, &followed.after);
-    if let Some(settled) = &followed.settled {
-        let last = format!(
-            " {} once settled (last {})",
-            sentence(&speed(followed.settled_speed.as_ref())),
-            counted(settled.intervals, "interval")
-        );
-        text += &last;
-        text += &sides(&followed.before, settled);
-    }
-    text
+    sentence(&text) + &sides(&followed.before, &followed.after)
+}
+
+fn settled(followed: &Followed) -> Option<String> {
+    let settled = followed.settled.as_ref()?;
+    let text = format!(
+        "{} over the last {} before its next move or the end",
+        speed(followed.settled_speed.as_ref()),
+        counted(settled.intervals, "interval")
+    );
+    Some(sentence(&text) + &sides(&followed.before, settled))
 }
 
 fn speed(change: Option<&SpeedChange>) -> String {
@@ -277,7 +279,7 @@ fn sides(before: &Side, after: &Side) -> String {
         }
     };
     pair(
-        "instructions per second of CPU time",
+        "instructions per CPU second",
         before.instructions_per_second,
         after.instructions_per_second,
         many,
