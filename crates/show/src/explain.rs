@@ -2,7 +2,7 @@
 //! what happened, and what followed.
 //!
 //! [`explain`] turns a [`Ledger`] into an [`Explanation`], a value whose JSON form is what
-//! `numaherd explain --json` prints ([`SCHEMA`] counts its versions); [`text`] puts the same into
+//! `numaherd explain --json` prints ([`SCHEMA`] counts its versions); [`text()`] puts the same into
 //! sentences. A damaged ledger is explained as far as it is whole.
 //!
 //! *Folding*: between two moves of a thread, decisions that agree in what was wanted, by which rule,

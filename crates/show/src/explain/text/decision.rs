@@ -116,7 +116,7 @@ fn deed(decision: &Decision) -> String {
         ),
         Wanted::Hold { cpu, node } => (
             GIVE,
-            format!("{}, which it need not move for", place(*cpu, *node)),
+            format!("{}, without having to move", place(*cpu, *node)),
         ),
         Wanted::Undo { from, to } => {
             let back = to.map_or_else(|| "to the kernel".to_owned(), |to| format!("to CPU {to}"));
