@@ -1,0 +1,55 @@
+//! Events and formats of PMUs as sysfs describes them (`event=0xcd,ldlat=3`, `config1:0-15`).
+//!
+//! The input's first line is an event's terms; each further line is a term and its format.
+//!
+//! Holds: no description makes the reader panic.
+#![no_main]
+
+use std::fs;
+
+use libfuzzer_sys::fuzz_target;
+use numaherd_fuzz::temporary;
+
+#[path = "../../crates/host/src/files.rs"]
+#[allow(dead_code, reason = "the target uses a part of the module")]
+mod files;
+#[path = "../../crates/host/src/pmu.rs"]
+#[allow(dead_code, reason = "the target uses a part of the module")]
+mod pmu;
+
+/// The part of `host`'s module of that name that the reader fills in.
+mod kernel {
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Attribute {
+        pub kind: u32,
+        pub config: u64,
+        pub config1: u64,
+        pub config2: u64,
+    }
+}
+
+fuzz_target!(|text: &str| {
+    let directory = temporary();
+    let device = directory.path().join("sys/bus/event_source/devices/p");
+    for folder in ["events", "format"] {
+        fs::create_dir_all(device.join(folder)).expect("a directory of our own can be made");
+    }
+    let write = |name: &str, contents: &str| {
+        fs::write(device.join(name), contents).expect("a file of our own can be written");
+    };
+    let mut lines = text.lines();
+    write("type", "7\n");
+    write("events/e", lines.next().unwrap_or(""));
+    for (term, format) in lines.take(16).filter_map(|line| line.split_once(' ')) {
+        let sane = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if !term.is_empty() && term.len() <= 40 && term.bytes().all(sane) {
+            write(&format!("format/{term}"), format);
+        }
+    }
+    let root = files::Root::new(directory.path());
+    assert_eq!(pmu::Pmu::names(&root), ["p"]);
+    let pmu = pmu::Pmu::find(&root, "p").expect("it has a type");
+    if let Some(attribute) = pmu.event("e") {
+        assert_eq!(attribute.kind, 7);
+    }
+});

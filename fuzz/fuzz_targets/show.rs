@@ -1,0 +1,52 @@
+//! What people see of recordings that nobody vouches for: the live lines, the summary, `explain`.
+//!
+//! The input is a ledger whose lines have no sums yet ([`sealed`] adds them).
+//!
+//! Holds: no recording makes any of them panic; each thread and process that a snapshot names can
+//! be explained.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use numaherd_fuzz::sealed;
+use numaherd_herd::ledger::{Ledger, Reader, Record};
+use numaherd_show::explain::{Choice, explain, text};
+use numaherd_show::live::Live;
+use numaherd_show::summary::summary;
+
+fuzz_target!(|recording: &[u8]| {
+    let Ok(reader) = Reader::of_bytes(Path::new("fuzz.ledger"), sealed(recording)) else {
+        return;
+    };
+    let ledger = Ledger::of(reader);
+    let mut live = Live::new();
+    let mut chosen = vec![Choice::default()];
+    for line in &ledger.lines {
+        let _ = live.line(line);
+        match &line.record {
+            Record::End(end) => drop(summary(end)),
+            Record::Snapshot(snapshot) => {
+                let thread = snapshot.threads.first();
+                chosen.extend(thread.map(|thread| Choice {
+                    pid: None,
+                    tid: Some(thread.id.tid),
+                }));
+                chosen.extend(thread.map(|thread| Choice {
+                    pid: Some(thread.process.pid),
+                    tid: None,
+                }));
+            }
+            _ => {}
+        }
+    }
+    for choice in chosen {
+        match explain(&ledger, choice) {
+            Ok(explanation) => {
+                assert!(!text(&explanation).is_empty());
+                serde_json::to_string(&explanation).expect("an explanation can be written");
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+});
