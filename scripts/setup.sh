@@ -201,10 +201,24 @@ choose_kernel() {
 download() { # download DIR PACKAGE...: the .deb files land in DIR, nothing is installed
     local directory=$1
     shift
-    (cd "$directory" && apt-get download -qq "$@" 2>"$directory/log") || {
-        cat "$directory/log" >&2
-        die "could not download $*; run 'apt-get update' and try again"
-    }
+    (cd "$directory" && apt-get download -qq "$@" 2>"$directory/log")
+}
+
+# What to download for the kernel: `packages` hold image and modules, `headers` what the PMU module
+# is built against.
+kernel_packages() {
+    if [ "$distribution" = ubuntu ]; then
+        packages="linux-image-$kernel_release linux-modules-$kernel_release"
+        if [ -n "$(offered "linux-modules-extra-$kernel_release")" ]; then
+            packages+=" linux-modules-extra-$kernel_release"
+        fi
+        headers="linux-headers-$kernel_release linux-headers-${kernel_release%-generic}"
+    else
+        packages="linux-image-$kernel_release"
+        headers="linux-headers-$kernel_release $(apt-cache show "linux-headers-$kernel_release" |
+            sed -n 's/^Depends: //p' | head -n 1 | tr ',' '\n' |
+            sed -n 's/^ *\(linux-headers-[^ ]*-common\).*/\1/p; s/^ *\(linux-kbuild-[^ ]*\).*/\1/p' | tr '\n' ' ')"
+    fi
 }
 
 prepare_kernel() {
@@ -222,18 +236,19 @@ prepare_kernel() {
     trap "rm -rf '$work'" EXIT
     mkdir "$work/debs" "$work/image" "$work/headers" "$work/kernel" "$work/kernel/modules"
     local packages headers
-    if [ "$distribution" = ubuntu ]; then
-        packages="linux-image-$kernel_release linux-modules-$kernel_release"
-        headers="linux-headers-$kernel_release linux-headers-${kernel_release%-generic}"
-    else
-        packages="linux-image-$kernel_release"
-        local headers_depend
-        headers_depend=$(apt-cache show "linux-headers-$kernel_release" | sed -n 's/^Depends: //p' | head -n 1)
-        headers="linux-headers-$kernel_release $(tr ',' '\n' <<<"$headers_depend" |
-            sed -n 's/^ *\(linux-headers-[^ ]*-common\).*/\1/p; s/^ *\(linux-kbuild-[^ ]*\).*/\1/p' | tr '\n' ' ')"
-    fi
+    kernel_packages
     # shellcheck disable=SC2086 # one word per package
-    download "$work/debs" $packages $headers
+    if ! download "$work/debs" $packages $headers; then
+        # The lists may be older than what the mirror still has.
+        refresh_lists
+        choose_kernel
+        stamp="$kernel_release $kernel_version $guest_modules"
+        kernel_packages
+        if ! download "$work/debs" $packages $headers; then
+            cat "$work/debs/log" >&2
+            die "could not download $packages $headers"
+        fi
+    fi
     local deb
     for deb in "$work"/debs/*.deb; do
         case $(basename "$deb") in

@@ -173,6 +173,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_qemu_or_too_old_is_refused() {
+        // `echo --version` names itself and no version of QEMU.
+        let error = check_qemu(Path::new("/bin/echo")).expect_err("not QEMU");
+        assert!(
+            matches!(
+                error,
+                Error::OldQemu {
+                    oldest: OLDEST_QEMU,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert!(error.to_string().contains("make setup"));
+    }
+
+    #[test]
     fn an_empty_lab_directory_says_what_to_do() {
         let missing = Path::new("/nonexistent/lab");
         let message = KernelFiles::in_directory(missing)
