@@ -16,7 +16,6 @@
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/ptrace.h>
-#include <linux/sched/clock.h>
 #include <linux/topology.h>
 #include <linux/version.h>
 #include <asm/irq_regs.h>
@@ -83,16 +82,20 @@ static u64 data_source(const struct lab_record *record)
 }
 
 /*
- * perf's time of the fetch. Under modelled time the TSC counts the plugin's nanoseconds, so both
- * clocks differ by a constant. A vCPU's own time may run ahead of the common one; samples do not,
- * but by what keeps them in order.
+ * The time of the fetch on the event's clock. Under modelled time the TSC counts the plugin's
+ * nanoseconds, so a record's age is known. A vCPU's own time may run ahead of the common one;
+ * samples do not, but by what keeps them in order.
  */
 static u64 sample_time(struct sampler *sampler, const struct lab_record *record)
 {
-	u64 time = local_clock();
+	u64 time = sampler->event->clock();
 
-	if (lab_header()->time_mode == 1)
-		time = min(time, record->time_ns + time - rdtsc());
+	if (lab_header()->time_mode == 1) {
+		u64 now = rdtsc();
+
+		if (now > record->time_ns)
+			time -= min(time, now - record->time_ns);
+	}
 	sampler->last = max(time, sampler->last + 1);
 	return sampler->last;
 }
@@ -119,12 +122,9 @@ static bool deliver(struct sampler *sampler, const struct lab_record *record, co
 	data.data_src.val = data_source(record);
 	data.weight.full = record->latency_ns;
 	data.phys_addr = record->pa;
+	data.time = sample_time(sampler, record);
 	data.sample_flags |= PERF_SAMPLE_ADDR | PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_WEIGHT_TYPE |
-			     PERF_SAMPLE_PHYS_ADDR;
-	if (!event->attr.use_clockid) {
-		data.time = sample_time(sampler, record);
-		data.sample_flags |= PERF_SAMPLE_TIME;
-	}
+			     PERF_SAMPLE_PHYS_ADDR | PERF_SAMPLE_TIME;
 	/* An event of a thread is on a CPU only with its thread; one of a CPU sees many. */
 	if (!(event->attach_state & PERF_ATTACH_TASK)) {
 		data.tid_entry.pid = record->tgid;
@@ -220,6 +220,7 @@ void lab_start_sampling(struct perf_event *event)
 
 	event->hw.last_period = event->hw.sample_period;
 	sampler->event = event;
+	sampler->last = 0;
 	sampler->tail = smp_load_acquire(&vcpu->ring_head);
 	WRITE_ONCE(vcpu->sample_latency_ns, event->attr.config1 & U32_MAX);
 	if (!left || left > event->hw.sample_period)

@@ -153,11 +153,14 @@ static int open_samples(void)
 			       PERF_SAMPLE_PHYS_ADDR,
 		.exclude_kernel = 1,
 		.disabled = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC,
 	});
 }
 
 /* What the samples say, appended to the thread's line. */
-static void tell_samples(struct walker *walker, struct perf_event_mmap_page *ring, const struct line *memory)
+static void tell_samples(struct walker *walker, struct perf_event_mmap_page *ring, const struct line *memory,
+			 uint64_t begin, uint64_t end)
 {
 	uint64_t head = __atomic_load_n(&ring->data_head, __ATOMIC_ACQUIRE), last = 0;
 	size_t size = (size_t)RING_PAGES * 4096, samples = 0, others = 0, wrong_thread = 0, outside = 0;
@@ -183,7 +186,7 @@ static void tell_samples(struct walker *walker, struct perf_event_mmap_page *rin
 		wrong_cpu += (int)sample.cpu != walker->cpu;
 		outside += sample.address < (uintptr_t)memory || sample.address >= (uintptr_t)(memory + lines);
 		remote += source.mem_remote;
-		not_later += sample.time <= last;
+		not_later += sample.time <= last || sample.time < begin || sample.time > end;
 		last = sample.time;
 		weight += sample.weight;
 		if (sample.weight < least)
@@ -278,7 +281,7 @@ static void *walk(void *argument)
 		 gettid(), end - begin, count(busy), count(misses), count(user), count(local), count(remote),
 		 count(generic), count(instructions), count(node));
 	if (ring)
-		tell_samples(walker, ring, memory);
+		tell_samples(walker, ring, memory, begin, end);
 	snprintf(walker->said + strlen(walker->said), sizeof(walker->said) - strlen(walker->said),
 		 " life_misses %" PRIu64 " life_user_instructions %" PRIu64, count(life_misses),
 		 count(life_user));
