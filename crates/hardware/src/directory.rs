@@ -86,16 +86,18 @@ impl Directory {
         self.entry(line).store(holder.encode(), Relaxed);
     }
 
-    /// Makes `core` the holder of a line that nobody holds; returns who holds it now.
+    /// Makes `core` the holder of a line that nobody held when `seen` was read; returns who holds
+    /// it now.
     #[inline]
-    pub(crate) fn claim(&self, line: u64, core: usize) -> Holder {
-        let entry = self.entry(line);
-        let found = entry.load(Relaxed);
-        if found != 0 {
-            return Holder::decode(found);
+    pub(crate) fn claim(&self, line: u64, core: usize, seen: Holder) -> Holder {
+        if seen != Holder::None {
+            return seen;
         }
         let mine = Holder::Core(core);
-        match entry.compare_exchange(0, mine.encode(), Relaxed, Relaxed) {
+        match self
+            .entry(line)
+            .compare_exchange(0, mine.encode(), Relaxed, Relaxed)
+        {
             Ok(_) => mine,
             Err(other) => Holder::decode(other),
         }
@@ -130,8 +132,8 @@ mod tests {
     #[test]
     fn the_first_to_claim_a_line_holds_it() {
         let directory = Directory::new(1 << 20);
-        assert_eq!(directory.claim(77, 3), Holder::Core(3));
-        assert_eq!(directory.claim(77, 4), Holder::Core(3));
+        assert_eq!(directory.claim(77, 3, Holder::None), Holder::Core(3));
+        assert_eq!(directory.claim(77, 4, Holder::None), Holder::Core(3));
         assert_eq!(directory.holder(78), Holder::None);
     }
 }

@@ -92,11 +92,24 @@ impl Llc {
         line: u64,
         then: impl FnOnce(Result<Entry<'_>, Vacancy<'_>>) -> R,
     ) -> R {
+        self.look_with(line, || (), |found, ()| then(found))
+    }
+
+    /// As [`Llc::look`], and reads something else at the same time: the host then waits for both
+    /// together where neither is in its own caches.
+    #[inline]
+    pub(crate) fn look_with<T, R>(
+        &self,
+        line: u64,
+        read: impl FnOnce() -> T,
+        then: impl FnOnce(Result<Entry<'_>, Vacancy<'_>>, T) -> R,
+    ) -> R {
         let index = self.index.of(line);
         let shard = &self.shards[index % self.shards.len()];
         let start = index / self.shards.len() * self.ways;
         let mut words = shard.lock().unwrap_or_else(PoisonError::into_inner);
         let set = &mut words[start..start + self.ways];
+        let also = read();
         // A line number is never mistaken for an empty place: that has no holder.
         let way = set
             .iter()
@@ -106,9 +119,9 @@ impl Llc {
                 let word = set[way];
                 set.copy_within(..way, 1);
                 set[0] = word;
-                then(Ok(Entry { set }))
+                then(Ok(Entry { set }), also)
             }
-            None => then(Err(Vacancy { set, line })),
+            None => then(Err(Vacancy { set, line }), also),
         }
     }
 

@@ -248,7 +248,8 @@ impl Machine {
             Holder::Domain(holder) if holder == domain && !store => Some(State::Shared),
             _ => None,
         };
-        self.llcs[domain].look(line, |found| match found {
+        let holder = || self.directory.holder(line);
+        self.llcs[domain].look_with(line, holder, |found, seen| match found {
             Ok(mut entry) => {
                 let state = match entry.holder() {
                     Holder::Several if !store => State::Shared,
@@ -260,7 +261,7 @@ impl Machine {
                 Some(Reply::new(Source::Llc, state, None))
             }
             Err(vacancy) => {
-                let holder = self.directory.claim(line, core);
+                let holder = self.directory.claim(line, core, seen);
                 let state = allowed(holder)?;
                 let victim = vacancy.insert(holder, store);
                 Some(Reply::new(Source::Memory, state, victim))

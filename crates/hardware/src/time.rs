@@ -79,21 +79,20 @@ impl Clock {
                 self.stall(flight.done_ps.saturating_sub(blocked));
             }
         }
-        let now = self.at(instructions);
-        self.flights.retain(|flight| flight.done_ps > now);
-        now
+        self.at(instructions)
     }
 
     /// Leaves the core idle until this time, if that is in the future.
     pub(crate) fn idle_until(&mut self, instructions: u64, time_ps: u64) {
         let now = self.now(instructions);
         self.base_ps += time_ps.saturating_sub(now);
-        self.flights.retain(|flight| flight.done_ps > time_ps);
+        self.land(now.max(time_ps), 0);
     }
 
     /// When an access to `address`, made after this many instructions, goes out.
     pub(crate) fn issue(&mut self, instructions: u64, address: u64) -> u64 {
         let mut now = self.now(instructions);
+        let mut data = self.land(now, address);
         if self.flights.len() >= self.in_flight {
             let first = self
                 .flights
@@ -103,20 +102,28 @@ impl Clock {
                 .unwrap_or(now);
             self.stall(first - now);
             now = first;
-            self.flights.retain(|flight| flight.done_ps > now);
+            data = self.land(now, address);
         }
-        let needs = |flight: &&Flight| {
-            flight
-                .value
-                .is_some_and(|value| address.wrapping_sub(value) < self.dependence)
-        };
-        let data = self
-            .flights
-            .iter()
-            .filter(needs)
-            .map(|flight| flight.done_ps)
-            .max();
-        data.map_or(now, |done| done.max(now))
+        data.max(now)
+    }
+
+    /// Forgets what has arrived by `now`. Returns when the data arrive that `address` depends on,
+    /// or 0.
+    fn land(&mut self, now: u64, address: u64) -> u64 {
+        let (mut kept, mut data) = (0, 0);
+        for index in 0..self.flights.len() {
+            let flight = self.flights[index];
+            if flight.done_ps > now {
+                let needed = |value| address.wrapping_sub(value) < self.dependence;
+                if flight.value.is_some_and(needed) {
+                    data = data.max(flight.done_ps);
+                }
+                self.flights[kept] = flight;
+                kept += 1;
+            }
+        }
+        self.flights.truncate(kept);
+        data
     }
 
     /// Notes a request that went out at `issue_ps` and is done at `done_ps`. A load gives its
