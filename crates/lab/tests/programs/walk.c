@@ -31,6 +31,9 @@
 
 #define RING_PAGES 1024
 
+/* How far, in ns, a CPU's modelled time may be ahead of the clock; twice the plugin's limit. */
+#define AHEAD 100000
+
 struct line {
 	struct line *next;
 	char rest[56];
@@ -186,7 +189,7 @@ static void tell_samples(struct walker *walker, struct perf_event_mmap_page *rin
 		wrong_cpu += (int)sample.cpu != walker->cpu;
 		outside += sample.address < (uintptr_t)memory || sample.address >= (uintptr_t)(memory + lines);
 		remote += source.mem_remote;
-		not_later += sample.time <= last || sample.time < begin || sample.time > end;
+		not_later += sample.time <= last || sample.time < begin || sample.time > end + AHEAD;
 		last = sample.time;
 		weight += sample.weight;
 		if (sample.weight < least)
