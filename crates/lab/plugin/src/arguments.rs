@@ -18,7 +18,8 @@ pub struct Arguments {
     pub accesses: Accesses,
     /// Modelled time between two looks at a vCPU's time.
     pub quantum_ns: u64,
-    /// How far a vCPU's time may be ahead of the last one's.
+    /// How far a vCPU's time may be ahead of the last one's. Less is truer, but has host threads take
+    /// turns more often.
     pub skew_ns: u64,
     /// Host time for which all vCPUs must be idle before time jumps to the next timer; time for
     /// devices that serve the guest from other threads.
@@ -86,8 +87,8 @@ impl Arguments {
             config: PathBuf::new(),
             time: TimeMode::Modelled,
             accesses: Accesses::User,
-            quantum_ns: 25_000,
-            skew_ns: 100_000,
+            quantum_ns: 50_000,
+            skew_ns: 200_000,
             idle_grace: Duration::from_micros(300),
             report: None,
         };
