@@ -18,9 +18,10 @@ pub type NodeSet = IdSet<NodeId>;
 
 const BITS: usize = u64::BITS as usize;
 
-/// Numbers above this are refused when a list is parsed, so that one hostile line cannot take
-/// gigabytes. The kernel's own `NR_CPUS` ends at 8192 and `MAX_NUMNODES` at 1024.
-pub const LARGEST_PARSED: u32 = 1 << 20;
+/// Numbers above this are refused when they are read, so that no file can take gigabytes: what is
+/// known of each CPU grows with the numbers of its siblings. No maximum for real machines: the
+/// kernel's own `NR_CPUS` ends at 8192 and `MAX_NUMNODES` at 1024.
+pub const LARGEST_PARSED: u32 = 1 << 16;
 
 /// A set of small numbers, as a bit vector that grows as needed.
 #[derive(Clone)]
@@ -58,6 +59,57 @@ impl<T: Copy + Into<u32> + From<u32>> IdSet<T> {
         let fresh = self.words[word] & bit == 0;
         self.words[word] |= bit;
         fresh
+    }
+
+    /// Adds all numbers from `first` to `last`; none when `first` is above `last`.
+    fn insert_range(&mut self, first: u32, last: u32) {
+        if first > last {
+            return;
+        }
+        let (from, to) = (first as usize / BITS, last as usize / BITS);
+        if self.words.len() <= to {
+            self.words.resize(to + 1, 0);
+        }
+        for word in from..=to {
+            let low = if word == from {
+                first as usize % BITS
+            } else {
+                0
+            };
+            let high = if word == to {
+                last as usize % BITS
+            } else {
+                BITS - 1
+            };
+            self.words[word] |= (u64::MAX >> (BITS - 1 - (high - low))) << low;
+        }
+    }
+
+    /// The runs of adjoining numbers, ascending, as first and last.
+    fn runs(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let first = self.next_where(at, |word| word)?;
+            // Past the words all bits are clear, so a run that reaches the end ends there.
+            let end = self
+                .next_where(first, |word| !word)
+                .unwrap_or(self.words.len() * BITS);
+            at = end;
+            Some((number(0, first), number(0, end - 1)))
+        })
+    }
+
+    /// The first bit at or after `at` that is set in `view` of its word.
+    fn next_where(&self, at: usize, view: impl Fn(u64) -> u64) -> Option<usize> {
+        let mut mask = u64::MAX << (at % BITS);
+        for (word, &bits) in self.words.iter().enumerate().skip(at / BITS) {
+            let found = view(bits) & mask;
+            if found != 0 {
+                return Some(word * BITS + found.trailing_zeros() as usize);
+            }
+            mask = u64::MAX;
+        }
+        None
     }
 
     /// Takes a number out; false when it was not there.
@@ -231,16 +283,11 @@ impl<T: Copy + Into<u32> + From<u32>> Extend<T> for IdSet<T> {
 impl<T: Copy + Into<u32> + From<u32>> fmt::Display for IdSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
-        let mut ids = self.iter().map(Into::into).peekable();
-        while let Some(first) = ids.next() {
-            let mut last: u32 = first;
-            while ids.peek() == Some(&(last + 1)) {
-                last += 1;
-                ids.next();
-            }
-            match last - first {
-                0 => write!(f, "{separator}{first}")?,
-                _ => write!(f, "{separator}{first}-{last}")?,
+        for (first, last) in self.runs() {
+            if first == last {
+                write!(f, "{separator}{first}")?;
+            } else {
+                write!(f, "{separator}{first}-{last}")?;
             }
             separator = ",";
         }
@@ -264,8 +311,11 @@ impl<T: Copy + Into<u32> + From<u32>> FromStr for IdSet<T> {
         if text.is_empty() {
             return Ok(set);
         }
+        // Each number is named once in what the kernel writes. A list that names more numbers
+        // than there can be repeats itself, which is refused before it costs time.
+        let mut left = u64::from(LARGEST_PARSED) + 1;
         for part in text.split(',') {
-            add_part(&mut set, part.trim())?;
+            add_part(&mut set, part.trim(), &mut left)?;
         }
         Ok(set)
     }
@@ -274,6 +324,7 @@ impl<T: Copy + Into<u32> + From<u32>> FromStr for IdSet<T> {
 fn add_part<T: Copy + Into<u32> + From<u32>>(
     set: &mut IdSet<T>,
     part: &str,
+    left: &mut u64,
 ) -> Result<(), ListError> {
     let wrong = |reason| ListError {
         text: part.to_owned(),
@@ -310,11 +361,17 @@ fn add_part<T: Copy + Into<u32> + From<u32>>(
     if used == 0 || size == 0 || used > size {
         return Err(wrong("a group needs 0 < used <= size"));
     }
-    set.extend(
-        (first..=last)
-            .filter(|n| (n - first) % size < used)
-            .map(T::from),
-    );
+    let named = u64::from(last - first) + 1;
+    *left = left
+        .checked_sub(named)
+        .ok_or_else(|| wrong("the list repeats itself"))?;
+    if used == size {
+        set.insert_range(first, last);
+        return Ok(());
+    }
+    for start in (first..=last).step_by(size as usize) {
+        set.insert_range(start, last.min(start + used - 1));
+    }
     Ok(())
 }
 
@@ -367,6 +424,8 @@ mod tests {
         told("0-7:3", "0-7:3", "a group is written used/size");
         told("0-7:0/2", "0-7:0/2", "a group needs 0 < used <= size");
         told("0-4294967295", "0-4294967295", "number too large");
+        let over_and_over = "the list repeats itself";
+        told("0-65535,1-65535", "1-65535", over_and_over);
     }
 
     proptest! {
@@ -377,6 +436,17 @@ mod tests {
             prop_assert_eq!(set.len(), ids.len());
             prop_assert!(set.iter().map(u32::from).eq(ids.iter().copied()));
             prop_assert_eq!(set.last().map(u32::from), ids.last().copied());
+        }
+
+        #[test]
+        fn a_group_names_its_first_members(
+            first in 0u32..300,
+            length in 0u32..300,
+            (used, size) in (1u32..80).prop_flat_map(|size| (1..=size, Just(size))),
+        ) {
+            let text = format!("{first}-{}:{used}/{size}", first + length);
+            let named = (first..=first + length).filter(|n| (n - first) % size < used);
+            prop_assert_eq!(text.parse::<CpuSet>().unwrap(), named.map(CpuId).collect());
         }
 
         #[test]

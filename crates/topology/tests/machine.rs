@@ -151,7 +151,7 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
     told(
         "cores_per_domain = 2",
         "cores_per_domain = 4000000000",
-        "my.toml:6: shape: 64000000000 CPUs; more than 1048576 are taken for a mistake",
+        "my.toml:6: shape: 64000000000 CPUs; more than 65536 are taken for a mistake",
     );
     told(
         "size_kib = 1024",
