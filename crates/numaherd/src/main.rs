@@ -1,2 +1,53 @@
-//! Work in progress.
-fn main() {}
+//! numaherd: decides which core every thread runs on and which memory node every page lives on.
+//!
+//! This crate is the command line: it turns arguments into values, calls the crates that do the
+//! work, and prints what they give. Exit codes are in `exit.rs`.
+
+mod cli;
+mod compare;
+mod config;
+mod doctor;
+mod exit;
+mod explain;
+mod lab;
+mod policies;
+mod print;
+mod release;
+mod run;
+mod topology;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, Lab};
+
+fn main() -> ExitCode {
+    // A reader that goes away (`| head`) ends the program quietly, as it does any other tool.
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    match dispatch(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("numaherd: {error:#}");
+            exit::code(&error)
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    let done = |()| ExitCode::SUCCESS;
+    match cli.command {
+        Command::Run(options) => run::run(&options),
+        Command::Doctor(options) => doctor::doctor(&options),
+        Command::Topology(options) => topology::topology(&options).map(done),
+        Command::Policies(options) => policies::policies(&options).map(done),
+        Command::Explain(options) => explain::explain(&options).map(done),
+        Command::Release(options) => release::release(&options).map(done),
+        Command::Lab(Lab::Run(options)) => lab::run(&options),
+        Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),
+        Command::Lab(Lab::Trial(options)) => compare::trial(&options).map(done),
+    }
+}

@@ -1,0 +1,345 @@
+//! The command line: one definition that feeds parser and help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::exit::EXIT_CODES;
+
+/// Decide which core every thread runs on and which memory node every page lives on.
+#[derive(Debug, Parser)]
+#[command(name = "numaherd", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Herd the machine's threads and pages, or those of chosen processes
+    Run(Box<Run>),
+    /// Say what can and cannot be seen and done on this machine
+    Doctor(Doctor),
+    /// Print and draw a machine: this one, a preset, a file
+    Topology(Topology),
+    /// List the policies, or tell about one
+    Policies(Policies),
+    /// Tell what was seen, decided and done, from a ledger
+    Explain(Explain),
+    /// Give threads the affinities back that they had before a run that was killed
+    Release(Release),
+    /// Run programs in the lab: a real multi-node kernel with modelled hardware
+    #[command(subcommand)]
+    Lab(Lab),
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_HELP)]
+pub struct Run {
+    /// Policy, or a placement and a paging joined by a plus [default: dino]
+    #[arg(long, value_name = "NAME")]
+    pub policy: Option<String>,
+
+    /// Which threads; all that may be steered when nothing is chosen
+    #[command(flatten)]
+    pub selection: SelectionOptions,
+
+    /// Plan, govern and record, but carry nothing out
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// How often threads are placed [default: 1s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub interval: Option<Duration>,
+
+    /// How often pages are looked after [default: 10ms]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub paging_interval: Option<Duration>,
+
+    /// Stop after this time
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub length: Option<Duration>,
+
+    /// Keep threads to these CPUs
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<numaherd_topology::CpuSet>,
+
+    /// Move pages to these nodes only
+    #[arg(long, value_name = "LIST")]
+    pub nodes: Option<numaherd_topology::NodeSet>,
+
+    /// How far a thread may stray from the core it is given [default: domain]
+    #[arg(long, value_enum)]
+    pub stray: Option<Stray>,
+
+    /// Steer threads that have an affinity of their own, too
+    #[arg(long)]
+    pub take_over: bool,
+
+    /// Seed of the policy's random numbers [default: 0]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+
+    /// Configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Record everything seen, decided and done in this file
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+
+    /// Where affinities as found are written down before the first change
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+
+    /// Print one JSON object at the end instead of text
+    #[arg(long)]
+    pub json: bool,
+
+    /// Start this program and herd it, until it ends
+    #[arg(last = true, value_name = "CMD")]
+    pub program: Vec<OsString>,
+}
+
+const RUN_HELP: &str = "\
+Times: 500ms, 1s, 2.5s, 10m.
+SIGINT and SIGTERM end the run; every affinity is given back as it was found. After a kill -9,
+`numaherd release` does that, and so does the next run.";
+
+/// Which threads.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub struct SelectionOptions {
+    /// These processes
+    #[arg(long, value_name = "PID,…", value_delimiter = ',')]
+    pub pid: Vec<u32>,
+
+    /// The processes of this control group and those below it
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+
+    /// Processes of this command name
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Processes of this user (name or number)
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+}
+
+/// How far a thread may stray.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stray {
+    /// To its SMT siblings only.
+    Core,
+    /// Within the memory domain.
+    Domain,
+    /// Within the memory node.
+    Node,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Look at the machine whose /proc and /sys are below this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+}
+
+/// Options of `topology`.
+#[derive(Debug, Args)]
+#[command(after_help = TOPOLOGY_HELP)]
+pub struct Topology {
+    /// What to read; this machine when left out
+    #[arg(value_name = "SOURCE")]
+    pub source: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// List the presets
+    #[arg(long, conflicts_with = "source")]
+    pub presets: bool,
+}
+
+const TOPOLOGY_HELP: &str = "\
+SOURCE is a directory that contains sys/ (a captured tree), an hwloc XML file, a machine file
+(.toml), the name of a preset, or an hwloc synthetic string such as \"numa:4 core:2 pu:1\".";
+
+/// Options of `policies`.
+#[derive(Debug, Args)]
+pub struct Policies {
+    /// Tell about this one
+    pub name: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The ledger of a run
+    pub ledger: PathBuf,
+
+    /// Only this process
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+
+    /// Only this thread
+    #[arg(long, value_name = "TID")]
+    pub tid: Option<u32>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `release`.
+#[derive(Debug, Args)]
+pub struct Release {
+    /// The journal of the run that was killed
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The lab.
+#[derive(Debug, Subcommand)]
+pub enum Lab {
+    /// Run a program of this machine in the guest; its output and exit code come back
+    Run(LabRun),
+    /// Run a scenario under several contenders and compare them side by side
+    Compare(LabCompare),
+    /// One trial, inside the guest
+    #[command(hide = true)]
+    Trial(LabTrial),
+}
+
+/// Options of `lab run`.
+#[derive(Debug, Args)]
+pub struct LabRun {
+    /// What the guest looks like: a preset or a machine file
+    #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
+    pub machine: String,
+
+    /// Let the guest run in the host's time, without the hardware model
+    #[arg(long)]
+    pub real_time: bool,
+
+    /// Kill the guest after this time
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    pub limit: Duration,
+
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub program: Vec<OsString>,
+}
+
+/// Options of `lab compare`.
+#[derive(Debug, Args)]
+pub struct LabCompare {
+    /// A scenario's name or file
+    pub scenario: String,
+
+    /// Who is compared: linux, linux-balancing, numad, or policies
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = crate::compare::USUAL)]
+    pub policies: Vec<String>,
+
+    /// How often each is run
+    #[arg(long, value_name = "NUMBER", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// Also write all trials to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Keep the ledger of every trial in this directory
+    #[arg(long, value_name = "DIR")]
+    pub ledgers: Option<PathBuf>,
+
+    /// Kill the guest when one trial takes longer than this
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5m")]
+    pub limit: Duration,
+}
+
+/// Options of `lab trial`.
+#[derive(Debug, Args)]
+pub struct LabTrial {
+    /// A scenario's name or file
+    pub scenario: String,
+
+    /// Who places
+    #[arg(long, value_name = "NAME")]
+    pub policy: String,
+
+    /// Which repeat
+    #[arg(long, value_name = "NUMBER")]
+    pub repeat: u32,
+
+    /// The menagerie's program
+    #[arg(long, value_name = "FILE")]
+    pub menagerie: PathBuf,
+
+    /// Print the run's ledger to standard error
+    #[arg(long, value_name = "FILE")]
+    pub ledger: Option<PathBuf>,
+}
+
+/// Reads `500ms`, `1s`, `2.5s`, `10m`, `1h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let end = text
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "a time is written 500ms, 1s or 10m".to_owned())?;
+    let seconds = match unit {
+        "ms" => number / 1e3,
+        "s" => number,
+        "m" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err("a time needs a unit: 500ms, 1s, 10m or 1h".to_owned()),
+    };
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if duration >= Duration::from_millis(1) => Ok(duration),
+        _ => Err("a time must be 1ms or more".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("10ms"), Ok(Duration::from_millis(10)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["10", "s", "-1s", "0s", "1e400s", "1d", "NaNs"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

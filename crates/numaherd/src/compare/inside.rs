@@ -1,0 +1,352 @@
+//! One trial, as it is carried out inside the guest (`numaherd lab trial`, which `lab compare` runs).
+//!
+//! All programs set up first, in real time. Then `numaherd run` starts observing (with the policy
+//! `linux` for contenders that are not ours, so that each is observed by the same means and at the
+//! same cost), the modelled hardware is switched on, and all programs are released at one moment.
+//! When the last measured program has ended, the others are ended too.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use numaherd_herd::Summary;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+
+use super::contender::Contender;
+use super::scenario::{Program, Scenario};
+use super::trial::{ProgramResult, Trial};
+
+/// How long set-up may take in the guest's (then real) time.
+const SETUP_LIMIT: Duration = Duration::from_secs(120);
+
+/// Kernel files that a trial reads or sets, in the guest.
+const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+const VMSTAT: &str = "/proc/vmstat";
+const GATE: &str = "/sys/module/lab_pmu/parameters/gate";
+
+/// What a trial is told.
+pub struct TrialOptions<'a> {
+    /// What runs.
+    pub scenario: &'a Scenario,
+    /// Who places.
+    pub contender: &'a Contender,
+    /// Which repeat, from 0; also the seed of the policy.
+    pub repeat: u32,
+    /// The menagerie's program.
+    pub menagerie: &'a Path,
+    /// Where to keep the run's ledger, if anywhere.
+    pub ledger: Option<&'a Path>,
+}
+
+/// Carries out one trial.
+///
+/// # Errors
+/// A program, the contender or the guest itself failed; the message says which and how.
+pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
+    let scratch = Scratch::new()?;
+    set_balancing(options.contender.kernel_balances())?;
+    let numad = match options.contender {
+        Contender::Numad => Some(Numad::start()?),
+        _ => None,
+    };
+    let mut herd_members = Vec::new();
+    for program in &options.scenario.programs {
+        for copy in 0..program.copies {
+            herd_members.push(Member::start(program, copy, options.menagerie, &scratch.0)?);
+        }
+    }
+    for member in &mut herd_members {
+        member.wait_until_ready()?;
+    }
+    let pages_before = vmstat("pgmigrate_success")?;
+    let mut observer = Observer::start(options, &herd_members, &scratch.0)?;
+    let gate = Gate::on()?;
+    release(&scratch.0)?;
+    let mut programs = Vec::new();
+    let (measured, others): (Vec<_>, Vec<_>) =
+        herd_members.into_iter().partition(|member| member.measured);
+    for member in measured {
+        programs.push(member.finish()?);
+    }
+    for member in others {
+        member.end()?;
+        programs.push(member.finish()?);
+    }
+    drop(gate);
+    let pages_after = vmstat("pgmigrate_success")?;
+    let seen = observer.finish()?;
+    drop(numad);
+    Ok(Trial {
+        contender: options.contender.clone(),
+        repeat: options.repeat,
+        programs,
+        misses_per_1000_instructions: seen.miss_rate(),
+        local_access_ratio: seen.local_access_ratio(),
+        thread_moves_ordered: seen.thread_moves,
+        pages_moved_ordered: seen.pages_moved,
+        pages_moved: pages_after.saturating_sub(pages_before),
+    })
+}
+
+/// A directory that goes when the trial is over.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("numaherd-trial-{}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let go = path.join("go");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &go, rustix::fs::Mode::from_raw_mode(0o600))
+            .with_context(|| format!("cannot create the FIFO {}", go.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A directory that stays in the guest's memory goes with the guest.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The modelled hardware, on until dropped.
+struct Gate;
+
+impl Gate {
+    fn on() -> Result<Self> {
+        fs::write(GATE, "1").with_context(|| format!("cannot switch the model on by {GATE}"))?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // The guest ends next; a model that stays on costs it time, no figure.
+        let _ = fs::write(GATE, "0");
+    }
+}
+
+fn set_balancing(on: bool) -> Result<()> {
+    fs::write(BALANCING, if on { "1" } else { "0" })
+        .with_context(|| format!("cannot set {BALANCING}"))
+}
+
+fn vmstat(name: &str) -> Result<u64> {
+    let text = fs::read_to_string(VMSTAT).with_context(|| format!("cannot read {VMSTAT}"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let value = line.with_context(|| format!("{VMSTAT} has no {name}"))?;
+    value
+        .trim()
+        .parse()
+        .with_context(|| format!("{VMSTAT}: {name} is {value:?}, not a number"))
+}
+
+fn release(scratch: &Path) -> Result<()> {
+    let go = scratch.join("go");
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&go)
+        .map(drop)
+        .with_context(|| format!("cannot release the programs by {}", go.display()))
+}
+
+/// Debian's numad, running until dropped.
+struct Numad;
+
+impl Numad {
+    fn start() -> Result<Self> {
+        let status = Command::new("numad").stdin(Stdio::null()).status();
+        match status {
+            Ok(status) if status.success() => Ok(Self),
+            Ok(status) => bail!("numad did not start: {status}"),
+            Err(error) => bail!("cannot run numad: {error}; `make setup` installs it"),
+        }
+    }
+}
+
+impl Drop for Numad {
+    fn drop(&mut self) {
+        // `-i 0` tells the running numad to end. If it stays, so does its trial's guest state:
+        // the next trial of another contender would show it, so it is worth a line.
+        let status = Command::new("numad")
+            .args(["-i", "0"])
+            .stdin(Stdio::null())
+            .status();
+        if !status.is_ok_and(|status| status.success()) {
+            eprintln!("numaherd: numad did not end when told to");
+        }
+    }
+}
+
+/// One process of the scenario.
+struct Member {
+    name: String,
+    copy: u32,
+    measured: bool,
+    process: Child,
+    ready: PathBuf,
+}
+
+/// What is read of a program's result.
+#[derive(Deserialize)]
+struct Report {
+    complete: bool,
+    seconds: f64,
+    threads: Vec<ReportThread>,
+}
+
+#[derive(Deserialize)]
+struct ReportThread {
+    migrations: Option<u64>,
+}
+
+impl Member {
+    fn start(program: &Program, copy: u32, menagerie: &Path, scratch: &Path) -> Result<Self> {
+        let name = &program.name;
+        let ready = scratch.join(format!("{name}.{copy}.ready"));
+        let path = match program.command[0].as_str() {
+            "menagerie" => menagerie.as_os_str().to_owned(),
+            other => other.into(),
+        };
+        let copy_text = copy.to_string();
+        let arguments = program.command[1..]
+            .iter()
+            .map(|text| text.replace("{copy}", &copy_text));
+        let process = Command::new(&path)
+            .args(arguments)
+            .arg("--json")
+            .arg("--ready-file")
+            .arg(&ready)
+            .arg("--go-file")
+            .arg(scratch.join("go"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {name} ({})", path.display()))?;
+        Ok(Self {
+            name: name.clone(),
+            copy,
+            measured: program.measured,
+            process,
+            ready,
+        })
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        while !self.ready.exists() {
+            if let Some(status) = self.process.try_wait()? {
+                bail!(
+                    "{} {} ended before it was ready: {status}",
+                    self.name,
+                    self.copy
+                );
+            }
+            if begun.elapsed() > SETUP_LIMIT {
+                let limit = SETUP_LIMIT.as_secs();
+                bail!("{} {} was not ready after {limit} s", self.name, self.copy);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Asks it to end before it has done all of its work.
+    fn end(&self) -> Result<()> {
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::TERM)
+            .with_context(|| format!("cannot end {} {}", self.name, self.copy))
+    }
+
+    /// Waits for its end and reads its result.
+    fn finish(mut self) -> Result<ProgramResult> {
+        let mut printed = String::new();
+        let output = self.process.stdout.as_mut().expect("stdout is a pipe");
+        let who = format!("{} {}", self.name, self.copy);
+        output
+            .read_to_string(&mut printed)
+            .with_context(|| format!("cannot read {who}"))?;
+        let status = self.process.wait()?;
+        let report: Report = serde_json::from_str(&printed)
+            .with_context(|| format!("{who} ended with {status} and no result but {printed:?}"))?;
+        if self.measured && !report.complete {
+            bail!("{who} was ended before its work was done ({status})");
+        }
+        Ok(ProgramResult {
+            name: self.name,
+            copy: self.copy,
+            measured: self.measured,
+            seconds: report.seconds,
+            complete: report.complete,
+            thread_moves: report.threads.iter().map(|thread| thread.migrations).sum(),
+        })
+    }
+}
+
+/// `numaherd run` over the scenario's processes.
+struct Observer {
+    process: Child,
+}
+
+impl Observer {
+    fn start(options: &TrialOptions<'_>, members: &[Member], scratch: &Path) -> Result<Self> {
+        let socket = scratch.join("notify");
+        let notified = UnixDatagram::bind(&socket)
+            .with_context(|| format!("cannot bind {}", socket.display()))?;
+        notified.set_read_timeout(Some(SETUP_LIMIT))?;
+        let config = scratch.join("numaherd.toml");
+        let settings = toml::to_string(&options.scenario.settings)?;
+        fs::write(&config, settings)
+            .with_context(|| format!("cannot write {}", config.display()))?;
+        let pids: Vec<String> = members.iter().map(|m| m.process.id().to_string()).collect();
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["run", "--json", "--policy", options.contender.policy()])
+            .args(["--pid", &pids.join(",")])
+            .args(["--seed", &options.repeat.to_string()])
+            .arg("--config")
+            .arg(&config)
+            .arg("--journal")
+            .arg(scratch.join("journal"));
+        if let Some(ledger) = options.ledger {
+            command.arg("--ledger").arg(ledger);
+        }
+        let mut process = command
+            .env("NOTIFY_SOCKET", &socket)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start numaherd run")?;
+        let mut told = [0; 256];
+        if let Err(error) = notified.recv(&mut told) {
+            let state = process
+                .try_wait()?
+                .map_or("still runs".to_owned(), |s| s.to_string());
+            bail!("numaherd run did not get ready ({error}; it {state})");
+        }
+        Ok(Self { process })
+    }
+
+    /// Waits for it to notice that all processes have ended, and reads its summary.
+    fn finish(&mut self) -> Result<Summary> {
+        let mut printed = String::new();
+        let output = self.process.stdout.as_mut().expect("stdout is a pipe");
+        output
+            .read_to_string(&mut printed)
+            .context("cannot read numaherd run")?;
+        let status = self.process.wait()?;
+        if !status.success() {
+            bail!("numaherd run failed with {status}; it printed {printed:?}");
+        }
+        serde_json::from_str(&printed)
+            .with_context(|| format!("numaherd run printed no summary but {printed:?}"))
+    }
+}

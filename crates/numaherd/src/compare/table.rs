@@ -1,0 +1,157 @@
+//! The table of `lab compare`, and the one sentence that says what it comes to.
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+use super::scenario::Scenario;
+use super::trial::Summary;
+
+/// The table, one line per contender, in the order of the summaries.
+pub fn table(summaries: &[Summary]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header([
+        "contender",
+        "mean s",
+        "worst s",
+        "dev. s",
+        "misses/1000",
+        "local",
+        "thread moves",
+        "pages moved",
+    ]);
+    for summary in summaries {
+        let unknown = || "-".to_owned();
+        let misses = summary.misses_per_1000_instructions;
+        let local = summary.local_access_ratio;
+        let row = [
+            format!("{:.2}", summary.mean_seconds),
+            format!("{:.2}", summary.worst_seconds),
+            summary
+                .deviation_seconds
+                .map_or_else(unknown, |s| format!("{s:.2}")),
+            misses.map_or_else(unknown, |misses| format!("{misses:.1}")),
+            local.map_or_else(unknown, |local| format!("{:.0} %", local * 100.0)),
+            with_ordered(summary.thread_moves, summary.thread_moves_ordered),
+            with_ordered(Some(summary.pages_moved), summary.pages_moved_ordered),
+        ];
+        let right = |text| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.add_row(std::iter::once(Cell::new(&summary.contender)).chain(row.map(right)));
+    }
+    table.to_string()
+}
+
+/// `12 (4)`: twelve in all, four of them ordered by the policy.
+fn with_ordered(all: Option<f64>, ordered: f64) -> String {
+    let all = all.map_or_else(|| "-".to_owned(), |all| format!("{all:.0}"));
+    if ordered > 0.0 {
+        format!("{all} ({ordered:.0})")
+    } else {
+        all
+    }
+}
+
+/// What the columns mean.
+pub const LEGEND: &str = "\
+Completion time of the measured programs; misses are cache lines fetched from memory, prefetches
+included; local is the share of them from the core's own node; in brackets, what the policy ordered.";
+
+/// The sentence that a user wants to know: what the last policy gains over the kernel as it is and
+/// over the best of the others; says so when it loses.
+pub fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
+    let Some(ours) = summaries.iter().rev().find(|s| !is_baseline(&s.contender)) else {
+        return "No policy was compared: add one to --policies, for instance dino.".to_owned();
+    };
+    let (what, name) = (&scenario.measured_are, &ours.contender);
+    let Some(linux) = summaries.iter().find(|s| s.contender == "linux") else {
+        return format!(
+            "With {name} the {what} took {:.2} s on average.",
+            ours.mean_seconds
+        );
+    };
+    let better = |other: &Summary| (1.0 - ours.mean_seconds / other.mean_seconds) * 100.0;
+    let word = |gain: f64| if gain >= 0.0 { "sooner" } else { "later" };
+    let gain = better(linux);
+    let mut sentence = format!(
+        "With {name} the {what} were done {:.0} % {} than on Linux as it is ({:.2} s instead of {:.2} s)",
+        gain.abs(),
+        word(gain),
+        ours.mean_seconds,
+        linux.mean_seconds,
+    );
+    let others = summaries
+        .iter()
+        .filter(|s| is_baseline(&s.contender) && s.contender != "linux");
+    if let Some(best) = others.min_by(|a, b| a.mean_seconds.total_cmp(&b.mean_seconds)) {
+        let gain = better(best);
+        sentence += &format!(
+            " and {:.0} % {} than with {}, the best of what can be had today",
+            gain.abs(),
+            word(gain),
+            best.contender,
+        );
+    }
+    if let Some(local) = ours.local_access_ratio {
+        sentence += &format!(
+            "; {:.0} % of its memory accesses stayed on their own node",
+            local * 100.0
+        );
+    }
+    sentence + "."
+}
+
+fn is_baseline(contender: &str) -> bool {
+    ["linux", "linux-balancing", "numad"].contains(&contender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(contender: &str, mean_seconds: f64, ordered: f64) -> Summary {
+        Summary {
+            contender: contender.to_owned(),
+            trials: 3,
+            mean_seconds,
+            worst_seconds: mean_seconds * 1.1,
+            deviation_seconds: (contender != "numad").then_some(0.25),
+            misses_per_1000_instructions: Some(123.4),
+            local_access_ratio: (contender != "numad").then_some(0.5),
+            thread_moves: Some(12.0 + ordered),
+            thread_moves_ordered: ordered,
+            pages_moved: 1000.0 * ordered,
+            pages_moved_ordered: 1000.0 * ordered,
+        }
+    }
+
+    fn scenario() -> Scenario {
+        Scenario::find("devils-on-one-node").unwrap()
+    }
+
+    #[test]
+    fn the_table_shows_every_figure_and_a_dash_for_what_is_unknown() {
+        insta::assert_snapshot!(table(&[
+            summary("linux", 8.0, 0.0),
+            summary("numad", 9.0, 0.0),
+            summary("dino", 6.0, 4.0),
+        ]));
+    }
+
+    #[test]
+    fn the_sentence_says_what_was_gained() {
+        let all = [
+            summary("linux", 8.0, 0.0),
+            summary("linux-balancing", 7.5, 0.0),
+            summary("dino", 6.0, 4.0),
+        ];
+        insta::assert_snapshot!(verdict(&scenario(), &all), @"With dino the devils were done 25 % sooner than on Linux as it is (6.00 s instead of 8.00 s) and 20 % sooner than with linux-balancing, the best of what can be had today; 50 % of its memory accesses stayed on their own node.");
+    }
+
+    #[test]
+    fn the_sentence_says_so_when_it_loses() {
+        let all = [summary("linux", 5.0, 0.0), summary("dino", 6.0, 4.0)];
+        let told = verdict(&scenario(), &all);
+        assert!(told.contains("20 % later than on Linux as it is"), "{told}");
+        let told = verdict(&scenario(), &all[..1]);
+        assert!(told.contains("No policy was compared"), "{told}");
+    }
+}

@@ -1,0 +1,211 @@
+//! What one trial gave, and what several give together.
+
+use serde::{Deserialize, Serialize};
+
+use super::contender::Contender;
+
+/// One process of a scenario, as it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgramResult {
+    /// Its name in the scenario.
+    pub name: String,
+    /// The number of the copy, from 0.
+    pub copy: u32,
+    /// Whether its completion time counts.
+    pub measured: bool,
+    /// Seconds from the start of its measured part to its end.
+    pub seconds: f64,
+    /// Whether it did all of its work, or was ended when the measured programs had.
+    pub complete: bool,
+    /// How often its threads were moved to another CPU, where the kernel tells.
+    pub thread_moves: Option<u64>,
+}
+
+/// One run of a scenario under one contender.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Who placed threads and pages.
+    pub contender: Contender,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// The processes.
+    pub programs: Vec<ProgramResult>,
+    /// Cache lines fetched from memory per 1000 instructions, over all threads of the scenario,
+    /// prefetches included.
+    pub misses_per_1000_instructions: Option<f64>,
+    /// Share of those lines that came from the node of the core.
+    pub local_access_ratio: Option<f64>,
+    /// Moves of threads that the policy ordered (none where there is no policy of ours).
+    pub thread_moves_ordered: u64,
+    /// Base pages that the policy moved, as read back.
+    pub pages_moved_ordered: u64,
+    /// Base pages that the kernel moved between nodes, for whomever (`pgmigrate_success`).
+    pub pages_moved: u64,
+}
+
+impl Trial {
+    fn measured(&self) -> impl Iterator<Item = &ProgramResult> {
+        self.programs.iter().filter(|program| program.measured)
+    }
+
+    /// Mean completion time of the measured programs in seconds.
+    pub fn mean_seconds(&self) -> f64 {
+        mean(self.measured().map(|program| program.seconds))
+    }
+
+    /// Longest completion time of a measured program in seconds.
+    pub fn worst_seconds(&self) -> f64 {
+        self.measured()
+            .map(|program| program.seconds)
+            .fold(0.0, f64::max)
+    }
+
+    /// Moves of threads to another CPU, over all programs.
+    pub fn thread_moves(&self) -> Option<u64> {
+        self.programs
+            .iter()
+            .map(|program| program.thread_moves)
+            .sum()
+    }
+}
+
+/// All trials of one contender.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Who.
+    pub contender: String,
+    /// How many trials ended well.
+    pub trials: usize,
+    /// Mean completion time in seconds: of the trials' means.
+    pub mean_seconds: f64,
+    /// Longest completion time of any measured program in seconds.
+    pub worst_seconds: f64,
+    /// Standard deviation of the trials' means in seconds (n - 1); `None` for a single trial.
+    pub deviation_seconds: Option<f64>,
+    /// Mean over the trials, where it could be measured in all.
+    pub misses_per_1000_instructions: Option<f64>,
+    /// Mean over the trials, where it could be measured in all.
+    pub local_access_ratio: Option<f64>,
+    /// Mean moves of threads to another CPU per trial, by whomever.
+    pub thread_moves: Option<f64>,
+    /// Mean moves of threads per trial that the policy ordered.
+    pub thread_moves_ordered: f64,
+    /// Mean base pages moved per trial, by whomever.
+    pub pages_moved: f64,
+    /// Mean base pages moved per trial that the policy ordered.
+    pub pages_moved_ordered: f64,
+}
+
+impl Summary {
+    /// Sums up the trials of one contender; `None` when there are none.
+    pub fn of(contender: &Contender, trials: &[Trial]) -> Option<Self> {
+        let own: Vec<&Trial> = trials
+            .iter()
+            .filter(|t| t.contender == *contender)
+            .collect();
+        if own.is_empty() {
+            return None;
+        }
+        let over = |value: &dyn Fn(&Trial) -> f64| mean(own.iter().map(|trial| value(trial)));
+        let if_all = |value: &dyn Fn(&Trial) -> Option<f64>| {
+            let values: Option<Vec<f64>> = own.iter().map(|trial| value(trial)).collect();
+            values.map(|values| mean(values.into_iter()))
+        };
+        let means: Vec<f64> = own.iter().map(|trial| trial.mean_seconds()).collect();
+        Some(Self {
+            contender: contender.to_string(),
+            trials: own.len(),
+            mean_seconds: mean(means.iter().copied()),
+            worst_seconds: own
+                .iter()
+                .map(|trial| trial.worst_seconds())
+                .fold(0.0, f64::max),
+            deviation_seconds: deviation(&means),
+            misses_per_1000_instructions: if_all(&|trial| trial.misses_per_1000_instructions),
+            local_access_ratio: if_all(&|trial| trial.local_access_ratio),
+            thread_moves: if_all(&|trial| trial.thread_moves().map(|moves| moves as f64)),
+            thread_moves_ordered: over(&|trial| trial.thread_moves_ordered as f64),
+            pages_moved: over(&|trial| trial.pages_moved as f64),
+            pages_moved_ordered: over(&|trial| trial.pages_moved_ordered as f64),
+        })
+    }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (count, sum) = values.fold((0u32, 0.0), |(count, sum), value| (count + 1, sum + value));
+    sum / f64::from(count)
+}
+
+/// Standard deviation of a sample; `None` for fewer than two values.
+fn deviation(values: &[f64]) -> Option<f64> {
+    if values.len() < 2 {
+        return None;
+    }
+    let middle = mean(values.iter().copied());
+    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
+    Some((squares / (values.len() - 1) as f64).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(contender: &Contender, repeat: u32, seconds: [f64; 2], local: Option<f64>) -> Trial {
+        let program = |copy: u32, seconds: f64, measured: bool| ProgramResult {
+            name: if measured {
+                "devil".into()
+            } else {
+                "turtle".into()
+            },
+            copy,
+            measured,
+            seconds,
+            complete: measured,
+            thread_moves: Some(3),
+        };
+        Trial {
+            contender: contender.clone(),
+            repeat,
+            programs: vec![
+                program(0, seconds[0], true),
+                program(1, seconds[1], true),
+                program(0, 100.0, false),
+            ],
+            misses_per_1000_instructions: Some(10.0),
+            local_access_ratio: local,
+            thread_moves_ordered: 2,
+            pages_moved_ordered: 0,
+            pages_moved: 4096,
+        }
+    }
+
+    #[test]
+    fn a_summary_is_of_measured_programs_and_of_one_contender() {
+        let dino = Contender::Policy("dino".into());
+        let trials = [
+            trial(&dino, 0, [4.0, 6.0], Some(0.5)),
+            trial(&dino, 1, [6.0, 8.0], Some(1.0)),
+            trial(&Contender::Linux, 0, [50.0, 50.0], Some(0.1)),
+        ];
+        let summary = Summary::of(&dino, &trials).unwrap();
+        assert_eq!(summary.trials, 2);
+        assert_eq!(summary.mean_seconds, 6.0);
+        assert_eq!(summary.worst_seconds, 8.0);
+        assert_eq!(summary.deviation_seconds, Some(2.0_f64.sqrt()));
+        assert_eq!(summary.local_access_ratio, Some(0.75));
+        assert_eq!(summary.thread_moves, Some(9.0));
+        assert_eq!(Summary::of(&Contender::Numad, &trials), None);
+    }
+
+    #[test]
+    fn a_figure_that_one_trial_lacks_is_not_made_up_from_the_others() {
+        let trials = [
+            trial(&Contender::Linux, 0, [1.0, 1.0], None),
+            trial(&Contender::Linux, 1, [1.0, 1.0], Some(0.5)),
+        ];
+        let summary = Summary::of(&Contender::Linux, &trials).unwrap();
+        assert_eq!(summary.local_access_ratio, None);
+        let single = Summary::of(&Contender::Linux, &trials[..1]).unwrap();
+        assert_eq!(single.deviation_seconds, None);
+    }
+}

@@ -1,0 +1,68 @@
+//! Exit codes, and the errors that carry one. `numaherd --help` lists them.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why the program ends, as its exit code. A command run for the user (`run -- CMD`, `lab run`)
+/// passes its own exit code on instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Something failed.
+    Failure = 1,
+    /// The command line, a configuration or a file given is wrong.
+    Usage = 2,
+    /// The machine does not offer a signal that the policy needs.
+    SignalMissing = 3,
+    /// The kernel does not permit it.
+    Permission = 4,
+    /// Something that should be installed is not (the lab: `make setup`).
+    NotSetUp = 5,
+    /// Another numaherd is at work.
+    Busy = 6,
+}
+
+/// Shown at the end of `numaherd --help`.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  something failed
+  2  the command line, the configuration or a file given is wrong
+  3  the machine does not offer a signal that the policy needs (see `numaherd doctor`)
+  4  the kernel does not permit it (see `numaherd doctor`)
+  5  something is not installed (the lab: `make setup`)
+  6  another numaherd is at work
+`run -- CMD` and `lab run -- CMD` end with CMD's own exit code (128 + N when signal N killed it).";
+
+/// An error that ends the program with a code of its own.
+#[derive(Debug)]
+pub struct Ended {
+    /// The code.
+    pub exit: Exit,
+    /// One message: what was tried, on what, why it failed, what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// An error with this exit code.
+pub fn ended(exit: Exit, message: impl fmt::Display) -> anyhow::Error {
+    Ended {
+        exit,
+        message: message.to_string(),
+    }
+    .into()
+}
+
+/// The exit code of an error: its own, or [`Exit::Failure`].
+pub fn code(error: &anyhow::Error) -> ExitCode {
+    let exit = error
+        .downcast_ref::<Ended>()
+        .map_or(Exit::Failure, |ended| ended.exit);
+    ExitCode::from(exit as u8)
+}

@@ -1,0 +1,114 @@
+//! `numaherd policies`: what there is to choose from, and what one does by which rules.
+
+use anyhow::Result;
+use comfy_table::{Table, presets};
+use numaherd_policy::registry::{self, PAGINGS, PLACEMENTS, POLICIES};
+use numaherd_policy::rules::Rule;
+use serde::Serialize;
+
+use crate::cli::Policies;
+use crate::exit::{Exit, ended};
+use crate::print::{self, Shown};
+
+/// One policy as JSON.
+#[derive(Serialize)]
+struct Description {
+    name: String,
+    about: String,
+    source: String,
+    placement: &'static str,
+    paging: &'static str,
+    needs: Vec<String>,
+    rules: Vec<RuleDescription>,
+}
+
+#[derive(Serialize)]
+struct RuleDescription {
+    name: &'static str,
+    source: &'static str,
+    what: &'static str,
+}
+
+/// Prints the list, or one policy.
+///
+/// # Errors
+/// The policy is unknown; the message names the nearest known one.
+pub fn policies(options: &Policies) -> Result<()> {
+    match &options.name {
+        Some(name) => {
+            let description = describe(name)?;
+            print::shown(options.json, &description, || one(&description))
+        }
+        None => {
+            let all: Result<Vec<_>> = POLICIES.iter().map(|entry| describe(entry.name)).collect();
+            let all = all?;
+            print::shown(options.json, &all, || list(&all))
+        }
+    }
+}
+
+fn describe(name: &str) -> Result<Description> {
+    let usage = |error| ended(Exit::Usage, error);
+    let (placement, paging) = registry::halves(name).map_err(usage)?;
+    let needs = registry::needs(name).map_err(usage)?;
+    let entry = POLICIES.iter().find(|entry| entry.name == name);
+    let joined = format!("{}; {}", placement.about, paging.about);
+    let sources = format!("{}; {}", placement.source, paging.source);
+    let rule = |rule: &Rule| RuleDescription {
+        name: rule.name,
+        source: rule.source,
+        what: rule.what,
+    };
+    Ok(Description {
+        name: name.to_owned(),
+        about: entry.map_or(joined, |entry| entry.about.to_owned()),
+        source: entry.map_or(sources, |entry| entry.source.to_owned()),
+        placement: placement.name,
+        paging: paging.name,
+        needs: needs.iter().map(ToString::to_string).collect(),
+        rules: placement
+            .rules
+            .iter()
+            .chain(paging.rules)
+            .map(rule)
+            .collect(),
+    })
+}
+
+fn list(all: &[Description]) -> Shown {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["policy", "what it does", "from"]);
+    for policy in all {
+        table.add_row([&policy.name, &policy.about, &policy.source]);
+    }
+    let names = |names: Vec<&str>| names.join(", ");
+    let placements = names(PLACEMENTS.iter().map(|half| half.name).collect());
+    let pagings = names(PAGINGS.iter().map(|half| half.name).collect());
+    format!(
+        "{table}\n\nAny placement ({placements}) can be joined with any paging ({pagings}), for\n\
+         instance dino+whole-set. `numaherd policies NAME` tells the rules of one.\n"
+    )
+}
+
+fn one(policy: &Description) -> Shown {
+    let mut text = format!("{}: {}\n", policy.name, policy.about);
+    text += &format!("  from       {}\n", policy.source);
+    text += &format!(
+        "  placement  {}\n  paging     {}\n",
+        policy.placement, policy.paging
+    );
+    let needs = if policy.needs.is_empty() {
+        "nothing".to_owned()
+    } else {
+        policy.needs.join(", ")
+    };
+    text += &format!("  needs      {needs}\n");
+    if !policy.rules.is_empty() {
+        text += "\nRules, by the names that ledgers give:\n";
+    }
+    for rule in &policy.rules {
+        text += &format!("  {} ({})\n      {}\n", rule.name, rule.source, rule.what);
+    }
+    text
+}

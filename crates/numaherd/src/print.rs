@@ -1,0 +1,34 @@
+//! Printing: text for people or JSON for programs, and quiet when the reader has gone.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// Text for people.
+pub type Shown = String;
+
+/// Prints a value as JSON, or as the text that `text` makes of it.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn shown(json: bool, value: &impl Serialize, text: impl FnOnce() -> Shown) -> Result<()> {
+    let text = if json {
+        serde_json::to_string_pretty(value)? + "\n"
+    } else {
+        text()
+    };
+    out(&text)
+}
+
+/// Prints text. A reader that has gone (`| head`) wants no more, which is no error.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn out(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write to standard output"),
+    }
+}

@@ -1,0 +1,179 @@
+//! `numaherd release`: gives threads the affinities back that they had before a run was killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use numaherd_herd::HerdError;
+use numaherd_herd::journal::{self, Current, Journal, Restored};
+use numaherd_host::Threads;
+use numaherd_world::ThreadId;
+use serde::Serialize;
+
+use crate::cli::Release;
+use crate::exit::{Exit, ended};
+use crate::print::{self, Shown};
+
+/// Where the journal is when nobody says otherwise: `/run/numaherd` for root, else the user's own
+/// runtime directory.
+pub fn usual_journal() -> PathBuf {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !rustix::process::geteuid().is_root());
+    let base = own.map_or_else(|| PathBuf::from("/run"), PathBuf::from);
+    base.join("numaherd/journal")
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    restored: usize,
+    as_found: usize,
+    gone: u64,
+    left_alone: Vec<Left>,
+    failed: Vec<Left>,
+    messages: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Left {
+    tid: u32,
+    name: String,
+    why: String,
+}
+
+impl From<Restored> for Report {
+    fn from(restored: Restored) -> Self {
+        let left = |(thread, name, why): (ThreadId, String, String)| Left {
+            tid: thread.tid,
+            name,
+            why,
+        };
+        let changed = restored.left_alone.into_iter();
+        let why = |mask| format!("someone else has set its CPUs to {mask} since");
+        Self {
+            restored: restored.restored.len(),
+            as_found: restored.as_found.len(),
+            gone: restored.gone,
+            left_alone: changed
+                .map(|(t, name, mask)| left((t, name, why(mask))))
+                .collect(),
+            failed: restored.failed.into_iter().map(left).collect(),
+            messages: restored.messages,
+        }
+    }
+}
+
+/// Gives back what the journal says is owed.
+///
+/// # Errors
+/// Another numaherd is at work, the journal cannot be read, or a thread could not be given back.
+pub fn release(options: &Release) -> Result<()> {
+    let path = options.journal.clone().unwrap_or_else(usual_journal);
+    let report = Report::from(restore(&path)?);
+    print::shown(options.json, &report, || text(&report, &path))?;
+    match report.failed.len() {
+        0 => Ok(()),
+        n => Err(ended(
+            Exit::Failure,
+            format!("{n} threads could not be given back; see above"),
+        )),
+    }
+}
+
+fn restore(path: &Path) -> Result<Restored> {
+    let owner = format!("numaherd release, process {}", std::process::id());
+    let threads = Threads::new(Path::new("/"));
+    let (current, apply) = (
+        |thread| current(&threads, thread),
+        |order| threads.set(&order),
+    );
+    journal::restore(path, &boot_id()?, &owner, current, apply).map_err(journal_error)
+}
+
+/// Gives back what an earlier run left in a journal that has been opened; what is to be said of it.
+///
+/// # Errors
+/// The journal cannot be written.
+pub fn give_back(journal: &mut Journal) -> Result<Vec<String>> {
+    let threads = Threads::new(Path::new("/"));
+    let (current, apply) = (
+        |thread| current(&threads, thread),
+        |order| threads.set(&order),
+    );
+    let report = Report::from(journal.restore(current, apply).map_err(journal_error)?);
+    let mut messages = report.messages.clone();
+    if report.restored > 0 {
+        let n = report.restored;
+        messages.push(format!(
+            "gave {n} threads back that an earlier run had left placed"
+        ));
+    }
+    for left in report.left_alone.iter().chain(&report.failed) {
+        messages.push(format!(
+            "thread {} ({}) not given back: {}",
+            left.tid, left.name, left.why
+        ));
+    }
+    Ok(messages)
+}
+
+fn current(threads: &Threads, thread: ThreadId) -> Current {
+    match threads.mask(thread) {
+        Ok(Some(mask)) => Current::Mask(mask),
+        Ok(None) => Current::Gone,
+        Err(error) => Current::Unreadable { error },
+    }
+}
+
+/// What tells this boot from others.
+///
+/// # Errors
+/// The kernel's file for it cannot be read.
+pub fn boot_id() -> Result<String> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    let id = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    Ok(id.trim().to_owned())
+}
+
+/// An error of the journal, with its exit code.
+pub fn journal_error(error: HerdError) -> anyhow::Error {
+    let exit = match &error {
+        HerdError::JournalHeld { .. } => Exit::Busy,
+        HerdError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            Exit::Permission
+        }
+        HerdError::MissingSignals(_) => Exit::SignalMissing,
+        HerdError::Setting { .. } => Exit::Usage,
+        _ => Exit::Failure,
+    };
+    ended(exit, error)
+}
+
+fn text(report: &Report, path: &Path) -> Shown {
+    let mut text: String = report.messages.iter().map(|m| format!("{m}\n")).collect();
+    let Report {
+        restored,
+        as_found,
+        gone,
+        left_alone,
+        failed,
+        ..
+    } = report;
+    if restored + as_found + left_alone.len() + failed.len() == 0 && *gone == 0 {
+        return text + &format!("Nothing to give back: {} owes nothing.\n", path.display());
+    }
+    text +=
+        &format!("{restored} threads given back, {as_found} were as found, {gone} had ended.\n");
+    for left in left_alone {
+        text += &format!(
+            "thread {} ({}) left alone: {}\n",
+            left.tid, left.name, left.why
+        );
+    }
+    for left in failed {
+        text += &format!(
+            "thread {} ({}) not given back: {}\n",
+            left.tid, left.name, left.why
+        );
+    }
+    text
+}
