@@ -71,6 +71,19 @@ const KERNEL_PARAMETERS: &str = "console=ttyS0 quiet panic=-1 nokaslr mitigation
     lpj=4000000 nowatchdog rcupdate.rcu_cpu_stall_suppress=1 audit=0 apparmor=0 selinux=0 \
     random.trust_cpu=on";
 
+/// Kernel parameters of a guest whose time is modelled, see [`machine_type`].
+const MODELLED_TIME_PARAMETERS: &str = "tsc_early_khz=1000000 pmtmr=0";
+
+/// QEMU's machine. Under modelled time the plugin's TSC counts nanoseconds from power-on. A kernel
+/// would rather measure that against another timer, and on a busy host be wrong by any factor: so
+/// it is told the frequency, and left no other timer to correct it by.
+fn machine_type(time: Option<Time>) -> &'static str {
+    match time {
+        Some(Time::Modelled) => "-machine pc,hpet=off",
+        Some(Time::Real) | None => "-machine pc",
+    }
+}
+
 /// Bytes of shared memory for a machine: a power of two, as a PCI BAR has to be, and more than
 /// the plugin's layout takes. What is not used takes no memory.
 #[must_use]
@@ -91,7 +104,9 @@ pub fn arguments(
 ) -> Vec<OsString> {
     let mut arguments = Arguments::default();
     arguments.words("-nodefaults -no-user-config -no-reboot -display none");
-    arguments.words("-machine pc -accel tcg,thread=multi -cpu max,la57=off");
+    let time = model.map(|model| model.time);
+    arguments.words(machine_type(time));
+    arguments.words("-accel tcg,thread=multi -cpu max,la57=off");
     arguments.words(&format!(
         "-smp {},sockets={},cores={},threads={}",
         shape.cpus(),
@@ -103,6 +118,10 @@ pub fn arguments(
     arguments.option("-kernel", kernel_image);
     arguments.option("-initrd", &inherited.initrd);
     let mut parameters = KERNEL_PARAMETERS.to_owned();
+    if time == Some(Time::Modelled) {
+        parameters.push(' ');
+        parameters.push_str(MODELLED_TIME_PARAMETERS);
+    }
     for parameter in kernel_parameters {
         parameters.push(' ');
         parameters.push_str(parameter);
