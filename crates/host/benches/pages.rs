@@ -3,12 +3,14 @@
 //!
 //! Needs two nodes with memory. On a machine with one, run it in the lab:
 //! `numaherd lab run -- PATH-OF-THIS-PROGRAM --bench`. How many MiB are moved, and how often, can be
-//! given as `NUMAHERD_BENCH_MIB` (128) and `NUMAHERD_BENCH_ROUNDS` (6).
+//! given as `NUMAHERD_BENCH_MIB` (128) and `NUMAHERD_BENCH_ROUNDS` (6), the target time of a call as
+//! `NUMAHERD_BENCH_CALL_US`.
 
 use std::error::Error;
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use numaherd_host::{Host, HostOptions, Selection};
@@ -16,21 +18,68 @@ use numaherd_topology::{NodeId, Topology, sysfs};
 use numaherd_world::{PageOrder, Pages, World};
 
 const HOARD: &str = "NUMAHERD_BENCH_HOARD";
+/// Accesses that took longer than this were kept waiting.
+const LEAST_PAUSE: Duration = Duration::from_micros(20);
 
 fn setting(name: &str, usual: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// The process whose pages are moved: so many MiB, until its input ends.
+/// The process whose pages are moved: so many MiB, until its input ends. One thread touches page
+/// after page; for each line of input it prints how often it had to wait, and how long.
 fn hoard(mib: usize) {
-    let memory = vec![1u8; mib << 20];
+    let page = rustix::param::page_size();
+    let memory: Vec<AtomicU8> = (0..mib << 20).map(|_| AtomicU8::new(1)).collect();
+    let pauses = Mutex::new(Vec::new());
+    let ended = AtomicBool::new(false);
     println!("ready");
-    let _ = std::io::stdin().read(&mut [0]);
-    std::hint::black_box(&memory);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // A stride that meets every page, and seldom two of one huge page in a row.
+            let pages = memory.len() / page;
+            let mut at = 0;
+            while !ended.load(Ordering::Relaxed) {
+                at = (at + 1009) % pages;
+                let before = Instant::now();
+                memory[at * page].fetch_add(1, Ordering::Relaxed);
+                let waited = before.elapsed();
+                if waited > LEAST_PAUSE {
+                    pauses.lock().expect("no panic").push(waited);
+                }
+            }
+        });
+        for line in std::io::stdin().lines() {
+            if line.is_err() {
+                break;
+            }
+            let mut pauses = std::mem::take(&mut *pauses.lock().expect("no panic"));
+            pauses.sort_unstable();
+            let at = |share: usize| {
+                let last = pauses.len().saturating_sub(1);
+                pauses
+                    .get(last * share / 100)
+                    .copied()
+                    .unwrap_or_default()
+                    .as_micros()
+            };
+            println!("{} {} {}", pauses.len(), at(99), at(100));
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
 }
 
-struct Hoard(Child);
+/// What a thread had to wait for pages that were being moved.
+struct Pauses {
+    count: u64,
+    p99: Duration,
+    longest: Duration,
+}
+
+struct Hoard {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
 
 impl Hoard {
     fn start(mib: u64) -> Result<Self, Box<dyn Error>> {
@@ -39,24 +88,48 @@ impl Hoard {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
+        let output = BufReader::new(child.stdout.take().ok_or("piped")?);
+        let mut hoard = Self { child, output };
+        hoard.line()?;
+        Ok(hoard)
+    }
+
+    fn line(&mut self) -> Result<String, Box<dyn Error>> {
         let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("piped")?).read_line(&mut line)?;
-        Ok(Self(child))
+        self.output.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    /// The pauses since the last call.
+    fn pauses(&mut self) -> Result<Pauses, Box<dyn Error>> {
+        writeln!(self.child.stdin.as_mut().ok_or("piped")?)?;
+        let line = self.line()?;
+        let numbers: Vec<u64> = line
+            .split_whitespace()
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        let [count, p99, longest] = numbers[..] else {
+            return Err(format!("the process said {line:?}").into());
+        };
+        Ok(Pauses {
+            count,
+            p99: Duration::from_micros(p99),
+            longest: Duration::from_micros(longest),
+        })
     }
 }
 
 impl Drop for Hoard {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
     }
 }
 
-/// Pages moved, the time that took, and each batch's share of it: the longest.
+/// Pages moved, and the time that took.
 struct Move {
     pages: u64,
     took: Duration,
-    longest: Duration,
 }
 
 impl Move {
@@ -66,7 +139,12 @@ impl Move {
 }
 
 fn ours(pid: u32, to: NodeId, topology: &Arc<Topology>) -> Result<Move, Box<dyn Error>> {
-    let mut host = Host::new(HostOptions::new(Selection::Child { pid }), topology.clone())?;
+    let mut options = HostOptions::new(Selection::Child { pid });
+    let call_us = setting("NUMAHERD_BENCH_CALL_US", 0);
+    if call_us > 0 {
+        options.pages.call_target = Duration::from_micros(call_us);
+    }
+    let mut host = Host::new(options, topology.clone())?;
     let snapshot = host.observe()?;
     let process = snapshot.processes.first().ok_or("the process has ended")?;
     let order = PageOrder {
@@ -84,11 +162,8 @@ fn ours(pid: u32, to: NodeId, topology: &Arc<Topology>) -> Result<Move, Box<dyn 
     if let Some(error) = outcome.error {
         return Err(error.into());
     }
-    Ok(Move {
-        pages: outcome.moved,
-        took,
-        longest: Duration::from_nanos(outcome.longest_batch_ns),
-    })
+    let pages = outcome.moved;
+    Ok(Move { pages, took })
 }
 
 fn pages_on(pid: u32, node: NodeId) -> Result<u64, Box<dyn Error>> {
@@ -111,11 +186,7 @@ fn theirs(pid: u32, from: NodeId, to: NodeId) -> Result<Move, Box<dyn Error>> {
         return Err(format!("migratepages ended with {status}").into());
     }
     let pages = before - pages_on(pid, from)?;
-    Ok(Move {
-        pages,
-        took,
-        longest: took,
-    })
+    Ok(Move { pages, took })
 }
 
 fn compare() -> Result<(), Box<dyn Error>> {
@@ -131,35 +202,49 @@ fn compare() -> Result<(), Box<dyn Error>> {
     };
     let mib = setting("NUMAHERD_BENCH_MIB", 128);
     let page_bytes = rustix::param::page_size() as u64;
-    let hoard = Hoard::start(mib)?;
-    let pid = hoard.0.id();
+    let mut hoard = Hoard::start(mib)?;
+    let pid = hoard.child.id();
     // From wherever it was first touched to the first node, so that both start from the same.
     ours(pid, first, &topology)?;
-    println!("page moves of {mib} MiB between nodes {first} and {second}");
+    // Once for nothing, so that its program is in memory.
+    theirs(pid, second, second)?;
+    println!(
+        "page moves of {mib} MiB between nodes {first} and {second}, while a thread touches them"
+    );
+    hoard.pauses()?;
     let mut ratios = Vec::new();
     for round in 0..setting("NUMAHERD_BENCH_ROUNDS", 6) {
         // Who goes first changes, so that neither always has the warmer machine.
-        let (a, b) = if round % 2 == 0 {
+        let (a, pauses, b, their_pauses) = if round % 2 == 0 {
             let a = ours(pid, second, &topology)?;
-            (a, theirs(pid, second, first)?)
+            let pauses = hoard.pauses()?;
+            let b = theirs(pid, second, first)?;
+            (a, pauses, b, hoard.pauses()?)
         } else {
             let b = theirs(pid, first, second)?;
-            (ours(pid, first, &topology)?, b)
+            let their_pauses = hoard.pauses()?;
+            let a = ours(pid, first, &topology)?;
+            (a, hoard.pauses()?, b, their_pauses)
         };
-        let (ours, theirs) = (a.mib_per_second(page_bytes), b.mib_per_second(page_bytes));
-        println!(
-            "  numaherd {ours:8.0} MiB/s, longest batch {:6.2} ms ({} pages); \
-             migratepages {theirs:8.0} MiB/s ({} pages, start of the program included)",
-            a.longest.as_secs_f64() * 1e3,
-            a.pages,
-            b.pages
-        );
-        ratios.push(ours / theirs);
+        for (who, moved, pauses) in [
+            ("numaherd", &a, &pauses),
+            ("migratepages", &b, &their_pauses),
+        ] {
+            println!(
+                "  {who:12} {:7.0} MiB/s ({} pages); {} pauses, p99 {:.2} ms, longest {:.2} ms",
+                moved.mib_per_second(page_bytes),
+                moved.pages,
+                pauses.count,
+                pauses.p99.as_secs_f64() * 1e3,
+                pauses.longest.as_secs_f64() * 1e3,
+            );
+        }
+        ratios.push(a.mib_per_second(page_bytes) / b.mib_per_second(page_bytes));
     }
     ratios.sort_by(f64::total_cmp);
     if let Some(median) = ratios.get(ratios.len() / 2) {
         println!(
-            "  median: {:.0} % of migratepages' throughput",
+            "  median: {:.0} % of migratepages' throughput, the start of its program included",
             median * 100.0
         );
     }

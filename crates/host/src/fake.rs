@@ -207,6 +207,11 @@ impl Hands for Kernel {
                         let folio = state.folios.range(..=*address).next_back();
                         let (first, size) = folio
                             .filter(|(first, size)| *address < **first + **size * 4096)
+                            // A folio moves as a whole: one with a stuck page is none.
+                            .filter(|(first, size)| {
+                                let pages = **first..**first + **size * 4096;
+                                state.stuck.range(pages).next().is_none()
+                            })
                             .map_or((*address, 1), |(first, size)| (*first, *size));
                         match taken.get_mut(&first) {
                             // Its second page finds it taken, the others find it moved.
@@ -225,10 +230,7 @@ impl Hands for Kernel {
                                     *free -= size;
                                 }
                                 let pages = (0..size).map(|i| (first + i * 4096, node));
-                                let movable: Vec<_> = pages
-                                    .filter(|(page, _)| !state.stuck.contains_key(page))
-                                    .collect();
-                                state.pages.extend(movable);
+                                state.pages.extend(pages);
                                 taken.insert(first, false);
                                 *status = node;
                             }

@@ -43,9 +43,12 @@ pub enum Selection {
 /// How pages are moved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageOptions {
-    /// How long one batch may keep a thread from its pages. Batches grow and shrink by the time
-    /// that the last ones took, to stay below it.
+    /// How long 99 of 100 threads that touch a page on its way may wait for it.
     pub pause_target: Duration,
+    /// How long one call of the kernel may take. Requests to stop and the bandwidth limit take effect
+    /// between calls; each has a fixed cost, so short ones are dear. It is not what a thread waits:
+    /// the kernel takes only some of a call's pages away at a time.
+    pub call_target: Duration,
     /// Pages of the first batch, before anything has been measured.
     pub first_batch: usize,
     /// Largest batch in pages.
@@ -57,11 +60,12 @@ pub struct PageOptions {
 }
 
 impl Default for PageOptions {
-    /// Batches of at most 2.5 ms, half the pause that users are promised at p99.
+    /// Waits below 5 ms for 99 of 100, calls of 25 ms.
     fn default() -> Self {
         Self {
-            pause_target: Duration::from_micros(2500),
-            first_batch: 512,
+            pause_target: Duration::from_millis(5),
+            call_target: Duration::from_millis(25),
+            first_batch: 128,
             largest_batch: 16384,
             bytes_per_second: None,
             shared_too: false,
