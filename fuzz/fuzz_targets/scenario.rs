@@ -1,0 +1,44 @@
+//! Scenario files (TOML) of `numaherd lab compare`.
+//!
+//! Holds: no text makes the reader panic; what is accepted has something to run and to measure, and
+//! can be written and read back the same.
+#![no_main]
+
+use std::fs;
+
+use libfuzzer_sys::fuzz_target;
+use numaherd_fuzz::temporary;
+
+#[path = "../../crates/numaherd/src/exit.rs"]
+#[allow(dead_code, reason = "the target uses a part of the module")]
+mod exit;
+#[path = "../../crates/numaherd/src/compare/scenario.rs"]
+mod scenario;
+
+use scenario::Scenario;
+
+fuzz_target!(|text: &str| {
+    let Some(scenario) = read(text) else { return };
+    assert!(
+        scenario
+            .programs
+            .iter()
+            .all(|p| p.copies > 0 && !p.command.is_empty())
+    );
+    assert!(scenario.programs.iter().any(|program| program.measured));
+    let written = toml::to_string(&scenario).expect("a scenario can be written");
+    assert_eq!(read(&written), Some(scenario));
+});
+
+fn read(text: &str) -> Option<Scenario> {
+    let directory = temporary();
+    let path = directory.path().join("fuzz.toml");
+    fs::write(&path, text).expect("a file of our own can be written");
+    match Scenario::find(path.to_str().expect("a plain path")) {
+        Ok(scenario) => Some(scenario),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            None
+        }
+    }
+}
