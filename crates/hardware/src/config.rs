@@ -433,3 +433,123 @@ pub(crate) fn picoseconds(ns: f64) -> u64 {
 pub(crate) fn picoseconds_per_line(line_bytes: u64, gb_per_s: f64) -> u64 {
     picoseconds(line_bytes as f64 / gb_per_s).max(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Config {
+        let mut config = Config::of_equal_nodes(2, vec![vec![90.0, 150.0]; 2], 3.2);
+        for (from, to) in [(0, 1), (1, 0)] {
+            let gb_per_s = 3.2;
+            config.links.push(Link { from, to, gb_per_s });
+        }
+        config
+    }
+
+    /// What a change makes of a good configuration.
+    fn said(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = good();
+        change(&mut config);
+        config
+            .validate()
+            .expect_err("the change is wrong")
+            .to_string()
+    }
+
+    #[test]
+    fn good_ones_of_many_shapes_pass() {
+        assert_eq!(good().validate(), Ok(()));
+        for nodes in [1, 3, 16, 64] {
+            let config = Config::of_equal_nodes(4, vec![vec![100.0; nodes]; nodes], 10.0);
+            assert_eq!(config.validate(), Ok(()));
+            assert_eq!(config.cores(), nodes * 4);
+            assert_eq!(config.node_of_core(nodes * 4 - 1), nodes - 1);
+        }
+        let mut memory_only = good();
+        memory_only.node_of_domain = vec![0, 0];
+        assert_eq!(
+            memory_only.validate(),
+            Ok(()),
+            "node 1 has memory but no cores"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let cases: [(&str, String); 14] = [
+            (
+                "line_bytes is 48; it must be a power of two from 8 on",
+                said(|c| c.line_bytes = 48),
+            ),
+            (
+                "in_flight_per_core is 0; it must be more than 0",
+                said(|c| c.in_flight_per_core = 0),
+            ),
+            (
+                "l1.hit_ns is 1; it must be 0: it is part of the instruction",
+                said(|c| c.l1.hit_ns = 1.0),
+            ),
+            (
+                "llc.hit_ns is -1; it must be 0 or more",
+                said(|c| c.llc.hit_ns = -1.0),
+            ),
+            (
+                "llc: 1000 bytes are no whole number of sets of 16 lines of 64 bytes",
+                said(|c| c.llc.bytes = 1000),
+            ),
+            (
+                "domain_of_core is empty; give at least one",
+                said(|c| c.domain_of_core.clear()),
+            ),
+            (
+                "domain_of_core[1] names domain 2; there are 2, counted from 0",
+                said(|c| c.domain_of_core[1] = 2),
+            ),
+            (
+                "node_of_domain[0] names node 7; there are 2, counted from 0",
+                said(|c| c.node_of_domain[0] = 7),
+            ),
+            (
+                "latency_ns[1] has 1 entries; the machine has 2 nodes",
+                said(|c| c.latency_ns[1].truncate(1)),
+            ),
+            (
+                "latency_ns[0][1] is NaN; it must be more than 0",
+                said(|c| c.latency_ns[0][1] = f64::NAN),
+            ),
+            (
+                "controller_gb_per_s has 3 entries; the machine has 2 nodes",
+                said(|c| c.controller_gb_per_s.push(1.0)),
+            ),
+            (
+                "links[0].to names node 9; there are 2, counted from 0",
+                said(|c| c.links[0].to = 9),
+            ),
+            (
+                "the link from node 0 to node 1 is given twice",
+                said(|c| c.links.push(c.links[0])),
+            ),
+            (
+                "links[1].gb_per_s is inf; it must be more than 0",
+                said(|c| c.links[1].gb_per_s = f64::INFINITY),
+            ),
+        ];
+        for (expected, said) in cases {
+            assert_eq!(said, expected);
+        }
+    }
+
+    #[test]
+    fn files_with_whole_numbers_and_without_a_prefetcher_are_read() {
+        let text = toml::to_string(&good()).unwrap();
+        assert_eq!(toml::from_str::<Config>(&text).unwrap(), good());
+        let whole = text.replace("[90.0, 150.0]", "[90, 150]");
+        assert_ne!(whole, text);
+        assert_eq!(toml::from_str::<Config>(&whole).unwrap(), good());
+        let start = text.find("[prefetch]").unwrap();
+        let end = start + text[start..].find("[l1]").unwrap();
+        let without = text.replace(&text[start..end], "");
+        assert_eq!(toml::from_str::<Config>(&without).unwrap().prefetch, None);
+    }
+}

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::guest_time::IdleRule;
+
 /// The plugin's arguments.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Arguments {
@@ -21,9 +23,8 @@ pub struct Arguments {
     /// How far a vCPU's time may be ahead of the last one's. Less is truer, but has host threads take
     /// turns more often.
     pub skew_ns: u64,
-    /// Host time for which all vCPUs must be idle before time jumps to the next timer; time for
-    /// devices that serve the guest from other threads.
-    pub idle_grace: Duration,
+    /// When time may jump while all vCPUs are idle.
+    pub idle: IdleRule,
     /// Where the report is written at the end, in JSON.
     pub report: Option<PathBuf>,
 }
@@ -52,7 +53,7 @@ pub enum Accesses {
 pub enum ArgumentError {
     /// No such key.
     #[error(
-        "unknown argument `{0}`; known are shm, config, time, accesses, quantum_ns, skew_ns, idle_grace_us and report"
+        "unknown argument `{0}`; known are shm, config, time, accesses, quantum_ns, skew_ns, idle_grace_us, idle_patience_us and report"
     )]
     Unknown(String),
     /// Not `key=value`.
@@ -89,7 +90,10 @@ impl Arguments {
             accesses: Accesses::User,
             quantum_ns: 50_000,
             skew_ns: 200_000,
-            idle_grace: Duration::from_micros(300),
+            idle: IdleRule {
+                grace: Duration::from_micros(300),
+                patience: Duration::from_millis(50),
+            },
             report: None,
         };
         for argument in arguments {
@@ -112,7 +116,10 @@ impl Arguments {
                 "quantum_ns" => parsed.quantum_ns = number(key, value)?,
                 "skew_ns" => parsed.skew_ns = number(key, value)?,
                 "idle_grace_us" => {
-                    parsed.idle_grace = Duration::from_micros(number(key, value)?);
+                    parsed.idle.grace = Duration::from_micros(number(key, value)?);
+                }
+                "idle_patience_us" => {
+                    parsed.idle.patience = Duration::from_micros(number(key, value)?);
                 }
                 _ => return Err(ArgumentError::Unknown(key.to_owned())),
             }
@@ -173,7 +180,7 @@ mod tests {
         assert_eq!(with("accesses=all").unwrap().accesses, Accesses::All);
         assert_eq!(with("quantum_ns=7").unwrap().quantum_ns, 7);
         assert_eq!(
-            with("idle_grace_us=9").unwrap().idle_grace,
+            with("idle_grace_us=9").unwrap().idle.grace,
             Duration::from_micros(9)
         );
         assert_eq!(

@@ -92,7 +92,8 @@ fn consistent(uses: [Use; 3]) -> Result<[usize; 3], HookError> {
 /// The class's table with the three slots found.
 #[derive(Clone, Copy, Debug)]
 pub struct Hook {
-    class: *mut u8,
+    /// Address of the class.
+    class: usize,
     slots: [usize; 3],
 }
 
@@ -136,7 +137,10 @@ impl Hook {
                 return Err(HookError::Foreign(slot, held));
             }
         }
-        Ok(Self { class, slots })
+        Ok(Self {
+            class: class as usize,
+            slots,
+        })
     }
 
     /// Puts these functions into the slots: what time it is, and what to do when QEMU sets it.
@@ -149,17 +153,18 @@ impl Hook {
         set: unsafe extern "C" fn(i64),
     ) {
         let [get_slot, set_slot, ticks_slot] = self.slots;
+        let class = self.class as *mut u8;
         // SAFETY: `find` has checked the slots; the signatures are those of AccelOpsClass.
         unsafe {
-            self.class
+            class
                 .add(get_slot)
                 .cast::<unsafe extern "C" fn() -> i64>()
                 .write(now);
-            self.class
+            class
                 .add(set_slot)
                 .cast::<unsafe extern "C" fn(i64)>()
                 .write(set);
-            self.class
+            class
                 .add(ticks_slot)
                 .cast::<unsafe extern "C" fn() -> i64>()
                 .write(now);

@@ -7,11 +7,12 @@
 //! | `lib` | install, translation, callbacks: what QEMU calls |
 //! | `plugin` | the plugin's state, the gate, and what the callbacks do |
 //! | `vcpu` | one vCPU: core, instruction count, threads |
+//! | `guest_time` | real and modelled time, timers, idle time |
 //! | `schedule` | the vCPUs' times and the guest's |
 //! | `clock` | the clock hook: QEMU takes its time from here |
 //! | `qemu` | other functions of QEMU that are called |
 //! | `shared`, `layout` | the memory shared with the guest's PMU module |
-//! | `arguments`, `report` | in and out |
+//! | `arguments`, `machine_file`, `report` | in and out |
 //!
 //! While the gate is closed nothing is instrumented but the NOPs of [`layout::Nop`], and the guest
 //! runs at QEMU's full speed in real time.
@@ -22,7 +23,9 @@
 
 mod arguments;
 mod clock;
+mod guest_time;
 mod layout;
+mod machine_file;
 mod plugin;
 mod qemu;
 mod report;
@@ -95,7 +98,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
         Ok(plugin) => {
             let plugin = PLUGIN.get_or_init(|| plugin);
             // SAFETY: the guest has not started, and the plugin is in place.
-            unsafe { plugin.take_over_clock(clock_now, clock_set) };
+            if let Err(error) = unsafe { plugin.time.take_over_clock(clock_now, clock_set) } {
+                eprintln!("numaherd-lab-plugin: no thread for idle time: {error}");
+                return -1;
+            }
             register(id);
             0
         }
@@ -107,7 +113,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 unsafe extern "C" fn clock_now() -> i64 {
-    plugin().guest_ns()
+    plugin().time.now_ns()
 }
 
 /// QEMU must not set the guest's time.
