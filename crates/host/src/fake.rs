@@ -27,6 +27,7 @@ struct State {
     refuse_moves: VecDeque<Errno>,
     dies_after_batches: Option<u32>,
     batches: Vec<usize>,
+    questions: usize,
     ns_per_page: u64,
     now_ns: u64,
     waited_ns: u64,
@@ -112,6 +113,11 @@ impl Kernel {
         self.with(|state| state.batches.clone())
     }
 
+    /// How often it was asked where pages are.
+    pub(crate) fn questions(&self) -> usize {
+        self.with(|state| state.questions)
+    }
+
     pub(crate) fn waited_ns(&self) -> u64 {
         self.with(|state| state.waited_ns)
     }
@@ -170,6 +176,7 @@ impl Hands for Kernel {
             if !state.threads.contains_key(&pid) {
                 return Err(Errno::SRCH);
             }
+            state.questions += 1;
             for (address, status) in addresses.iter().zip(status) {
                 *status = state.pages.get(address).copied().unwrap_or(-2);
             }

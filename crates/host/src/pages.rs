@@ -1,6 +1,6 @@
 //! Moving pages: in batches under a pause target, each page's own status read back.
 //!
-//! A window of pages is asked for at once where they are; that tells the pages that are to move
+//! A window of pages is asked for at once where they are ([`crate::ranges`]); that tells the pages that are to move
 //! from those that are there already and those that are nowhere. What is to move goes to
 //! `move_pages(2)` in batches: given only pages to move, the kernel collects them all and moves them
 //! in one go, where a single page to pass over would make it move what it had so far.
@@ -21,6 +21,7 @@
 //!
 //! The identity of the process is held by a pidfd and checked before each batch.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -30,7 +31,9 @@ use numaherd_world::{PageFailure, PageOrder, PageOutcome, Pages, ProcessId};
 use crate::files::Root;
 use crate::kernel::{Errno, Hands, Hold};
 use crate::options::PageOptions;
-use crate::proc::{maps, numa_maps};
+use crate::pace::{KERNEL_BATCH, Pace};
+use crate::proc::maps;
+use crate::ranges::{self, Known, Span};
 use crate::stop::Stop;
 
 /// Negative errnos as page statuses give them.
@@ -42,6 +45,8 @@ mod status {
     pub(super) const BUSY: i32 = -libc::EBUSY;
     pub(super) const INVALID: i32 = -libc::EINVAL;
     pub(super) const NO_MEMORY: i32 = -libc::ENOMEM;
+    /// On some node, and not on the target.
+    pub(super) const ELSEWHERE: i32 = i32::MAX;
     /// What no kernel answers: set before the call, found after it when nothing was written.
     pub(super) const UNSAID: i32 = i32::MIN;
 }
@@ -58,108 +63,10 @@ fn failure(status: i32) -> PageFailure {
     }
 }
 
-/// A run of pages: first address and one past the last, both on page boundaries.
-type Range = std::ops::Range<u64>;
-
 /// Pages that are asked for at once: their question takes about a millisecond.
 const WINDOW_PAGES: u64 = 16384;
 /// Runs taken for huge pages that were none, after which an order takes no more for one.
 const MOST_WRONG_GUESSES: u32 = 3;
-
-/// Base pages that the kernel takes away at once (since Linux 6.3).
-const KERNEL_BATCH: usize = 512;
-/// What the time of one batch weighs against the next one's in [`Pace`].
-const DECAY: f64 = 0.8;
-
-/// How many of a kind fit the pause target: a line through the times of the last batches, whose
-/// slope is the time of each page and whose height the cost of a call (the kernel empties its
-/// per-CPU page lists on all CPUs first).
-#[derive(Debug)]
-struct Pace {
-    batch: usize,
-    most: usize,
-    /// How many the kernel takes away at once.
-    at_once: usize,
-    // Decayed sums of 1, count, time, count², count · time.
-    batches: f64,
-    counts: f64,
-    times: f64,
-    squares: f64,
-    products: f64,
-}
-
-impl Pace {
-    fn new(first: usize, most: usize, at_once: usize) -> Self {
-        let most = most.max(1);
-        Self {
-            batch: first.clamp(1, most),
-            most,
-            at_once,
-            batches: 0.0,
-            counts: 0.0,
-            times: 0.0,
-            squares: 0.0,
-            products: 0.0,
-        }
-    }
-
-    /// The longest that a page can have been away in a call of so many that took so long.
-    fn away_ns(&self, took_ns: u64, count: usize) -> u64 {
-        let at_once = self.at_once.min(count) as u128;
-        let away = u128::from(took_ns) * at_once / count.max(1) as u128;
-        u64::try_from(away).unwrap_or(u64::MAX)
-    }
-
-    /// Fits the batch to the targets by what the last ones took.
-    fn learn(&mut self, options: &PageOptions, took_ns: u64, count: usize) {
-        let target = options.call_target.as_nanos() as f64;
-        let pause = options.pause_target.as_nanos() as f64;
-        let (time, count) = (took_ns as f64, count as f64);
-        for (sum, value) in [
-            (&mut self.batches, 1.0),
-            (&mut self.counts, count),
-            (&mut self.times, time),
-            (&mut self.squares, count * count),
-            (&mut self.products, count * time),
-        ] {
-            *sum = *sum * DECAY + value;
-        }
-        let (mean_count, mean_time) = (self.counts / self.batches, self.times / self.batches);
-        let spread = self.squares / self.batches - mean_count * mean_count;
-        let along = self.products / self.batches - mean_count * mean_time;
-        let average = (mean_time / mean_count).max(1.0);
-        // Batches of one size say nothing of the slope; then all of the time is the pages'.
-        let slope = if spread > 1e-6 * mean_count * mean_count {
-            (along / spread).clamp(0.3 * average, average)
-        } else {
-            average
-        };
-        let fixed = (mean_time - slope * mean_count).max(0.0);
-        let fitting = (target - fixed).max(0.25 * target) / slope;
-        // Shrinks at once, grows by doubling and only after a full batch: one quick batch is no
-        // promise. What has just taken too long is not tried again, whatever the line says.
-        let tried = if time > target {
-            count * target / time
-        } else {
-            f64::MAX
-        };
-        let full = count >= self.batch as f64;
-        let most = if full {
-            self.batch.saturating_mul(2)
-        } else {
-            self.batch
-        };
-        let at_once = self.at_once as f64;
-        let within_pause = if at_once * slope / 2.0 > pause && self.at_once > 1 {
-            2.0 * pause / slope
-        } else {
-            f64::MAX
-        };
-        self.batch = (fitting.min(tried).min(within_pause).round() as usize)
-            .min(most)
-            .clamp(1, self.most);
-    }
-}
 
 /// Moves pages, and remembers how long that takes.
 #[derive(Debug)]
@@ -261,8 +168,8 @@ impl Mover {
             .iter()
             .map(|order| {
                 let mut outcome = nothing_yet(order);
-                let ranges = match self.ranges(order, &mut maps_of) {
-                    Ok(ranges) => ranges,
+                let spans = match self.spans(order, &mut maps_of) {
+                    Ok(spans) => spans,
                     Err(error) => {
                         outcome.not_tried = asked_for(order.pages);
                         outcome.error = Some(error);
@@ -270,24 +177,43 @@ impl Mover {
                     }
                 };
                 let started = hands.now_ns();
-                self.carry_out_one(hands, order, &ranges, &mut full, stop, &mut outcome);
+                self.carry_out_one(hands, order, &spans, &mut full, stop, &mut outcome);
                 outcome.took_ns = hands.now_ns().saturating_sub(started);
                 outcome
             })
             .collect()
     }
 
+    fn spans(
+        &self,
+        order: &PageOrder,
+        maps_of: &mut HashMap<ProcessId, Vec<maps::Mapping>>,
+    ) -> Result<Vec<Span>, String> {
+        let mappings = match maps_of.entry(order.process) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(ranges::mappings(&self.root, order.process)?),
+        };
+        let shared_too = self.options.shared_too;
+        Ok(ranges::spans(
+            &self.root,
+            order,
+            mappings,
+            self.page_bytes,
+            shared_too,
+        ))
+    }
+
     fn carry_out_one(
         &mut self,
         hands: &dyn Hands,
         order: &PageOrder,
-        ranges: &[Range],
+        spans: &[Span],
         full: &mut Vec<NodeId>,
         stop: &Stop,
         outcome: &mut PageOutcome,
     ) {
-        let pages_of = |range: &Range| (range.end - range.start) / self.page_bytes;
-        let all: u64 = ranges.iter().map(pages_of).sum();
+        let pages_of = |span: &Span| (span.range.end - span.range.start) / self.page_bytes;
+        let all: u64 = spans.iter().map(pages_of).sum();
         let held = match (full.contains(&order.to), hands.hold(order.process)) {
             (true, _) => Err(node_is_full(order)),
             (false, Ok(Some(hold))) => Ok(hold),
@@ -306,7 +232,7 @@ impl Mover {
                     wrong_guesses: 0,
                     outcome,
                 };
-                self.walk(work, ranges)
+                self.walk(work, spans)
             }
             (Err(error), _) => Err(error),
             (_, Err(_)) => Err(format!("there is no node {}", order.to)),
@@ -321,23 +247,28 @@ impl Mover {
     }
 
     /// Goes through the ranges window by window; an error is what ended it early.
-    fn walk(&mut self, mut work: Work<'_>, ranges: &[Range]) -> Result<(), String> {
+    fn walk(&mut self, mut work: Work<'_>, spans: &[Span]) -> Result<(), String> {
         let huge_bytes = self.huge_pages * self.page_bytes;
-        for range in ranges {
+        for Span { range, known } in spans {
             let mut at = range.start;
             while at < range.end {
                 // Windows end where a huge page may, so that none is cut in two.
                 let end = (at + WINDOW_PAGES * self.page_bytes).min(range.end);
                 let even = end - end % huge_bytes;
                 let end = if even > at { even } else { end };
-                self.window(&mut work, &(at..end))?;
+                self.window(&mut work, &(at..end), *known)?;
                 at = end;
             }
         }
         Ok(())
     }
 
-    fn window(&mut self, work: &mut Work<'_>, range: &Range) -> Result<(), String> {
+    fn window(
+        &mut self,
+        work: &mut Work<'_>,
+        range: &std::ops::Range<u64>,
+        known: Known,
+    ) -> Result<(), String> {
         self.check(work)?;
         let pages = usize::try_from((range.end - range.start) / self.page_bytes)
             .expect("a window is small");
@@ -347,8 +278,26 @@ impl Mover {
             before: vec![status::UNSAID; pages],
             node: work.node,
         };
-        let addresses: Vec<u64> = (0..pages).map(|at| window.address(at)).collect();
-        work.where_are(&addresses, &mut window.before)?;
+        let present = match known {
+            Known::AllElsewhere => Some(vec![true; pages]),
+            Known::NoneOnTarget => {
+                ranges::present(&self.root, work.order.process, range, self.page_bytes)
+            }
+            Known::Nothing => None,
+        };
+        if let Some(present) = present {
+            let status = |there| {
+                if there {
+                    status::ELSEWHERE
+                } else {
+                    status::NOT_THERE
+                }
+            };
+            window.before = present.into_iter().map(status).collect();
+        } else {
+            let addresses: Vec<u64> = (0..pages).map(|at| window.address(at)).collect();
+            work.where_are(&addresses, &mut window.before)?;
+        }
         for &status in &window.before {
             if status == work.node {
                 work.outcome.already_there += 1;
@@ -558,57 +507,6 @@ impl Mover {
             self.free_at_ns = self.free_at_ns.saturating_add(cost);
         }
     }
-
-    /// The address ranges that an order names and the process has.
-    fn ranges(
-        &self,
-        order: &PageOrder,
-        maps_of: &mut HashMap<ProcessId, Vec<maps::Mapping>>,
-    ) -> Result<Vec<Range>, String> {
-        let pid = order.process.pid;
-        let read = |file: &str| {
-            self.root.read(&format!("proc/{pid}/{file}")).map_err(|error| {
-                format!(
-                    "cannot read where the pages of {} are (/proc/{pid}/{file}): {error}; it may \
-                     have ended, or CAP_SYS_PTRACE is needed",
-                    order.process
-                )
-            })
-        };
-        let mappings = match maps_of.entry(order.process) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(maps::parse(&read("maps")?))
-            }
-        };
-        let takes = |m: &maps::Mapping| m.movable && (!m.shared || self.options.shared_too);
-        let movable = mappings.iter().filter(|mapping| takes(mapping));
-        Ok(match order.pages {
-            Pages::Window { first, count } => {
-                let start = first.saturating_mul(self.page_bytes);
-                let end = first.saturating_add(count).saturating_mul(self.page_bytes);
-                movable
-                    .map(|m| m.start.max(start)..m.end.min(end))
-                    .filter(|range| range.start < range.end)
-                    .collect()
-            }
-            // Mappings without a page on another node need no walk. Kernels without NUMA have no
-            // numa_maps; there every mapping is walked.
-            Pages::All => {
-                let elsewhere = read("numa_maps").ok().map(|text| {
-                    numa_maps::parse(&text, self.page_bytes)
-                        .into_iter()
-                        .filter(|m| m.pages.iter().any(|&(on, n)| on != order.to && n > 0))
-                        .map(|m| m.start)
-                        .collect::<std::collections::BTreeSet<u64>>()
-                });
-                movable
-                    .filter(|m| elsewhere.as_ref().is_none_or(|set| set.contains(&m.start)))
-                    .map(|m| m.start..m.end)
-                    .collect()
-            }
-        })
-    }
 }
 
 /// Asks where the pages are that a move left open: all of them when the kernel moved fewer than it
@@ -706,6 +604,7 @@ mod tests {
     use crate::fake::Kernel;
     use numaherd_world::ThreadId;
     use proptest::prelude::*;
+    use std::os::unix::fs::FileExt;
 
     const PROCESS: ProcessId = ProcessId { pid: 9, born: 90 };
     const FIRST: u64 = 0x10_0000;
@@ -749,6 +648,13 @@ mod tests {
     }
 
     impl Case {
+        /// Only so many of its pages are there.
+        fn resident(&self, pages: u64) {
+            let file = self.root.path().join("proc/9/numa_maps");
+            let start = FIRST * 4096;
+            std::fs::write(file, format!("{start:x} default N0={pages}\n")).unwrap();
+        }
+
         fn carry_out(&self, orders: &[PageOrder]) -> Vec<PageOutcome> {
             let root = Root::new(self.root.path());
             Mover::new(root, self.options.clone(), 4096).carry_out(&self.kernel, orders, &self.stop)
@@ -787,6 +693,25 @@ mod tests {
     }
 
     #[test]
+    fn where_no_page_is_on_the_target_presence_is_enough() {
+        let case = process(600);
+        case.kernel.pages(FIRST + 100, 50, -libc::ENOENT);
+        case.resident(550);
+        let pagemap = std::fs::File::create(case.root.path().join("proc/9/pagemap")).unwrap();
+        for page in (0..600).filter(|page| !(100..150).contains(page)) {
+            let entry = (1u64 << 63).to_ne_bytes();
+            pagemap.write_all_at(&entry, (FIRST + page) * 8).unwrap();
+        }
+        let outcome = case.order(Pages::All, 2);
+        assert_eq!(outcome.moved, 550, "{outcome:?}");
+        assert_eq!(
+            outcome.failed,
+            BTreeMap::from([(PageFailure::NotThere, 50)])
+        );
+        assert_eq!(case.kernel.questions(), 0, "no page's node was asked for");
+    }
+
+    #[test]
     fn a_window_takes_only_what_the_process_has() {
         let case = process(100);
         case.kernel.pages(FIRST, 10, 1);
@@ -803,6 +728,7 @@ mod tests {
     fn absent_pages_are_counted_and_not_handed_to_the_kernel() {
         let case = process(20);
         case.kernel.pages(FIRST + 5, 5, -libc::ENOENT);
+        case.resident(15);
         let outcome = case.order(Pages::All, 1);
         assert_eq!(outcome.moved, 15);
         assert_eq!(outcome.failed, BTreeMap::from([(PageFailure::NotThere, 5)]));
@@ -942,28 +868,6 @@ mod tests {
         let outcome = case.order(Pages::All, 1);
         assert_eq!((outcome.moved, outcome.not_tried), (0, 100));
         assert!(outcome.error.unwrap().contains("on request"));
-    }
-
-    #[test]
-    fn what_a_call_costs_by_itself_is_told_from_what_its_pages_cost() {
-        let options = PageOptions {
-            call_target: Duration::from_millis(3),
-            ..PageOptions::default()
-        };
-        let mut pace = Pace::new(1, 1000, KERNEL_BATCH);
-        // A millisecond for the call and 10 us for each.
-        for _ in 0..20 {
-            let took = 1_000_000 + 10_000 * pace.batch as u64;
-            pace.learn(&options, took, pace.batch);
-        }
-        assert_eq!(pace.batch, 200);
-    }
-
-    #[test]
-    fn a_batch_that_took_too_long_is_not_tried_again() {
-        let mut pace = Pace::new(100, 1000, KERNEL_BATCH);
-        pace.learn(&PageOptions::default(), 250_000_000, 100);
-        assert!(pace.batch <= 10, "{}", pace.batch);
     }
 
     #[test]
