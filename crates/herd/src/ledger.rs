@@ -6,6 +6,7 @@
 
 mod index;
 mod reader;
+mod sound;
 mod writer;
 
 use numaherd_topology::Topology;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::sound::flaw;
 use super::{Header, Line, Record, VERSION};
 use crate::error::HerdError;
 use crate::line::{SEAL, is_whole};
@@ -115,6 +116,9 @@ impl Reader {
         }
         let line: Line = serde_json::from_slice(text)
             .map_err(|error| format!("the line is whole but is no record: {error}"))?;
+        if let Some(flaw) = flaw(&line.record) {
+            return Err(format!("the line is whole but {flaw}"));
+        }
         if let Some(next) = self.next_sequence
             && line.sequence != next
         {

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicBool;
 
 use numaherd_herd::ledger::{Header, Index, Ledger, Notice, Reader, VERSION, Writer};
 use numaherd_herd::{Herd, HerdError, Line, Record, Settings};
+use numaherd_topology::{CpuId, NodeId};
+use numaherd_world::Snapshot;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -98,6 +100,54 @@ fn a_missing_line_is_damage() {
             .unwrap()
             .to_string()
             .contains("lines are missing")
+    );
+}
+
+#[test]
+fn a_snapshot_that_no_world_takes_is_damage() {
+    let (bytes, lines) = recorded();
+    let reread = |change: &dyn Fn(&mut Snapshot)| {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("run.ledger");
+        let mut writer = Writer::create(&path, "numaherd test", Some(1), 100 * MIB).unwrap();
+        for mut line in lines.clone() {
+            if let Record::Snapshot(snapshot) = &mut line.record {
+                change(snapshot);
+            }
+            writer.write(&line).unwrap();
+        }
+        writer.flush().unwrap();
+        let ledger = read(fs::read(&path).unwrap()).unwrap();
+        assert_eq!(ledger.lines, lines[..1], "the start comes before it");
+        ledger.damage.unwrap().to_string()
+    };
+    let third = bytes.iter().enumerate().filter(|&(_, &b)| b == b'\n');
+    let third = third.map(|(at, _)| at + 1).nth(1).unwrap();
+    let told = |what: &str| {
+        format!(
+            "the ledger is damaged at line 3 (byte {third}): the line is whole but {what}; \
+             everything before that is whole"
+        )
+    };
+    let disorder = |what: &str| told(&format!("its snapshot lists {what} out of order or twice"));
+    assert_eq!(reread(&|s| s.threads.swap(0, 1)), disorder("threads"));
+    assert_eq!(reread(&|s| s.processes.swap(0, 1)), disorder("processes"));
+    assert_eq!(
+        reread(&|s| s.nodes[1].id = s.nodes[0].id),
+        disorder("nodes")
+    );
+    let absurd = |id: &str| {
+        told(&format!(
+            "it names {id}; more than 65536 is taken for a mistake"
+        ))
+    };
+    assert_eq!(
+        reread(&|s| s.threads[1].cpu = CpuId(u32::MAX)),
+        absurd("CPU 4294967295")
+    );
+    assert_eq!(
+        reread(&|s| s.nodes[1].id = NodeId(65537)),
+        absurd("node 65537")
     );
 }
 

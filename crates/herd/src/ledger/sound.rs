@@ -1,0 +1,90 @@
+//! What every world holds to and a line that is whole need not: a ledger can come from anywhere.
+//!
+//! A snapshot's threads, processes and nodes ascend, each being there once: they are looked up by
+//! halving, and policies keep their memory of threads by walking along them. Numbers of CPUs and
+//! nodes keep within what a list of them may name: sets of them take memory by the largest.
+
+use numaherd_topology::{CpuId, NodeId};
+use numaherd_world::Snapshot;
+
+use super::{PagingTick, Placing, Record};
+
+/// The largest number of a CPU or node that is taken for one: what a set's list may name at most.
+const LARGEST_ID: u32 = 1 << 16;
+
+/// What is wrong with a record, as the end of "the line is whole but ..."; `None` when nothing is.
+pub(super) fn flaw(record: &Record) -> Option<String> {
+    let (cpus, nodes) = match record {
+        Record::Snapshot(snapshot) => {
+            if let Some(what) = disorder(snapshot) {
+                return Some(format!("its snapshot lists {what} out of order or twice"));
+            }
+            named_by_snapshot(snapshot)
+        }
+        Record::Placing(placing) => named_by_placing(placing),
+        Record::Outcome(outcome) => (None, outcome.pages.iter().map(|o| o.to).max()),
+        Record::Paging(tick) => (None, named_by_paging(tick)),
+        _ => (None, None),
+    };
+    let absurd = |what: &str, id: u32| {
+        format!("it names {what} {id}; more than {LARGEST_ID} is taken for a mistake")
+    };
+    let cpu = cpus.filter(|cpu| cpu.0 > LARGEST_ID);
+    let node = nodes.filter(|node| node.0 > LARGEST_ID);
+    cpu.map(|cpu| absurd("CPU", cpu.0))
+        .or_else(|| node.map(|node| absurd("node", node.0)))
+}
+
+fn disorder(snapshot: &Snapshot) -> Option<&'static str> {
+    if !snapshot.threads.is_sorted_by(|a, b| a.id < b.id) {
+        Some("threads")
+    } else if !snapshot.processes.is_sorted_by(|a, b| a.id < b.id) {
+        Some("processes")
+    } else if !snapshot.nodes.is_sorted_by(|a, b| a.id < b.id) {
+        Some("nodes")
+    } else {
+        None
+    }
+}
+
+/// The largest numbers of a CPU and of a node.
+type Largest = (Option<CpuId>, Option<NodeId>);
+
+fn named_by_snapshot(snapshot: &Snapshot) -> Largest {
+    let threads = snapshot.threads.iter();
+    let cpus = threads.flat_map(|thread| [Some(thread.cpu), thread.assigned]);
+    let residencies = snapshot
+        .processes
+        .iter()
+        .filter_map(|p| p.residency.as_ref());
+    let resident = residencies.flat_map(|residency| residency.pages.iter().map(|&(node, _)| node));
+    let nodes = snapshot.nodes.iter().map(|node| node.id).chain(resident);
+    (cpus.flatten().max(), nodes.max())
+}
+
+fn named_by_placing(placing: &Placing) -> Largest {
+    let planned = placing.plan.placements.iter();
+    let undone = placing.undone.iter();
+    let cpus = planned
+        .flat_map(|placement| [placement.from, placement.to])
+        .chain(placing.affinities.iter().filter_map(|order| order.core))
+        .chain(undone.flat_map(|undone| [Some(undone.from), undone.to].into_iter().flatten()));
+    (cpus.max(), placing.plan.pages.iter().map(|o| o.to).max())
+}
+
+fn named_by_paging(tick: &PagingTick) -> Option<NodeId> {
+    let planned = tick.plan.iter().map(|order| order.to);
+    planned.chain(tick.outcomes.iter().map(|o| o.to)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LARGEST_ID;
+    use numaherd_topology::CpuSet;
+
+    #[test]
+    fn the_largest_number_is_that_of_lists() {
+        assert!(LARGEST_ID.to_string().parse::<CpuSet>().is_ok());
+        assert!((LARGEST_ID + 1).to_string().parse::<CpuSet>().is_err());
+    }
+}
