@@ -19,7 +19,9 @@
 //! prefetcher in `prefetch`, overlap of misses in `time`.
 //!
 //! Not modelled: instruction fetches, page walks, TLBs, row buffers and refresh of the memory
-//! chips, requests without data on links, write-combining.
+//! chips, requests without data on links, write-combining. Below saturation latency rises by
+//! queueing alone, which is less than measured machines show (conflicts between banks, turns between
+//! reads and writes): they add some 0.4 of the unloaded latency towards full load.
 
 mod bandwidth;
 mod cache;
