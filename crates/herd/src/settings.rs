@@ -2,12 +2,24 @@
 //!
 //! Times are in ms or s as their names say; memory in MiB (2^20 bytes).
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use numaherd_topology::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::error::HerdError;
+
+// Bounds beyond all use, so that what is computed from a setting keeps within its type.
+
+/// A day in ms: the most that a time in ms may be.
+const DAY_MS: u64 = 86_400_000;
+
+/// The most intervals that speeds are remembered for, on one side of a move.
+const MOST_INTERVALS: u64 = 1_000_000;
+
+/// The most that a rate per second or a time in s may be: a billion.
+const MOST: f64 = 1e9;
 
 /// Everything that can be set about a herd.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -153,33 +165,44 @@ impl Settings {
     /// [`HerdError::Setting`] names the first.
     pub fn check(&self) -> Result<(), HerdError> {
         let limits = &self.limits;
-        let positive = "it must be 1 or more";
-        at_least_one(
-            "placement_interval_ms",
-            self.placement_interval_ms,
-            positive,
-        )?;
-        at_least_one("paging_interval_ms", self.paging_interval_ms, positive)?;
-        at_least_one(
+        let a_day = "it must be from 1 to 86400000, a day";
+        let (placement, paging) = (self.placement_interval_ms, self.paging_interval_ms);
+        within("placement_interval_ms", placement, 1..=DAY_MS, a_day)?;
+        within("paging_interval_ms", paging, 1..=DAY_MS, a_day)?;
+        within(
             "limits.bounce_limit",
             limits.bounce_limit.into(),
+            1..=u32::MAX.into(),
             "it must be 1 or more; to let nothing move, use a dry run",
         )?;
-        finite("limits.moves_per_second", limits.moves_per_second)?;
-        finite("limits.bounce_window_s", limits.bounce_window_s)?;
-        finite("limits.freeze_s", limits.freeze_s)?;
-        finite("limits.pages_mib_per_s", limits.pages_mib_per_s)?;
-        finite(
+        amount("limits.moves_per_second", limits.moves_per_second)?;
+        amount("limits.bounce_window_s", limits.bounce_window_s)?;
+        amount("limits.freeze_s", limits.freeze_s)?;
+        amount("limits.pages_mib_per_s", limits.pages_mib_per_s)?;
+        amount(
             "limits.process_pages_mib_per_s",
             limits.process_pages_mib_per_s,
+        )?;
+        within(
+            "limits.pages_burst_ms",
+            limits.pages_burst_ms,
+            0..=DAY_MS,
+            "it must be at most 86400000, a day",
         )?;
         share("limits.node_reserve", limits.node_reserve)?;
         if let Some(worse) = &limits.worse {
             share("limits.worse.share", worse.share)?;
-            at_least_one(
+            within(
                 "limits.worse.intervals",
                 worse.intervals as u64,
-                "it must be 1 or more; to never undo, leave limits.worse out",
+                1..=MOST_INTERVALS,
+                "it must be from 1 to 1000000; to never undo, leave limits.worse out",
+            )?;
+            within(
+                "limits.worse.settle",
+                worse.settle as u64,
+                0..=MOST_INTERVALS,
+                "it must be at most 1000000",
             )?;
         }
         no_empty("limits.cpus", limits.cpus.as_ref().map(CpuSet::is_empty))?;
@@ -187,22 +210,27 @@ impl Settings {
     }
 }
 
-fn at_least_one(key: &'static str, value: u64, why: &'static str) -> Result<(), HerdError> {
-    if value >= 1 {
+fn within(
+    key: &'static str,
+    value: u64,
+    range: RangeInclusive<u64>,
+    why: &'static str,
+) -> Result<(), HerdError> {
+    if range.contains(&value) {
         return Ok(());
     }
     let value = value.to_string();
     Err(HerdError::Setting { key, value, why })
 }
 
-fn finite(key: &'static str, value: f64) -> Result<(), HerdError> {
-    if value.is_finite() && value >= 0.0 {
+fn amount(key: &'static str, value: f64) -> Result<(), HerdError> {
+    if (0.0..=MOST).contains(&value) {
         return Ok(());
     }
     Err(HerdError::Setting {
         key,
         value: value.to_string(),
-        why: "it must be a number of 0 or more",
+        why: "it must be a number from 0 to 1000000000",
     })
 }
 
@@ -246,7 +274,7 @@ mod tests {
         };
         assert_eq!(
             told(&|s| s.placement_interval_ms = 0),
-            "the setting placement_interval_ms is 0: it must be 1 or more"
+            "the setting placement_interval_ms is 0: it must be from 1 to 86400000, a day"
         );
         assert_eq!(
             told(&|s| s.limits.node_reserve = 1.5),
@@ -254,11 +282,50 @@ mod tests {
         );
         assert_eq!(
             told(&|s| s.limits.pages_mib_per_s = f64::NAN),
-            "the setting limits.pages_mib_per_s is NaN: it must be a number of 0 or more"
+            "the setting limits.pages_mib_per_s is NaN: it must be a number from 0 to 1000000000"
         );
         assert_eq!(
             told(&|s| s.limits.cpus = Some(CpuSet::new())),
             "the setting limits.cpus is empty: name at least one, or leave it out for all"
+        );
+    }
+
+    #[test]
+    fn no_setting_is_so_large_that_what_follows_from_it_overflows() {
+        let refused = |change: &dyn Fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            match settings.check() {
+                Err(HerdError::Setting { key, .. }) => key,
+                other => panic!("{other:?}"),
+            }
+        };
+        let worse = |intervals, settle| {
+            move |settings: &mut Settings| {
+                settings.limits.worse = Some(Worse {
+                    intervals,
+                    settle,
+                    ..Worse::default()
+                });
+            }
+        };
+        assert_eq!(refused(&worse(usize::MAX, 2)), "limits.worse.intervals");
+        assert_eq!(refused(&worse(3, usize::MAX)), "limits.worse.settle");
+        assert_eq!(
+            refused(&|s| s.placement_interval_ms = u64::MAX),
+            "placement_interval_ms"
+        );
+        assert_eq!(
+            refused(&|s| s.paging_interval_ms = u64::MAX),
+            "paging_interval_ms"
+        );
+        assert_eq!(
+            refused(&|s| s.limits.pages_burst_ms = u64::MAX),
+            "limits.pages_burst_ms"
+        );
+        assert_eq!(
+            refused(&|s| s.limits.pages_mib_per_s = f64::MAX),
+            "limits.pages_mib_per_s"
         );
     }
 }

@@ -26,6 +26,10 @@ use serde::{Deserialize, Serialize};
 use crate::classes::ClassRule;
 use crate::error::PolicyError;
 
+/// The most base pages that one access may move (64 GiB of 4 KiB pages): the governor looks at every
+/// piece of a window.
+const MOST_WINDOW_PAGES: u64 = 1 << 24;
+
 /// All settings of all policies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -184,10 +188,15 @@ impl Settings {
             share.to_string(),
             "be a share of a CPU, from 0 to 1",
         )?;
+        require(
+            (1..=MOST_WINDOW_PAGES).contains(&self.paging.window_pages),
+            "paging.window_pages",
+            self.paging.window_pages.to_string(),
+            "be from 1 to 16777216",
+        )?;
         let positive = [
             ("placement.interval_ms", self.placement.interval_ms),
             ("paging.interval_ms", self.paging.interval_ms),
-            ("paging.window_pages", self.paging.window_pages),
         ];
         positive.into_iter().try_for_each(|(key, value)| {
             require(value > 0, key, value.to_string(), "be at least 1")
@@ -241,7 +250,11 @@ mod tests {
         );
         assert_eq!(
             told("[paging]\nwindow_pages = 0"),
-            "paging.window_pages is 0, but must be at least 1"
+            "paging.window_pages is 0, but must be from 1 to 16777216"
+        );
+        assert_eq!(
+            told("[paging]\nwindow_pages = 9223372036854775807"),
+            "paging.window_pages is 9223372036854775807, but must be from 1 to 16777216"
         );
         assert_eq!(
             told("[classes]\ndevil_from = 60\npreset = \"clavis\""),
