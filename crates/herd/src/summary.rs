@@ -86,7 +86,7 @@ impl Summary {
 
     /// Share of lines that came from the core's own node; `None` where that was not counted.
     pub fn local_access_ratio(&self) -> Option<f64> {
-        let all = self.local + self.remote;
+        let all = self.local.saturating_add(self.remote);
         (all > 0).then(|| self.local as f64 / all as f64)
     }
 
@@ -99,20 +99,20 @@ impl Summary {
         self.intervals += 1;
         self.duration_ns = snapshot.time_ns;
         for counts in snapshot.threads.iter().filter_map(|t| t.counts.as_ref()) {
-            self.instructions += counts.instructions;
-            self.lines += counts.lines;
+            add(&mut self.instructions, counts.instructions);
+            add(&mut self.lines, counts.lines);
             if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
-                self.local += local;
-                self.remote += remote;
+                add(&mut self.local, local);
+                add(&mut self.remote, remote);
             }
         }
     }
 
     pub(crate) fn paged(&mut self, outcomes: &[PageOutcome]) {
         for outcome in outcomes {
-            self.pages_moved += outcome.moved;
+            add(&mut self.pages_moved, outcome.moved);
             for (&failure, &pages) in &outcome.failed {
-                *self.pages_failed.entry(failure).or_default() += pages;
+                add(self.pages_failed.entry(failure).or_default(), pages);
             }
         }
     }
@@ -122,4 +122,10 @@ impl Summary {
             *self.refusals.entry(guard).or_default() += 1;
         }
     }
+}
+
+/// Adds a figure of the machine's to a sum, which stays at the end of its range when a counter has
+/// gone mad.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
 }

@@ -11,6 +11,7 @@ use numaherd_topology::CpuId;
 use numaherd_world::{AffinityResult, Outcome, PageFailure, Snapshot, ThreadId};
 
 use crate::summary::failures;
+use crate::totals::{add, sum};
 use crate::words::{at, count, counted, listed, percent};
 
 /// Most threads that a line names.
@@ -82,8 +83,8 @@ impl Live {
             self.threads.insert(thread.id, known);
             let counts = thread.counts.as_ref();
             if let Some((near, far)) = counts.and_then(|c| Some((c.local?, c.remote?))) {
-                local += near;
-                all += near + far;
+                add(&mut local, near);
+                add(&mut all, near.saturating_add(far));
             }
         }
         self.local_access_ratio = (all > 0).then(|| local as f64 / all as f64);
@@ -91,10 +92,10 @@ impl Live {
 
     fn paged(&mut self, tick: &PagingTick) {
         for outcome in &tick.outcomes {
-            self.pages_moved += outcome.moved;
+            add(&mut self.pages_moved, outcome.moved);
             self.page_errors += u64::from(outcome.error.is_some());
             for (&failure, &pages) in &outcome.failed {
-                *self.pages_failed.entry(failure).or_default() += pages;
+                add(self.pages_failed.entry(failure).or_default(), pages);
             }
         }
         if !tick.carried_out {
@@ -125,7 +126,7 @@ impl Live {
             ));
         }
         if !self.pages_failed.is_empty() {
-            let failed: u64 = self.pages_failed.values().sum();
+            let failed = sum(self.pages_failed.values().copied());
             let why = failures(&self.pages_failed);
             said.push(format!("{} not moved: {why}", counted(failed, "page")));
         }

@@ -6,7 +6,7 @@ use numaherd_herd::{Ending, Summary};
 use numaherd_world::PageFailure;
 
 use crate::guards::meaning;
-use crate::totals::Totals;
+use crate::totals::{Totals, sum};
 use crate::words::{
     count, counted, entry, listed, misses, paragraph, percent, sentence, stopped, time,
 };
@@ -51,7 +51,7 @@ pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
     if let Some(measured) = measured(totals) {
         text += &paragraph(0, &measured);
     }
-    let refused: u64 = totals.refusals.values().sum();
+    let refused = sum(totals.refusals.values().copied());
     if refused > 0 {
         let wishes = if refused == 1 {
             "1 wish"
@@ -105,7 +105,7 @@ fn moved(totals: &Totals) -> String {
             &format!("{} {moves} had made things worse.", count(totals.undone)),
         );
     }
-    let failed: u64 = totals.pages_failed.values().sum();
+    let failed = sum(totals.pages_failed.values().copied());
     if failed > 0 {
         let pages = counted(failed, "page");
         let why = failures(&totals.pages_failed);

@@ -39,7 +39,7 @@ pub struct Totals {
 impl Totals {
     /// Share of lines that came from the core's own node; `None` where that was not counted.
     pub fn local_access_ratio(&self) -> Option<f64> {
-        let all = self.local + self.remote;
+        let all = self.local.saturating_add(self.remote);
         (all > 0).then(|| self.local as f64 / all as f64)
     }
 
@@ -52,19 +52,19 @@ impl Totals {
         self.intervals += 1;
         self.duration_ns = snapshot.time_ns;
         for counts in snapshot.threads.iter().filter_map(|t| t.counts.as_ref()) {
-            self.instructions += counts.instructions;
-            self.lines += counts.lines;
+            add(&mut self.instructions, counts.instructions);
+            add(&mut self.lines, counts.lines);
             if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
-                self.local += local;
-                self.remote += remote;
+                add(&mut self.local, local);
+                add(&mut self.remote, remote);
             }
         }
     }
 
     pub(crate) fn paged(&mut self, outcome: &PageOutcome) {
-        self.pages_moved += outcome.moved;
+        add(&mut self.pages_moved, outcome.moved);
         for (&failure, &pages) in &outcome.failed {
-            *self.pages_failed.entry(failure).or_default() += pages;
+            add(self.pages_failed.entry(failure).or_default(), pages);
         }
     }
 
@@ -90,4 +90,14 @@ impl From<&Summary> for Totals {
             restored: Some(summary.restored),
         }
     }
+}
+
+/// Adds a figure of a ledger's to a sum, which stays at the end of its range when the figure is mad.
+pub(crate) fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+/// The sum of figures of a ledger's, at most the end of its range.
+pub(crate) fn sum(figures: impl Iterator<Item = u64>) -> u64 {
+    figures.fold(0, u64::saturating_add)
 }

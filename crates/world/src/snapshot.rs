@@ -68,7 +68,8 @@ impl Counts {
     /// Share of lines that came from the core's own node; `None` where it is not known.
     pub fn local_access_ratio(&self) -> Option<f64> {
         let (local, remote) = (self.local?, self.remote?);
-        (local + remote > 0).then(|| local as f64 / (local + remote) as f64)
+        let all = local.saturating_add(remote);
+        (all > 0).then(|| local as f64 / all as f64)
     }
 }
 
@@ -120,7 +121,8 @@ pub struct Residency {
 impl Residency {
     /// All resident pages.
     pub fn total(&self) -> u64 {
-        self.pages.iter().map(|&(_, pages)| pages).sum()
+        let pages = self.pages.iter().map(|&(_, pages)| pages);
+        pages.fold(0, u64::saturating_add)
     }
 
     /// The pages on one node.
@@ -212,5 +214,24 @@ impl Snapshot {
             .binary_search_by_key(&id, |process| process.id)
             .ok()?;
         Some(&self.processes[at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_gone_mad_are_held_at_the_end_of_their_range() {
+        let counts = Counts {
+            local: Some(u64::MAX),
+            remote: Some(u64::MAX),
+            ..Counts::default()
+        };
+        assert_eq!(counts.local_access_ratio(), Some(1.0));
+        let residency = Residency {
+            pages: vec![(NodeId(0), u64::MAX), (NodeId(1), 1)],
+        };
+        assert_eq!(residency.total(), u64::MAX);
     }
 }

@@ -152,7 +152,8 @@ impl PageGovernor {
         self.within_bandwidth(order.process)?;
         let size = size.unwrap_or(0);
         self.charge(order.process, size as f64);
-        *self.sent_bytes.entry(order.to).or_default() += size;
+        let sent = self.sent_bytes.entry(order.to).or_default();
+        *sent = sent.saturating_add(size);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use numaherd_herd::needs::Alternative;
 use numaherd_herd::{Ending, Guard, Herd, HerdError, Journal, Line, Record, Settings};
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{
-    MemorySource, PageFailure, PageOrder, PageOutcome, Pager, Progress, Sample, Signal,
+    Counts, MemorySource, PageFailure, PageOrder, PageOutcome, Pager, Progress, Sample, Signal,
     SignalReport, SignalState, Snapshot, ThreadId, WorldError,
 };
 use tempfile::TempDir;
@@ -256,6 +256,28 @@ fn a_setting_that_cannot_be_is_refused_before_anything_happens() {
             ..
         }
     ));
+}
+
+#[test]
+fn counters_gone_mad_do_not_end_a_run() {
+    let mut world = fake(2);
+    world.ends_after = 2;
+    for thread in &mut world.threads {
+        thread.counts = Some(Counts {
+            instructions: u64::MAX,
+            cycles: None,
+            lines: u64::MAX,
+            local: Some(u64::MAX),
+            remote: Some(u64::MAX),
+            counted_share: 1.0,
+        });
+    }
+    let placing = policy(everyone_to(5));
+    let summary = Herd::new(&mut world, placing, Settings::default(), None, None)
+        .run(&GO)
+        .unwrap();
+    assert_eq!(summary.instructions, u64::MAX);
+    assert_eq!(summary.local_access_ratio(), Some(1.0));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use super::story::Interval;
 use super::{Change, Decision, Followed, Happened, SIDE, Side, SpeedChange, Wanted};
+use crate::totals::sum;
 
 /// Of its time, a thread must have run and been counted for this share to tell its speed.
 const LEAST_SHARE: f64 = 0.1;
@@ -63,11 +64,11 @@ pub(super) fn followed(
 
 fn side(intervals: &[Interval]) -> Side {
     let counts = || intervals.iter().filter_map(|interval| interval.counts);
-    let instructions: u64 = counts().map(|counts| counts.instructions).sum();
-    let lines: u64 = counts().map(|counts| counts.lines).sum();
+    let instructions = sum(counts().map(|counts| counts.instructions));
+    let lines = sum(counts().map(|counts| counts.lines));
     let known = || counts().filter_map(|counts| Some((counts.local?, counts.remote?)));
-    let local: u64 = known().map(|(local, _)| local).sum();
-    let all: u64 = known().map(|(local, remote)| local + remote).sum();
+    let local = sum(known().map(|(local, _)| local));
+    let all = sum(known().map(|(local, remote)| local.saturating_add(remote)));
     Side {
         intervals: intervals.len() as u64,
         miss_rate: (instructions > 0).then(|| lines as f64 * 1000.0 / instructions as f64),

@@ -21,7 +21,7 @@ use numaherd_world::{
 use super::story::Track;
 use super::{CitedRule, Decision, Gap, Happened, Moved, PagesMoved, Said, Seen, Verdict, Wanted};
 use crate::guards::meaning;
-use crate::totals::Totals;
+use crate::totals::{Totals, add};
 
 /// A process while it is read of.
 #[derive(Debug, Default)]
@@ -224,7 +224,8 @@ impl<'l> Reading<'l> {
                     Some(place) => self.pages(outcomes.remove(place)),
                     None if tick.carried_out => Happened::NotRecorded,
                     None => {
-                        self.would_move_pages += decision.wanted_pages.unwrap_or(0);
+                        let pages = decision.wanted_pages.unwrap_or(0);
+                        add(&mut self.would_move_pages, pages);
                         Happened::DryRun
                     }
                 });

@@ -9,6 +9,7 @@ use numaherd_world::{Counts, ProcessId, Thread, ThreadId};
 
 use super::followed::followed;
 use super::{Decision, Happened, Ran, Range, ThreadStory, Verdict, Wanted};
+use crate::totals::{add, sum};
 
 /// A thread in one interval.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +86,7 @@ impl Track {
             *self.refusals.entry(*guard).or_default() += 1;
         }
         if let Some(Happened::Pages(pages)) = &decision.happened {
-            self.pages_moved += pages.moved;
+            add(&mut self.pages_moved, pages.moved);
         }
         let at = decision.first_ns;
         let undone = matches!(decision.wanted, Wanted::Undo { .. }) && decision.is_done();
@@ -154,20 +155,20 @@ fn fold(into: &mut Decision, later: Decision) {
     into.times += later.times;
     into.last_ns = later.last_ns;
     if let (Some(sum), Some(more)) = (&mut into.wanted_pages, later.wanted_pages) {
-        *sum += more;
+        add(sum, more);
     }
     let (Some(Happened::Pages(sum)), Some(Happened::Pages(more))) =
         (&mut into.happened, later.happened)
     else {
         return;
     };
-    sum.moved += more.moved;
-    sum.already_there += more.already_there;
-    sum.not_tried += more.not_tried;
-    sum.took_ns += more.took_ns;
+    add(&mut sum.moved, more.moved);
+    add(&mut sum.already_there, more.already_there);
+    add(&mut sum.not_tried, more.not_tried);
+    add(&mut sum.took_ns, more.took_ns);
     sum.longest_batch_ns = sum.longest_batch_ns.max(more.longest_batch_ns);
     for (failure, pages) in more.failed {
-        *sum.failed.entry(failure).or_default() += pages;
+        add(sum.failed.entry(failure).or_default(), pages);
     }
     if sum.error.is_none() {
         sum.error = more.error;
@@ -182,8 +183,8 @@ fn range(intervals: &[Interval], rates: impl Iterator<Item = f64>) -> Option<Ran
         number += 1;
     }
     let counts = || intervals.iter().filter_map(|interval| interval.counts);
-    let instructions: u64 = counts().map(|counts| counts.instructions).sum();
-    let lines: u64 = counts().map(|counts| counts.lines).sum();
+    let instructions = sum(counts().map(|counts| counts.instructions));
+    let lines = sum(counts().map(|counts| counts.lines));
     (number > 0).then(|| Range {
         min,
         mean: lines as f64 * 1000.0 / instructions as f64,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use numaherd_herd::ledger::{Ledger, Writer};
+use numaherd_herd::ledger::{Ledger, PagingTick, Writer};
 use numaherd_herd::{Herd, Record, Settings};
 use numaherd_policy::registry;
 use numaherd_show::Totals;
@@ -183,4 +183,52 @@ fn a_dry_run_did_nothing() {
     };
     let totals = counted_equals_summary("di-plain", settings);
     assert_eq!((totals.thread_moves, totals.pages_moved), (0, 0));
+}
+
+#[test]
+fn figures_gone_mad_are_told_and_not_summed_beyond_their_range() {
+    let mut made = Made::new("random+window", false);
+    let mad = |tid| {
+        let mut thread = thread(tid, 900, "crew", 0, 1, 1.0, 1.0);
+        thread.counts = Some(numaherd_world::Counts {
+            instructions: u64::MAX,
+            cycles: None,
+            lines: u64::MAX,
+            local: Some(u64::MAX),
+            remote: Some(u64::MAX),
+            counted_share: 1.0,
+        });
+        thread
+    };
+    let home = || vec![process(900, "crew", &[(0, u64::MAX), (1, u64::MAX)])];
+    made.second(vec![mad(900), mad(901)], home());
+    made.placed(
+        vec![placement(900, 0, 6, "random: draw once", "drawn", "")],
+        vec![order(900, Some(6), "6-7")],
+    );
+    let window = window(900, 900, 0, u64::MAX, 1);
+    for ms in [10, 20] {
+        let outcome = PageOutcome {
+            failed: [(numaherd_world::PageFailure::Busy, u64::MAX)].into(),
+            ..page_outcome(&window, u64::MAX)
+        };
+        let tick = PagingTick {
+            plan: vec![window.clone()],
+            outcomes: vec![outcome],
+            carried_out: true,
+            ..PagingTick::default()
+        };
+        made.paging(ms, tick);
+    }
+    made.second(vec![mad(900), mad(901)], home());
+    let mut live = numaherd_show::live::Live::new();
+    for line in made.lines() {
+        live.line(line);
+    }
+    let explanation = explain(&made.ledger(), Choice::default()).unwrap();
+    assert!(numaherd_show::explain::text(&explanation).contains("1 thread move carried out"));
+    let totals = explanation.run.unwrap().totals;
+    assert_eq!((totals.instructions, totals.lines), (u64::MAX, u64::MAX));
+    assert_eq!(totals.pages_moved, u64::MAX);
+    assert_eq!(totals.local_access_ratio(), Some(1.0));
 }
