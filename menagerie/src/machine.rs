@@ -85,6 +85,9 @@ fn kibibytes(text: &str, field: &str) -> Option<usize> {
     })
 }
 
+/// The most members that a list is believed to have, and above all their numbers.
+const MOST_MEMBERS: usize = 1 << 20;
+
 /// Reads the kernel's list syntax (`0-3,8`); nothing between two commas is no member.
 pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut members = Vec::new();
@@ -92,7 +95,7 @@ pub fn parse_list(text: &str) -> Option<Vec<usize>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
         // A list longer than any machine is a damaged file, not a reason to fill memory.
-        if first > last || last >= 1 << 24 {
+        if first > last || last >= MOST_MEMBERS || members.len() + (last - first) >= MOST_MEMBERS {
             return None;
         }
         members.extend(first..=last);
@@ -179,6 +182,13 @@ mod tests {
             error.contains("has_memory: \"0-x\" is not a list"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_list_that_repeats_itself_does_not_fill_memory() {
+        let range = format!("0-{}", MOST_MEMBERS - 1);
+        assert_eq!(parse_list(&format!("{range},{range}")), None);
+        assert_eq!(parse_list("0-1048576"), None);
     }
 
     proptest! {
