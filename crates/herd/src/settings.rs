@@ -25,9 +25,9 @@ const MOST: f64 = 1e9;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How often threads are placed, in ms. 1000 as in DINO.
+    /// How often threads are placed, in ms. 1000 (DINO §3.3.3: more often brought no gain).
     pub placement_interval_ms: u64,
-    /// How often pages are looked after, in ms. 10 as in DINO.
+    /// How often pages are looked after, in ms. 10 (DINO §4.2).
     pub paging_interval_ms: u64,
     /// How many placement intervals to run; without end when left out.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -52,7 +52,9 @@ pub fn policies() -> String {
         "\n## Settings\n\nThese are the defaults. The values of `[classes]` are those of the \
          preset: `paper` (2, 100, 7 of 10) or `clavis` (1.5, 50, 5 of 10, and only when the mean \
          moved by more than 3); `devil_from`, `super_devil_above`, `votes` and `of_last` replace \
-         single ones.\n\n```toml\n{defaults}```\n\n| key | meaning | unit | from |\n|---|---|---|---|\n",
+         single ones. How often threads are placed (1000 ms, DINO 3.3.3) and samples looked at (10 \
+         ms, DINO 4.2) is set of the loop: `placement_interval_ms` and `paging_interval_ms` in \
+         `[herd]`.\n\n```toml\n{defaults}```\n\n| key | meaning | unit | from |\n|---|---|---|---|\n",
     );
     for key in KEYS {
         row(&mut page, &[&code(key[0]), key[1], key[2], key[3]]);
@@ -74,9 +76,7 @@ const KEYS: &[[&str; 4]] = &[
     ["classes.super_devil_above", "Miss rate above which a thread is a super-devil", "cache lines per 1000 instructions", "DINO 3.3.2"],
     ["classes.votes", "Intervals that must speak for another class", "intervals", "DINO 3.3.3"],
     ["classes.of_last", "Of how many last intervals", "intervals", "DINO 3.3.3"],
-    ["placement.interval_ms", "Time between two placements", "ms", "DINO 3.3.3"],
     ["placement.least_cpu_share", "Threads that use less of a CPU are left to the kernel", "share of a CPU, 0 to 1", "the authors' scheduler"],
-    ["paging.interval_ms", "Time between two looks at the samples", "ms", "DINO 4.2"],
     ["paging.window_pages", "K: pages that one sampled access moves, in total", "base pages", "DINO 4.1; a total in the authors' scheduler"],
     ["paging.bounce_limit", "How often a chunk of K pages may change hands before it is frozen", "times", "the authors' scheduler"],
     ["paging.thaw_after_s", "When a frozen chunk gets another chance", "s of the samples' time", "chosen here"],

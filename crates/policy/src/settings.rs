@@ -1,6 +1,7 @@
 //! What a user can set about policies: every key with its default, unit and source.
 //!
-//! Settings are TOML; every key may be left out, and an unknown key is an error that names it.
+//! Settings are TOML; every key may be left out, and an unknown key is an error that names it. How
+//! often a policy is asked is set of the loop that asks it, not here.
 //!
 //! ```toml
 //! [classes]
@@ -11,11 +12,9 @@
 //! of_last = 10             # intervals; DINO 3.3.3 (clavis: 10)
 //!
 //! [placement]
-//! interval_ms = 1000       # DINO 3.3.3
 //! least_cpu_share = 0.9    # share of a CPU, 0 to 1; Clavis
 //!
 //! [paging]
-//! interval_ms = 10         # DINO 4.2
 //! window_pages = 4096      # base pages in total; DINO 4.1, Clavis
 //! bounce_limit = 5         # orders back; Clavis
 //! thaw_after_s = 60        # seconds of sample time; no source
@@ -36,9 +35,9 @@ const MOST_WINDOW_PAGES: u64 = 1 << 24;
 pub struct Settings {
     /// How threads are classed by their miss rate.
     pub classes: ClassSettings,
-    /// When and which threads are placed.
+    /// Which threads are placed.
     pub placement: PlacementSettings,
-    /// When and which pages are moved.
+    /// Which pages are moved.
     pub paging: PagingSettings,
 }
 
@@ -91,12 +90,10 @@ impl ClassSettings {
     }
 }
 
-/// When and which threads are placed.
+/// Which threads are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlacementSettings {
-    /// Time between two placements in ms; 1000 (DINO §3.3.3: more often brought no gain).
-    pub interval_ms: u64,
     /// Threads that use less of a CPU are left to the kernel; 0.9 (Clavis), of 0 to 1. Where a
     /// machine is full, see [`crate::busy`].
     pub least_cpu_share: f64,
@@ -105,18 +102,15 @@ pub struct PlacementSettings {
 impl Default for PlacementSettings {
     fn default() -> Self {
         Self {
-            interval_ms: 1000,
             least_cpu_share: 0.9,
         }
     }
 }
 
-/// When and which pages are moved.
+/// Which pages are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PagingSettings {
-    /// Time between two looks at the samples in ms; 10 (DINO §4.2).
-    pub interval_ms: u64,
     /// K: base pages that one sampled access moves, in total; 4096 (DINO §4.1; that it is a total,
     /// half of it before the page, is Clavis').
     pub window_pages: u64,
@@ -131,7 +125,6 @@ pub struct PagingSettings {
 impl Default for PagingSettings {
     fn default() -> Self {
         Self {
-            interval_ms: 10,
             window_pages: 4096,
             bounce_limit: 5,
             thaw_after_s: 60,
@@ -193,14 +186,7 @@ impl Settings {
             "paging.window_pages",
             self.paging.window_pages.to_string(),
             "be from 1 to 16777216",
-        )?;
-        let positive = [
-            ("placement.interval_ms", self.placement.interval_ms),
-            ("paging.interval_ms", self.paging.interval_ms),
-        ];
-        positive.into_iter().try_for_each(|(key, value)| {
-            require(value > 0, key, value.to_string(), "be at least 1")
-        })
+        )
     }
 }
 
@@ -213,8 +199,6 @@ mod tests {
         let settings = Settings::parse("").unwrap();
         assert_eq!(settings, Settings::default());
         assert_eq!(settings.classes.rule(), ClassRule::PAPER);
-        assert_eq!(settings.placement.interval_ms, 1000);
-        assert_eq!(settings.paging.interval_ms, 10);
         assert_eq!(settings.paging.window_pages, 4096);
     }
 
@@ -240,6 +224,8 @@ mod tests {
     fn a_wrong_setting_is_named() {
         let told = |text: &str| Settings::parse(text).unwrap_err().to_string();
         assert!(told("[classes]\nvoters = 3").contains("unknown field `voters`"));
+        // The cadence is the loop's: there is one place to set it.
+        assert!(told("[paging]\ninterval_ms = 10").contains("unknown field `interval_ms`"));
         assert_eq!(
             told("[classes]\nvotes = 11"),
             "classes.votes is 11, but must be at least 1 and at most classes.of_last"
