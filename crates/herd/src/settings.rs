@@ -1,5 +1,15 @@
 //! What a user can set: cadence, limits, dry run. One value, written to the ledger as it was used.
 //!
+//! A configuration file has it under `[herd]`:
+//!
+//! ```toml
+//! [herd.limits]
+//! moves_per_second = 16.0
+//!
+//! [herd.limits.worse]
+//! undo = false
+//! ```
+//!
 //! Times are in ms or s as their names say; memory in MiB (2^20 bytes).
 
 use std::ops::RangeInclusive;
@@ -87,15 +97,17 @@ pub struct Limits {
     pub pages_burst_ms: u64,
     /// Share of a node's memory that page moves leave free, 0 to 1.
     pub node_reserve: f64,
-    /// When a move made a thread slower, and whether it is undone; left out: never.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub worse: Option<Worse>,
+    /// When a move made a thread slower, and whether it is undone.
+    pub worse: Worse,
 }
 
 /// When a move counts as having made a thread slower. See [`crate::governor::worse`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Worse {
+    /// Whether such a move is undone. `false` where a policy is to be measured as it was published;
+    /// then nobody looks for such moves either.
+    pub undo: bool,
     /// Share of its speed that a thread must have lost, 0 to 1.
     pub share: f64,
     /// How many intervals are compared on either side of the move.
@@ -133,7 +145,7 @@ impl Default for Limits {
             process_pages_mib_per_s: 512.0,
             pages_burst_ms: 100,
             node_reserve: 0.05,
-            worse: Some(Worse::default()),
+            worse: Worse::default(),
         }
     }
 }
@@ -141,6 +153,7 @@ impl Default for Limits {
 impl Default for Worse {
     fn default() -> Self {
         Self {
+            undo: true,
             share: 0.3,
             intervals: 3,
             settle: 2,
@@ -190,21 +203,20 @@ impl Settings {
             "it must be at most 86400000, a day",
         )?;
         share("limits.node_reserve", limits.node_reserve)?;
-        if let Some(worse) = &limits.worse {
-            share("limits.worse.share", worse.share)?;
-            within(
-                "limits.worse.intervals",
-                worse.intervals as u64,
-                1..=MOST_INTERVALS,
-                "it must be from 1 to 1000000; to never undo, leave limits.worse out",
-            )?;
-            within(
-                "limits.worse.settle",
-                worse.settle as u64,
-                0..=MOST_INTERVALS,
-                "it must be at most 1000000",
-            )?;
-        }
+        let worse = &limits.worse;
+        share("limits.worse.share", worse.share)?;
+        within(
+            "limits.worse.intervals",
+            worse.intervals as u64,
+            1..=MOST_INTERVALS,
+            "it must be from 1 to 1000000; to never undo, set limits.worse.undo to false",
+        )?;
+        within(
+            "limits.worse.settle",
+            worse.settle as u64,
+            0..=MOST_INTERVALS,
+            "it must be at most 1000000",
+        )?;
         no_empty("limits.cpus", limits.cpus.as_ref().map(CpuSet::is_empty))?;
         no_empty("limits.nodes", limits.nodes.as_ref().map(NodeSet::is_empty))
     }
@@ -291,6 +303,17 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_file_can_turn_undoing_off() {
+        let settings: Settings = toml::from_str("[limits.worse]\nundo = false").unwrap();
+        let expected = Worse {
+            undo: false,
+            ..Worse::default()
+        };
+        assert_eq!(settings.limits.worse, expected);
+        assert!(Settings::default().limits.worse.undo);
+    }
+
+    #[test]
     fn no_setting_is_so_large_that_what_follows_from_it_overflows() {
         let refused = |change: &dyn Fn(&mut Settings)| {
             let mut settings = Settings::default();
@@ -302,11 +325,11 @@ mod tests {
         };
         let worse = |intervals, settle| {
             move |settings: &mut Settings| {
-                settings.limits.worse = Some(Worse {
+                settings.limits.worse = Worse {
                     intervals,
                     settle,
                     ..Worse::default()
-                });
+                };
             }
         };
         assert_eq!(refused(&worse(usize::MAX, 2)), "limits.worse.intervals");

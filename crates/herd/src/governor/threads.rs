@@ -141,7 +141,7 @@ impl ThreadGovernor {
             holdings: Holdings::default(),
             moves: None,
             bounces: Bounces::new(bounce),
-            judge: limits.worse.map(Judge::new),
+            judge: limits.worse.undo.then(|| Judge::new(limits.worse)),
             frozen_until_ns: BTreeMap::new(),
             said: BTreeSet::new(),
         }

@@ -14,7 +14,8 @@
 //! for the good of the others.
 //!
 //! On by default, with a loss of 30 % over 3 intervals: it costs nothing while all goes well, and a
-//! wrong undo costs one move. Turn it off where a policy is to be measured as it was published.
+//! wrong undo costs one move. Turn it off (`limits.worse.undo`) where a policy is to be measured as it
+//! was published.
 //! A move of a thread to the same domain is undone once only; if the policy insists, it has its way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -102,7 +102,7 @@ fn a_loss_that_buys_the_others_more_is_not_undone_but_said() {
 #[test]
 fn nothing_is_undone_when_that_is_turned_off() {
     let mut settings = Settings::default();
-    settings.limits.worse = None;
+    settings.limits.worse.undo = false;
     let (summary, on) = run(settings, |_, moved| (if moved { 0.1 } else { 1.0 }, 1.0));
     assert_eq!(summary.undone, 0);
     assert_eq!(on, Some(CpuId(5)));
