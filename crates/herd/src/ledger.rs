@@ -132,11 +132,25 @@ pub struct PagingTick {
     /// What the governor refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refusal>,
+    /// Base pages in what it let through, orders that had waited among them: a window's length, and
+    /// of a whole process what was seen to be on other nodes. A process whose residency is not known
+    /// is not in it.
+    pub ordered_pages: u64,
     /// What became of what it let through, in order; empty in a dry run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outcomes: Vec<PageOutcome>,
     /// False in a dry run.
     pub carried_out: bool,
+}
+
+impl PagingTick {
+    /// Whether it says nothing that is worth a record.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.plan.is_empty()
+            && self.refusals.is_empty()
+            && self.outcomes.is_empty()
+            && self.ordered_pages == 0
+    }
 }
 
 /// What a person should know.

@@ -60,6 +60,7 @@ impl PagingHalf {
         let governed = self.governor.govern(&plan);
         let mut tick = PagingTick {
             carried_out: !self.dry_run,
+            ordered_pages: self.governor.pages_in(&governed.orders),
             ..PagingTick::default()
         };
         let mut told = not_tried(&plan, &governed);
@@ -231,8 +232,7 @@ fn tick(
     tally.0 += samples.len() as u64;
     tally.1 += samples.iter().filter(|s| s.source.is_remote()).count() as u64;
     let tick = half.carry_out(plan, |orders| pager.apply(orders));
-    let nothing = tick.plan.is_empty() && tick.outcomes.is_empty() && tick.refusals.is_empty();
-    if nothing {
+    if tick.is_empty() {
         return Ok(None);
     }
     let (samples, remote) = std::mem::take(tally);

@@ -361,6 +361,8 @@ impl<'w> Running<'w> {
     ) {
         let guards = governed.refusals.iter().map(|refusal| refusal.guard);
         self.record.summary.refused(guards);
+        let moves = governed.changes.iter().filter(|change| change.is_move());
+        self.record.summary.planned_thread_moves += moves.count() as u64;
         self.record.add(Record::Placing(Placing {
             snapshot: snapshot.sequence,
             affinities: governed.orders(),
@@ -507,12 +509,11 @@ impl Recorder<'_> {
     }
 
     fn paged(&mut self, time_ns: Option<u64>, tick: PagingTick) {
-        if tick.plan.is_empty() && tick.outcomes.is_empty() && tick.refusals.is_empty() {
+        if tick.is_empty() {
             return;
         }
         self.time_ns = self.time_ns.max(time_ns.unwrap_or(0));
-        self.summary.paged(&tick.outcomes);
-        self.summary.refused(tick.refusals.iter().map(|r| r.guard));
+        self.summary.paged(&tick);
         self.add(Record::Paging(tick));
     }
 

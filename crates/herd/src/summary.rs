@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use numaherd_world::{PageFailure, PageOutcome, Snapshot};
+use numaherd_world::{PageFailure, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::governor::Guard;
+use crate::ledger::PagingTick;
 
 /// Why a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,12 @@ pub struct Summary {
     pub thread_moves: u64,
     /// Thread moves undone because they had made things worse; counted in `thread_moves` too.
     pub undone: u64,
+    /// Thread moves that the governor let through, carried out or not; those undone among them. In
+    /// a dry run no thread goes, so that one which is wanted elsewhere for long counts each time.
+    pub planned_thread_moves: u64,
+    /// Base pages that were asked for, by orders carried out or not: the sum of
+    /// [`PagingTick::ordered_pages`].
+    pub planned_pages: u64,
     /// Base pages moved, as read back.
     pub pages_moved: u64,
     /// Base pages that were to move and did not, by the kernel's reason.
@@ -72,6 +79,8 @@ impl Summary {
             duration_ns: 0,
             thread_moves: 0,
             undone: 0,
+            planned_thread_moves: 0,
+            planned_pages: 0,
             pages_moved: 0,
             pages_failed: BTreeMap::new(),
             instructions: 0,
@@ -108,8 +117,10 @@ impl Summary {
         }
     }
 
-    pub(crate) fn paged(&mut self, outcomes: &[PageOutcome]) {
-        for outcome in outcomes {
+    pub(crate) fn paged(&mut self, tick: &PagingTick) {
+        add(&mut self.planned_pages, tick.ordered_pages);
+        self.refused(tick.refusals.iter().map(|refusal| refusal.guard));
+        for outcome in &tick.outcomes {
             add(&mut self.pages_moved, outcome.moved);
             for (&failure, &pages) in &outcome.failed {
                 add(self.pages_failed.entry(failure).or_default(), pages);

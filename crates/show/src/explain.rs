@@ -100,11 +100,6 @@ pub struct Run {
     /// What was done. Of the whole run where the ledger holds its end, else counted from the lines
     /// that are whole.
     pub totals: Totals,
-    /// Threads that a dry run would have moved; 0 otherwise.
-    pub would_move: u64,
-    /// Pages that a dry run would have asked the kernel to move, without those of whole processes;
-    /// 0 otherwise.
-    pub would_move_pages: u64,
     /// What a person should know, in time order.
     pub notices: Vec<Said>,
     /// What could not be seen in some intervals.

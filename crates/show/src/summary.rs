@@ -44,7 +44,7 @@ pub(crate) fn ending(ending: &Ending) -> String {
 /// What was moved, measured, refused and restored.
 pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
     let mut text = if dry_run {
-        paragraph(0, "Nothing was carried out: it was a dry run.")
+        planned(totals)
     } else {
         moved(totals)
     };
@@ -80,6 +80,24 @@ pub(crate) fn notices(notices: &[String]) -> String {
         text += &entry(2, "*", 4, &stopped(notice));
     }
     text
+}
+
+fn planned(totals: &Totals) -> String {
+    let (threads, pages) = (totals.planned_thread_moves, totals.planned_pages);
+    let planned = if (threads, pages) == (0, 0) {
+        "It would have moved nothing.".to_owned()
+    } else {
+        format!(
+            "It would have ordered {} and asked for {}; what is wanted again from one interval to \
+             the next is counted each time.",
+            counted(threads, "thread move"),
+            counted(pages, "page")
+        )
+    };
+    paragraph(
+        0,
+        &format!("Nothing was carried out: it was a dry run. {planned}"),
+    )
 }
 
 fn moved(totals: &Totals) -> String {

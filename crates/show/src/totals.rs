@@ -18,6 +18,10 @@ pub struct Totals {
     pub thread_moves: u64,
     /// Thread moves undone because they had made things worse; counted in `thread_moves` too.
     pub undone: u64,
+    /// Thread moves that the governor let through, carried out or not.
+    pub planned_thread_moves: u64,
+    /// Pages that were asked for by orders, carried out or not.
+    pub planned_pages: u64,
     /// Pages moved, as read back.
     pub pages_moved: u64,
     /// Pages that were to move and did not, by the kernel's reason.
@@ -80,6 +84,8 @@ impl From<&Summary> for Totals {
             duration_ns: summary.duration_ns,
             thread_moves: summary.thread_moves,
             undone: summary.undone,
+            planned_thread_moves: summary.planned_thread_moves,
+            planned_pages: summary.planned_pages,
             pages_moved: summary.pages_moved,
             pages_failed: summary.pages_failed.clone(),
             instructions: summary.instructions,

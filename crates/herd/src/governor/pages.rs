@@ -269,17 +269,28 @@ impl PageGovernor {
         }
     }
 
+    /// The most base pages that these orders can move, as far as residency is known.
+    pub fn pages_in(&self, orders: &[PageOrder]) -> u64 {
+        let pages = orders.iter().filter_map(|order| self.size_pages(order));
+        pages.fold(0, u64::saturating_add)
+    }
+
+    /// The most that an order can move, in base pages; `None` where residency is not known.
+    fn size_pages(&self, order: &PageOrder) -> Option<u64> {
+        match order.pages {
+            Pages::Window { count, .. } => Some(count),
+            Pages::All => {
+                let process = self.snapshot.as_ref()?.process(order.process)?;
+                let residency = process.residency.as_ref()?;
+                Some(residency.total() - residency.on(order.to))
+            }
+        }
+    }
+
     /// The most that an order can move, in bytes; `None` where residency is not known.
     fn size_bytes(&self, order: &PageOrder) -> Option<u64> {
-        let snapshot = self.snapshot.as_ref()?;
-        let pages = match order.pages {
-            Pages::Window { count, .. } => count,
-            Pages::All => {
-                let residency = snapshot.process(order.process)?.residency.as_ref()?;
-                residency.total() - residency.on(order.to)
-            }
-        };
-        Some(pages.saturating_mul(snapshot.page_bytes))
+        let page_bytes = self.snapshot.as_ref()?.page_bytes;
+        Some(self.size_pages(order)?.saturating_mul(page_bytes))
     }
 }
 

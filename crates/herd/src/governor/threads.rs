@@ -79,6 +79,11 @@ impl Change {
             Cause::Undo | Cause::GiveBack => None,
         }
     }
+
+    /// Whether it counts as a move: the thread has to leave its CPU, and not for being given back.
+    pub fn is_move(&self) -> bool {
+        self.leaves && self.cause != Cause::GiveBack
+    }
 }
 
 impl Governed {

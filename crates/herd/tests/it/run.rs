@@ -58,7 +58,7 @@ fn threads_move_and_are_given_back_at_the_end() {
         None,
     );
     let summary = herd.run(&GO).unwrap();
-    assert_eq!(summary.thread_moves, 3);
+    assert_eq!((summary.thread_moves, summary.planned_thread_moves), (3, 3));
     assert_eq!(summary.restored, 3);
     assert_eq!(summary.intervals, 5);
     assert_eq!(summary.duration_ns, 5_000_000_000);
@@ -80,6 +80,11 @@ fn a_dry_run_asks_the_world_for_nothing_and_records_what_it_would_do() {
         .unwrap();
     assert!(world.applied.is_empty());
     assert_eq!((summary.thread_moves, summary.restored), (0, 0));
+    assert_eq!(
+        summary.planned_thread_moves,
+        3 * summary.intervals,
+        "they never go, and are wanted elsewhere in each interval"
+    );
     let placing = lines.iter().find_map(|line| match &line.record {
         Record::Placing(placing) => Some(placing),
         _ => None,
@@ -150,6 +155,27 @@ fn the_paging_is_told_after_the_placement_who_is_where() {
         heard.lock().unwrap().settled,
         [vec![settled(Some(NodeId(0)))], vec![settled(None)]]
     );
+}
+
+#[test]
+fn a_dry_run_counts_the_pages_that_it_would_ask_for() {
+    let mut world = fake(2);
+    world.ends_after = 1;
+    let paging = ToldPaging {
+        on_settled: vec![
+            all_pages(&world.threads[0], 1),
+            window(&world.threads[1], 0, 256, 1),
+            window(&world.threads[1], 0, 256, 9),
+        ],
+        ..ToldPaging::stay()
+    };
+    let placing = policy_with(everyone_to(5), paging);
+    let summary = Herd::new(&mut world, placing, dry(), None, None)
+        .run(&GO)
+        .unwrap();
+    assert_eq!(summary.pages_moved, 0);
+    // All 4096 pages of the first process are on node 0; there is no node 9.
+    assert_eq!(summary.planned_pages, 4096 + 256);
 }
 
 #[test]

@@ -40,8 +40,6 @@ pub(super) struct Reading<'l> {
     processes: BTreeMap<ProcessId, ProcessTrack>,
     waiting: BTreeMap<(ProcessId, ThreadId), &'l PageOrder>,
     totals: Totals,
-    would_move: u64,
-    would_move_pages: u64,
     notices: Vec<Said>,
     gaps: Vec<Gap>,
     gap_at: BTreeMap<&'l str, usize>,
@@ -166,7 +164,6 @@ impl<'l> Reading<'l> {
         let governor = Verdict::Ordered {
             cpus: Some((*order.cpus).clone()),
         };
-        let dry = happened == Happened::DryRun;
         let mut decision = match (undone, placement) {
             (Some(undone), _) => Decision {
                 wanted: Wanted::Undo {
@@ -195,11 +192,12 @@ impl<'l> Reading<'l> {
         let moved = took && leaves && !given_back;
         self.totals.thread_moves += u64::from(moved);
         self.totals.undone += u64::from(took && undone.is_some());
-        self.would_move += u64::from(dry && leaves && !given_back);
+        self.totals.planned_thread_moves += u64::from(leaves && !given_back);
         self.decided(order.thread, seen.map(|t| t.process), decision, moved);
     }
 
     fn paging(&mut self, time_ns: u64, tick: &'l PagingTick) {
+        add(&mut self.totals.planned_pages, tick.ordered_pages);
         let mut outcomes: Vec<&PageOutcome> = tick.outcomes.iter().collect();
         let mut refusals: BTreeMap<usize, &Refusal> = BTreeMap::new();
         for refusal in &tick.refusals {
@@ -223,11 +221,7 @@ impl<'l> Reading<'l> {
                 decision.happened = Some(match place {
                     Some(place) => self.pages(outcomes.remove(place)),
                     None if tick.carried_out => Happened::NotRecorded,
-                    None => {
-                        let pages = decision.wanted_pages.unwrap_or(0);
-                        add(&mut self.would_move_pages, pages);
-                        Happened::DryRun
-                    }
+                    None => Happened::DryRun,
                 });
             }
             self.decided(order.thread, Some(order.process), decision, false);

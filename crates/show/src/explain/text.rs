@@ -163,14 +163,6 @@ fn done(run: &Run) -> String {
         ),
     };
     text += &summary::done(totals, run.settings.dry_run);
-    if run.settings.dry_run {
-        let threads = counted(run.would_move, "thread move");
-        let pages = counted(run.would_move_pages, "page");
-        text += &paragraph(
-            0,
-            &format!("It would have ordered {threads}, and moves of {pages}."),
-        );
-    }
     text
 }
 

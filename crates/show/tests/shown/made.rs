@@ -26,6 +26,8 @@ pub fn ended(policy: &str) -> Summary {
         duration_ns: 0,
         thread_moves: 0,
         undone: 0,
+        planned_thread_moves: 0,
+        planned_pages: 0,
         pages_moved: 0,
         pages_failed: BTreeMap::new(),
         instructions: 0,

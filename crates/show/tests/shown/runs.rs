@@ -370,11 +370,14 @@ pub fn dry() -> Made {
         10,
         PagingTick {
             plan: vec![window(600, 600, 0x1000, 256, 2)],
+            ordered_pages: 256,
             ..PagingTick::default()
         },
     );
     made.end(Summary {
         dry_run: true,
+        planned_thread_moves: 1,
+        planned_pages: 256,
         ..ended("dino")
     });
     made

@@ -183,6 +183,7 @@ fn a_dry_run_did_nothing() {
     };
     let totals = counted_equals_summary("di-plain", settings);
     assert_eq!((totals.thread_moves, totals.pages_moved), (0, 0));
+    assert!(totals.planned_thread_moves > 0, "{totals:?}");
 }
 
 #[test]

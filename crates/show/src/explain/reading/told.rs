@@ -115,8 +115,6 @@ impl Reading<'_> {
             signals: start.signals.clone(),
             ending: self.end.map(|end| end.ending.clone()),
             totals: self.end.map_or_else(|| self.totals.clone(), Totals::from),
-            would_move: self.would_move,
-            would_move_pages: self.would_move_pages,
             notices: std::mem::take(&mut self.notices),
             gaps: std::mem::take(&mut self.gaps),
         }
