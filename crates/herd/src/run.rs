@@ -473,8 +473,10 @@ impl<'w> Running<'w> {
         {
             self.record.notice(error.to_string());
         }
+        // What was observed just now is no interval and is not recorded.
+        let recorded = self.last.as_ref().map_or(0, |last| last.sequence);
         self.record.add(Record::Placing(Placing {
-            snapshot: snapshot.sequence,
+            snapshot: recorded,
             affinities: orders.affinities,
             carried_out: true,
             ..Placing::default()

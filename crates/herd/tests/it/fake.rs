@@ -217,6 +217,7 @@ pub struct Fake {
     pub pager: Option<Box<dyn Pager>>,
     script: Option<Script>,
     intervals: u64,
+    observed: u64,
     now_ns: u64,
 }
 
@@ -235,6 +236,7 @@ impl Fake {
             pager: None,
             script: None,
             intervals: 0,
+            observed: 0,
             now_ns: 0,
         }
     }
@@ -315,8 +317,9 @@ impl World for Fake {
             });
         }
         let seconds = self.now_ns as f64 / 1e9;
+        self.observed += 1;
         Ok(Snapshot {
-            sequence: self.intervals - 1,
+            sequence: self.observed - 1,
             online: self.online.clone(),
             ..snapshot(&self.topology, seconds, &self.threads)
         })

@@ -70,6 +70,29 @@ fn threads_move_and_are_given_back_at_the_end() {
 }
 
 #[test]
+fn every_placing_is_drawn_from_a_snapshot_that_is_recorded() {
+    let mut world = fake(2);
+    let mut recorded = Vec::new();
+    let mut drawn_from = Vec::new();
+    Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        None,
+    )
+    .watched(|line| match &line.record {
+        Record::Snapshot(snapshot) => recorded.push(snapshot.sequence),
+        Record::Placing(placing) => drawn_from.push(placing.snapshot),
+        _ => {}
+    })
+    .run(&GO)
+    .unwrap();
+    assert_eq!(recorded, [0, 1, 2, 3, 4]);
+    assert_eq!(drawn_from, [0, 1, 2, 3, 4, 4], "the last gives back");
+}
+
+#[test]
 fn a_dry_run_asks_the_world_for_nothing_and_records_what_it_would_do() {
     let mut world = fake(3);
     let mut lines: Vec<Line> = Vec::new();
