@@ -103,7 +103,7 @@ pub enum Cause {
     #[error("its init gave up: {0}")]
     Init(String),
     /// QEMU ended, with its own last words.
-    #[error("QEMU ended ({status}): {message}")]
+    #[error("QEMU ended ({status}): {}", if message.is_empty() { "it left no message" } else { message })]
     Qemu {
         /// How it ended.
         status: String,

@@ -436,7 +436,9 @@ impl Guest {
         match self.ask(&ToGuest::PowerOff)? {
             ToHost::Goodbye => {
                 self.qemu.wait_or_kill(PATIENCE);
+                // Empty when QEMU crashed on its way out, which harms nobody else.
                 let report = self.report.as_ref().map(AnonymousFile::text).transpose()?;
+                let report = report.filter(|text| !text.is_empty());
                 Ok(Stopped {
                     report,
                     console: self.console(),
