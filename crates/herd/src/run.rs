@@ -8,7 +8,9 @@
 //! Deterministic from the seed where the world is and has no pager: the same snapshots and seed give
 //! the same ledger.
 
-use std::collections::BTreeSet;
+mod record;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,11 +25,12 @@ use rand::SeedableRng;
 use crate::error::HerdError;
 use crate::governor::{Governed, Guard, PageGovernor, Refusal, ThreadChange, ThreadGovernor};
 use crate::journal::{Entry, Journal};
-use crate::ledger::{Line, Notice, PagingTick, Placing, Record, Start, Writer};
+use crate::ledger::{Line, Placing, Record, Start, Writer};
 use crate::needs::{self, Alternative};
 use crate::paging::{News, PagingHalf, PagingThread, Told};
 use crate::settings::Settings;
 use crate::summary::{Ending, Summary};
+use record::Recorder;
 
 /// Sees every line as it is recorded.
 pub type Watcher<'w> = Box<dyn FnMut(&Line) + 'w>;
@@ -141,14 +144,8 @@ impl<'w> Running<'w> {
             dry_run: settings.dry_run,
         };
         let pager = world.pager();
-        let mut record = Recorder {
-            ledger,
-            watcher,
-            sequence: 0,
-            time_ns: 0,
-            said: BTreeSet::new(),
-            summary: Summary::new(&policy.name, settings.dry_run),
-        };
+        let summary = Summary::new(&policy.name, settings.dry_run);
+        let mut record = Recorder::new(ledger, watcher, summary);
         record.add(Record::Start(Start {
             topology: (*topology).clone(),
             signals: world.signals().to_vec(),
@@ -313,7 +310,7 @@ impl<'w> Running<'w> {
     /// The threads that have been given a core, with the plan's doing. In a dry run those that the
     /// plan would have given one, so that the page orders that would follow are seen too.
     fn settled(&self, snapshot: &Snapshot, governed: &Governed, outcome: &Outcome) -> Vec<Settled> {
-        let mut given: std::collections::BTreeMap<ThreadId, Option<CpuId>> = snapshot
+        let mut given: BTreeMap<ThreadId, Option<CpuId>> = snapshot
             .threads
             .iter()
             .filter_map(|thread| Some((thread.id, Some(thread.assigned?))))
@@ -482,61 +479,5 @@ impl<'w> Running<'w> {
             ..Placing::default()
         }));
         self.record.add(Record::Outcome(outcome));
-    }
-}
-
-/// Records: to the ledger while that can be written, to the watcher, and to the summary.
-struct Recorder<'w> {
-    ledger: Option<Writer>,
-    watcher: Option<Watcher<'w>>,
-    sequence: u64,
-    time_ns: u64,
-    said: BTreeSet<String>,
-    summary: Summary,
-}
-
-impl Recorder<'_> {
-    fn add(&mut self, record: Record) {
-        let line = Line {
-            sequence: self.sequence,
-            time_ns: self.time_ns,
-            record,
-        };
-        self.sequence += 1;
-        if let Some(watcher) = &mut self.watcher {
-            watcher(&line);
-        }
-        let written = self.ledger.as_mut().map(|ledger| ledger.write(&line));
-        self.end_ledger_on(written);
-    }
-
-    fn paged(&mut self, time_ns: Option<u64>, tick: PagingTick) {
-        if tick.is_empty() {
-            return;
-        }
-        self.time_ns = self.time_ns.max(time_ns.unwrap_or(0));
-        self.summary.paged(&tick);
-        self.add(Record::Paging(tick));
-    }
-
-    /// Says a thing once.
-    fn notice(&mut self, text: String) {
-        if self.said.insert(text.clone()) {
-            self.summary.notices.push(text.clone());
-            self.add(Record::Notice(Notice { text }));
-        }
-    }
-
-    fn flush(&mut self) {
-        let written = self.ledger.as_mut().map(Writer::flush);
-        self.end_ledger_on(written);
-    }
-
-    /// A ledger that cannot be written ends with one message; herding goes on.
-    fn end_ledger_on(&mut self, written: Option<Result<(), HerdError>>) {
-        if let Some(Err(error)) = written {
-            self.ledger = None;
-            self.notice(format!("{error}; the ledger ends here, herding goes on"));
-        }
     }
 }

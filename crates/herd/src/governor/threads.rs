@@ -3,28 +3,33 @@
 //! In: a snapshot and the placements of a plan. Out: affinity orders, what had to be written down
 //! before they are carried out, and the refusals. [`ThreadGovernor::carried_out`] is then told what
 //! became of the orders; limits count what was done, not what was wished.
+//!
+//! Apart: the guards that look at nothing but thread and machine (`guards`), what is undone (`undo`),
+//! what was done (`done`), what a person is told (`said`).
 
+mod done;
 mod guards;
+mod said;
+mod undo;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet, DomainId, Topology};
-use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Placement, ProcessId, Snapshot, Thread,
-    ThreadId,
-};
+use numaherd_world::{AffinityOrder, Placement, ProcessId, Snapshot, Thread, ThreadId};
 
 use super::bounce::{BounceLimit, Bounces};
 use super::ownership::{Held, Holdings, Machine, Owner, all_cpus};
 use super::rate::TokenBucket;
-use super::worse::{Judge, Worsened};
+use super::worse::Judge;
 use super::{Guard, Objection, Refusal, Undone, Verdict, shown, unless};
 use crate::settings::Limits;
 use guards::{
     affinity_is_not_foreign, allowed, is_a_change, is_online, known_cpu, known_thread,
     may_be_touched, not_named_twice, reach, within_cpuset, within_limits,
 };
+
+pub use done::Done;
 
 /// Why an affinity is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,21 +96,6 @@ impl Governed {
     pub fn orders(&self) -> Vec<AffinityOrder> {
         self.changes.iter().map(|c| c.order.clone()).collect()
     }
-}
-
-/// What was done, once the world has carried out the changes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Done {
-    /// Threads that had to leave their CPU.
-    pub moves: u64,
-    /// Of these, moves undone.
-    pub undone: u64,
-    /// Masks that the kernel narrowed, to be written down as ours.
-    pub narrowed: Vec<(ThreadId, Held)>,
-    /// Threads that need not be given back any more: they are back, or gone.
-    pub settled: Vec<ThreadId>,
-    /// What a person should know.
-    pub notices: Vec<String>,
 }
 
 /// Lets threads move, within the limits.
@@ -193,50 +183,6 @@ impl ThreadGovernor {
             }
         }
         governed
-    }
-
-    /// Told what became of the changes, in their order.
-    pub fn carried_out(
-        &mut self,
-        now_ns: u64,
-        changes: &[Change],
-        outcomes: &[AffinityOutcome],
-    ) -> Done {
-        let mut done = Done::default();
-        for (change, outcome) in changes.iter().zip(outcomes) {
-            match &outcome.result {
-                AffinityResult::Done => self.took(change, change.held.clone(), now_ns, &mut done),
-                AffinityResult::Narrowed { now } => {
-                    let mask = Arc::new(now.clone());
-                    let held = Held {
-                        mask,
-                        ..change.held.clone()
-                    };
-                    if change.order.core.is_some() {
-                        done.narrowed.push((change.order.thread, held.clone()));
-                    }
-                    self.took(change, held, now_ns, &mut done);
-                }
-                AffinityResult::Gone => {
-                    self.holdings.drop_thread(change.order.thread);
-                    done.settled.push(change.order.thread);
-                }
-                AffinityResult::Failed { error } => {
-                    if change.cause == Cause::GiveBack {
-                        self.holdings.drop_thread(change.order.thread);
-                    }
-                    if self.said.insert((change.held.process, "failed")) {
-                        let who =
-                            shown(change.order.thread, change.held.process, &change.held.name);
-                        done.notices.push(format!(
-                            "the affinity of {who} could not be set: {error}; further failures in \
-                             this process are in the ledger only"
-                        ));
-                    }
-                }
-            }
-        }
-        done
     }
 
     /// Changes that give back every thread that still has a mask of ours. `notices` names those
@@ -338,101 +284,6 @@ impl ThreadGovernor {
         }
     }
 
-    fn took(&mut self, change: &Change, held: Held, now_ns: u64, done: &mut Done) {
-        let thread = change.order.thread;
-        let Some(to) = change.order.core else {
-            // Given back: a thread that was undone stays in the snapshot, one that left is forgotten.
-            self.holdings.drop_thread(thread);
-            done.settled.push(thread);
-            let undone = change.cause == Cause::Undo;
-            done.moves += u64::from(undone && change.leaves);
-            done.undone += u64::from(undone);
-            return;
-        };
-        done.moves += u64::from(change.leaves);
-        done.undone += u64::from(change.cause == Cause::Undo);
-        self.holdings.hold(thread, held);
-        let domain = |cpu: CpuId| self.topology.cpu(cpu).map(|cpu| cpu.domain);
-        let (Some(from), Some(domain)) = (change.from.and_then(domain), domain(to)) else {
-            return;
-        };
-        if from == domain {
-            return;
-        }
-        self.bounces.moved(thread, from, domain, now_ns);
-        if let (Cause::Placement(_), Some(judge)) = (change.cause, &mut self.judge) {
-            judge.moved(thread, change.assigned_before, to, domain);
-        }
-    }
-
-    fn undo_what_worsened(&mut self, pass: &mut Pass<'_>, governed: &mut Governed) {
-        let Some(judge) = &mut self.judge else { return };
-        for worsened in judge.saw(pass.snapshot) {
-            let Some(thread) = pass.snapshot.thread(worsened.thread) else {
-                continue;
-            };
-            let who = shown(thread.id, thread.process, &thread.name);
-            let why = figures(&worsened);
-            if !worsened.is_loss() {
-                governed.notices.push(format!("{who}: {why}; not undone"));
-                continue;
-            }
-            match self.undo(pass, thread, &worsened) {
-                Ok(change) => {
-                    governed.notices.push(format!("{who}: {why}; undone"));
-                    governed.undone.push(Undone {
-                        thread: thread.id,
-                        from: worsened.to,
-                        to: worsened.from,
-                        why,
-                    });
-                    governed.changes.push(change);
-                }
-                Err((_, but)) => governed
-                    .notices
-                    .push(format!("{who}: {why}; not undone: {but}")),
-            }
-        }
-    }
-
-    fn undo(
-        &mut self,
-        pass: &mut Pass<'_>,
-        thread: &Thread,
-        worsened: &Worsened,
-    ) -> Result<Change, Objection> {
-        let snapshot = pass.snapshot;
-        may_be_touched(thread)?;
-        let owner = self.holdings.owner(thread, &snapshot.online);
-        affinity_is_not_foreign(thread, owner, false)?;
-        let mask = match (worsened.from, self.holdings.get(thread.id)) {
-            (Some(to), _) => {
-                known_cpu(&self.topology, to)?;
-                is_online(&snapshot.online, to)?;
-                within_cpuset(thread, to)?;
-                within_limits(self.limits.cpus.as_ref(), to)?;
-                self.mask(thread, &snapshot.online, to)
-            }
-            (None, Some(held)) => held.back.clone(),
-            (None, None) => {
-                return Err((
-                    Guard::Unchanged,
-                    "it has been given back already".to_owned(),
-                ));
-            }
-        };
-        let change = self.change(snapshot, thread, worsened.from, mask, Cause::Undo);
-        if change.leaves {
-            self.within_rate(pass)?;
-        }
-        pass.ordered.insert(thread.id);
-        let until = snapshot
-            .time_ns
-            .saturating_add(nanoseconds(self.limits.freeze_s));
-        self.frozen_until_ns.insert(thread.id, until);
-        Ok(change)
-    }
-
     fn is_not_frozen(&self, thread: &Thread, now_ns: u64) -> Verdict {
         let until = self.frozen_until_ns.get(&thread.id).copied().unwrap_or(0);
         unless(now_ns >= until, Guard::Worse, || {
@@ -499,52 +350,6 @@ impl ThreadGovernor {
         self.said
             .retain(|&(process, _)| snapshot.process(process).is_some());
     }
-
-    /// Says once for each process that none of its CPUs may be used.
-    fn name_the_confined(&mut self, snapshot: &Snapshot, notices: &mut Vec<String>) {
-        for thread in snapshot.threads.iter().filter(|t| t.hands_off.is_none()) {
-            let limits = self.limits.cpus.as_ref();
-            if !allowed(thread, &snapshot.online, limits).is_empty()
-                || !self.said.insert((thread.process, "confined"))
-            {
-                continue;
-            }
-            let who = shown(thread.id, thread.process, &thread.name);
-            let limits =
-                limits.map_or(String::new(), |cpus| format!(" and the limits name {cpus}"));
-            notices.push(format!(
-                "{who} has no CPU that may be given to it: its cpuset is {}, online are {}{limits}; \
-                 its process is left alone until that changes",
-                thread.cpuset, snapshot.online
-            ));
-        }
-    }
-
-    /// Says once for each process that its plan cannot be followed, where the user can help it.
-    fn name_the_reason(
-        &mut self,
-        pass: &Pass<'_>,
-        placement: &Placement,
-        guard: Guard,
-        why: &str,
-        notices: &mut Vec<String>,
-    ) {
-        let (kind, help) = match guard {
-            Guard::ForeignAffinity => ("foreign", "to steer it all the same, allow taking over"),
-            Guard::Cpuset => ("cpuset", "widen its cpuset to let it spread"),
-            _ => return,
-        };
-        let Some(thread) = pass.snapshot.thread(placement.thread) else {
-            return;
-        };
-        if self.said.insert((thread.process, kind)) {
-            let who = shown(thread.id, thread.process, &thread.name);
-            notices.push(format!(
-                "{who} is not moved: {why}; {help}. Further refusals of this kind in its process \
-                 are in the ledger only"
-            ));
-        }
-    }
 }
 
 fn give_back(id: ThreadId, held: &Held, thread: Option<&Thread>) -> Change {
@@ -560,16 +365,6 @@ fn give_back(id: ThreadId, held: &Held, thread: Option<&Thread>) -> Change {
         from: thread.map(Thread::place),
         leaves: thread.is_some_and(|thread| !held.back.contains(thread.cpu)),
     }
-}
-
-fn figures(worsened: &Worsened) -> String {
-    format!(
-        "since its move to CPU {} it runs {:.0} % fewer instructions per second of CPU time, and \
-         all threads together run at {:.2} times their speed before",
-        worsened.to,
-        worsened.lost * 100.0,
-        worsened.all
-    )
 }
 
 /// Whole nanoseconds of a time in seconds; what is beyond the range is held at its end.

@@ -1,0 +1,86 @@
+//! The recorder of a run: every line goes to the ledger while that can be written, to the watcher, and
+//! into the summary.
+
+use std::collections::BTreeSet;
+
+use super::Watcher;
+use crate::error::HerdError;
+use crate::ledger::{Line, Notice, PagingTick, Record, Writer};
+use crate::summary::Summary;
+
+/// Records: to the ledger while that can be written, to the watcher, and to the summary.
+pub(super) struct Recorder<'w> {
+    ledger: Option<Writer>,
+    watcher: Option<Watcher<'w>>,
+    sequence: u64,
+    /// The world's time of the latest snapshot or page tick, in ns.
+    pub(super) time_ns: u64,
+    said: BTreeSet<String>,
+    pub(super) summary: Summary,
+}
+
+impl<'w> Recorder<'w> {
+    /// Nothing is recorded yet.
+    pub(super) fn new(
+        ledger: Option<Writer>,
+        watcher: Option<Watcher<'w>>,
+        summary: Summary,
+    ) -> Self {
+        Self {
+            ledger,
+            watcher,
+            sequence: 0,
+            time_ns: 0,
+            said: BTreeSet::new(),
+            summary,
+        }
+    }
+
+    /// Adds a record, at the latest time.
+    pub(super) fn add(&mut self, record: Record) {
+        let line = Line {
+            sequence: self.sequence,
+            time_ns: self.time_ns,
+            record,
+        };
+        self.sequence += 1;
+        if let Some(watcher) = &mut self.watcher {
+            watcher(&line);
+        }
+        let written = self.ledger.as_mut().map(|ledger| ledger.write(&line));
+        self.end_ledger_on(written);
+    }
+
+    /// Adds a round of paging, if there is anything to say of it. Without a time it is of the latest
+    /// snapshot.
+    pub(super) fn paged(&mut self, time_ns: Option<u64>, tick: PagingTick) {
+        if tick.is_empty() {
+            return;
+        }
+        self.time_ns = self.time_ns.max(time_ns.unwrap_or(0));
+        self.summary.paged(&tick);
+        self.add(Record::Paging(tick));
+    }
+
+    /// Says a thing once.
+    pub(super) fn notice(&mut self, text: String) {
+        if self.said.insert(text.clone()) {
+            self.summary.notices.push(text.clone());
+            self.add(Record::Notice(Notice { text }));
+        }
+    }
+
+    /// Hands what is recorded to the operating system.
+    pub(super) fn flush(&mut self) {
+        let written = self.ledger.as_mut().map(Writer::flush);
+        self.end_ledger_on(written);
+    }
+
+    /// A ledger that cannot be written ends with one message; herding goes on.
+    fn end_ledger_on(&mut self, written: Option<Result<(), HerdError>>) {
+        if let Some(Err(error)) = written {
+            self.ledger = None;
+            self.notice(format!("{error}; the ledger ends here, herding goes on"));
+        }
+    }
+}
