@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Header, Line, Record, VERSION};
 use crate::error::HerdError;
-use crate::line::seal;
+use crate::line::{seal, seal_into};
 
 /// What every ledger begins with, by which a file is known as one.
 const MARK: &[u8] = b"{\"numaherd-ledger\":";
@@ -22,6 +22,8 @@ pub struct Writer {
     path: PathBuf,
     file: BufWriter<File>,
     header: Vec<u8>,
+    // The line being written, its memory kept from one to the next.
+    line: Vec<u8>,
     // The first record, which is repeated in each file so that each can be read by itself.
     start: Option<Record>,
     written: u64,
@@ -55,12 +57,13 @@ impl Writer {
             path: path.to_owned(),
             file: begin(path)?,
             header,
+            line: Vec::new(),
             start: None,
             written: 0,
             lines: 0,
             most_bytes,
         };
-        writer.write_bytes(&writer.header.clone())?;
+        writer.write_header()?;
         Ok(writer)
     }
 
@@ -75,7 +78,14 @@ impl Writer {
     /// [`HerdError::Io`]: the disk is full or failing. The ledger ends there; what was written
     /// before is whole.
     pub fn write(&mut self, line: &Line) -> Result<(), HerdError> {
-        let bytes = seal(line);
+        let mut bytes = std::mem::take(&mut self.line);
+        seal_into(&mut bytes, line);
+        let written = self.write_sealed(&bytes, line);
+        self.line = bytes;
+        written
+    }
+
+    fn write_sealed(&mut self, bytes: &[u8], line: &Line) -> Result<(), HerdError> {
         let half = self.most_bytes / 2;
         if let Some(start) = &self.start
             && self.lines > 0
@@ -92,7 +102,7 @@ impl Writer {
         } else {
             self.lines += 1;
         }
-        self.write_bytes(&bytes)
+        self.write_bytes(bytes)
     }
 
     /// Hands what was written to the operating system.
@@ -111,8 +121,12 @@ impl Writer {
         self.file = begin(&self.path)?;
         self.written = 0;
         self.lines = 0;
-        self.write_bytes(&self.header.clone())?;
+        self.write_header()?;
         self.write_bytes(start)
+    }
+
+    fn write_header(&mut self) -> Result<(), HerdError> {
+        self.write_bytes(&self.header.clone())
     }
 
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), HerdError> {
