@@ -11,7 +11,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 CARGO ?= cargo
-REPEAT ?= 3
+REPEAT ?= 2
 
 .DELETE_ON_ERROR:
 .PHONY: demo test bench lint setup build clean

@@ -50,11 +50,7 @@ pub struct TrialOptions<'a> {
 /// A program, the contender or the guest itself failed; the message says which and how.
 pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
     let scratch = Scratch::new()?;
-    set_balancing(options.contender.kernel_balances())?;
-    let numad = match options.contender {
-        Contender::Numad => Some(Numad::start()?),
-        _ => None,
-    };
+    set_balancing(false)?;
     let mut herd_members = Vec::new();
     for program in &options.scenario.programs {
         for copy in 0..program.copies {
@@ -64,6 +60,12 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
     for member in &mut herd_members {
         member.wait_until_ready()?;
     }
+    // Only now, so that nobody has moved anything before the clock starts.
+    let numad = match options.contender {
+        Contender::Numad => Some(Numad::start()?),
+        _ => None,
+    };
+    set_balancing(options.contender.kernel_balances())?;
     let pages_before = vmstat("pgmigrate_success")?;
     let mut observer = Observer::start(options, &herd_members, &scratch.0)?;
     let gate = Gate::on()?;

@@ -20,6 +20,7 @@ const FILES: &[(&str, &str)] = embedded![
     "lab-2x4",
     "lab-4x2",
     "lab-4x2-fast",
+    "lab-4x2-half",
     "lab-8x2",
     "opteron-8356-4s",
     "xeon-6980p-2s",

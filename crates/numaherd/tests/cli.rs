@@ -1,0 +1,215 @@
+//! The command line as a person meets it: help, answers, and what is said when something is wrong.
+
+use std::fs;
+use std::process::{Command, Output};
+
+fn numaherd(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_numaherd"))
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .output()
+        .expect("the program can be started")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Fails with what was said, unless the program ended with this code.
+#[track_caller]
+fn assert_code(output: &Output, code: i32) {
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{}{}",
+        out(output),
+        err(output)
+    );
+}
+
+#[test]
+fn help_tells_what_there_is_and_how_it_ends() {
+    insta::assert_snapshot!("help", out(&numaherd(&["--help"])));
+    insta::assert_snapshot!("help-run", out(&numaherd(&["run", "--help"])));
+}
+
+#[test]
+fn policies_are_listed_and_told() {
+    insta::assert_snapshot!("policies", out(&numaherd(&["policies"])));
+    insta::assert_snapshot!("policies-dino", out(&numaherd(&["policies", "dino"])));
+    let json: serde_json::Value = serde_json::from_slice(&numaherd(&["policies", "--json"]).stdout)
+        .expect("--json prints JSON");
+    assert!(
+        json.as_array()
+            .unwrap()
+            .iter()
+            .any(|policy| policy["name"] == "di-migrate")
+    );
+}
+
+#[test]
+fn an_unknown_policy_is_refused_with_the_nearest() {
+    for command in [
+        &["policies", "dimo"][..],
+        &["run", "--policy", "dimo", "--", "true"],
+    ] {
+        let output = numaherd(command);
+        assert_code(&output, 2);
+        assert!(
+            err(&output).contains("did you mean \"dino\"?"),
+            "{}",
+            err(&output)
+        );
+    }
+    let output = numaherd(&[
+        "lab",
+        "compare",
+        "devils-on-one-node",
+        "--policies",
+        "linux,dimo",
+    ]);
+    assert_code(&output, 2);
+    assert!(
+        err(&output).contains("did you mean \"dino\"?"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn a_topology_file_that_lies_is_refused_with_file_and_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("lie.toml");
+    let lie = "name='lie'\ndescription=''\nsource='none'\n[shape]\nnodes=2\ncores_per_domain=1\n\
+               memory_per_node_mib=1\n[memory]\ndistance=[[10,20],[20]]\n";
+    fs::write(&path, lie).unwrap();
+    let output = numaherd(&["topology", path.to_str().unwrap()]);
+    assert_code(&output, 2);
+    assert!(err(&output).contains("lie.toml"), "{}", err(&output));
+    assert!(err(&output).contains("distance"), "{}", err(&output));
+    assert_eq!(out(&output), "");
+}
+
+#[test]
+fn a_preset_is_drawn_and_given_as_json() {
+    let output = numaherd(&["topology", "lab-4x2"]);
+    assert_code(&output, 0);
+    assert!(out(&output).contains("lab-4x2"), "{}", out(&output));
+    let json: serde_json::Value =
+        serde_json::from_slice(&numaherd(&["topology", "lab-4x2", "--json"]).stdout).unwrap();
+    assert_eq!(json["nodes"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn doctor_tells_each_signal_measured_or_why_not() {
+    let output = numaherd(&["doctor", "--json"]);
+    assert_code(&output, 0);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for signal in report["signals"].as_array().unwrap() {
+        let named = match signal["state"].as_str() {
+            Some("measured") => &signal["source"],
+            Some("missing") => &signal["remedy"],
+            other => panic!("{other:?} is no state of a signal"),
+        };
+        assert!(
+            named.as_str().is_some_and(|text| !text.is_empty()),
+            "{signal}"
+        );
+    }
+    assert_code(&numaherd(&["doctor", "--root", "/nonexistent"]), 2);
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_named() {
+    // Above the largest process number there can be.
+    let output = numaherd(&["run", "--policy", "linux", "--dry-run", "--pid", "4194305"]);
+    assert_code(&output, 2);
+    assert!(err(&output).contains("4194305"), "{}", err(&output));
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_with_file_and_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("numaherd.toml");
+    fs::write(&path, "[herd.limits]\npages_mib_per_seconds = 3\n").unwrap();
+    let output = numaherd(&["run", "--config", path.to_str().unwrap(), "--", "true"]);
+    assert_code(&output, 2);
+    assert!(err(&output).contains("numaherd.toml"), "{}", err(&output));
+    assert!(
+        err(&output).contains("pages_mib_per_seconds"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn a_program_that_is_herded_passes_its_exit_code_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = directory.path().join("journal");
+    let journal = journal.to_str().unwrap();
+    let run = |program: &[&str]| {
+        let options = ["run", "--policy", "linux", "--journal", journal, "--"];
+        numaherd(&[&options, program].concat())
+    };
+    assert_code(&run(&["sh", "-c", "exit 7"]), 7);
+    assert_code(&run(&["sh", "-c", "kill -9 $$"]), 137);
+    let output = run(&["/nonexistent/program"]);
+    assert_code(&output, 2);
+    assert!(
+        err(&output).contains("/nonexistent/program"),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn a_ledger_of_a_run_is_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (journal, ledger) = (path("journal"), path("ledger"));
+    let options = [
+        "run",
+        "--policy",
+        "linux",
+        "--interval",
+        "20ms",
+        "--for",
+        "60ms",
+    ];
+    let files = ["--journal", &journal, "--ledger", &ledger, "--pid"];
+    let own = std::process::id().to_string();
+    let output = numaherd(&[&options[..], &files[..], &[&own]].concat());
+    assert_code(&output, 0);
+    let output = numaherd(&["explain", &ledger]);
+    assert_code(&output, 0);
+    assert!(out(&output).contains("linux"), "{}", out(&output));
+    let output = numaherd(&["explain", &ledger, "--json"]);
+    assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok());
+
+    let damaged = path("damaged");
+    let mut bytes = fs::read(&ledger).unwrap();
+    bytes.truncate(bytes.len() - 10);
+    fs::write(&damaged, bytes).unwrap();
+    let output = numaherd(&["explain", &damaged]);
+    assert_code(&output, 0);
+    assert!(out(&output).contains("DAMAGED"), "{}", out(&output));
+    let output = numaherd(&["explain", "/proc/self/status"]);
+    assert_code(&output, 2);
+}
+
+#[test]
+fn nothing_to_release_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let journal = directory.path().join("journal");
+    let output = numaherd(&["release", "--journal", journal.to_str().unwrap()]);
+    assert_code(&output, 0);
+    assert!(
+        out(&output).contains("Nothing to give back"),
+        "{}",
+        out(&output)
+    );
+}
