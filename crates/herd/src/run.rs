@@ -218,6 +218,7 @@ impl<'w> Running<'w> {
             .placement
             .place(&snapshot, &self.topology, &mut self.random);
         let mut governed = self.governor.govern(&snapshot, &placements);
+        self.leave_changed_alone(&mut governed);
         if !self.settings.dry_run {
             self.write_down(&mut governed);
         }
@@ -230,6 +231,18 @@ impl<'w> Running<'w> {
         self.page(told);
         self.record.flush();
         Ok(())
+    }
+
+    /// Leaves alone what someone else has changed since; the journal owes it nothing any more.
+    fn leave_changed_alone(&mut self, governed: &mut Governed) {
+        let world = &*self.world;
+        self.governor
+            .leave_changed_alone(governed, |thread| world.affinity_of(thread));
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.settle(&governed.left_alone)
+        {
+            self.record.notice(error.to_string());
+        }
     }
 
     /// Has in the journal what is about to change. What cannot be written down is refused.
@@ -454,7 +467,8 @@ impl<'w> Running<'w> {
         let Some(snapshot) = fresh.or_else(|| self.last.clone()) else {
             return;
         };
-        let governed = self.governor.release(&snapshot);
+        let mut governed = self.governor.release(&snapshot);
+        self.leave_changed_alone(&mut governed);
         for notice in &governed.notices {
             self.record.notice(notice.clone());
         }
@@ -465,11 +479,6 @@ impl<'w> Running<'w> {
         let outcome = self.world.apply(&orders);
         let given_back = self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
         self.record.summary.restored += given_back;
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.settle(&governed.left_alone)
-        {
-            self.record.notice(error.to_string());
-        }
         // What was observed just now is no interval and is not recorded.
         let recorded = self.last.as_ref().map_or(0, |last| last.sequence);
         self.record.add(Record::Placing(Placing {

@@ -39,6 +39,19 @@ pub(crate) fn set(hands: &dyn Hands, thread: ThreadId, cpus: &CpuSet) -> Affinit
     }
 }
 
+/// The mask of a thread now; `None` when it has ended.
+pub(crate) fn mask(hands: &dyn Hands, thread: ThreadId) -> Result<Option<CpuSet>, Errno> {
+    if hands.born(thread.tid) != Some(thread.born) {
+        return Ok(None);
+    }
+    let mut words = Vec::new();
+    match hands.affinity(thread.tid, &mut words) {
+        Ok(()) => Ok(Some(CpuSet::of_words(words))),
+        Err(Errno::SRCH) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
 fn read_back(hands: &dyn Hands, thread: ThreadId, cpus: &CpuSet) -> AffinityResult {
     let mut words = Vec::new();
     match hands.affinity(thread.tid, &mut words) {
@@ -109,6 +122,14 @@ mod tests {
             AffinityResult::Done
         );
         assert_eq!(kernel.mask(7), Some(cpus("4000-4095")));
+    }
+
+    #[test]
+    fn the_mask_of_a_thread_and_of_none_that_has_its_number() {
+        let kernel = kernel();
+        assert_eq!(mask(&kernel, THREAD), Ok(Some(cpus("0-7"))));
+        let later = ThreadId { born: 71, ..THREAD };
+        assert_eq!(mask(&kernel, later), Ok(None));
     }
 
     #[test]

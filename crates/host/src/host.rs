@@ -8,7 +8,7 @@ use std::time::Duration;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
     AffinityOutcome, NodeState, Orders, Outcome, PageOutcome, Pager, Process, Progress, Signal,
-    SignalReport, SignalState, Snapshot, World, WorldError,
+    SignalReport, SignalState, Snapshot, ThreadId, World, WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -277,6 +277,10 @@ impl World for Host {
             threads: look.threads,
             gaps,
         })
+    }
+
+    fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
+        affinity::mask(&*self.hands, thread).ok().flatten()
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {

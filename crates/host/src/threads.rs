@@ -8,7 +8,7 @@ use numaherd_world::{AffinityOrder, AffinityResult, ThreadId};
 
 use crate::affinity;
 use crate::files::Root;
-use crate::kernel::{Errno, Hands, Live};
+use crate::kernel::Live;
 
 /// The threads under a root.
 #[derive(Debug)]
@@ -29,15 +29,8 @@ impl Threads {
     /// # Errors
     /// The kernel does not tell; a sentence with why.
     pub fn mask(&self, thread: ThreadId) -> Result<Option<CpuSet>, String> {
-        if self.live.born(thread.tid) != Some(thread.born) {
-            return Ok(None);
-        }
-        let mut words = Vec::new();
-        match self.live.affinity(thread.tid, &mut words) {
-            Ok(()) => Ok(Some(CpuSet::of_words(words))),
-            Err(Errno::SRCH) => Ok(None),
-            Err(errno) => Err(format!("cannot read the affinity of {thread}: {errno}")),
-        }
+        affinity::mask(&self.live, thread)
+            .map_err(|errno| format!("cannot read the affinity of {thread}: {errno}"))
     }
 
     /// Gives a thread the CPUs of an order, checked and read back.

@@ -1,6 +1,6 @@
 //! The trait of all worlds, and the order in which its methods may be called.
 //!
-//! `topology` and `signals` at any time. Then, once an interval: [`World::run_for`],
+//! `topology`, `signals` and `affinity_of` at any time. Then, once an interval: [`World::run_for`],
 //! [`World::observe`], [`World::apply`]. [`World::pager`] hands out, once, the half of the world
 //! that samples accesses and moves pages at the faster cadence; it may run in a thread of its own
 //! while the placement half goes on.
@@ -8,13 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use numaherd_topology::Topology;
+use numaherd_topology::{CpuSet, Topology};
 
 use crate::orders::{Orders, Outcome, PageOutcome};
 use crate::plan::PageOrder;
 use crate::sample::Sample;
 use crate::signal::SignalReport;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, ThreadId};
 
 /// Whether a world goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,12 @@ pub trait World {
     /// # Errors
     /// When the world as a whole cannot be seen any more.
     fn observe(&mut self) -> Result<Snapshot, WorldError>;
+
+    /// The mask that a thread has now, one among them that has left the selection and is in no
+    /// snapshot any more. `None` when it has ended, or when this world cannot tell.
+    fn affinity_of(&self, _thread: ThreadId) -> Option<CpuSet> {
+        None
+    }
 
     /// Carries out affinity orders, and page orders too when the pager has not been handed out.
     fn apply(&mut self, orders: &Orders) -> Outcome;

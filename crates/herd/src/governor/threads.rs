@@ -70,7 +70,7 @@ pub struct Governed {
     pub undone: Vec<Undone>,
     /// Threads that were started with a mask of ours, to be written down as such.
     pub adopted: Vec<(ThreadId, Held)>,
-    /// Threads whose mask someone else has changed since; only on release.
+    /// Threads that would be given back, whose mask someone else has changed since.
     pub left_alone: Vec<ThreadId>,
     /// What a person should know; each sentence is given once.
     pub notices: Vec<String>,
@@ -197,16 +197,32 @@ impl ThreadGovernor {
             match thread.map(|thread| self.holdings.owner(thread, &snapshot.online)) {
                 Some(Owner::Other) => {
                     governed.left_alone.push(id);
-                    governed.notices.push(format!(
-                        "the affinity of {} was changed by someone else meanwhile; it is left as \
-                         it is",
-                        shown(id, held.process, &held.name)
-                    ));
+                    governed.notices.push(changed_since(id, held));
                 }
                 _ => governed.changes.push(give_back(id, held, thread)),
             }
         }
         governed
+    }
+
+    /// Takes out of the changes the giving back of threads that are in no snapshot any more and whose
+    /// mask, as `mask_now` tells it, is not the one that we set: someone else has changed it since.
+    /// They are forgotten and named in `left_alone`. A thread that cannot be told of stays in.
+    pub fn leave_changed_alone(
+        &mut self,
+        governed: &mut Governed,
+        mask_now: impl Fn(ThreadId) -> Option<CpuSet>,
+    ) {
+        let changed = |change: &mut Change| {
+            let unseen = change.cause == Cause::GiveBack && change.from.is_none();
+            unseen && mask_now(change.order.thread).is_some_and(|now| now != *change.held.mask)
+        };
+        for change in governed.changes.extract_if(.., changed) {
+            let id = change.order.thread;
+            self.holdings.drop_thread(id);
+            governed.left_alone.push(id);
+            governed.notices.push(changed_since(id, &change.held));
+        }
     }
 
     /// The guards, in their order.
@@ -350,6 +366,13 @@ impl ThreadGovernor {
         self.said
             .retain(|&(process, _)| snapshot.process(process).is_some());
     }
+}
+
+fn changed_since(id: ThreadId, held: &Held) -> String {
+    format!(
+        "the affinity of {} was changed by someone else meanwhile; it is left as it is",
+        shown(id, held.process, &held.name)
+    )
 }
 
 fn give_back(id: ThreadId, held: &Held, thread: Option<&Thread>) -> Change {

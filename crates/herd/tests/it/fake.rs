@@ -208,6 +208,8 @@ pub struct Fake {
     pub refuses: BTreeMap<ThreadId, String>,
     /// Threads that end between the snapshot and the order.
     pub dies: Vec<ThreadId>,
+    /// Threads that are there, but not among those that are observed.
+    pub unseen: Vec<ThreadId>,
     /// Intervals until the world ends.
     pub ends_after: u64,
     /// The interval in which nothing can be seen any more.
@@ -230,6 +232,7 @@ impl Fake {
             threads,
             refuses: BTreeMap::new(),
             dies: Vec::new(),
+            unseen: Vec::new(),
             ends_after: u64::MAX,
             blind_from: u64::MAX,
             applied: Vec::new(),
@@ -318,11 +321,18 @@ impl World for Fake {
         }
         let seconds = self.now_ns as f64 / 1e9;
         self.observed += 1;
+        let mut seen = self.threads.clone();
+        seen.retain(|thread| !self.unseen.contains(&thread.id));
         Ok(Snapshot {
             sequence: self.observed - 1,
             online: self.online.clone(),
-            ..snapshot(&self.topology, seconds, &self.threads)
+            ..snapshot(&self.topology, seconds, &seen)
         })
+    }
+
+    fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
+        let there = self.threads.iter().find(|there| there.id == thread);
+        there.map(|there| (*there.affinity).clone())
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {

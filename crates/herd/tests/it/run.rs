@@ -70,6 +70,35 @@ fn threads_move_and_are_given_back_at_the_end() {
 }
 
 #[test]
+fn a_thread_that_leaves_the_selection_is_given_back_unless_someone_changed_its_mask() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(3).scripted(|interval, world| {
+        if interval == 2 {
+            world.unseen = vec![tid(1), tid(2)];
+            world.thread(2).affinity = Arc::new(cpus("5"));
+        }
+    });
+    let journal = Some(journal(&directory));
+    let placing = policy(everyone_to(5));
+    let summary = Herd::new(&mut world, placing, Settings::default(), None, journal)
+        .run(&GO)
+        .unwrap();
+    let left = &world.applied[1].affinities;
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!((left[0].thread, left[0].core), (tid(1), None));
+    assert_eq!(world.masks()[&tid(1)], cpus("0-7"));
+    assert_eq!(world.masks()[&tid(2)], cpus("5"));
+    assert_eq!(
+        summary.notices,
+        [
+            "the affinity of thread 2 (t2) was changed by someone else meanwhile; it is left as it \
+             is"
+        ]
+    );
+    assert!(!journal_path(&directory).exists(), "nothing is owed");
+}
+
+#[test]
 fn every_placing_is_drawn_from_a_snapshot_that_is_recorded() {
     let mut world = fake(2);
     let mut recorded = Vec::new();
