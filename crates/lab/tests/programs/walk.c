@@ -31,8 +31,11 @@
 
 #define RING_PAGES 1024
 
-/* How far, in ns, a CPU's modelled time may be ahead of the clock; twice the plugin's limit. */
-#define AHEAD 100000
+/*
+ * How far, in ns, a CPU's modelled time may be ahead of the clock. The plugin holds it to less, but
+ * lets a CPU go on that has waited for long in host time.
+ */
+#define AHEAD 5000000
 
 struct line {
 	struct line *next;
@@ -167,7 +170,7 @@ static void tell_samples(struct walker *walker, struct perf_event_mmap_page *rin
 {
 	uint64_t head = __atomic_load_n(&ring->data_head, __ATOMIC_ACQUIRE), last = 0;
 	size_t size = (size_t)RING_PAGES * 4096, samples = 0, others = 0, wrong_thread = 0, outside = 0;
-	size_t remote = 0, wrong_cpu = 0, not_later = 0;
+	size_t remote = 0, wrong_cpu = 0, not_later = 0, wrong_time = 0;
 	uint64_t weight = 0, least = UINT64_MAX;
 	uint32_t self = gettid();
 
@@ -189,7 +192,8 @@ static void tell_samples(struct walker *walker, struct perf_event_mmap_page *rin
 		wrong_cpu += (int)sample.cpu != walker->cpu;
 		outside += sample.address < (uintptr_t)memory || sample.address >= (uintptr_t)(memory + lines);
 		remote += source.mem_remote;
-		not_later += sample.time <= last || sample.time < begin || sample.time > end + AHEAD;
+		not_later += sample.time <= last;
+		wrong_time += sample.time < begin || sample.time > end + AHEAD;
 		last = sample.time;
 		weight += sample.weight;
 		if (sample.weight < least)
@@ -197,8 +201,8 @@ static void tell_samples(struct walker *walker, struct perf_event_mmap_page *rin
 	}
 	snprintf(walker->said + strlen(walker->said), sizeof(walker->said) - strlen(walker->said),
 		 " samples %zu others %zu wrong_thread %zu wrong_cpu %zu outside %zu remote_samples %zu"
-		 " not_later %zu weight %" PRIu64 " least_weight %" PRIu64,
-		 samples, others, wrong_thread, wrong_cpu, outside, remote, not_later, weight,
+		 " not_later %zu wrong_time %zu weight %" PRIu64 " least_weight %" PRIu64,
+		 samples, others, wrong_thread, wrong_cpu, outside, remote, not_later, wrong_time, weight,
 		 samples ? least : 0);
 }
 
