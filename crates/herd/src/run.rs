@@ -183,7 +183,6 @@ impl<'w> Running<'w> {
     }
 
     fn run(&mut self, stop: &AtomicBool) -> Ending {
-        let interval = self.settings.placement_interval();
         loop {
             if stop.load(Ordering::Relaxed) {
                 return Ending::Stopped;
@@ -192,6 +191,7 @@ impl<'w> Running<'w> {
             if self.settings.intervals.is_some_and(|most| seen >= most) {
                 return Ending::Intervals;
             }
+            let interval = self.settings.placement_interval(seen);
             if self.world.run_for(interval) == Progress::Ended {
                 return if stop.load(Ordering::Relaxed) {
                     Ending::Stopped

@@ -10,7 +10,7 @@ use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{Placement, Snapshot, ThreadId};
 use proptest::prelude::*;
 
-use crate::fake::{Fake, SECOND_NS, machine, policy, thread, tid};
+use crate::fake::{Fake, machine, policy, thread, tid};
 
 static GO: AtomicBool = AtomicBool::new(false);
 const NODES: u32 = 3;
@@ -196,7 +196,8 @@ proptest! {
             }
             prop_assert!(moves <= moves_per_interval);
             moves_so_far += f64::from(moves);
-            let seconds = (snapshot.time_ns - SECOND_NS) as f64 / 1e9;
+            let first_ns = Settings::default().first_interval_ms * 1_000_000;
+            let seconds = (snapshot.time_ns - first_ns) as f64 / 1e9;
             prop_assert!(moves_so_far <= moves_per_second.max(1.0) + moves_per_second * seconds + 1.0);
 
             let refused: BTreeSet<usize> = placing.refusals.iter().filter_map(|r| r.entry).collect();
