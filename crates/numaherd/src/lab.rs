@@ -29,12 +29,21 @@ pub fn boot(machine: &Machine) -> Result<Guest> {
         .map_err(lab_error)
 }
 
+/// Whether an error means that the guest itself has gone, whatever ran in it.
+pub fn is_dead(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(Error::Died { .. } | Error::NoBoot { .. })
+    )
+}
+
 /// An error of the lab, with its exit code.
 fn lab_error(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::NotSetUp { .. } | Error::NoQemu | Error::OldQemu { .. } => Exit::NotSetUp,
         Error::Shape { .. } | Error::Nul { .. } | Error::NotStarted(_) => Exit::Usage,
-        _ => Exit::Failure,
+        // A plain failure; what died can still be told from it.
+        _ => return error.into(),
     };
     ended(exit, error)
 }
@@ -52,5 +61,8 @@ pub fn run(options: &LabRun) -> Result<ExitCode> {
     }
     let finished =
         numaherd_lab::run(&run, &mut io::stdout(), &mut io::stderr()).map_err(lab_error)?;
+    if let Some(told) = &finished.out_of_memory {
+        eprintln!("numaherd: the guest ran out of memory: {told}");
+    }
     Ok(ExitCode::from(finished.exit_code()))
 }

@@ -1,8 +1,9 @@
 //! `numaherd lab compare`: a scenario under several contenders, side by side.
 //!
 //! One guest serves all trials, one after another; repeats go round the contenders, so that
-//! whatever drifts, drifts for all. A trial that fails is shown, counted as failed and left out of
-//! the figures, and the program ends with an error.
+//! whatever drifts, drifts for all. A trial whose guest dies (QEMU, not the trial) is said and run once
+//! more; one that fails is shown, counted as failed and left out of the figures, and the program ends
+//! with an error.
 
 mod contender;
 mod inside;
@@ -68,17 +69,28 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     let mut guest: Option<Guest> = None;
     for (repeat, contender) in rounds {
         bar.set_message(format!("{contender}, {} of {}", repeat + 1, options.repeat));
-        let running = match guest.take() {
-            Some(guest) => guest,
-            None => lab::boot(&machine)?,
+        let mut attempt = || {
+            let running = match guest.take() {
+                Some(guest) => guest,
+                None => lab::boot(&machine)?,
+            };
+            let trial = trial_in(&running, options, contender, repeat, &menagerie)?;
+            // After a failure, whatever state the guest is in, the next trial gets a fresh one.
+            guest = Some(running);
+            Ok(trial)
         };
-        match trial_in(&running, options, contender, repeat, &menagerie) {
-            Ok(trial) => {
-                trials.push(trial);
-                guest = Some(running);
-            }
+        let mut result = attempt();
+        if let Err(error) = &result
+            && lab::is_dead(error)
+        {
+            bar.suspend(|| {
+                eprintln!("numaherd: {contender}, repeat {repeat}: {error:#}; once more");
+            });
+            result = attempt();
+        }
+        match result {
+            Ok(trial) => trials.push(trial),
             Err(error) => {
-                // Whatever state the guest is in now, the next trial gets a fresh one.
                 let error = format!("{error:#}");
                 bar.suspend(|| eprintln!("numaherd: {contender}, repeat {repeat}: {error}"));
                 failed.push(Failed {
@@ -86,7 +98,6 @@ pub fn compare(options: &LabCompare) -> Result<()> {
                     repeat,
                     error,
                 });
-                drop(running);
             }
         }
         bar.inc(1);
