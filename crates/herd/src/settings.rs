@@ -37,9 +37,9 @@ const MOST: f64 = 1e9;
 pub struct Settings {
     /// How often threads are placed, in ms. 1000 (DINO §3.3.3: more often brought no gain).
     pub placement_interval_ms: u64,
-    /// Length of the first interval in ms, where it is shorter than the others; 250. Ours: a miss
-    /// rate can be told after milliseconds, so threads that suffer need not wait a whole interval
-    /// for the first decision.
+    /// Length of the first interval in ms, where it is shorter than the others; 500. Ours: threads
+    /// that suffer need not wait a whole interval for the first decision, and those that began a
+    /// few hundredths of a second into it still show as busy.
     pub first_interval_ms: u64,
     /// How often pages are looked after, in ms. 10 (DINO §4.2).
     pub paging_interval_ms: u64,
@@ -124,7 +124,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             placement_interval_ms: 1000,
-            first_interval_ms: 250,
+            first_interval_ms: 500,
             paging_interval_ms: 10,
             intervals: None,
             dry_run: false,

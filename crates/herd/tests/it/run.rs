@@ -61,7 +61,7 @@ fn threads_move_and_are_given_back_at_the_end() {
     assert_eq!((summary.thread_moves, summary.planned_thread_moves), (3, 3));
     assert_eq!(summary.restored, 3);
     assert_eq!(summary.intervals, 5);
-    assert_eq!(summary.duration_ns, 4_250_000_000);
+    assert_eq!(summary.duration_ns, 4_500_000_000);
     assert_eq!(summary.local_access_ratio(), Some(0.75));
     assert_eq!(summary.miss_rate(), Some(1.0));
     assert_eq!(world.masks(), found);
@@ -102,7 +102,7 @@ fn a_thread_that_leaves_the_selection_is_given_back_unless_someone_changed_its_m
 fn the_first_decision_does_not_wait_for_a_whole_interval() {
     let settings = Settings::default();
     let lengths = [0, 1, 2].map(|seen| settings.placement_interval(seen).as_millis());
-    assert_eq!(lengths, [250, 1000, 1000]);
+    assert_eq!(lengths, [500, 1000, 1000]);
     let quick = Settings {
         placement_interval_ms: 100,
         ..Settings::default()

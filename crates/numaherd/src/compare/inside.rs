@@ -1,8 +1,8 @@
 //! One trial, as it is carried out inside the guest (`numaherd lab trial`, which `lab compare` runs).
 //!
-//! All programs set up first, in real time. Then `numaherd run` starts observing (with the policy
-//! `linux` for contenders that are not ours, so that each is observed by the same means and at the
-//! same cost), the modelled hardware is switched on, and all programs are released at one moment.
+//! All programs set up first, in real time. Then the modelled hardware is switched on, `numaherd run`
+//! starts observing (with the policy `linux` for contenders that are not ours, so that each is
+//! observed by the same means and at the same cost), and all programs are released at one moment.
 //! When the last measured program has ended, the others are ended too.
 
 use std::fs;
@@ -67,8 +67,9 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
     };
     set_balancing(options.contender.kernel_balances())?;
     let pages_before = vmstat("pgmigrate_success")?;
-    let mut observer = Observer::start(options, &herd_members, &scratch.0)?;
     let gate = Gate::on()?;
+    let mut observer = Observer::start(options, &herd_members, &scratch.0)?;
+    // At once: its first interval has begun, and threads that wait in it look idle.
     release(&scratch.0)?;
     let mut programs = Vec::new();
     let (measured, others): (Vec<_>, Vec<_>) =
