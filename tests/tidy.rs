@@ -18,7 +18,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("numaherd-host", &["numaherd-topology", "numaherd-world"]),
     (
         "numaherd-lab",
-        &["numaherd-topology", "numaherd-hardware", "numaherd-lab-guest"],
+        &[
+            "numaherd-topology",
+            "numaherd-hardware",
+            "numaherd-lab-guest",
+        ],
     ),
     ("numaherd-lab-plugin", &["numaherd-hardware"]),
     ("numaherd-lab-guest", &[]),

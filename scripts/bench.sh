@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Speed and memory, each beside what it is to be compared with in the same run. Machines differ and
+# are noisy: the ratios are what to look at.
+#
+#   decide     dino deciding, for growing numbers of threads (target 0.5 ms for 1,000, 50 ms for 100,000)
+#   tick       one tick of `run` over 1,000 live threads (target 20 ms of CPU)
+#   interval   one interval of the loop, with and without a ledger
+#   accesses   the hardware model, accesses per second
+#   pages      page moves beside `migratepages`, in the lab (target 95 % of its throughput, p99 5 ms)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo bench --locked -p numaherd-policy --bench decide
+cargo bench --locked -p numaherd-host --bench tick
+cargo bench --locked -p numaherd-herd --bench interval
+cargo bench --locked -p numaherd-hardware --bench accesses
+
+# In the guest, since page moves need two nodes; by cargo's own word on where the program is.
+program=$(cargo bench --locked -p numaherd-host --bench pages --no-run --message-format json |
+    sed -n 's/.*"name":"pages".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+[ -n "$program" ] || { echo "bench: cargo did not say where the page bench is" >&2; exit 1; }
+target/release/numaherd lab run -- "$program" --bench
