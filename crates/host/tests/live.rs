@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use numaherd_host::{Host, HostOptions, Selection, doctor};
@@ -21,16 +21,21 @@ use numaherd_world::{
 #[ignore = "run by the other tests as the program that is watched"]
 fn herd() {
     let memory: Vec<u8> = (0..8 << 20).map(|i| i as u8).collect();
+    // A thread takes its name when it begins to run.
+    let begun = Arc::new(Barrier::new(3));
     for name in ["grazer", "a (b) c"] {
+        let begun = begun.clone();
         std::thread::Builder::new()
             .name(name.into())
-            .spawn(|| {
+            .spawn(move || {
+                begun.wait();
                 loop {
                     std::thread::park();
                 }
             })
             .unwrap();
     }
+    begun.wait();
     println!("memory {}", memory.as_ptr() as u64);
     let _ = std::io::stdin().read(&mut [0]);
     std::hint::black_box(&memory);
