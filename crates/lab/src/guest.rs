@@ -4,23 +4,18 @@
 //! stream ends, for whatever reason, all who wait are told, and [`Guest::death`] finds out why.
 
 use std::collections::HashMap;
-use std::env;
-use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use numaherd_lab_guest::protocol::{
-    CommandLine, Decoder, Message, ProtocolError, ToGuest, ToHost, VERSION,
-};
+use numaherd_lab_guest::protocol::{Decoder, Message, ProtocolError, ToGuest, ToHost, VERSION};
 pub use numaherd_lab_guest::protocol::{Ending, Stream};
 
+use crate::command::Command;
 use crate::command_line::{self, Inherited, InheritedModel, Model, shared_bytes};
 use crate::error::{Cause, Context, Error, Result};
 use crate::files::KernelFiles;
@@ -67,58 +62,6 @@ impl Options {
             boot_limit: Self::BOOT_LIMIT,
             time_limit: None,
         }
-    }
-}
-
-/// A command for a guest: program, arguments, environment and directory, all of the host's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
-    /// Program and arguments.
-    pub arguments: Vec<OsString>,
-    /// The whole environment.
-    pub environment: Vec<(OsString, OsString)>,
-    /// Directory to start in.
-    pub directory: PathBuf,
-}
-
-impl Command {
-    /// A command with this program's own environment and working directory.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when the working directory is gone.
-    pub fn inherited<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Self> {
-        Ok(Self {
-            arguments: arguments.into_iter().map(Into::into).collect(),
-            environment: env::vars_os().collect(),
-            directory: env::current_dir().context(|| "finding the working directory".into())?,
-        })
-    }
-
-    /// As it is sent.
-    fn line(&self) -> Result<CommandLine> {
-        let whole = |what, bytes: Vec<u8>| {
-            if bytes.contains(&0) {
-                Err(Error::Nul { what })
-            } else {
-                Ok(bytes)
-            }
-        };
-        let arguments = self
-            .arguments
-            .iter()
-            .map(|a| whole("an argument", a.as_bytes().to_vec()));
-        let environment = self.environment.iter().map(|(name, value)| {
-            let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
-            whole("a variable of the environment", entry)
-        });
-        Ok(CommandLine {
-            arguments: arguments.collect::<Result<_>>()?,
-            environment: environment.collect::<Result<_>>()?,
-            directory: whole(
-                "the working directory",
-                self.directory.clone().into_os_string().into_vec(),
-            )?,
-        })
     }
 }
 

@@ -11,6 +11,7 @@
 //! | both shape and model from a machine file | [`machine`] |
 //! | what `make setup` prepared: kernel, modules, plugin | [`files`] |
 //! | the initial file system | [`initrd`] |
+//! | a command for a guest | [`command`] |
 //! | QEMU's command line, a pure function | [`command_line`] |
 //! | QEMU's process: started, watched, never left behind | [`qemu`] |
 //! | a running guest: many commands in one boot | [`guest`] |
@@ -27,6 +28,7 @@
 //! # Ok::<(), numaherd_lab::Error>(())
 //! ```
 
+pub mod command;
 pub mod command_line;
 pub mod error;
 pub mod files;
@@ -37,9 +39,10 @@ pub mod qemu;
 pub mod run;
 pub mod shape;
 
+pub use command::Command;
 pub use command_line::{Model, Time};
 pub use error::{Error, Result};
 pub use files::{KernelFiles, find_plugin};
-pub use guest::{Command, Ending, Event, Guest, Options, Output, Running, Stopped, Stream};
+pub use guest::{Ending, Event, Guest, Options, Output, Running, Stopped, Stream};
 pub use run::{Finished, RunOptions, run};
 pub use shape::{NodeShape, Shape};

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use numaherd_topology::Machine;
 
+use crate::command::Command;
 use crate::command_line::Time;
 use crate::error::{Context, Result, without_timestamp};
 use crate::files::KernelFiles;
-use crate::guest::{Command, Ending, Guest, Options, Stream};
+use crate::guest::{Ending, Guest, Options, Stream};
 use crate::machine;
 
 /// What to run, and in what.
