@@ -281,10 +281,8 @@ impl Config {
         if !(cache.hit_ns.is_finite() && cache.hit_ns >= 0.0) {
             return Err(number(&format!("{name}.hit_ns"), cache.hit_ns, "0 or more"));
         }
-        if !cache
-            .bytes
-            .is_multiple_of(self.line_bytes * cache.ways as u64)
-        {
+        let set_bytes = self.line_bytes.checked_mul(cache.ways as u64);
+        if !set_bytes.is_some_and(|set| cache.bytes.is_multiple_of(set)) {
             return Err(ConfigError::CacheShape {
                 cache: name,
                 bytes: cache.bytes,
@@ -473,6 +471,15 @@ mod tests {
             Ok(()),
             "node 1 has memory but no cores"
         );
+    }
+
+    #[test]
+    fn a_set_larger_than_can_be_counted_is_refused() {
+        let told = said(|c| {
+            c.line_bytes = 1 << 62;
+            c.l1.ways = 4;
+        });
+        assert!(told.contains("no whole number of sets"), "{told}");
     }
 
     #[test]
