@@ -19,8 +19,8 @@ compare() { # compare SCENARIO POLICIES REPEAT
 
 {
     printf '# Results\n\n'
-    printf 'Written by `scripts/results.sh`; not to be edited. The lab is a model: what counts is who\n'
-    printf 'comes before whom and why, not the seconds.\n'
+    printf 'What the commands below print; `scripts/results.sh` runs them anew. The lab is a model: what\n'
+    printf 'counts is who comes before whom and why, not the seconds.\n'
     compare devils-on-one-node linux,linux-balancing,numad,di-plain,di-migrate,dino "$repeat"
     compare changing-phases linux,di-migrate,dino 1
 } >docs/results.md.new

@@ -295,7 +295,7 @@ pub struct LabTrial {
     #[arg(long, value_name = "FILE")]
     pub menagerie: PathBuf,
 
-    /// Print the run's ledger to standard error
+    /// Record the run in this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
 }

@@ -1,7 +1,5 @@
 //! `numaherd doctor`: what can and cannot be seen and done on a machine.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use numaherd_host::{Doctor as Report, Finding, Verdict};
 use numaherd_policy::registry::{self, POLICIES};
@@ -16,11 +14,10 @@ use crate::print::{self, Shown};
 ///
 /// # Errors
 /// The tree below the root is not that of a machine.
-pub fn doctor(options: &Doctor) -> Result<ExitCode> {
+pub fn doctor(options: &Doctor) -> Result<()> {
     let topology = sysfs::read(&options.root).map_err(|error| ended(Exit::Usage, error))?;
     let report = numaherd_host::doctor(&options.root, &topology);
-    print::shown(options.json, &report, || text(&report))?;
-    Ok(ExitCode::SUCCESS)
+    print::shown(options.json, &report, || text(&report))
 }
 
 fn text(report: &Report) -> Shown {

@@ -23,7 +23,6 @@ use clap::Parser;
 use crate::cli::{Cli, Command, Lab};
 
 fn main() -> ExitCode {
-    // A reader that goes away (`| head`) ends the program quietly, as it does any other tool.
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
@@ -41,7 +40,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let done = |()| ExitCode::SUCCESS;
     match cli.command {
         Command::Run(options) => run::run(&options),
-        Command::Doctor(options) => doctor::doctor(&options),
+        Command::Doctor(options) => doctor::doctor(&options).map(done),
         Command::Topology(options) => topology::topology(&options).map(done),
         Command::Policies(options) => policies::policies(&options).map(done),
         Command::Explain(options) => explain::explain(&options).map(done),
