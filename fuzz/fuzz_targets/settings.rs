@@ -22,7 +22,7 @@ fuzz_target!(|text: &str| {
     }
     if let Ok(settings) = toml::from_str::<HerdSettings>(text) {
         let checked = settings.check();
-        let _ = (settings.placement_interval(), settings.paging_interval());
+        let _ = (settings.placement_interval(0), settings.paging_interval());
         let json = serde_json::to_string(&settings).expect("settings can be written");
         if checked.is_ok() {
             let again: HerdSettings = serde_json::from_str(&json).expect("and read back");
