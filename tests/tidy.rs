@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("numaherd-world", &["numaherd-topology"]),
     ("numaherd-hardware", &["numaherd-topology"]),
     ("numaherd-policy", &["numaherd-topology", "numaherd-world"]),
+    ("numaherd-model", &["numaherd-topology", "numaherd-world"]),
     ("numaherd-host", &["numaherd-topology", "numaherd-world"]),
     (
         "numaherd-lab",
@@ -47,6 +48,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "numaherd-hardware",
             "numaherd-policy",
             "numaherd-host",
+            "numaherd-model",
             "numaherd-herd",
             "numaherd-show",
             "numaherd-lab",
@@ -62,6 +64,7 @@ const PURE: &[&str] = &[
     "numaherd-world",
     "numaherd-policy",
     "numaherd-hardware",
+    "numaherd-model",
 ];
 
 fn metadata() -> Value {

@@ -1,0 +1,1 @@
+//! What a program asks of a machine: instructions, cache lines, memory.
