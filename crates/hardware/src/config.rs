@@ -4,6 +4,7 @@
 //! Times are in nanoseconds or picoseconds and bandwidths in GB/s (10^9 bytes a second), as the
 //! names say; inside the crate everything is picoseconds and lines.
 
+use numaherd_topology::Link;
 use serde::{Deserialize, Serialize};
 
 use crate::directory;
@@ -72,18 +73,6 @@ pub struct Prefetch {
     pub streams: usize,
     /// Lines that a stream runs ahead.
     pub depth_lines: u64,
-}
-
-/// One direction of a link.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Link {
-    /// Node that sends.
-    pub from: usize,
-    /// Node that receives.
-    pub to: usize,
-    /// Bandwidth in this direction.
-    pub gb_per_s: f64,
 }
 
 /// Why a [`Config`] describes no machine.

@@ -6,7 +6,9 @@
 
 mod any_sequences;
 
-use crate::{Access, Cache, Config, Core, Detail, Link, Machine, Memory, Miss, Prefetch, Span};
+use numaherd_topology::Link;
+
+use crate::{Access, Cache, Config, Core, Detail, Machine, Memory, Miss, Prefetch, Span};
 
 const NS: u64 = 1000;
 const NODE_BYTES: u64 = 256 << 20;

@@ -38,7 +38,7 @@ mod time;
 #[cfg(test)]
 mod known_sequences;
 
-pub use config::{Cache, Config, ConfigError, Link, Prefetch};
+pub use config::{Cache, Config, ConfigError, Prefetch};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss};
 pub use machine::{Machine, MachineError};
 pub use memory::{Memory, MemoryError, Span};

@@ -2,8 +2,9 @@
 //!
 //! A line that is read comes from its node's controller and crosses every link direction on the
 //! way to the reader; a line written back goes the other way. Requests and answers without data
-//! are not charged. Ways are shortest by number of links; among equals, the one through the
-//! lowest-numbered node next to the receiver.
+//! are not charged.
+
+use numaherd_topology::{NoWay, ways};
 
 use crate::bandwidth::Channel;
 use crate::config::{Config, ConfigError, picoseconds, picoseconds_per_line};
@@ -41,7 +42,8 @@ impl Network {
                 .iter()
                 .map(|link| channel(link.gb_per_s))
                 .collect(),
-            ways: find_ways(config)?,
+            ways: ways(config.nodes(), &config.links)
+                .map_err(|NoWay { from, to }| ConfigError::NoRoute { from, to })?,
         })
     }
 
@@ -78,47 +80,10 @@ impl Network {
     }
 }
 
-/// Links on the way between all pairs of nodes, by breadth-first search towards each receiver.
-fn find_ways(config: &Config) -> Result<Vec<Vec<usize>>, ConfigError> {
-    let nodes = config.nodes();
-    let mut ways = vec![Vec::new(); nodes * nodes];
-    if config.links.is_empty() {
-        return Ok(ways);
-    }
-    let mut by_sender: Vec<usize> = (0..config.links.len()).collect();
-    by_sender.sort_by_key(|&link| config.links[link].from);
-    for to in 0..nodes {
-        let mut known = vec![false; nodes];
-        known[to] = true;
-        let mut frontier = vec![to];
-        while !frontier.is_empty() {
-            let mut next = Vec::new();
-            for &node in &frontier {
-                for &link in &by_sender {
-                    let from = config.links[link].from;
-                    if config.links[link].to == node && !known[from] {
-                        known[from] = true;
-                        let mut way = vec![link];
-                        way.extend_from_slice(&ways[node * nodes + to]);
-                        ways[from * nodes + to] = way;
-                        next.push(from);
-                    }
-                }
-            }
-            next.sort_unstable();
-            frontier = next;
-        }
-        if let Some(from) = known.iter().position(|known| !known) {
-            return Err(ConfigError::NoRoute { from, to });
-        }
-    }
-    Ok(ways)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Link;
+    use numaherd_topology::Link;
 
     fn ring(nodes: usize) -> Config {
         let mut config = Config::of_equal_nodes(1, vec![vec![100.0; nodes]; nodes], 64.0);
@@ -132,35 +97,6 @@ mod tests {
             }
         }
         config
-    }
-
-    #[test]
-    fn ways_are_shortest() {
-        let config = ring(6);
-        let ways = find_ways(&config).unwrap();
-        for from in 0..6usize {
-            for to in 0..6usize {
-                let apart = from.abs_diff(to);
-                let way = &ways[from * 6 + to];
-                assert_eq!(way.len(), apart.min(6 - apart));
-                let mut at = from;
-                for &link in way {
-                    assert_eq!(config.links[link].from, at);
-                    at = config.links[link].to;
-                }
-                assert_eq!(at, to);
-            }
-        }
-    }
-
-    #[test]
-    fn nodes_that_are_not_joined_are_named() {
-        let mut config = ring(4);
-        config.links.retain(|link| link.from != 2);
-        assert_eq!(
-            find_ways(&config),
-            Err(ConfigError::NoRoute { from: 2, to: 0 })
-        );
     }
 
     #[test]

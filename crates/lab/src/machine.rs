@@ -7,12 +7,8 @@
 //! CPUs are numbered node by node, domain by domain, core by core; SMT siblings follow each other,
 //! because that is how QEMU and the guest's kernel number them. The model takes every CPU for a
 //! core of its own.
-//!
-//! Links: a machine file gives bandwidths, not which nodes are joined. Two nodes have a link of
-//! their own unless a third is nearer to both of them than they are to each other; between the
-//! others, lines go by way of such nodes.
 
-use numaherd_hardware::{Cache, Config, Link, Prefetch};
+use numaherd_hardware::{Cache, Config, Prefetch};
 use numaherd_topology::{CacheKind, Machine, SharedBy};
 
 use crate::command_line::{Model, Time};
@@ -104,7 +100,7 @@ pub fn hardware(machine: &Machine) -> Result<Config> {
         .caches
         .first()
         .map_or(64, |cache| u64::from(cache.line_bytes));
-    let links = links(machine, &latency_ns);
+    let links = machine.links();
     let base = Config::of_equal_nodes(1, latency_ns, controller);
     let config = Config {
         line_bytes,
@@ -235,37 +231,6 @@ fn modelled(
     })
 }
 
-/// The links, see the head of this file. None where the file gives no bandwidth for them.
-fn links(machine: &Machine, latency_ns: &[Vec<f64>]) -> Vec<Link> {
-    let matrix = machine.memory.link_matrix_gb_per_s.as_ref();
-    let bandwidth = |from: usize, to: usize| {
-        matrix
-            .map(|rows| rows[from][to])
-            .or(machine.memory.link_gb_per_s)
-    };
-    let nodes = latency_ns.len();
-    let pairs = (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to)));
-    pairs
-        .filter(|&(from, to)| {
-            let apart = latency_ns[from][to];
-            from != to
-                && !(0..nodes).any(|between| {
-                    between != from
-                        && between != to
-                        && latency_ns[from][between] < apart
-                        && latency_ns[between][to] < apart
-                })
-        })
-        .filter_map(|(from, to)| {
-            Some(Link {
-                from,
-                to,
-                gb_per_s: bandwidth(from, to)?,
-            })
-        })
-        .collect()
-}
-
 /// A positive figure of a machine file as a whole number; the file's check keeps it in range.
 fn rounded(value: f64) -> u64 {
     value.round() as u64
@@ -288,42 +253,6 @@ mod tests {
             assert_eq!(config.cores(), shape.cpus() as usize, "{name}");
             assert_eq!(config.nodes(), shape.nodes.len(), "{name}");
         }
-    }
-
-    #[test]
-    fn the_square_has_links_along_its_sides_and_none_across() {
-        let config = hardware(&preset("lab-4x2")).expect("a model");
-        let mut links: Vec<(usize, usize)> = config
-            .links
-            .iter()
-            .map(|link| (link.from, link.to))
-            .collect();
-        links.sort_unstable();
-        assert_eq!(
-            links,
-            [
-                (0, 1),
-                (0, 2),
-                (1, 0),
-                (1, 3),
-                (2, 0),
-                (2, 3),
-                (3, 1),
-                (3, 2)
-            ]
-        );
-    }
-
-    #[test]
-    fn the_cube_has_four_links_a_node() {
-        let config = hardware(&preset("lab-16x2")).expect("a model");
-        assert_eq!(config.links.len(), 16 * 4);
-        assert!(
-            config
-                .links
-                .iter()
-                .all(|link| (link.from ^ link.to).is_power_of_two())
-        );
     }
 
     #[test]

@@ -25,11 +25,13 @@
 //! line_bytes = 64
 //! shared_by = "core"
 //! latency_ns = 1.5        # total, from the core
+//! inclusive = false       # whether it also holds what nearer caches hold; false when left out
 //!
 //! [memory]
 //! distance = [[10, 20], [20, 10]]      # SLIT
 //! latency_ns = [[90, 150], [150, 90]]  # idle, from the cores of a row to the memory of a column
 //! node_gb_per_s = 12.8                 # per node
+//! node_sustained_gb_per_s = 11.0       # what programs reach of it, where the figure above is a peak
 //! link_gb_per_s = 6.4                  # per link and direction; or a full matrix: link_matrix_gb_per_s
 //!                                      # (its diagonal is no link: any positive number)
 //!
@@ -39,6 +41,7 @@
 //! reorder_window = 128     # instructions
 //! prefetch_lines = 8       # how far the stream prefetcher runs ahead; 0 for none
 //! clock_ghz = 2.3
+//! cycles_scale = 1.0       # cycles for one of the core that program profiles were measured on
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -129,6 +132,10 @@ pub struct CacheSpec {
     pub shared_by: SharedBy,
     /// Latency of a hit in ns, from the core; `None` where no source gives one.
     pub latency_ns: Option<f64>,
+    /// Whether it holds everything that the caches nearer to its cores hold; where not, what those
+    /// hold comes on top.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inclusive: bool,
 }
 
 /// Distances, latencies and bandwidths; what no source gives is left out, never guessed.
@@ -141,6 +148,10 @@ pub struct Memory {
     pub latency_ns: Option<Vec<Vec<f64>>>,
     /// Read bandwidth of each node in GB/s.
     pub node_gb_per_s: Option<f64>,
+    /// What programs reach of it with all cores, in GB/s; left out where `node_gb_per_s` was
+    /// itself measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_sustained_gb_per_s: Option<f64>,
     /// Bandwidth of every link per direction in GB/s.
     pub link_gb_per_s: Option<f64>,
     /// Bandwidth from row to column in GB/s, where links differ.
@@ -161,6 +172,10 @@ pub struct CoreSpec {
     pub prefetch_lines: Option<u32>,
     /// Clock in GHz.
     pub clock_ghz: Option<f64>,
+    /// Cycles that it needs where the core that program profiles were measured on needs one (see
+    /// `data/programs`), with all data in its caches; 1 when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycles_scale: Option<f64>,
 }
 
 fn one() -> u32 {

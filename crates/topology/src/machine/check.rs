@@ -203,6 +203,10 @@ impl Machine {
         }
         matrix("memory.latency_ns", memory.latency_ns.as_ref(), nodes)?;
         positive("memory.node_gb_per_s", memory.node_gb_per_s)?;
+        positive(
+            "memory.node_sustained_gb_per_s",
+            memory.node_sustained_gb_per_s,
+        )?;
         positive("memory.link_gb_per_s", memory.link_gb_per_s)?;
         let links = memory.link_matrix_gb_per_s.as_ref();
         matrix("memory.link_matrix_gb_per_s", links, nodes)?;
@@ -218,6 +222,7 @@ impl Machine {
     fn check_core(&self) -> Checked {
         positive("core.ns_per_instruction", self.core.ns_per_instruction)?;
         positive("core.clock_ghz", self.core.clock_ghz)?;
+        positive("core.cycles_scale", self.core.cycles_scale)?;
         for (key, value) in [
             ("core.misses_in_flight", self.core.misses_in_flight),
             ("core.reorder_window", self.core.reorder_window),
