@@ -50,6 +50,12 @@ pub trait Paging: Send {
     /// given a core, ascending by thread. Threads that are not named any more are forgotten.
     fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder>;
 
+    /// Whether samples could lead to an order now. A world that computes its samples (a model) is
+    /// spared them until this says so again; one that takes them anyway hands them on all the same.
+    fn listens(&self) -> bool {
+        true
+    }
+
     /// Told at the paging cadence: the accesses sampled since the last call, in time order.
     fn sampled(
         &mut self,

@@ -1,9 +1,31 @@
 //! The trait of all worlds, and the order in which its methods may be called.
 //!
-//! `topology`, `signals` and `affinity_of` at any time. Then, once an interval: [`World::run_for`],
-//! [`World::observe`], [`World::apply`]. [`World::pager`] hands out, once, the half of the world
-//! that samples accesses and moves pages at the faster cadence; it may run in a thread of its own
-//! while the placement half goes on.
+//! [`World::topology`], [`World::signals`] and [`World::affinity_of`] at any time. [`World::pager`]
+//! once, before time passes: it hands out the half of the world that samples accesses and moves
+//! pages at the faster cadence. What follows depends on that half.
+//!
+//! *No pager.* For each placement interval [`World::run_for`], [`World::observe`], then
+//! [`World::apply`], with page orders too, as often as there are orders.
+//!
+//! *A pager that runs by itself* (a live machine: time passes for everyone at once). The same, and
+//! meanwhile, in a thread of its own, at the paging cadence: [`Pager::run_for`],
+//! [`Pager::samples`], [`Pager::apply`] when there are orders. Neither waits for the other.
+//!
+//! *A pager in step* ([`Pager::in_step`]; a modelled machine: time passes because someone asks for
+//! it). World and pager have one time. All calls come from one thread, so that the same orders
+//! always meet the same state, and for each placement interval in this order:
+//!
+//! 1. until its time is used up, to the nanosecond, either [`Pager::run_for`] and then
+//!    [`Pager::samples`], or [`World::run_for`] where nobody wants samples of that time; after each,
+//!    [`Pager::apply`] when there are orders. [`Pager::run_for`] is asked for at most the paging
+//!    cadence, [`World::run_for`] for up to the whole interval;
+//! 2. [`World::observe`], which covers all of that time;
+//! 3. [`World::apply`] when there are affinity orders, then [`Pager::apply`] when there are page
+//!    orders.
+//!
+//! [`Progress::Ended`] from either half ends the run: nothing follows but, for every world, one more
+//! [`World::observe`] and [`World::apply`] that give back what was changed. After an error of
+//! [`Pager::samples`] the pager is dropped, and the world goes on as one without.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +66,8 @@ pub trait World {
     /// What can be measured here, in the order of [`crate::Signal::ALL`].
     fn signals(&self) -> &[SignalReport];
 
-    /// Lets the machine run for an interval of its own time (live: waits; modelled: computes).
+    /// Lets the machine run for an interval of its own time (live: waits; modelled: computes). With a
+    /// pager in step, accesses of that time are not sampled.
     fn run_for(&mut self, interval: Duration) -> Progress;
 
     /// What happened since the last call (or since the world began).
@@ -68,10 +91,17 @@ pub trait World {
 
 /// The half of a world that samples accesses and moves pages.
 pub trait Pager: Send {
+    /// Whether its time is the world's own and passes only when asked for, so that it must be run
+    /// within the placement's loop. Otherwise it is run in a thread of its own.
+    fn in_step(&self) -> bool {
+        false
+    }
+
     /// Lets the machine run for an interval of its own time.
     fn run_for(&mut self, interval: Duration) -> Progress;
 
-    /// The accesses sampled since the last call, in time order.
+    /// The accesses sampled since the last call, in time order. In step: those of the last
+    /// [`Pager::run_for`].
     ///
     /// # Errors
     /// When samples cannot be had any more.

@@ -22,6 +22,10 @@ impl Paging for Stay {
         Vec::new()
     }
 
+    fn listens(&self) -> bool {
+        false
+    }
+
     fn sampled(&mut self, _: &[Sample], _: &Topology, _: &mut Random) -> Vec<PageOrder> {
         Vec::new()
     }

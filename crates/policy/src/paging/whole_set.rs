@@ -70,6 +70,10 @@ impl Paging for WholeSet {
         processes.iter().filter_map(order).collect()
     }
 
+    fn listens(&self) -> bool {
+        false
+    }
+
     fn sampled(&mut self, _: &[Sample], _: &Topology, _: &mut Random) -> Vec<PageOrder> {
         Vec::new()
     }

@@ -18,9 +18,14 @@
 //!
 //! No ping-pong ([`guard`]; DINO §3.3.2).
 //!
+//! Whom samples can tell nothing: while no thread is settled, or the last snapshot shows every page
+//! of each settled thread's process on the thread's node, there is nothing to fetch, and it does not
+//! listen. A page that comes to lie elsewhere meanwhile is in the next snapshot.
+//!
 //! Properties: no order reaches below page 0, has more than `K` pages, names a thread that is not
 //! settled or a page that is frozen; orders of one call to one node never overlap; the sampled page
-//! is in its order; equal input gives equal output.
+//! is in its order; equal input gives equal output; while it does not listen, no access to a page that
+//! the snapshot knows of leads to an order.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -56,6 +61,8 @@ pub struct Window {
     pages: u64,
     page_bytes: u64,
     settled: HashMap<ThreadId, Settled>,
+    /// Whether a settled thread may have memory on another node.
+    listens: bool,
     recent: Recent,
     guard: Guard,
 }
@@ -67,6 +74,7 @@ impl Window {
             pages: settings.paging.window_pages,
             page_bytes: USUAL_PAGE_BYTES,
             settled: HashMap::new(),
+            listens: false,
             recent: Recent::default(),
             guard: Guard::new(&settings.paging),
         }
@@ -124,16 +132,22 @@ impl Paging for Window {
 
     fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
         self.page_bytes = snapshot.page_bytes.max(1);
-        self.settled = threads
+        self.listens = threads
             .iter()
-            .map(|thread| (thread.thread, *thread))
-            .collect();
+            .any(|thread| may_have_memory_elsewhere(thread, snapshot));
+        self.settled.clear();
+        self.settled
+            .extend(threads.iter().map(|thread| (thread.thread, *thread)));
         let mut processes: Vec<ProcessId> = threads.iter().map(|thread| thread.process).collect();
         processes.sort_unstable();
         processes.dedup();
         self.recent.keep_only(&processes);
         self.guard.keep_only(&processes);
         Vec::new()
+    }
+
+    fn listens(&self) -> bool {
+        self.listens
     }
 
     fn sampled(
@@ -153,6 +167,16 @@ impl Paging for Window {
             }
         }
     }
+}
+
+/// Whether any page of the thread's process is on another node than the thread, as far as is known.
+fn may_have_memory_elsewhere(thread: &Settled, snapshot: &Snapshot) -> bool {
+    let process = snapshot.process(thread.process);
+    let residency = process.and_then(|process| process.residency.as_ref());
+    residency.is_none_or(|residency| {
+        let pages = &mut residency.pages.iter();
+        pages.any(|&(node, pages)| node != thread.node && pages > 0)
+    })
 }
 
 fn is_remote(sample: &Sample, settled: &Settled, topology: &Topology) -> bool {

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::testing::Scene;
+use std::sync::Arc;
+
 use numaherd_topology::CpuId;
+use numaherd_world::{Process, Residency};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
@@ -228,7 +231,77 @@ fn a_process_that_is_gone_is_forgotten() {
     assert_eq!(bench.orders(&[remote(1, 1_000_000, 2 * MS)]).len(), 1);
 }
 
+/// What a snapshot shows of a process that has so many pages on nodes 0 and 1.
+fn resident(number: u32, residency: Option<[u64; 2]>) -> Process {
+    let pages = |on: [u64; 2]| (0..).map(NodeId).zip(on).collect();
+    Process {
+        id: Scene::process(number),
+        name: format!("p{number}"),
+        allowed_nodes: Arc::default(),
+        residency: residency.map(|on| Residency { pages: pages(on) }),
+    }
+}
+
+#[test]
+fn it_listens_while_a_settled_thread_may_have_memory_elsewhere() {
+    let mut bench = Bench::new();
+    let mut listens = |processes: &[Process], threads: &[(u32, u32)]| {
+        bench.scene.snapshot.processes = processes.to_vec();
+        bench.settle(threads);
+        bench.window.listens()
+    };
+    assert!(!listens(&[], &[]), "nobody is settled");
+    assert!(listens(&[], &[(1, 1)]), "nothing is known of its memory");
+    assert!(listens(&[resident(1, None)], &[(1, 1)]), "nor here");
+    assert!(listens(&[resident(1, Some([1, 500]))], &[(1, 1)]), "a page");
+    assert!(!listens(&[resident(1, Some([0, 500]))], &[(1, 1)]));
+    let shared = [(0, 0), (1, 1)];
+    assert!(listens(&[resident(1, Some([0, 500]))], &shared), "thread 0");
+    let someone_else = [resident(1, Some([0, 500])), resident(2, Some([9, 9]))];
+    assert!(!listens(&someone_else, &[(1, 1)]));
+    assert!(!Window::new(&Settings::default()).listens(), "at first");
+}
+
 proptest! {
+    #[test]
+    fn where_it_does_not_listen_samples_of_known_pages_bring_no_order(
+        residency in proptest::collection::vec([0u64..2, 0u64..2], 3),
+        threads in proptest::collection::vec((0u32..3, 0u32..2), 0..4),
+        samples in proptest::collection::vec((any::<prop::sample::Index>(), 0u64..9), 1..20),
+    ) {
+        let mut scene = Scene::uniform(2, 2);
+        let on = |process: u32| residency[process as usize];
+        scene.snapshot.processes = (0..3).map(|n| resident(n, Some(on(n)))).collect();
+        let settled: Vec<Settled> = (0..).zip(&threads).map(|(tid, &(process, node))| Settled {
+            thread: ThreadId { tid, born: 1 },
+            process: Scene::process(process),
+            node: NodeId(node),
+            moved_from: None,
+        }).collect();
+        let mut window = Window::new(&Settings::default());
+        window.settled(&settled, &scene.snapshot);
+        let sample = |(at, page): (prop::sample::Index, u64)| {
+            let thread = at.get(&settled);
+            let process = on(thread.process.pid);
+            let node = if process[1] > page % 2 { 1 } else { 0 };
+            let local = NodeId(node) == thread.node;
+            (process[node as usize] > 0).then(|| Sample {
+                thread: thread.thread,
+                process: thread.process,
+                cpu: CpuId(thread.node.0 * 2),
+                source: if local { MemorySource::LocalMemory } else { MemorySource::RemoteMemory },
+                node: Some(NodeId(node)),
+                ..remote(0, page * 10_000, page * MS)
+            })
+        };
+        let samples = if settled.is_empty() { vec![remote(0, 1, 0)] } else {
+            samples.into_iter().filter_map(sample).collect()
+        };
+        let mut random = Random::seed_from_u64(0);
+        let orders = window.sampled(&samples, &scene.topology, &mut random);
+        prop_assert!(window.listens() || orders.is_empty(), "{:?}", orders);
+    }
+
     #[test]
     fn orders_hold_their_page_keep_their_size_and_never_overlap(
         samples in proptest::collection::vec((0u32..2, 0u64..40_000, 0u64..50), 1..200),
