@@ -42,3 +42,4 @@ pub use config::{Cache, Config, ConfigError, Prefetch};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss};
 pub use machine::{Machine, MachineError};
 pub use memory::{Memory, MemoryError, Span};
+pub use numaherd_topology::Link;
