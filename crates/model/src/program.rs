@@ -1,1 +1,86 @@
-//! What a program asks of a machine: instructions, cache lines, memory.
+//! Program profiles: what a program asks of a machine, as figures of its own.
+//!
+//! A profile holds what is so of the program on any machine (instructions, memory, lines fetched
+//! against cache held, lines in flight) and leaves to the model what a machine makes of it. A
+//! profile is written by hand in TOML, or derived from a sweep of cache sizes.
+//! `docs/programs.md` explains each key; `data/programs/` holds the profiles that come with the
+//! program.
+//!
+//! Terms: *lines* are cache lines of 64 bytes read from memory per 1000 instructions, prefetched
+//! ones counted (the papers' *miss rate*); *demand* lines are those that no prefetcher fetched;
+//! *in flight* is asked for but not yet there.
+
+mod curve;
+mod library;
+mod read;
+
+pub use curve::{Curve, LINE_BYTES};
+pub use library::Library;
+
+/// What one process of a program asks of a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// Short name, as used in scenarios.
+    pub name: String,
+    /// One line on what it is.
+    pub about: String,
+    /// Where the figures are from, with their certainty.
+    pub source: String,
+    /// Threads of one process, at least 1.
+    pub threads: u32,
+    /// Resident memory of one process.
+    pub footprint_bytes: u64,
+    /// The pages that most accesses go to; `None`: all pages alike.
+    pub hot: Option<Hot>,
+    /// Share (0 to 1) of a thread's accesses to memory that go to pages which all threads of the
+    /// process use; the rest go to the thread's own part of the pages.
+    pub shared_accesses: f64,
+    /// Lines per 1000 instructions that a thread needs and another thread of its process wrote
+    /// last, so that they come from a cache, not from memory.
+    pub shared_written: f64,
+    /// Measured cycles per instruction with all memory remote, over those with all of it local.
+    pub numa_penalty: Option<f64>,
+    /// Instructions of one request, of a program that serves requests.
+    pub request_instructions: Option<f64>,
+    /// Whether the phases begin again after the last; otherwise the program then ends.
+    pub repeat: bool,
+    /// At least one, in the order they run.
+    pub phases: Vec<Phase>,
+}
+
+/// A share of the pages that gets a share of the accesses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hot {
+    /// Share of the pages, above 0 and at most 1.
+    pub pages: f64,
+    /// Share of the accesses that go to them, from `pages` to 1.
+    pub accesses: f64,
+}
+
+/// A stretch of a program during which its figures stay as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// Instructions that each thread executes in it.
+    pub instructions: f64,
+    /// Cycles of the reference core per instruction while the last-level cache answers all.
+    pub cycles_per_instruction: f64,
+    /// Lines read from memory per 1000 instructions against bytes of cache held.
+    pub lines: Curve,
+    /// The same without lines that a prefetcher fetched, where known.
+    pub demand: Option<Curve>,
+    /// Lines in flight, on average, while it waits for memory; at least 1.
+    pub misses_in_flight: f64,
+    /// Lines written back to memory per line read.
+    pub written_per_line: f64,
+    /// Share of the time that it wants a CPU, above 0 and at most 1; it sleeps in the rest.
+    pub busy: f64,
+    /// Length of one sleep; 0 where `busy` is 1.
+    pub sleep_ns: f64,
+}
+
+impl Program {
+    /// Instructions that each thread executes in all phases, once through.
+    pub fn instructions(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.instructions).sum()
+    }
+}

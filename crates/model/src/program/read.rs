@@ -1,0 +1,355 @@
+//! Reading program profiles: TOML to checked [`Program`]s, with errors that name file, line, key.
+//!
+//! The text is read into the tables of the file with the place of every figure kept, so that what
+//! is wrong only in meaning (a negative figure, a curve that rises) is shown at its line as well.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{Curve, Hot, Phase, Program};
+use crate::ModelError;
+
+/// Limits beyond which a figure is taken for a mistake.
+const MOST_PROGRAMS: usize = 4096;
+const MOST_PHASES: usize = 65_536;
+const MOST_POINTS: usize = 1024;
+const MOST_THREADS: u32 = 1 << 20;
+const LONGEST_NAME: usize = 64;
+/// 10^18: ten years of a fast core.
+const MOST_INSTRUCTIONS: f64 = 1e18;
+const MOST_CYCLES: f64 = 1e4;
+/// Ten lines per instruction: a gather's.
+const MOST_LINES: f64 = 1e4;
+const MOST_IN_FLIGHT: f64 = 1e4;
+/// 1 PiB.
+const MOST_MIB: f64 = (1_u64 << 30) as f64;
+/// A day.
+const LONGEST_SLEEP_MS: f64 = 86_400_000.0;
+
+const MIB: f64 = (1 << 20) as f64;
+
+type Figure = Spanned<f64>;
+/// Pairs of MiB and lines per 1000 instructions.
+type Points = Spanned<Vec<(f64, f64)>>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTable {
+    source: Spanned<String>,
+    #[serde(default, rename = "program")]
+    programs: Vec<Spanned<ProgramTable>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgramTable {
+    name: Spanned<String>,
+    about: String,
+    source: Option<String>,
+    threads: Option<Spanned<u32>>,
+    footprint_mib: Figure,
+    hot_pages: Option<Figure>,
+    hot_accesses: Option<Figure>,
+    shared_accesses: Option<Figure>,
+    shared_written: Option<Figure>,
+    numa_penalty: Option<Figure>,
+    request_instructions: Option<Figure>,
+    #[serde(default)]
+    repeat: bool,
+    #[serde(default, rename = "phase")]
+    phases: Vec<PhaseTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PhaseTable {
+    instructions: Figure,
+    cycles_per_instruction: Figure,
+    cache_accesses: Figure,
+    lines: Points,
+    demand: Option<Points>,
+    misses_in_flight: Figure,
+    written_per_line: Option<Figure>,
+    busy: Option<Figure>,
+    sleep_ms: Option<Figure>,
+}
+
+/// What is wrong, and where in the text.
+#[derive(Debug)]
+struct Wrong {
+    at: Range<usize>,
+    key: String,
+    why: String,
+}
+
+fn wrong<T>(at: Range<usize>, key: &str, why: impl Into<String>) -> Result<T, Wrong> {
+    Err(Wrong {
+        at,
+        key: key.to_owned(),
+        why: why.into(),
+    })
+}
+
+/// The programs of a file, in its order.
+pub(super) fn programs(text: &str, path: &Path) -> Result<Vec<Program>, ModelError> {
+    let refused = |line: usize, key: String, why: String| ModelError::Profile {
+        path: path.to_owned(),
+        line,
+        key,
+        why,
+    };
+    let file: FileTable = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(text, span.start));
+        let there = shortened(text.lines().nth(line - 1).unwrap_or(""));
+        let key = if there.is_empty() {
+            "the file".to_owned()
+        } else {
+            there
+        };
+        refused(line, key, error.message().trim().replace('\n', ", "))
+    })?;
+    checked(file).map_err(|wrong| refused(line_of(text, wrong.at.start), wrong.key, wrong.why))
+}
+
+fn checked(file: FileTable) -> Result<Vec<Program>, Wrong> {
+    if file.source.get_ref().trim().is_empty() {
+        let why = "say where the figures are from, if only \"my own choice\"";
+        return wrong(file.source.span(), "source", why);
+    }
+    if let Some(beyond) = file.programs.get(MOST_PROGRAMS) {
+        let why = format!("more than {MOST_PROGRAMS} programs in one file; split it");
+        return wrong(beyond.span(), "program", why);
+    }
+    let mut seen = BTreeMap::new();
+    let mut programs = Vec::with_capacity(file.programs.len());
+    for table in file.programs {
+        let at = table.span();
+        let table = table.into_inner();
+        let name_at = table.name.span();
+        let program = program(table, at, file.source.get_ref())?;
+        if seen.insert(program.name.clone(), ()).is_some() {
+            let why = format!("a second program {:?} in this file", program.name);
+            return wrong(name_at, "name", why);
+        }
+        programs.push(program);
+    }
+    Ok(programs)
+}
+
+fn program(table: ProgramTable, at: Range<usize>, source: &str) -> Result<Program, Wrong> {
+    let name = name(&table.name)?;
+    program_named(&name, table, at, source).map_err(|wrong| Wrong {
+        key: format!("{name}: {}", wrong.key),
+        ..wrong
+    })
+}
+
+fn name(name: &Spanned<String>) -> Result<String, Wrong> {
+    let text = name.get_ref();
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || "._+-".contains(letter);
+    if text.is_empty() || text.len() > LONGEST_NAME || !text.chars().all(fits) {
+        let why = format!(
+            "{:?} is no name: 1 to {LONGEST_NAME} letters, digits, dots, hyphens, underscores, plus signs",
+            shortened(text)
+        );
+        return wrong(name.span(), "name", why);
+    }
+    Ok(text.clone())
+}
+
+fn program_named(
+    name: &str,
+    table: ProgramTable,
+    at: Range<usize>,
+    source: &str,
+) -> Result<Program, Wrong> {
+    let footprint_bytes = above(&table.footprint_mib, "footprint_mib", MOST_MIB)? * MIB;
+    if footprint_bytes < 4096.0 {
+        let why = "less than a page of 4 KiB";
+        return wrong(table.footprint_mib.span(), "footprint_mib", why);
+    }
+    let threads = match &table.threads {
+        None => 1,
+        Some(threads) if (1..=MOST_THREADS).contains(threads.get_ref()) => *threads.get_ref(),
+        Some(threads) => {
+            let why = format!("{} is not within 1 to {MOST_THREADS}", threads.get_ref());
+            return wrong(threads.span(), "threads", why);
+        }
+    };
+    if table.phases.is_empty() {
+        return wrong(at, "phase", "what does it run? give [[program.phase]]");
+    }
+    if table.phases.len() > MOST_PHASES {
+        return wrong(at, "phase", format!("more than {MOST_PHASES} phases"));
+    }
+    let phases = table
+        .phases
+        .iter()
+        .map(|table| phase(table, footprint_bytes))
+        .collect::<Result<_, _>>()?;
+    Ok(Program {
+        name: name.to_owned(),
+        source: table.source.unwrap_or_else(|| source.to_owned()),
+        about: table.about,
+        threads,
+        footprint_bytes: footprint_bytes as u64,
+        hot: hot(table.hot_pages.as_ref(), table.hot_accesses.as_ref())?,
+        shared_accesses: share(table.shared_accesses.as_ref(), "shared_accesses", 0.0)?,
+        shared_written: within(
+            table.shared_written.as_ref(),
+            "shared_written",
+            0.0,
+            MOST_LINES,
+        )?
+        .unwrap_or(0.0),
+        numa_penalty: within(table.numa_penalty.as_ref(), "numa_penalty", 0.5, 100.0)?,
+        request_instructions: table
+            .request_instructions
+            .as_ref()
+            .map(|figure| above(figure, "request_instructions", MOST_INSTRUCTIONS))
+            .transpose()?,
+        repeat: table.repeat,
+        phases,
+    })
+}
+
+fn hot(pages: Option<&Figure>, accesses: Option<&Figure>) -> Result<Option<Hot>, Wrong> {
+    match (pages, accesses) {
+        (None, None) => Ok(None),
+        (Some(one), None) => wrong(one.span(), "hot_pages", "give hot_accesses with it"),
+        (None, Some(one)) => wrong(one.span(), "hot_accesses", "give hot_pages with it"),
+        (Some(pages_given), Some(accesses_given)) => {
+            let pages = above(pages_given, "hot_pages", 1.0)?;
+            let accesses = share(Some(accesses_given), "hot_accesses", 0.0)?;
+            if accesses < pages {
+                let why = format!("{accesses} of the accesses to {pages} of the pages is not hot");
+                return wrong(accesses_given.span(), "hot_accesses", why);
+            }
+            Ok(Some(Hot { pages, accesses }))
+        }
+    }
+}
+
+fn phase(table: &PhaseTable, footprint_bytes: f64) -> Result<Phase, Wrong> {
+    let accesses = Some(&table.cache_accesses);
+    let accesses = within(accesses, "cache_accesses", 0.0, MOST_LINES)?.unwrap_or(0.0);
+    let lines = curve(&table.lines, "lines", accesses, footprint_bytes)?;
+    let demand = table
+        .demand
+        .as_ref()
+        .map(|points| curve(points, "demand", accesses, footprint_bytes))
+        .transpose()?;
+    let misses_in_flight = Some(&table.misses_in_flight);
+    let written = table.written_per_line.as_ref();
+    let busy = match &table.busy {
+        None => 1.0,
+        Some(figure) => above(figure, "busy", 1.0)?,
+    };
+    let sleep_ms = match (&table.sleep_ms, &table.busy) {
+        (None, Some(figure)) if busy < 1.0 => {
+            let why = "what does not always want a CPU sleeps: give sleep_ms with it";
+            return wrong(figure.span(), "busy", why);
+        }
+        (Some(figure), _) if busy == 1.0 => {
+            let why = "what always wants a CPU never sleeps: give busy below 1 with it";
+            return wrong(figure.span(), "sleep_ms", why);
+        }
+        (Some(figure), _) => above(figure, "sleep_ms", LONGEST_SLEEP_MS)?,
+        (None, _) => 0.0,
+    };
+    Ok(Phase {
+        instructions: above(&table.instructions, "instructions", MOST_INSTRUCTIONS)?,
+        cycles_per_instruction: above(
+            &table.cycles_per_instruction,
+            "cycles_per_instruction",
+            MOST_CYCLES,
+        )?,
+        lines,
+        demand,
+        misses_in_flight: within(misses_in_flight, "misses_in_flight", 1.0, MOST_IN_FLIGHT)?
+            .unwrap_or(1.0),
+        written_per_line: within(written, "written_per_line", 0.0, MOST_LINES)?.unwrap_or(0.0),
+        busy,
+        sleep_ns: sleep_ms * 1e6,
+    })
+}
+
+fn curve(points: &Points, key: &str, accesses: f64, footprint_bytes: f64) -> Result<Curve, Wrong> {
+    let given = points.get_ref();
+    if given.len() > MOST_POINTS {
+        return wrong(
+            points.span(),
+            key,
+            format!("more than {MOST_POINTS} points"),
+        );
+    }
+    for &(mib, lines) in given {
+        if !(mib > 0.0 && mib <= MOST_MIB) {
+            let why = format!("{mib} MiB of cache is not above 0 and at most {MOST_MIB}");
+            return wrong(points.span(), key, why);
+        }
+        if !(0.0..=MOST_LINES).contains(&lines) {
+            let why = format!("{lines} lines are not within 0 to {MOST_LINES}");
+            return wrong(points.span(), key, why);
+        }
+    }
+    let bytes: Vec<(f64, f64)> = given
+        .iter()
+        .map(|&(mib, lines)| (mib * MIB, lines))
+        .collect();
+    Curve::new(accesses, &bytes, footprint_bytes).or_else(|error| match error {
+        ModelError::Curve { why } => wrong(points.span(), key, why),
+        other => wrong(points.span(), key, other.to_string()),
+    })
+}
+
+/// A figure above 0 and at most `most`.
+fn above(figure: &Figure, key: &str, most: f64) -> Result<f64, Wrong> {
+    let value = *figure.get_ref();
+    if value > 0.0 && value <= most {
+        return Ok(value);
+    }
+    let why = format!("{value} is not above 0 and at most {most}");
+    wrong(figure.span(), key, why)
+}
+
+/// A figure from `least` to `most`, where it is given.
+fn within(figure: Option<&Figure>, key: &str, least: f64, most: f64) -> Result<Option<f64>, Wrong> {
+    let Some(figure) = figure else {
+        return Ok(None);
+    };
+    let value = *figure.get_ref();
+    if (least..=most).contains(&value) {
+        return Ok(Some(value));
+    }
+    let why = format!("{value} is not within {least} to {most}");
+    wrong(figure.span(), key, why)
+}
+
+/// A figure from 0 to 1, or else `default`.
+fn share(figure: Option<&Figure>, key: &str, default: f64) -> Result<f64, Wrong> {
+    Ok(within(figure, key, 0.0, 1.0)?.unwrap_or(default))
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.bytes().take(offset).filter(|&b| b == b'\n').count()
+}
+
+/// At most 60 characters of a text's first line, so that a hostile file cannot fill the screen.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 60;
+    let text = text.trim();
+    let line = text.lines().next().unwrap_or("");
+    let mut short: String = line.chars().take(MOST).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests;
