@@ -1,5 +1,5 @@
 //! What one interval of the loop costs, beside what the policy takes to decide and the machine to
-//! obey: 1,000 threads on 64 CPUs of 8 nodes, with and without a ledger.
+//! obey: 8 and 1,000 threads on 64 CPUs of 8 nodes, with and without a ledger.
 //!
 //! Two cases: *steady*, where nothing is wanted, as it is most of the time; and *all move*, where
 //! every thread is wanted on another node and goes there. The world takes snapshots from memory and
@@ -21,7 +21,8 @@ use numaherd_world::{
     Snapshot, Thread, ThreadId, World, WorldError,
 };
 
-const THREADS: u32 = 1_000;
+/// A modelled experiment, and a large machine.
+const THREADS: [u32; 2] = [8, 1_000];
 const CPUS: u32 = 64;
 const MACHINE: &str = "pack:8 [numa(memory=4GiB)] l3:1(size=16MiB) core:8 pu:1";
 
@@ -33,7 +34,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    fn new() -> Self {
+    fn new(threads: u32) -> Self {
         let topology = Arc::new(hwloc::synthetic(MACHINE).expect("a machine"));
         let all = Arc::new(topology.online_cpus());
         let nodes: Arc<NodeSet> = Arc::new(topology.memory_nodes());
@@ -82,8 +83,8 @@ impl Scripted {
             interval_ns: 1_000_000_000,
             page_bytes: 4096,
             online: topology.online_cpus(),
-            threads: (8..8 + THREADS).map(thread).collect(),
-            processes: (8..8 + THREADS).step_by(8).map(process).collect(),
+            threads: (8..8 + threads).map(thread).collect(),
+            processes: (8..8 + threads).step_by(8).map(process).collect(),
             nodes: topology.nodes().iter().map(node).collect(),
             gaps: Vec::new(),
         };
@@ -186,8 +187,8 @@ impl Paging for Nowhere {
 
 /// The time that so many intervals take, from the beginning of the first to that of the one after
 /// the last.
-fn intervals(number: u64, all_move: bool, ledger: Option<&Path>) -> Duration {
-    let mut world = Scripted::new();
+fn intervals(threads: u32, number: u64, all_move: bool, ledger: Option<&Path>) -> Duration {
+    let mut world = Scripted::new(threads);
     let settings = Settings {
         intervals: Some(number + 1),
         limits: Limits {
@@ -209,7 +210,7 @@ fn intervals(number: u64, all_move: bool, ledger: Option<&Path>) -> Duration {
     });
     let herd = Herd::new(&mut world, policy, settings, writer, None);
     let summary = herd.run(&AtomicBool::new(false)).expect("it can run");
-    let moves = (number + 1) * u64::from(THREADS);
+    let moves = (number + 1) * u64::from(threads);
     assert_eq!(summary.thread_moves, if all_move { moves } else { 0 });
     let last = usize::try_from(number).expect("few intervals");
     world.began[last] - world.began[0]
@@ -219,14 +220,16 @@ fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("ledger");
-    for (case, all_move) in [("steady", false), ("all move", true)] {
-        let mut group = criterion.benchmark_group(format!("an interval of 1000 threads, {case}"));
+    let cases = [("steady", false), ("all move", true)];
+    for (threads, (case, all_move)) in THREADS.into_iter().flat_map(|n| cases.map(|c| (n, c))) {
+        let mut group =
+            criterion.benchmark_group(format!("an interval of {threads} threads, {case}"));
         for (name, ledger) in [
             ("without a ledger", None),
             ("with a ledger", Some(path.as_path())),
         ] {
             group.bench_function(name, |bench| {
-                bench.iter_custom(|number| intervals(number, all_move, ledger));
+                bench.iter_custom(|number| intervals(threads, number, all_move, ledger));
             });
         }
         group.finish();

@@ -93,7 +93,7 @@ pub struct Start {
     pub policy: String,
     /// Where the policy's random numbers started.
     pub seed: u64,
-    /// Whether pages were looked after in a thread of their own.
+    /// Whether pages were looked after at a cadence of their own, by a pager.
     pub pager: bool,
 }
 

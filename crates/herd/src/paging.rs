@@ -1,19 +1,20 @@
-//! Paging at its own cadence: in a thread of its own where the world has a [`Pager`], within the
-//! placement's loop where it has none.
+//! The paging half of a herd: the policy's paging with its half of the governor, and what it is told
+//! and says.
 //!
-//! The thread owns the pager, the policy's paging half and the page half of the governor. It is told
-//! what is settled over a channel, and sends back what is to be recorded. It stops when its flag is
-//! set; when it fails or panics, paging ends with a message and the placement goes on.
+//! It is run in one of three ways: within the placement's loop, once an interval, where the world has
+//! no [`Pager`](numaherd_world::Pager); in a thread of its own at the paging cadence ([`thread`]); or
+//! at the paging cadence within the loop, where the pager is in step with the world's own time
+//! ([`in_step`]). All three go through [`PagingHalf::round`].
+
+pub(crate) mod in_step;
+pub(crate) mod thread;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
 use numaherd_policy::{Paging, Random, Settled};
 use numaherd_topology::Topology;
-use numaherd_world::{PageOrder, PageOutcome, Pager, Pages, Progress, Snapshot, WorldError};
+use numaherd_world::{PageOrder, PageOutcome, Pages, Sample, Snapshot};
 
 use crate::governor::{GovernedPages, Guard, PageGovernor};
 use crate::ledger::PagingTick;
@@ -36,23 +37,88 @@ pub(crate) enum News {
 
 /// The paging half of a policy with its half of the governor.
 pub(crate) struct PagingHalf {
-    pub(crate) paging: Box<dyn Paging>,
-    pub(crate) governor: PageGovernor,
-    pub(crate) topology: Arc<Topology>,
-    pub(crate) random: Random,
-    pub(crate) dry_run: bool,
+    paging: Box<dyn Paging>,
+    governor: PageGovernor,
+    topology: Arc<Topology>,
+    random: Random,
+    dry_run: bool,
+    /// Samples since the last round that was recorded.
+    samples: u64,
+    /// Of those, samples of accesses that left the core's node.
+    remote: u64,
 }
 
 impl PagingHalf {
-    /// Tells the paging what is settled; returns what it wants.
-    pub(crate) fn settled(&mut self, told: Told) -> Vec<PageOrder> {
-        let orders = self.paging.settled(&told.settled, &told.snapshot);
-        self.governor.see(told.snapshot);
-        orders
+    /// Nothing seen yet.
+    pub(crate) fn new(
+        paging: Box<dyn Paging>,
+        governor: PageGovernor,
+        topology: Arc<Topology>,
+        random: Random,
+        dry_run: bool,
+    ) -> Self {
+        Self {
+            paging,
+            governor,
+            topology,
+            random,
+            dry_run,
+            samples: 0,
+            remote: 0,
+        }
+    }
+
+    /// Whether samples could lead to an order now.
+    pub(crate) fn listens(&self) -> bool {
+        self.paging.listens()
+    }
+
+    /// Whether there are orders that wait for bandwidth, so that the next round may carry them out
+    /// though nothing new is known.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.governor.has_waiting()
+    }
+
+    /// One round, `passed` after the one before: takes in what is settled and what was sampled since,
+    /// governs what the policy wants then, has it carried out by `apply` and tells the policy what
+    /// came of it. `None` when nothing of this is worth recording.
+    pub(crate) fn round(
+        &mut self,
+        passed: Duration,
+        told: impl IntoIterator<Item = Told>,
+        samples: &[Sample],
+        apply: impl FnOnce(&[PageOrder]) -> Vec<PageOutcome>,
+    ) -> Option<News> {
+        let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
+        let now_ns = self.governor.now_ns().saturating_add(passed);
+        let latest = samples.last().map_or(0, |sample| sample.time_ns);
+        self.governor.advance(now_ns.max(latest));
+        let mut plan: Vec<PageOrder> = Vec::new();
+        for told in told {
+            plan.extend(self.paging.settled(&told.settled, &told.snapshot));
+            self.governor.see(told.snapshot);
+        }
+        if !samples.is_empty() {
+            plan.extend(
+                self.paging
+                    .sampled(samples, &self.topology, &mut self.random),
+            );
+        }
+        self.samples += samples.len() as u64;
+        self.remote += samples.iter().filter(|s| s.source.is_remote()).count() as u64;
+        let tick = self.carry_out(plan, apply);
+        (!tick.is_empty()).then(|| News::Tick {
+            time_ns: self.governor.now_ns(),
+            tick: PagingTick {
+                samples: std::mem::take(&mut self.samples),
+                remote: std::mem::take(&mut self.remote),
+                ..tick
+            },
+        })
     }
 
     /// Governs a plan, has it carried out and tells the paging what came of it.
-    pub(crate) fn carry_out(
+    fn carry_out(
         &mut self,
         plan: Vec<PageOrder>,
         apply: impl FnOnce(&[PageOrder]) -> Vec<PageOutcome>,
@@ -103,153 +169,4 @@ fn not_tried(plan: &[PageOrder], governed: &GovernedPages) -> Vec<PageOutcome> {
             error: Some(refusal.why.clone()),
         })
         .collect()
-}
-
-/// The running paging thread, as the placement sees it.
-pub(crate) struct PagingThread {
-    told: Sender<Told>,
-    news: Receiver<News>,
-    stop: Arc<AtomicBool>,
-    handle: Option<JoinHandle<()>>,
-}
-
-impl PagingThread {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When the system has no thread left to give.
-    pub(crate) fn start(
-        half: PagingHalf,
-        pager: Box<dyn Pager>,
-        cadence: Duration,
-    ) -> std::io::Result<Self> {
-        let (told, hears) = unbounded();
-        let (says, news) = unbounded();
-        let stop = Arc::new(AtomicBool::new(false));
-        let flag = stop.clone();
-        let handle = std::thread::Builder::new()
-            .name("paging".to_owned())
-            .spawn(move || run(half, pager, cadence, &hears, &says, &flag))?;
-        Ok(Self {
-            told,
-            news,
-            stop,
-            handle: Some(handle),
-        })
-    }
-
-    /// Tells it what is settled.
-    pub(crate) fn tell(&self, told: Told) {
-        // When the thread has ended nobody hears it, and `news` has said why.
-        let _ = self.told.send(told);
-    }
-
-    /// What it has said since the last call. A panic in it is news, once.
-    pub(crate) fn news(&mut self) -> Vec<News> {
-        let mut news: Vec<News> = self.news.try_iter().collect();
-        if self.handle.as_ref().is_some_and(JoinHandle::is_finished) {
-            news.extend(self.join());
-        }
-        news
-    }
-
-    /// Stops it, waits for it, and returns what it still had to say.
-    pub(crate) fn stop(mut self) -> Vec<News> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.join()
-    }
-
-    fn join(&mut self) -> Vec<News> {
-        let Some(handle) = self.handle.take() else {
-            return Vec::new();
-        };
-        let panicked = handle.join().err();
-        let mut news: Vec<News> = self.news.try_iter().collect();
-        news.extend(panicked.map(|panic| News::Ended(panic_message(&*panic))));
-        news
-    }
-}
-
-impl Drop for PagingThread {
-    /// Whatever ends the placement, pages do not go on moving after it.
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-fn run(
-    mut half: PagingHalf,
-    mut pager: Box<dyn Pager>,
-    cadence: Duration,
-    hears: &Receiver<Told>,
-    says: &Sender<News>,
-    stop: &AtomicBool,
-) {
-    let mut tally = (0, 0);
-    while !stop.load(Ordering::Relaxed) {
-        if pager.run_for(cadence) == Progress::Ended {
-            return;
-        }
-        match tick(&mut half, &mut *pager, cadence, hears, &mut tally) {
-            Ok(None) => {}
-            Ok(Some(tick)) => {
-                let time_ns = half.governor.now_ns();
-                if says.send(News::Tick { time_ns, tick }).is_err() {
-                    return;
-                }
-            }
-            Err(error) => {
-                // Nobody may be left to hear it; then it does not matter.
-                let _ = says.send(News::Ended(error.to_string()));
-                return;
-            }
-        }
-    }
-}
-
-/// One round at the paging cadence; `None` when nothing is worth recording. `tally` counts samples,
-/// and of those remote ones, since the last round that was recorded.
-fn tick(
-    half: &mut PagingHalf,
-    pager: &mut dyn Pager,
-    cadence: Duration,
-    hears: &Receiver<Told>,
-    tally: &mut (u64, u64),
-) -> Result<Option<PagingTick>, WorldError> {
-    let samples = pager.samples()?;
-    let passed = u64::try_from(cadence.as_nanos()).unwrap_or(u64::MAX);
-    let now_ns = half.governor.now_ns().saturating_add(passed);
-    let latest = samples.last().map_or(0, |sample| sample.time_ns);
-    half.governor.advance(now_ns.max(latest));
-    let mut plan: Vec<PageOrder> = Vec::new();
-    for told in hears.try_iter() {
-        plan.extend(half.settled(told));
-    }
-    if !samples.is_empty() {
-        let topology = half.topology.clone();
-        plan.extend(half.paging.sampled(&samples, &topology, &mut half.random));
-    }
-    tally.0 += samples.len() as u64;
-    tally.1 += samples.iter().filter(|s| s.source.is_remote()).count() as u64;
-    let tick = half.carry_out(plan, |orders| pager.apply(orders));
-    if tick.is_empty() {
-        return Ok(None);
-    }
-    let (samples, remote) = std::mem::take(tally);
-    Ok(Some(PagingTick {
-        samples,
-        remote,
-        ..tick
-    }))
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let said = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!(
-        "the paging thread panicked ({}), which is a bug: please report it",
-        said.unwrap_or("without a message")
-    )
 }

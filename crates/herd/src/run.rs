@@ -1,23 +1,26 @@
 //! The one loop: run, observe, place, govern, carry out, tell the paging, record.
 //!
-//! Order within an interval: the world runs; a snapshot is taken; the placement makes a plan; the
-//! governor turns it into orders and refusals; what is about to change is in the journal; the world
-//! carries it out; the paging is told what is settled; all of it is recorded. In a dry run the world
-//! is never asked to change anything. At the end every thread that has a mask of ours is given back.
+//! Order within an interval: the world runs, and a paging in step with its time looks after pages
+//! meanwhile; a snapshot is taken; the placement makes a plan; the governor turns it into orders and
+//! refusals; what is about to change is in the journal; the world carries it out; the paging is told
+//! what is settled; all of it is recorded. In a dry run the world is never asked to change anything.
+//! At the end every thread that has a mask of ours is given back.
 //!
-//! Deterministic from the seed where the world is and has no pager: the same snapshots and seed give
-//! the same ledger.
+//! Deterministic from the seed where the world is and has no pager that runs by itself: the same
+//! snapshots, samples and seed give the same ledger.
 
 mod record;
+mod settled;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use numaherd_policy::{Policy, Random, Settled};
-use numaherd_topology::{CpuId, Topology};
+use numaherd_policy::{Policy, Random};
+use numaherd_topology::Topology;
 use numaherd_world::{
-    AffinityOutcome, AffinityResult, Orders, Outcome, Plan, Progress, Snapshot, ThreadId, World,
+    AffinityOutcome, Orders, Outcome, Placement, Plan, Progress, Snapshot, ThreadId, World,
     WorldError,
 };
 use rand::SeedableRng;
@@ -27,10 +30,13 @@ use crate::governor::{Governed, Guard, PageGovernor, Refusal, ThreadChange, Thre
 use crate::journal::{Entry, Journal};
 use crate::ledger::{Line, Placing, Record, Start, Writer};
 use crate::needs::{self, Alternative};
-use crate::paging::{News, PagingHalf, PagingThread, Told};
+use crate::paging::in_step::{Failed, PagingInStep};
+use crate::paging::thread::PagingThread;
+use crate::paging::{News, PagingHalf, Told};
 use crate::settings::Settings;
 use crate::summary::{Ending, Summary};
 use record::Recorder;
+use settled::settled;
 
 /// Sees every line as it is recorded.
 pub type Watcher<'w> = Box<dyn FnMut(&Line) + 'w>;
@@ -98,8 +104,10 @@ impl<'w> Herd<'w> {
 
 /// How the paging is run.
 enum PagingPlace {
-    /// Within the loop: the world has no pager.
+    /// Within the loop, once an interval: the world has no pager.
     Here(Box<PagingHalf>),
+    /// Within the loop at its own cadence: the pager is in step with the world's time.
+    InStep(Box<PagingInStep>),
     /// In its own thread.
     Thread(PagingThread),
     /// It has ended.
@@ -136,27 +144,33 @@ impl<'w> Running<'w> {
         let mut paging_random = random.clone();
         // 2^128 numbers on: the halves never draw the same ones.
         paging_random.jump();
-        let half = PagingHalf {
-            paging: policy.paging,
-            governor: PageGovernor::new(&settings.limits, &topology),
-            topology: topology.clone(),
-            random: paging_random,
-            dry_run: settings.dry_run,
-        };
+        let half = PagingHalf::new(
+            policy.paging,
+            PageGovernor::new(&settings.limits, &topology),
+            topology.clone(),
+            paging_random,
+            settings.dry_run,
+        );
         let pager = world.pager();
         let summary = Summary::new(&policy.name, settings.dry_run);
         let mut record = Recorder::new(ledger, watcher, summary);
-        record.add(Record::Start(Start {
-            topology: (*topology).clone(),
-            signals: world.signals().to_vec(),
-            settings: settings.clone(),
-            policy: policy.name,
-            seed: settings.seed,
-            pager: pager.is_some(),
-        }));
+        record.add(|| {
+            Record::Start(Start {
+                topology: (*topology).clone(),
+                signals: world.signals().to_vec(),
+                settings: settings.clone(),
+                policy: policy.name,
+                seed: settings.seed,
+                pager: pager.is_some(),
+            })
+        });
+        let cadence = settings.paging_interval();
         let paging = match pager {
             None => PagingPlace::Here(Box::new(half)),
-            Some(pager) => match PagingThread::start(half, pager, settings.paging_interval()) {
+            Some(pager) if pager.in_step() => {
+                PagingPlace::InStep(Box::new(PagingInStep::new(half, pager, cadence)))
+            }
+            Some(pager) => match PagingThread::start(half, pager, cadence) {
                 Ok(thread) => PagingPlace::Thread(thread),
                 Err(error) => {
                     record.notice(format!(
@@ -192,7 +206,7 @@ impl<'w> Running<'w> {
                 return Ending::Intervals;
             }
             let interval = self.settings.placement_interval(seen);
-            if self.world.run_for(interval) == Progress::Ended {
+            if self.run_for(interval) == Progress::Ended {
                 return if stop.load(Ordering::Relaxed) {
                     Ending::Stopped
                 } else {
@@ -206,13 +220,32 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// One interval, from its snapshot to its records.
+    /// Lets the world run for an interval; a paging in step looks after pages meanwhile.
+    fn run_for(&mut self, interval: Duration) -> Progress {
+        let (world, record) = (&mut *self.world, &mut self.record);
+        let PagingPlace::InStep(paging) = &mut self.paging else {
+            return world.run_for(interval);
+        };
+        match paging.run_for(world, interval, |news| record.heard(news)) {
+            Ok(progress) => progress,
+            Err(Failed { error, left }) => {
+                self.hear([News::Ended(error.to_string())]);
+                if left.is_zero() {
+                    Progress::Ran
+                } else {
+                    self.world.run_for(left)
+                }
+            }
+        }
+    }
+
+    /// What follows an interval, from its snapshot to its records.
     fn interval(&mut self) -> Result<(), WorldError> {
         let snapshot = Arc::new(self.world.observe()?);
         self.last = Some(snapshot.clone());
         self.record.time_ns = self.record.time_ns.max(snapshot.time_ns);
         self.record.summary.saw(&snapshot);
-        self.record.add(Record::Snapshot((*snapshot).clone()));
+        self.record.add(|| Record::Snapshot((*snapshot).clone()));
 
         let placements = self
             .placement
@@ -224,7 +257,13 @@ impl<'w> Running<'w> {
         }
         let outcome = self.carry_out(&snapshot, &governed);
         let told = Told {
-            settled: self.settled(&snapshot, &governed, &outcome),
+            settled: settled(
+                &snapshot,
+                &self.topology,
+                &governed.changes,
+                &outcome,
+                self.settings.dry_run,
+            ),
             snapshot: snapshot.clone(),
         };
         self.record_placing(&snapshot, placements, governed, outcome);
@@ -320,114 +359,73 @@ impl<'w> Running<'w> {
         done.settled.len() as u64
     }
 
-    /// The threads that have been given a core, with the plan's doing. In a dry run those that the
-    /// plan would have given one, so that the page orders that would follow are seen too.
-    fn settled(&self, snapshot: &Snapshot, governed: &Governed, outcome: &Outcome) -> Vec<Settled> {
-        let mut given: BTreeMap<ThreadId, Option<CpuId>> = snapshot
-            .threads
-            .iter()
-            .filter_map(|thread| Some((thread.id, Some(thread.assigned?))))
-            .collect();
-        let mut moved = BTreeSet::new();
-        for (at, change) in governed.changes.iter().enumerate() {
-            let took = match outcome.affinities.get(at).map(|o| &o.result) {
-                None => self.settings.dry_run,
-                Some(AffinityResult::Done) => true,
-                Some(AffinityResult::Narrowed { now }) => {
-                    change.order.core.is_none_or(|core| now.contains(core))
-                }
-                Some(AffinityResult::Gone) => {
-                    given.remove(&change.order.thread);
-                    false
-                }
-                Some(AffinityResult::Failed { .. }) => false,
-            };
-            if took {
-                given.insert(change.order.thread, change.order.core);
-                moved.insert(change.order.thread);
-            }
-        }
-        let settle = |(thread, core): (ThreadId, Option<CpuId>)| {
-            let seen = snapshot.thread(thread)?;
-            let core = core?;
-            let before = self.topology.node_of(seen.place());
-            let went = moved.contains(&thread) && seen.place() != core;
-            Some(Settled {
-                thread,
-                process: seen.process,
-                node: self.topology.node_of(core)?,
-                moved_from: before.filter(|_| went),
-            })
-        };
-        given.into_iter().filter_map(settle).collect()
-    }
-
     fn record_placing(
         &mut self,
         snapshot: &Snapshot,
-        placements: Vec<numaherd_world::Placement>,
-        governed: Governed,
+        placements: Vec<Placement>,
+        mut governed: Governed,
         outcome: Outcome,
     ) {
         let guards = governed.refusals.iter().map(|refusal| refusal.guard);
         self.record.summary.refused(guards);
         let moves = governed.changes.iter().filter(|change| change.is_move());
         self.record.summary.planned_thread_moves += moves.count() as u64;
-        self.record.add(Record::Placing(Placing {
-            snapshot: snapshot.sequence,
-            affinities: governed.orders(),
-            plan: Plan {
-                placements,
-                pages: Vec::new(),
-            },
-            refusals: governed.refusals,
-            undone: governed.undone,
-            carried_out: !self.settings.dry_run,
-        }));
+        let carried_out = !self.settings.dry_run;
+        let notices = std::mem::take(&mut governed.notices);
+        self.record.add(|| {
+            Record::Placing(Placing {
+                snapshot: snapshot.sequence,
+                affinities: governed.orders(),
+                plan: Plan {
+                    placements,
+                    pages: Vec::new(),
+                },
+                refusals: governed.refusals,
+                undone: governed.undone,
+                carried_out,
+            })
+        });
         if !outcome.affinities.is_empty() {
-            self.record.add(Record::Outcome(outcome));
+            self.record.add(|| Record::Outcome(outcome));
         }
-        for notice in governed.notices {
+        for notice in notices {
             self.record.notice(notice);
         }
     }
 
     /// Tells the paging what is settled, and records what it has done.
     fn page(&mut self, told: Told) {
-        let news = match &mut self.paging {
-            PagingPlace::Over => return,
+        match &mut self.paging {
+            PagingPlace::Over => {}
             PagingPlace::Here(half) => {
-                let plan = half.settled(told);
                 let world = &mut *self.world;
-                let tick = half.carry_out(plan, |orders| {
+                let news = half.round(Duration::ZERO, [told], &[], |orders| {
                     let orders = Orders {
                         affinities: Vec::new(),
                         pages: orders.to_vec(),
                     };
                     world.apply(&orders).pages
                 });
-                self.record.paged(None, tick);
-                return;
+                self.hear(news);
+            }
+            PagingPlace::InStep(paging) => {
+                let news = paging.tell(told);
+                self.hear(news);
             }
             PagingPlace::Thread(thread) => {
                 thread.tell(told);
-                thread.news()
+                let news = thread.news();
+                self.hear(news);
             }
-        };
-        self.hear(news);
+        }
     }
 
-    fn hear(&mut self, news: Vec<News>) {
+    fn hear(&mut self, news: impl IntoIterator<Item = News>) {
         for news in news {
-            match news {
-                News::Tick { time_ns, tick } => self.record.paged(Some(time_ns), tick),
-                News::Ended(why) => {
-                    self.paging = PagingPlace::Over;
-                    self.record.notice(format!(
-                        "pages are no longer looked after: {why}; threads still are"
-                    ));
-                }
+            if matches!(news, News::Ended(_)) {
+                self.paging = PagingPlace::Over;
             }
+            self.record.heard(news);
         }
     }
 
@@ -452,7 +450,7 @@ impl<'w> Running<'w> {
         }
         self.record.summary.ending = ending;
         let summary = self.record.summary.clone();
-        self.record.add(Record::End(summary));
+        self.record.add(|| Record::End(summary));
         self.record.flush();
         self.record.summary
     }
@@ -481,12 +479,14 @@ impl<'w> Running<'w> {
         self.record.summary.restored += given_back;
         // What was observed just now is no interval and is not recorded.
         let recorded = self.last.as_ref().map_or(0, |last| last.sequence);
-        self.record.add(Record::Placing(Placing {
-            snapshot: recorded,
-            affinities: orders.affinities,
-            carried_out: true,
-            ..Placing::default()
-        }));
-        self.record.add(Record::Outcome(outcome));
+        self.record.add(|| {
+            Record::Placing(Placing {
+                snapshot: recorded,
+                affinities: orders.affinities,
+                carried_out: true,
+                ..Placing::default()
+            })
+        });
+        self.record.add(|| Record::Outcome(outcome));
     }
 }

@@ -79,6 +79,11 @@ impl PageGovernor {
         self.now_ns
     }
 
+    /// Whether orders wait in line for bandwidth.
+    pub fn has_waiting(&self) -> bool {
+        !self.line.is_empty()
+    }
+
     /// Lets time pass; a time that lies back changes nothing.
     pub fn advance(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);

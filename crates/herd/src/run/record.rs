@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use super::Watcher;
 use crate::error::HerdError;
-use crate::ledger::{Line, Notice, PagingTick, Record, Writer};
+use crate::ledger::{Line, Notice, Record, Writer};
+use crate::paging::News;
 use crate::summary::Summary;
 
 /// Records: to the ledger while that can be written, to the watcher, and to the summary.
@@ -36,12 +37,15 @@ impl<'w> Recorder<'w> {
         }
     }
 
-    /// Adds a record, at the latest time.
-    pub(super) fn add(&mut self, record: Record) {
+    /// Adds a record, at the latest time. It is made only if anybody sees it.
+    pub(super) fn add(&mut self, record: impl FnOnce() -> Record) {
+        if self.ledger.is_none() && self.watcher.is_none() {
+            return;
+        }
         let line = Line {
             sequence: self.sequence,
             time_ns: self.time_ns,
-            record,
+            record: record(),
         };
         self.sequence += 1;
         if let Some(watcher) = &mut self.watcher {
@@ -51,22 +55,25 @@ impl<'w> Recorder<'w> {
         self.end_ledger_on(written);
     }
 
-    /// Adds a round of paging, if there is anything to say of it. Without a time it is of the latest
-    /// snapshot.
-    pub(super) fn paged(&mut self, time_ns: Option<u64>, tick: PagingTick) {
-        if tick.is_empty() {
-            return;
+    /// Adds what the paging says.
+    pub(super) fn heard(&mut self, news: News) {
+        match news {
+            News::Tick { time_ns, tick } => {
+                self.time_ns = self.time_ns.max(time_ns);
+                self.summary.paged(&tick);
+                self.add(|| Record::Paging(tick));
+            }
+            News::Ended(why) => self.notice(format!(
+                "pages are no longer looked after: {why}; threads still are"
+            )),
         }
-        self.time_ns = self.time_ns.max(time_ns.unwrap_or(0));
-        self.summary.paged(&tick);
-        self.add(Record::Paging(tick));
     }
 
     /// Says a thing once.
     pub(super) fn notice(&mut self, text: String) {
         if self.said.insert(text.clone()) {
             self.summary.notices.push(text.clone());
-            self.add(Record::Notice(Notice { text }));
+            self.add(|| Record::Notice(Notice { text }));
         }
     }
 

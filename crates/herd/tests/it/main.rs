@@ -1,6 +1,7 @@
 //! The herd against a scripted machine: loop, governor, journal, ledger, replay.
 
 mod fake;
+mod in_step;
 mod journal;
 mod ledger;
 mod pages;

@@ -1,0 +1,85 @@
+//! Paging within the loop, at its own cadence, where the pager is in step with the world's time.
+//!
+//! A modelled world computes instead of waiting: a thread of its own would see it at times that no
+//! seed decides. So the placement's interval is cut into steps: one paging cadence each while the
+//! policy listens or orders wait for bandwidth, the last one cut so that the interval is exact; the
+//! whole rest in one while nothing could come of looking. Samples are drawn of the time in which the
+//! policy listens, and of no other.
+
+use std::time::Duration;
+
+use numaherd_world::{Pager, Progress, World, WorldError};
+
+use super::{News, PagingHalf, Told};
+
+/// The paging half and a pager in step.
+pub(crate) struct PagingInStep {
+    half: PagingHalf,
+    pager: Box<dyn Pager>,
+    cadence: Duration,
+}
+
+/// Samples that cannot be had any more.
+pub(crate) struct Failed {
+    pub(crate) error: WorldError,
+    /// What is left of the interval.
+    pub(crate) left: Duration,
+}
+
+impl PagingInStep {
+    pub(crate) fn new(half: PagingHalf, pager: Box<dyn Pager>, cadence: Duration) -> Self {
+        Self {
+            half,
+            pager,
+            cadence,
+        }
+    }
+
+    /// Lets the world run for an interval, and looks after pages meanwhile; `say` hears of each
+    /// round that is worth recording, as it happens.
+    pub(crate) fn run_for(
+        &mut self,
+        world: &mut dyn World,
+        interval: Duration,
+        mut say: impl FnMut(News),
+    ) -> Result<Progress, Failed> {
+        let mut left = interval;
+        while !left.is_zero() {
+            let listens = self.half.listens();
+            let step = if listens || self.half.has_waiting() {
+                left.min(self.cadence)
+            } else {
+                left
+            };
+            let progress = if listens {
+                self.pager.run_for(step)
+            } else {
+                world.run_for(step)
+            };
+            if progress == Progress::Ended {
+                return Ok(Progress::Ended);
+            }
+            left -= step;
+            let samples = if listens {
+                self.pager
+                    .samples()
+                    .map_err(|error| Failed { error, left })?
+            } else {
+                Vec::new()
+            };
+            let pager = &mut self.pager;
+            let round = self
+                .half
+                .round(step, [], &samples, |orders| pager.apply(orders));
+            round.into_iter().for_each(&mut say);
+        }
+        Ok(Progress::Ran)
+    }
+
+    /// Tells the paging what is settled, and has carried out what it wants then.
+    pub(crate) fn tell(&mut self, told: Told) -> Option<News> {
+        let pager = &mut self.pager;
+        self.half
+            .round(Duration::ZERO, [told], &[], |orders| pager.apply(orders))
+    }
+}

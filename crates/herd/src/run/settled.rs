@@ -1,0 +1,60 @@
+//! Who is where once the placement of an interval has been carried out: what the paging is told.
+
+use std::collections::BTreeMap;
+
+use numaherd_policy::Settled;
+use numaherd_topology::{CpuId, Topology};
+use numaherd_world::{AffinityResult, Outcome, Snapshot, Thread, ThreadId};
+
+use crate::governor::ThreadChange;
+
+/// The threads that have been given a core, ascending, with the plan's doing. In a dry run those that
+/// the plan would have given one, so that the page orders that would follow are seen too.
+pub(super) fn settled(
+    snapshot: &Snapshot,
+    topology: &Topology,
+    changes: &[ThreadChange],
+    outcome: &Outcome,
+    dry_run: bool,
+) -> Vec<Settled> {
+    let changed: BTreeMap<ThreadId, usize> = (0..)
+        .zip(changes)
+        .map(|(at, change)| (change.order.thread, at))
+        .collect();
+    let settle = |thread: &Thread| {
+        let core = match changed.get(&thread.id) {
+            None => thread.assigned,
+            Some(&at) => {
+                let result = outcome.affinities.get(at).map(|outcome| &outcome.result);
+                core_after(thread, &changes[at], result, dry_run)
+            }
+        }?;
+        let before = topology.node_of(thread.place());
+        Some(Settled {
+            thread: thread.id,
+            process: thread.process,
+            node: topology.node_of(core)?,
+            moved_from: before.filter(|_| thread.place() != core),
+        })
+    };
+    snapshot.threads.iter().filter_map(settle).collect()
+}
+
+/// The core that a thread has been given once a change of it has been tried; `None` when it has none,
+/// or is gone.
+fn core_after(
+    thread: &Thread,
+    change: &ThreadChange,
+    result: Option<&AffinityResult>,
+    dry_run: bool,
+) -> Option<CpuId> {
+    let core = change.order.core;
+    let took = match result {
+        None => dry_run,
+        Some(AffinityResult::Done) => true,
+        Some(AffinityResult::Narrowed { now }) => core.is_none_or(|core| now.contains(core)),
+        Some(AffinityResult::Gone) => return None,
+        Some(AffinityResult::Failed { .. }) => false,
+    };
+    if took { core } else { thread.assigned }
+}
