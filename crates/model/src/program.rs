@@ -11,6 +11,7 @@
 //! *in flight* is asked for but not yet there.
 
 mod curve;
+mod derive;
 mod library;
 mod read;
 

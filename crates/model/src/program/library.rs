@@ -19,7 +19,7 @@ macro_rules! embedded {
 }
 
 /// Name and text of each file of `data/programs/`; a test holds this list and the folder equal.
-pub(super) const FILES: &[(&str, &str)] = embedded![];
+pub(super) const FILES: &[(&str, &str)] = embedded!["cpu2006"];
 
 /// Programs by name.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,3 +139,6 @@ fn edits(from: &str, to: &str) -> usize {
     }
     row[to.len()]
 }
+
+#[cfg(test)]
+mod tests;

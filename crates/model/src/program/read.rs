@@ -3,7 +3,7 @@
 //! The text is read into the tables of the file with the place of every figure kept, so that what
 //! is wrong only in meaning (a negative figure, a curve that rises) is shown at its line as well.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
@@ -12,6 +12,10 @@ use toml::Spanned;
 
 use super::{Curve, Hot, Phase, Program};
 use crate::ModelError;
+
+mod sweep;
+
+use sweep::{ReferenceTable, References, SweepTable};
 
 /// Limits beyond which a figure is taken for a mistake.
 const MOST_PROGRAMS: usize = 4096;
@@ -40,6 +44,8 @@ type Points = Spanned<Vec<(f64, f64)>>;
 #[serde(deny_unknown_fields)]
 struct FileTable {
     source: Spanned<String>,
+    #[serde(default, rename = "reference")]
+    references: Vec<ReferenceTable>,
     #[serde(default, rename = "program")]
     programs: Vec<Spanned<ProgramTable>>,
 }
@@ -62,6 +68,7 @@ struct ProgramTable {
     repeat: bool,
     #[serde(default, rename = "phase")]
     phases: Vec<PhaseTable>,
+    sweep: Option<Spanned<SweepTable>>,
 }
 
 #[derive(Deserialize)]
@@ -124,14 +131,15 @@ fn checked(file: FileTable) -> Result<Vec<Program>, Wrong> {
         let why = format!("more than {MOST_PROGRAMS} programs in one file; split it");
         return wrong(beyond.span(), "program", why);
     }
-    let mut seen = BTreeMap::new();
+    let references = References::checked(&file.references)?;
+    let mut seen = BTreeSet::new();
     let mut programs = Vec::with_capacity(file.programs.len());
     for table in file.programs {
         let at = table.span();
         let table = table.into_inner();
         let name_at = table.name.span();
-        let program = program(table, at, file.source.get_ref())?;
-        if seen.insert(program.name.clone(), ()).is_some() {
+        let program = program(table, at, file.source.get_ref(), &references)?;
+        if !seen.insert(program.name.clone()) {
             let why = format!("a second program {:?} in this file", program.name);
             return wrong(name_at, "name", why);
         }
@@ -140,9 +148,14 @@ fn checked(file: FileTable) -> Result<Vec<Program>, Wrong> {
     Ok(programs)
 }
 
-fn program(table: ProgramTable, at: Range<usize>, source: &str) -> Result<Program, Wrong> {
+fn program(
+    table: ProgramTable,
+    at: Range<usize>,
+    source: &str,
+    references: &References,
+) -> Result<Program, Wrong> {
     let name = name(&table.name)?;
-    program_named(&name, table, at, source).map_err(|wrong| Wrong {
+    program_named(&name, table, at, source, references).map_err(|wrong| Wrong {
         key: format!("{name}: {}", wrong.key),
         ..wrong
     })
@@ -166,6 +179,7 @@ fn program_named(
     table: ProgramTable,
     at: Range<usize>,
     source: &str,
+    references: &References,
 ) -> Result<Program, Wrong> {
     let footprint_bytes = above(&table.footprint_mib, "footprint_mib", MOST_MIB)? * MIB;
     if footprint_bytes < 4096.0 {
@@ -180,17 +194,7 @@ fn program_named(
             return wrong(threads.span(), "threads", why);
         }
     };
-    if table.phases.is_empty() {
-        return wrong(at, "phase", "what does it run? give [[program.phase]]");
-    }
-    if table.phases.len() > MOST_PHASES {
-        return wrong(at, "phase", format!("more than {MOST_PHASES} phases"));
-    }
-    let phases = table
-        .phases
-        .iter()
-        .map(|table| phase(table, footprint_bytes))
-        .collect::<Result<_, _>>()?;
+    let phases = phases(&table, at, references, footprint_bytes)?;
     Ok(Program {
         name: name.to_owned(),
         source: table.source.unwrap_or_else(|| source.to_owned()),
@@ -215,6 +219,37 @@ fn program_named(
         repeat: table.repeat,
         phases,
     })
+}
+
+fn phases(
+    table: &ProgramTable,
+    at: Range<usize>,
+    references: &References,
+    footprint_bytes: f64,
+) -> Result<Vec<Phase>, Wrong> {
+    match &table.sweep {
+        Some(sweep) if !table.phases.is_empty() => wrong(
+            sweep.span(),
+            "sweep",
+            "give either this or phases, not both",
+        ),
+        Some(sweep) => {
+            let phase = sweep::phase(sweep.get_ref(), references, footprint_bytes)?;
+            Ok(vec![phase])
+        }
+        None if table.phases.is_empty() => {
+            let why = "what does it run? give [[program.phase]] or [program.sweep]";
+            wrong(at, "phase", why)
+        }
+        None if table.phases.len() > MOST_PHASES => {
+            wrong(at, "phase", format!("more than {MOST_PHASES} phases"))
+        }
+        None => table
+            .phases
+            .iter()
+            .map(|table| phase(table, footprint_bytes))
+            .collect(),
+    }
 }
 
 fn hot(pages: Option<&Figure>, accesses: Option<&Figure>) -> Result<Option<Hot>, Wrong> {
