@@ -62,4 +62,16 @@ pub enum ModelError {
         /// The nearest name, or all of them.
         hint: String,
     },
+    /// The jobs cannot be run on the machine.
+    #[error("the jobs cannot be run: {reason}")]
+    Jobs {
+        /// Which job, and why not.
+        reason: String,
+    },
+    /// An option that cannot be.
+    #[error("the model cannot run so: {reason}")]
+    Option {
+        /// Which option, its value and what it must be.
+        reason: String,
+    },
 }

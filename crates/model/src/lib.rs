@@ -1,6 +1,43 @@
-//! A machine as an analytic model of contention: caches, controllers, links, cores.
+//! World: a NUMA machine as an analytic model of contention for caches, controllers and links.
+//!
+//! A [`Model`] is a machine ([`Hardware`], from a machine file) that runs [`Job`]s, each after a
+//! [`program::Program`] profile. It observes and applies as a live machine does, in modelled time,
+//! and the same seed gives the same run. One hour of eight programs takes some tens of milliseconds.
+//!
+//! | question | where |
+//! |---|---|
+//! | how fast does each thread go on as things are | `solve`: the fixed point of an epoch |
+//! | who holds how much of a shared cache | `shares`: footprint theory |
+//! | how long does a line wait at a controller or link | `loaded`: the loaded-latency curve |
+//! | where would Linux put it | `kernel` |
+//! | where are the pages | `memory` |
+//! | what happens when | `engine`: from event to event |
+//! | what does a policy see of it | `world` |
+//! | what does a given placement cost, and why | [`steady()`], [`Factors`] |
+//!
+//! What the model leaves out: SMT siblings are cores of their own; caches but the last level are in
+//! the base cycles; a thread that shares its CPU loses its share of time, not its cache; moving pages
+//! loads no controller.
 
+mod engine;
 mod error;
+mod foresight;
+mod hardware;
+mod job;
+mod kernel;
+mod loaded;
+mod memory;
 pub mod program;
+mod shares;
+mod solve;
+mod steady;
+mod world;
 
 pub use error::ModelError;
+pub use foresight::Foresight;
+pub use hardware::Hardware;
+pub use job::{Binding, Completion, Job, Placement, Until, Work};
+pub use program::{Library, Program};
+pub use solve::{Factors, Speed};
+pub use steady::{Placed, alone, numa_penalty, steady};
+pub use world::{Model, Options};

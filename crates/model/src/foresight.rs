@@ -1,0 +1,43 @@
+//! What a layout would cost: the model asked about threads it runs, placed otherwise.
+//!
+//! The cost is the mean over the threads of the time for an instruction, relative to the thread
+//! alone with its memory local: the mean slowdown, 1 when nobody disturbs anybody. Memory stays where
+//! it is. Only a modelled machine can tell this; it is what an oracle decides by.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numaherd_topology::CpuId;
+use numaherd_world::ThreadId;
+
+use crate::engine::Engine;
+use crate::world::Model;
+
+/// Asks a [`Model`] about layouts, also while a herd runs it.
+#[derive(Clone)]
+pub struct Foresight {
+    shared: Arc<Mutex<Engine>>,
+}
+
+impl std::fmt::Debug for Foresight {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Foresight").finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    /// Something to ask about this model's threads.
+    pub fn foresight(&self) -> Foresight {
+        Foresight {
+            shared: self.shared().clone(),
+        }
+    }
+}
+
+impl Foresight {
+    /// Mean slowdown of all threads were these on those CPUs, and the others where they are. `None`
+    /// when a thread is not there any more, or a CPU never was.
+    pub fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
+        let engine = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.slowdown(layout)
+    }
+}

@@ -1,0 +1,269 @@
+//! The figures of a machine that the model counts with, taken from a machine file.
+//!
+//! What a file leaves out is never guessed: without idle latencies, controllers' bandwidth, a
+//! last-level cache, the clock or the lines in flight there is no model, and the error names all
+//! keys that are missing. Three figures may be missing, each with a meaning of its own: without
+//! bandwidths of links no link is ever a bottleneck; without the latency of the last-level cache it
+//! is that of the machine which program profiles were measured on (their cycles hold its hits);
+//! without `cycles_scale` the core is like theirs.
+//!
+//! A controller carries what programs reach of it (`node_sustained_gb_per_s`, or else
+//! `node_gb_per_s`, which is then a measured figure), reads and write-backs together. SMT siblings
+//! count as cores of their own, as in the lab.
+
+use std::sync::Arc;
+
+use numaherd_topology::{CacheKind, CpuId, Link, Machine, NodeId, SharedBy, Topology, ways};
+
+use crate::error::ModelError;
+
+/// Bytes of a cache line, on every machine that has figures.
+pub const LINE_BYTES: f64 = 64.0;
+
+/// Latency of a hit in the last-level cache of a Skylake-SP, in ns (FACTS 7.1): what the base cycles
+/// of profiles measured on it hold.
+const REFERENCE_LLC_NS: f64 = 19.5;
+
+/// A machine's figures. Nodes, domains and links are known by their place in the topology.
+#[derive(Clone, Debug)]
+pub struct Hardware {
+    topology: Arc<Topology>,
+    latency_ns: Vec<f64>,
+    /// Lines per ns that a controller, or one direction of a link, can carry: controllers first.
+    capacity: Vec<f64>,
+    /// What a queue in front of each adds at most by and by is a multiple of this, in ns.
+    service_ns: Vec<f64>,
+    /// Links on the way from each node to each, as places in `capacity`: row `from * nodes + to`.
+    ways: Vec<Vec<u32>>,
+    llc_bytes: Vec<f64>,
+    private_bytes: f64,
+    llc_ns: f64,
+    clock_ghz: f64,
+    cycles_scale: f64,
+    in_flight: f64,
+}
+
+impl Hardware {
+    /// The figures of a machine file.
+    ///
+    /// # Errors
+    /// [`ModelError::Machine`] with every key that is missing, or with what cannot be.
+    pub fn of(machine: &Machine) -> Result<Self, ModelError> {
+        let refuse = |reason: String| ModelError::Machine {
+            machine: machine.name.clone(),
+            reason,
+        };
+        let topology = machine
+            .topology()
+            .map_err(|error| refuse(error.to_string()))?;
+        let memory = &machine.memory;
+        let gb_per_s = memory.node_sustained_gb_per_s.or(memory.node_gb_per_s);
+        let last = last_level(machine);
+        let missing: Vec<&str> = [
+            ("memory.latency_ns", memory.latency_ns.is_none()),
+            ("memory.node_gb_per_s", gb_per_s.is_none()),
+            ("a last-level cache ([[cache]])", last.is_none()),
+            ("core.clock_ghz", machine.core.clock_ghz.is_none()),
+            (
+                "core.misses_in_flight",
+                machine.core.misses_in_flight.is_none(),
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(key, missing)| missing.then_some(key))
+        .collect();
+        let (Some(rows), Some(gb_per_s), Some(last), Some(clock_ghz), Some(in_flight)) = (
+            &memory.latency_ns,
+            gb_per_s,
+            last,
+            machine.core.clock_ghz,
+            machine.core.misses_in_flight,
+        ) else {
+            return Err(refuse(format!("it has no {}", missing.join(", no "))));
+        };
+        let nodes = topology.nodes().len();
+        let links = machine.links();
+        let ways = ways(nodes, &links).map_err(|error| refuse(error.to_string()))?;
+        let domain_bytes = last.size_kib as f64 * 1024.0 / domains_that_share(machine, last);
+        let private = if last.inclusive {
+            None
+        } else {
+            machine.caches.iter().rfind(|cache| {
+                cache.shared_by == SharedBy::Core && cache.level > 1 && cache.level < last.level
+            })
+        };
+        Ok(Self {
+            latency_ns: rows.concat(),
+            capacity: (0..nodes)
+                .map(|_| gb_per_s / LINE_BYTES)
+                .chain(links.iter().map(|link| link.gb_per_s / LINE_BYTES))
+                .collect(),
+            service_ns: (0..nodes)
+                .map(|node| rows[node][node])
+                .chain(links.iter().map(|link| hop_ns(rows, link)))
+                .collect(),
+            ways: ways
+                .into_iter()
+                .map(|way| way.into_iter().map(|link| (nodes + link) as u32).collect())
+                .collect(),
+            llc_bytes: vec![domain_bytes; topology.domains().len()],
+            private_bytes: private.map_or(0.0, |cache| cache.size_kib as f64 * 1024.0),
+            llc_ns: last.latency_ns.unwrap_or(REFERENCE_LLC_NS),
+            clock_ghz,
+            cycles_scale: machine.core.cycles_scale.unwrap_or(1.0),
+            in_flight: f64::from(in_flight),
+            topology: Arc::new(topology),
+        })
+    }
+
+    /// The machine.
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// How many nodes it has.
+    pub fn nodes(&self) -> usize {
+        self.topology.nodes().len()
+    }
+
+    /// Idle latency in ns from the cores of a node to the memory of another.
+    pub fn latency_ns(&self, core_node: usize, memory_node: usize) -> f64 {
+        self.latency_ns[core_node * self.nodes() + memory_node]
+    }
+
+    /// Latency in ns of a hit in the last-level cache.
+    pub fn llc_ns(&self) -> f64 {
+        self.llc_ns
+    }
+
+    /// Bytes of the last-level cache of a domain.
+    pub fn llc_bytes(&self, domain: usize) -> f64 {
+        self.llc_bytes[domain]
+    }
+
+    /// Bytes of a core's own caches that come on top of the last-level cache.
+    pub fn private_bytes(&self) -> f64 {
+        self.private_bytes
+    }
+
+    /// ns that a core takes for one cycle of the core that profiles were measured on.
+    pub fn ns_per_reference_cycle(&self) -> f64 {
+        self.cycles_scale / self.clock_ghz
+    }
+
+    /// Clock in GHz.
+    pub fn clock_ghz(&self) -> f64 {
+        self.clock_ghz
+    }
+
+    /// Cache lines that a core can have in flight.
+    pub fn in_flight(&self) -> f64 {
+        self.in_flight
+    }
+
+    /// Controllers (one a node, in their order), then links: how many there are in all.
+    pub fn channels(&self) -> usize {
+        self.capacity.len()
+    }
+
+    /// Lines per ns that a channel can carry.
+    pub(crate) fn capacity(&self, channel: usize) -> f64 {
+        self.capacity[channel]
+    }
+
+    /// The idle time in ns that a channel's queue is a multiple of.
+    pub(crate) fn service_ns(&self, channel: usize) -> f64 {
+        self.service_ns[channel]
+    }
+
+    /// The links that a line takes from one node to another, as channels.
+    pub(crate) fn way(&self, from: usize, to: usize) -> &[u32] {
+        &self.ways[from * self.nodes() + to]
+    }
+
+    /// The place of a CPU's domain and of its node.
+    ///
+    /// # Panics
+    /// For a CPU that the machine does not have.
+    pub(crate) fn seat(&self, cpu: CpuId) -> Seat {
+        let cpu = self.topology.cpu(cpu).expect("a CPU of this machine");
+        Seat {
+            domain: cpu.domain.index(),
+            node: self.place(cpu.node),
+        }
+    }
+
+    /// The place of a node.
+    pub(crate) fn place(&self, node: NodeId) -> usize {
+        self.topology
+            .node_index(node)
+            .expect("a node of this machine")
+    }
+}
+
+/// Where a CPU is: places of its domain and its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seat {
+    pub(crate) domain: usize,
+    pub(crate) node: usize,
+}
+
+/// The cache that the cores of a domain share.
+fn last_level(machine: &Machine) -> Option<&numaherd_topology::machine::CacheSpec> {
+    machine
+        .caches
+        .iter()
+        .filter(|cache| cache.kind != CacheKind::Instruction)
+        .max_by_key(|cache| cache.level)
+}
+
+/// Over how many domains one cache of that kind is spread: more than one only where it belongs to a
+/// whole package.
+fn domains_that_share(machine: &Machine, last: &numaherd_topology::machine::CacheSpec) -> f64 {
+    match last.shared_by {
+        SharedBy::Core | SharedBy::Domain => 1.0,
+        SharedBy::Package => {
+            f64::from(machine.shape.nodes_per_package * machine.shape.domains_per_node)
+        }
+    }
+}
+
+/// What a link adds to the latency of a line in ns, beside the nearest memory of the machine: on some
+/// machines a node's own memory is hardly nearer than its neighbour's (FACTS 7.1, Barcelona).
+fn hop_ns(latency_ns: &[Vec<f64>], link: &Link) -> f64 {
+    let locals = latency_ns.iter().enumerate().map(|(node, row)| row[node]);
+    let nearest = locals.fold(f64::INFINITY, f64::min);
+    (latency_ns[link.to][link.from] - nearest).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_presets_with_figures_can_be_modelled_and_the_others_say_what_they_lack() {
+        let told: Vec<String> = Machine::presets()
+            .filter_map(|name| Hardware::of(&Machine::preset(name).unwrap()).err())
+            .map(|error| error.to_string())
+            .collect();
+        insta::assert_snapshot!(told.join("\n"));
+    }
+
+    #[test]
+    fn the_machine_of_n_mass_is_as_its_table_1() {
+        let hardware = Hardware::of(&Machine::preset("xeon-e5520-2s").unwrap()).unwrap();
+        assert_eq!(hardware.latency_ns(0, 0), 50.0);
+        assert_eq!(hardware.latency_ns(1, 0), 90.0);
+        assert_eq!(hardware.llc_bytes(1), 8.0 * 1024.0 * 1024.0);
+        assert_eq!(hardware.private_bytes(), 0.0, "the L3 is inclusive");
+        assert_eq!(hardware.channels(), 4);
+        assert_eq!(hardware.capacity(2) * LINE_BYTES, 11.72);
+        assert_eq!(hardware.way(0, 1), [2]);
+    }
+
+    #[test]
+    fn a_level_2_beside_the_last_level_counts() {
+        let hardware = Hardware::of(&Machine::preset("opteron-8356-4s").unwrap()).unwrap();
+        assert_eq!(hardware.private_bytes(), 512.0 * 1024.0);
+    }
+}

@@ -1,0 +1,68 @@
+//! Cache shares: how much of a shared cache each of its users holds.
+//!
+//! Footprint theory (Xiang, Ding, Luo, Bao: HOTL, ASPLOS 2013): in a least-recently-used cache that
+//! is full, every line that was touched within the last `W` ns is there and no other, for one `W`
+//! that is the same for all. In a window of `W` a thread touches as many bytes as it would fill
+//! in that time starting empty ([`Curve::held_after`]), so `W` is where the sum of these is the
+//! size of the cache. Bytes in a core's own caches come on top and take no room.
+
+use crate::program::Curve;
+
+/// One user of a shared cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User<'a> {
+    pub(crate) curve: &'a Curve,
+    /// Instructions per ns.
+    pub(crate) rate: f64,
+}
+
+/// Bytes that each user holds, its core's own caches included. `window_ns` is where to start from
+/// (any positive number) and becomes the window that was found.
+pub(crate) fn shares(
+    users: &[User<'_>],
+    cache_bytes: f64,
+    private_bytes: f64,
+    window_ns: &mut f64,
+    held: &mut Vec<f64>,
+) {
+    let fill = |window_ns: f64, held: &mut Vec<f64>| -> f64 {
+        held.clear();
+        held.extend(users.iter().map(|user| {
+            let bytes = user.curve.held_after(window_ns * user.rate);
+            bytes.min(cache_bytes + private_bytes)
+        }));
+        held.iter()
+            .map(|bytes| (bytes - private_bytes).max(0.0))
+            .sum()
+    };
+    if users.len() == 1 || fill(f64::MAX, held) <= cache_bytes {
+        fill(f64::MAX, held);
+        return;
+    }
+    // The sum grows with the window: bracket, then halve in the logarithm.
+    let mut low = window_ns.clamp(1e-3, 1e30);
+    let mut high = low;
+    while fill(low, held) > cache_bytes {
+        high = low;
+        low /= 4.0;
+    }
+    while fill(high, held) < cache_bytes {
+        low = high;
+        high *= 4.0;
+    }
+    for _ in 0..40 {
+        let middle = (low * high).sqrt();
+        let sum = fill(middle, held);
+        if (sum - cache_bytes).abs() < cache_bytes * 1e-6 {
+            low = middle;
+            break;
+        }
+        if sum < cache_bytes {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    *window_ns = low;
+    fill(low, held);
+}

@@ -1,0 +1,379 @@
+//! The fixed point of an epoch: how fast each thread runs while all of them go on as they are.
+//!
+//! Time for 1000 instructions of a thread, in ns:
+//!
+//! ```text
+//! t = 1000 cpi k  +  lines(c) sum_n m_n (L_n + w_n - L_llc) / F  +  transfers / F
+//! ```
+//!
+//! with `cpi` cycles of the reference core at `k` ns each; `lines(c)` cache lines read from memory
+//! with `c` bytes of cache; `m_n` the share of them that comes from node `n`, at an idle latency
+//! `L_n` and a wait `w_n` in the queues of the controller and the links on the way; `L_llc` the
+//! latency of a hit, which the base cycles hold already; and `F` lines in flight on average while
+//! the thread waits (Little's law): the program's own, or what the core can hold if that is less.
+//! Lines that it writes back load controllers and links, but nobody waits for them. Lines that
+//! another thread of the process wrote last come from that thread's cache and cross links, not
+//! controllers.
+//!
+//! Three things depend on each other: shares of the caches on the threads' speeds
+//! ([`crate::shares`]), waits on the lines asked for ([`crate::loaded`]), speeds on both. They are
+//! found together by iteration, the waits by Newton's method on each channel with the others held,
+//! until no speed changes by more than a millionth part. Demand falls as waits grow, so there is
+//! one answer, and no channel ever carries more than it can: where many threads want too much, waits
+//! grow until their lines in flight allow no more.
+//!
+//! A factor of contention can be taken away ([`Factors`]) to see what it costs: the split of DINO
+//! §2.1 without its difficulty of telling overlapping causes apart.
+
+use crate::hardware::{Hardware, Seat};
+use crate::loaded;
+use crate::program::Phase;
+use crate::shares::{User, shares};
+
+/// Speeds that change by less than this part are settled.
+const SETTLED: f64 = 1e-6;
+/// Rounds after which an answer must do; settling takes some ten to thirty.
+const MOST_ROUNDS: usize = 300;
+
+/// Which contention there is; all of it on a real machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factors {
+    /// Threads take cache from each other.
+    pub cache: bool,
+    /// Lines wait for each other at controllers.
+    pub controllers: bool,
+    /// Lines wait for each other on links.
+    pub links: bool,
+}
+
+impl Factors {
+    /// All of them.
+    pub const ALL: Self = Self {
+        cache: true,
+        controllers: true,
+        links: true,
+    };
+    /// None: each thread as if alone, where it is.
+    pub const NONE: Self = Self {
+        cache: false,
+        controllers: false,
+        links: false,
+    };
+}
+
+/// One thread that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Running<'a> {
+    pub(crate) phase: &'a Phase,
+    pub(crate) seat: Seat,
+    /// Share of the time that it has a CPU, 0 to 1.
+    pub(crate) cpu_share: f64,
+    /// How many of its profile's lines it reads just now; 1 on average.
+    pub(crate) intensity: f64,
+    /// Nodes and the share of its lines that each answers; the shares add up to 1.
+    pub(crate) memory: Vec<(usize, f64)>,
+    /// Lines per 1000 instructions that come from caches of other domains, by their node.
+    pub(crate) transfers: Vec<(usize, f64)>,
+}
+
+/// How one thread goes on. Lines are per 1000 of its instructions.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Speed {
+    /// Time for 1000 instructions on a CPU, in ns.
+    pub ns: f64,
+    /// Of that, waiting in queues of controllers.
+    pub controller_ns: f64,
+    /// Of that, waiting in queues of links.
+    pub link_ns: f64,
+    /// Of that, what remote memory costs more than local memory when idle.
+    pub remote_ns: f64,
+    /// Bytes of cache it holds.
+    pub held_bytes: f64,
+    /// Lines read from memory, prefetched ones counted.
+    pub lines: f64,
+    /// Of those, from other nodes.
+    pub remote_lines: f64,
+    /// Mean latency of a line from memory, in ns.
+    pub latency_ns: f64,
+}
+
+/// An answer, kept as the start of the next one: little changes from epoch to epoch.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Solution {
+    pub(crate) speeds: Vec<Speed>,
+    /// Share of each channel's capacity in use: controllers, then links.
+    pub(crate) in_use: Vec<f64>,
+    /// Rounds that it took.
+    pub(crate) rounds: usize,
+    waits: Vec<f64>,
+    windows: Vec<f64>,
+}
+
+/// What does not change while the answer is looked for.
+struct Thread {
+    base_ns: f64,
+    /// Latency beyond a hit of a line from memory, without waits.
+    idle_ns: f64,
+    transfer_ns: f64,
+    transfers: f64,
+    in_flight: f64,
+    cpu_share: f64,
+    /// Channels of a line: which, how much of it waits there, how much of it loads it.
+    lines: Vec<Use>,
+    /// The same of a line from another cache.
+    moved: Vec<Use>,
+}
+
+#[derive(Clone, Copy)]
+struct Use {
+    channel: u32,
+    waits: f64,
+    loads: f64,
+}
+
+/// Finds how fast each thread goes on.
+pub(crate) fn solve(
+    hardware: &Hardware,
+    running: &[Running<'_>],
+    factors: Factors,
+    solution: &mut Solution,
+) {
+    let threads: Vec<Thread> = running.iter().map(|r| Thread::of(hardware, r)).collect();
+    let mut domains: Vec<Vec<usize>> = vec![Vec::new(); hardware.topology().domains().len()];
+    for (at, thread) in running.iter().enumerate() {
+        domains[thread.seat.domain].push(at);
+    }
+    solution.waits.resize(hardware.channels(), 0.0);
+    solution.windows.resize(domains.len(), 1e6);
+    if !factors.controllers {
+        solution.waits[..hardware.nodes()].fill(0.0);
+    }
+    if !factors.links {
+        solution.waits[hardware.nodes()..].fill(0.0);
+    }
+    let mut held = vec![0.0; running.len()];
+    let mut lines: Vec<f64> = vec![0.0; running.len()];
+    let mut ns: Vec<f64> = threads.iter().map(|t| t.base_ns + t.idle_ns).collect();
+    let mut users = Vec::new();
+    let mut shared = Vec::new();
+    solution.rounds = 0;
+    loop {
+        for (domain, members) in domains.iter().enumerate() {
+            users.clear();
+            users.extend(members.iter().map(|&at| User {
+                curve: &running[at].phase.lines,
+                rate: 1000.0 / ns[at] * threads[at].cpu_share * running[at].intensity,
+            }));
+            let bytes = hardware.llc_bytes(domain);
+            let private = hardware.private_bytes();
+            if factors.cache {
+                let window = &mut solution.windows[domain];
+                shares(&users, bytes, private, window, &mut shared);
+            } else {
+                shared.clear();
+                let alone = |user: &User<'_>| user.curve.held_after(f64::MAX);
+                shared.extend(users.iter().map(|user| alone(user).min(bytes + private)));
+            }
+            for (&at, &bytes) in members.iter().zip(&shared) {
+                held[at] = bytes;
+                lines[at] = running[at].phase.lines.at(bytes) * running[at].intensity;
+            }
+        }
+        adjust(hardware, &threads, &lines, &ns, factors, solution);
+        let mut change = 0.0_f64;
+        for (at, thread) in threads.iter().enumerate() {
+            let new = thread.ns(lines[at], &solution.waits);
+            change = change.max((new / ns[at] - 1.0).abs());
+            // Half way, in the logarithm: shares and speeds would otherwise answer each other
+            // for ever.
+            ns[at] = if solution.rounds == 0 {
+                new
+            } else {
+                (new * ns[at]).sqrt()
+            };
+        }
+        solution.rounds += 1;
+        if change < SETTLED || solution.rounds == MOST_ROUNDS {
+            break;
+        }
+    }
+    solution.speeds.clear();
+    for (at, thread) in threads.iter().enumerate() {
+        let speed = thread.speed(
+            hardware,
+            &running[at],
+            ns[at],
+            held[at],
+            lines[at],
+            solution,
+        );
+        solution.speeds.push(speed);
+    }
+    solution.in_use = demand(hardware, &threads, &lines, &ns, &solution.waits).0;
+}
+
+/// Share of each channel's capacity that is asked for, and how fast that falls as its wait grows.
+fn demand(
+    hardware: &Hardware,
+    threads: &[Thread],
+    lines: &[f64],
+    ns: &[f64],
+    waits: &[f64],
+) -> (Vec<f64>, Vec<f64>) {
+    let mut asked = vec![0.0; hardware.channels()];
+    let mut falls = vec![0.0; hardware.channels()];
+    for ((thread, &lines), &ns) in threads.iter().zip(lines).zip(ns) {
+        let now = thread.ns(lines, waits);
+        // Between the speed settled last and the one these waits allow; equal in the end.
+        let time = (now * ns).sqrt();
+        let mut add = |uses: &[Use], lines: f64| {
+            for one in uses {
+                let channel = one.channel as usize;
+                let load = one.loads * lines * thread.cpu_share / time;
+                asked[channel] += load;
+                falls[channel] += load / time * one.waits * lines / thread.in_flight;
+            }
+        };
+        add(&thread.lines, lines);
+        add(&thread.moved, thread.transfers);
+    }
+    for channel in 0..asked.len() {
+        asked[channel] /= hardware.capacity(channel);
+        falls[channel] /= hardware.capacity(channel);
+    }
+    (asked, falls)
+}
+
+/// Brings the waits nearer to those that the demand makes, a few steps of Newton's method.
+fn adjust(
+    hardware: &Hardware,
+    threads: &[Thread],
+    lines: &[f64],
+    ns: &[f64],
+    factors: Factors,
+    solution: &mut Solution,
+) {
+    for _ in 0..3 {
+        let (asked, falls) = demand(hardware, threads, lines, ns, &solution.waits);
+        for channel in 0..asked.len() {
+            let controller = channel < hardware.nodes();
+            if controller && !factors.controllers || !controller && !factors.links {
+                continue;
+            }
+            let service = hardware.service_ns(channel);
+            let wait = &mut solution.waits[channel];
+            let (allowed, growth) = loaded::in_use(*wait / service);
+            // Below zero where more is asked for than such a wait allows.
+            let spare = allowed - asked[channel];
+            let step = spare / (growth / service + falls[channel]);
+            let new = (*wait - step).max(0.0);
+            // Channels in one way answer each other, so no step is taken whole.
+            *wait = 0.3 * *wait + 0.7 * new;
+        }
+    }
+}
+
+impl Thread {
+    fn of(hardware: &Hardware, running: &Running<'_>) -> Self {
+        let phase = running.phase;
+        let node = running.seat.node;
+        let mut lines = Vec::new();
+        let mut moved = Vec::new();
+        let (mut idle_ns, mut transfer_ns) = (0.0, 0.0);
+        for &(home, share) in &running.memory {
+            idle_ns += share * (hardware.latency_ns(node, home) - hardware.llc_ns()).max(0.0);
+            let written = share * phase.written_per_line;
+            add(&mut lines, home as u32, share, share + written);
+            for &link in hardware.way(home, node) {
+                add(&mut lines, link, share, share);
+            }
+            for &link in hardware.way(node, home) {
+                add(&mut lines, link, 0.0, written);
+            }
+        }
+        let transfers: f64 = running.transfers.iter().map(|&(_, lines)| lines).sum();
+        for &(owner, part) in &running.transfers {
+            let share = part / transfers;
+            transfer_ns += share * (hardware.latency_ns(node, owner) - hardware.llc_ns()).max(0.0);
+            for &link in hardware.way(owner, node) {
+                add(&mut moved, link, share, share);
+            }
+        }
+        Self {
+            base_ns: 1000.0 * phase.cycles_per_instruction * hardware.ns_per_reference_cycle(),
+            idle_ns,
+            transfer_ns,
+            transfers,
+            in_flight: phase.misses_in_flight.min(hardware.in_flight()).max(1.0),
+            cpu_share: running.cpu_share,
+            lines,
+            moved,
+        }
+    }
+
+    /// Time for 1000 instructions with these waits.
+    fn ns(&self, lines: f64, waits: &[f64]) -> f64 {
+        let wait = |uses: &[Use]| -> f64 {
+            uses.iter()
+                .map(|one| one.waits * waits[one.channel as usize])
+                .sum()
+        };
+        let memory = lines * (self.idle_ns + wait(&self.lines));
+        let moved = if self.transfers > 0.0 {
+            self.transfers * (self.transfer_ns + wait(&self.moved))
+        } else {
+            0.0
+        };
+        self.base_ns + (memory + moved) / self.in_flight
+    }
+
+    fn speed(
+        &self,
+        hardware: &Hardware,
+        running: &Running<'_>,
+        ns: f64,
+        held_bytes: f64,
+        lines: f64,
+        solution: &Solution,
+    ) -> Speed {
+        let node = running.seat.node;
+        let wait = |controllers: bool| -> f64 {
+            self.lines
+                .iter()
+                .filter(|one| ((one.channel as usize) < hardware.nodes()) == controllers)
+                .map(|one| one.waits * solution.waits[one.channel as usize])
+                .sum()
+        };
+        let (controllers, links) = (wait(true), wait(false));
+        let local = hardware.latency_ns(node, node);
+        let mean = |of: &dyn Fn(usize) -> f64| -> f64 {
+            let parts = running.memory.iter();
+            parts.map(|&(home, share)| share * of(home)).sum()
+        };
+        let remote = mean(&|home| f64::from(u8::from(home != node)));
+        Speed {
+            ns,
+            controller_ns: lines * controllers / self.in_flight,
+            link_ns: lines * links / self.in_flight,
+            remote_ns: lines * mean(&|home| hardware.latency_ns(node, home) - local)
+                / self.in_flight,
+            held_bytes,
+            lines,
+            remote_lines: lines * remote,
+            latency_ns: mean(&|home| hardware.latency_ns(node, home)) + controllers + links,
+        }
+    }
+}
+
+fn add(uses: &mut Vec<Use>, channel: u32, waits: f64, loads: f64) {
+    if let Some(there) = uses.iter_mut().find(|one| one.channel == channel) {
+        there.waits += waits;
+        there.loads += loads;
+    } else {
+        uses.push(Use {
+            channel,
+            waits,
+            loads,
+        });
+    }
+}

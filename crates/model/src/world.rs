@@ -1,0 +1,448 @@
+//! The model as a world: what policies, the governor and the ledger see of it is what they see of a
+//! live machine.
+//!
+//! Counts are exact, as those of a live machine are when its counters need not be shared; where
+//! they must be, [`Options::counter_noise`] gives them the error of scaling. Memory samples are drawn
+//! from the distribution of each thread's accesses. Everything is drawn from one seed: the same jobs,
+//! orders and seed give the same snapshots.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use numaherd_topology::{CpuSet, NodeId, NodeSet, Topology};
+use numaherd_world::{
+    AffinityOutcome, Counts, MemorySource, NodeState, Orders, Outcome, PageOrder, PageOutcome,
+    Pager, Process, Progress, Residency, Sample, Signal, SignalReport, SignalState, Snapshot,
+    Thread, ThreadId, World, WorldError,
+};
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::engine::{Engine, PAGE_BYTES, normal};
+use crate::error::ModelError;
+use crate::hardware::Hardware;
+use crate::job::{Binding, Completion, Job, Placement, Until, Work};
+
+/// How a model runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// What all chance is drawn from.
+    pub seed: u64,
+    /// Relative standard deviation of the lines that a thread asks for from one second to the next;
+    /// 0 for programs that are as even as their profiles.
+    pub variation: f64,
+    /// Relative standard deviation of counts, for counters that are shared; 0 where they are not.
+    pub counter_noise: f64,
+    /// Time to move one base page in ns, which the thread it is moved for loses; 2000, the middle of
+    /// 1 to 3 us on machines of 2010 to 2020 (FACTS 7.3, recalled).
+    pub page_move_ns: f64,
+    /// Samples of each thread's memory accesses at every wake-up of the pager; DINO §4.2 reads one.
+    pub samples_per_tick: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            variation: 0.0,
+            counter_noise: 0.0,
+            page_move_ns: 2000.0,
+            samples_per_tick: 1,
+        }
+    }
+}
+
+/// A modelled machine with its jobs.
+pub struct Model {
+    shared: Arc<Mutex<Engine>>,
+    topology: Arc<Topology>,
+    signals: Vec<SignalReport>,
+    options: Options,
+    noise: Xoshiro256PlusPlus,
+    sequence: u64,
+    observed_ns: f64,
+    pager_out: bool,
+}
+
+impl Model {
+    /// A machine at the moment before its first job starts.
+    ///
+    /// # Errors
+    /// [`ModelError::Jobs`] for no job, a CPU or node that the machine does not have, or more memory
+    /// than it has; [`ModelError::Option`] for an option that cannot be.
+    pub fn new(
+        hardware: Hardware,
+        jobs: Vec<Job>,
+        until: Until,
+        options: Options,
+    ) -> Result<Self, ModelError> {
+        check_jobs(&hardware, &jobs)?;
+        check_options(&options)?;
+        let topology = hardware.topology().clone();
+        Ok(Self {
+            shared: Arc::new(Mutex::new(Engine::new(hardware, jobs, until, options))),
+            topology,
+            signals: signals(),
+            options,
+            noise: Xoshiro256PlusPlus::seed_from_u64(options.seed ^ 0x6e6f_6973_65),
+            sequence: 0,
+            observed_ns: 0.0,
+            pager_out: false,
+        })
+    }
+
+    pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
+        lock(&self.shared)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Mutex<Engine>> {
+        &self.shared
+    }
+
+    /// Whether the run is over.
+    pub fn is_over(&self) -> bool {
+        self.engine().is_over()
+    }
+
+    /// Modelled time since the world began, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.engine().now_ns / 1e9
+    }
+
+    /// The completed runs so far, in the order in which they ended.
+    pub fn completions(&self) -> Vec<Completion> {
+        self.engine().completions().to_vec()
+    }
+
+    /// What each job has done so far, in their order.
+    pub fn work(&self) -> Vec<Work> {
+        let engine = self.engine();
+        (0..engine.jobs().len())
+            .map(|job| engine.work(job))
+            .collect()
+    }
+
+    /// How many times the fixed point was solved.
+    pub fn epochs(&self) -> u64 {
+        self.engine().epochs
+    }
+
+    /// Share of each node's controller that is in use now, in the order of the topology's nodes.
+    pub fn controller_load(&self) -> Vec<f64> {
+        let mut engine = self.engine();
+        let nodes = engine.hardware.nodes();
+        let mut in_use = engine.solution().in_use.clone();
+        in_use.truncate(nodes);
+        in_use
+    }
+
+    fn thread(
+        &mut self,
+        engine: &Engine,
+        thread: &crate::engine::Thread,
+        interval_ns: f64,
+    ) -> Thread {
+        let program = &engine.jobs()[thread.job].program;
+        let seen = thread.seen;
+        let mut noisy = |count: f64| {
+            let error = if self.options.counter_noise > 0.0 {
+                normal(&mut self.noise) * self.options.counter_noise
+            } else {
+                0.0
+            };
+            (count * (1.0 + error).max(0.0)).round() as u64
+        };
+        let counts = (seen.busy_ns > 0.0).then(|| {
+            let instructions = noisy(seen.instructions);
+            let remote = noisy(seen.remote_lines);
+            let local = noisy(seen.lines - seen.remote_lines);
+            Counts {
+                instructions,
+                cycles: Some(noisy(seen.busy_ns * engine.hardware.clock_ghz())),
+                lines: local + remote,
+                local: Some(local),
+                remote: Some(remote),
+                counted_share: 1.0,
+            }
+        });
+        Thread {
+            id: thread.id,
+            process: thread.process,
+            name: program.name.clone(),
+            cpu: thread.cpu,
+            assigned: thread.assigned,
+            affinity: thread.affinity.clone(),
+            cpuset: engine.all_cpus().clone(),
+            cpu_share: if interval_ns > 0.0 {
+                (seen.busy_ns / interval_ns).min(1.0)
+            } else {
+                0.0
+            },
+            counts,
+            hands_off: thread
+                .bound_by_user
+                .then(|| "its user set its affinity".to_owned()),
+        }
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Model")
+            .field("machine", &self.topology.name())
+            .field("seconds", &self.seconds())
+            .finish_non_exhaustive()
+    }
+}
+
+impl World for Model {
+    fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    fn signals(&self) -> &[SignalReport] {
+        &self.signals
+    }
+
+    fn run_for(&mut self, interval: Duration) -> Progress {
+        run(&self.shared, interval)
+    }
+
+    fn observe(&mut self) -> Result<Snapshot, WorldError> {
+        let shared = self.shared.clone();
+        let mut engine = lock(&shared);
+        let interval_ns = engine.now_ns - self.observed_ns;
+        let threads: Vec<Thread> = engine
+            .threads
+            .values()
+            .map(|thread| self.thread(&engine, thread, interval_ns))
+            .collect();
+        for thread in engine.threads.values_mut() {
+            thread.seen = crate::engine::Seen::default();
+        }
+        let nodes = self.topology.nodes();
+        let all_nodes: Arc<NodeSet> = Arc::new(nodes.iter().map(|node| node.id).collect());
+        let residency = |memory: &crate::memory::Memory| Residency {
+            pages: memory
+                .by_node(nodes.len())
+                .into_iter()
+                .zip(nodes)
+                .filter(|&(pages, _)| pages > 0)
+                .map(|(pages, node)| (node.id, pages))
+                .collect(),
+        };
+        let snapshot = Snapshot {
+            sequence: self.sequence,
+            time_ns: engine.now_ns as u64,
+            interval_ns: interval_ns as u64,
+            page_bytes: PAGE_BYTES,
+            online: (**engine.all_cpus()).clone(),
+            threads,
+            processes: engine
+                .processes
+                .values()
+                .map(|process| Process {
+                    id: process.id,
+                    name: engine.jobs()[process.job].program.name.clone(),
+                    allowed_nodes: all_nodes.clone(),
+                    residency: Some(residency(&process.memory)),
+                })
+                .collect(),
+            nodes: nodes
+                .iter()
+                .zip(&engine.used_pages)
+                .map(|(node, used)| NodeState {
+                    id: node.id,
+                    total_bytes: node.memory_bytes,
+                    free_bytes: node.memory_bytes.saturating_sub(used * PAGE_BYTES),
+                })
+                .collect(),
+            gaps: Vec::new(),
+        };
+        self.sequence += 1;
+        self.observed_ns = engine.now_ns;
+        Ok(snapshot)
+    }
+
+    fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
+        let engine = self.engine();
+        let thread = engine.threads.get(&thread)?;
+        Some((*thread.affinity).clone())
+    }
+
+    fn apply(&mut self, orders: &Orders) -> Outcome {
+        let mut engine = self.engine();
+        let affinities = orders.affinities.iter().map(|order| AffinityOutcome {
+            thread: order.thread,
+            result: engine.set_affinity(order),
+        });
+        let affinities = affinities.collect();
+        let pages = orders.pages.iter().map(|order| engine.move_pages(order));
+        let pages = pages.collect();
+        Outcome { affinities, pages }
+    }
+
+    fn pager(&mut self) -> Option<Box<dyn Pager>> {
+        if std::mem::replace(&mut self.pager_out, true) {
+            return None;
+        }
+        Some(Box::new(ModelPager {
+            shared: self.shared.clone(),
+            samples_per_tick: self.options.samples_per_tick,
+        }))
+    }
+}
+
+/// The half that samples accesses and moves pages, in step with the world's own time.
+struct ModelPager {
+    shared: Arc<Mutex<Engine>>,
+    samples_per_tick: u32,
+}
+
+impl Pager for ModelPager {
+    fn in_step(&self) -> bool {
+        true
+    }
+
+    fn run_for(&mut self, interval: Duration) -> Progress {
+        run(&self.shared, interval)
+    }
+
+    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
+        let mut engine = lock(&self.shared);
+        let topology = engine.hardware.topology().clone();
+        let ids: Vec<ThreadId> = engine.threads.keys().copied().collect();
+        let time_ns = engine.now_ns as u64;
+        let mut samples = Vec::new();
+        for id in ids {
+            for _ in 0..self.samples_per_tick {
+                let (address, at) = engine.draw(id);
+                let thread = &engine.threads[&id];
+                let node: NodeId = topology.nodes()[at].id;
+                let local = topology.node_of(thread.cpu) == Some(node);
+                samples.push(Sample {
+                    time_ns,
+                    thread: id,
+                    process: thread.process,
+                    address,
+                    cpu: thread.cpu,
+                    latency: Some((thread.speed.latency_ns * engine.hardware.clock_ghz()) as u64),
+                    source: if local {
+                        MemorySource::LocalMemory
+                    } else {
+                        MemorySource::RemoteMemory
+                    },
+                    node: Some(node),
+                    store: false,
+                });
+            }
+        }
+        Ok(samples)
+    }
+
+    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
+        let mut engine = lock(&self.shared);
+        orders
+            .iter()
+            .map(|order| engine.move_pages(order))
+            .collect()
+    }
+}
+
+/// A panic elsewhere leaves the engine between two events, which is no state to distrust.
+fn lock(shared: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run(shared: &Mutex<Engine>, interval: Duration) -> Progress {
+    let mut engine = lock(shared);
+    if engine.is_over() {
+        return Progress::Ended;
+    }
+    engine.advance(interval.as_nanos() as f64);
+    Progress::Ran
+}
+
+fn signals() -> Vec<SignalReport> {
+    Signal::ALL
+        .into_iter()
+        .map(|signal| SignalReport {
+            signal,
+            state: SignalState::Measured {
+                source: "the contention model".to_owned(),
+                caveat: None,
+            },
+        })
+        .collect()
+}
+
+fn check_jobs(hardware: &Hardware, jobs: &[Job]) -> Result<(), ModelError> {
+    let topology = hardware.topology();
+    let refuse = |reason: String| Err(ModelError::Jobs { reason });
+    if jobs.is_empty() {
+        return refuse("there is nothing to run".to_owned());
+    }
+    let online = topology.online_cpus();
+    for (at, job) in jobs.iter().enumerate() {
+        let name = &job.program.name;
+        let cpus: CpuSet = match &job.binding {
+            Binding::Free => continue,
+            Binding::Within(cpus) => cpus.clone(),
+            Binding::StartOn(cpus) | Binding::Each(cpus) => cpus.iter().copied().collect(),
+        };
+        if cpus.is_empty() {
+            return refuse(format!("job {at} ({name}) is bound to no CPU"));
+        }
+        if let Some(cpu) = cpus.iter().find(|&cpu| !online.contains(cpu)) {
+            let machine = topology.name();
+            return refuse(format!(
+                "job {at} ({name}) is bound to CPU {cpu}, which {machine} has not"
+            ));
+        }
+    }
+    for (at, job) in jobs.iter().enumerate() {
+        if let Placement::On(node) = job.memory
+            && topology
+                .node(node)
+                .is_none_or(|node| node.memory_bytes == 0)
+        {
+            let (name, machine) = (&job.program.name, topology.name());
+            return refuse(format!(
+                "job {at} ({name}) has its memory on node {node}, where {machine} has none"
+            ));
+        }
+    }
+    let wanted: u64 = jobs.iter().map(|job| job.program.footprint_bytes).sum();
+    let there: u64 = topology.nodes().iter().map(|node| node.memory_bytes).sum();
+    if wanted > there {
+        return refuse(format!(
+            "they need {} MiB of memory, and {} has {}",
+            wanted >> 20,
+            topology.name(),
+            there >> 20
+        ));
+    }
+    Ok(())
+}
+
+fn check_options(options: &Options) -> Result<(), ModelError> {
+    let shares = [
+        ("variation", options.variation),
+        ("counter_noise", options.counter_noise),
+    ];
+    for (what, value) in shares {
+        if !(0.0..=0.5).contains(&value) {
+            let reason = format!("{what} is {value}; it must be 0 to 0.5");
+            return Err(ModelError::Option { reason });
+        }
+    }
+    if !(0.0..=1e9).contains(&options.page_move_ns) {
+        let reason = format!(
+            "page_move_ns is {}; it must be 0 to 10^9",
+            options.page_move_ns
+        );
+        return Err(ModelError::Option { reason });
+    }
+    Ok(())
+}
