@@ -67,7 +67,7 @@ pub struct Phase {
     pub cycles_per_instruction: f64,
     /// Lines read from memory per 1000 instructions against bytes of cache held.
     pub lines: Curve,
-    /// The same without lines that a prefetcher fetched, where known.
+    /// The same without lines that a prefetcher fetched, where known; see [`Phase::demand_at`].
     pub demand: Option<Curve>,
     /// Lines in flight, on average, while it waits for memory; at least 1.
     pub misses_in_flight: f64,
@@ -83,5 +83,27 @@ impl Program {
     /// Instructions that each thread executes in all phases, once through.
     pub fn instructions(&self) -> f64 {
         self.phases.iter().map(|phase| phase.instructions).sum()
+    }
+
+    /// This program begun `phases` later, with those it left out at the end: so that the processes
+    /// of one job, which each go through the same phases, need not go through them in step.
+    #[must_use]
+    pub fn begun_at(&self, phases: usize) -> Self {
+        let mut later = self.clone();
+        let all = later.phases.len().max(1);
+        later.phases.rotate_left(phases % all);
+        later
+    }
+}
+
+impl Phase {
+    /// Lines that no prefetcher fetched, per 1000 instructions with `bytes` of cache: at most all
+    /// lines, and all of them where nothing is known of prefetching.
+    pub fn demand_at(&self, bytes: f64) -> f64 {
+        let lines = self.lines.at(bytes);
+        match &self.demand {
+            Some(demand) => demand.at(bytes).min(lines),
+            None => lines,
+        }
     }
 }

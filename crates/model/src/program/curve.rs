@@ -13,6 +13,8 @@
 //! straight lines between its rows. Properties held: `at` never rises and stays within the given
 //! figures; `held_after` never falls; `instructions_to_hold` is its inverse.
 
+use std::sync::Arc;
+
 use crate::ModelError;
 
 /// Bytes of a cache line, of every machine that the profiles speak of.
@@ -29,14 +31,15 @@ const SMALLEST_BYTES: f64 = 4096.0;
 const FEWEST_LINES: f64 = 1e-9;
 
 /// Lines per 1000 instructions as a function of the bytes of cache held.
+/// Cheap to clone: phases that are run through again share it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// What is fetched with no cache at all.
     cache_accesses: f64,
     /// Ascending in size, never rising in lines; at least one.
-    points: Vec<Point>,
+    points: Arc<[Point]>,
     /// Ascending in both; the first is at nothing, the last at the program's memory.
-    fill: Vec<Filled>,
+    fill: Arc<[Filled]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,7 +102,7 @@ impl Curve {
         let mut curve = Self {
             cache_accesses,
             points: with_slopes(points),
-            fill: Vec::new(),
+            fill: Arc::new([]),
         };
         curve.fill = curve.filled(footprint_bytes);
         Ok(curve)
@@ -167,7 +170,7 @@ impl Curve {
     }
 
     /// The table of instructions against sizes, up to `footprint` bytes.
-    fn filled(&self, footprint: f64) -> Vec<Filled> {
+    fn filled(&self, footprint: f64) -> Arc<[Filled]> {
         let smallest = SMALLEST_BYTES.min(footprint);
         let ratio = (footprint / smallest).powf(1.0 / SIZES as f64);
         let mut sizes: Vec<f64> = (0..SIZES)
@@ -197,7 +200,7 @@ impl Curve {
         // Whatever rounding dropped: the table ends at the program's memory.
         let end = rows.len() - 1;
         rows[end].bytes = footprint;
-        rows
+        rows.into()
     }
 
     /// Instructions in which the bytes held grow from one size to another between which no given
@@ -216,7 +219,7 @@ impl Curve {
     }
 }
 
-fn with_slopes(points: &[(f64, f64)]) -> Vec<Point> {
+fn with_slopes(points: &[(f64, f64)]) -> Arc<[Point]> {
     let slopes = points
         .windows(2)
         .map(|pair| (pair[1].1 - pair[0].1) / (pair[1].0.ln() - pair[0].0.ln()))

@@ -19,6 +19,7 @@ use sweep::{ReferenceTable, References, SweepTable};
 
 /// Limits beyond which a figure is taken for a mistake.
 const MOST_PROGRAMS: usize = 4096;
+/// Of a program's, run through as many times as it says.
 const MOST_PHASES: usize = 65_536;
 const MOST_POINTS: usize = 1024;
 const MOST_THREADS: u32 = 1 << 20;
@@ -66,6 +67,7 @@ struct ProgramTable {
     request_instructions: Option<Figure>,
     #[serde(default)]
     repeat: bool,
+    times: Option<Spanned<u32>>,
     #[serde(default, rename = "phase")]
     phases: Vec<PhaseTable>,
     sweep: Option<Spanned<SweepTable>>,
@@ -194,7 +196,8 @@ fn program_named(
             return wrong(threads.span(), "threads", why);
         }
     };
-    let phases = phases(&table, at, references, footprint_bytes)?;
+    let once = phases(&table, at, references, footprint_bytes)?;
+    let phases = vec![&once[..]; times(&table, once.len())?].concat();
     Ok(Program {
         name: name.to_owned(),
         source: table.source.unwrap_or_else(|| source.to_owned()),
@@ -249,6 +252,25 @@ fn phases(
             .iter()
             .map(|table| phase(table, footprint_bytes))
             .collect(),
+    }
+}
+
+/// How often the phases are run through.
+fn times(table: &ProgramTable, phases: usize) -> Result<usize, Wrong> {
+    let Some(given) = &table.times else {
+        return Ok(1);
+    };
+    if table.repeat {
+        let why = "give either this or repeat, which never ends, not both";
+        return wrong(given.span(), "times", why);
+    }
+    let most = MOST_PHASES / phases;
+    match *given.get_ref() as usize {
+        times if (1..=most).contains(&times) => Ok(times),
+        times => {
+            let why = format!("{times} is not within 1 to {most}, for {phases} phases");
+            wrong(given.span(), "times", why)
+        }
     }
 }
 

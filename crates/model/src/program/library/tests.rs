@@ -158,7 +158,7 @@ fn an_unknown_program_is_answered_with_the_nearest_name() {
     );
     assert!(hint("sphinx").ends_with("did you mean \"sphinx3\"?"));
     assert!(hint("libqantum").ends_with("did you mean \"libquantum\"?"));
-    assert!(hint("zzzzzzzz").contains("there are GemsFDTD, "));
+    assert!(hint("zzzzzzzz").contains("there are 104.milc, "));
 }
 
 #[test]
@@ -183,4 +183,96 @@ fn a_file_too_large_to_be_one_is_not_read() {
         error.to_string().contains("nowhere.toml: No such file"),
         "{error}"
     );
+}
+
+#[test]
+fn npb_has_its_classes_a_to_c_with_four_threads_that_do_not_stray_from_their_memory() {
+    for benchmark in ["bt", "sp", "lu", "mg", "cg", "ft", "is", "ep"] {
+        let mut before = 0.0;
+        for class in ["A", "B", "C"] {
+            let program = program(&format!("{benchmark}.{class}"));
+            assert_eq!(program.threads, 4);
+            assert!(program.instructions() > before, "{}", program.name);
+            before = program.instructions();
+        }
+    }
+    for (name, at_2, at_8, at_16) in [
+        ("bt.A", 2.44, 2.41, 2.20),
+        ("sp.A", 12.71, 12.60, 10.07),
+        ("lu.A", 18.18, 3.84, 3.22),
+        ("mg.A", 27.37, 17.94, 17.87),
+        ("cg.A", 26.54, 26.48, 26.38),
+        ("cg.B", 26.72, 26.62, 26.61),
+        ("ft.A", 8.99, 8.99, 8.99),
+        ("is.A", 10.44, 10.40, 10.27),
+        ("is.B", 10.44, 10.43, 10.42),
+    ] {
+        let measured = [2.0, 8.0, 16.0].map(|mib| lines(name, mib * MIB));
+        assert_eq!(measured, [at_2, at_8, at_16], "{name}");
+    }
+}
+
+/// DINO's point (section 3.3): the rates of the ranks change all the time, their classes do not.
+#[test]
+fn the_rates_of_mpi_ranks_change_within_their_class() {
+    let (_, text) = FILES.iter().find(|(name, _)| *name == "mpi2007").unwrap();
+    let jobs = Library::parse(text, Path::new("mpi2007.toml")).unwrap();
+    assert_eq!(jobs.names().count(), 11);
+    for job in jobs.programs() {
+        for mib in [0.5, 1.0, 2.5] {
+            let rates: Vec<f64> = job
+                .phases
+                .iter()
+                .map(|phase| phase.lines.at(mib * MIB))
+                .collect();
+            let class = |rate: &f64| (*rate >= 2.0, *rate > 100.0);
+            assert!(
+                rates.iter().all(|rate| class(rate) == class(&rates[0])),
+                "{} leaves its class with {mib} MiB: {rates:?}",
+                job.name
+            );
+            assert!(
+                rates.windows(2).all(|pair| pair[0] != pair[1]),
+                "{}: {rates:?}",
+                job.name
+            );
+        }
+    }
+}
+
+#[test]
+fn the_daemons_serve_requests_from_shared_pages_without_end() {
+    for (name, mib) in [("apache", 120), ("mysql", 400)] {
+        let daemon = program(name);
+        assert_eq!(daemon.footprint_bytes, mib << 20);
+        assert!(daemon.repeat && daemon.threads > 1 && daemon.shared_accesses > 0.5);
+        assert!(daemon.request_instructions.is_some());
+        assert!(daemon.phases.iter().all(|phase| phase.busy < 1.0));
+    }
+}
+
+#[test]
+fn a_process_begun_later_runs_the_same_phases() {
+    let rank = program("107.leslie3d");
+    let later = rank.begun_at(2);
+    assert_eq!(later.phases[0], rank.phases[2]);
+    assert_eq!(later.phases[rank.phases.len() - 1], rank.phases[1]);
+    assert_eq!(later.instructions(), rank.instructions());
+    assert_eq!(&rank.begun_at(rank.phases.len()), rank);
+}
+
+#[test]
+fn demand_lines_are_among_the_lines() {
+    for program in Library::built_in().programs() {
+        for phase in &program.phases {
+            for mib in [0.1, 0.5, 1.0, 2.75, 8.0, 20.25, 64.0] {
+                let lines = phase.lines.at(mib * MIB);
+                assert!((0.0..=lines).contains(&phase.demand_at(mib * MIB)));
+            }
+        }
+    }
+    let bwaves = &program("bwaves").phases[0];
+    assert!(bwaves.demand_at(8.0 * MIB) < 0.02 * bwaves.lines.at(8.0 * MIB));
+    let proxy = &program("cg.B").phases[0];
+    assert_eq!(proxy.demand_at(MIB), proxy.lines.at(MIB));
 }
