@@ -1,0 +1,3 @@
+//! `numaherd simulate`: a scenario on the contention model.
+
+pub mod trial;

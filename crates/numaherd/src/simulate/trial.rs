@@ -1,0 +1,80 @@
+//! One run of jobs on a modelled machine under one policy, by the same loop that herds a live one.
+
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use numaherd_herd::{Herd, Summary};
+use numaherd_model::{Completion, Hardware, Job, Model, Options, Until, Work};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Trial<'a> {
+    /// The machine.
+    pub hardware: &'a Hardware,
+    /// What runs on it.
+    pub jobs: Vec<Job>,
+    /// Until when.
+    pub until: Until,
+    /// How the model runs; its seed also seeds the policy.
+    pub options: Options,
+    /// The policy's name.
+    pub policy: &'a str,
+    /// The policies' settings.
+    pub policies: &'a numaherd_policy::Settings,
+    /// The loop's settings.
+    pub herd: &'a numaherd_herd::Settings,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Completed runs, in the order in which they ended.
+    pub completions: Vec<Completion>,
+    /// What each job did, in their order.
+    pub work: Vec<Work>,
+    /// Modelled time in seconds.
+    pub seconds: f64,
+    /// What the loop saw and did.
+    pub summary: Summary,
+}
+
+/// Settings of the loop that let a policy act as it was published: nothing is limited or undone.
+pub fn as_published() -> numaherd_herd::Settings {
+    let mut settings = numaherd_herd::Settings::default();
+    settings.first_interval_ms = settings.placement_interval_ms;
+    let limits = &mut settings.limits;
+    limits.moves_per_interval = u32::MAX;
+    limits.moves_per_second = 1e9;
+    limits.bounce_limit = u32::MAX;
+    limits.pages_mib_per_s = 1e9;
+    limits.process_pages_mib_per_s = 1e9;
+    limits.node_reserve = 0.0;
+    limits.worse.undo = false;
+    settings
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The policy is unknown or needs what the model does not give, or the jobs cannot be run.
+pub fn run(trial: &Trial<'_>) -> Result<Ran> {
+    let mut model = Model::new(
+        trial.hardware.clone(),
+        trial.jobs.clone(),
+        trial.until,
+        trial.options,
+    )?;
+    let policy = numaherd_policy::build(trial.policy, trial.policies)?;
+    let mut settings = trial.herd.clone();
+    settings.seed = trial.options.seed;
+    let never = AtomicBool::new(false);
+    let summary = Herd::new(&mut model, policy, settings, None, None)
+        .run(&never)
+        .with_context(|| format!("cannot run {} on the model", trial.policy))?;
+    Ok(Ran {
+        completions: model.completions(),
+        work: model.work(),
+        seconds: model.seconds(),
+        summary,
+    })
+}
