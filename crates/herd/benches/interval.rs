@@ -4,21 +4,26 @@
 //! Two cases: *steady*, where nothing is wanted, as it is most of the time; and *all move*, where
 //! every thread is wanted on another node and goes there. The world takes snapshots from memory and
 //! does as it is told, so that what is measured is the loop, the governor and the ledger.
+//!
+//! Then what an hour of 8 threads costs beside the model, where the pager is in step with a modelled
+//! time: with a paging that does not listen, and with one that looks at samples of every thread each
+//! 10 ms, 360,000 times, and finds nothing to fetch.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Limits, Settings};
+use numaherd_policy::registry;
 use numaherd_policy::{Paging, Place, Policy, Random, Settled};
 use numaherd_topology::{CpuId, NodeSet, Topology, hwloc};
 use numaherd_world::{
-    AffinityOutcome, AffinityResult, Counts, NodeState, Orders, Outcome, PageOrder, PageOutcome,
-    Pager, Placement, Process, ProcessId, Progress, Residency, Sample, Signal, SignalReport,
-    Snapshot, Thread, ThreadId, World, WorldError,
+    AffinityOutcome, AffinityResult, Counts, MemorySource, NodeState, Orders, Outcome, PageOrder,
+    PageOutcome, Pager, Placement, Process, ProcessId, Progress, Residency, Sample, Signal,
+    SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError,
 };
 
 /// A modelled experiment, and a large machine.
@@ -29,8 +34,18 @@ const MACHINE: &str = "pack:8 [numa(memory=4GiB)] l3:1(size=16MiB) core:8 pu:1";
 /// A machine in memory, which notes when its intervals began.
 struct Scripted {
     topology: Arc<Topology>,
+    signals: [SignalReport; 1],
     snapshot: Snapshot,
     began: Vec<Instant>,
+    /// Its time in ns.
+    now_ns: Arc<AtomicU64>,
+    in_step: bool,
+}
+
+/// The half of it that samples one local access of each thread in each of its steps.
+struct ScriptedPager {
+    now_ns: Arc<AtomicU64>,
+    accesses: Vec<Sample>,
 }
 
 impl Scripted {
@@ -88,11 +103,71 @@ impl Scripted {
             nodes: topology.nodes().iter().map(node).collect(),
             gaps: Vec::new(),
         };
+        let measured = SignalReport {
+            signal: Signal::MemorySamples,
+            state: SignalState::Measured {
+                source: "the bench".to_owned(),
+                caveat: None,
+            },
+        };
         Self {
             topology,
+            signals: [measured],
             snapshot,
             began: Vec::new(),
+            now_ns: Arc::default(),
+            in_step: false,
         }
+    }
+
+    /// The same, in step, with every thread on a core that it was given.
+    fn in_step(threads: u32) -> Self {
+        let mut world = Self::new(threads);
+        for thread in &mut world.snapshot.threads {
+            thread.assigned = Some(thread.cpu);
+        }
+        Self {
+            in_step: true,
+            ..world
+        }
+    }
+
+    fn local_access(&self, thread: &Thread) -> Sample {
+        Sample {
+            time_ns: 0,
+            thread: thread.id,
+            process: thread.process,
+            address: 0x7f00_0000_1000,
+            cpu: thread.cpu,
+            latency: Some(200),
+            source: MemorySource::LocalMemory,
+            node: self.topology.node_of(thread.cpu),
+            store: false,
+        }
+    }
+}
+
+fn pass(now_ns: &AtomicU64, interval: Duration) -> Progress {
+    let ns = u64::try_from(interval.as_nanos()).expect("a short interval");
+    now_ns.fetch_add(ns, Ordering::Relaxed);
+    Progress::Ran
+}
+
+impl Pager for ScriptedPager {
+    fn in_step(&self) -> bool {
+        true
+    }
+
+    fn run_for(&mut self, interval: Duration) -> Progress {
+        pass(&self.now_ns, interval)
+    }
+
+    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
+        Ok(self.accesses.clone())
+    }
+
+    fn apply(&mut self, _: &[PageOrder]) -> Vec<PageOutcome> {
+        unreachable!("nothing is remote")
     }
 }
 
@@ -102,17 +177,17 @@ impl World for Scripted {
     }
 
     fn signals(&self) -> &[SignalReport] {
-        &[]
+        &self.signals
     }
 
     fn run_for(&mut self, interval: Duration) -> Progress {
         self.began.push(Instant::now());
-        self.snapshot.sequence += 1;
-        self.snapshot.time_ns += u64::try_from(interval.as_nanos()).expect("a short interval");
-        Progress::Ran
+        pass(&self.now_ns, interval)
     }
 
     fn observe(&mut self) -> Result<Snapshot, WorldError> {
+        self.snapshot.sequence += 1;
+        self.snapshot.time_ns = self.now_ns.load(Ordering::Relaxed);
         Ok(self.snapshot.clone())
     }
 
@@ -136,7 +211,13 @@ impl World for Scripted {
     }
 
     fn pager(&mut self) -> Option<Box<dyn Pager>> {
-        None
+        let threads = self.snapshot.threads.iter();
+        self.in_step.then(|| -> Box<dyn Pager> {
+            Box::new(ScriptedPager {
+                now_ns: self.now_ns.clone(),
+                accesses: threads.map(|thread| self.local_access(thread)).collect(),
+            })
+        })
     }
 }
 
@@ -216,6 +297,20 @@ fn intervals(threads: u32, number: u64, all_move: bool, ledger: Option<&Path>) -
     world.began[last] - world.began[0]
 }
 
+/// Runs an hour of 8 threads, placed as they are, in step.
+fn hour(paging: &str) {
+    let mut world = Scripted::in_step(8);
+    let settings = Settings {
+        intervals: Some(3_600),
+        ..Settings::default()
+    };
+    let defaults = numaherd_policy::Settings::default();
+    let policy = registry::build(&format!("linux+{paging}"), &defaults).expect("a policy");
+    let herd = Herd::new(&mut world, policy, settings, None, None);
+    let summary = herd.run(&AtomicBool::new(false)).expect("it can run");
+    assert_eq!((summary.intervals, summary.planned_pages), (3_600, 0));
+}
+
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     let directory = tempfile::tempdir().expect("a directory");
@@ -234,5 +329,11 @@ fn main() {
         }
         group.finish();
     }
+    let mut group = criterion.benchmark_group("an hour of 8 threads in step");
+    group.sample_size(20);
+    for (case, paging) in [("not listening", "stay"), ("listening", "window")] {
+        group.bench_function(case, |bench| bench.iter(|| hour(paging)));
+    }
+    group.finish();
     criterion.final_summary();
 }

@@ -1,7 +1,7 @@
 //! The governor: everything that keeps users safe, here and nowhere else.
 //!
-//! It stands between plan and world and has two halves, because placement and paging run in threads
-//! of their own: [`ThreadGovernor`] and [`PageGovernor`]. Each entry of a plan goes past a row of
+//! It stands between plan and world and has two halves, because on a live machine placement and paging
+//! run in threads of their own: [`ThreadGovernor`] and [`PageGovernor`]. Each entry of a plan goes past a row of
 //! guards, each one small function; the first that objects refuses it, with a sentence that is
 //! recorded. Every entry is either ordered or refused, exactly once.
 //!

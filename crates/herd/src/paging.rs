@@ -106,6 +106,9 @@ impl PagingHalf {
         }
         self.samples += samples.len() as u64;
         self.remote += samples.iter().filter(|s| s.source.is_remote()).count() as u64;
+        if plan.is_empty() && !self.has_waiting() {
+            return None;
+        }
         let tick = self.carry_out(plan, apply);
         (!tick.is_empty()).then(|| News::Tick {
             time_ns: self.governor.now_ns(),

@@ -1,7 +1,7 @@
 //! What a policy is: a placement joined with a paging.
 //!
-//! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), in a
-//! thread of its own. What passes from the first to the second is [`Settled`].
+//! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), on a live
+//! machine in a thread of its own. What passes from the first to the second is [`Settled`].
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{

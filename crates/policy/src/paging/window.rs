@@ -28,11 +28,11 @@
 //! the snapshot knows of leads to an order.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    MemorySource, PageOrder, PageOutcome, Pages, ProcessId, Sample, Signal, Snapshot, ThreadId,
+    MemorySource, PageOrder, PageOutcome, Pages, ProcessId, Sample, Signal, Snapshot,
     USUAL_PAGE_BYTES,
 };
 
@@ -60,7 +60,8 @@ const STANDS_NS: u64 = 1_000_000_000;
 pub struct Window {
     pages: u64,
     page_bytes: u64,
-    settled: HashMap<ThreadId, Settled>,
+    /// Ascending by thread.
+    settled: Vec<Settled>,
     /// Whether a settled thread may have memory on another node.
     listens: bool,
     recent: Recent,
@@ -73,7 +74,7 @@ impl Window {
         Self {
             pages: settings.paging.window_pages,
             page_bytes: USUAL_PAGE_BYTES,
-            settled: HashMap::new(),
+            settled: Vec::new(),
             listens: false,
             recent: Recent::default(),
             guard: Guard::new(&settings.paging),
@@ -82,10 +83,16 @@ impl Window {
 
     /// The order that a sample calls for, if any.
     fn order(&mut self, sample: &Sample, topology: &Topology) -> Option<PageOrder> {
-        let settled = *self.settled.get(&sample.thread)?;
+        if sample.source == MemorySource::Cache {
+            return None;
+        }
+        let at = self
+            .settled
+            .binary_search_by_key(&sample.thread, |settled| settled.thread);
+        let settled = self.settled[at.ok()?];
         let to = settled.node;
-        let has_memory = topology.node(to).is_some_and(|node| node.memory_bytes > 0);
-        if !has_memory || !is_remote(sample, &settled, topology) {
+        let has_memory = || topology.node(to).is_some_and(|node| node.memory_bytes > 0);
+        if !is_remote(sample, &settled, topology) || !has_memory() {
             return None;
         }
         let page = sample.address / self.page_bytes;
@@ -135,9 +142,9 @@ impl Paging for Window {
         self.listens = threads
             .iter()
             .any(|thread| may_have_memory_elsewhere(thread, snapshot));
+        debug_assert!(threads.is_sorted_by_key(|thread| thread.thread));
         self.settled.clear();
-        self.settled
-            .extend(threads.iter().map(|thread| (thread.thread, *thread)));
+        self.settled.extend_from_slice(threads);
         let mut processes: Vec<ProcessId> = threads.iter().map(|thread| thread.process).collect();
         processes.sort_unstable();
         processes.dedup();
@@ -179,10 +186,8 @@ fn may_have_memory_elsewhere(thread: &Settled, snapshot: &Snapshot) -> bool {
     })
 }
 
+/// Whether an access that left the core's caches left the thread's node too.
 fn is_remote(sample: &Sample, settled: &Settled, topology: &Topology) -> bool {
-    if sample.source == MemorySource::Cache {
-        return false;
-    }
     sample.node.map_or_else(
         || sample.source.is_remote() && topology.node_of(sample.cpu) == Some(settled.node),
         |node| node != settled.node,

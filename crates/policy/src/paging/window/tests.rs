@@ -5,7 +5,7 @@ use crate::testing::Scene;
 use std::sync::Arc;
 
 use numaherd_topology::CpuId;
-use numaherd_world::{Process, Residency};
+use numaherd_world::{Process, Residency, ThreadId};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
