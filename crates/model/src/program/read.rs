@@ -346,11 +346,11 @@ fn curve(points: &Points, key: &str, accesses: f64, footprint_bytes: f64) -> Res
     }
     for &(mib, lines) in given {
         if !(mib > 0.0 && mib <= MOST_MIB) {
-            let why = format!("{mib} MiB of cache is not above 0 and at most {MOST_MIB}");
+            let why = not_a_size(mib);
             return wrong(points.span(), key, why);
         }
         if !(0.0..=MOST_LINES).contains(&lines) {
-            let why = format!("{lines} lines are not within 0 to {MOST_LINES}");
+            let why = not_lines(lines);
             return wrong(points.span(), key, why);
         }
     }
@@ -370,7 +370,11 @@ fn above(figure: &Figure, key: &str, most: f64) -> Result<f64, Wrong> {
     if value > 0.0 && value <= most {
         return Ok(value);
     }
-    let why = format!("{value} is not above 0 and at most {most}");
+    let why = format!(
+        "{} is not above 0 and at most {}",
+        plain(value),
+        plain(most)
+    );
     wrong(figure.span(), key, why)
 }
 
@@ -383,13 +387,37 @@ fn within(figure: Option<&Figure>, key: &str, least: f64, most: f64) -> Result<O
     if (least..=most).contains(&value) {
         return Ok(Some(value));
     }
-    let why = format!("{value} is not within {least} to {most}");
+    let why = format!(
+        "{} is not within {} to {}",
+        plain(value),
+        plain(least),
+        plain(most)
+    );
     wrong(figure.span(), key, why)
 }
 
 /// A figure from 0 to 1, or else `default`.
 fn share(figure: Option<&Figure>, key: &str, default: f64) -> Result<f64, Wrong> {
     Ok(within(figure, key, 0.0, 1.0)?.unwrap_or(default))
+}
+
+fn not_a_size(mib: f64) -> String {
+    let (mib, most) = (plain(mib), plain(MOST_MIB));
+    format!("{mib} MiB of cache is not above 0 and at most {most}")
+}
+
+fn not_lines(lines: f64) -> String {
+    format!("{} lines are not within 0 to {MOST_LINES}", plain(lines))
+}
+
+/// A number as people write it: without hundreds of digits.
+fn plain(value: f64) -> String {
+    let size = value.abs();
+    if size.is_finite() && size != 0.0 && !(1e-4..1e7).contains(&size) {
+        format!("{value:e}")
+    } else {
+        value.to_string()
+    }
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

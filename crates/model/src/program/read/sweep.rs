@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::{
     Figure, MIB, MOST_CYCLES, MOST_IN_FLIGHT, MOST_INSTRUCTIONS, MOST_LINES, MOST_MIB, MOST_POINTS,
-    Points, Wrong, above, shortened, within, wrong,
+    Points, Wrong, above, not_a_size, not_lines, plain, shortened, within, wrong,
 };
 use crate::ModelError;
 use crate::program::derive::{self, Reference, Sweep, Written};
@@ -191,7 +191,7 @@ fn sizes(given: &Figures) -> Result<Vec<f64>, Wrong> {
         .iter()
         .find(|&&size| !(size > 0.0 && size <= MOST_MIB))
     {
-        let why = format!("{size} MiB of cache is not above 0 and at most {MOST_MIB}");
+        let why = not_a_size(*size);
         return wrong(given.span(), "cache_mib", why);
     }
     if let Some(pair) = sizes.windows(2).find(|pair| pair[1] <= pair[0]) {
@@ -218,7 +218,7 @@ fn one_of_each(given: &Figures, key: &str, sizes: &[f64], most: f64) -> Result<V
         Some(figure) => wrong(
             given.span(),
             key,
-            format!("{figure} is not within 0 to {most}"),
+            format!("{} is not within 0 to {most}", plain(*figure)),
         ),
         None => Ok(figures.clone()),
     }
@@ -245,10 +245,10 @@ fn lines(given: &Points, sizes: &[f64]) -> Result<Vec<Option<f64>>, Wrong> {
     let mut before = f64::INFINITY;
     for &(mib, figure) in given.get_ref() {
         let Some(at) = sizes.iter().position(|&size| size == mib) else {
-            return refused(format!("{mib} MiB is none of cache_mib"));
+            return refused(format!("{} MiB is none of cache_mib", plain(mib)));
         };
         if !(0.0..=MOST_LINES).contains(&figure) {
-            return refused(format!("{figure} lines are not within 0 to {MOST_LINES}"));
+            return refused(not_lines(figure));
         }
         if lines[at..].iter().any(Option::is_some) {
             return refused(format!(
