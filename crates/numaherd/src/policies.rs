@@ -86,8 +86,9 @@ fn list(all: &[Description]) -> Shown {
     let placements = names(PLACEMENTS.iter().map(|half| half.name).collect());
     let pagings = names(PAGINGS.iter().map(|half| half.name).collect());
     format!(
-        "{table}\n\nAny placement ({placements}) can be joined with any paging ({pagings}), for\n\
-         instance dino+whole-set. `numaherd policies NAME` tells the rules of one.\n"
+        "{table}\n\nAny placement can be joined with any paging, for instance dino+whole-set:\n  \
+         placements  {placements}\n  pagings     {pagings}\n\
+         `numaherd policies NAME` tells the rules of one.\n"
     )
 }
 

@@ -8,11 +8,13 @@
 //! in [`registry`].
 
 pub mod busy;
+mod changes;
 pub mod classes;
 mod error;
 mod memory;
 pub mod pages;
 pub mod paging;
+pub mod penalty;
 pub mod placement;
 pub mod policy;
 pub mod pools;

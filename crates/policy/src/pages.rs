@@ -62,10 +62,16 @@ pub fn policies() -> String {
     page
 }
 
-/// Every rule of every policy, placements first.
+/// Every rule of every policy, placements first, each once however many policies share it.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     let placements = PLACEMENTS.iter().flat_map(|half| half.rules);
-    placements.chain(PAGINGS.iter().flat_map(|half| half.rules))
+    let all = placements.chain(PAGINGS.iter().flat_map(|half| half.rules));
+    let mut seen: Vec<&Rule> = Vec::new();
+    all.filter(move |rule| {
+        let new = !seen.contains(rule);
+        seen.extend(new.then_some(*rule));
+        new
+    })
 }
 
 /// Key, meaning, unit, source.
@@ -80,6 +86,16 @@ const KEYS: &[[&str; 4]] = &[
     ["paging.window_pages", "K: pages that one sampled access moves, in total", "base pages", "DINO 4.1; a total in the authors' scheduler"],
     ["paging.bounce_limit", "How often a chunk of K pages may change hands before it is frozen", "times", "the authors' scheduler"],
     ["paging.thaw_after_s", "When a frozen chunk gets another chance", "s of the samples' time", "chosen here"],
+    ["n_mass.threshold", "Pressure that a processor must stay below when a thread is moved there that is not at home there", "cache lines per 1000 instructions", "N-MASS 3.4"],
+    ["n_mass.changed_by", "Threads are placed anew when a miss rate changed by more than this", "share of the miss rate", "N-MASS 3.4"],
+    ["n_mass.most_moved", "How much a thread that leaves its home may take along: less than half the difference of the pressures, or as long as the difference falls", "`half` or `difference`", "N-MASS 3.1"],
+    ["n_mass.exchange", "Whether threads may change places where there is no free core", "`true` or `false`", "chosen here"],
+    ["oracle.layouts", "How many layouts are tried at most; where there are no more, all are", "layouts", "chosen here"],
+    ["oracle.changed_by", "Threads are placed anew when a miss rate changed by more than this", "share of the miss rate", "as N-MASS 3.4"],
+    ["penalty.estimate", "Where NUMA penalties come from: the profile of the program and else the regression, or the regression for all", "`profile` or `regression`", "N-MASS 3.4, 4.5"],
+    ["penalty.intercept", "The regression's penalty of a program that never goes to memory", "cycles per instruction remote / local", "N-MASS 4.5"],
+    ["penalty.slope", "What a line per 1000 instructions adds to it", "the same, per line per 1000 instructions", "N-MASS 4.5"],
+    ["penalty.programs", "Measured penalties by process name, for instance `{ mcf = 1.21 }`", "cycles per instruction remote / local, at least 1", "N-MASS 3.2"],
 ];
 
 fn needs(entry: &Entry) -> String {

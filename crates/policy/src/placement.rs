@@ -4,6 +4,7 @@ mod arrange;
 pub mod di;
 pub mod dino;
 pub mod linux;
+pub mod n_mass;
 pub mod random;
 mod slots;
 

@@ -14,6 +14,7 @@ use crate::paging::{whole_set, window};
 use crate::placement::di::{self, DistributedIntensity};
 use crate::placement::dino::{self, Dino};
 use crate::placement::linux::Linux;
+use crate::placement::n_mass::{self, NMass};
 use crate::placement::random::{self, RandomCore};
 use crate::policy::{Paging, Place, Policy};
 use crate::rules::Rule;
@@ -62,6 +63,9 @@ pub const POLICIES: &[Entry] = &[
     Entry { name: "di-plain", placement: "di", paging: "stay", about: "Spreads miss rates over the memory domains; memory stays behind", source: "DINO 3.1" },
     Entry { name: "di-migrate", placement: "di", paging: "window", about: "Spreads miss rates over the memory domains; memory follows", source: "DINO 3.2" },
     Entry { name: "dino", placement: "dino", paging: "window", about: "Spreads classes of miss rates with the fewest moves; memory follows", source: "DINO 3.3, 4" },
+    Entry { name: "maximum-local", placement: "maximum-local", paging: "stay", about: "Threads run where their memory is, those of the highest NUMA penalty first", source: "N-MASS 3.3, Algorithm 2" },
+    Entry { name: "n-mass", placement: "n-mass", paging: "stay", about: "As maximum-local, but threads leave caches that are pressed too hard", source: "N-MASS 3.3, Algorithms 1 to 3" },
+    Entry { name: "n-mass-regression", placement: "n-mass-regression", paging: "stay", about: "As n-mass, with NUMA penalties estimated by miss rates alone", source: "N-MASS 4.5" },
 ];
 
 /// All placements.
@@ -71,6 +75,9 @@ pub const PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, make: |_| Box::new(RandomCore::default()) },
     Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, make: |settings| Box::new(DistributedIntensity::new(settings)) },
     Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, make: |settings| Box::new(Dino::new(settings)) },
+    Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, make: |settings| Box::new(NMass::maximum_local(settings)) },
+    Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, make: |settings| Box::new(NMass::whole(settings)) },
+    Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, make: |settings| Box::new(NMass::with_regression(settings)) },
 ];
 
 /// All pagings.
@@ -191,6 +198,9 @@ mod tests {
                 "di-plain: CPU use, miss rate",
                 "di-migrate: CPU use, miss rate, memory samples",
                 "dino: CPU use, miss rate, memory samples",
+                "maximum-local: CPU use, miss rate, page residency",
+                "n-mass: CPU use, miss rate, page residency",
+                "n-mass-regression: CPU use, miss rate, page residency",
             ]
         );
     }
@@ -212,7 +222,7 @@ mod tests {
         assert_eq!(
             told("dyno"),
             "there is no policy named \"dyno\" (did you mean \"dino\"?); choose one of: linux, \
-             random, di-plain, di-migrate, dino"
+             random, di-plain, di-migrate, dino, maximum-local, n-mass, n-mass-regression"
         );
         assert_eq!(
             told("dino+windows"),
@@ -231,10 +241,8 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), POLICIES.len());
-        let rules = PLACEMENTS.iter().flat_map(|half| half.rules);
-        let mut rules: Vec<_> = rules
-            .chain(PAGINGS.iter().flat_map(|half| half.rules))
-            .collect();
+        // Policies may share rules, but no two rules a name.
+        let mut rules: Vec<_> = crate::pages::rules().collect();
         let all = rules.len();
         rules.sort_unstable_by_key(|rule| rule.name);
         rules.dedup_by_key(|rule| rule.name);

@@ -18,12 +18,29 @@
 //! window_pages = 4096      # base pages in total; DINO 4.1, Clavis
 //! bounce_limit = 5         # orders back; Clavis
 //! thaw_after_s = 60        # seconds of sample time; no source
+//!
+//! [n_mass]
+//! threshold = 60.0         # lines per 1000 instructions; N-MASS 3.4
+//! changed_by = 0.2         # share of a miss rate; N-MASS 3.4
+//! most_moved = "half"      # or "difference"; N-MASS 3.1
+//! exchange = false         # no source
+//!
+//! [oracle]
+//! layouts = 20000          # how many it may try; no source
+//! changed_by = 0.2         # share of a miss rate; as N-MASS
+//!
+//! [penalty]
+//! estimate = "profile"     # or "regression"; N-MASS 3.4, 4.5
+//! intercept = 1.05         # NUMA penalty; N-MASS 4.5
+//! slope = 0.015            # NUMA penalty per line per 1000 instructions; N-MASS 4.5
+//! programs = { mcf = 1.21 }  # measured penalties by process name; none by default
 //! ```
 
 use serde::{Deserialize, Serialize};
 
 use crate::classes::ClassRule;
 use crate::error::PolicyError;
+use crate::penalty::PenaltySettings;
 
 /// The most base pages that one access may move (64 GiB of 4 KiB pages): the governor looks at every
 /// piece of a window.
@@ -39,6 +56,12 @@ pub struct Settings {
     pub placement: PlacementSettings,
     /// Which pages are moved.
     pub paging: PagingSettings,
+    /// When threads leave their home.
+    pub n_mass: NMassSettings,
+    /// How long the best layout is looked for.
+    pub oracle: OracleSettings,
+    /// How NUMA penalties are found.
+    pub penalty: PenaltySettings,
 }
 
 /// Which set of values the class rule starts from.
@@ -132,6 +155,67 @@ impl Default for PagingSettings {
     }
 }
 
+/// How much a thread that leaves its home may take with it: two readings of N-MASS §3.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MostMoved {
+    /// Less than half the difference of the pressures: as the text says.
+    #[default]
+    Half,
+    /// As long as both pressures end between where they began: the difference falls.
+    Difference,
+}
+
+/// When threads leave their home (`maximum-local` knows only the second).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NMassSettings {
+    /// Pressure that a processor must stay below when a thread is moved there that is not at home
+    /// there, in lines per 1000 instructions; 60 (N-MASS §3.4: where the link between the paper's
+    /// processors saturates).
+    pub threshold: f64,
+    /// Threads are placed anew when a miss rate changed by more than this share of it; 0.2
+    /// (N-MASS §3.4).
+    pub changed_by: f64,
+    /// How much a thread may take with it; half the difference (N-MASS §3.1).
+    pub most_moved: MostMoved,
+    /// Whether threads may change places where there is no free core; not in the algorithm as
+    /// printed.
+    pub exchange: bool,
+}
+
+impl Default for NMassSettings {
+    fn default() -> Self {
+        Self {
+            threshold: 60.0,
+            changed_by: 0.2,
+            most_moved: MostMoved::Half,
+            exchange: false,
+        }
+    }
+}
+
+/// How long the best layout is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OracleSettings {
+    /// How many layouts are tried at most; 20,000 (no source). Where there are no more than that,
+    /// all are.
+    pub layouts: usize,
+    /// Threads are placed anew when a miss rate changed by more than this share of it; 0.2, as for
+    /// N-MASS.
+    pub changed_by: f64,
+}
+
+impl Default for OracleSettings {
+    fn default() -> Self {
+        Self {
+            layouts: 20_000,
+            changed_by: 0.2,
+        }
+    }
+}
+
 impl Settings {
     /// Reads settings from TOML and checks them.
     ///
@@ -186,7 +270,52 @@ impl Settings {
             "paging.window_pages",
             self.paging.window_pages.to_string(),
             "be from 1 to 16777216",
-        )
+        )?;
+        let pressure = self.n_mass.threshold;
+        require(
+            pressure.is_finite() && pressure >= 0.0,
+            "n_mass.threshold",
+            pressure.to_string(),
+            "be a miss rate of 0 or more",
+        )?;
+        for (key, share) in [
+            ("n_mass.changed_by", self.n_mass.changed_by),
+            ("oracle.changed_by", self.oracle.changed_by),
+        ] {
+            require(
+                share.is_finite() && share >= 0.0,
+                key,
+                share.to_string(),
+                "be a share of a miss rate, 0 or more",
+            )?;
+        }
+        require(
+            self.oracle.layouts >= 1,
+            "oracle.layouts",
+            self.oracle.layouts.to_string(),
+            "be at least 1",
+        )?;
+        let penalty = &self.penalty;
+        for (key, figure) in [
+            ("penalty.intercept", penalty.intercept),
+            ("penalty.slope", penalty.slope),
+        ] {
+            require(
+                figure.is_finite() && figure >= 0.0,
+                key,
+                figure.to_string(),
+                "be 0 or more",
+            )?;
+        }
+        for (program, &figure) in &penalty.programs {
+            require(
+                figure.is_finite() && figure >= 1.0,
+                "penalty.programs",
+                format!("{program} = {figure}"),
+                "give every program a NUMA penalty of 1 or more",
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -221,6 +350,14 @@ mod tests {
     }
 
     #[test]
+    fn penalties_of_programs_are_read() {
+        let settings = Settings::parse("[penalty]\nprograms = { mcf = 1.21, lbm = 1.3 }").unwrap();
+        assert_eq!(settings.penalty.of("lbm", 0.0), 1.3);
+        let written = toml::to_string(&settings).unwrap();
+        assert_eq!(Settings::parse(&written).unwrap(), settings);
+    }
+
+    #[test]
     fn a_wrong_setting_is_named() {
         let told = |text: &str| Settings::parse(text).unwrap_err().to_string();
         assert!(told("[classes]\nvoters = 3").contains("unknown field `voters`"));
@@ -241,6 +378,18 @@ mod tests {
         assert_eq!(
             told("[paging]\nwindow_pages = 9223372036854775807"),
             "paging.window_pages is 9223372036854775807, but must be from 1 to 16777216"
+        );
+        assert_eq!(
+            told("[penalty]\nprograms = { mcf = 0.9 }"),
+            "penalty.programs is mcf = 0.9, but must give every program a NUMA penalty of 1 or more"
+        );
+        assert_eq!(
+            told("[n_mass]\nthreshold = nan"),
+            "n_mass.threshold is NaN, but must be a miss rate of 0 or more"
+        );
+        assert_eq!(
+            told("[oracle]\nlayouts = 0"),
+            "oracle.layouts is 0, but must be at least 1"
         );
         assert_eq!(
             told("[classes]\ndevil_from = 60\npreset = \"clavis\""),

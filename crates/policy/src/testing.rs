@@ -5,7 +5,9 @@ use std::sync::Arc;
 use numaherd_topology::{
     Cache, CacheKind, CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Timing, Topology,
 };
-use numaherd_world::{Counts, Placement, ProcessId, Snapshot, Thread, ThreadId};
+use numaherd_world::{
+    Counts, Placement, Process, ProcessId, Residency, Snapshot, Thread, ThreadId,
+};
 
 /// A machine's shape. CPUs are numbered domain by domain, siblings next to each other.
 #[derive(Clone, Debug)]
@@ -135,6 +137,23 @@ impl Scene {
         ProcessId {
             pid: number,
             born: 1,
+        }
+    }
+
+    /// Says that a process has that name and all its pages on a node.
+    pub fn home(&mut self, process: u32, name: &str, node: u32) {
+        let process = Process {
+            id: Self::process(process),
+            name: name.into(),
+            allowed_nodes: Arc::new(self.topology.memory_nodes()),
+            residency: Some(Residency {
+                pages: vec![(NodeId(node), 1000)],
+            }),
+        };
+        let processes = &mut self.snapshot.processes;
+        match processes.binary_search_by_key(&process.id, |process| process.id) {
+            Ok(at) => processes[at] = process,
+            Err(at) => processes.insert(at, process),
         }
     }
 

@@ -9,10 +9,13 @@
 //!
 //! Terms: a *hand* is what one CPU is to run: how many threads of each label (DINO: class).
 //!
+//! Placements that know no labels, only how many threads a domain gets, have their threads seated by
+//! [`seat`].
+//!
 //! Properties: the hands of the domain stay the same; if every CPU already runs one of them, each
 //! keeps its own.
 
-use crate::placement::slots::DomainSlots;
+use crate::placement::slots::{At, DomainSlots, Ground};
 
 /// How many threads of each label a CPU is to run.
 pub type Hand = [usize; 3];
@@ -73,6 +76,56 @@ pub fn arrange(domain: &DomainSlots, hands: &mut [Hand], running: &[Hand]) {
     for cpu in candidates {
         hands[cpu] = given[cpu].unwrap_or([0; 3]);
     }
+}
+
+/// Gives every thread a CPU of the domain it is to run in, its own where it can stay.
+///
+/// `domain_of` by place in the pool; `loads` is how many threads each CPU of each domain takes, and
+/// adds up to the threads of the domain; threads that cannot stay take what is left in the given
+/// order (places in the pool, each once).
+pub fn seat(
+    ground: &Ground,
+    domain_of: &[usize],
+    loads: Vec<Vec<usize>>,
+    order: &[usize],
+) -> Vec<At> {
+    let hand = |threads: usize| -> Hand { [threads, 0, 0] };
+    let mut hands: Vec<Vec<Hand>> = loads
+        .into_iter()
+        .map(|domain| domain.into_iter().map(hand).collect())
+        .collect();
+    let stays = |thread: usize| ground.sits[thread].filter(|at| at.domain == domain_of[thread]);
+    let mut running: Vec<Vec<Hand>> = hands.iter().map(|cpus| vec![[0; 3]; cpus.len()]).collect();
+    for at in (0..order.len()).filter_map(stays) {
+        running[at.domain][at.cpu][0] += 1;
+    }
+    for (domain, slots) in ground.domains.iter().enumerate() {
+        arrange(slots, &mut hands[domain], &running[domain]);
+    }
+    let mut seats: Vec<Option<At>> = vec![None; order.len()];
+    for (thread, seat) in seats.iter_mut().enumerate() {
+        let slot = stays(thread).filter(|at| hands[at.domain][at.cpu][0] > 0);
+        if let Some(at) = slot {
+            hands[at.domain][at.cpu][0] -= 1;
+            *seat = slot;
+        }
+    }
+    let mut next = vec![0; ground.domains.len()];
+    for &thread in order {
+        let domain = domain_of[thread];
+        seats[thread].get_or_insert_with(|| {
+            while hands[domain][next[domain]][0] == 0 {
+                next[domain] += 1;
+            }
+            let cpu = next[domain];
+            hands[domain][cpu][0] -= 1;
+            At { domain, cpu }
+        });
+    }
+    seats
+        .into_iter()
+        .map(|at| at.expect("every thread was seated above"))
+        .collect()
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use numaherd_world::{Placement, Signal, Snapshot};
 
 use crate::busy::Busy;
 use crate::classes::{Classes, Tenths};
-use crate::placement::arrange::{Hand, arrange};
+use crate::placement::arrange::seat;
 use crate::placement::slots::{At, Direction, Ground};
 use crate::policy::{Place, Random};
 use crate::pools::{Taken, pools};
@@ -170,49 +170,12 @@ impl Words<'_> {
 fn deal(ground: &Ground, order: &[usize]) -> Vec<At> {
     let turns = ground.turns(Direction::Same);
     let shares = ground.shares(&turns, order.len());
-    let empty: Vec<Vec<Hand>> = ground
-        .domains
-        .iter()
-        .map(|domain| vec![[0; 3]; domain.cpus.len()])
-        .collect();
-    let mut hands = empty.clone();
+    let mut loads = ground.empty_loads();
     for (at, &share) in turns.iter().zip(&shares) {
-        hands[at.domain][at.cpu][0] = share;
+        loads[at.domain][at.cpu] = share;
     }
-
     let domain_of = domains_by_turn(&turns, shares, order);
-    let stays = |thread: usize| ground.sits[thread].filter(|at| at.domain == domain_of[thread]);
-    let mut running = empty;
-    for at in (0..order.len()).filter_map(stays) {
-        running[at.domain][at.cpu][0] += 1;
-    }
-    for (domain, slots) in ground.domains.iter().enumerate() {
-        arrange(slots, &mut hands[domain], &running[domain]);
-    }
-    let mut solution: Vec<Option<At>> = vec![None; order.len()];
-    for (thread, place) in solution.iter_mut().enumerate() {
-        let slot = stays(thread).filter(|at| hands[at.domain][at.cpu][0] > 0);
-        if let Some(at) = slot {
-            hands[at.domain][at.cpu][0] -= 1;
-            *place = slot;
-        }
-    }
-    let mut next = vec![0; ground.domains.len()];
-    for &thread in order {
-        let domain = domain_of[thread];
-        solution[thread].get_or_insert_with(|| {
-            while hands[domain][next[domain]][0] == 0 {
-                next[domain] += 1;
-            }
-            let cpu = next[domain];
-            hands[domain][cpu][0] -= 1;
-            At { domain, cpu }
-        });
-    }
-    solution
-        .into_iter()
-        .map(|at| at.expect("every thread was placed above"))
-        .collect()
+    seat(ground, &domain_of, loads, order)
 }
 
 /// The domain of each thread, by place in the pool: one thread a turn, round after round, where a

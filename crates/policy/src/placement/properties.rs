@@ -10,6 +10,7 @@ use rand::SeedableRng;
 
 use crate::placement::di::DistributedIntensity;
 use crate::placement::dino::Dino;
+use crate::placement::n_mass::NMass;
 use crate::placement::random::RandomCore;
 use crate::policy::{Place, Random};
 use crate::settings::Settings;
@@ -83,6 +84,11 @@ fn scene(shape: &Shape, seeds: &[Seed]) -> Scene {
             .collect()
     };
     let sets: Vec<Arc<CpuSet>> = (0..5).map(|number| Arc::new(cpuset(number))).collect();
+    let nodes = u32::try_from(scene.topology.nodes().len()).expect("few nodes");
+    for process in 0..6 {
+        // Some homes have several processes, some none.
+        scene.home(process, "program", process * process % nodes);
+    }
     for seed in seeds {
         let cpu = cpus[seed.cpu % cpus.len()];
         let thread = scene.thread(seed.process, seed.rate, cpu.0);
@@ -102,12 +108,23 @@ fn place(policy: &mut dyn Place, scene: &Scene) -> Vec<Placement> {
     )
 }
 
-fn policies() -> [(&'static str, Box<dyn Place>); 3] {
+fn policies() -> Vec<(&'static str, Box<dyn Place>)> {
+    let mut all = policies_with_slots();
+    all.push(("random", Box::new(RandomCore::default())));
+    all
+}
+
+/// Those that give no CPU more threads than it has slots.
+fn policies_with_slots() -> Vec<(&'static str, Box<dyn Place>)> {
     let settings = Settings::default();
-    [
+    let mut exchanging = settings.clone();
+    exchanging.n_mass.exchange = true;
+    vec![
         ("dino", Box::new(Dino::new(&settings))),
         ("di", Box::new(DistributedIntensity::new(&settings))),
-        ("random", Box::new(RandomCore::default())),
+        ("maximum-local", Box::new(NMass::maximum_local(&settings))),
+        ("n-mass", Box::new(NMass::whole(&settings))),
+        ("n-mass exchanging", Box::new(NMass::whole(&exchanging))),
     ]
 }
 
@@ -183,7 +200,7 @@ proptest! {
 
     #[test]
     fn slots_are_never_exceeded(shape in shapes(), seeds in seeds(1, 0.2)) {
-        for (name, mut policy) in policies().into_iter().take(2) {
+        for (name, mut policy) in policies_with_slots() {
             let mut scene = scene(&shape, &seeds);
             let held: BTreeMap<CpuId, usize> = {
                 let mut held = scene.clone();
@@ -207,7 +224,7 @@ proptest! {
     fn no_two_threads_share_a_core_while_another_is_free(
         shape in shapes(), seeds in seeds(1, 0.0),
     ) {
-        for (name, mut policy) in policies().into_iter().take(2) {
+        for (name, mut policy) in policies_with_slots() {
             let mut scene = scene(&shape, &seeds);
             let plan = place(policy.as_mut(), &scene);
             scene.carry_out(&plan);

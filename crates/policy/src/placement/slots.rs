@@ -140,6 +140,12 @@ impl Ground {
         self.domains[at.domain].cpus[at.cpu].cpu
     }
 
+    /// No thread on any CPU, domain by domain.
+    pub fn empty_loads(&self) -> Vec<Vec<usize>> {
+        let cpus = self.domains.iter().map(|domain| domain.cpus.len());
+        cpus.map(|cpus| vec![0; cpus]).collect()
+    }
+
     /// All turns, in the order of dealing: each CPU once.
     pub fn turns(&self, direction: Direction) -> Vec<At> {
         let mut turns = Vec::new();

@@ -1,0 +1,198 @@
+//! What must hold of every mapping, on machines of any number of processors.
+
+use super::super::*;
+use crate::settings::MostMoved;
+use crate::testing::{Scene, Shape};
+use proptest::prelude::*;
+
+/// Cores of each domain of each node, and threads as home, miss rate and penalty.
+#[derive(Clone, Debug)]
+struct Case {
+    nodes: Vec<Vec<u32>>,
+    threads: Vec<(u32, f64, f64)>,
+}
+
+fn cases() -> impl Strategy<Value = Case> {
+    let node = proptest::collection::vec(1u32..4, 1..3);
+    let rate = prop_oneof![Just(0.0), Just(20.0), 0.0..80.0f64];
+    let penalty = prop_oneof![Just(1.0), Just(1.2), 1.0..2.5f64];
+    let threads = proptest::collection::vec((0u32..5, rate, penalty), 0..24);
+    (proptest::collection::vec(node, 1..5), threads)
+        .prop_map(|(nodes, threads)| Case { nodes, threads })
+}
+
+impl Case {
+    /// The case without the threads that find no core of their own.
+    fn with_a_core_each(mut self) -> Self {
+        let cores: u32 = self.nodes.iter().flatten().sum();
+        self.threads.truncate(cores as usize);
+        self
+    }
+}
+
+fn decide(case: &Case, refined: Option<&NMassSettings>) -> (Ground, Vec<Item>, Decision) {
+    let mut scene = Scene::new(&Shape {
+        nodes: case.nodes.clone(),
+        ..Shape::uniform(1, 1)
+    });
+    for _ in &case.threads {
+        scene.thread(0, 0.0, 0);
+    }
+    let nodes = u32::try_from(case.nodes.len()).expect("few");
+    let item = |&(home, miss_rate, penalty): &(u32, f64, f64)| Item {
+        home: NodeId(home % nodes),
+        miss_rate,
+        penalty,
+    };
+    let items: Vec<Item> = case.threads.iter().map(item).collect();
+    let pool = pools(&scene.snapshot, &scene.topology)
+        .into_iter()
+        .next()
+        .unwrap_or(Pool {
+            cpus: scene.snapshot.online.clone(),
+            threads: Vec::new(),
+        });
+    let ground = Ground::new(&scene.snapshot, &scene.topology, &pool, &Taken::default());
+    let outside = vec![0.0; ground.domains.len()];
+    let processors = Processors::new(&ground, &scene.topology, items.len(), &outside);
+    let decision = Decision::new(&ground, &items, processors, refined);
+    (ground, items, decision)
+}
+
+fn settings() -> impl Strategy<Value = NMassSettings> {
+    let most_moved = prop_oneof![Just(MostMoved::Half), Just(MostMoved::Difference)];
+    (most_moved, any::<bool>(), 0.0..150.0f64).prop_map(|(most_moved, exchange, threshold)| {
+        NMassSettings {
+            most_moved,
+            exchange,
+            threshold,
+            ..NMassSettings::default()
+        }
+    })
+}
+
+/// The pressures of a mapping, worked out anew.
+fn pressures(items: &[Item], ground: &Ground, processor: &[usize]) -> Vec<f64> {
+    let mut pressures = vec![0.0; ground.domains.len()];
+    for (item, &on) in items.iter().zip(processor) {
+        let remote = ground.domains[on].node != item.home;
+        pressures[on] += item.miss_rate * if remote { item.penalty } else { 1.0 };
+    }
+    pressures
+}
+
+fn threads_on(ground: &Ground, processor: &[usize]) -> Vec<usize> {
+    let on = |at| processor.iter().filter(|&&on| on == at).count();
+    (0..ground.domains.len()).map(on).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn maximum_local_makes_no_thread_remote_while_a_core_of_its_home_is_free(case in cases()) {
+        let (ground, items, decision) = decide(&case.with_a_core_each(), None);
+        let threads = threads_on(&ground, &decision.processor);
+        for (item, &on) in items.iter().zip(&decision.processor) {
+            if ground.domains[on].node == item.home {
+                continue;
+            }
+            for (domain, &threads) in ground.domains.iter().zip(&threads) {
+                prop_assert!(domain.node != item.home || threads == domain.cpus.len());
+            }
+        }
+    }
+
+    #[test]
+    fn maximum_local_keeps_those_of_high_penalty_at_home(case in cases()) {
+        let (ground, items, decision) = decide(&case.with_a_core_each(), None);
+        let homed: Vec<bool> = items
+            .iter()
+            .zip(&decision.processor)
+            .map(|(item, &on)| ground.domains[on].node == item.home)
+            .collect();
+        for (a, x) in items.iter().enumerate() {
+            for (b, y) in items.iter().enumerate() {
+                let jumped = x.home == y.home && x.penalty > y.penalty && homed[b] && !homed[a];
+                prop_assert!(!jumped, "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn refining_never_raises_the_highest_pressure_nor_lowers_the_lowest(
+        case in cases(), settings in settings(),
+    ) {
+        let (ground, items, decision) = decide(&case, Some(&settings));
+        let before = pressures(&items, &ground, &decision.local.processor);
+        let after = pressures(&items, &ground, &decision.processor);
+        let highest = |all: &[f64]| all.iter().copied().fold(0.0, f64::max);
+        let lowest = |all: &[f64]| all.iter().copied().fold(f64::INFINITY, f64::min);
+        // Sums in another order differ in the last digits.
+        prop_assert!(highest(&after) <= highest(&before) + 1e-9);
+        prop_assert!(lowest(&after) >= lowest(&before) - 1e-9);
+        for (at, processor) in decision.processors.all.iter().enumerate() {
+            prop_assert!((processor.pressure - after[at]).abs() < 1e-9);
+        }
+        for made in decision.moves.iter().flatten() {
+            let apart = |(a, b): (f64, f64)| (a - b).abs();
+            prop_assert!(apart(made.after) < apart(made.before));
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_made_remote_leaves_its_processor_below_the_threshold(
+        case in cases(), settings in settings(),
+    ) {
+        let (ground, items, decision) = decide(&case, Some(&settings));
+        for (item, made) in items.iter().zip(&decision.moves) {
+            if let Some(made) = made.filter(|m| ground.domains[m.to].node != item.home) {
+                prop_assert!(made.after.1 < settings.threshold, "{made:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_refining_leaves_helps_nobody(case in cases(), most_moved in prop_oneof![
+        Just(MostMoved::Half), Just(MostMoved::Difference),
+    ]) {
+        // No last thread of those that were not moved has a move that helps.
+        let settings = NMassSettings { most_moved, ..NMassSettings::default() };
+        let case = case.with_a_core_each();
+        let (ground, items, decision) = decide(&case, Some(&settings));
+        let pressure = pressures(&items, &ground, &decision.processor);
+        let threads = threads_on(&ground, &decision.processor);
+        for from in 0..ground.domains.len() {
+            let there = |&&at: &&usize| {
+                decision.processor[at] == from && decision.moves[at].is_none()
+            };
+            let Some(&last) = decision.local.order.iter().rev().find(there) else { continue };
+            for to in 0..ground.domains.len() {
+                let item = &items[last];
+                let weight = |at: usize| pressures(&[*item], &ground, &[at])[at];
+                let after = (pressure[from] - weight(from), pressure[to] + weight(to));
+                let remote = ground.domains[to].node != item.home;
+                let between = |p: f64| pressure[to] + 1e-9 < p && p + 1e-9 < pressure[from];
+                let little = most_moved == MostMoved::Difference
+                    || item.miss_rate + 1e-9 < (pressure[from] - pressure[to]) / 2.0;
+                let helps = between(after.0)
+                    && between(after.1)
+                    && (!remote || (little && after.1 + 1e-9 < settings.threshold))
+                    && threads[to] < ground.domains[to].cpus.len();
+                prop_assert!(!helps, "{last} from {from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn cpus_have_as_many_threads_as_their_domains_say(case in cases(), settings in settings()) {
+        let (ground, items, decision) = decide(&case, Some(&settings));
+        let cpus: usize = ground.domains.iter().map(|domain| domain.cpus.len()).sum();
+        let most = items.len().div_ceil(cpus);
+        for (at, seat) in decision.seats.iter().enumerate() {
+            prop_assert_eq!(seat.domain, decision.processor[at]);
+            let there = decision.seats.iter().filter(|&other| other == seat).count();
+            prop_assert!(there <= most);
+        }
+    }
+}
