@@ -30,6 +30,11 @@ pub enum Command {
     Policies(Policies),
     /// Tell what was seen, decided and done, from a ledger
     Explain(Explain),
+    /// Run a program alone, with memory near and far, and write its profile
+    Profile(Box<Profile>),
+    /// One run of a profile, where it is measured
+    #[command(hide = true)]
+    ProfileRun(Box<ProfileRun>),
     /// Give threads the affinities back that they had before a run that was killed
     Release(Release),
     /// Run programs in the lab: a real multi-node kernel with modelled hardware
@@ -206,6 +211,96 @@ pub struct Explain {
     pub json: bool,
 }
 
+/// Options of `profile`.
+#[derive(Debug, Args)]
+#[command(after_help = PROFILE_HELP)]
+pub struct Profile {
+    /// The lab's machine, a preset or a machine file; with --here, what this machine is like
+    /// [default in the lab: lab-4x2-half]
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
+
+    /// Measure on this machine instead of in the lab
+    #[arg(long)]
+    pub here: bool,
+
+    /// What the profile is called [default: the program's file name]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Further sizes of the last-level cache [default: half and a quarter of the machine's]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = cache_kib, conflicts_with = "here")]
+    pub cache_sizes: Vec<u64>,
+
+    /// How often it is run with local and with remote memory
+    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// CMD waits for its start, as the programs of scenarios do; what is before is not counted
+    #[arg(long)]
+    pub waits: bool,
+
+    /// Do not count the first part of each run
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub skip: Option<Duration>,
+
+    /// End each run after so long a counted part
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub length: Option<Duration>,
+
+    /// Kill the guest when one run takes longer than this
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    pub limit: Duration,
+
+    /// Write the profile to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Print JSON, every run in it
+    #[arg(long)]
+    pub json: bool,
+
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub program: Vec<OsString>,
+}
+
+const PROFILE_HELP: &str = "\
+Sizes: 512KiB, 2MiB. What CMD prints is not shown. A program that waits is given --ready-file PATH,
+which it creates when it has set up, and --go-file PATH, a FIFO whose closing starts it.";
+
+/// Options of `profile-run`.
+#[derive(Debug, Args)]
+pub struct ProfileRun {
+    /// The node whose CPUs it runs on
+    #[arg(long, value_name = "NODE")]
+    pub cpu_node: u32,
+
+    /// The node that its memory is bound to
+    #[arg(long, value_name = "NODE")]
+    pub memory_node: u32,
+
+    /// Switch the lab's hardware model on while it runs
+    #[arg(long)]
+    pub model: bool,
+
+    /// As in `profile`
+    #[arg(long)]
+    pub waits: bool,
+
+    /// As in `profile`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub skip: Option<Duration>,
+
+    /// As in `profile`
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub length: Option<Duration>,
+
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub program: Vec<OsString>,
+}
+
 /// Options of `release`.
 #[derive(Debug, Args)]
 pub struct Release {
@@ -322,6 +417,23 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads `512KiB` or `2MiB` as KiB.
+fn cache_kib(text: &str) -> Result<u64, String> {
+    let (number, kib) = match (text.strip_suffix("KiB"), text.strip_suffix("MiB")) {
+        (Some(number), _) => (number, 1),
+        (_, Some(number)) => (number, 1024),
+        _ => return Err("a size is written 512KiB or 2MiB".to_owned()),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "a size is a whole number of KiB or MiB".to_owned())?;
+    match number.checked_mul(kib) {
+        // A last-level cache of a terabyte is a mistake.
+        Some(kib @ 1..=0x4000_0000) => Ok(kib),
+        _ => Err("a cache has from 1KiB to 1048576MiB".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -338,6 +450,10 @@ mod tests {
         assert_eq!(duration("10ms"), Ok(Duration::from_millis(10)));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(cache_kib("2MiB"), Ok(2048));
+        for wrong in ["0KiB", "2", "1.5MiB", "99999999999999MiB", "-1KiB", "MiB"] {
+            assert!(cache_kib(wrong).is_err(), "{wrong}");
+        }
         for wrong in ["10", "s", "-1s", "0s", "1e400s", "1d", "NaNs"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }

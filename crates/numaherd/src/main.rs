@@ -12,6 +12,7 @@ mod explain;
 mod lab;
 mod policies;
 mod print;
+mod profile;
 mod release;
 mod run;
 mod topology;
@@ -44,6 +45,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Topology(options) => topology::topology(&options).map(done),
         Command::Policies(options) => policies::policies(&options).map(done),
         Command::Explain(options) => explain::explain(&options).map(done),
+        Command::Profile(options) => profile::profile(&options).map(done),
+        Command::ProfileRun(options) => profile::run_once(&options).map(done),
         Command::Release(options) => release::release(&options).map(done),
         Command::Lab(Lab::Run(options)) => lab::run(&options),
         Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),

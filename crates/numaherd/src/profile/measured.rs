@@ -1,0 +1,87 @@
+//! What one run of a program gave, and the ratios that follow from it.
+
+use numaherd_topology::CpuSet;
+use serde::{Deserialize, Serialize};
+
+/// What one run gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The node whose CPUs it ran on.
+    pub cpu_node: u32,
+    /// The node that its memory was bound to.
+    pub memory_node: u32,
+    /// The CPUs it was bound to: one memory domain of `cpu_node`.
+    pub cpus: CpuSet,
+    /// The processes that were seen.
+    pub pids: Vec<u32>,
+    /// Instructions that were counted, over all of its threads, the kernel's for them included.
+    pub instructions: u64,
+    /// Core cycles that were counted.
+    pub cycles: u64,
+    /// Cache lines from memory that were counted, prefetched ones included where the machine tells.
+    pub lines: u64,
+    /// Of these, from the node of the core; `None` where the machine does not tell.
+    pub local_lines: Option<u64>,
+    /// What the program itself did from its start to its end, where that is told apart.
+    pub own: Option<Own>,
+    /// Seconds from the beginning of the counted part to the last reading.
+    pub seconds: f64,
+    /// Seconds from there to the program's end.
+    pub whole_seconds: f64,
+    /// Seconds of CPU time, over all threads, in what was counted, per second of it.
+    pub cpus_used: f64,
+    /// Most threads of one process that were at work at the same time.
+    pub threads: u32,
+    /// Largest resident memory of one process, in bytes.
+    pub footprint_bytes: u64,
+    /// Lowest share of a thread's time in which its counters had a turn.
+    pub counted_share: f64,
+    /// What the counters are.
+    pub counters: String,
+    /// What they miss, if anything.
+    pub caveat: Option<String>,
+}
+
+/// What the instructions of a program alone did, without the kernel's for it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Own {
+    /// Its instructions.
+    pub instructions: u64,
+    /// Lines from memory for it, prefetched ones included.
+    pub lines: u64,
+}
+
+impl Measured {
+    /// Instructions of the whole counted part: the program's own, or else what was counted, scaled
+    /// up by the time after the last reading.
+    pub fn whole_instructions(&self) -> f64 {
+        self.own.map_or_else(
+            || self.instructions as f64 * self.whole_seconds / self.seconds,
+            |own| own.instructions as f64,
+        )
+    }
+
+    /// Cycles per instruction. The kernel's cycles count, as the program waits for them. Its
+    /// instructions do not where they can be told apart: they come with time, not with work, and
+    /// beside few instructions with long waits they are many.
+    pub fn cycles_per_instruction(&self) -> f64 {
+        let counted = self.cycles as f64 / self.instructions as f64;
+        let Some(own) = self.own else {
+            return counted;
+        };
+        // What share of the program's work was counted, its lines say exactly, if it has any.
+        if own.lines.saturating_mul(1000) < own.instructions {
+            return counted;
+        }
+        self.cycles as f64 / self.lines as f64 * own.lines as f64 / own.instructions as f64
+    }
+
+    /// Lines from memory per 1000 instructions, of the same instructions.
+    pub fn lines_per_1000(&self) -> f64 {
+        let (lines, instructions) = match self.own {
+            Some(own) => (own.lines, own.instructions),
+            None => (self.lines, self.instructions),
+        };
+        lines as f64 * 1000.0 / instructions as f64
+    }
+}
