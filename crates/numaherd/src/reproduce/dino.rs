@@ -1,1 +1,182 @@
-//! The claims of DINO.
+//! The claims of DINO (Blagodurov, Zhuravlev, Dashti, Fedorova: A Case for NUMA-aware Contention
+//! Management on Multicore Systems, USENIX ATC 2011), one for each statement that can be checked.
+//!
+//! | experiment | of the paper |
+//! |---|---|
+//! | [`scenarios`] | §2.1, Fig 3 to 5: what contention costs, and which factor how much |
+//! | [`clones`] | §3.3.1, Fig 8: degradation against miss rate |
+//!
+//! When a line holds, the same for all: a printed figure in percent, within 10 points either way; a
+//! count, within a factor of two; a bound, without any tolerance; an order, strictly. Where the
+//! paper's words are weaker than its figure ("as much as", "up to") they are held as a bound: what
+//! it saw at most is at most what there is. A line is a proxy where the paper does not print what was
+//! run or what came of it.
+
+mod clones;
+mod scenarios;
+
+use anyhow::Result;
+use numaherd_model::program::Phase;
+use numaherd_model::{Hardware, Library};
+use numaherd_topology::{CpuId, Machine, NodeId};
+
+use super::claim::POINTS;
+use super::{Claim, Effort, Kind, Says};
+
+/// All claims of DINO, in the paper's order.
+///
+/// # Errors
+/// A machine or program of the library that cannot be had, or a run that fails.
+pub fn claims(_effort: &Effort) -> Result<Vec<Claim>> {
+    let ground = Ground::new()?;
+    let mut claims = scenarios::claims(&ground)?;
+    claims.extend(clones::claims(&ground)?);
+    Ok(claims)
+}
+
+/// The machine of the paper and the programs.
+struct Ground {
+    hardware: Hardware,
+    library: &'static Library,
+}
+
+impl Ground {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            hardware: Hardware::of(&Machine::preset("opteron-8356-4s")?)?,
+            library: Library::built_in(),
+        })
+    }
+
+    /// What a program of one phase does.
+    fn phase(&self, program: &str) -> Result<&Phase> {
+        Ok(&self.library.get(program)?.phases[0])
+    }
+
+    /// The CPUs of a node, in their order.
+    fn cpus(&self, node: NodeId) -> Vec<CpuId> {
+        let cpus = self.hardware.topology().cpus().iter();
+        let cpus = cpus.filter(|cpu| cpu.node == node);
+        cpus.map(|cpu| cpu.id).collect()
+    }
+
+    /// All nodes, each with each other one.
+    fn pairs(&self) -> Vec<(NodeId, NodeId)> {
+        let nodes = || self.hardware.topology().nodes().iter().map(|node| node.id);
+        let pairs = nodes().flat_map(|a| nodes().map(move |b| (a, b)));
+        pairs.filter(|(a, b)| a != b).collect()
+    }
+}
+
+/// The three classes of DINO §2.1, by misses per 1000 instructions of a program alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Devil,
+    SoftDevil,
+    Turtle,
+}
+
+impl Class {
+    const ALL: [Self; 3] = [Self::Devil, Self::SoftDevil, Self::Turtle];
+
+    /// More than 15, from 2 to 15, or fewer.
+    fn of(miss_rate: f64) -> Self {
+        if miss_rate > 15.0 {
+            Self::Devil
+        } else if miss_rate >= 2.0 {
+            Self::SoftDevil
+        } else {
+            Self::Turtle
+        }
+    }
+
+    /// The paper's three of that class.
+    fn programs(self) -> [&'static str; 3] {
+        match self {
+            Self::Devil => ["mcf", "omnetpp", "milc"],
+            Self::SoftDevil => ["gcc", "bwaves", "bzip2"],
+            Self::Turtle => ["povray", "calculix", "h264ref"],
+        }
+    }
+
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Devil => "devils",
+            Self::SoftDevil => "soft devils",
+            Self::Turtle => "turtles",
+        }
+    }
+}
+
+/// One line, without a note.
+fn claim(
+    id: &str,
+    section: &str,
+    what: impl Into<String>,
+    unit: &str,
+    says: Says,
+    ours: f64,
+) -> Claim {
+    Claim {
+        id: id.to_owned(),
+        section: section.to_owned(),
+        what: what.into(),
+        unit: unit.to_owned(),
+        says,
+        kind: Kind::Stated,
+        ours,
+        note: String::new(),
+    }
+}
+
+/// A figure in percent that the paper prints.
+fn points(figure: f64) -> Says {
+    Says::Point {
+        figure,
+        tolerance: POINTS,
+    }
+}
+
+fn at_most(figure: f64) -> Says {
+    Says::AtMost {
+        figure,
+        tolerance: 0.0,
+    }
+}
+
+fn at_least(figure: f64) -> Says {
+    Says::AtLeast {
+        figure,
+        tolerance: 0.0,
+    }
+}
+
+/// What may be said of a line beyond its figures.
+trait Noted {
+    fn note(self, note: impl Into<String>) -> Self;
+    fn proxy(self, note: impl Into<String>) -> Self;
+}
+
+impl Noted for Claim {
+    fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+
+    /// The line stands for what is not printed; the note says what was chosen.
+    fn proxy(mut self, note: impl Into<String>) -> Self {
+        self.kind = Kind::Proxy;
+        self.note(note)
+    }
+}
+
+fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) = values
+        .into_iter()
+        .fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    sum / count
+}
+
+fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(f64::NEG_INFINITY, f64::max)
+}
