@@ -219,12 +219,8 @@ impl Member {
             "menagerie" => menagerie.as_os_str().to_owned(),
             other => other.into(),
         };
-        let copy_text = copy.to_string();
-        let arguments = program.command[1..]
-            .iter()
-            .map(|text| text.replace("{copy}", &copy_text));
         let process = Command::new(&path)
-            .args(arguments)
+            .args(program.arguments(copy))
             .arg("--json")
             .arg("--ready-file")
             .arg(&ready)

@@ -10,7 +10,13 @@
 //! copies = 4
 //! measured = true               # completion time counts; the others run until these have ended
 //! command = ["menagerie", "chase", "--home", "0", "--rounds", "10"]
+//! profile = "chase"             # optional: what the contention model runs in its place
+//! memory = 0                    # optional: the node of its pages at the start
+//! pinned = "0,2,4,6"            # optional: CPUs, dealt to the copies one after the other
 //! ```
+//!
+//! `memory` and `pinned` give a placement that the lab and the model share; here they become
+//! `--home` and `--cpus`.
 //!
 //! A program must be one that waits for the start: it is given `--ready-file PATH`, which it
 //! creates when it is set up, `--go-file PATH`, a FIFO whose closing starts the measured part, and
@@ -19,6 +25,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use numaherd_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, ended};
@@ -55,6 +62,33 @@ pub struct Program {
     pub measured: bool,
     /// Program and arguments; `{copy}` stands for the number of the copy, from 0.
     pub command: Vec<String>,
+    /// Name of the profile that the contention model runs in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// The node that its pages are on at the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u32>,
+    /// CPUs that the copies are pinned to, one each, dealt one after the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<CpuSet>,
+}
+
+impl Program {
+    /// The arguments of a copy.
+    pub fn arguments(&self, copy: u32) -> Vec<String> {
+        let number = copy.to_string();
+        let given = self.command[1..].iter();
+        let mut arguments: Vec<String> = given.map(|t| t.replace("{copy}", &number)).collect();
+        if let Some(node) = self.memory {
+            arguments.extend(["--home".to_owned(), node.to_string()]);
+        }
+        if let Some(cpus) = &self.pinned
+            && let Some(cpu) = cpus.iter().nth(copy as usize % cpus.len())
+        {
+            arguments.extend(["--cpus".to_owned(), cpu.to_string()]);
+        }
+        arguments
+    }
 }
 
 /// The scenarios that come with the program.
@@ -115,6 +149,9 @@ impl Scenario {
                     program.name
                 );
             }
+            if program.pinned.as_ref().is_some_and(CpuSet::is_empty) {
+                bail!("program {:?} is pinned to no CPU", program.name);
+            }
         }
         if !self.programs.iter().any(|program| program.measured) {
             bail!("no program is measured: set measured = true on at least one");
@@ -151,6 +188,18 @@ mod tests {
             told(&program("copies=1\nmeasured=false\ncommand=['a']\nx=1"))
                 .contains("unknown field")
         );
+    }
+
+    #[test]
+    fn copies_are_dealt_their_cpus_and_told_their_numbers() {
+        let text = "name='x'\nabout=''\nmachine='lab-4x2'\nmeasured_are='x'\n[[program]]\n\
+            name='p'\ncopies=3\nmeasured=true\ncommand=['a','--seed','{copy}']\nmemory=1\n\
+            pinned='2,5'\n";
+        let scenario = Scenario::parse(text, "x.toml").unwrap();
+        let arguments = |copy| scenario.programs[0].arguments(copy).join(" ");
+        assert_eq!(arguments(0), "--seed 0 --home 1 --cpus 2");
+        assert_eq!(arguments(1), "--seed 1 --home 1 --cpus 5");
+        assert_eq!(arguments(2), "--seed 2 --home 1 --cpus 2");
     }
 
     #[test]

@@ -219,3 +219,85 @@ fn share(part: u64, whole: u64) -> f64 {
         part as f64 / whole as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use crate::profile::measured::tests::measured;
+
+    fn options() -> Box<Options> {
+        let line = ["numaherd", "profile", "--name", "x", "--", "/bin/x", "1"];
+        let Command::Profile(options) = Cli::parse_from(line).command else {
+            unreachable!("it is a profile");
+        };
+        options
+    }
+
+    fn run(memory_node: u32, cache_kib: u64, cycles: u64, local_lines: u64) -> Run {
+        Run {
+            cache_bytes: Some(cache_kib << 10),
+            measured: measured(|run| {
+                run.memory_node = memory_node;
+                run.cycles = cycles;
+                run.local_lines = Some(local_lines);
+            }),
+        }
+    }
+
+    fn assemble(runs: &[Run]) -> Result<Profile> {
+        let machine = Machine::preset("lab-4x2-half").unwrap();
+        let nodes = Nodes::of(&machine.topology().unwrap()).unwrap();
+        let parts = Parts {
+            options: &options(),
+            latencies: Some(latencies(&machine, &nodes).unwrap()),
+            nodes: &nodes,
+            how: vec!["a test".into()],
+            reports: Vec::new(),
+        };
+        parts.assemble(runs)
+    }
+
+    #[test]
+    fn each_run_goes_where_it_belongs() {
+        let runs = [
+            run(0, 2048, 5_000_000, 20_000),
+            run(0, 2048, 5_200_000, 20_000),
+            run(1, 2048, 7_500_000, 0),
+            run(1, 2048, 7_500_000, 0),
+            run(0, 512, 6_000_000, 20_000),
+        ];
+        let profile = assemble(&runs).unwrap();
+        assert_eq!(
+            (profile.name.as_str(), profile.command.as_str()),
+            ("x", "x 1")
+        );
+        assert!((profile.numa_penalty - 7.5 / 5.1).abs() < 1e-9);
+        let cpi: Vec<(u64, f64)> = profile
+            .points
+            .iter()
+            .map(|point| (point.cache_bytes >> 10, point.cycles_per_instruction))
+            .collect();
+        assert_eq!(cpi, [(512, 6.0), (2048, 5.1)]);
+        // 20 lines, 120 ns farther, 2400 ns longer in all.
+        let wait = profile.wait.unwrap();
+        assert!((wait.misses_in_flight - 1.0).abs() < 1e-9, "{wait:?}");
+        assert!((wait.cycles_per_instruction - 2.1).abs() < 1e-9, "{wait:?}");
+        assert_eq!(
+            (profile.cache_accesses, profile.written_per_line),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn memory_that_was_not_where_it_was_bound_is_refused() {
+        let near = run(0, 2048, 5_000_000, 20_000);
+        let told = |runs: &[Run]| assemble(runs).err().unwrap().to_string();
+        let own_binding = [near.clone(), run(1, 2048, 5_000_000, 20_000)];
+        assert!(told(&own_binding).starts_with("100 % of the lines"));
+        let elsewhere = [run(0, 2048, 5_000_000, 4_000), run(1, 2048, 7_000_000, 0)];
+        assert!(told(&elsewhere).contains("20 %") && told(&elsewhere).contains("node 0"));
+    }
+}

@@ -143,12 +143,15 @@ fn with_cache(machine: &Machine, kib: u64) -> Result<Machine> {
         .iter_mut()
         .rfind(|spec| spec.kind != CacheKind::Instruction);
     last.context("there is a last-level cache")?.size_kib = kib;
-    // Whether the model can have such a cache, the model knows.
+    // Whether the lab can have such a cache, its model knows.
+    let same = last_level(machine)?.size_kib == kib;
     numaherd_lab::machine::hardware(&other).map_err(|error| {
-        ended(
-            Exit::Usage,
-            format!("a last-level cache of {kib} KiB: {error}"),
-        )
+        let message = if same {
+            error.to_string()
+        } else {
+            format!("no last-level cache of {kib} KiB: {error}")
+        };
+        ended(Exit::Usage, message)
     })?;
     Ok(other)
 }

@@ -85,3 +85,67 @@ impl Measured {
         lines as f64 * 1000.0 / instructions as f64
     }
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A run of 1 million instructions in a second, changed.
+    pub fn measured(change: impl FnOnce(&mut Measured)) -> Measured {
+        let mut run = Measured {
+            cpu_node: 0,
+            memory_node: 0,
+            cpus: "0-1".parse().unwrap(),
+            pids: vec![8],
+            instructions: 1_000_000,
+            own: None,
+            cycles: 5_000_000,
+            lines: 20_000,
+            local_lines: Some(20_000),
+            seconds: 0.9,
+            whole_seconds: 1.0,
+            cpus_used: 1.0,
+            threads: 1,
+            footprint_bytes: 1 << 20,
+            counted_share: 1.0,
+            counters: "a test".into(),
+            caveat: None,
+        };
+        change(&mut run);
+        run
+    }
+
+    #[test]
+    fn without_more_knowledge_what_was_counted_is_the_program() {
+        let run = measured(|_| ());
+        assert_eq!(run.cycles_per_instruction(), 5.0);
+        assert_eq!(run.lines_per_1000(), 20.0);
+        assert!((run.whole_instructions() - 1e6 / 0.9).abs() < 1e-6);
+    }
+
+    /// A fifth of the instructions were the kernel's, and the last eleventh of the run was missed.
+    #[test]
+    fn the_kernels_instructions_are_no_work_of_the_program() {
+        let own = Own {
+            instructions: 880_000,
+            lines: 22_000,
+        };
+        let run = measured(|run| run.own = Some(own));
+        assert!((run.cycles_per_instruction() - 5e6 / 800_000.0).abs() < 1e-9);
+        assert!((run.lines_per_1000() - 25.0).abs() < 1e-9);
+        assert_eq!(run.whole_instructions(), 880_000.0);
+    }
+
+    #[test]
+    fn a_program_without_lines_is_told_by_its_instructions() {
+        let own = Own {
+            instructions: 1_090_000,
+            lines: 3,
+        };
+        let run = measured(|run| {
+            run.own = Some(own);
+            run.lines = 2;
+        });
+        assert_eq!(run.cycles_per_instruction(), 5.0);
+    }
+}

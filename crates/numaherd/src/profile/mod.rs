@@ -49,14 +49,14 @@ use text::{NO_LATENCIES, Profile};
 pub fn profile(options: &Options) -> Result<()> {
     find(&options.program[0], "give one of this machine's programs")
         .map_err(|told| ended(Exit::Usage, told))?;
+    if options.here && options.machine.is_none() && options.output.is_some() {
+        return Err(ended(Exit::Usage, NO_LATENCIES));
+    }
     let missing = |_| {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         ended(Exit::NotSetUp, numactl_missing(&error))
     };
     find(OsStr::new("numactl"), "").map_err(missing)?;
-    if options.here && options.machine.is_none() && options.output.is_some() {
-        return Err(ended(Exit::Usage, NO_LATENCIES));
-    }
     let (profile, runs) = if options.here {
         here::here(options)?
     } else {

@@ -128,3 +128,70 @@ pub fn read(success: bool, code: Option<i32>, stdout: &[u8], stderr: &[u8]) -> R
     };
     Err(ended(exit, message))
 }
+
+#[cfg(test)]
+mod tests {
+    use numaherd_topology::Machine;
+
+    use super::*;
+
+    fn nodes(change: impl FnOnce(&mut Machine)) -> Result<Nodes> {
+        let mut machine = Machine::preset("lab-4x2").unwrap();
+        change(&mut machine);
+        Nodes::of(&machine.topology().unwrap())
+    }
+
+    #[test]
+    fn the_far_node_is_the_nearest_other() {
+        let found = nodes(|_| ()).unwrap();
+        assert_eq!((found.local, found.remote), (NodeId(0), NodeId(1)));
+        assert_eq!(found.aside, [1, 2, 3].map(NodeId));
+        // Latency decides where it is known: now the way to node 2 is the shortest.
+        let found = nodes(|machine| {
+            let rows = machine.memory.latency_ns.as_mut().unwrap();
+            (rows[0][2], rows[2][0]) = (100.0, 100.0);
+        });
+        assert_eq!(found.unwrap().remote, NodeId(2));
+        let found = nodes(|machine| {
+            machine.memory.latency_ns = None;
+            let rows = machine.memory.distance.as_mut().unwrap();
+            (rows[0][3], rows[3][0]) = (15, 15);
+        });
+        assert_eq!(found.unwrap().remote, NodeId(3));
+    }
+
+    #[test]
+    fn memory_without_cpus_is_far_and_no_place_to_measure_from() {
+        let found = nodes(|machine| machine.shape.memory_only_nodes = vec![0, 1]).unwrap();
+        assert_eq!((found.local, found.remote), (NodeId(2), NodeId(0)));
+        assert_eq!(found.aside, [NodeId(3)]);
+    }
+
+    #[test]
+    fn a_machine_of_one_node_is_refused() {
+        let error = nodes(|machine| {
+            machine.shape.nodes = 1;
+            machine.memory.distance = None;
+            machine.memory.latency_ns = None;
+        });
+        let told = error.err().unwrap().to_string();
+        assert!(
+            told.contains("has one memory node") && told.contains("lab"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_run_that_fails_hands_its_error_and_code_on() {
+        let told = |stderr: &str, code| {
+            let error = read(false, Some(code), b"", stderr.as_bytes()).unwrap_err();
+            (crate::exit::code(&error), error.to_string())
+        };
+        let (code, message) = told("usage: x FILE\nnumaherd: x failed (exit status: 2)\n", 1);
+        assert_eq!(code, std::process::ExitCode::from(1));
+        assert_eq!(message, "x failed (exit status: 2); it said: usage: x FILE");
+        let (code, message) = told("numaherd: no counters\n", 3);
+        assert_eq!(code, std::process::ExitCode::from(3));
+        assert_eq!(message, "no counters");
+    }
+}

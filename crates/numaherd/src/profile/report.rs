@@ -62,3 +62,33 @@ impl Report {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::measured::tests::measured;
+
+    #[test]
+    fn only_what_the_program_did_is_summed() {
+        let text = r#"{"quanta": 7,
+            "vcpus": [
+                {"user_instructions": 1, "llc_access": 2, "llc_miss": 3, "prefetch": 4, "writeback": 5, "x": 6},
+                {"user_instructions": 10, "llc_access": 20, "llc_miss": 30, "prefetch": 40, "writeback": 50},
+                {"user_instructions": 100, "llc_access": 200, "llc_miss": 300, "prefetch": 400, "writeback": 500}
+            ],
+            "threads": [
+                {"tid": 8, "tgid": 8, "user_instructions": 1, "llc_miss": 2, "prefetch": 3},
+                {"tid": 9, "tgid": 8, "user_instructions": 10, "llc_miss": 20, "prefetch": 30},
+                {"tid": 1, "tgid": 1, "user_instructions": 100, "llc_miss": 200, "prefetch": 300}
+            ]}"#;
+        let report: Report = serde_json::from_str(text).unwrap();
+        let own = report.own(&[8]);
+        assert_eq!((own.instructions, own.lines), (11, 55));
+        let seen = report.of(&measured(|run| run.cpus = "0,2".parse().unwrap()));
+        assert_eq!((seen.user_instructions, seen.llc_access), (101, 202));
+        assert_eq!(
+            (seen.llc_miss, seen.prefetch, seen.writeback),
+            (303, 404, 505)
+        );
+    }
+}
