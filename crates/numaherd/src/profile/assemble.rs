@@ -295,7 +295,7 @@ mod tests {
     fn memory_that_was_not_where_it_was_bound_is_refused() {
         let near = run(0, 2048, 5_000_000, 20_000);
         let told = |runs: &[Run]| assemble(runs).err().unwrap().to_string();
-        let own_binding = [near.clone(), run(1, 2048, 5_000_000, 20_000)];
+        let own_binding = [near, run(1, 2048, 5_000_000, 20_000)];
         assert!(told(&own_binding).starts_with("100 % of the lines"));
         let elsewhere = [run(0, 2048, 5_000_000, 4_000), run(1, 2048, 7_000_000, 0)];
         assert!(told(&elsewhere).contains("20 %") && told(&elsewhere).contains("node 0"));
