@@ -19,7 +19,8 @@ macro_rules! embedded {
 }
 
 /// Name and text of each file of `data/programs/`; a test holds this list and the folder equal.
-pub(super) const FILES: &[(&str, &str)] = embedded!["cpu2006", "lamp", "menagerie", "mpi2007", "npb"];
+pub(super) const FILES: &[(&str, &str)] =
+    embedded!["cpu2006", "lamp", "menagerie", "mpi2007", "npb"];
 
 /// Programs by name.
 #[derive(Clone, Debug, Default, PartialEq)]
