@@ -15,6 +15,8 @@
 use numaherd_topology::{CpuId, CpuSet, NodeId};
 use numaherd_world::{Placement, Snapshot, ThreadId};
 
+use crate::pools::Pool;
+
 /// Miss rates below this are held to be this, in lines per 1000 instructions.
 const NOT_MEMORY_BOUND: f64 = 1.0;
 
@@ -28,6 +30,28 @@ pub struct Situation {
     pub marks: Vec<Mark>,
     /// The threads that hold CPUs and cannot be placed.
     pub hands_off: Vec<(Mark, CpuId)>,
+}
+
+impl Situation {
+    /// The situation of the threads in `pools` and of those that are `hands_off`, both by place in
+    /// the snapshot.
+    pub fn new(
+        snapshot: &Snapshot,
+        pools: &[Pool],
+        hands_off: &[usize],
+        mark: impl Fn(usize) -> Mark,
+    ) -> Self {
+        let held = |&index: &usize| (mark(index), snapshot.threads[index].place());
+        let threads = pools.iter().flat_map(|pool| &pool.threads);
+        Self {
+            pools: pools
+                .iter()
+                .map(|pool| (pool.cpus.clone(), pool.threads.len()))
+                .collect(),
+            marks: threads.map(|&index| mark(index)).collect(),
+            hands_off: hands_off.iter().map(held).collect(),
+        }
+    }
 }
 
 /// What counts of one thread.

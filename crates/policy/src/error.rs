@@ -20,6 +20,15 @@ pub enum PolicyError {
         /// All known names.
         known: Vec<String>,
     },
+    /// The policy goes by what layouts would cost, and the world cannot be asked.
+    #[error(
+        "{asked:?} places threads by what every layout would cost, which only a modelled world can \
+         tell: simulate it, or choose another policy"
+    )]
+    NeedsForesight {
+        /// What was asked for.
+        asked: String,
+    },
     /// Settings that cannot be read.
     #[error("cannot read the settings of policies: {reason}")]
     Settings {

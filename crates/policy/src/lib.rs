@@ -11,6 +11,7 @@ pub mod busy;
 mod changes;
 pub mod classes;
 mod error;
+pub mod foresight;
 mod memory;
 pub mod pages;
 pub mod paging;
@@ -25,5 +26,6 @@ pub mod settings;
 mod testing;
 
 pub use error::PolicyError;
+pub use foresight::{Foresight, Means};
 pub use policy::{Paging, Place, Policy, Random, Settled};
 pub use settings::Settings;

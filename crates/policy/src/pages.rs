@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::registry::{self, Entry, PAGINGS, PLACEMENTS, POLICIES};
+use crate::registry::{self, Entry, PAGINGS, PLACEMENTS};
 use crate::rules::Rule;
 use crate::settings::Settings;
 
@@ -18,7 +18,7 @@ pub fn policies() -> String {
          | policy | placement | paging | what it does | needs | from |\n\
          |---|---|---|---|---|---|\n",
     );
-    for entry in POLICIES {
+    for entry in registry::policies() {
         row(
             &mut page,
             &[

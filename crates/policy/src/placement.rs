@@ -5,6 +5,7 @@ pub mod di;
 pub mod dino;
 pub mod linux;
 pub mod n_mass;
+pub mod oracle;
 pub mod random;
 mod slots;
 

@@ -4,9 +4,13 @@
 //! (`dino+whole-set`, `di+window`). Before the `+` the name of a policy stands for its placement,
 //! so that `dino+stay` is `dino` but for its paging.
 
-use numaherd_world::Signal;
+use std::sync::Arc;
+
+use numaherd_topology::CpuId;
+use numaherd_world::{Signal, ThreadId};
 
 use crate::error::PolicyError;
+use crate::foresight::{Foresight, Means};
 use crate::paging::stay::Stay;
 use crate::paging::whole_set::WholeSet;
 use crate::paging::window::Window;
@@ -15,6 +19,7 @@ use crate::placement::di::{self, DistributedIntensity};
 use crate::placement::dino::{self, Dino};
 use crate::placement::linux::Linux;
 use crate::placement::n_mass::{self, NMass};
+use crate::placement::oracle::{self, Oracle};
 use crate::placement::random::{self, RandomCore};
 use crate::policy::{Paging, Place, Policy};
 use crate::rules::Rule;
@@ -50,34 +55,42 @@ pub struct Half<Maker> {
     pub make: Maker,
 }
 
-/// Makes a placement.
-pub type MakePlacement = fn(&Settings) -> Box<dyn Place>;
+/// Makes a placement; `None` where it lacks the means for it.
+pub type MakePlacement = fn(&Settings, &Means) -> Option<Box<dyn Place>>;
 /// Makes a paging.
 pub type MakePaging = fn(&Settings) -> Box<dyn Paging>;
 
-/// All policies, in the order people are shown them.
+/// All policies that any world can have, in the order people are shown them: those that do more come
+/// later.
 #[rustfmt::skip]
 pub const POLICIES: &[Entry] = &[
     Entry { name: "linux", placement: "linux", paging: "stay", about: "The kernel places threads and pages; Numaherd only watches", source: "baseline" },
     Entry { name: "random", placement: "random", paging: "stay", about: "Each thread gets a random core once and keeps it", source: "baseline of the papers" },
+    Entry { name: "maximum-local", placement: "maximum-local", paging: "stay", about: "Threads run where their memory is, those of the highest NUMA penalty first", source: "N-MASS 3.3, Algorithm 2" },
+    Entry { name: "n-mass-regression", placement: "n-mass-regression", paging: "stay", about: "As n-mass, with NUMA penalties estimated by miss rates alone", source: "N-MASS 4.5" },
+    Entry { name: "n-mass", placement: "n-mass", paging: "stay", about: "As maximum-local, but threads leave caches that are pressed too hard", source: "N-MASS 3.3, Algorithms 1 to 3" },
     Entry { name: "di-plain", placement: "di", paging: "stay", about: "Spreads miss rates over the memory domains; memory stays behind", source: "DINO 3.1" },
     Entry { name: "di-migrate", placement: "di", paging: "window", about: "Spreads miss rates over the memory domains; memory follows", source: "DINO 3.2" },
     Entry { name: "dino", placement: "dino", paging: "window", about: "Spreads classes of miss rates with the fewest moves; memory follows", source: "DINO 3.3, 4" },
-    Entry { name: "maximum-local", placement: "maximum-local", paging: "stay", about: "Threads run where their memory is, those of the highest NUMA penalty first", source: "N-MASS 3.3, Algorithm 2" },
-    Entry { name: "n-mass", placement: "n-mass", paging: "stay", about: "As maximum-local, but threads leave caches that are pressed too hard", source: "N-MASS 3.3, Algorithms 1 to 3" },
-    Entry { name: "n-mass-regression", placement: "n-mass-regression", paging: "stay", about: "As n-mass, with NUMA penalties estimated by miss rates alone", source: "N-MASS 4.5" },
+];
+
+/// The policies that only a modelled world can have, since they go by what it foresees.
+#[rustfmt::skip]
+pub const MODELLED: &[Entry] = &[
+    Entry { name: "oracle", placement: "oracle", paging: "stay", about: "The layout of threads that would cost least; for modelled worlds only", source: "baseline of the papers" },
 ];
 
 /// All placements.
 #[rustfmt::skip]
 pub const PLACEMENTS: &[Half<MakePlacement>] = &[
-    Half { name: "linux", about: "The kernel's own", source: "baseline", rules: &[], make: |_| Box::new(Linux) },
-    Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, make: |_| Box::new(RandomCore::default()) },
-    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, make: |settings| Box::new(DistributedIntensity::new(settings)) },
-    Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, make: |settings| Box::new(Dino::new(settings)) },
-    Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, make: |settings| Box::new(NMass::maximum_local(settings)) },
-    Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, make: |settings| Box::new(NMass::whole(settings)) },
-    Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, make: |settings| Box::new(NMass::with_regression(settings)) },
+    Half { name: "linux", about: "The kernel's own", source: "baseline", rules: &[], make: |_, _| Some(Box::new(Linux)) },
+    Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, make: |_, _| Some(Box::new(RandomCore::default())) },
+    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, make: |settings, _| Some(Box::new(DistributedIntensity::new(settings))) },
+    Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, make: |settings, _| Some(Box::new(Dino::new(settings))) },
+    Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, make: |settings, _| Some(Box::new(NMass::maximum_local(settings))) },
+    Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::whole(settings))) },
+    Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::with_regression(settings))) },
+    Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, make: |settings, means| Some(Box::new(Oracle::new(settings, means.foresight.clone()?))) },
 ];
 
 /// All pagings.
@@ -88,17 +101,28 @@ pub const PAGINGS: &[Half<MakePaging>] = &[
     Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, make: |settings| Box::new(Window::new(settings)) },
 ];
 
-/// The policy of that name, which has seen nothing yet.
+/// The policy of that name, which has seen nothing yet, for any world.
 ///
 /// # Errors
 /// [`PolicyError::Unknown`] with the nearest known name; [`PolicyError::Setting`] for settings that
-/// cannot be.
+/// cannot be; [`PolicyError::NeedsForesight`] for those that only a modelled world can have.
 pub fn build(name: &str, settings: &Settings) -> Result<Policy, PolicyError> {
+    build_with(name, settings, &Means::default())
+}
+
+/// The policy of that name, which has seen nothing yet, with what a world can hand it.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Policy, PolicyError> {
     settings.check()?;
     let (placement, paging) = halves(name)?;
+    let needs_foresight = || PolicyError::NeedsForesight {
+        asked: name.to_owned(),
+    };
     Ok(Policy {
         name: name.to_owned(),
-        placement: (placement.make)(settings),
+        placement: (placement.make)(settings, means).ok_or_else(needs_foresight)?,
         paging: (paging.make)(settings),
     })
 }
@@ -110,7 +134,7 @@ type Halves = (&'static Half<MakePlacement>, &'static Half<MakePaging>);
 /// # Errors
 /// [`PolicyError::Unknown`] with the nearest known name.
 pub fn halves(name: &str) -> Result<Halves, PolicyError> {
-    let policy = |name: &str| POLICIES.iter().find(|entry| entry.name == name);
+    let policy = |name: &str| policies().find(|entry| entry.name == name);
     if let Some((before, after)) = name.split_once('+') {
         let asked = policy(before).map_or(before, |entry| entry.placement);
         let placement = PLACEMENTS.iter().find(|half| half.name == asked);
@@ -122,15 +146,20 @@ pub fn halves(name: &str) -> Result<Halves, PolicyError> {
             paging.ok_or_else(|| unknown("paging", after, names))?,
         ));
     }
-    let names = POLICIES.iter().map(|entry| entry.name).collect();
+    let names = policies().map(|entry| entry.name).collect();
     let entry = policy(name).ok_or_else(|| unknown("policy", name, names))?;
     halves(&format!("{}+{}", entry.placement, entry.paging))
+}
+
+/// All policies, those last that only a modelled world can have.
+pub fn policies() -> impl Iterator<Item = &'static Entry> {
+    POLICIES.iter().chain(MODELLED)
 }
 
 /// What may stand before the `+`.
 fn placements() -> Vec<&'static str> {
     let own = PLACEMENTS.iter().map(|half| half.name);
-    let mut names: Vec<_> = own.chain(POLICIES.iter().map(|entry| entry.name)).collect();
+    let mut names: Vec<_> = own.chain(policies().map(|entry| entry.name)).collect();
     names.sort_unstable();
     names.dedup();
     names
@@ -141,7 +170,17 @@ fn placements() -> Vec<&'static str> {
 /// # Errors
 /// As [`halves`].
 pub fn needs(name: &str) -> Result<Vec<Signal>, PolicyError> {
-    Ok(build(name, &Settings::default())?.needs())
+    // Nobody asks it for a cost: only the needs of what is built are looked at.
+    struct Blind;
+    impl Foresight for Blind {
+        fn cost(&self, _: &[(ThreadId, CpuId)]) -> Option<f64> {
+            None
+        }
+    }
+    let means = Means {
+        foresight: Some(Arc::new(Blind)),
+    };
+    Ok(build_with(name, &Settings::default(), &means)?.needs())
 }
 
 fn unknown(kind: &'static str, asked: &str, known: Vec<&'static str>) -> PolicyError {
@@ -186,6 +225,7 @@ mod tests {
             .iter()
             .map(|entry| {
                 let policy = build(entry.name, &Settings::default()).unwrap();
+                assert_eq!(policy.needs(), needs(entry.name).unwrap());
                 let signals: Vec<String> = policy.needs().iter().map(ToString::to_string).collect();
                 format!("{}: {}", policy.name, signals.join(", "))
             })
@@ -195,14 +235,30 @@ mod tests {
             [
                 "linux: ",
                 "random: ",
+                "maximum-local: CPU use, miss rate, page residency",
+                "n-mass-regression: CPU use, miss rate, page residency",
+                "n-mass: CPU use, miss rate, page residency",
                 "di-plain: CPU use, miss rate",
                 "di-migrate: CPU use, miss rate, memory samples",
                 "dino: CPU use, miss rate, memory samples",
-                "maximum-local: CPU use, miss rate, page residency",
-                "n-mass: CPU use, miss rate, page residency",
-                "n-mass-regression: CPU use, miss rate, page residency",
             ]
         );
+    }
+
+    #[test]
+    fn the_oracle_is_for_modelled_worlds_only() {
+        let refused = |name| build(name, &Settings::default()).err().unwrap().to_string();
+        assert_eq!(
+            refused("oracle+window"),
+            "\"oracle+window\" places threads by what every layout would cost, which only a \
+             modelled world can tell: simulate it, or choose another policy"
+        );
+        let needs: Vec<String> = needs("oracle")
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(needs.join(", "), "CPU use, miss rate, page residency");
     }
 
     #[test]
@@ -222,7 +278,7 @@ mod tests {
         assert_eq!(
             told("dyno"),
             "there is no policy named \"dyno\" (did you mean \"dino\"?); choose one of: linux, \
-             random, di-plain, di-migrate, dino, maximum-local, n-mass, n-mass-regression"
+             random, maximum-local, n-mass-regression, n-mass, di-plain, di-migrate, dino, oracle"
         );
         assert_eq!(
             told("dino+windows"),
@@ -237,10 +293,10 @@ mod tests {
 
     #[test]
     fn names_are_given_once() {
-        let mut names: Vec<_> = POLICIES.iter().map(|entry| entry.name).collect();
+        let mut names: Vec<_> = policies().map(|entry| entry.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), POLICIES.len());
+        assert_eq!(names.len(), policies().count());
         // Policies may share rules, but no two rules a name.
         let mut rules: Vec<_> = crate::pages::rules().collect();
         let all = rules.len();

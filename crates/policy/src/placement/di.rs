@@ -167,7 +167,7 @@ impl Words<'_> {
 
 /// Deals threads in the given order (places in the pool) to the domains of the ground. Gives each
 /// thread's place, by place in the pool.
-fn deal(ground: &Ground, order: &[usize]) -> Vec<At> {
+pub(super) fn deal(ground: &Ground, order: &[usize]) -> Vec<At> {
     let turns = ground.turns(Direction::Same);
     let shares = ground.shares(&turns, order.len());
     let mut loads = ground.empty_loads();

@@ -180,7 +180,7 @@ impl Place for NMass {
             classed,
             homes,
         };
-        let situation = seen.situation(&pools, &hands_off);
+        let situation = Situation::new(snapshot, &pools, &hands_off, |index| seen.mark(index));
         if !self.last.is_outdated(&situation) {
             return self.last.still_wanted(snapshot);
         }
@@ -232,7 +232,7 @@ impl Place for NMass {
 }
 
 /// Takes down where the threads' processes have their pages now.
-fn remember_homes(homes: &mut [Option<NodeId>], snapshot: &Snapshot) {
+pub(crate) fn remember_homes(homes: &mut [Option<NodeId>], snapshot: &Snapshot) {
     for (home, thread) in homes.iter_mut().zip(&snapshot.threads) {
         let process = snapshot.process(thread.process);
         let now = process.and_then(|process| process.residency.as_ref()?.home());
@@ -252,20 +252,11 @@ impl Seen<'_> {
         self.classed[index].miss_rate().unwrap_or_default()
     }
 
-    fn situation(&self, pools: &[Pool], hands_off: &[usize]) -> Situation {
-        let mark = |&index: &usize| Mark {
+    fn mark(&self, index: usize) -> Mark {
+        Mark {
             thread: self.snapshot.threads[index].id,
             miss_rate: self.miss_rate(index),
             home: self.homes[index],
-        };
-        let held = |index: &usize| (mark(index), self.snapshot.threads[*index].place());
-        Situation {
-            pools: pools
-                .iter()
-                .map(|pool| (pool.cpus.clone(), pool.threads.len()))
-                .collect(),
-            marks: pools.iter().flat_map(|p| &p.threads).map(mark).collect(),
-            hands_off: hands_off.iter().map(held).collect(),
         }
     }
 
@@ -298,6 +289,19 @@ impl Seen<'_> {
         };
         self.miss_rate(index) * penalty
     }
+}
+
+/// Where N-MASS would seat the threads of an otherwise empty ground; without settings for the third
+/// step, maximum-local.
+pub(crate) fn lay_out(
+    ground: &Ground,
+    topology: &Topology,
+    items: &[Item],
+    refined: Option<&NMassSettings>,
+) -> Vec<At> {
+    let nothing = vec![0.0; ground.domains.len()];
+    let processors = Processors::new(ground, topology, items.len(), &nothing);
+    Decision::new(ground, items, processors, refined).seats
 }
 
 /// What N-MASS decides for one pool.
