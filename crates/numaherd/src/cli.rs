@@ -32,6 +32,8 @@ pub enum Command {
     Explain(Explain),
     /// Run a program alone, with memory near and far, and write its profile
     Profile(Box<Profile>),
+    /// Run a scenario on a model of a machine, under one policy or several
+    Simulate(Box<Simulate>),
     /// One run of a profile, where it is measured
     #[command(hide = true)]
     ProfileRun(Box<ProfileRun>),
@@ -300,6 +302,59 @@ pub struct ProfileRun {
     #[arg(last = true, required = true, value_name = "CMD")]
     pub program: Vec<OsString>,
 }
+
+/// Options of `simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = SIMULATE_HELP)]
+pub struct Simulate {
+    /// A scenario's name or file
+    #[arg(required_unless_present = "list")]
+    pub scenario: Option<String>,
+
+    /// List the scenarios that come with the program
+    #[arg(long, conflicts_with = "scenario")]
+    pub list: bool,
+
+    /// Who is compared, the baseline first [default: the scenario's]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub policies: Vec<String>,
+
+    /// How often each is run, each time from another seed [default: the scenario's]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: Option<u32>,
+
+    /// Seed of the first repeat
+    #[arg(long, value_name = "NUMBER", default_value = "0")]
+    pub seed: u64,
+
+    /// A preset or a machine file instead of the scenario's
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
+
+    /// Files of further program profiles
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub programs: Vec<PathBuf>,
+
+    /// Change a setting of the loop, the policies or the model
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+
+    /// Write everything as JSON to this file; - prints it instead of the tables
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Draw bar charts into this directory
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
+
+    /// Keep the ledger of every trial in this directory
+    #[arg(long, value_name = "DIR")]
+    pub ledgers: Option<PathBuf>,
+}
+
+const SIMULATE_HELP: &str = "\
+Keys: herd.limits.bounce_limit=3, policies.n_mass.threshold=40, model.variation=0.1.
+Scenario files and what the model makes of them: docs/simulate.md.";
 
 /// Options of `release`.
 #[derive(Debug, Args)]

@@ -15,6 +15,7 @@ mod print;
 mod profile;
 mod release;
 mod run;
+mod simulate;
 mod topology;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(options) => explain::explain(&options).map(done),
         Command::Profile(options) => profile::profile(&options).map(done),
         Command::ProfileRun(options) => profile::run_once(&options).map(done),
+        Command::Simulate(options) => simulate::simulate(&options).map(done),
         Command::Release(options) => release::release(&options).map(done),
         Command::Lab(Lab::Run(options)) => lab::run(&options),
         Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),

@@ -1,8 +1,10 @@
 //! One run of jobs on a modelled machine under one policy, by the same loop that herds a live one.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
+use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Summary};
 use numaherd_model::{Completion, Hardware, Job, Model, Options, Until, Work};
 
@@ -53,22 +55,38 @@ pub fn as_published() -> numaherd_herd::Settings {
     settings
 }
 
+/// Largest ledger of a trial in bytes, before its older half is let go.
+const LEDGER_BYTES: u64 = 1 << 30;
+
 /// Runs it.
 ///
 /// # Errors
 /// The policy is unknown or needs what the model does not give, or the jobs cannot be run.
 pub fn run(trial: &Trial<'_>) -> Result<Ran> {
+    run_recorded(trial, None)
+}
+
+/// Runs it and records everything seen, decided and done in a ledger, where one is named. A ledger
+/// says nothing of when it was written, so that the same trial writes the same.
+///
+/// # Errors
+/// As [`run`]; the ledger cannot be written.
+pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran> {
     let mut model = Model::new(
         trial.hardware.clone(),
         trial.jobs.clone(),
         trial.until,
         trial.options,
     )?;
-    let policy = numaherd_policy::build(trial.policy, trial.policies)?;
+    let policy = numaherd_policy::registry::build(trial.policy, trial.policies)?;
     let mut settings = trial.herd.clone();
     settings.seed = trial.options.seed;
+    let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
+    let ledger = ledger
+        .map(|path| Writer::create(path, program, None, LEDGER_BYTES))
+        .transpose()?;
     let never = AtomicBool::new(false);
-    let summary = Herd::new(&mut model, policy, settings, None, None)
+    let summary = Herd::new(&mut model, policy, settings, ledger, None)
         .run(&never)
         .with_context(|| format!("cannot run {} on the model", trial.policy))?;
     Ok(Ran {

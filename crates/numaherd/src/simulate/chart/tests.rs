@@ -1,0 +1,66 @@
+//! Charts are whole SVG files with text in them, for light and dark.
+
+use super::super::figures::Saved;
+use super::*;
+
+fn policy(name: &str, saved: Option<f64>) -> PolicyFigures {
+    let saved = saved.map(|mean| Saved {
+        mean,
+        worst: mean / 2.0,
+        deviation: None,
+        request: None,
+    });
+    let program = |program: &str| ProgramFigures {
+        program: program.to_owned(),
+        alone_s: 10.0,
+        mean_s: 15.0,
+        worst_s: 16.0,
+        deviation: None,
+        slowdown: 1.5,
+        request_s: None,
+        thread_moves_per_hour: 0.0,
+        saved,
+    };
+    PolicyFigures {
+        policy: name.to_owned(),
+        trials: 1,
+        slowdown: 1.5,
+        worst_slowdown: 1.6,
+        deviation: None,
+        saved,
+        thread_moves: 0.0,
+        thread_moves_ordered: 0.0,
+        pages_moved: 0.0,
+        thread_moves_per_hour: 0.0,
+        miss_rate: 1.0,
+        local_access_ratio: None,
+        programs: vec![program("mcf"), program("libquantum")],
+    }
+}
+
+#[test]
+fn there_is_a_chart_of_each_figure_that_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = [policy("linux", None), policy("dino", Some(-0.2))];
+    draw(folder.path(), "example", &all).unwrap();
+    let read = |file: &str| std::fs::read_to_string(folder.path().join(file));
+    let slowdown = read("slowdown.svg").unwrap();
+    for text in ["example: Slowdown", "mcf", "libquantum", "linux", "dino"] {
+        let shown = slowdown.lines().any(|line| line.trim().starts_with(text));
+        assert!(shown, "{text}\n{slowdown}");
+    }
+    assert!(slowdown.contains("prefers-color-scheme: dark"));
+    for colour in ["#FEFEFE", "#222222", "#D8D8D8"] {
+        assert!(slowdown.contains(&format!("=\"{colour}\"")), "{colour}");
+    }
+    // Two programs, two policies, two squares of the legend.
+    let bars = |svg: &str| {
+        svg.matches("fill=\"#8C8C8C\"").count() + svg.matches("fill=\"#E69F00\"").count()
+    };
+    assert_eq!(bars(&slowdown), 6);
+    // The first policy has nothing saved against itself; the others keep their colours.
+    let mean = read("mean.svg").unwrap();
+    assert_eq!(bars(&mean), 3);
+    assert!(mean.contains("#E69F00") && !mean.contains("#8C8C8C"));
+    assert!(read("deviation.svg").is_err(), "nobody has a deviation");
+}

@@ -1,0 +1,163 @@
+//! Every scenario that comes with the program can be read, and every wrong one is refused.
+
+use super::*;
+
+const HEAD: &str = "name = \"x\"\nabout = \"\"\nmachine = \"lab-4x2\"\n";
+
+fn read(text: &str) -> Scenario {
+    Scenario::parse(text, "x.toml").unwrap_or_else(|error| panic!("{text}\n{error}"))
+}
+
+fn program(lines: &str) -> String {
+    format!("{HEAD}until = {{ seconds = 5 }}\n[[program]]\nprofile = \"mcf\"\n{lines}\n")
+}
+
+#[test]
+fn the_scenarios_that_come_with_the_program_are_right() {
+    for (name, text) in BUILT_IN {
+        let scenario = Scenario::parse(text, name).unwrap();
+        assert_eq!(scenario.name, *name);
+        assert!(!scenario.about.is_empty());
+    }
+}
+
+#[test]
+fn what_is_left_out_is_the_usual() {
+    let scenario = read(&program(""));
+    assert_eq!(scenario.policies, ["linux", "dino"]);
+    assert_eq!((scenario.repeat, scenario.count), (1, Count::All));
+    assert_eq!(scenario.until, Until::Time(Duration::from_secs(5)));
+    let entry = &scenario.programs[0];
+    assert_eq!((entry.name.as_str(), entry.copies), ("mcf", 1));
+    assert_eq!(
+        (entry.memory, &entry.cpus),
+        (Memory::FirstTouch, &Cpus::Free)
+    );
+    assert!(entry.measured && !entry.gang && !entry.stagger);
+}
+
+#[test]
+fn every_key_of_a_program_is_read() {
+    let text = "name = \"far\"\ncopies = 2\nmemory = 1\nstart_on = \"0-3\"\nstart_after_s = 1.5\n\
+                gang = true\nstagger = true\n[[program]]\nprofile = \"lbm\"\nmeasured = false\n\
+                memory = \"interleave\"\npinned = \"4,5\"";
+    let scenario = read(&program(text));
+    let [first, second] = &scenario.programs[..] else {
+        panic!("two programs")
+    };
+    assert_eq!((first.name.as_str(), first.copies), ("far", 2));
+    assert_eq!(first.memory, Memory::Node(1));
+    assert_eq!(first.cpus, Cpus::StartOn("0-3".parse().unwrap()));
+    assert_eq!(first.start_after_s, 1.5);
+    assert!(first.gang && first.stagger && first.measured);
+    assert_eq!(second.memory, Memory::Interleave);
+    assert_eq!(second.cpus, Cpus::Pinned("4-5".parse().unwrap()));
+    assert!(!second.measured);
+}
+
+/// What is said of a text: the line it is shown at counts from the text's first.
+#[track_caller]
+fn refused(text: &str, expected: &str) {
+    let told = Scenario::parse(text, "x.toml").unwrap_err().to_string();
+    assert_eq!(told, expected, "{text}");
+}
+
+#[test]
+fn a_wrong_scenario_is_refused_with_line_key_and_reason() {
+    let until = |until: &str| format!("{HEAD}{until}\n[[program]]\nprofile = \"mcf\"\n");
+    refused(
+        "name = \"x\"\nabout =",
+        "x.toml:2: about =: string values must be quoted, expected literal string",
+    );
+    refused(
+        &until("until = { seconds = 1 }\nrepeats = 3"),
+        "x.toml:5: repeats = 3: unknown field `repeats`, expected one of `name`, `about`, \
+         `machine`, `policies`, `repeat`, `until`, `count`, `governor`, `settings`, `model`, \
+         `profiles`, `program`",
+    );
+    refused(
+        &until("until = { seconds = 1, hours = 1 }"),
+        "x.toml:4: until: give one of completions, seconds and hours",
+    );
+    refused(
+        &until("until = { seconds = nan }"),
+        "x.toml:4: until: NaN s is not within 1 ms to a year",
+    );
+    refused(
+        &until("until = { completions = 0 }"),
+        "x.toml:4: until: 0 completions is not within 1 to 1000",
+    );
+    refused(
+        &until("until = { completions = 1 }\ncount = \"second\""),
+        "x.toml:5: count: there is no second of 1 completion",
+    );
+    refused(
+        &until("until = { hours = 1 }\ncount = \"first\""),
+        "x.toml:5: count: after a time, not each program has completed: leave it out, or say until \
+         = { completions = 3 }",
+    );
+    refused(
+        &until("until = { hours = 1 }\nrepeat = 0"),
+        "x.toml:5: repeat: 0 is not within 1 to 100000",
+    );
+    refused(
+        &until("until = { hours = 1 }\npolicies = []"),
+        "x.toml:5: policies: name at least one policy",
+    );
+    refused(
+        &format!("{HEAD}until = {{ hours = 1 }}\n"),
+        "x.toml:1: program: what runs? give at least one [[program]]",
+    );
+    refused(
+        &until("until = { hours = 1 }").replace("\"x\"", "\"\""),
+        "x.toml:1: name: give it a name",
+    );
+}
+
+#[test]
+fn a_wrong_program_is_refused_with_line_key_and_reason() {
+    let told = |lines: &str, expected: &str| refused(&program(lines), expected);
+    told(
+        "copies = 0",
+        "x.toml:7: copies: 0 is not within 1 to 1048576: to have none, leave the program out",
+    );
+    told(
+        "memory = \"remote\"",
+        "x.toml:7: memory: \"remote\" is not \"first-touch\", \"interleave\" or a node's number",
+    );
+    told(
+        "start_on = \"0\"\ncpus = \"1\"",
+        "x.toml:8: cpus: give either this or start_on, not both",
+    );
+    told("pinned = \"\"", "x.toml:7: pinned: name at least one CPU");
+    told(
+        "cpus = \"0-\"",
+        "x.toml:7: cpus: cannot read \"0-\" as a list such as 0-3,8: not a number",
+    );
+    told(
+        "start_after_s = -1.0",
+        "x.toml:7: start_after_s: -1 is not within 0 to a year",
+    );
+    told(
+        "measured = false",
+        "x.toml:1: program: none is measured: leave out one measured = false",
+    );
+    told(
+        "name = \"\"",
+        "x.toml:7: name: leave it out to have the profile's",
+    );
+}
+
+#[test]
+fn an_unknown_scenario_is_refused_with_the_known_ones() {
+    let told = Scenario::find("sixteen").unwrap_err().to_string();
+    assert!(
+        told.contains("memory-on-one-node, sixteen-programs"),
+        "{told}"
+    );
+    let told = Scenario::find("not-there.toml").unwrap_err().to_string();
+    assert!(
+        told.starts_with("cannot read scenario not-there.toml: "),
+        "{told}"
+    );
+}
