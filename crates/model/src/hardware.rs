@@ -7,6 +7,8 @@
 //! is that of the machine which program profiles were measured on (their cycles hold its hits);
 //! without `cycles_scale` the core is like theirs.
 //!
+//! A core's lines in flight are those that the file gives, or fewer where prefetchers stop at pages.
+//!
 //! A controller carries what programs reach of it (`node_sustained_gb_per_s`, or else
 //! `node_gb_per_s`, which is then a measured figure), reads and write-backs together. SMT siblings
 //! count as cores of their own, as in the lab.
@@ -111,7 +113,11 @@ impl Hardware {
             llc_ns: last.latency_ns.unwrap_or(REFERENCE_LLC_NS),
             clock_ghz,
             cycles_scale: machine.core.cycles_scale.unwrap_or(1.0),
-            in_flight: f64::from(in_flight),
+            in_flight: if machine.core.prefetch_stops_at_pages {
+                within_pages(f64::from(in_flight))
+            } else {
+                f64::from(in_flight)
+            },
             topology: Arc::new(topology),
         })
     }
@@ -156,7 +162,7 @@ impl Hardware {
         self.clock_ghz
     }
 
-    /// Cache lines that a core can have in flight.
+    /// Cache lines that a core has in flight at most, over a longer time.
     pub fn in_flight(&self) -> f64 {
         self.in_flight
     }
@@ -199,6 +205,15 @@ impl Hardware {
             .node_index(node)
             .expect("a node of this machine")
     }
+}
+
+/// Lines in flight over a whole page when a stream begins anew in each: the first lines come one
+/// after the other, before the prefetcher knows the stream, and the rest `in_flight` at a time.
+fn within_pages(in_flight: f64) -> f64 {
+    const PAGE_LINES: f64 = 64.0;
+    /// Accesses in a row that make a stream, for the prefetchers of Nehalem and Barcelona (recalled).
+    const UNKNOWN_LINES: f64 = 2.0;
+    PAGE_LINES / (UNKNOWN_LINES + (PAGE_LINES - UNKNOWN_LINES) / in_flight)
 }
 
 /// Where a CPU is: places of its domain and its node.
@@ -259,6 +274,13 @@ mod tests {
         assert_eq!(hardware.channels(), 4);
         assert_eq!(hardware.capacity(2) * LINE_BYTES, 11.72);
         assert_eq!(hardware.way(0, 1), [2]);
+    }
+
+    #[test]
+    fn a_stream_that_begins_anew_in_each_page_has_fewer_lines_in_flight() {
+        let hardware = Hardware::of(&Machine::preset("xeon-e5520-2s").unwrap()).unwrap();
+        // 2 lines at 1 and 62 at 10 in flight take 8.2 latencies for 64 lines.
+        assert!((hardware.in_flight() - 64.0 / 8.2).abs() < 1e-12);
     }
 
     #[test]

@@ -41,6 +41,7 @@
 //! reorder_window = 128     # instructions
 //! prefetch_lines = 8       # how far the stream prefetcher runs ahead; 0 for none
 //! clock_ghz = 2.3
+//! prefetch_stops_at_pages = false  # streams begin anew in each 4 KiB page; false when left out
 //! cycles_scale = 1.0       # cycles for one of the core that program profiles were measured on
 //! ```
 
@@ -172,6 +173,10 @@ pub struct CoreSpec {
     pub prefetch_lines: Option<u32>,
     /// Clock in GHz.
     pub clock_ghz: Option<f64>,
+    /// Whether its prefetchers stop at the end of each 4 KiB page, so that a stream begins anew in
+    /// the next; false when left out.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub prefetch_stops_at_pages: bool,
     /// Cycles that it needs where the core that program profiles were measured on needs one (see
     /// `data/programs`), with all data in its caches; 1 when left out.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,6 +10,11 @@
 //!   Figures are given to 0.01 cycles; so E can be told only where the cycles differ by 0.02 and
 //!   the lines by a twentieth at least. Where they do not, fetching costs nothing that shows: the
 //!   prefetcher runs ahead, and the program has in flight what the core can have.
+//!   A tenth of a cycle between the sizes tells E to within a tenth. Where the size matters less
+//!   than that, prefetchers tell more: switched off at the largest size, they turn lines that came
+//!   in time into demand misses, and `E_d = 1000 x (cpi_without - cpi) / (demand_without - demand)`
+//!   cycles are lost for each. With prefetchers on, the demand misses that are left cost that much
+//!   and lines in time nothing, so that `E = E_d x demand / lines`.
 //! * **Misses in flight**, M: a wait of `memory_beyond_llc` that costs E per line is shared by
 //!   `M = memory_beyond_llc / E` lines (Little's law); at least 1, at most what the core can have.
 //! * **Cycles per instruction** with the last-level cache answering all: `cpi_large - lines_large x
@@ -41,6 +46,9 @@ pub(super) const SMALLEST_MIB: f64 = 0.25;
 
 /// Cycles per instruction that differ by less are the same: both are rounded to 0.01.
 const TELLING_CYCLES: f64 = 0.02;
+
+/// Cycles per instruction that differ by so much tell a slope well: rounding is a tenth of it.
+const WELL_TOLD_CYCLES: f64 = 0.1;
 
 /// Lines that differ by less, as a share of the larger, are the same.
 const TELLING_LINES: f64 = 0.05;
@@ -77,6 +85,8 @@ pub(super) struct Sweep {
     pub lines: Vec<Option<f64>>,
     pub demand_without_prefetch: Vec<f64>,
     pub demand: Option<Vec<f64>>,
+    /// Cycles per instruction at the largest size with prefetchers off.
+    pub cycles_without_prefetch_at_largest: Option<f64>,
     /// Demand misses of the private cache.
     pub l2_misses: Option<f64>,
     pub written: Option<Written>,
@@ -163,14 +173,28 @@ fn waiting(sweep: &Sweep, measured: &[(f64, f64)], reference: &Reference) -> (f6
     let beyond_llc = reference.memory_beyond_llc_ns * reference.clock_ghz;
     let telling =
         cycles >= TELLING_CYCLES - ROUNDING && lines > 0.0 && lines >= TELLING_LINES * lines_small;
-    let in_flight = if telling {
-        let exposed = 1000.0 * cycles / lines;
-        (beyond_llc / exposed).clamp(1.0, reference.lines_in_flight)
+    let by_size = telling.then(|| 1000.0 * cycles / lines);
+    let exposed = if cycles >= WELL_TOLD_CYCLES {
+        by_size
     } else {
-        reference.lines_in_flight
+        by_prefetchers(sweep, lines_large).or(by_size)
     };
+    let in_flight = exposed.map_or(reference.lines_in_flight, |exposed| {
+        (beyond_llc / exposed).clamp(1.0, reference.lines_in_flight)
+    });
     let base = cycles_large - lines_large * beyond_llc / in_flight / 1000.0;
     (in_flight, base.max(1.0 / reference.instructions_per_cycle))
+}
+
+/// Exposed cycles per line by what prefetchers save at the largest size, where that is enough to
+/// tell: a tenth of a cycle, and a demand miss per 1000 instructions.
+fn by_prefetchers(sweep: &Sweep, lines: f64) -> Option<f64> {
+    let end = sweep.cycles_per_instruction.len() - 1;
+    let cycles = sweep.cycles_without_prefetch_at_largest? - sweep.cycles_per_instruction[end];
+    let demand = sweep.demand.as_ref()?[end];
+    let saved = sweep.demand_without_prefetch[end] - demand;
+    let telling = cycles >= WELL_TOLD_CYCLES && saved >= 1.0 && lines > 0.0;
+    telling.then(|| 1000.0 * cycles / saved * demand / lines)
 }
 
 /// The power that the demand without prefetch falls with between the two smallest sizes, from 0

@@ -20,6 +20,7 @@ fn pointers() -> Sweep {
         lines: vec![Some(30.0), None, Some(10.0)],
         demand_without_prefetch: vec![24.0, 12.0, 4.0],
         demand: Some(vec![20.0, 10.0, 5.0]),
+        cycles_without_prefetch_at_largest: None,
         l2_misses: Some(22.0),
         written: Some(Written {
             written: 3.0,
@@ -30,6 +31,24 @@ fn pointers() -> Sweep {
 
 fn near(a: f64, b: f64) {
     assert!((a - b).abs() < 1e-12, "{a} for {b}");
+}
+
+#[test]
+fn where_the_size_tells_little_prefetchers_tell_the_wait_per_line() {
+    let mut sweep = pointers();
+    sweep.cycles_per_instruction = vec![2.02, 2.01, 2.0];
+    // 1 cycle for 5 misses less per 1000 instructions is 200 for each of the 5 that are left, which
+    // is 100 for each of the 10 lines.
+    sweep.demand_without_prefetch = vec![24.0, 12.0, 10.0];
+    sweep.cycles_without_prefetch_at_largest = Some(3.0);
+    near(derived(&sweep, &reference()).misses_in_flight, 1.5);
+    // Without that figure it is 0.02 cycles for 20 lines: more in flight than the core can have.
+    sweep.cycles_without_prefetch_at_largest = None;
+    near(derived(&sweep, &reference()).misses_in_flight, 16.0);
+    // And where the size tells enough, it does.
+    let mut sweep = pointers();
+    sweep.cycles_without_prefetch_at_largest = Some(9.0);
+    near(derived(&sweep, &reference()).misses_in_flight, 3.0);
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub(super) struct SweepTable {
     lines: Points,
     demand_without_prefetch: Figures,
     demand: Option<Figures>,
+    cycles_without_prefetch_at_largest: Option<Figure>,
     l2_misses: Option<Figure>,
     written: Option<Figure>,
     one_input: Option<OneInput>,
@@ -174,6 +175,12 @@ fn checked(table: &SweepTable, reference: &Reference) -> Result<Sweep, Wrong> {
             .as_ref()
             .map(|figures| falling(figures, "demand", &sizes))
             .transpose()?,
+        cycles_without_prefetch_at_largest: within(
+            table.cycles_without_prefetch_at_largest.as_ref(),
+            "cycles_without_prefetch_at_largest",
+            0.0,
+            MOST_CYCLES,
+        )?,
         l2_misses: within(table.l2_misses.as_ref(), "l2_misses", 0.0, MOST_LINES)?,
         written: written(table, &sizes)?,
         cycles_per_instruction: cycles,
