@@ -43,7 +43,7 @@ measure update update --working-set 16MiB --rounds 30
 measure stream stream --working-set 16MiB --rounds 60
 measure triad stream --kernel triad --working-set 16MiB --rounds 60
 # Alone it fits a last-level cache of 2 MiB, beside others it does not.
-sizes=$sizes,1536KiB measure resident update --working-set 1536KiB --compute 4 --rounds 1000
+sizes=$sizes,1536KiB measure resident update --working-set 1536KiB --compute 4 --rounds 500
 # A turtle.
 measure compute compute --rounds 50
 # The levels of the scenario changing-phases, one at a time.

@@ -10,7 +10,8 @@
 //! copies = 4
 //! measured = true               # completion time counts; the others run until these have ended
 //! command = ["menagerie", "chase", "--home", "0", "--rounds", "10"]
-//! profile = "chase"             # optional: what the contention model runs in its place
+//! profile = "chase"             # optional: what the contention model runs in its place …
+//! work = 0.2                    # … and how much of that profile's work this is; 1 if left out
 //! memory = 0                    # optional: the node of its pages at the start
 //! pinned = "0,2,4,6"            # optional: CPUs, dealt to the copies one after the other
 //! ```
@@ -51,7 +52,7 @@ pub struct Scenario {
 }
 
 /// One program of a scenario.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// What it is called in results.
@@ -65,6 +66,9 @@ pub struct Program {
     /// Name of the profile that the contention model runs in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// How much of the profile's work it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<f64>,
     /// The node that its pages are on at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<u32>,
@@ -148,6 +152,12 @@ impl Scenario {
                     "program {:?} has 0 copies: leave it out instead",
                     program.name
                 );
+            }
+            if program
+                .work
+                .is_some_and(|work| !(work > 0.0 && work.is_finite()))
+            {
+                bail!("program {:?}: work must be above 0", program.name);
             }
             if program.pinned.as_ref().is_some_and(CpuSet::is_empty) {
                 bail!("program {:?} is pinned to no CPU", program.name);
