@@ -8,9 +8,11 @@
 //! are loaded evenly. A *free core* of the paper is a slot of the level in use. With at most as many
 //! threads as physical cores there is one level, and that is the paper's case.
 
+use std::collections::BTreeMap;
+
 use numaherd_topology::{NodeId, Topology};
 
-use crate::placement::slots::Ground;
+use crate::placement::slots::{DomainSlots, Ground};
 
 /// How many threads a slot's CPU has before it, then its rank among its core's siblings.
 pub type Level = (usize, usize);
@@ -72,8 +74,11 @@ impl Processor {
 pub struct Processors {
     /// The processors.
     pub all: Vec<Processor>,
-    /// The nodes that have any, ascending, and the distances from each node to them.
-    distances: Vec<(NodeId, Vec<u32>)>,
+    /// For every node, ascending, the processors by distance: its own, the nearest, and so on.
+    from: Vec<(NodeId, Vec<Vec<usize>>)>,
+    /// The level in use while threads are mapped, and how many processors have a slot of it free.
+    level: Level,
+    free: usize,
 }
 
 impl Processors {
@@ -85,7 +90,7 @@ impl Processors {
         let held: usize = held.map(|slots| slots.held).sum();
         // With so many on each CPU there is room for all, wherever the held ones are.
         let rounds = (threads + held).div_ceil(cpus.max(1));
-        let processor = |(domain, &pressure): (&crate::placement::slots::DomainSlots, &f64)| {
+        let processor = |(domain, &pressure): (&DomainSlots, &f64)| {
             let mut slots: Vec<(Level, usize)> = Vec::new();
             for (cpu, of_cpu) in domain.cpus.iter().enumerate() {
                 slots.extend((of_cpu.held..rounds).map(|round| ((round, of_cpu.tier), cpu)));
@@ -99,42 +104,54 @@ impl Processors {
             }
         };
         let all: Vec<Processor> = ground.domains.iter().zip(pressure).map(processor).collect();
-        let mut nodes: Vec<NodeId> = topology.nodes().iter().map(|node| node.id).collect();
-        nodes.sort_unstable();
-        let from = |home: NodeId| {
-            let to = |processor: &Processor| topology.distance(home, processor.node);
-            all.iter().map(|p| to(p).unwrap_or(u32::MAX)).collect()
+        let by_distance = |home: NodeId| {
+            let mut near: BTreeMap<(bool, u32), Vec<usize>> = BTreeMap::new();
+            for (at, processor) in all.iter().enumerate() {
+                let distance = topology.distance(home, processor.node).unwrap_or(u32::MAX);
+                let remote = processor.node != home;
+                near.entry((remote, distance)).or_default().push(at);
+            }
+            near.into_values().collect()
         };
-        let distances = nodes.into_iter().map(|home| (home, from(home))).collect();
-        Self { all, distances }
-    }
-
-    /// How far a processor is from a node; no node is further than one that is not known.
-    fn distance(&self, home: NodeId, processor: usize) -> u32 {
-        let row = self
-            .distances
-            .binary_search_by_key(&home, |&(node, _)| node);
-        row.map_or(u32::MAX, |row| self.distances[row].1[processor])
+        let nodes = topology.nodes().iter().map(|node| node.id);
+        let mut from: Vec<(NodeId, _)> = nodes.map(|node| (node, by_distance(node))).collect();
+        from.sort_unstable_by_key(|&(node, _)| node);
+        Self {
+            all,
+            from,
+            level: Level::default(),
+            free: 0,
+        }
     }
 
     /// `get_next_available_core` (Algorithm 2): a processor with a free core for a thread; of its
     /// home if there is one, else of the nearest other node. Of several the one of least pressure,
     /// then of fewest threads, then the first.
-    pub fn available(&self, item: &Item) -> Option<usize> {
-        let level = self.all.iter().filter_map(Processor::next).min()?;
-        let free = |&at: &usize| self.all[at].next() == Some(level);
-        (0..self.all.len()).filter(free).min_by(|&a, &b| {
-            let key = |at: usize| {
-                let processor = &self.all[at];
-                let nearness = (!processor.is_home(item), self.distance(item.home, at));
-                (nearness, processor.pressure, processor.threads)
-            };
-            let ((near_a, press_a, threads_a), (near_b, press_b, threads_b)) = (key(a), key(b));
-            near_a
-                .cmp(&near_b)
-                .then(press_a.total_cmp(&press_b))
-                .then(threads_a.cmp(&threads_b))
-        })
+    pub fn available(&mut self, item: &Item) -> Option<usize> {
+        // Levels come into use one after the other, so this is a step only now and then.
+        if self.free == 0 {
+            self.level = self.all.iter().filter_map(Processor::next).min()?;
+            let next = |processor: &&Processor| processor.next() == Some(self.level);
+            self.free = self.all.iter().filter(next).count();
+        }
+        let best = |candidates: &mut dyn Iterator<Item = usize>| {
+            let free = |&at: &usize| self.all[at].next() == Some(self.level);
+            candidates.filter(free).min_by(|&a, &b| {
+                let (a, b) = (&self.all[a], &self.all[b]);
+                let by_pressure = a.pressure.total_cmp(&b.pressure);
+                by_pressure.then(a.threads.cmp(&b.threads))
+            })
+        };
+        let from_home = self
+            .from
+            .binary_search_by_key(&item.home, |&(node, _)| node);
+        let Ok(from_home) = from_home else {
+            return best(&mut (0..self.all.len()));
+        };
+        let by_distance = &self.from[from_home].1;
+        by_distance
+            .iter()
+            .find_map(|near| best(&mut near.iter().copied()))
     }
 
     /// Whether a thread of processor `from` finds a core on `to` that is no worse than the one
@@ -149,8 +166,13 @@ impl Processors {
     /// Puts a thread on a processor.
     pub fn put(&mut self, item: &Item, on: usize) {
         let processor = &mut self.all[on];
+        let took_free = processor.next() == Some(self.level);
         processor.threads += 1;
         processor.pressure += processor.weight(item);
+        let has_more = processor.next() == Some(self.level);
+        self.free = self
+            .free
+            .saturating_sub(usize::from(took_free && !has_more));
     }
 
     /// Takes a thread off a processor.

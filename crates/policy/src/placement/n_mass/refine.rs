@@ -45,6 +45,8 @@
 //! rises, the lowest never falls and no two get further apart that were the ends of a move; a thread
 //! that becomes remote never lifts its processor to the threshold; at most one move per thread.
 
+use std::cmp::Ordering;
+
 use crate::placement::n_mass::maximum_local::Mapping;
 use crate::placement::n_mass::processors::{Item, Processors};
 use crate::settings::{MostMoved, NMassSettings};
@@ -78,11 +80,9 @@ pub fn refine(
         lists[mapping.processor[thread]].push(thread);
     }
     let mut ranked: Vec<usize> = (0..processors.all.len()).collect();
+    ranked.sort_by(|&a, &b| by_pressure(processors, a, b));
+    let mut stuck = vec![false; processors.all.len()];
     loop {
-        ranked.sort_by(|&a, &b| {
-            let pressure = |at: usize| processors.all[at].pressure;
-            pressure(a).total_cmp(&pressure(b)).then(a.cmp(&b))
-        });
         let board = Board {
             items,
             processors,
@@ -90,7 +90,11 @@ pub fn refine(
             ranked: &ranked,
             settings,
         };
-        let next = ranked.iter().rev().find_map(|&from| board.best(from));
+        let next = ranked.iter().rev().find_map(|&from| {
+            let best = (!stuck[from]).then(|| board.best(from)).flatten();
+            stuck[from] = best.is_none();
+            best
+        });
         let Some((thread, made)) = next else {
             return moves;
         };
@@ -112,7 +116,27 @@ pub fn refine(
         processors.put(&items[thread], made.to);
         mapping.processor[thread] = made.to;
         moves[thread] = Some(made);
+        for at in [made.from, made.to] {
+            let without = ranked.iter().position(|&other| other == at);
+            ranked.remove(without.expect("all processors are ranked"));
+            let place = ranked.partition_point(|&o| by_pressure(processors, o, at).is_lt());
+            ranked.insert(place, at);
+        }
+        // One that could not give before can now only if it is one of the two, or if its last thread
+        // is at home where there is more room now: what else has changed has become worse for it
+        // than what it was offered before.
+        let roomier = processors.all[made.from].node;
+        for at in 0..stuck.len() {
+            let homeward = || lists[at].last().is_some_and(|&t| items[t].home == roomier);
+            let one_of_them = at == made.from || at == made.to;
+            stuck[at] &= !(settings.exchange || one_of_them || homeward());
+        }
     }
+}
+
+fn by_pressure(processors: &Processors, a: usize, b: usize) -> Ordering {
+    let pressure = |at: usize| processors.all[at].pressure;
+    pressure(a).total_cmp(&pressure(b)).then(a.cmp(&b))
 }
 
 /// What a move is chosen from.

@@ -71,6 +71,53 @@ fn settings() -> impl Strategy<Value = NMassSettings> {
     })
 }
 
+/// What the top of `refine.rs` says of any number of processors, tried pair by pair every time.
+fn refine_naively(case: &Case, settings: &NMassSettings) -> Vec<usize> {
+    let (ground, items, local) = decide(case, None);
+    let mut processors = local.processors;
+    let mut on = local.processor;
+    let mut moved = vec![false; items.len()];
+    loop {
+        let mut all: Vec<usize> = (0..ground.domains.len()).collect();
+        all.sort_by(|&a, &b| {
+            let pressure = |at: usize| processors.all[at].pressure;
+            pressure(a).total_cmp(&pressure(b)).then(a.cmp(&b))
+        });
+        let found = all.iter().rev().find_map(|&from| {
+            let there = |t: &&usize| on[**t] == from && !moved[**t];
+            let &thread = local.local.order.iter().rev().find(there)?;
+            let item = &items[thread];
+            let homes = all
+                .iter()
+                .filter(|&&to| ground.domains[to].node == item.home);
+            let others = all
+                .iter()
+                .filter(|&&to| ground.domains[to].node != item.home);
+            let to = homes.chain(others).copied().find(|&to| {
+                let (giver, taker) = (&processors.all[from], &processors.all[to]);
+                let remote = ground.domains[to].node != item.home;
+                let (high, low) = (giver.pressure, taker.pressure);
+                let gives = high - giver.weight(item);
+                let takes = low + taker.weight(item);
+                let little = settings.most_moved == MostMoved::Difference
+                    || item.miss_rate < (high - low) / 2.0;
+                to != from
+                    && processors.has_core(from, to)
+                    && (low < gives && gives < high)
+                    && (low < takes && takes < high)
+                    && (!remote || (little && takes < settings.threshold))
+            })?;
+            Some((thread, from, to))
+        });
+        let Some((thread, from, to)) = found else {
+            return on;
+        };
+        processors.take(&items[thread], from);
+        processors.put(&items[thread], to);
+        (on[thread], moved[thread]) = (to, true);
+    }
+}
+
 /// The pressures of a mapping, worked out anew.
 fn pressures(items: &[Item], ground: &Ground, processor: &[usize]) -> Vec<f64> {
     let mut pressures = vec![0.0; ground.domains.len()];
@@ -138,6 +185,13 @@ proptest! {
             let apart = |(a, b): (f64, f64)| (a - b).abs();
             prop_assert!(apart(made.after) < apart(made.before));
         }
+    }
+
+    #[test]
+    fn what_is_passed_over_would_not_have_helped(case in cases(), settings in settings()) {
+        let settings = NMassSettings { exchange: false, ..settings };
+        let (_, _, decision) = decide(&case, Some(&settings));
+        prop_assert_eq!(decision.processor, refine_naively(&case, &settings));
     }
 
     #[test]
