@@ -7,7 +7,7 @@
 //! Which layouts ([`layouts`]): those that load cores and CPUs evenly, as every placement here does;
 //! of layouts that differ only in which of a domain's like cores runs which thread, one. Where there
 //! are no more of them than may be tried (20,000 unless set otherwise), all are tried, and the
-//! answer is the best there is. Beyond that a local search ([`search`]): from where the threads are,
+//! answer is the best there is. Beyond that, and for more than 64 threads, a local search ([`search`]): from where the threads are,
 //! from DI's layout, maximum-local's and n-mass's, moving one thread or swapping two while that
 //! lowers the cost. It is never worse than its starts. How far it is from the best nobody knows,
 //! unless the world knows a cost that no layout can be below: then the plan names it. The plan says

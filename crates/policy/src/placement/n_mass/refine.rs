@@ -14,10 +14,14 @@
 //!    from the higher pressure to the lower, its miss rate must be less than `D/2` if it makes a
 //!    thread remote, and both processors must end strictly between where they began. So of four
 //!    equal threads one leaves and not two (`2m = D/2` would be even in an SMP, and with the penalty
-//!    it would be too much), which is the optimum of the paper's Figure 5. The other reading,
-//!    [`MostMoved::Difference`], asks only that both end between where they began.
-//! 4. *Which way.* Printed: the cheaper of the two moves is tried first, then the other. By 3 only
-//!    one of them can help, so the order does not count.
+//!    it would be too much), which is the optimum of the paper's Figure 5; and one of two stays that
+//!    has more than half of their pressure. The other reading, [`MostMoved::Difference`], asks only
+//!    that both end between where they began: it moves two of four, and one of two (the paper's
+//!    section 2 finds that best for mcf and lbm). Neither gives both of the paper's examples; §4.4
+//!    names no gain for the workloads of two memory-bound programs but one, which speaks for half.
+//! 4. *Which way.* Printed: the cheaper of the two moves is tried first, then the other, but that
+//!    only if the first was from processor 0 (line 24). By 3 only one of them can help; both are
+//!    tried, so the order does not count.
 //! 5. *Weights.* Printed: every move multiplies by the penalty what is added, and never what is
 //!    taken away. The text multiplies "the MPKI of remotely mapped processes". Here: a thread weighs
 //!    its miss rate at home and that times its penalty elsewhere, wherever it comes from; also the

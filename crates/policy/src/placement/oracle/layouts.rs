@@ -20,6 +20,10 @@ use numaherd_topology::Topology;
 use crate::placement::n_mass::processors::Level;
 use crate::placement::slots::{At, Ground};
 
+/// Layouts of more threads are not counted: unless hardly anything can differ there are far more than
+/// can be tried, and a walk through them costs more with every thread.
+const MOST_THREADS: usize = 64;
+
 /// What makes CPUs of one core alike: capacity, threads held, threads it must and may have.
 type Likeness = (u32, usize, usize, usize);
 
@@ -353,8 +357,12 @@ impl Space {
         })
     }
 
-    /// How many layouts there are; `None` for more than `most`.
+    /// How many layouts there are; `None` for more than `most`, and for more threads than
+    /// [`MOST_THREADS`].
     pub fn count_up_to(&self, most: usize) -> Option<usize> {
+        if self.threads > MOST_THREADS {
+            return None;
+        }
         let mut count = 0;
         let counted = self.walk(|_| {
             count += 1;
