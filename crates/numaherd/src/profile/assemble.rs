@@ -138,6 +138,13 @@ impl Parts<'_> {
             self.nodes.remote,
             near.len()
         ));
+        let used = near.iter().map(|run| run.cpus_used).sum::<f64>() / near.len() as f64;
+        if used < 0.9 * f64::from(threads) {
+            self.how.push(format!(
+                "Mind: it used {used:.2} CPUs with {threads} threads at work; what it sleeps is \
+                 not in here (keys busy and sleep_ms)."
+            ));
+        }
         Ok(Profile {
             name: self.name(),
             command,

@@ -93,7 +93,7 @@ pub fn run(options: &ProfileRun) -> Result<()> {
             format!("{name} failed ({status}), so nothing was measured"),
         ));
     }
-    tally.check(options, seconds)?;
+    tally.check(options)?;
     let measured = Measured {
         cpu_node: options.cpu_node,
         memory_node: options.memory_node,

@@ -6,12 +6,13 @@ use std::fs;
 use anyhow::Result;
 use numaherd_world::Snapshot;
 
-use super::once::{ROOT, TICK};
+use super::once::ROOT;
 use crate::cli::ProfileRun;
 use crate::exit::{Exit, ended};
 
-/// Readings that a run must give: of fewer, what is lost at both ends would be too large a part.
-const LEAST_READINGS: u32 = 10;
+/// CPU time in seconds that a run must give: of less, what is lost between the last reading and the
+/// end would be too large a part.
+const LEAST_CPU_SECONDS: f64 = 0.2;
 
 /// Instructions that a run must give, so that start, end and interrupts are about a percent at most.
 const LEAST_INSTRUCTIONS: u64 = 2_000_000;
@@ -92,24 +93,20 @@ impl Tally {
     ///
     /// # Errors
     /// What there is, and how much it would have to be.
-    pub fn check(&mut self, options: &ProfileRun, seconds: f64) -> Result<()> {
+    pub fn check(&mut self, options: &ProfileRun) -> Result<()> {
         let name = options.program[0].display();
-        if self.readings < LEAST_READINGS || self.instructions < LEAST_INSTRUCTIONS {
-            let least = TICK * LEAST_READINGS;
+        if self.cpu_seconds < LEAST_CPU_SECONDS || self.instructions < LEAST_INSTRUCTIONS {
+            let or_else = match options.skip {
+                None => "",
+                Some(_) => " or skip less",
+            };
             return Err(ended(
                 Exit::Failure,
                 format!(
-                    "{name} ran too shortly to be measured: {} instructions in {:.2} s were \
-                     counted, and at least {LEAST_INSTRUCTIONS} in {:.1} s are needed; give it \
-                     more work{}",
-                    self.instructions,
-                    seconds,
-                    least.as_secs_f64(),
-                    if options.skip.is_none() {
-                        ""
-                    } else {
-                        " or skip less"
-                    },
+                    "{name} ran too shortly to be measured: {} instructions in {:.2} s of CPU time \
+                     were counted, and at least {LEAST_INSTRUCTIONS} in {LEAST_CPU_SECONDS} s are \
+                     needed; give it more work{or_else}",
+                    self.instructions, self.cpu_seconds,
                 ),
             ));
         }
