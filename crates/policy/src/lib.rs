@@ -8,7 +8,7 @@
 //! in [`registry`].
 
 pub mod busy;
-mod changes;
+pub mod changes;
 pub mod classes;
 mod error;
 pub mod foresight;

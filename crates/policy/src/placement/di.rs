@@ -11,7 +11,7 @@
 //! scheduler deals from the highest to the lowest in the same direction every round. Here it is as
 //! in the scheduler that gave the figures ([`Direction::Same`]).
 //!
-//! DI decides on domains. Within its domain a thread keeps its CPU where it can ([`arrange`]): no
+//! DI decides on domains. Within its domain a thread keeps its CPU where it can ([`super::arrange`]): no
 //! migrations are made up that DI does not have. Slots, cpusets and threads that sleep are dealt
 //! with as for DINO ([`super::slots`], [`crate::pools`], [`crate::busy`]). A thread without counts
 //! in an interval keeps its last miss rate; one that was never counted is left to the kernel. Equal

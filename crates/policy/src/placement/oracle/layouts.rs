@@ -358,7 +358,7 @@ impl Space {
     }
 
     /// How many layouts there are; `None` for more than `most`, and for more threads than
-    /// [`MOST_THREADS`].
+    /// 64.
     pub fn count_up_to(&self, most: usize) -> Option<usize> {
         if self.threads > MOST_THREADS {
             return None;
