@@ -132,7 +132,7 @@ impl Parts<'_> {
         };
         let command = shown(&self.options.program);
         self.how.push(format!(
-            "{whole}{} of `{command}`, alone, on node {}, memory there and on node {}; {} runs each.",
+            "{whole}{} of `{command}`, alone, on node {}, memory there and on node {}; runs of each: {}.",
             if self.options.waits { " from its start signal on" } else { "" },
             self.nodes.local,
             self.nodes.remote,

@@ -67,12 +67,20 @@ impl Profile {
     /// What the file would have to leave out, and what would give it.
     pub fn to_toml(&self) -> Result<String, &'static str> {
         let wait = self.wait.as_ref().ok_or(NO_LATENCIES)?;
-        let lines = falling(self.points.iter().map(|p| (p.cache_bytes, p.lines)));
+        // The threads shared the cache, so each held its part.
+        let held = |point: &Point| point.cache_bytes / u64::from(self.threads);
+        let lines = falling(self.points.iter().map(|p| (held(p), p.lines)));
         let mut text = String::new();
         for line in &self.how {
             text += &format!("# {line}\n");
         }
         text += &format!("# {}\n", self.rule(wait));
+        if self.threads > 1 {
+            text += &format!(
+                "# Its {} threads shared the cache; each is taken to have held an equal part.\n",
+                self.threads
+            );
+        }
         text += &format!("source = {}\n\n", quoted(&self.how[0]));
         text += "[[program]]\n";
         text += &format!("name = {}\n", quoted(&self.name));
@@ -111,7 +119,7 @@ impl Profile {
     /// Demand lines, where they are told apart at every size: at most the lines of that size.
     fn demand(&self, lines: &[(u64, f64)]) -> Option<Vec<(u64, f64)>> {
         let demand: Option<Vec<f64>> = self.points.iter().map(|point| point.demand).collect();
-        let sizes = self.points.iter().map(|point| point.cache_bytes);
+        let sizes = lines.iter().map(|&(held, _)| held);
         let demand = falling(sizes.zip(demand?));
         let within = demand.iter().zip(lines).map(|(d, l)| (d.0, d.1.min(l.1)));
         Some(within.collect())
@@ -326,6 +334,21 @@ mod tests {
     #[test]
     fn the_table_shows_each_run() {
         insta::assert_snapshot!(profile().table());
+    }
+
+    #[test]
+    fn threads_that_share_a_cache_have_held_a_part_each() {
+        let two = Profile {
+            threads: 2,
+            ..profile()
+        };
+        let text = two.to_toml().unwrap();
+        let curve = "lines = [[0.25, 66.7], [0.5, 66.7], [1.0, 50.0]]";
+        assert!(
+            text.contains(curve) && text.contains("threads = 2"),
+            "{text}"
+        );
+        assert!(text.contains("2 threads shared the cache"), "{text}");
     }
 
     #[test]
