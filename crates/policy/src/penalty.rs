@@ -44,6 +44,11 @@ pub struct PenaltySettings {
     pub slope: f64,
     /// Measured penalties by process name, each at least 1.
     pub programs: BTreeMap<String, f64>,
+    /// Miss rates recorded of programs alone, by process name, in lines per 1000 instructions:
+    /// N-MASS takes them in place of those measured now, as its prototype did (N-MASS §3.4). None
+    /// unless they are given.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub miss_rates: BTreeMap<String, f64>,
 }
 
 impl Default for PenaltySettings {
@@ -53,6 +58,7 @@ impl Default for PenaltySettings {
             intercept: 1.05,
             slope: 0.015,
             programs: BTreeMap::new(),
+            miss_rates: BTreeMap::new(),
         }
     }
 }
@@ -71,17 +77,27 @@ impl PenaltySettings {
 
     /// The profile's penalty of a process of that name.
     pub fn measured(&self, process: &str) -> Option<f64> {
-        let exact = self.programs.get(process);
-        let cut = || {
-            let longer = self.programs.range::<str, _>((
-                std::ops::Bound::Excluded(process),
-                std::ops::Bound::Unbounded,
-            ));
-            let (name, penalty) = longer.into_iter().next()?;
-            (process.len() == KERNEL_NAME_BYTES && name.starts_with(process)).then_some(penalty)
-        };
-        exact.or_else(cut).copied()
+        of_process(&self.programs, process)
     }
+
+    /// The miss rate that was recorded of a process of that name, alone.
+    pub fn recorded(&self, process: &str) -> Option<f64> {
+        of_process(&self.miss_rates, process)
+    }
+}
+
+/// The figure of a process, by its name as the kernel shows it.
+fn of_process(figures: &BTreeMap<String, f64>, process: &str) -> Option<f64> {
+    let exact = figures.get(process);
+    let cut = || {
+        let longer = figures.range::<str, _>((
+            std::ops::Bound::Excluded(process),
+            std::ops::Bound::Unbounded,
+        ));
+        let (name, figure) = longer.into_iter().next()?;
+        (process.len() == KERNEL_NAME_BYTES && name.starts_with(process)).then_some(figure)
+    };
+    exact.or_else(cut).copied()
 }
 
 #[cfg(test)]
@@ -95,6 +111,16 @@ mod tests {
         assert_eq!(regression.of("any", 10.0), 1.05 + 0.15);
         // The range that the paper measured: 1.0 to 1.46.
         assert!((regression.of("any", 27.3) - 1.46).abs() < 0.001);
+    }
+
+    #[test]
+    fn a_recorded_miss_rate_is_found_by_the_name_as_the_kernel_shows_it() {
+        let mut settings = PenaltySettings::default();
+        settings
+            .miss_rates
+            .insert("a-program-with-a-long-name".into(), 7.0);
+        assert_eq!(settings.recorded("a-program-with-"), Some(7.0));
+        assert_eq!(settings.recorded("a-program"), None);
     }
 
     #[test]

@@ -34,6 +34,7 @@
 //! intercept = 1.05         # NUMA penalty; N-MASS 4.5
 //! slope = 0.015            # NUMA penalty per line per 1000 instructions; N-MASS 4.5
 //! programs = { mcf = 1.21 }  # measured penalties by process name; none by default
+//! miss_rates = { mcf = 38.3 }  # recorded of the program alone, in place of those seen now; N-MASS 3.4; none by default
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -305,6 +306,14 @@ impl Settings {
                 key,
                 figure.to_string(),
                 "be 0 or more",
+            )?;
+        }
+        for (program, &rate) in &penalty.miss_rates {
+            require(
+                rate.is_finite() && rate >= 0.0,
+                "penalty.miss_rates",
+                format!("{program} = {rate}"),
+                "give every program a miss rate of 0 or more",
             )?;
         }
         for (program, &figure) in &penalty.programs {

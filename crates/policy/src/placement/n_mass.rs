@@ -38,7 +38,7 @@
 //!
 //! A weakness of the rule itself: a miss rate is measured under the contention that the last mapping
 //! made, so that separating threads lowers the rates that had them separated. The paper's figures
-//! were taken with miss rates recorded beforehand (§3.4).
+//! were taken with miss rates recorded beforehand (§3.4); `[penalty] miss_rates` gives such.
 //!
 //! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
 //! slots; after step 2 no thread is remote while a core of its home is free; step 3 never makes the
@@ -179,6 +179,7 @@ impl Place for NMass {
             snapshot,
             classed,
             homes,
+            penalties: &self.penalties,
         };
         let situation = Situation::new(snapshot, &pools, &hands_off, |index| seen.mark(index));
         if !self.last.is_outdated(&situation) {
@@ -191,7 +192,7 @@ impl Place for NMass {
             let cpu = snapshot.threads[index].place();
             taken.hold(cpu, classed[index].class());
             if let Some(domain) = topology.domain_of(cpu) {
-                let weight = seen.weight(index, domain.node, &self.penalties);
+                let weight = seen.weight(index, domain.node);
                 pressures[domain.id.index()] += weight;
             }
         }
@@ -202,7 +203,7 @@ impl Place for NMass {
             let outside: Vec<f64> = (0..ground.domains.len())
                 .map(|at| pressures[domain(at)])
                 .collect();
-            let items = seen.items(pool, &self.penalties);
+            let items = seen.items(pool);
             let processors = Processors::new(&ground, topology, items.len(), &outside);
             let refined = match self.steps {
                 Steps::MaximumLocal => None,
@@ -245,11 +246,23 @@ struct Seen<'a> {
     snapshot: &'a Snapshot,
     classed: &'a [Classed],
     homes: &'a [Option<NodeId>],
+    penalties: &'a PenaltySettings,
 }
 
 impl Seen<'_> {
+    /// The miss rate that was recorded of the program, else the one that was measured.
     fn miss_rate(&self, index: usize) -> f64 {
-        self.classed[index].miss_rate().unwrap_or_default()
+        let recorded = self.penalties.recorded(self.name(index));
+        recorded
+            .or(self.classed[index].miss_rate())
+            .unwrap_or_default()
+    }
+
+    /// The process's name.
+    fn name(&self, index: usize) -> &str {
+        let thread = &self.snapshot.threads[index];
+        let process = self.snapshot.process(thread.process);
+        process.map_or(&thread.name, |process| &process.name)
     }
 
     fn mark(&self, index: usize) -> Mark {
@@ -260,33 +273,26 @@ impl Seen<'_> {
         }
     }
 
-    fn penalty(&self, index: usize, penalties: &PenaltySettings) -> f64 {
-        let thread = &self.snapshot.threads[index];
-        let process = self.snapshot.process(thread.process);
-        let name = process.map_or(&thread.name, |process| &process.name);
-        penalties.of(name, self.miss_rate(index))
+    fn penalty(&self, index: usize) -> f64 {
+        self.penalties.of(self.name(index), self.miss_rate(index))
     }
 
     /// The threads of a pool as N-MASS sees them.
-    fn items(&self, pool: &Pool, penalties: &PenaltySettings) -> Vec<Item> {
+    fn items(&self, pool: &Pool) -> Vec<Item> {
         let item = |&index: &usize| {
             Some(Item {
                 home: self.homes[index]?,
                 miss_rate: self.miss_rate(index),
-                penalty: self.penalty(index, penalties),
+                penalty: self.penalty(index),
             })
         };
         pool.threads.iter().filter_map(item).collect()
     }
 
     /// What a thread that is not placed adds to the pressure of the node it is on.
-    fn weight(&self, index: usize, on: NodeId, penalties: &PenaltySettings) -> f64 {
+    fn weight(&self, index: usize, on: NodeId) -> f64 {
         let remote = self.homes[index].is_some_and(|home| home != on);
-        let penalty = if remote {
-            self.penalty(index, penalties)
-        } else {
-            1.0
-        };
+        let penalty = if remote { self.penalty(index) } else { 1.0 };
         self.miss_rate(index) * penalty
     }
 }
