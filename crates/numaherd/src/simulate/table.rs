@@ -107,31 +107,30 @@ are those between memory domains, by whomever; in brackets, what the policy orde
 pub fn verdict(all: &[PolicyFigures]) -> Option<String> {
     let (first, last) = (all.first()?, all.last()?);
     let saved = last.saved?;
-    let side = |share: f64| {
-        let word = if share >= 0.0 { "less" } else { "more" };
-        format!("{:.1} % {word}", share.abs() * 100.0)
+    let side = |share: f64| match percent(Some(share.abs())) {
+        shown if shown == "0.0" => "as much".to_owned(),
+        shown if share > 0.0 => format!("{shown} % less"),
+        shown => format!("{shown} % more"),
     };
-    let best = last.programs.iter().filter_map(|program| {
+    let mean = side(saved.mean);
+    let than = if mean == "as much" { "as" } else { "than" };
+    let mut sentence = format!(
+        "With {} programs take {mean} time {than} with {} on average, the worst off {}",
+        last.policy,
+        first.policy,
+        side(saved.worst),
+    );
+    let programs = last.programs.iter().filter_map(|program| {
         let saved = program.saved?.mean;
         Some((saved, program.program.as_str()))
     });
-    let best: Vec<(f64, &str)> = best.collect();
-    let (most, least) = (
-        best.iter().max_by(|a, b| a.0.total_cmp(&b.0))?,
-        best.iter().min_by(|a, b| a.0.total_cmp(&b.0))?,
-    );
-    Some(format!(
-        "With {} programs take {} time than with {} on average, in the worst case {}; from {} \
-         ({}) to {} ({}).",
-        last.policy,
-        side(saved.mean),
-        first.policy,
-        side(saved.worst),
-        side(least.0),
-        least.1,
-        side(most.0),
-        most.1,
-    ))
+    let mut programs: Vec<(f64, &str)> = programs.collect();
+    programs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if let [least, .., most] = programs[..] {
+        let each = |(saved, program): (f64, &str)| format!("{program} {}", side(saved));
+        sentence += &format!("; from {} to {}", each(least), each(most));
+    }
+    Some(sentence + ".")
 }
 
 fn table(headings: &[&str]) -> Table {
@@ -244,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_sentence_says_what_is_saved_and_what_is_lost() {
-        insta::assert_snapshot!(verdict(&both()).unwrap(), @"With dino programs take 20.0 % less time than with linux on average, in the worst case 10.0 % more; from 20.0 % less (mcf) to 20.0 % less (apache).");
+        insta::assert_snapshot!(verdict(&both()).unwrap(), @"With dino programs take 20.0 % less time than with linux on average, the worst off 10.0 % more; from mcf 20.0 % less to apache 20.0 % less.");
         assert_eq!(verdict(&both()[..1]), None);
     }
 

@@ -1,12 +1,16 @@
 //! One run of jobs on a modelled machine under one policy, by the same loop that herds a live one.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Summary};
 use numaherd_model::{Completion, Hardware, Job, Model, Options, Until, Work};
+use numaherd_policy::{Foresight, Means};
+use numaherd_topology::CpuId;
+use numaherd_world::ThreadId;
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -78,7 +82,13 @@ pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran> {
         trial.until,
         trial.options,
     )?;
-    let policy = numaherd_policy::registry::build(trial.policy, trial.policies)?;
+    let means = Means {
+        foresight: Some(Arc::new(Asked {
+            model: model.foresight(),
+            least: least(trial.hardware),
+        })),
+    };
+    let policy = numaherd_policy::registry::build_with(trial.policy, trial.policies, &means)?;
     let mut settings = trial.herd.clone();
     settings.seed = trial.options.seed;
     let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
@@ -95,4 +105,28 @@ pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran> {
         seconds: model.seconds(),
         summary,
     })
+}
+
+/// The model's answers about layouts, in the form in which policies ask: mean slowdowns.
+struct Asked {
+    model: numaherd_model::Foresight,
+    least: Option<f64>,
+}
+
+impl Foresight for Asked {
+    fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
+        self.model.slowdown(layout)
+    }
+
+    fn least(&self, _: &[ThreadId]) -> Option<f64> {
+        self.least
+    }
+}
+
+/// The least mean slowdown that can be. Nothing is faster than alone with local memory, which is 1,
+/// unless some nodes' own memory is nearer than others'.
+fn least(hardware: &Hardware) -> Option<f64> {
+    let own = |node: usize| hardware.latency_ns(node, node);
+    let alike = (0..hardware.nodes()).all(|node| own(node) == own(0));
+    alike.then_some(1.0)
 }
