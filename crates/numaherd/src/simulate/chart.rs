@@ -37,7 +37,8 @@ const STYLE: &str = "<style>text{font-family:system-ui,sans-serif}\
 const HEIGHT: u32 = 420;
 const BESIDE: u32 = 110;
 
-/// A chart: its file's name, its title and its figure, in the title's unit.
+/// A chart: its file's name, its title, in which `{first}` stands for the first policy, and its
+/// figure, in the title's unit.
 type Chart = (
     &'static str,
     &'static str,
@@ -52,17 +53,17 @@ const CHARTS: [Chart; 4] = [
     ),
     (
         "mean",
-        "Mean completion time: saved against the first policy, %",
+        "Mean completion time: saved against {first}, %",
         |program| Some(program.saved?.mean * 100.0),
     ),
     (
         "worst",
-        "Longest completion time: saved against the first policy, %",
+        "Longest completion time: saved against {first}, %",
         |program| Some(program.saved?.worst * 100.0),
     ),
     (
         "deviation",
-        "Deviation: saved against the first policy, %",
+        "Deviation: saved against {first}, %",
         |program| Some(program.saved?.deviation? * 100.0),
     ),
 ];
@@ -88,7 +89,9 @@ pub fn draw(folder: &Path, scenario: &str, policies: &[PolicyFigures]) -> Result
             continue;
         }
         let path = folder.join(format!("{file}.svg"));
-        let svg = chart(&format!("{scenario}: {title}"), policies, &shown, figure)?;
+        let first = policies.first().map_or("", |policy| &policy.policy);
+        let title = format!("{scenario}: {}", title.replace("{first}", first));
+        let svg = chart(&title, policies, &shown, figure)?;
         std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
@@ -151,7 +154,7 @@ fn paint<'a>(
     root.fill(&GROUND)?;
     let text = |size: i32| ("sans-serif", size).into_font().color(&INK);
     let mut context = ChartBuilder::on(&root)
-        .caption(title, text(16))
+        .caption(title, text(20))
         .margin(10)
         .margin_top(6)
         .x_label_area_size(50)
@@ -164,7 +167,7 @@ fn paint<'a>(
         .bold_line_style(FAINT)
         .light_line_style(TRANSPARENT)
         .axis_style(INK)
-        .y_label_style(text(13))
+        .y_label_style(text(16))
         .draw()?;
     for slot in 0..slots {
         let Some((_, colour, _)) = bar((0, slot)) else {
@@ -185,7 +188,7 @@ fn paint<'a>(
     // The line that bars stand on.
     let ends = [(-0.5, 0.0), (names.len() as f64 - 0.5, 0.0)];
     context.draw_series([PathElement::new(ends, INK)])?;
-    let centred = text(13).pos(Pos::new(HPos::Center, VPos::Top));
+    let centred = text(16).pos(Pos::new(HPos::Center, VPos::Top));
     for (at, name) in names.iter().enumerate() {
         let (x, _) = context.backend_coord(&(at as f64, range.start));
         root.draw(&Text::new(*name, (x, HEIGHT as i32 - 56), centred.clone()))?;
@@ -200,7 +203,7 @@ fn paint<'a>(
             [(x, y + 2), (x + 11, y + 13)],
             colour.filled(),
         ))?;
-        root.draw(&Text::new(policy.to_owned(), (x + 16, y + 1), text(13)))?;
+        root.draw(&Text::new(policy.to_owned(), (x + 16, y + 1), text(16)))?;
         x += 40 + policy.chars().count() as i32 * 8;
     }
     root.present()?;

@@ -60,6 +60,7 @@ fn there_is_a_chart_of_each_figure_that_is_known() {
     assert_eq!(bars(&slowdown), 6);
     // The first policy has nothing saved against itself; the others keep their colours.
     let mean = read("mean.svg").unwrap();
+    assert!(mean.contains("saved against linux, %"));
     assert_eq!(bars(&mean), 3);
     assert!(mean.contains("#E69F00") && !mean.contains("#8C8C8C"));
     assert!(read("deviation.svg").is_err(), "nobody has a deviation");
