@@ -10,21 +10,24 @@
 //! [`Options::page_move_ns`] each, which the thread they are moved for loses: the mover needs a CPU,
 //! and the process waits for its page tables.
 
+mod orders;
+mod speeds;
+mod start;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet};
-use numaherd_world::{AffinityOrder, AffinityResult, PageOrder, PageOutcome, ProcessId, ThreadId};
+use numaherd_world::{ProcessId, ThreadId};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::hardware::{Hardware, LINE_BYTES};
-use crate::job::{Binding, Completion, Job, Placement, Until, Work};
+use crate::hardware::Hardware;
+use crate::job::{Completion, Job, Until, Work};
 use crate::kernel::Loads;
 use crate::memory::Memory;
 use crate::program::Phase;
-use crate::solve::{Factors, Running, Solution, Speed, solve};
-use crate::steady::alone;
+use crate::solve::{Solution, Speed};
 use crate::world::Options;
 
 /// Bytes of a base page.
@@ -32,7 +35,6 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 /// The first process's number.
 const FIRST_PID: u32 = 1000;
 const SECOND_NS: f64 = 1e9;
-
 /// A process that runs.
 pub(crate) struct Process {
     pub(crate) id: ProcessId,
@@ -66,6 +68,8 @@ pub(crate) struct Thread {
     pub(crate) speed: Speed,
     /// Share of the time that it has a CPU.
     share: f64,
+    /// Of that, the share that it waits for its gang.
+    idle: f64,
     /// Instructions per ns, waiting for a CPU or for its gang included.
     pace: f64,
     pub(crate) seen: Seen,
@@ -107,6 +111,7 @@ pub(crate) struct Engine {
     stale: bool,
     completions: Vec<Completion>,
     next_variation_ns: f64,
+    next_wander_ns: f64,
     pub(crate) epochs: u64,
 }
 
@@ -114,7 +119,7 @@ impl Engine {
     pub(crate) fn new(hardware: Hardware, jobs: Vec<Job>, until: Until, options: Options) -> Self {
         let nodes = hardware.nodes();
         let all_cpus = Arc::new(hardware.topology().online_cpus());
-        Self {
+        let mut engine = Self {
             random: Xoshiro256PlusPlus::seed_from_u64(options.seed),
             progress: vec![Progress::default(); jobs.len()],
             hardware,
@@ -131,8 +136,11 @@ impl Engine {
             stale: true,
             completions: Vec::new(),
             next_variation_ns: SECOND_NS,
+            next_wander_ns: f64::INFINITY,
             epochs: 0,
-        }
+        };
+        engine.plan_wandering();
+        engine
     }
 
     pub(crate) fn jobs(&self) -> &[Job] {
@@ -187,6 +195,7 @@ impl Engine {
             self.now_ns = next;
             self.finish_phases();
             self.vary();
+            self.wander();
         }
     }
 
@@ -200,120 +209,6 @@ impl Engine {
         }
     }
 
-    fn start(&mut self, at: usize) {
-        let job = self.jobs[at].clone();
-        let born = (self.now_ns / 1e7) as u64;
-        let id = ProcessId {
-            pid: self.next_pid,
-            born,
-        };
-        let mut loads = self.loads();
-        let mut cpus = Vec::new();
-        for thread in 0..job.program.threads as usize {
-            let (mask, bound) = match &job.binding {
-                Binding::Free | Binding::StartOn(_) => (self.all_cpus.clone(), false),
-                Binding::Within(cpus) => (Arc::new(cpus.clone()), true),
-                Binding::Each(cpus) => {
-                    let cpu = cpus[thread % cpus.len()];
-                    (Arc::new([cpu].into_iter().collect()), true)
-                }
-            };
-            let cpu = match &job.binding {
-                Binding::StartOn(cpus) => cpus[thread % cpus.len()],
-                _ => loads.idlest(&mask, &mut self.random),
-            };
-            loads.add(cpu, job.program.phases[0].busy);
-            cpus.push((cpu, mask, bound));
-        }
-        let memory = self.first_touch(&job, &cpus);
-        for (index, (cpu, affinity, bound_by_user)) in cpus.into_iter().enumerate() {
-            let thread = Thread {
-                id: ThreadId {
-                    tid: self.next_pid,
-                    born,
-                },
-                process: id,
-                job: at,
-                index,
-                cpu,
-                affinity,
-                assigned: None,
-                bound_by_user,
-                phase: 0,
-                left: job.program.phases[0].instructions,
-                pause_ns: 0.0,
-                memory: memory.answered_by(index, self.hardware.nodes()),
-                intensity: 1.0,
-                speed: Speed::default(),
-                share: 0.0,
-                pace: 0.0,
-                seen: Seen::default(),
-            };
-            self.next_pid += 1;
-            self.threads.insert(thread.id, thread);
-        }
-        let process = Process {
-            id,
-            job: at,
-            memory,
-            started_ns: self.now_ns,
-            threads_left: job.program.threads,
-        };
-        self.processes.insert(id, process);
-        self.progress[at].running = true;
-        self.stale = true;
-    }
-
-    /// The pages of a process that starts with its threads on these CPUs.
-    fn first_touch(&mut self, job: &Job, cpus: &[(CpuId, Arc<CpuSet>, bool)]) -> Memory {
-        let hardware = &self.hardware;
-        let used = &mut self.used_pages;
-        let nodes = hardware.topology().nodes();
-        let room = |used: &[u64], node: usize| {
-            (nodes[node].memory_bytes / PAGE_BYTES).saturating_sub(used[node])
-        };
-        let with_memory: Vec<usize> = (0..nodes.len())
-            .filter(|&node| nodes[node].memory_bytes > 0)
-            .collect();
-        let node_of = |thread: Option<usize>| hardware.seat(cpus[thread.unwrap_or(0)].0).node;
-        Memory::new(&job.program, PAGE_BYTES, |thread, pages| {
-            let mut parts: Vec<(usize, u64)> = Vec::new();
-            let wanted: Vec<(usize, u64)> = match &job.memory {
-                Placement::FirstTouch => vec![(node_of(thread), pages)],
-                Placement::On(node) => vec![(hardware.place(*node), pages)],
-                Placement::Interleave => {
-                    let among = with_memory.len() as u64;
-                    let each = |at: u64| pages * (at + 1) / among - pages * at / among;
-                    let places = with_memory.iter().zip(0..);
-                    places.map(|(&node, at)| (node, each(at))).collect()
-                }
-            };
-            for (node, mut left) in wanted {
-                let mut by_distance = with_memory.clone();
-                by_distance.sort_by(|&a, &b| {
-                    let far = |to: usize| hardware.latency_ns(node, to);
-                    (a != node, far(a))
-                        .partial_cmp(&(b != node, far(b)))
-                        .expect("figures")
-                });
-                for to in by_distance {
-                    let fits = left.min(room(used, to));
-                    used[to] += fits;
-                    left -= fits;
-                    if fits > 0 {
-                        parts.push((to, fits));
-                    }
-                }
-                // More memory than the machine has is checked for before a run begins.
-                if left > 0 {
-                    used[node] += left;
-                    parts.push((node, left));
-                }
-            }
-            parts
-        })
-    }
-
     fn loads(&self) -> Loads {
         let mut loads = Loads::new(self.hardware.topology());
         for thread in self.threads.values() {
@@ -322,168 +217,12 @@ impl Engine {
         loads
     }
 
-    /// Balances, and finds the speeds anew if anything changed.
-    fn settle(&mut self) {
-        if !self.stale {
-            return;
-        }
-        self.stale = false;
-        self.epochs += 1;
-        let loads = self.balance();
-        let gangs = self.gangs();
-        let mut idle = vec![0.0; self.threads.len()];
-        // Waiting for the slowest of a gang asks for no lines: found in a few rounds.
-        let rounds = if gangs.is_empty() { 1 } else { 4 };
-        for _ in 0..rounds {
-            let mut solution = std::mem::take(&mut self.solution);
-            let running = self.running(&loads, &idle, |thread| thread.cpu);
-            solve(&self.hardware, &running, Factors::ALL, &mut solution);
-            let shares: Vec<f64> = running.iter().map(|running| running.cpu_share).collect();
-            self.solution = solution;
-            let found = self.solution.speeds.iter().zip(shares);
-            for (thread, (&speed, share)) in self.threads.values_mut().zip(found) {
-                thread.speed = speed;
-                thread.share = share;
-                thread.pace = 1000.0 / speed.ns * share;
-            }
-            let mut threads: Vec<&mut Thread> = self.threads.values_mut().collect();
-            for gang in &gangs {
-                // Without waiting, how fast would each go; the slowest sets the pace.
-                let free = |at: usize, idle: &[f64]| threads[at].pace / (1.0 - idle[at]);
-                let paces = gang.iter().map(|&at| free(at, &idle));
-                let slowest = paces.fold(f64::INFINITY, f64::min);
-                for &at in gang {
-                    idle[at] = 1.0 - slowest / free(at, &idle);
-                }
-                for &at in gang {
-                    threads[at].pace = slowest;
-                }
-            }
-        }
-        // Who waits for its gang waits busily.
-        for at in gangs.into_iter().flatten() {
-            let thread = self.threads.values_mut().nth(at).expect("one of the gang");
-            thread.share /= 1.0 - idle[at];
-        }
-    }
-
-    /// The threads as the solver wants them, in the order of `threads`, each on the CPU that `cpu`
-    /// gives; `idle` is the share of its time that each waits for its gang.
-    fn running(
-        &self,
-        loads: &Loads,
-        idle: &[f64],
-        cpu: impl Fn(&Thread) -> CpuId,
-    ) -> Vec<Running<'_>> {
-        let threads = self.threads.values().zip(idle);
-        threads
-            .map(|(thread, idle)| {
-                let phase = self.phase(thread);
-                let cpu = cpu(thread);
-                Running {
-                    phase,
-                    seat: self.hardware.seat(cpu),
-                    cpu_share: loads.share(cpu, phase.busy) * (1.0 - idle),
-                    intensity: thread.intensity,
-                    memory: thread.memory.clone(),
-                    transfers: self.transfers(thread),
-                }
-            })
-            .collect()
-    }
-
-    /// See [`crate::Foresight::slowdown`].
-    pub(crate) fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
-        let topology = self.hardware.topology();
-        let mut to: BTreeMap<ThreadId, CpuId> = self
-            .threads
-            .iter()
-            .map(|(&id, thread)| (id, thread.cpu))
-            .collect();
-        for &(thread, cpu) in layout {
-            topology.cpu(cpu)?;
-            *to.get_mut(&thread)? = cpu;
-        }
-        let mut loads = Loads::new(topology);
-        for (id, &cpu) in &to {
-            loads.add(cpu, self.phase(&self.threads[id]).busy);
-        }
-        let idle = vec![0.0; self.threads.len()];
-        let running = self.running(&loads, &idle, |thread| to[&thread.id]);
-        let mut solution = Solution::default();
-        solve(&self.hardware, &running, Factors::ALL, &mut solution);
-        let slowdowns = self.threads.values().zip(&running).zip(&solution.speeds);
-        let sum: f64 = slowdowns
-            .map(|((thread, running), speed)| {
-                let solo = alone(&self.hardware, running.phase, thread.cpu).ns;
-                speed.ns / solo * running.phase.busy / running.cpu_share
-            })
-            .sum();
-        (!self.threads.is_empty()).then(|| sum / self.threads.len() as f64)
-    }
-
-    /// Threads of each gang, as places in the order of `threads`.
-    fn gangs(&self) -> Vec<Vec<usize>> {
-        let mut gangs: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (at, thread) in self.threads.values().enumerate() {
-            if let Some(gang) = self.jobs[thread.job].gang {
-                gangs.entry(gang).or_default().push(at);
-            }
-        }
-        gangs.into_values().filter(|gang| gang.len() > 1).collect()
-    }
-
-    /// Lines per 1000 instructions that come from other domains' caches, by their node.
-    fn transfers(&self, thread: &Thread) -> Vec<(usize, f64)> {
-        let program = &self.jobs[thread.job].program;
-        if program.shared_written == 0.0 || program.threads == 1 {
-            return Vec::new();
-        }
-        let own = self.hardware.seat(thread.cpu);
-        let process = &self.processes[&thread.process];
-        let first = process.id.pid;
-        let tids = first..first + program.threads;
-        let mut parts = vec![0.0; self.hardware.nodes()];
-        let each = program.shared_written / f64::from(program.threads - 1);
-        for tid in tids {
-            let other = ThreadId {
-                tid,
-                born: process.id.born,
-            };
-            if let Some(other) = self.threads.get(&other) {
-                let seat = self.hardware.seat(other.cpu);
-                if seat.domain != own.domain {
-                    parts[seat.node] += each;
-                }
-            }
-        }
-        let parts = parts.into_iter().enumerate();
-        parts.filter(|&(_, lines)| lines > 0.0).collect()
-    }
-
-    /// Lets the kernel move threads that it finds badly balanced; gives the loads.
-    fn balance(&mut self) -> Loads {
-        let mut loads = self.loads();
-        if !loads.is_lopsided() {
-            return loads;
-        }
-        let ids: Vec<ThreadId> = self.threads.keys().copied().collect();
-        for id in ids {
-            let thread = &self.threads[&id];
-            let load = self.phase(thread).busy;
-            let to = loads.pulls(thread.cpu, load, &thread.affinity, &mut self.random);
-            if let Some(to) = to {
-                loads.add(thread.cpu, -load);
-                loads.add(to, load);
-                self.move_thread(id, to);
-            }
-        }
-        loads
-    }
-
     fn next_event(&self, end: f64) -> f64 {
-        let ends = self.threads.values();
-        let ends = ends.map(|thread| thread.pause_ns + thread.left / thread.pace);
+        let gangs = self.gang_pauses();
+        let ends = self.threads.values().map(|thread| {
+            let gang = self.jobs[thread.job].gang.and_then(|gang| gangs.get(&gang));
+            gang.unwrap_or(&thread.pause_ns) + thread.left / thread.pace
+        });
         let first = ends.fold(f64::INFINITY, f64::min);
         let starts = self.jobs.iter().zip(&self.progress);
         let starts = starts.filter(|(_, progress)| !progress.running && progress.runs == 0);
@@ -503,14 +242,18 @@ impl Engine {
             .min(next_start)
             .min(over)
             .min(varies)
+            .min(self.next_wander_ns)
             .min(end)
     }
 
     /// Lets time pass in which nothing changes.
     fn pass(&mut self, ns: f64) {
+        let gangs = self.gang_pauses();
         for thread in self.threads.values_mut() {
-            let paused = thread.pause_ns.min(ns);
-            thread.pause_ns -= paused;
+            let own = thread.pause_ns.min(ns);
+            thread.pause_ns -= own;
+            let gang = self.jobs[thread.job].gang.and_then(|gang| gangs.get(&gang));
+            let paused = gang.map_or(own, |&pause| pause.min(ns));
             let instructions = (thread.pace * (ns - paused)).min(thread.left);
             thread.left -= instructions;
             let lines = instructions * thread.speed.lines / 1000.0;
@@ -526,6 +269,18 @@ impl Engine {
             let busy = self.jobs[thread.job].program.phases[thread.phase].busy;
             work.active_s += busy * ns / SECOND_NS;
         }
+    }
+
+    /// How long each gang must still wait for the member that pauses longest.
+    fn gang_pauses(&self) -> BTreeMap<u32, f64> {
+        let mut pauses = BTreeMap::new();
+        for thread in self.threads.values() {
+            if let Some(gang) = self.jobs[thread.job].gang {
+                let longest: &mut f64 = pauses.entry(gang).or_default();
+                *longest = longest.max(thread.pause_ns);
+            }
+        }
+        pauses
     }
 
     /// Goes on to the next phase, or ends, wherever the last instruction of one is done.
@@ -579,6 +334,48 @@ impl Engine {
         progress.running = false;
     }
 
+    /// Draws when the next thread wakes up elsewhere.
+    fn plan_wandering(&mut self) {
+        if self.options.wakes_elsewhere_s > 0.0 {
+            let cpus = self.all_cpus.len() as f64;
+            let mean_ns = self.options.wakes_elsewhere_s * SECOND_NS / cpus;
+            let drawn: f64 = self.random.random();
+            self.next_wander_ns = self.now_ns - (1.0 - drawn).ln() * mean_ns;
+        }
+    }
+
+    /// Lets a CPU's thread that sleeps now and then, and that nobody has placed, wake up on another
+    /// CPU that it may have: on one drawn from all, whose own such thread takes its place.
+    fn wander(&mut self) {
+        if self.now_ns < self.next_wander_ns {
+            return;
+        }
+        self.plan_wandering();
+        let drawn = |random: &mut Xoshiro256PlusPlus, cpus: &CpuSet| {
+            let at = random.random_range(0..cpus.len());
+            cpus.iter().nth(at).expect("one of the CPUs")
+        };
+        let (a, b) = (
+            drawn(&mut self.random, &self.all_cpus),
+            drawn(&mut self.random, &self.all_cpus),
+        );
+        let wanders = |cpu: CpuId, to: CpuId| {
+            let mut there = self.threads.values().filter(|thread| thread.cpu == cpu);
+            let thread = there.find(|thread| {
+                self.phase(thread).busy < 1.0
+                    && thread.assigned.is_none()
+                    && thread.affinity.contains(to)
+            })?;
+            Some(thread.id)
+        };
+        let (from_a, from_b) = (wanders(a, b), wanders(b, a));
+        let (Some(from_a), Some(from_b)) = (from_a, from_b) else {
+            return;
+        };
+        self.move_thread(from_a, b);
+        self.move_thread(from_b, a);
+    }
+
     /// Draws each thread's intensity anew, once a second.
     fn vary(&mut self) {
         if self.options.variation == 0.0 || self.now_ns < self.next_variation_ns {
@@ -590,108 +387,6 @@ impl Engine {
             thread.intensity = (1.0 + drawn).clamp(0.1, 1.9);
         }
         self.stale = true;
-    }
-
-    /// Puts a thread on a CPU; it pays for the lines that it left behind.
-    fn move_thread(&mut self, id: ThreadId, to: CpuId) {
-        let thread = self.threads.get_mut(&id).expect("a thread that runs");
-        if thread.cpu == to {
-            return;
-        }
-        let (from, there) = (self.hardware.seat(thread.cpu), self.hardware.seat(to));
-        thread.cpu = to;
-        self.stale = true;
-        if from.domain != there.domain {
-            let phase = &self.jobs[thread.job].program.phases[thread.phase];
-            let in_flight = phase
-                .misses_in_flight
-                .min(self.hardware.in_flight())
-                .max(1.0);
-            thread.pause_ns +=
-                thread.speed.held_bytes / LINE_BYTES * thread.speed.latency_ns / in_flight;
-            self.progress[thread.job].work.thread_moves += 1;
-        }
-    }
-
-    /// Carries out one affinity order.
-    pub(crate) fn set_affinity(&mut self, order: &AffinityOrder) -> AffinityResult {
-        let Some(thread) = self.threads.get_mut(&order.thread) else {
-            return AffinityResult::Gone;
-        };
-        thread.affinity = order.cpus.clone();
-        thread.assigned = order.core;
-        let (cpu, allowed) = (thread.cpu, thread.affinity.clone());
-        let to = match order.core {
-            Some(core) if allowed.contains(core) => core,
-            _ if allowed.contains(cpu) => cpu,
-            _ => {
-                let loads = self.loads();
-                loads.idlest(&allowed, &mut self.random)
-            }
-        };
-        self.move_thread(order.thread, to);
-        self.stale = true;
-        AffinityResult::Done
-    }
-
-    /// Carries out one page order.
-    pub(crate) fn move_pages(&mut self, order: &PageOrder) -> PageOutcome {
-        let mut outcome = PageOutcome {
-            process: order.process,
-            thread: order.thread,
-            pages: order.pages,
-            to: order.to,
-            moved: 0,
-            already_there: 0,
-            failed: BTreeMap::new(),
-            not_tried: 0,
-            took_ns: 0,
-            longest_batch_ns: 0,
-            error: None,
-        };
-        let Some(to) = self.hardware.topology().node_index(order.to) else {
-            outcome.error = Some(format!("there is no node {}", order.to));
-            return outcome;
-        };
-        let Some(process) = self.processes.get_mut(&order.process) else {
-            outcome.error = Some(format!("{} has ended", order.process));
-            return outcome;
-        };
-        let bytes = self.hardware.topology().nodes()[to].memory_bytes;
-        let room = (bytes / PAGE_BYTES).saturating_sub(self.used_pages[to]);
-        let moved = process.memory.migrate(order.pages, to, room);
-        outcome.moved = moved.pages();
-        outcome.already_there = moved.already_there;
-        let failed = [
-            (numaherd_world::PageFailure::NodeFull, moved.no_room),
-            (numaherd_world::PageFailure::NotThere, moved.not_there),
-        ];
-        outcome.failed = failed.into_iter().filter(|&(_, pages)| pages > 0).collect();
-        if outcome.moved == 0 {
-            return outcome;
-        }
-        let took_ns = outcome.moved as f64 * self.options.page_move_ns;
-        outcome.took_ns = took_ns as u64;
-        outcome.longest_batch_ns = outcome.took_ns;
-        for &(from, pages) in &moved.from {
-            self.used_pages[from] -= pages;
-            self.used_pages[to] += pages;
-        }
-        let job = process.job;
-        let nodes = self.hardware.nodes();
-        for thread in self
-            .threads
-            .values_mut()
-            .filter(|t| t.process == order.process)
-        {
-            thread.memory = process.memory.answered_by(thread.index, nodes);
-        }
-        if let Some(thread) = self.threads.get_mut(&order.thread) {
-            thread.pause_ns += took_ns;
-        }
-        self.progress[job].work.pages_moved += outcome.moved;
-        self.stale = true;
-        outcome
     }
 
     /// Draws a thread's next access: its address, and the node that answers it.

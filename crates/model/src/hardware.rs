@@ -37,6 +37,7 @@ pub struct Hardware {
     service_ns: Vec<f64>,
     /// Links on the way from each node to each, as places in `capacity`: row `from * nodes + to`.
     ways: Vec<Vec<u32>>,
+    broadcast_probes: bool,
     llc_bytes: Vec<f64>,
     private_bytes: f64,
     llc_ns: f64,
@@ -108,6 +109,7 @@ impl Hardware {
                 .into_iter()
                 .map(|way| way.into_iter().map(|link| (nodes + link) as u32).collect())
                 .collect(),
+            broadcast_probes: memory.broadcast_probes,
             llc_bytes: vec![domain_bytes; topology.domains().len()],
             private_bytes: private.map_or(0.0, |cache| cache.size_kib as f64 * 1024.0),
             llc_ns: last.latency_ns.unwrap_or(REFERENCE_LLC_NS),
@@ -185,6 +187,11 @@ impl Hardware {
     /// The links that a line takes from one node to another, as channels.
     pub(crate) fn way(&self, from: usize, to: usize) -> &[u32] {
         &self.ways[from * self.nodes() + to]
+    }
+
+    /// Whether every line read from memory is asked after in all nodes' caches.
+    pub(crate) fn broadcast_probes(&self) -> bool {
+        self.broadcast_probes
     }
 
     /// The place of a CPU's domain and of its node.

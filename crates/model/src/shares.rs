@@ -39,30 +39,44 @@ pub(crate) fn shares(
         fill(f64::MAX, held);
         return;
     }
-    // The sum grows with the window: bracket, then halve in the logarithm.
-    let mut low = window_ns.clamp(1e-3, 1e30);
-    let mut high = low;
-    while fill(low, held) > cache_bytes {
-        high = low;
-        low /= 4.0;
+    // The sum grows with the window: bracket, in steps that grow too, as the last window is mostly
+    // near; then false position in the logarithm, with Illinois's remedy for an end that stays.
+    let spare = |window_ns: f64, held: &mut Vec<f64>| cache_bytes - fill(window_ns, held);
+    let mut at = window_ns.clamp(1e-3, 1e30);
+    let mut found = spare(at, held);
+    let (mut low, mut high) = ((at, found), (at, found));
+    let mut step: f64 = 1.02;
+    while found != 0.0 && (low.1 > 0.0) == (high.1 > 0.0) {
+        at = if found > 0.0 { at * step } else { at / step };
+        step = (step * step).min(16.0);
+        found = spare(at, held);
+        (low, high) = if at > high.0 {
+            (high, (at, found))
+        } else {
+            ((at, found), low)
+        };
     }
-    while fill(high, held) < cache_bytes {
-        low = high;
-        high *= 4.0;
-    }
-    for _ in 0..40 {
-        let middle = (low * high).sqrt();
-        let sum = fill(middle, held);
-        if (sum - cache_bytes).abs() < cache_bytes * 1e-6 {
-            low = middle;
+    let mut stayed = 0;
+    for _ in 0..60 {
+        if found.abs() < cache_bytes * 1e-6 {
             break;
         }
-        if sum < cache_bytes {
-            low = middle;
+        let part = low.1 / (low.1 - high.1);
+        at = low.0 * (high.0 / low.0).powf(part);
+        found = spare(at, held);
+        if found > 0.0 {
+            low = (at, found);
+            if stayed == 1 {
+                high.1 /= 2.0;
+            }
+            stayed = 1;
         } else {
-            high = middle;
+            high = (at, found);
+            if stayed == -1 {
+                low.1 /= 2.0;
+            }
+            stayed = -1;
         }
     }
-    *window_ns = low;
-    fill(low, held);
+    *window_ns = at;
 }

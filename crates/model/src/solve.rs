@@ -25,7 +25,7 @@
 //! A factor of contention can be taken away ([`Factors`]) to see what it costs: the split of DINO
 //! §2.1 without its difficulty of telling overlapping causes apart.
 
-use crate::hardware::{Hardware, Seat};
+use crate::hardware::{Hardware, LINE_BYTES, Seat};
 use crate::loaded;
 use crate::program::Phase;
 use crate::shares::{User, shares};
@@ -107,6 +107,7 @@ pub(crate) struct Solution {
     pub(crate) rounds: usize,
     waits: Vec<f64>,
     windows: Vec<f64>,
+    ns: Vec<f64>,
 }
 
 /// What does not change while the answer is looked for.
@@ -153,7 +154,12 @@ pub(crate) fn solve(
     }
     let mut held = vec![0.0; running.len()];
     let mut lines: Vec<f64> = vec![0.0; running.len()];
-    let mut ns: Vec<f64> = threads.iter().map(|t| t.base_ns + t.idle_ns).collect();
+    // The last answer is the best start where the same threads go on.
+    let mut ns = std::mem::take(&mut solution.ns);
+    if ns.len() != threads.len() {
+        ns.clear();
+        ns.extend(threads.iter().map(|t| t.base_ns + t.idle_ns));
+    }
     let mut users = Vec::new();
     let mut shared = Vec::new();
     solution.rounds = 0;
@@ -210,6 +216,7 @@ pub(crate) fn solve(
         solution.speeds.push(speed);
     }
     solution.in_use = demand(hardware, &threads, &lines, &ns, &solution.waits).0;
+    solution.ns = ns;
 }
 
 /// Share of each channel's capacity that is asked for, and how fast that falls as its wait grows.
@@ -290,6 +297,9 @@ impl Thread {
             for &link in hardware.way(node, home) {
                 add(&mut lines, link, 0.0, written);
             }
+            if hardware.broadcast_probes() {
+                probes(hardware, node, home, share, written, &mut lines);
+            }
         }
         let transfers: f64 = running.transfers.iter().map(|&(_, lines)| lines).sum();
         for &(owner, part) in &running.transfers {
@@ -362,6 +372,33 @@ impl Thread {
             remote_lines: lines * remote,
             latency_ns: mean(&|home| hardware.latency_ns(node, home)) + controllers + links,
         }
+    }
+}
+
+/// Adds what links carry beside lines where each line read from memory is asked after in every node's
+/// caches: its request, a probe from its home to every other node, their answers to the reader, and
+/// heads of the packets with data. Sizes are HyperTransport's: 8 bytes of a request, probe or head of
+/// a write, 4 of an answer or head of a read line (recalled). For four nodes in a square that all
+/// read from all this makes 16.5 of 32 GB/s of links useful; Conway and Hughes (IEEE Micro 2007)
+/// give 14.9 (recalled).
+fn probes(
+    hardware: &Hardware,
+    node: usize,
+    home: usize,
+    share: f64,
+    written: f64,
+    lines: &mut Vec<Use>,
+) {
+    let mut carry = |from: usize, to: usize, bytes: f64| {
+        for &link in hardware.way(from, to) {
+            add(lines, link, 0.0, bytes / LINE_BYTES);
+        }
+    };
+    carry(node, home, 8.0 * (share + written));
+    carry(home, node, 4.0 * share);
+    for other in (0..hardware.nodes()).filter(|&other| other != home) {
+        carry(home, other, 8.0 * share);
+        carry(other, node, 4.0 * share);
     }
 }
 

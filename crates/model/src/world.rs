@@ -39,6 +39,11 @@ pub struct Options {
     pub page_move_ns: f64,
     /// Samples of each thread's memory accesses at every wake-up of the pager; DINO §4.2 reads one.
     pub samples_per_tick: u32,
+    /// Mean time in s between two times that the thread on a CPU, if it sleeps now and then and
+    /// nobody has placed it, wakes up on another CPU drawn from all, and that CPU's thread on its
+    /// own; 0: never. Linux before 3.8 knew of no home: it put a waking thread on its waker's CPU
+    /// or an idle one, on any node (`select_task_rq_fair`, balancing of newly idle CPUs; recalled).
+    pub wakes_elsewhere_s: f64,
 }
 
 impl Default for Options {
@@ -49,6 +54,7 @@ impl Default for Options {
             counter_noise: 0.0,
             page_move_ns: 2000.0,
             samples_per_tick: 1,
+            wakes_elsewhere_s: 0.0,
         }
     }
 }
@@ -436,6 +442,11 @@ fn check_options(options: &Options) -> Result<(), ModelError> {
             let reason = format!("{what} is {value}; it must be 0 to 0.5");
             return Err(ModelError::Option { reason });
         }
+    }
+    let elsewhere = options.wakes_elsewhere_s;
+    if !(elsewhere == 0.0 || (1e-3..=1e9).contains(&elsewhere)) {
+        let reason = format!("wakes_elsewhere_s is {elsewhere}; it must be 0 or 0.001 to 10^9");
+        return Err(ModelError::Option { reason });
     }
     if !(0.0..=1e9).contains(&options.page_move_ns) {
         let reason = format!(

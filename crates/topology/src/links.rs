@@ -1,8 +1,8 @@
 //! Links between nodes: which there are, and the way that lines take over them.
 //!
 //! A machine file gives bandwidths, not which nodes are joined. Two nodes have a link of their own
-//! unless a third is nearer to both of them than they are to each other; between the others, lines
-//! go by way of such nodes.
+//! unless a third is clearly nearer to both of them than they are to each other; between the others,
+//! lines go by way of such nodes. Links have two directions: latencies are the means of both.
 //!
 //! Ways are shortest by number of links; among equals, the one through the lowest-numbered node
 //! next to the receiver.
@@ -10,6 +10,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
+
+/// How far measured latencies of equal ways are from each other, as a share.
+const EQUAL_WAYS: f64 = 0.02;
 
 /// One direction of a link. Nodes are places in [`crate::Topology::nodes`].
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -47,13 +50,15 @@ impl Machine {
                 .or(self.memory.link_gb_per_s)
         };
         let nodes = latency_ns.len();
+        // Links have two directions, and figures of equal ways differ by a percent.
+        let mean = |a: usize, b: usize| (latency_ns[a][b] + latency_ns[b][a]) / 2.0;
         let joined = |from: usize, to: usize| {
-            let apart = latency_ns[from][to];
+            let apart = mean(from, to) * (1.0 - EQUAL_WAYS);
             let nearer = |between: usize| {
                 between != from
                     && between != to
-                    && latency_ns[from][between] < apart
-                    && latency_ns[between][to] < apart
+                    && mean(from, between) < apart
+                    && mean(between, to) < apart
             };
             from != to && !(0..nodes).any(nearer)
         };
@@ -171,6 +176,26 @@ mod tests {
             (3, 2),
         ];
         assert_eq!(joined, sides);
+    }
+
+    #[test]
+    fn a_measured_matrix_gives_links_of_two_directions() {
+        let links = Machine::preset("opteron-8356-4s").unwrap().links();
+        let joined: Vec<(usize, usize)> = links.iter().map(|link| (link.from, link.to)).collect();
+        // Chips 0 and 3 give a link to devices and have none to each other.
+        let all = [
+            (0, 1),
+            (0, 2),
+            (1, 0),
+            (1, 2),
+            (1, 3),
+            (2, 0),
+            (2, 1),
+            (2, 3),
+            (3, 1),
+            (3, 2),
+        ];
+        assert_eq!(joined, all);
     }
 
     #[test]

@@ -157,6 +157,10 @@ pub struct Memory {
     pub link_gb_per_s: Option<f64>,
     /// Bandwidth from row to column in GB/s, where links differ.
     pub link_matrix_gb_per_s: Option<Vec<Vec<f64>>>,
+    /// Whether every line read from memory is asked after in the caches of all nodes, over their
+    /// links, which then carry these packets beside lines.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub broadcast_probes: bool,
 }
 
 /// What a core can do.

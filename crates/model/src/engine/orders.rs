@@ -1,0 +1,115 @@
+//! Orders carried out: threads put on CPUs, pages moved, and what both cost.
+
+use std::collections::BTreeMap;
+
+use numaherd_topology::CpuId;
+use numaherd_world::{
+    AffinityOrder, AffinityResult, PageFailure, PageOrder, PageOutcome, ThreadId,
+};
+
+use super::{Engine, PAGE_BYTES};
+use crate::hardware::LINE_BYTES;
+
+impl Engine {
+    /// Puts a thread on a CPU; it pays for the lines that it left behind.
+    pub(super) fn move_thread(&mut self, id: ThreadId, to: CpuId) {
+        let thread = self.threads.get_mut(&id).expect("a thread that runs");
+        if thread.cpu == to {
+            return;
+        }
+        let (from, there) = (self.hardware.seat(thread.cpu), self.hardware.seat(to));
+        thread.cpu = to;
+        self.stale = true;
+        if from.domain != there.domain {
+            let phase = &self.jobs[thread.job].program.phases[thread.phase];
+            let in_flight = phase
+                .misses_in_flight
+                .min(self.hardware.in_flight())
+                .max(1.0);
+            thread.pause_ns +=
+                thread.speed.held_bytes / LINE_BYTES * thread.speed.latency_ns / in_flight;
+            self.progress[thread.job].work.thread_moves += 1;
+        }
+    }
+
+    /// Carries out one affinity order.
+    pub(crate) fn set_affinity(&mut self, order: &AffinityOrder) -> AffinityResult {
+        let Some(thread) = self.threads.get_mut(&order.thread) else {
+            return AffinityResult::Gone;
+        };
+        thread.affinity = order.cpus.clone();
+        thread.assigned = order.core;
+        let (cpu, allowed) = (thread.cpu, thread.affinity.clone());
+        let to = match order.core {
+            Some(core) if allowed.contains(core) => core,
+            _ if allowed.contains(cpu) => cpu,
+            _ => {
+                let loads = self.loads();
+                loads.idlest(&allowed, &mut self.random)
+            }
+        };
+        self.move_thread(order.thread, to);
+        self.stale = true;
+        AffinityResult::Done
+    }
+
+    /// Carries out one page order.
+    pub(crate) fn move_pages(&mut self, order: &PageOrder) -> PageOutcome {
+        let mut outcome = PageOutcome {
+            process: order.process,
+            thread: order.thread,
+            pages: order.pages,
+            to: order.to,
+            moved: 0,
+            already_there: 0,
+            failed: BTreeMap::new(),
+            not_tried: 0,
+            took_ns: 0,
+            longest_batch_ns: 0,
+            error: None,
+        };
+        let Some(to) = self.hardware.topology().node_index(order.to) else {
+            outcome.error = Some(format!("there is no node {}", order.to));
+            return outcome;
+        };
+        let Some(process) = self.processes.get_mut(&order.process) else {
+            outcome.error = Some(format!("{} has ended", order.process));
+            return outcome;
+        };
+        let bytes = self.hardware.topology().nodes()[to].memory_bytes;
+        let room = (bytes / PAGE_BYTES).saturating_sub(self.used_pages[to]);
+        let moved = process.memory.migrate(order.pages, to, room);
+        outcome.moved = moved.pages();
+        outcome.already_there = moved.already_there;
+        let failed = [
+            (PageFailure::NodeFull, moved.no_room),
+            (PageFailure::NotThere, moved.not_there),
+        ];
+        outcome.failed = failed.into_iter().filter(|&(_, pages)| pages > 0).collect();
+        if outcome.moved == 0 {
+            return outcome;
+        }
+        let took_ns = outcome.moved as f64 * self.options.page_move_ns;
+        outcome.took_ns = took_ns as u64;
+        outcome.longest_batch_ns = outcome.took_ns;
+        for &(from, pages) in &moved.from {
+            self.used_pages[from] -= pages;
+            self.used_pages[to] += pages;
+        }
+        let job = process.job;
+        let nodes = self.hardware.nodes();
+        for thread in self
+            .threads
+            .values_mut()
+            .filter(|t| t.process == order.process)
+        {
+            thread.memory = process.memory.answered_by(thread.index, nodes);
+        }
+        if let Some(thread) = self.threads.get_mut(&order.thread) {
+            thread.pause_ns += took_ns;
+        }
+        self.progress[job].work.pages_moved += outcome.moved;
+        self.stale = true;
+        outcome
+    }
+}

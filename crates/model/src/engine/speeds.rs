@@ -1,0 +1,181 @@
+//! How fast everything goes on: the kernel's balance, gangs, and what the solver is told.
+
+use std::collections::BTreeMap;
+
+use numaherd_topology::CpuId;
+use numaherd_world::ThreadId;
+
+use super::{Engine, Thread};
+use crate::kernel::Loads;
+use crate::solve::{Factors, Running, Solution, solve};
+use crate::steady::alone;
+
+/// Rounds after which the waiting within gangs must do.
+const GANG_ROUNDS: usize = 8;
+/// Shares of waiting that change by less are settled.
+const GANG_SETTLED: f64 = 1e-3;
+
+impl Engine {
+    /// Balances, and finds the speeds anew if anything changed.
+    pub(super) fn settle(&mut self) {
+        if !self.stale {
+            return;
+        }
+        self.stale = false;
+        self.epochs += 1;
+        let loads = self.balance();
+        let gangs = self.gangs();
+        let mut idle: Vec<f64> = self.threads.values().map(|thread| thread.idle).collect();
+        // Waiting for the slowest of a gang asks for no lines: found in a few rounds, from what it was.
+        let rounds = if gangs.is_empty() { 1 } else { GANG_ROUNDS };
+        for _ in 0..rounds {
+            let mut solution = std::mem::take(&mut self.solution);
+            let running = self.running(&loads, &idle, |thread| thread.cpu);
+            solve(&self.hardware, &running, Factors::ALL, &mut solution);
+            // Who waits for its gang is on its CPU.
+            let shares: Vec<f64> = self
+                .threads
+                .values()
+                .map(|thread| loads.share(thread.cpu, self.phase(thread).busy))
+                .collect();
+            self.solution = solution;
+            let found = self.solution.speeds.iter().zip(shares);
+            for (thread, (&speed, share)) in self.threads.values_mut().zip(found) {
+                thread.speed = speed;
+                thread.share = share;
+                thread.pace = 1000.0 / speed.ns * share;
+            }
+            let mut threads: Vec<&mut Thread> = self.threads.values_mut().collect();
+            let mut change = 0.0_f64;
+            for gang in &gangs {
+                // The slowest sets the pace; who would be faster waits, busily, and asks for nothing.
+                let paces = gang.iter().map(|&at| threads[at].pace);
+                let slowest = paces.fold(f64::INFINITY, f64::min);
+                for &at in gang {
+                    let waits = 1.0 - slowest / threads[at].pace;
+                    change = change.max((waits - idle[at]).abs());
+                    idle[at] = waits;
+                    threads[at].idle = waits;
+                    threads[at].pace = slowest;
+                }
+            }
+            if change < GANG_SETTLED {
+                break;
+            }
+        }
+    }
+
+    /// The threads as the solver wants them, in the order of `threads`, each on the CPU that `cpu`
+    /// gives; `idle` is the share of its time that each waits for its gang.
+    fn running(
+        &self,
+        loads: &Loads,
+        idle: &[f64],
+        cpu: impl Fn(&Thread) -> CpuId,
+    ) -> Vec<Running<'_>> {
+        let threads = self.threads.values().zip(idle);
+        threads
+            .map(|(thread, idle)| {
+                let phase = self.phase(thread);
+                let cpu = cpu(thread);
+                Running {
+                    phase,
+                    seat: self.hardware.seat(cpu),
+                    cpu_share: loads.share(cpu, phase.busy) * (1.0 - idle),
+                    intensity: thread.intensity,
+                    memory: thread.memory.clone(),
+                    transfers: self.transfers(thread),
+                }
+            })
+            .collect()
+    }
+
+    /// See [`crate::Foresight::slowdown`].
+    pub(crate) fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
+        let topology = self.hardware.topology();
+        let mut to: BTreeMap<ThreadId, CpuId> = self
+            .threads
+            .iter()
+            .map(|(&id, thread)| (id, thread.cpu))
+            .collect();
+        for &(thread, cpu) in layout {
+            topology.cpu(cpu)?;
+            *to.get_mut(&thread)? = cpu;
+        }
+        let mut loads = Loads::new(topology);
+        for (id, &cpu) in &to {
+            loads.add(cpu, self.phase(&self.threads[id]).busy);
+        }
+        let idle = vec![0.0; self.threads.len()];
+        let running = self.running(&loads, &idle, |thread| to[&thread.id]);
+        let mut solution = Solution::default();
+        solve(&self.hardware, &running, Factors::ALL, &mut solution);
+        let slowdowns = self.threads.values().zip(&running).zip(&solution.speeds);
+        let sum: f64 = slowdowns
+            .map(|((thread, running), speed)| {
+                let solo = alone(&self.hardware, running.phase, thread.cpu).ns;
+                speed.ns / solo * running.phase.busy / running.cpu_share
+            })
+            .sum();
+        (!self.threads.is_empty()).then(|| sum / self.threads.len() as f64)
+    }
+
+    /// Threads of each gang, as places in the order of `threads`.
+    fn gangs(&self) -> Vec<Vec<usize>> {
+        let mut gangs: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (at, thread) in self.threads.values().enumerate() {
+            if let Some(gang) = self.jobs[thread.job].gang {
+                gangs.entry(gang).or_default().push(at);
+            }
+        }
+        gangs.into_values().filter(|gang| gang.len() > 1).collect()
+    }
+
+    /// Lines per 1000 instructions that come from other domains' caches, by their node.
+    fn transfers(&self, thread: &Thread) -> Vec<(usize, f64)> {
+        let program = &self.jobs[thread.job].program;
+        if program.shared_written == 0.0 || program.threads == 1 {
+            return Vec::new();
+        }
+        let own = self.hardware.seat(thread.cpu);
+        let process = &self.processes[&thread.process];
+        let first = process.id.pid;
+        let tids = first..first + program.threads;
+        let mut parts = vec![0.0; self.hardware.nodes()];
+        let each = program.shared_written / f64::from(program.threads - 1);
+        for tid in tids {
+            let other = ThreadId {
+                tid,
+                born: process.id.born,
+            };
+            if let Some(other) = self.threads.get(&other) {
+                let seat = self.hardware.seat(other.cpu);
+                if seat.domain != own.domain {
+                    parts[seat.node] += each;
+                }
+            }
+        }
+        let parts = parts.into_iter().enumerate();
+        parts.filter(|&(_, lines)| lines > 0.0).collect()
+    }
+
+    /// Lets the kernel move threads that it finds badly balanced; gives the loads.
+    fn balance(&mut self) -> Loads {
+        let mut loads = self.loads();
+        if !loads.is_lopsided() {
+            return loads;
+        }
+        let ids: Vec<ThreadId> = self.threads.keys().copied().collect();
+        for id in ids {
+            let thread = &self.threads[&id];
+            let load = self.phase(thread).busy;
+            let to = loads.pulls(thread.cpu, load, &thread.affinity, &mut self.random);
+            if let Some(to) = to {
+                loads.add(thread.cpu, -load);
+                loads.add(to, load);
+                self.move_thread(id, to);
+            }
+        }
+        loads
+    }
+}
