@@ -173,8 +173,8 @@ fn of_program(
         mean: 1.0 - mean_s / base.mean_s,
         worst: 1.0 - worst_s / base.worst_s,
         deviation: saved_of(
-            deviation.map(|share| share * mean_s),
-            base.deviation.map(|share| share * base.mean_s),
+            deviation.map(|share| share * mean_s / base.mean_s),
+            base.deviation,
         ),
         request: saved_of(request_s, base.request_s),
     });
@@ -191,9 +191,10 @@ fn of_program(
     }
 }
 
+/// Nothing can be saved of nothing, or of what is nothing but rounding.
 fn saved_of(ours: Option<f64>, first: Option<f64>) -> Option<f64> {
     let (ours, first) = (ours?, first?);
-    (first > 0.0).then(|| 1.0 - ours / first)
+    (first > 1e-6).then(|| 1.0 - ours / first)
 }
 
 /// Thread moves between domains of those processes, by process and hour.
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(deviation(&[1.0, 3.0]), Some(2.0_f64.sqrt()));
         assert_eq!(deviation(&[1.0]), None);
         assert_eq!(saved_of(Some(8.0), Some(10.0)), Some(1.0 - 0.8));
-        assert_eq!(saved_of(Some(8.0), Some(0.0)), None, "nothing to save");
+        assert_eq!(saved_of(Some(8.0), Some(1e-9)), None, "nothing to save");
         assert!(mean(&[]).is_nan() && most(&[]).is_nan());
     }
 

@@ -36,6 +36,7 @@ struct ModelTable {
     counter_noise: f64,
     page_move_ns: f64,
     samples_per_tick: u32,
+    wakes_elsewhere_s: f64,
 }
 
 impl Default for ModelTable {
@@ -46,6 +47,7 @@ impl Default for ModelTable {
             counter_noise: usual.counter_noise,
             page_move_ns: usual.page_move_ns,
             samples_per_tick: usual.samples_per_tick,
+            wakes_elsewhere_s: usual.wakes_elsewhere_s,
         }
     }
 }
@@ -105,6 +107,7 @@ impl Settings {
                 counter_noise: model.counter_noise,
                 page_move_ns: model.page_move_ns,
                 samples_per_tick: model.samples_per_tick,
+                wakes_elsewhere_s: model.wakes_elsewhere_s,
             },
         })
     }
@@ -227,11 +230,9 @@ impl Plan {
         let alone: Vec<Option<f64>> = (0..scenario.programs.len())
             .into_par_iter()
             .map(|number| {
-                let own = jobs.iter().zip(&entries).filter(|&(_, &of)| of == number);
-                let own: Vec<Job> = own.map(|(job, _)| job.clone()).collect();
-                own[0]
-                    .measured
-                    .then(|| alone_s(&hardware, &own, scenario.until, settings.model))
+                let first = entries.iter().position(|&of| of == number);
+                let job = first.map(|at| &jobs[at]).filter(|job| job.measured);
+                job.map(|job| alone_s(&hardware, job, scenario.until, settings.model))
                     .transpose()
             })
             .collect::<Result<_>>()?;
@@ -345,14 +346,9 @@ fn job(entry: &Entry, program: &std::sync::Arc<Program>, copy: u32, number: usiz
     }
 }
 
-/// What a program takes with the machine to itself, in seconds: its threads dealt over the domains,
-/// its memory local, from whichever node it is fastest. A gang is alone as a whole.
-fn alone_s(hardware: &Hardware, jobs: &[Job], until: Until, options: Options) -> Result<f64> {
-    let alone = if jobs[0].gang.is_some() {
-        jobs
-    } else {
-        &jobs[..1]
-    };
+/// What a process takes with the machine to itself, in seconds: its threads dealt over the domains,
+/// its memory local, from whichever node it is fastest.
+fn alone_s(hardware: &Hardware, job: &Job, until: Until, options: Options) -> Result<f64> {
     let until = match until {
         Until::Completions(_) => Until::Completions(1),
         time => time,
@@ -373,31 +369,22 @@ fn alone_s(hardware: &Hardware, jobs: &[Job], until: Until, options: Options) ->
     let mut fastest = f64::INFINITY;
     for first in firsts {
         let order = over_domains(hardware, first);
-        let mut next = order.iter().copied().cycle();
-        let jobs: Vec<Job> = alone
-            .iter()
-            .map(|job| Job {
-                memory: Placement::FirstTouch,
-                binding: Binding::StartOn(
-                    next.by_ref().take(job.program.threads as usize).collect(),
-                ),
-                starts_after: Duration::ZERO,
-                ..job.clone()
-            })
-            .collect();
-        let mut model = Model::new(hardware.clone(), jobs, until, options)
+        let threads = job.program.threads as usize;
+        let alone = Job {
+            memory: Placement::FirstTouch,
+            binding: Binding::StartOn(order.into_iter().cycle().take(threads).collect()),
+            starts_after: Duration::ZERO,
+            gang: None,
+            ..job.clone()
+        };
+        let mut model = Model::new(hardware.clone(), vec![alone], until, options)
             .context("cannot run a program alone")?;
         while model.run_for(Duration::from_secs(3600)) == Progress::Ran {}
-        let seconds = match until {
-            Until::Completions(_) => mean(model.completions().iter().map(|run| run.seconds())),
-            Until::Time(time) => {
-                let work = model.work();
-                let runs = alone.iter().zip(work);
-                mean(runs.map(|(job, work)| {
-                    time.as_secs_f64() / runs_done(&job.program, work.instructions)
-                }))
-            }
+        let runs = match until {
+            Until::Completions(_) => 1.0,
+            Until::Time(_) => runs_done(&job.program, model.work()[0].instructions),
         };
+        let seconds = model.seconds() / runs;
         fastest = fastest.min(seconds);
     }
     Ok(fastest)
@@ -422,11 +409,6 @@ fn over_domains(hardware: &Hardware, first: usize) -> Vec<CpuId> {
     (0..most)
         .flat_map(|at| domains.iter().filter_map(move |cpus| cpus.get(at)).copied())
         .collect()
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (count, sum) = values.fold((0_u32, 0.0), |(count, sum), value| (count + 1, sum + value));
-    sum / f64::from(count)
 }
 
 #[cfg(test)]
