@@ -34,6 +34,8 @@ pub enum Command {
     Profile(Box<Profile>),
     /// Run a scenario on a model of a machine, under one policy or several
     Simulate(Box<Simulate>),
+    /// Run the papers' experiments on the model and hold their claims against it
+    Reproduce(Reproduce),
     /// One run of a profile, where it is measured
     #[command(hide = true)]
     ProfileRun(Box<ProfileRun>),
@@ -355,6 +357,46 @@ pub struct Simulate {
 const SIMULATE_HELP: &str = "\
 Keys: herd.limits.bounce_limit=3, policies.n_mass.threshold=40, model.variation=0.1.
 Scenario files and what the model makes of them: docs/simulate.md.";
+
+/// Options of `reproduce`.
+#[derive(Debug, Args)]
+#[command(after_help = REPRODUCE_HELP)]
+pub struct Reproduce {
+    /// Whose claims
+    #[arg(value_enum)]
+    pub paper: Papers,
+
+    /// Write every line as JSON to this file; - prints it instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Fewer and shorter runs, for a look: nothing is held against the record
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Renew this record of what holds; lines of a paper that is not run are kept
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+
+    /// Write the page that docs/FIDELITY.md is
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+}
+
+/// A paper, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Papers {
+    /// DINO (Blagodurov and others, 2011).
+    Dino,
+    /// N-MASS (Majo and Gross, 2011).
+    NMass,
+    /// Both.
+    All,
+}
+
+const REPRODUCE_HELP: &str = "\
+Ends with 7 when a claim does not hold that held when the program's record (docs/fidelity.json) was
+made. What a line means, and when it holds: docs/FIDELITY.md.";
 
 /// Options of `release`.
 #[derive(Debug, Args)]

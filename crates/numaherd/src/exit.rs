@@ -19,6 +19,8 @@ pub enum Exit {
     NotSetUp = 5,
     /// Another numaherd is at work.
     Busy = 6,
+    /// A claim of a paper that held on the model before does not hold any more.
+    ClaimFell = 7,
 }
 
 /// Shown at the end of `numaherd --help`.
@@ -31,6 +33,7 @@ Exit codes:
   4  the kernel does not permit it (see `numaherd doctor`)
   5  something is not installed (the lab: `make setup`)
   6  another numaherd is at work
+  7  a claim of a paper that held on the model does not hold any more (`reproduce`)
 `run -- CMD` and `lab run -- CMD` end with CMD's own exit code (128 + N when signal N killed it).";
 
 /// An error that ends the program with a code of its own.

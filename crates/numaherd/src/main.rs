@@ -14,6 +14,7 @@ mod policies;
 mod print;
 mod profile;
 mod release;
+mod reproduce;
 mod run;
 mod simulate;
 mod topology;
@@ -49,6 +50,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Profile(options) => profile::profile(&options).map(done),
         Command::ProfileRun(options) => profile::run_once(&options).map(done),
         Command::Simulate(options) => simulate::simulate(&options).map(done),
+        Command::Reproduce(options) => reproduce::reproduce(&options),
         Command::Release(options) => release::release(&options).map(done),
         Command::Lab(Lab::Run(options)) => lab::run(&options),
         Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),

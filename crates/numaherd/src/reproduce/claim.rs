@@ -2,6 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+/// How far a figure in percent may be from the paper's to hold: ten percentage points, for all of
+/// them alike. The programs are other compilers' and the core another's than the papers'; what is
+/// held is the size of an effect, not its last digits.
+pub const POINTS: f64 = 10.0;
+/// How far a slope or a count may be from the paper's, as a share of it.
+pub const SLOPE_SHARE: f64 = 0.5;
+
 /// What the paper says of a figure, and so when ours holds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "says", rename_all = "kebab-case")]
@@ -79,9 +86,15 @@ impl Claim {
     pub fn paper(&self) -> String {
         match self.says {
             Says::Point { figure, tolerance } => format!("{figure} ± {tolerance}"),
-            Says::AtMost { figure, tolerance: 0.0 } => format!("at most {figure}"),
+            Says::AtMost {
+                figure,
+                tolerance: 0.0,
+            } => format!("at most {figure}"),
             Says::AtMost { figure, tolerance } => format!("at most {figure} + {tolerance}"),
-            Says::AtLeast { figure, tolerance: 0.0 } => format!("at least {figure}"),
+            Says::AtLeast {
+                figure,
+                tolerance: 0.0,
+            } => format!("at least {figure}"),
             Says::AtLeast { figure, tolerance } => format!("at least {figure} - {tolerance}"),
             Says::Ranking => "so it is".to_owned(),
         }

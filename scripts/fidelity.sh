@@ -1,0 +1,7 @@
+#!/bin/sh
+# Renews docs/fidelity.json and docs/FIDELITY.md: every claim of the papers, held against the model.
+set -eu
+cd "$(dirname "$0")/.."
+cargo build --release --package numaherd
+program="${CARGO_TARGET_DIR:-target}/release/numaherd"
+exec "$program" reproduce all --record docs/fidelity.json --markdown docs/FIDELITY.md
