@@ -22,6 +22,41 @@ fn the_scenarios_that_come_with_the_program_are_right() {
 }
 
 #[test]
+fn the_example_of_the_documentation_is_right() {
+    let page = include_str!("../../../../../docs/simulate.md");
+    let example = page
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next());
+    let scenario = read(example.expect("docs/simulate.md has an example"));
+    assert_eq!(scenario.name, "example");
+    for entry in &scenario.programs {
+        numaherd_model::Library::built_in()
+            .get(&entry.profile)
+            .unwrap();
+    }
+    // Every key that a file may have is told about.
+    let refusal = |text: &str| Scenario::parse(text, "x.toml").unwrap_err().to_string();
+    let keys = [
+        refusal("no_such_key = 1"),
+        refusal(&program("no_such_key = 1")),
+        refusal("until = { no_such_key = 1 }"),
+    ];
+    let keys = keys
+        .iter()
+        .flat_map(|told| told.split('`').skip(3).step_by(2));
+    let keys: Vec<&str> = keys.collect();
+    assert!(
+        keys.contains(&"start_after_s") && keys.contains(&"hours"),
+        "{keys:?}"
+    );
+    for key in keys {
+        let told = page.contains(&format!("`{key}`")) || page.contains(&format!("[{key}"));
+        assert!(told, "docs/simulate.md says nothing of {key}");
+    }
+}
+
+#[test]
 fn what_is_left_out_is_the_usual() {
     let scenario = read(&program(""));
     assert_eq!(scenario.policies, ["linux", "dino"]);
