@@ -66,19 +66,15 @@ struct Result {
 /// Completion time of each process of a scenario in seconds, by its name and copy.
 type Times = BTreeMap<String, f64>;
 
-/// The median of each process's times: a guest on a busy host gives an outlier now and then.
-fn medians(times: impl Iterator<Item = (String, f64)>) -> Times {
+/// The mean of each process's times.
+fn means(times: impl Iterator<Item = (String, f64)>) -> Times {
     let mut all = BTreeMap::<String, Vec<f64>>::new();
     for (name, seconds) in times {
         all.entry(name).or_default().push(seconds);
     }
-    let median = |mut seconds: Vec<f64>| {
-        seconds.sort_unstable_by(f64::total_cmp);
-        let (low, high) = ((seconds.len() - 1) / 2, seconds.len() / 2);
-        f64::midpoint(seconds[low], seconds[high])
-    };
+    let mean = |seconds: Vec<f64>| seconds.iter().sum::<f64>() / seconds.len() as f64;
     all.into_iter()
-        .map(|(name, seconds)| (name, median(seconds)))
+        .map(|(name, seconds)| (name, mean(seconds)))
         .collect()
 }
 
@@ -90,17 +86,18 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What `scripts/agreement.sh` wrote down.
+/// What `scripts/agreement.sh` wrote down, a file for each repeat.
 fn in_the_lab(name: &str) -> Times {
-    let path = folder().join("measured").join(format!("{name}.json"));
-    let comparison: Comparison = serde_json::from_str(&read(&path)).unwrap();
-    assert!(
-        comparison.trials.len() >= 2,
-        "{name} has been measured once only"
-    );
-    let programs = comparison.trials.iter().flat_map(|trial| &trial.programs);
+    let file = |repeat| folder().join(format!("measured/{name}.{repeat}.json"));
+    let files = (1..).map(file).take_while(|file| file.exists());
+    let comparisons: Vec<Comparison> = files
+        .map(|file| serde_json::from_str(&read(&file)).unwrap())
+        .collect();
+    assert!(comparisons.len() >= 2, "{name} has not been measured twice");
+    let trials = comparisons.iter().flat_map(|comparison| &comparison.trials);
+    let programs = trials.flat_map(|trial| &trial.programs);
     let measured = programs.filter(|program| program.measured);
-    medians(measured.map(|done| (format!("{} {}", done.name, done.copy), done.seconds)))
+    means(measured.map(|done| (format!("{} {}", done.name, done.copy), done.seconds)))
 }
 
 fn in_the_model(name: &str) -> Times {
