@@ -201,11 +201,20 @@ impl Engine {
 
     /// Starts the jobs whose time has come, in their order.
     fn start_jobs(&mut self) {
-        for job in 0..self.jobs.len() {
-            let due = self.jobs[job].starts_after.as_nanos() as f64 <= self.now_ns;
-            if due && !self.progress[job].running {
-                self.start(job);
-            }
+        let due = |(job, progress): (&Job, &Progress)| {
+            !progress.running && job.starts_after.as_nanos() as f64 <= self.now_ns
+        };
+        let jobs = self.jobs.iter().zip(&self.progress).map(due);
+        let due: Vec<usize> = jobs
+            .enumerate()
+            .filter_map(|(at, due)| due.then_some(at))
+            .collect();
+        if due.is_empty() {
+            return;
+        }
+        let mut loads = self.loads();
+        for job in due {
+            self.start(job, &mut loads);
         }
     }
 

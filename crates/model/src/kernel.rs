@@ -9,6 +9,9 @@ use numaherd_topology::{CpuId, CpuSet, Topology};
 use rand::Rng;
 use rand::seq::IndexedRandom;
 
+/// Loads that differ by less are the same.
+const ROUNDING: f64 = 1e-9;
+
 /// Load by CPU: how many threads want it, each counted with the share of the time that it does.
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
@@ -18,6 +21,8 @@ pub(crate) struct Loads {
     /// CPUs of each domain.
     sizes: Vec<f64>,
     online: CpuSet,
+    /// The smallest load of one thread.
+    smallest: f64,
 }
 
 impl Loads {
@@ -36,10 +41,14 @@ impl Loads {
             by_domain: vec![0.0; topology.domains().len()],
             sizes: topology.domains().iter().map(|d| size(d) as f64).collect(),
             online,
+            smallest: f64::INFINITY,
         }
     }
 
     pub(crate) fn add(&mut self, cpu: CpuId, load: f64) {
+        if load > 0.0 {
+            self.smallest = self.smallest.min(load);
+        }
         self.by_cpu[cpu.index()] += load;
         self.by_domain[self.domain_of[cpu.index()]] += load;
     }
@@ -63,8 +72,8 @@ impl Loads {
                 .map(|(_, &load)| load)
         };
         let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
-        most(&mut cpus()) > 1.0 && most(&mut cpus()) - least(cpus()) > 1.0 - 1e-9
-            || most(&mut domains()) - least(domains()) > 2.0 - 1e-9
+        let two = 2.0 * self.smallest - ROUNDING;
+        most(&mut cpus()) - least(cpus()) >= two || most(&mut domains()) - least(domains()) >= two
     }
 
     /// Where a thread goes that may run on `allowed`; the whole machine when that is offline.
@@ -76,7 +85,7 @@ impl Loads {
         let least = least(domains.iter().map(|&domain| full(domain)));
         let mut tied: Vec<usize> = domains
             .into_iter()
-            .filter(|&d| full(d) <= least + 1e-9)
+            .filter(|&d| full(d) <= least + ROUNDING)
             .collect();
         tied.sort_unstable();
         tied.dedup();
@@ -86,7 +95,9 @@ impl Loads {
                 .filter(|cpu| self.domain_of[cpu.index()] == domain)
         };
         let idle = self::least(there().map(|cpu| self.of(cpu)));
-        let tied: Vec<CpuId> = there().filter(|&cpu| self.of(cpu) <= idle + 1e-9).collect();
+        let tied: Vec<CpuId> = there()
+            .filter(|&cpu| self.of(cpu) <= idle + ROUNDING)
+            .collect();
         *tied.choose(random).expect("a CPU of the domain")
     }
 
@@ -101,10 +112,10 @@ impl Loads {
     ) -> Option<CpuId> {
         let to = self.idlest(allowed, random);
         let (here, there) = (self.domain_of[from.index()], self.domain_of[to.index()]);
-        let crowded = self.of(from) - load >= self.of(to) + 1.0 - 1e-9;
+        let crowded = self.of(from) - load >= self.of(to) + load - ROUNDING;
         let lopsided = here != there
-            && self.by_domain[here] - load >= self.by_domain[there] + 1.0 - 1e-9
-            && self.of(from) >= self.of(to) + load - 1e-9;
+            && self.by_domain[here] - load >= self.by_domain[there] + load - ROUNDING
+            && self.of(from) >= self.of(to) + load - ROUNDING;
         (to != from && (crowded || lopsided)).then_some(to)
     }
 }

@@ -385,39 +385,27 @@ fn threads_that_sleep_wake_up_elsewhere_when_asked_to_and_leave_their_memory() {
 #[test]
 fn probes_load_links_that_no_line_takes() {
     let hardware = Hardware::of(&Machine::preset("opteron-8356-4s").unwrap()).unwrap();
-    let lbm = Library::built_in().get("lbm").unwrap();
-    let links = |home: u32| {
-        let local = Placed {
-            phase: &lbm.phases[0],
-            cpu: CpuId(4 * home),
-            home: NodeId(home),
-        };
-        let all: Vec<_> = (0..4)
-            .map(|at| Placed {
-                cpu: CpuId(4 * home + at),
-                ..local.clone()
-            })
-            .collect();
-        steady(&hardware, &all, Factors::ALL)[0].link_ns
+    let lbm = &Library::built_in().get("lbm").unwrap().phases[0];
+    let placed = |cpu: u32, home: u32| Placed {
+        phase: lbm,
+        cpu: CpuId(cpu),
+        home: NodeId(home),
     };
-    // Nobody waits for probes, and no line of a local thread takes a link.
-    assert_eq!(links(1), 0.0);
-    // But who reads from afar waits behind the probes of those who read at home.
-    let afar = |neighbours: u32| {
-        let far = Placed {
-            phase: &lbm.phases[0],
-            cpu: CpuId(4),
-            home: NodeId(2),
-        };
-        let near = (0..neighbours).map(|at| Placed {
-            phase: &lbm.phases[0],
-            cpu: CpuId(8 + at),
-            home: NodeId(2),
-        });
-        let all: Vec<_> = std::iter::once(far).chain(near).collect();
-        steady(&hardware, &all, Factors::ALL)[0].link_ns
+    // No line of a local thread takes a link, and nobody waits for probes.
+    let links = Factors {
+        links: true,
+        ..Factors::NONE
     };
-    assert!(afar(4) > 1.02 * afar(0), "{} and {}", afar(4), afar(0));
+    assert_eq!(steady(&hardware, &[placed(4, 1)], links)[0].link_ns, 0.0);
+    // But the answers to its probes come over the link that its neighbour's lines take.
+    let alone = steady(&hardware, &[placed(4, 2)], links)[0].link_ns;
+    let beside = steady(
+        &hardware,
+        &[placed(4, 2), placed(5, 1), placed(6, 1)],
+        links,
+    )[0]
+    .link_ns;
+    assert!(beside > 1.02 * alone, "{beside} and {alone}");
 }
 
 #[test]

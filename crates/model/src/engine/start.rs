@@ -7,18 +7,19 @@ use numaherd_world::{ProcessId, ThreadId};
 
 use super::{Engine, PAGE_BYTES, Process, Seen, Thread};
 use crate::job::{Binding, Job, Placement};
+use crate::kernel::Loads;
 use crate::memory::Memory;
 use crate::solve::Speed;
 
 impl Engine {
-    pub(super) fn start(&mut self, at: usize) {
+    /// Starts a job; `loads` are those of the threads that run, and then of its own too.
+    pub(super) fn start(&mut self, at: usize, loads: &mut Loads) {
         let job = self.jobs[at].clone();
         let born = (self.now_ns / 1e7) as u64;
         let id = ProcessId {
             pid: self.next_pid,
             born,
         };
-        let mut loads = self.loads();
         let mut cpus = Vec::new();
         for thread in 0..job.program.threads as usize {
             let (mask, bound) = match &job.binding {
