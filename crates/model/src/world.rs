@@ -86,12 +86,15 @@ impl Model {
         check_jobs(&hardware, &jobs)?;
         check_options(&options)?;
         let topology = hardware.topology().clone();
+        let mut noise = Xoshiro256PlusPlus::seed_from_u64(options.seed);
+        // 2^128 numbers on: what counters err by and what happens never draw the same ones.
+        noise.jump();
         Ok(Self {
             shared: Arc::new(Mutex::new(Engine::new(hardware, jobs, until, options))),
             topology,
             signals: signals(),
             options,
-            noise: Xoshiro256PlusPlus::seed_from_u64(options.seed ^ 0x6e6f_6973_65),
+            noise,
             sequence: 0,
             observed_ns: 0.0,
             pager_out: false,
