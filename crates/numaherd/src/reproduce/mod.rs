@@ -95,7 +95,7 @@ impl Paper {
     fn claims(self, effort: &Effort) -> Result<Vec<Claim>> {
         match self {
             Self::Dino => dino::claims(effort),
-            Self::NMass => Ok(Vec::new()),
+            Self::NMass => nmass::claims(effort),
         }
     }
 }
