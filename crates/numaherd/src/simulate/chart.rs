@@ -34,7 +34,7 @@ const STYLE: &str = "<style>text{font-family:system-ui,sans-serif}\
 [stroke=\"#D8D8D8\"]{stroke:#3a3d43}}</style>";
 
 /// Height, and width beside the bars, in pixels.
-const HEIGHT: u32 = 420;
+const HEIGHT: i32 = 420;
 const BESIDE: u32 = 110;
 
 /// A chart: its file's name, its title, in which `{first}` stands for the first policy, and its
@@ -150,7 +150,7 @@ fn paint<'a>(
     bar: impl Fn((usize, usize)) -> Option<Bar<'a>>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let slots = (0..).take_while(|&slot| bar((0, slot)).is_some()).count();
-    let root = SVGBackend::with_string(svg, (width, HEIGHT)).into_drawing_area();
+    let root = SVGBackend::with_string(svg, (width, HEIGHT.cast_unsigned())).into_drawing_area();
     root.fill(&GROUND)?;
     let text = |size: i32| ("sans-serif", size).into_font().color(&INK);
     let mut context = ChartBuilder::on(&root)
@@ -191,10 +191,10 @@ fn paint<'a>(
     let centred = text(16).pos(Pos::new(HPos::Center, VPos::Top));
     for (at, name) in names.iter().enumerate() {
         let (x, _) = context.backend_coord(&(at as f64, range.start));
-        root.draw(&Text::new(*name, (x, HEIGHT as i32 - 56), centred.clone()))?;
+        root.draw(&Text::new(*name, (x, HEIGHT - 56), centred.clone()))?;
     }
     let mut x = 60;
-    let y = HEIGHT as i32 - 28;
+    let y = HEIGHT - 28;
     for slot in 0..slots {
         let Some((policy, colour, _)) = bar((0, slot)) else {
             continue;
@@ -204,7 +204,7 @@ fn paint<'a>(
             colour.filled(),
         ))?;
         root.draw(&Text::new(policy.to_owned(), (x + 16, y + 1), text(16)))?;
-        x += 40 + policy.chars().count() as i32 * 8;
+        x += 40 + i32::try_from(policy.chars().count() * 8).unwrap_or(0);
     }
     root.present()?;
     drop(context);
