@@ -23,6 +23,7 @@ const FILES: &[(&str, &str)] = embedded![
     "lab-4x2-half",
     "lab-8x2",
     "opteron-8356-4s",
+    "uma-4x2",
     "xeon-6980p-2s",
     "xeon-8180-2s",
     "xeon-8269cy-2s",
