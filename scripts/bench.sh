@@ -6,11 +6,16 @@
 #   tick       one tick of `run` over 1,000 live threads (target 20 ms of CPU)
 #   interval   one interval of the loop, with and without a ledger
 #   accesses   the hardware model, accesses per second
+#   n_mass     n-mass deciding, for growing numbers of threads and domains
+#   epochs     the contention model: an hour of eight programs (target 50 ms), an epoch of 10,000 threads
+#              on 64 nodes (target 100 ms)
 #   pages      page moves beside `migratepages`, in the lab (target 95 % of its throughput, p99 5 ms)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo bench --locked -p numaherd-policy --bench decide
+cargo bench --locked -p numaherd-policy --bench n_mass
+cargo bench --locked -p numaherd-model --bench epochs
 cargo bench --locked -p numaherd-host --bench tick
 cargo bench --locked -p numaherd-herd --bench interval
 cargo bench --locked -p numaherd-hardware --bench accesses
