@@ -82,7 +82,7 @@ impl Hardware {
             machine.core.clock_ghz,
             machine.core.misses_in_flight,
         ) else {
-            return Err(refuse(format!("it has no {}", missing.join(", no "))));
+            return Err(refuse(format!("its file lacks {}", missing.join(", "))));
         };
         let nodes = topology.nodes().len();
         let links = machine.links();
