@@ -40,4 +40,11 @@ impl Foresight {
         let engine = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         engine.slowdown(layout)
     }
+
+    /// A mean slowdown that no layout can be below: every thread alone, where that is best for its
+    /// memory. `None` when no thread runs.
+    pub fn least_slowdown(&self) -> Option<f64> {
+        let engine = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.least_slowdown()
+    }
 }

@@ -453,6 +453,32 @@ fn what_cannot_be_run_is_refused_with_the_reason() {
 }
 
 #[test]
+fn what_a_layout_would_cost_is_what_it_then_costs_and_none_is_below_the_bound() {
+    let jobs = (0..4)
+        .map(|_| Job::new(program("walker")).homed(NodeId(0)))
+        .collect();
+    let mut model = model(jobs, Until::Time(Duration::from_secs(100)));
+    model.run_for(Duration::from_secs(1));
+    let seen = model.observe().unwrap();
+    let foresight = model.foresight();
+    let least = foresight.least_slowdown().unwrap();
+    let layout: Vec<_> = seen
+        .threads
+        .iter()
+        .map(|thread| thread.id)
+        .zip(cpus(&[2, 3, 0, 1]))
+        .collect();
+    let cost = foresight.slowdown(&layout).unwrap();
+    assert!(cost >= least && least > 0.95, "{cost} and {least}");
+    for &(thread, cpu) in &layout {
+        model.apply(&place(thread, cpu.0));
+    }
+    // Nothing is named: where they are now.
+    assert!((foresight.slowdown(&[]).unwrap() / cost - 1.0).abs() < 1e-4);
+    assert_eq!(foresight.slowdown(&[(layout[0].0, CpuId(77))]), None);
+}
+
+#[test]
 fn interleaved_memory_is_local_to_nobody() {
     let jobs = vec![Job {
         memory: Placement::Interleave,

@@ -120,6 +120,32 @@ impl Engine {
         (!self.threads.is_empty()).then(|| sum / self.threads.len() as f64)
     }
 
+    /// See [`crate::Foresight::least_slowdown`].
+    pub(crate) fn least_slowdown(&self) -> Option<f64> {
+        let domains = self.hardware.topology().domains().iter();
+        let seats: Vec<CpuId> = domains.filter_map(|d| d.cpus.iter().next()).collect();
+        let best = |thread: &Thread| {
+            let phase = self.phase(thread);
+            let at = |&cpu: &CpuId| {
+                let alone = Running {
+                    phase,
+                    seat: self.hardware.seat(cpu),
+                    cpu_share: phase.busy,
+                    intensity: thread.intensity,
+                    memory: thread.memory.clone(),
+                    transfers: Vec::new(),
+                };
+                let mut solution = Solution::default();
+                solve(&self.hardware, &[alone], Factors::NONE, &mut solution);
+                solution.speeds[0].ns
+            };
+            let fastest = seats.iter().map(at).fold(f64::INFINITY, f64::min);
+            fastest / alone(&self.hardware, phase, thread.cpu).ns
+        };
+        let sum: f64 = self.threads.values().map(best).sum();
+        (!self.threads.is_empty()).then(|| sum / self.threads.len() as f64)
+    }
+
     /// Threads of each gang, as places in the order of `threads`.
     fn gangs(&self) -> Vec<Vec<usize>> {
         let mut gangs: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
