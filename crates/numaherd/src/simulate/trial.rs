@@ -85,7 +85,6 @@ pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran> {
     let means = Means {
         foresight: Some(Arc::new(Asked {
             model: model.foresight(),
-            least: least(trial.hardware),
         })),
     };
     let policy = numaherd_policy::registry::build_with(trial.policy, trial.policies, &means)?;
@@ -110,7 +109,6 @@ pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran> {
 /// The model's answers about layouts, in the form in which policies ask: mean slowdowns.
 struct Asked {
     model: numaherd_model::Foresight,
-    least: Option<f64>,
 }
 
 impl Foresight for Asked {
@@ -119,14 +117,6 @@ impl Foresight for Asked {
     }
 
     fn least(&self, _: &[ThreadId]) -> Option<f64> {
-        self.least
+        self.model.least_slowdown()
     }
-}
-
-/// The least mean slowdown that can be. Nothing is faster than alone with local memory, which is 1,
-/// unless some nodes' own memory is nearer than others'.
-fn least(hardware: &Hardware) -> Option<f64> {
-    let own = |node: usize| hardware.latency_ns(node, node);
-    let alike = (0..hardware.nodes()).all(|node| own(node) == own(0));
-    alike.then_some(1.0)
 }
