@@ -2,12 +2,14 @@
 //!
 //! Holds: no text makes the reader panic; a machine that was read can be written and read back the
 //! same; and what [`Machine::parse`] accepts is a topology, as its documentation promises. The
-//! topology in turn survives JSON.
+//! topology in turn survives JSON, and where the machine has all figures that the contention model needs,
+//! those that the model makes of them are figures.
 #![no_main]
 
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
+use numaherd_model::Hardware;
 use numaherd_topology::{Machine, Topology};
 
 /// CPUs and nodes above which a machine is read but not expanded, to keep a run fast: a machine
@@ -43,4 +45,28 @@ fuzz_target!(|text: &str| {
         }
         Err(error) => panic!("the reader accepted what is no topology: {error}"),
     }
+    match Hardware::of(&machine) {
+        Ok(hardware) => figures(&hardware),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
 });
+
+fn figures(hardware: &Hardware) {
+    let above_0 = [
+        hardware.clock_ghz(),
+        hardware.in_flight(),
+        hardware.llc_ns(),
+        hardware.ns_per_reference_cycle(),
+    ];
+    assert!(above_0.iter().all(|figure| *figure > 0.0), "{above_0:?}");
+    for domain in 0..hardware.topology().domains().len() {
+        assert!(hardware.llc_bytes(domain) > 0.0);
+    }
+    assert!(hardware.private_bytes() >= 0.0);
+    assert!(hardware.channels() >= hardware.nodes());
+    for core in 0..hardware.nodes() {
+        for memory in 0..hardware.nodes() {
+            assert!(hardware.latency_ns(core, memory) > 0.0);
+        }
+    }
+}

@@ -13,6 +13,7 @@ use numaherd_fuzz::temporary;
 #[allow(dead_code, reason = "the target uses a part of the module")]
 mod exit;
 #[path = "../../crates/numaherd/src/compare/scenario.rs"]
+#[allow(dead_code, reason = "the target runs none of the programs")]
 mod scenario;
 
 use scenario::Scenario;
