@@ -5,6 +5,10 @@
 //! |---|---|
 //! | [`scenarios`] | §2.1, Fig 3 to 5: what contention costs, and which factor how much |
 //! | [`clones`] | §3.3.1, Fig 8: degradation against miss rate |
+//! | [`cpu`] | §3.2, §5.3, Fig 6, 11, Table 1: CPU2006 under each policy |
+//! | [`mpi`] | §3.2, §5.3, Fig 7, 12, Table 1: MPI2007 under each policy |
+//! | [`lamp`] | §5.2, §5.3, Fig 10, 13: a web service under each policy |
+//! | [`sweep`] | §5.2, Fig 9: how many pages follow a thread |
 //!
 //! When a line holds, the same for all: a printed figure in percent, within 10 points either way; a
 //! count, within a factor of two; a bound, without any tolerance; an order, strictly. Where the
@@ -13,7 +17,12 @@
 //! run or what came of it.
 
 mod clones;
+mod cpu;
+mod lamp;
+mod mpi;
+mod runs;
 mod scenarios;
+mod sweep;
 
 use anyhow::Result;
 use numaherd_model::program::Phase;
@@ -27,10 +36,14 @@ use super::{Claim, Effort, Kind, Says};
 ///
 /// # Errors
 /// A machine or program of the library that cannot be had, or a run that fails.
-pub fn claims(_effort: &Effort) -> Result<Vec<Claim>> {
+pub fn claims(effort: &Effort) -> Result<Vec<Claim>> {
     let ground = Ground::new()?;
     let mut claims = scenarios::claims(&ground)?;
     claims.extend(clones::claims(&ground)?);
+    claims.extend(cpu::claims(&ground, effort)?);
+    claims.extend(mpi::claims(&ground, effort)?);
+    claims.extend(lamp::claims(&ground, effort)?);
+    claims.extend(sweep::claims(&ground, effort)?);
     Ok(claims)
 }
 
