@@ -4,9 +4,12 @@
 //! Times are in nanoseconds or picoseconds and bandwidths in GB/s (10^9 bytes a second), as the
 //! names say; inside the crate everything is picoseconds and lines.
 
+mod tlb;
+
 use numaherd_topology::Link;
 use serde::{Deserialize, Serialize};
 
+pub use self::tlb::{Tlb, TlbLevel, TlbManagement};
 use crate::directory;
 
 /// A NUMA machine: cores, caches, memory nodes and what lies between them.
@@ -36,6 +39,8 @@ pub struct Config {
     pub l2: Option<Cache>,
     /// Last-level cache of each memory domain.
     pub llc: Cache,
+    /// TLBs of each core; absent where translation costs nothing.
+    pub tlb: Option<Tlb>,
     /// Memory domain of each core.
     pub domain_of_core: Vec<usize>,
     /// Node of each memory domain.
@@ -132,6 +137,18 @@ pub enum ConfigError {
         /// The line size.
         line_bytes: u64,
     },
+    /// A TLB level's size is no whole number of sets.
+    #[error(
+        "{level}: {entries} entries are no whole number of sets of {ways}; make entries a multiple of ways"
+    )]
+    TlbShape {
+        /// Which level.
+        level: &'static str,
+        /// Its entries.
+        entries: usize,
+        /// Its ways.
+        ways: usize,
+    },
     /// The same link direction is given twice.
     #[error("the link from node {from} to node {to} is given twice")]
     LinkTwice {
@@ -187,6 +204,7 @@ impl Config {
                 ways: 16,
                 hit_ns: 15.0,
             },
+            tlb: None,
             domain_of_core: (0..nodes * cores_per_node)
                 .map(|core| core / cores_per_node)
                 .collect(),
@@ -225,6 +243,14 @@ impl Config {
         self.node_of_domain[self.domain_of_core[core]]
     }
 
+    /// Cycles of the core clock that have begun and ended in a time, in picoseconds.
+    #[inline]
+    #[must_use]
+    pub fn cycles(&self, ps: u64) -> u64 {
+        const PS_PER_US: u64 = 1_000_000;
+        ps / PS_PER_US * self.core_mhz + ps % PS_PER_US * self.core_mhz / PS_PER_US
+    }
+
     /// Checks everything but the routes, which [`crate::Machine::new`] finds.
     ///
     /// # Errors
@@ -260,6 +286,9 @@ impl Config {
             self.validate_cache("l2", l2)?;
         }
         self.validate_cache("llc", &self.llc)?;
+        if let Some(tlb) = &self.tlb {
+            tlb.validate(self.line_bytes)?;
+        }
         self.validate_shape()?;
         self.validate_links()
     }
@@ -373,7 +402,7 @@ impl Config {
     }
 }
 
-fn number(what: &str, value: f64, must: &'static str) -> ConfigError {
+pub(crate) fn number(what: &str, value: f64, must: &'static str) -> ConfigError {
     ConfigError::Number {
         what: what.to_owned(),
         value,

@@ -1,12 +1,14 @@
-//! A core: its private caches, its prefetcher, its time and its counts.
+//! A core: its TLBs, its private caches, its prefetcher, its time and its counts.
 //!
 //! A core belongs to one host thread at a time and takes no locks on a hit.
 
 use std::sync::Arc;
 
 use crate::cache::{PrivateCache, State};
-use crate::config::picoseconds;
+use crate::config::{TlbManagement, picoseconds};
 use crate::machine::{Inbox, Machine, Message, Reply, Source};
+use crate::mmu::{Fill, Lookup, Mmu};
+use crate::page::Page;
 use crate::prefetch::Prefetcher;
 use crate::time::Clock;
 
@@ -54,6 +56,18 @@ pub struct Fetch {
     pub dirty_transfer: bool,
 }
 
+/// A translation that the first level of the TLB did not have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Translation {
+    /// The entry filled from the page table; None when the second level had the translation.
+    pub fill: Option<Fill>,
+    /// The core's time at the access, in picoseconds; it never goes back from one to the next.
+    pub now_ps: u64,
+    /// Time by which the core was held up, for this translation or by earlier accesses, in
+    /// picoseconds.
+    pub stalled_ps: u64,
+}
+
 /// What a core has done. All counts only grow.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
@@ -90,6 +104,7 @@ pub struct Core {
     domain: usize,
     node: usize,
     inbox: Arc<Inbox>,
+    mmu: Option<Mmu>,
     l1: PrivateCache,
     l2: Option<PrivateCache>,
     l2_ps: u64,
@@ -99,7 +114,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Core number `core` of the machine, with empty caches, at time 0.
+    /// Core number `core` of the machine, with empty caches and TLBs, at time 0.
     ///
     /// There should be one of each, since messages to a core are read by whoever asks first.
     ///
@@ -114,6 +129,7 @@ impl Core {
             domain: config.domain_of_core[core],
             node: config.node_of_core(core),
             inbox: machine.inbox(core),
+            mmu: config.tlb.as_ref().map(Mmu::new),
             l1: private(&config.l1),
             l2: config.l2.as_ref().map(private),
             l2_ps: config.l2.map_or(0, |l2| picoseconds(l2.hit_ns)),
@@ -149,6 +165,74 @@ impl Core {
             Some(state) => Some(self.write(machine, access, line, state, detail())),
             None => self.miss(machine, access, line, detail()),
         }
+    }
+
+    /// Translates the page of an access that is about to be made with [`Core::access`].
+    /// `instructions`, executed so far, is asked for only beyond the first level; None means that
+    /// the first level had the translation, or that the machine has no TLBs.
+    ///
+    /// What the translation costs: see rule 6 in `time`.
+    #[inline]
+    pub fn translate(
+        &mut self,
+        machine: &Machine,
+        page: Page,
+        virtual_address: u64,
+        instructions: impl FnOnce() -> u64,
+    ) -> Option<Translation> {
+        match self.mmu.as_mut()?.look_up(page) {
+            Lookup::First => None,
+            Lookup::Second => Some(self.wait(machine, None, virtual_address, instructions())),
+            Lookup::Miss(fill) => {
+                Some(self.wait(machine, Some(fill), virtual_address, instructions()))
+            }
+        }
+    }
+
+    /// Charges a translation beyond the first level.
+    fn wait(
+        &mut self,
+        machine: &Machine,
+        fill: Option<Fill>,
+        virtual_address: u64,
+        instructions: u64,
+    ) -> Translation {
+        let stalled = self.clock.stalled_ps();
+        if let Some(tlb) = &machine.config.tlb {
+            let hit_ns = tlb.l2.map_or(0.0, |l2| l2.hit_ns);
+            let latency = picoseconds(if fill.is_some() { tlb.miss_ns } else { hit_ns });
+            if fill.is_some() && tlb.managed_by == TlbManagement::Software {
+                self.clock.hold(instructions, latency);
+            } else if latency > 0 {
+                let issue = self.clock.issue(instructions, virtual_address);
+                let value = Some(virtual_address);
+                self.clock
+                    .fly(instructions, issue, issue + latency, false, value);
+            }
+        }
+        let now_ps = self.clock.now(instructions);
+        Translation {
+            fill,
+            now_ps,
+            stalled_ps: self.clock.stalled_ps() - stalled,
+        }
+    }
+
+    /// Keeps the core from its program for a time, in picoseconds, as an interrupt or a handler in
+    /// software does. What is in flight goes on.
+    pub fn hold(&mut self, instructions: u64, ps: u64) {
+        self.clock.hold(instructions, ps);
+    }
+
+    /// Its TLBs, if the machine has any.
+    #[must_use]
+    pub fn mmu(&self) -> Option<&Mmu> {
+        self.mmu.as_ref()
+    }
+
+    /// Its TLBs, to invalidate translations.
+    pub fn mmu_mut(&mut self) -> Option<&mut Mmu> {
+        self.mmu.as_mut()
     }
 
     /// The core's time after this many instructions, in picoseconds, waits included.

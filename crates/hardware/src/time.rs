@@ -14,6 +14,10 @@
 //!    flight returns is taken to need that value, and issues only when it has arrived. The core
 //!    itself runs on. So a linked list is walked at exactly one latency a step, two lists walked
 //!    together overlap, and independent accesses overlap up to the limits above.
+//! 6. A translation that the first-level TLB does not have is a load in flight, for as long as the
+//!    second level or the page walk of the hardware takes, and the access to that address depends
+//!    on it (rule 5); a store, too, cannot leave the core without it. A TLB miss handler in
+//!    software stops the core for its whole time, while what is in flight goes on.
 //!
 //! Not seen: dependence through anything but an address in memory, such as an index that is
 //! scaled, or a pointer kept in a register since long before.
@@ -80,6 +84,12 @@ impl Clock {
             }
         }
         self.at(instructions)
+    }
+
+    /// Stops the core for a time; what is in flight goes on.
+    pub(crate) fn hold(&mut self, instructions: u64, ps: u64) {
+        self.now(instructions);
+        self.stall(ps);
     }
 
     /// Leaves the core idle until this time, if that is in the future.

@@ -1,0 +1,225 @@
+//! The shape and cost of a core's TLBs, as a user writes them down.
+//!
+//! Two kinds of management (IPM §4, §5.2): where hardware walks the page table, the core runs on
+//! and only what needs the translation waits; where software does (Itanium), the core stops for
+//! the handler.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, number, positive};
+use crate::page::Page;
+
+/// The TLBs of each core.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tlb {
+    /// Bytes of a page; a power of two, one line or more.
+    pub page_bytes: u64,
+    /// Who fills the TLBs.
+    pub managed_by: TlbManagement,
+    /// From a miss in all levels until the translation is there, in ns: the page walk of the
+    /// hardware, or the miss handler of the operating system.
+    pub miss_ns: f64,
+    /// First level. Its `hit_ns` is part of the instruction and must be 0.
+    pub l1: TlbLevel,
+    /// Second level, if there is one.
+    pub l2: Option<TlbLevel>,
+}
+
+/// One level of a TLB.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlbLevel {
+    /// Translations that it holds.
+    pub entries: usize,
+    /// Entries in a set; as many as `entries` for a fully associative one.
+    pub ways: usize,
+    /// From a request to the translation when it is here, in ns.
+    pub hit_ns: f64,
+}
+
+/// Who fills a TLB.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TlbManagement {
+    /// A page walker: the core runs on meanwhile.
+    Hardware,
+    /// The operating system's miss handler: the core does nothing else meanwhile.
+    Software,
+}
+
+impl Tlb {
+    /// The page of a virtual address.
+    #[inline]
+    #[must_use]
+    pub fn page_of(&self, virtual_address: u64) -> Page {
+        Page::new(virtual_address >> self.page_bytes.trailing_zeros())
+    }
+
+    /// Entries of the last level: translations that a core can hold in all, since the last level
+    /// has all that the first has.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        self.l2.unwrap_or(self.l1).entries
+    }
+
+    pub(super) fn validate(&self, line_bytes: u64) -> Result<(), ConfigError> {
+        if !self.page_bytes.is_power_of_two() || self.page_bytes < line_bytes {
+            return Err(number(
+                "tlb.page_bytes",
+                self.page_bytes as f64,
+                "a power of two, one cache line or more",
+            ));
+        }
+        not_negative("tlb.miss_ns", self.miss_ns)?;
+        if self.l1.hit_ns != 0.0 {
+            return Err(number(
+                "tlb.l1.hit_ns",
+                self.l1.hit_ns,
+                "0: it is part of the instruction",
+            ));
+        }
+        self.l1.validate("tlb.l1")?;
+        if let Some(l2) = self.l2 {
+            l2.validate("tlb.l2")?;
+            if l2.entries < self.l1.entries {
+                return Err(number(
+                    "tlb.l2.entries",
+                    l2.entries as f64,
+                    "at least tlb.l1.entries: the second level holds all that the first does",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TlbLevel {
+    fn validate(&self, level: &'static str) -> Result<(), ConfigError> {
+        positive(&format!("{level}.ways"), self.ways as f64)?;
+        positive(&format!("{level}.entries"), self.entries as f64)?;
+        not_negative(&format!("{level}.hit_ns"), self.hit_ns)?;
+        if self.entries > MOST_ENTRIES {
+            let what = format!("{level}.entries");
+            return Err(number(&what, self.entries as f64, "at most 2^31"));
+        }
+        if !self.entries.is_multiple_of(self.ways) {
+            return Err(ConfigError::TlbShape {
+                level,
+                entries: self.entries,
+                ways: self.ways,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Entries are numbered in 32 bits.
+const MOST_ENTRIES: usize = 1 << 31;
+
+fn not_negative(what: &str, ns: f64) -> Result<(), ConfigError> {
+    if ns.is_finite() && ns >= 0.0 {
+        Ok(())
+    } else {
+        Err(number(what, ns, "0 or more"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn level(entries: usize, ways: usize) -> TlbLevel {
+        TlbLevel {
+            entries,
+            ways,
+            hit_ns: 0.0,
+        }
+    }
+
+    fn with(change: impl FnOnce(&mut Tlb)) -> Config {
+        let mut tlb = Tlb {
+            page_bytes: 4096,
+            managed_by: TlbManagement::Hardware,
+            miss_ns: 30.0,
+            l1: level(64, 4),
+            l2: Some(level(512, 4)),
+        };
+        change(&mut tlb);
+        Config {
+            tlb: Some(tlb),
+            ..Config::of_equal_nodes(1, vec![vec![90.0]], 10.0)
+        }
+    }
+
+    #[test]
+    fn any_geometry_and_page_size_will_do() {
+        for (entries, ways, page_bytes) in [(1, 1, 64), (96, 6, 16384), (1536, 1536, 1 << 30)] {
+            let config = with(|tlb| {
+                (tlb.l1, tlb.l2) = (level(entries, ways), None);
+                tlb.page_bytes = page_bytes;
+            });
+            assert_eq!(config.validate(), Ok(()));
+            let tlb = config.tlb.unwrap();
+            assert_eq!(tlb.entries(), entries);
+            assert_eq!(tlb.page_of(page_bytes * 7 + 13), Page::new(7));
+        }
+        assert_eq!(with(|_| ()).tlb.unwrap().entries(), 512);
+    }
+
+    type Change = fn(&mut Tlb);
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let said = |change: Change| with(change).validate().unwrap_err().to_string();
+        let cases: [(&str, Change); 7] = [
+            (
+                "tlb.page_bytes is 5000; it must be a power of two, one cache line or more",
+                |tlb| tlb.page_bytes = 5000,
+            ),
+            ("tlb.miss_ns is -1; it must be 0 or more", |tlb| {
+                tlb.miss_ns = -1.0;
+            }),
+            (
+                "tlb.l1.hit_ns is 1; it must be 0: it is part of the instruction",
+                |tlb| tlb.l1.hit_ns = 1.0,
+            ),
+            ("tlb.l1.ways is 0; it must be more than 0", |tlb| {
+                tlb.l1.ways = 0;
+            }),
+            (
+                "tlb.l1: 64 entries are no whole number of sets of 5; make entries a multiple of ways",
+                |tlb| tlb.l1.ways = 5,
+            ),
+            (
+                "tlb.l1.entries is 4294967296; it must be at most 2^31",
+                |tlb| {
+                    tlb.l1.entries = 1 << 32;
+                },
+            ),
+            (
+                "tlb.l2.entries is 32; it must be at least tlb.l1.entries: the second level holds all that the first does",
+                |tlb| tlb.l2 = Some(level(32, 4)),
+            ),
+        ];
+        for (expected, change) in cases {
+            assert_eq!(said(change), expected);
+        }
+    }
+
+    #[test]
+    fn a_machine_file_may_have_tlbs_or_not() {
+        let config = with(|tlb| tlb.managed_by = TlbManagement::Software);
+        let text = toml::to_string(&config).unwrap();
+        assert!(text.contains("managed_by = \"software\""), "{text}");
+        assert_eq!(toml::from_str::<Config>(&text).unwrap(), config);
+        let none = Config {
+            tlb: None,
+            ..config
+        };
+        let text = toml::to_string(&none).unwrap();
+        assert!(!text.contains("tlb"), "{text}");
+        assert_eq!(toml::from_str::<Config>(&text).unwrap(), none);
+    }
+}
