@@ -4,6 +4,7 @@
 //! | experiment | of the paper |
 //! |---|---|
 //! | [`scenarios`] | §2.1, Fig 3 to 5: what contention costs, and which factor how much |
+//! | [`uma`] | §3.3.1: DI against the best placement, where memory is one node's |
 //! | [`clones`] | §3.3.1, Fig 8: degradation against miss rate |
 //! | [`cpu`] | §3.2, §5.3, Fig 6, 11, Table 1: CPU2006 under each policy |
 //! | [`mpi`] | §3.2, §5.3, Fig 7, 12, Table 1: MPI2007 under each policy |
@@ -23,6 +24,7 @@ mod mpi;
 mod runs;
 mod scenarios;
 mod sweep;
+mod uma;
 
 use anyhow::Result;
 use numaherd_model::program::Phase;
@@ -40,6 +42,7 @@ pub fn claims(effort: &Effort) -> Result<Vec<Claim>> {
     let ground = Ground::new()?;
     let mut claims = scenarios::claims(&ground)?;
     claims.extend(clones::claims(&ground)?);
+    claims.extend(uma::claims()?);
     claims.extend(cpu::claims(&ground, effort)?);
     claims.extend(mpi::claims(&ground, effort)?);
     claims.extend(lamp::claims(&ground, effort)?);
