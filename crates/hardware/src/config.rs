@@ -149,6 +149,11 @@ pub enum ConfigError {
         /// Its ways.
         ways: usize,
     },
+    /// An IPM unit is asked for on a machine without TLBs.
+    #[error(
+        "the machine has no TLBs, whose entries an IPM unit watches; give it some (key tlb), or have no IPM unit"
+    )]
+    NoTlb,
     /// The same link direction is given twice.
     #[error("the link from node {from} to node {to} is given twice")]
     LinkTwice {

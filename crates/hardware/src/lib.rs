@@ -1,9 +1,10 @@
-//! Per-access simulator of a NUMA machine: TLBs, caches, memory controllers, links, and the rule of
-//! modelled time.
+//! Per-access simulator of a NUMA machine: TLBs, caches, memory controllers, links, the IPM unit,
+//! and the rule of modelled time.
 //!
 //! It knows nothing of Linux: it is told of one data access after another, by core and address, and
 //! says where each was satisfied and what it cost. The lab's plugin feeds it with the accesses of a
-//! running guest, the trace world with recorded ones.
+//! running guest, the trace world with recorded ones. The IPM unit alone knows of threads, by the
+//! numbers that it gives them.
 //!
 //! * [`Config`] is a machine as a user writes it down: any number of cores, domains and nodes, any
 //!   latency matrix, any bandwidths.
@@ -12,16 +13,18 @@
 //! * [`Core`] is one core, with its TLBs, its private caches and its own time. It belongs to one
 //!   thread. With TLBs an access is translated first ([`Core::translate`]), then made
 //!   ([`Core::access`]).
+//! * [`Ipm`] watches the TLBs of all cores, where that is wanted: it is told of each fill, and says
+//!   which pages to move where and which threads share pages.
 //!
 //! Used from one thread, the outcome is the same every time. Used from several, cores may be at
 //! different points of modelled time; controllers and links are built for that (see `bandwidth`).
 //!
-//! What is modelled how: TLBs in `tlb` and `mmu`, private caches in `cache`, the shared cache in
-//! `llc`, coherence in `directory` and `machine`, controllers and links in `bandwidth` and `network`,
-//! the stream prefetcher in `prefetch`, overlap of misses in `time`.
+//! What is modelled how: TLBs in `tlb` and `mmu`, the IPM unit in `ipm`, private caches in `cache`,
+//! the shared cache in `llc`, coherence in `directory` and `machine`, controllers and links in
+//! `bandwidth` and `network`, the stream prefetcher in `prefetch`, overlap of misses in `time`.
 //!
 //! Not modelled: instruction fetches and their TLBs, the memory accesses of page walks (a walk has a
-//! fixed cost), row buffers and refresh of the memory chips, requests without data on links, write-combining. Below saturation latency rises by
+//! fixed cost) and of the IPM unit (they are counted), row buffers and refresh of the memory chips, requests without data on links, write-combining. Below saturation latency rises by
 //! queueing alone, which is less than measured machines show (conflicts between banks, turns between
 //! reads and writes): they add some 0.4 of the unloaded latency towards full load.
 
@@ -30,6 +33,7 @@ mod cache;
 mod config;
 mod core;
 mod directory;
+mod ipm;
 mod llc;
 mod machine;
 mod memory;
@@ -45,6 +49,10 @@ mod known_sequences;
 
 pub use config::{Cache, Config, ConfigError, Prefetch, Tlb, TlbLevel, TlbManagement};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss, Translation};
+pub use ipm::{
+    Application, Eviction, Ipm, IpmConfig, IpmCounts, Notification, PeriodicPass, SharingMatrix,
+    Storage, Structure, Thread,
+};
 pub use machine::{Machine, MachineError};
 pub use memory::{Memory, MemoryError, Span};
 pub use mmu::{Fill, Lookup, Mmu, TlbCounts};

@@ -107,7 +107,8 @@ impl Mmu {
     }
 
     /// Invalidates the translation of a page that was moved or unmapped (a TLB shootdown). Returns
-    /// the number of its entry, if there was one.
+    /// the number of its entry, if there was one, which an IPM unit must be told
+    /// ([`crate::Ipm::invalidated`]).
     pub fn invalidate(&mut self, page: Page) -> Option<usize> {
         let in_first = self.first.remove(page);
         match &mut self.second {
@@ -117,7 +118,7 @@ impl Mmu {
     }
 
     /// Invalidates all translations, as at a change of the address space where pages do not tell
-    /// address spaces apart.
+    /// address spaces apart. An IPM unit must be told ([`crate::Ipm::flushed`]).
     pub fn flush(&mut self) {
         self.first.clear();
         if let Some(second) = &mut self.second {

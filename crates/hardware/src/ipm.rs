@@ -1,0 +1,471 @@
+//! The IPM unit: tells from how long pages stay in TLBs which node each page belongs to and which
+//! threads share data (Intense Pages Mapping, Cruz, Diener, Pilla and Navaux, §4).
+//!
+//! **Problem.** Which node uses a page most, and which threads use the same pages, without counting
+//! every access. **Approach.** A page in use stays in the TLB. So at each eviction of a TLB entry
+//! the time that it was there is credited to the page's node and to the threads that used the page
+//! before.
+//!
+//! # Terms
+//!
+//! | term | is | where |
+//! |---|---|---|
+//! | TLB Access Table, TAT | page, time stamp and thread of each TLB entry of every core | `access_table` |
+//! | Page History Table, PHT | Sharers Vector and NUMA Vector of each page | `page_history` |
+//! | Sharers Vector, SV | the last threads that used a page | `page_history`, Eq. 4, 5 |
+//! | NUMA Vector, NV | a page's affinity to each node, in saturating counters | `numa_vector`, Eq. 6 to 9 |
+//! | Sharing Matrix, SM | affinity between threads | [`SharingMatrix`], Eq. 3 |
+//! | `CR_shift`, `CR_aging`, `CR_mig` | control registers | [`IpmConfig`] |
+//! | `CR_tid` | the thread that runs on a core | [`Ipm::run`] |
+//!
+//! # The rule
+//!
+//! On each TLB miss ([`Ipm::tlb_miss`]):
+//! 1. The TAT entry of the TLB entry is overwritten with page, time stamp and `CR_tid` (§4.3.1).
+//! 2. If a page P was evicted, and the unit is not busy with an earlier eviction of this core, it
+//!    takes P's old TAT entry: *Residency* (Eq. 1) and *Tid* (Eq. 2).
+//! 3. `SM[Tid][s] += Residency` for every s in `SV_P` (Eq. 3); Tid enters `SV_P` (Eq. 4, 5).
+//! 4. `NV_P` ages (Eq. 6) and the counter of the core's node n grows by Residency (Eq. 7).
+//! 5. If `NV_P[n] > NV_P[m] << CR_mig`, m being P's node, the operating system is notified: P should
+//!    move to n (Eq. 8).
+//!
+//! The operating system's part: numbers for threads (§4.4.3, `applications`), more threads than
+//! configured (§4.4.2), the pass over infrequently evicted pages (§4.4.1,
+//! [`Ipm::pass_over_infrequently_evicted`]), ageing of the matrix ([`SharingMatrix::age`]). Mapping
+//! threads by the matrix, and moving pages, is others' work.
+//!
+//! # Readings, where the paper leaves a choice
+//!
+//! * *Which TLB level.* The last one: an entry is filled by a page walk and leaves the TLBs with it.
+//! * *Busy* is each core's own unit (§6.3: "one event per core"). An eviction that comes in a later
+//!   cycle than the last one's `eviction_cycles` is dealt with. A dropped eviction still has its TAT
+//!   entry overwritten, or that would speak of a page that is no longer there.
+//! * *Node n* is the node of the core whose TLB evicts: there the thread of that miss runs, and
+//!   there, while threads stay, the page was used.
+//! * *Nobody in SV* at first: such elements add to nothing. Vectors are kept as the equations say,
+//!   so a thread may be in SV twice, or find itself there (the matrix' diagonal).
+//! * *References to a reused number are deleted*, not what they refer from: a TLB entry filled by
+//!   the former thread still counts for its page's NUMA Vector, since that asks for no thread.
+//! * *The pass* takes the time stamp anew, as §4.3.1 ends, so that no time counts twice; it is
+//!   software and neither waits for the unit nor keeps it busy.
+//! * *Invalidated entries* are no evictions: what they held is not counted.
+//! * *Several applications* (§4.5.1): a matrix each, TAT and PHT for all. A page's sharers are
+//!   threads of the application that used it first; for others only its NUMA Vector is kept.
+//! * *Memory accesses* per eviction dealt with: one read and one write each of TAT and PHT, and of
+//!   SM per sharer, which for two sharers is the paper's 4 and 4 (§4.5.4); a miss without, one write.
+//!   They are counted, not sent through the caches.
+//!
+//! # Properties held
+//!
+//! Counters stay within their bits. Affinity of two threads is the same either way round. After a
+//! number is given out anew, nothing refers to it. Nothing is limited in threads, nodes or cores.
+//!
+//! The unit is plain data: to use it from several host threads, put it behind a lock. It is needed
+//! at TLB misses alone, never at hits.
+
+mod access_table;
+mod applications;
+mod config;
+mod numa_vector;
+mod page_history;
+mod sharing_matrix;
+mod storage;
+
+use access_table::{AccessTable, Entry};
+use applications::Applications;
+use page_history::{NOBODY, PageHistoryTable, insert_sharer};
+
+pub use self::config::{IpmConfig, PeriodicPass};
+pub use self::sharing_matrix::SharingMatrix;
+pub use self::storage::{Storage, Structure};
+use crate::config::{Config, ConfigError};
+use crate::mmu::Fill;
+use crate::page::Page;
+
+/// An application that the unit watches.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Application(u32);
+
+/// A thread as the unit knows it: what `CR_tid` holds.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Thread {
+    /// Its application.
+    pub application: Application,
+    /// Its number there: its row and column in the Sharing Matrix.
+    pub number: u32,
+}
+
+/// A page that should be moved (Eq. 8).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Notification {
+    /// The page.
+    pub page: Page,
+    /// Node that it is on.
+    pub from: usize,
+    /// Node that uses it intensely.
+    pub to: usize,
+}
+
+/// What became of a TLB miss.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Eviction {
+    /// Nothing was evicted, or nothing that a watched thread had brought in.
+    None,
+    /// The unit was busy with an earlier one.
+    Dropped,
+    /// It was dealt with. In software this takes the core `eviction_cycles`
+    /// ([`IpmConfig::eviction_cycles`], [`crate::Core::hold`]).
+    Handled(Option<Notification>),
+}
+
+/// What the unit has done. All counts only grow.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct IpmCounts {
+    /// TLB misses it was told of.
+    pub misses: u64,
+    /// Evictions of pages that watched threads had brought in.
+    pub evictions: u64,
+    /// Of these, dropped because it was busy. The others were dealt with.
+    pub dropped: u64,
+    /// Entries dealt with in passes over infrequently evicted pages.
+    pub infrequent: u64,
+    /// Pages that should be moved, counted each time that was found.
+    pub notifications: u64,
+    /// Memory reads it made in addition to the program's.
+    pub memory_reads: u64,
+    /// Memory writes, likewise.
+    pub memory_writes: u64,
+    /// Threads that were given a number which another thread had had.
+    pub reused_threads: u64,
+    /// Times that it had to make room for more threads.
+    pub growths: u64,
+}
+
+/// The IPM units of all cores, with the structures that they share in main memory.
+#[derive(Debug)]
+pub struct Ipm {
+    config: IpmConfig,
+    nodes: usize,
+    node_of_core: Vec<usize>,
+    entries_per_core: usize,
+    /// CR_tid of each core.
+    running: Vec<Option<Thread>>,
+    /// Cycle from which each core's unit can take an eviction again.
+    free_at: Vec<u64>,
+    table: AccessTable,
+    histories: PageHistoryTable,
+    applications: Applications,
+    most: u32,
+    next_pass: u64,
+    counts: IpmCounts,
+}
+
+impl Ipm {
+    /// The units of a machine, which must be valid and have TLBs, with nothing in their structures
+    /// and no watched thread on any core.
+    ///
+    /// # Errors
+    /// When the configuration is wrong, or the machine has no TLBs.
+    pub fn new(config: IpmConfig, machine: &Config) -> Result<Self, ConfigError> {
+        config.validate()?;
+        let tlb = machine.tlb.ok_or(ConfigError::NoTlb)?;
+        let (cores, nodes) = (machine.cores(), machine.nodes());
+        let entries = cores * tlb.entries();
+        Ok(Self {
+            config,
+            nodes,
+            node_of_core: (0..cores).map(|core| machine.node_of_core(core)).collect(),
+            entries_per_core: tlb.entries(),
+            running: vec![None; cores],
+            free_at: vec![0; cores],
+            table: AccessTable::new(entries, config.cr_shift, config.time_stamp_bits),
+            histories: PageHistoryTable::new(config.sharers, nodes, config.cr_aging),
+            applications: Applications::new(config.threads, config.matrix_element_bits),
+            most: u32::MAX >> (32 - config.numa_counter_bits),
+            next_pass: config.pass.map_or(0, |pass| pass.every_cycles),
+            counts: IpmCounts::default(),
+        })
+    }
+
+    /// Begins to watch an application, with room for the configured number of threads.
+    pub fn start_application(&mut self) -> Application {
+        self.applications.start()
+    }
+
+    /// Stops watching an application: its matrix, its pages' histories and all references to its
+    /// threads are deleted. Its name may be given to another.
+    pub fn end_application(&mut self, application: Application) {
+        self.applications.end(application);
+        self.table.delete_application(application);
+        self.histories.delete_application(application);
+        for running in &mut self.running {
+            *running = running.filter(|thread| thread.application != application);
+        }
+    }
+
+    /// Gives a new thread its number (§4.4.3). If that was another thread's, that one's row and
+    /// column are reset and all references to it deleted; if there is no room, structures grow
+    /// (§4.4.2).
+    ///
+    /// # Panics
+    /// When the application has ended.
+    pub fn start_thread(&mut self, application: Application) -> Thread {
+        let started = self
+            .applications
+            .start_thread(application)
+            .expect("a thread starts while its application runs");
+        if started.reused {
+            self.counts.reused_threads += 1;
+            self.table.delete_thread(started.thread);
+            self.histories.delete_thread(started.thread);
+        }
+        self.counts.growths += u64::from(started.grown);
+        started.thread
+    }
+
+    /// Notes that a thread ended: its number may be given to another. No effect on one that has
+    /// ended already.
+    pub fn end_thread(&mut self, thread: Thread) {
+        if self.applications.end_thread(thread) {
+            for running in &mut self.running {
+                *running = running.filter(|&other| other != thread);
+            }
+        }
+    }
+
+    /// Sets `CR_tid` of a core: the thread that runs there from now on; None for one that is not
+    /// watched.
+    ///
+    /// # Panics
+    /// When there is no such core, or the thread has ended.
+    pub fn run(&mut self, core: usize, thread: Option<Thread>) {
+        let runs = thread.is_none_or(|thread| self.applications.is_running(thread));
+        assert!(runs, "{thread:?} has ended and cannot run on core {core}");
+        self.running[core] = thread;
+    }
+
+    /// Takes note of a TLB miss of a core at a value `tsc` of the time-stamp counter, in cycles
+    /// ([`Config::cycles`]). `node_of_page` says which node a page is on now, if any; it is asked of
+    /// the evicted page alone.
+    ///
+    /// # Panics
+    /// When there is no such core, entry or node.
+    pub fn tlb_miss(
+        &mut self,
+        core: usize,
+        fill: &Fill,
+        tsc: u64,
+        node_of_page: impl FnOnce(Page) -> Option<usize>,
+    ) -> Eviction {
+        self.counts.misses += 1;
+        self.counts.memory_writes += 1;
+        let filled = self.running[core].map(|thread| Entry {
+            page: fill.page,
+            time_stamp: self.table.time_stamp(tsc),
+            application: thread.application,
+            thread: Some(thread.number),
+        });
+        let index = self.index(core, fill.entry);
+        let held = self.table.replace(index, filled);
+        // Entries that were invalidated without the unit being told hold another page, or one that
+        // nobody evicts.
+        let Some(entry) = held.filter(|entry| Some(entry.page) == fill.evicted) else {
+            return Eviction::None;
+        };
+        self.counts.evictions += 1;
+        if tsc < self.free_at[core] {
+            self.counts.dropped += 1;
+            return Eviction::Dropped;
+        }
+        self.free_at[core] = tsc.saturating_add(self.config.eviction_cycles);
+        self.counts.memory_reads += 1;
+        Eviction::Handled(self.credit(core, tsc, &entry, node_of_page))
+    }
+
+    /// Credits an entry's residency to its page and thread: Eq. 1 to 8, the same for evictions and
+    /// for the periodic pass.
+    fn credit(
+        &mut self,
+        core: usize,
+        tsc: u64,
+        entry: &Entry,
+        node_of_page: impl FnOnce(Page) -> Option<usize>,
+    ) -> Option<Notification> {
+        let config = &self.config;
+        let residency = self.table.residency(tsc, entry);
+        let node = self.node_of_core[core];
+        let history = self.histories.entry(entry.page, entry.application);
+        self.counts.memory_reads += 1;
+        self.counts.memory_writes += 1;
+        if let Some(thread) = entry.thread
+            && history.application == entry.application
+            && let Some(matrix) = self.applications.matrix_mut(entry.application)
+        {
+            for &sharer in history.sharers.iter().filter(|&&sharer| sharer != NOBODY) {
+                matrix.add(thread, sharer, residency);
+                self.counts.memory_reads += 1;
+                self.counts.memory_writes += 1;
+            }
+            insert_sharer(history.sharers, thread);
+        }
+        numa_vector::age(history.numa, config.cr_aging);
+        numa_vector::add(history.numa, node, residency, self.most);
+        let home = node_of_page(entry.page)?;
+        if !numa_vector::should_migrate(history.numa, node, home, config.cr_mig) {
+            return None;
+        }
+        self.counts.notifications += 1;
+        Some(Notification {
+            page: entry.page,
+            from: home,
+            to: node,
+        })
+    }
+
+    /// The operating system's pass over pages that are evicted infrequently (§4.4.1): every entry
+    /// of the TLB Access Table that has been there for [`PeriodicPass::resident_cycles`] is dealt
+    /// with as if it were evicted, and begins a new residency.
+    ///
+    /// To be called now and then with the time-stamp counter of the moment; does nothing until
+    /// [`PeriodicPass::every_cycles`] have passed since the last pass, or since 0, and nothing at
+    /// all when no pass is configured. `notify` gets the pages to move.
+    pub fn pass_over_infrequently_evicted(
+        &mut self,
+        tsc: u64,
+        node_of_page: impl Fn(Page) -> Option<usize>,
+        mut notify: impl FnMut(Notification),
+    ) {
+        let Some(pass) = self.config.pass else {
+            return;
+        };
+        if tsc < self.next_pass {
+            return;
+        }
+        self.next_pass = tsc.saturating_add(pass.every_cycles);
+        let long = pass.resident_cycles >> self.config.cr_shift;
+        for index in 0..self.table.len() {
+            let Some(&entry) = self.table.get(index) else {
+                continue;
+            };
+            if self.table.residency(tsc, &entry) < long {
+                continue;
+            }
+            self.counts.infrequent += 1;
+            self.counts.memory_reads += 1;
+            self.counts.memory_writes += 1;
+            let renewed = Entry {
+                time_stamp: self.table.time_stamp(tsc),
+                ..entry
+            };
+            self.table.replace(index, Some(renewed));
+            let core = index / self.entries_per_core;
+            if let Some(notification) = self.credit(core, tsc, &entry, &node_of_page) {
+                notify(notification);
+            }
+        }
+    }
+
+    /// Notes that the TLB entry of a core was invalidated ([`crate::Mmu::invalidate`]).
+    ///
+    /// # Panics
+    /// When there is no such core or entry.
+    pub fn invalidated(&mut self, core: usize, entry: usize) {
+        let index = self.index(core, entry);
+        self.table.replace(index, None);
+    }
+
+    /// Notes that all TLB entries of a core were invalidated ([`crate::Mmu::flush`]).
+    ///
+    /// # Panics
+    /// When there is no such core.
+    pub fn flushed(&mut self, core: usize) {
+        for entry in 0..self.entries_per_core {
+            self.invalidated(core, entry);
+        }
+    }
+
+    /// Forgets a page that was unmapped, after its translations were invalidated. One that is
+    /// swapped out need not be forgotten: then its history is as it was when it comes back.
+    pub fn forget(&mut self, page: Page) {
+        self.histories.forget(page);
+    }
+
+    /// The Sharing Matrix of an application; None when it has ended.
+    #[must_use]
+    pub fn matrix(&self, application: Application) -> Option<&SharingMatrix> {
+        self.applications.matrix(application)
+    }
+
+    /// The Sharing Matrix of an application, to age it; None when it has ended.
+    pub fn matrix_mut(&mut self, application: Application) -> Option<&mut SharingMatrix> {
+        self.applications.matrix_mut(application)
+    }
+
+    /// Threads of an application that have started and not ended, by number.
+    #[must_use]
+    pub fn threads(&self, application: Application) -> Vec<Thread> {
+        self.applications.running(application)
+    }
+
+    /// Numbers of the last threads that used a page, the latest first (the Sharers Vector); fewer
+    /// than configured where nobody was there before. None for a page without a history.
+    #[must_use]
+    pub fn sharers(&self, page: Page) -> Option<Vec<u32>> {
+        let (sharers, _) = self.histories.get(page)?;
+        Some(
+            sharers
+                .iter()
+                .copied()
+                .filter(|&sharer| sharer != NOBODY)
+                .collect(),
+        )
+    }
+
+    /// A page's affinity to each node (the NUMA Vector), in units of 2^`CR_shift` cycles. None for a
+    /// page without a history.
+    #[must_use]
+    pub fn affinity(&self, page: Page) -> Option<&[u32]> {
+        let (_, numa) = self.histories.get(page)?;
+        Some(numa)
+    }
+
+    /// Pages that have a history.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.histories.len()
+    }
+
+    /// What it was configured with.
+    #[must_use]
+    pub fn config(&self) -> &IpmConfig {
+        &self.config
+    }
+
+    /// Nodes of the machine: the length of a NUMA Vector.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn counts(&self) -> &IpmCounts {
+        &self.counts
+    }
+
+    fn index(&self, core: usize, entry: usize) -> usize {
+        let entries = self.entries_per_core;
+        assert!(
+            entry < entries,
+            "a core's TLB has {entries} entries, not {entry}"
+        );
+        core * entries + entry
+    }
+}
+
+#[cfg(test)]
+mod any_program;
+#[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod worked_example;

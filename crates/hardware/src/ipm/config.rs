@@ -1,0 +1,161 @@
+//! What can be configured about an IPM unit: its control registers, the widths of its fields, what
+//! an eviction costs it, and the periodic pass.
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ConfigError, number};
+
+/// Configuration of an IPM unit ([`crate::Ipm`]).
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct IpmConfig {
+    /// `CR_shift`: lowest bits of the time-stamp counter that are discarded (§4.3.1).
+    pub cr_shift: u32,
+    /// `CR_aging`: the higher, the less the NUMA Vector ages (Eq. 6).
+    pub cr_aging: u32,
+    /// `CR_mig`: the higher, the more difficult it is to migrate a page (Eq. 8).
+    pub cr_mig: u32,
+    /// Elements of the Sharers Vector (`#SV`).
+    pub sharers: usize,
+    /// Bits of each counter of the NUMA Vector, 1 to 32.
+    pub numa_counter_bits: u32,
+    /// Bits of each element of the Sharing Matrix, 1 to 32.
+    pub matrix_element_bits: u32,
+    /// Bits of a time stamp in the TLB Access Table, 2 to 64.
+    pub time_stamp_bits: u32,
+    /// Threads of each application that there is room for at first; more make the structures grow
+    /// (§4.4.2).
+    pub threads: u32,
+    /// Cycles that the unit takes for an eviction, and is busy for (§6.3).
+    pub eviction_cycles: u64,
+    /// The pass over infrequently evicted pages (§4.4.1); absent for none.
+    pub pass: Option<PeriodicPass>,
+}
+
+/// The operating system's pass over pages that are evicted infrequently (§4.4.1).
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeriodicPass {
+    /// Cycles from one pass to the next.
+    pub every_cycles: u64,
+    /// Residency from which on an entry is dealt with, in cycles.
+    pub resident_cycles: u64,
+}
+
+impl IpmConfig {
+    /// The paper's configuration: Table II, with 60 bits of time stamp (Table I) and the 255 cycles
+    /// that an eviction took on average (§6.3). Without the periodic pass, for which the paper gives
+    /// no figures.
+    #[must_use]
+    pub fn of_paper() -> Self {
+        Self {
+            cr_shift: 13,
+            cr_aging: 7,
+            cr_mig: 2,
+            sharers: 2,
+            numa_counter_bits: 16,
+            matrix_element_bits: 32,
+            time_stamp_bits: 60,
+            threads: 1024,
+            eviction_cycles: 255,
+            pass: None,
+        }
+    }
+
+    /// Checks that the fields are wide enough for what they must hold.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let within = |what: &str, value: u32, least: u32, most: u32, must| {
+            if (least..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(number(what, f64::from(value), must))
+            }
+        };
+        let bits = self.numa_counter_bits;
+        within("ipm.numa_counter_bits", bits, 1, 32, "from 1 to 32")?;
+        let bits = self.matrix_element_bits;
+        within("ipm.matrix_element_bits", bits, 1, 32, "from 1 to 32")?;
+        let bits = self.time_stamp_bits;
+        within("ipm.time_stamp_bits", bits, 2, 64, "from 2 to 64")?;
+        within("ipm.cr_shift", self.cr_shift, 0, 63, "at most 63")?;
+        within("ipm.cr_mig", self.cr_mig, 0, 32, "at most 32")?;
+        within(
+            "ipm.cr_aging",
+            self.cr_aging,
+            0,
+            self.numa_counter_bits,
+            "at most numa_counter_bits: a counter of the NUMA Vector begins at 2^cr_aging - 1",
+        )?;
+        within("ipm.threads", self.threads, 1, u32::MAX, "at least 1")?;
+        if let Some(pass) = self.pass.filter(|pass| pass.every_cycles == 0) {
+            let every = pass.every_cycles as f64;
+            return Err(number("ipm.pass.every_cycles", every, "at least 1"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_configuration_is_valid() {
+        assert_eq!(IpmConfig::of_paper().validate(), Ok(()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        type Change = fn(&mut IpmConfig);
+        let cases: [(Change, &str); 7] = [
+            (
+                |c| c.numa_counter_bits = 33,
+                "ipm.numa_counter_bits is 33; it must be from 1 to 32",
+            ),
+            (
+                |c| c.matrix_element_bits = 0,
+                "ipm.matrix_element_bits is 0; it must be from 1 to 32",
+            ),
+            (
+                |c| c.cr_aging = 17,
+                "ipm.cr_aging is 17; it must be at most numa_counter_bits: a counter of the NUMA Vector begins at 2^cr_aging - 1",
+            ),
+            (|c| c.cr_mig = 40, "ipm.cr_mig is 40; it must be at most 32"),
+            (
+                |c| c.cr_shift = 64,
+                "ipm.cr_shift is 64; it must be at most 63",
+            ),
+            (|c| c.threads = 0, "ipm.threads is 0; it must be at least 1"),
+            (
+                |c| {
+                    c.pass = Some(PeriodicPass {
+                        every_cycles: 0,
+                        resident_cycles: 1,
+                    });
+                },
+                "ipm.pass.every_cycles is 0; it must be at least 1",
+            ),
+        ];
+        for (change, expected) in cases {
+            let mut config = IpmConfig::of_paper();
+            change(&mut config);
+            assert_eq!(config.validate().unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn it_is_read_from_a_file_and_needs_no_pass() {
+        let mut config = IpmConfig::of_paper();
+        let text = toml::to_string(&config).unwrap();
+        assert_eq!(toml::from_str::<IpmConfig>(&text).unwrap(), config);
+        config.pass = Some(PeriodicPass {
+            every_cycles: 1 << 30,
+            resident_cycles: 1 << 28,
+        });
+        let text = toml::to_string(&config).unwrap();
+        assert_eq!(toml::from_str::<IpmConfig>(&text).unwrap(), config);
+    }
+}

@@ -1,0 +1,183 @@
+//! The Page History Table (PHT): for each page its Sharers Vector and its NUMA Vector (IPM §4.2).
+//!
+//! The paper has an entry per physical page and lets the operating system keep it with the page
+//! when that is moved or swapped out (§4.5.1, the first of its two strategies). Here entries are
+//! known by virtual page, which comes to the same: what is known of a page stays with it until it
+//! is forgotten. Entries are made when first needed, with the counters that the operating system
+//! would have set up (Eq. 9).
+
+use super::{Application, Thread, numa_vector};
+use crate::page::{Page, PageMap};
+
+/// No thread: an element of a Sharers Vector that nobody has taken yet, or whose thread's number
+/// was given to another.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(super) struct PageHistoryTable {
+    sharers_per_page: usize,
+    nodes: usize,
+    cr_aging: u32,
+    /// Index of a page's entry in the lists below.
+    places: PageMap<u32>,
+    /// Application whose threads the sharers are.
+    applications: Vec<Application>,
+    sharers: Vec<u32>,
+    numa: Vec<u32>,
+    /// Entries of forgotten pages.
+    free: Vec<u32>,
+}
+
+/// A page's entry.
+pub(super) struct History<'a> {
+    /// Application of the thread that used the page first; the sharers are its threads.
+    pub(super) application: Application,
+    /// Sharers Vector, the latest first.
+    pub(super) sharers: &'a mut [u32],
+    /// NUMA Vector.
+    pub(super) numa: &'a mut [u32],
+}
+
+impl PageHistoryTable {
+    pub(super) fn new(sharers_per_page: usize, nodes: usize, cr_aging: u32) -> Self {
+        Self {
+            sharers_per_page,
+            nodes,
+            cr_aging,
+            places: PageMap::default(),
+            applications: Vec::new(),
+            sharers: Vec::new(),
+            numa: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// A page's entry, made if need be for a page of this application.
+    pub(super) fn entry(&mut self, page: Page, application: Application) -> History<'_> {
+        let place = match self.places.get(&page) {
+            Some(&place) => place as usize,
+            None => self.make(page, application),
+        };
+        History {
+            application: self.applications[place],
+            sharers: &mut self.sharers[place * self.sharers_per_page..][..self.sharers_per_page],
+            numa: &mut self.numa[place * self.nodes..][..self.nodes],
+        }
+    }
+
+    fn make(&mut self, page: Page, application: Application) -> usize {
+        let place = self
+            .free
+            .pop()
+            .map_or(self.applications.len(), |place| place as usize);
+        if place == self.applications.len() {
+            self.applications.push(application);
+            self.sharers
+                .resize((place + 1) * self.sharers_per_page, NOBODY);
+            self.numa.resize((place + 1) * self.nodes, 0);
+        }
+        self.applications[place] = application;
+        self.sharers[place * self.sharers_per_page..][..self.sharers_per_page].fill(NOBODY);
+        let initial = numa_vector::initial(self.cr_aging);
+        self.numa[place * self.nodes..][..self.nodes].fill(initial);
+        let place_number = u32::try_from(place).expect("fewer than 2^32 pages are in use");
+        self.places.insert(page, place_number);
+        place
+    }
+
+    /// Sharers Vector and NUMA Vector of a page that has an entry.
+    pub(super) fn get(&self, page: Page) -> Option<(&[u32], &[u32])> {
+        let place = *self.places.get(&page)? as usize;
+        Some((
+            &self.sharers[place * self.sharers_per_page..][..self.sharers_per_page],
+            &self.numa[place * self.nodes..][..self.nodes],
+        ))
+    }
+
+    /// Forgets a page.
+    pub(super) fn forget(&mut self, page: Page) {
+        self.free.extend(self.places.remove(&page));
+    }
+
+    /// Pages that have an entry.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Deletes all references to a thread's number.
+    pub(super) fn delete_thread(&mut self, thread: Thread) {
+        if self.sharers_per_page == 0 {
+            return;
+        }
+        let pages = self.sharers.chunks_exact_mut(self.sharers_per_page);
+        for (sharers, &application) in pages.zip(&self.applications) {
+            for sharer in sharers {
+                if application == thread.application && *sharer == thread.number {
+                    *sharer = NOBODY;
+                }
+            }
+        }
+    }
+
+    /// Forgets all pages of an application.
+    pub(super) fn delete_application(&mut self, application: Application) {
+        let (applications, free) = (&self.applications, &mut self.free);
+        self.places.retain(|_, &mut place| {
+            let stays = applications[place as usize] != application;
+            if !stays {
+                free.push(place);
+            }
+            stays
+        });
+    }
+}
+
+/// Eq. 4 and 5: puts a thread in as the latest sharer; the oldest falls out.
+pub(super) fn insert_sharer(sharers: &mut [u32], thread: u32) {
+    if let Some(last) = sharers.len().checked_sub(1) {
+        sharers.copy_within(..last, 1);
+        sharers[0] = thread;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_sharer_falls_out() {
+        let mut sharers = [NOBODY; 3];
+        for (thread, expected) in [
+            (4, [4, NOBODY, NOBODY]),
+            (5, [5, 4, NOBODY]),
+            (5, [5, 5, 4]),
+            (6, [6, 5, 5]),
+        ] {
+            insert_sharer(&mut sharers, thread);
+            assert_eq!(sharers, expected);
+        }
+        insert_sharer(&mut [], 1);
+    }
+
+    #[test]
+    fn a_forgotten_page_begins_anew_and_disturbs_no_other() {
+        let mut table = PageHistoryTable::new(2, 3, 7);
+        let application = Application(0);
+        let pages: Vec<_> = (0..4).map(Page::new).collect();
+        for (at, &page) in pages.iter().enumerate() {
+            let history = table.entry(page, application);
+            assert_eq!(history.numa, [127; 3]);
+            history.numa[0] = at as u32;
+            insert_sharer(history.sharers, at as u32);
+        }
+        table.forget(pages[1]);
+        table.forget(pages[1]);
+        assert_eq!((table.len(), table.get(pages[1])), (3, None));
+        assert_eq!(table.entry(Page::new(9), application).numa, [127; 3]);
+        assert_eq!(table.entry(pages[1], application).sharers, [NOBODY; 2]);
+        for at in [0, 2, 3] {
+            let (sharers, numa) = table.get(pages[at]).unwrap();
+            assert_eq!((sharers[0], numa[0]), (at as u32, at as u32));
+        }
+    }
+}
