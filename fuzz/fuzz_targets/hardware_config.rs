@@ -10,6 +10,8 @@ use numaherd_hardware::{Config, Machine, Memory, Span};
 /// Sizes above which a machine is checked but not built: building takes memory by cache size.
 const LARGEST_BUILT: u64 = 1 << 22;
 
+numaherd_fuzz::changes_figures!();
+
 fuzz_target!(|text: &str| {
     let Ok(config) = toml::from_str::<Config>(text) else {
         return;

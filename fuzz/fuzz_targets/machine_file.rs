@@ -16,6 +16,8 @@ use numaherd_topology::{Machine, Topology};
 /// may have a million CPUs, and expanding that is slow without being wrong.
 const LARGEST_EXPANDED: u64 = 512;
 
+numaherd_fuzz::changes_figures!();
+
 fuzz_target!(|text: &str| {
     let path = Path::new("fuzz.toml");
     let machine = match Machine::parse(text, path) {

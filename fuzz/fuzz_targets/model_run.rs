@@ -32,13 +32,15 @@ const MACHINES: [&str; 5] = [
     "uma-4x2",
     "lab-2x4",
 ];
-const LENGTH: Duration = Duration::from_secs(3);
+const LENGTH: Duration = Duration::from_secs(2);
 /// Bounds on what one input may cost; nothing in the model depends on them.
 const MOST_JOBS: usize = 8;
 const MOST_THREADS: u32 = 24;
 /// A phase is an event when it ends, and a run may have as many events as its phases are short.
 const SHORTEST_PHASE_NS: f64 = 5e7;
 const MOST_LAYOUTS: usize = 50;
+
+numaherd_fuzz::changes_figures!();
 
 fuzz_target!(|text: &str| {
     let (numbers, profiles) = text.split_once("\n\n").unwrap_or((text, ""));
@@ -74,6 +76,7 @@ fuzz_target!(|text: &str| {
     let settings = Settings {
         placement_interval_ms: 250,
         first_interval_ms: 250,
+        paging_interval_ms: 50,
         seed: options.seed,
         ..Settings::default()
     };
@@ -131,7 +134,7 @@ fn job(mut row: Numbers<'_>, programs: &[Arc<Program>], hardware: &Hardware) -> 
     Job {
         memory,
         binding,
-        starts_after: Duration::from_millis(row.below(4000) as u64),
+        starts_after: Duration::from_millis(row.below(3000) as u64),
         measured: true,
         gang: (row.below(3) as u32).checked_sub(1),
         ..Job::new(program)

@@ -16,6 +16,8 @@ mod scenario;
 
 use scenario::{Count, Cpus, MOST_REPEATS, Scenario, until_in_words};
 
+numaherd_fuzz::changes_figures!();
+
 fuzz_target!(|text: &str| {
     let scenario = match Scenario::parse(text, "fuzz.toml") {
         Ok(scenario) => scenario,

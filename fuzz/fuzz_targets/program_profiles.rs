@@ -11,6 +11,8 @@ use libfuzzer_sys::fuzz_target;
 use numaherd_model::Library;
 use numaherd_model::program::{Curve, Phase, Program};
 
+numaherd_fuzz::changes_figures!();
+
 fuzz_target!(|text: &str| {
     let library = match Library::parse(text, Path::new("fuzz.toml")) {
         Ok(library) => library,

@@ -18,6 +18,8 @@ mod scenario;
 
 use scenario::Scenario;
 
+numaherd_fuzz::changes_figures!();
+
 fuzz_target!(|text: &str| {
     let Some(scenario) = read(text) else { return };
     assert!(

@@ -8,6 +8,8 @@ use libfuzzer_sys::fuzz_target;
 use numaherd_herd::Settings as HerdSettings;
 use numaherd_policy::{Settings as PolicySettings, registry};
 
+numaherd_fuzz::changes_figures!();
+
 fuzz_target!(|text: &str| {
     match PolicySettings::parse(text) {
         Ok(settings) => {
