@@ -112,7 +112,6 @@ pub(crate) struct Engine {
     completions: Vec<Completion>,
     next_variation_ns: f64,
     next_wander_ns: f64,
-    pub(crate) epochs: u64,
 }
 
 impl Engine {
@@ -137,7 +136,6 @@ impl Engine {
             completions: Vec::new(),
             next_variation_ns: SECOND_NS,
             next_wander_ns: f64::INFINITY,
-            epochs: 0,
         };
         engine.plan_wandering();
         engine
@@ -153,11 +151,6 @@ impl Engine {
 
     pub(crate) fn work(&self, job: usize) -> Work {
         self.progress[job].work
-    }
-
-    pub(crate) fn solution(&mut self) -> &Solution {
-        self.settle();
-        &self.solution
     }
 
     /// The phase that a thread is in.

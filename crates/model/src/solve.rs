@@ -101,8 +101,6 @@ pub struct Speed {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Solution {
     pub(crate) speeds: Vec<Speed>,
-    /// Share of each channel's capacity in use: controllers, then links.
-    pub(crate) in_use: Vec<f64>,
     /// Rounds that it took.
     pub(crate) rounds: usize,
     waits: Vec<f64>,
@@ -215,7 +213,6 @@ pub(crate) fn solve(
         );
         solution.speeds.push(speed);
     }
-    solution.in_use = demand(hardware, &threads, &lines, &ns, &solution.waits).0;
     solution.ns = ns;
 }
 

@@ -132,20 +132,6 @@ impl Model {
             .collect()
     }
 
-    /// How many times the fixed point was solved.
-    pub fn epochs(&self) -> u64 {
-        self.engine().epochs
-    }
-
-    /// Share of each node's controller that is in use now, in the order of the topology's nodes.
-    pub fn controller_load(&self) -> Vec<f64> {
-        let mut engine = self.engine();
-        let nodes = engine.hardware.nodes();
-        let mut in_use = engine.solution().in_use.clone();
-        in_use.truncate(nodes);
-        in_use
-    }
-
     fn thread(
         &mut self,
         engine: &Engine,
@@ -445,6 +431,13 @@ fn check_options(options: &Options) -> Result<(), ModelError> {
             let reason = format!("{what} is {value}; it must be 0 to 0.5");
             return Err(ModelError::Option { reason });
         }
+    }
+    if options.samples_per_tick > 1000 {
+        let reason = format!(
+            "samples_per_tick is {}; it must be at most 1000",
+            options.samples_per_tick
+        );
+        return Err(ModelError::Option { reason });
     }
     let elsewhere = options.wakes_elsewhere_s;
     if !(elsewhere == 0.0 || (1e-3..=1e9).contains(&elsewhere)) {

@@ -22,7 +22,6 @@ impl Engine {
             return;
         }
         self.stale = false;
-        self.epochs += 1;
         let loads = self.balance();
         let gangs = self.gangs();
         let mut idle: Vec<f64> = self.threads.values().map(|thread| thread.idle).collect();
