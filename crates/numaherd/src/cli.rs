@@ -378,6 +378,10 @@ pub struct Reproduce {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
+    /// Run nothing: show what this record says
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "record"])]
+    pub from: Option<PathBuf>,
+
     /// Write the page that docs/FIDELITY.md is
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,

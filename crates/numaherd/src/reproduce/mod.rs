@@ -123,7 +123,10 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
         Some(path) if path.exists() => Some(Record::read(path)?),
         _ => None,
     };
-    let now = Record::new(&effort, run(papers, &effort)?);
+    let now = match &options.from {
+        Some(path) => Record::read(path)?.of(papers),
+        None => Record::new(&effort, run(papers, &effort)?),
+    };
     let fallen = now.fallen(&before);
     let json_only = options.json.as_deref() == Some(Path::new("-"));
     if let Some(path) = &options.json {
@@ -133,9 +136,11 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
         let (table, summary) = (page::table(&now.lines), page::summary(&now.lines));
         print::out(&format!("{table}\n\n{summary}"))?;
     }
-    let whole = now
-        .clone()
-        .with_others_of(renewed.unwrap_or_else(|| before.clone()));
+    let others = match &options.from {
+        Some(path) => Record::read(path)?,
+        None => renewed.unwrap_or_else(|| before.clone()),
+    };
+    let whole = now.clone().with_others_of(others);
     if let Some(path) = &options.record {
         write(path, &whole.to_json()?)?;
     }
@@ -151,7 +156,8 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
             line.what
         );
     }
-    ending(fallen.len(), !options.quick && options.record.is_none())
+    let is_held = !options.quick && options.record.is_none() && options.from.is_none();
+    ending(fallen.len(), is_held)
 }
 
 /// How a run ends in which so many claims fell; `is_held` is false where that is no error.

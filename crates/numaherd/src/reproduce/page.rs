@@ -211,10 +211,10 @@ choice of ours; the note says which.
 
 **When a line holds.** A figure (`47 ± 10`) within its tolerance; a bound (`at most`, `at least`) up
 to the tolerance that is shown with it, if any; an order strictly, `ours` being the margin, positive
-when it is as the paper says. Tolerances are the same for all lines of a kind, not chosen line by
-line: {POINTS} points for figures in percent, {share} % of it for a slope, a factor of two for a
-count. The programs are other compilers' and the core is another's than the papers'; what is held is
-the size of an effect, not its last digits.
+when it is as the paper says. Tolerances go by the kind of figure: {POINTS} points for figures in percent,
+{share} % of it for a slope, a factor of two for a count; what is of no such kind (a correlation, a bound
+at nothing) shows its own. The programs are other compilers' and the core is another's than the
+papers'; what is held is the size of an effect, not its last digits.
 
 |"
     );

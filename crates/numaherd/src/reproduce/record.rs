@@ -122,6 +122,13 @@ impl Record {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
+    /// The lines of these papers alone.
+    #[must_use]
+    pub fn of(mut self, papers: &[Paper]) -> Self {
+        self.lines.retain(|line| papers.contains(&line.paper));
+        self
+    }
+
     /// This record with the lines that `before` has of papers that were not run now.
     #[must_use]
     pub fn with_others_of(mut self, before: Self) -> Self {
