@@ -12,6 +12,7 @@ pub mod changes;
 pub mod classes;
 mod error;
 pub mod foresight;
+pub mod mapping;
 mod memory;
 pub mod pages;
 pub mod paging;

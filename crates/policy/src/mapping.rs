@@ -1,0 +1,36 @@
+//! Which thread goes on which CPU, by who communicates with whom: IPM's thread mapping and relatives.
+//!
+//! [`Communication`] is what was observed, [`Tree`] the machine, a mapping one CPU for each thread,
+//! [`quality()`] what it is worth: communication times distance. Asked every 200 ms (IPM §4.4.4), the
+//! caller lets the matrix age ([`Communication::age`]), and maps when the pattern changed
+//! ([`Pattern`]):
+//!
+//! | mapper | quality | time |
+//! |---|---|---|
+//! | [`eager_map`] | as published | n^2 |
+//! | [`refined_map`] | never worse than that | about twice at most |
+//! | [`exact_map`] | the best there is | exponential: to judge the others by |
+//!
+//! All are pure functions without a fixed maximum.
+
+mod communication;
+mod eager;
+mod exact;
+mod grouping;
+mod pattern;
+mod quality;
+mod refine;
+mod tree;
+
+pub use communication::Communication;
+pub use eager::eager_map;
+pub use exact::exact_map;
+pub use pattern::{CHANGED_BY, Pattern, difference};
+pub use quality::quality;
+pub use refine::refined_map;
+pub use tree::Tree;
+
+#[cfg(test)]
+mod patterns;
+#[cfg(test)]
+mod properties;

@@ -1,0 +1,246 @@
+//! One level of EagerMap: which elements (threads, or groups of them) go together.
+//!
+//! Shares: how many elements each vertex of the level gets, in proportion to its room and whole: the
+//! floor of the proportion, and left-overs one at a time to the vertex that is then least full, ties
+//! to the first. Among vertices of equal room that is EagerMap's rule: floor(n / groups) each, the
+//! left-overs to the first groups. Elements of different shapes (uneven trees) are shared out shape
+//! by shape, so that every group fits where it was made for.
+//!
+//! Growth: vertices in their order; a group begins with its seed and takes, until it is full, the
+//! free element with the largest sum of communication with its members.
+//!
+//! Cost: every element's row is added once to the sums of the group it joins, n^2 for the level,
+//! where summing anew for each comparison would cost n^2 times the group's size.
+
+use std::cmp::Reverse;
+
+/// A square matrix, row by row.
+#[derive(Clone, Copy)]
+pub(super) struct Square<'a> {
+    pub(super) side: usize,
+    pub(super) cells: &'a [u64],
+}
+
+impl<'a> Square<'a> {
+    pub(super) fn row(&self, row: usize) -> &'a [u64] {
+        &self.cells[row * self.side..][..self.side]
+    }
+}
+
+/// What a level's vertex is to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) vertex: usize,
+    /// Elements of each shape.
+    pub(super) of_shape: Vec<usize>,
+}
+
+/// Groups of elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Groups {
+    /// The elements of each group.
+    pub(super) members: Vec<Vec<usize>>,
+    /// For each group, a row: what every element communicates with all members together.
+    pub(super) ties: Vec<u64>,
+}
+
+impl Groups {
+    /// Twice what the members of a group communicate with each other.
+    pub(super) fn within(&self, group: usize, elements: usize) -> u64 {
+        let ties = &self.ties[group * elements..][..elements];
+        self.members[group].iter().map(|&member| ties[member]).sum()
+    }
+}
+
+/// How a group begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seed {
+    /// With the lowest free element: EagerMap. Ties in growth go to the lowest element too.
+    Lowest,
+    /// With the free element that communicates least, but does, with those that are free: the end
+    /// of a chain, the corner of a grid. Ties in growth go to such elements too.
+    Edge,
+}
+
+/// Shares `elements` out to vertices that have `room` (see above). Where there is less room than
+/// elements, all are filled beyond it, in proportion.
+pub(super) fn shares(elements: usize, room: &[usize]) -> Vec<usize> {
+    let whole: u128 = room.iter().map(|&room| room as u128).sum();
+    let floor = |&room: &usize| (elements as u128 * room as u128).checked_div(whole);
+    let mut shares: Vec<usize> = room
+        .iter()
+        .map(|room| floor(room).unwrap_or(0) as usize)
+        .collect();
+    let left = elements - shares.iter().sum::<usize>().min(elements);
+    if room.windows(2).all(|pair| pair[0] == pair[1]) {
+        shares.iter_mut().take(left).for_each(|share| *share += 1);
+        return shares;
+    }
+    for _ in 0..left {
+        let fuller = |&a: &usize, &b: &usize| {
+            let full = |at: usize, other: usize| (shares[at] + 1) as u128 * room[other] as u128;
+            full(a, b).cmp(&full(b, a))
+        };
+        let with_room = (0..room.len()).filter(|&at| room[at] > 0);
+        if let Some(at) = with_room.min_by(fuller) {
+            shares[at] += 1;
+        }
+    }
+    shares
+}
+
+/// Groups elements of these `shapes` as `shares` says.
+pub(super) fn grow(
+    communication: Square<'_>,
+    shapes: &[usize],
+    shares: &[Share],
+    seed: &Seed,
+) -> Groups {
+    let elements = communication.side;
+    let mut groups = Groups {
+        members: Vec::with_capacity(shares.len()),
+        ties: vec![0; shares.len() * elements],
+    };
+    let mut free: Vec<usize> = (0..elements).collect();
+    // What each element communicates with those that are free.
+    let mut with_free = vec![0; if *seed == Seed::Edge { elements } else { 0 }];
+    if *seed == Seed::Edge {
+        for (row, sum) in with_free.iter_mut().enumerate() {
+            *sum = communication.row(row).iter().sum::<u64>();
+        }
+    }
+    for (share, ties) in shares.iter().zip(groups.ties.chunks_exact_mut(elements)) {
+        let mut wanted = share.of_shape.clone();
+        let mut members = Vec::with_capacity(wanted.iter().sum());
+        let mut next = match seed {
+            Seed::Lowest => free.iter().position(|&element| wanted[shapes[element]] > 0),
+            Seed::Edge => (0..free.len())
+                .filter(|&at| wanted[shapes[free[at]]] > 0)
+                .min_by_key(|&at| (with_free[free[at]] == 0, with_free[free[at]])),
+        };
+        while let Some(at) = next {
+            let member = free.remove(at);
+            wanted[shapes[member]] -= 1;
+            members.push(member);
+            for (tie, count) in ties.iter_mut().zip(communication.row(member)) {
+                *tie += count;
+            }
+            next = match seed {
+                Seed::Lowest => closest(&free, shapes, &wanted, |element| ties[element]),
+                Seed::Edge => closest(&free, shapes, &wanted, |element| {
+                    (ties[element], Reverse(with_free[element]))
+                }),
+            };
+        }
+        for (with_free, tie) in with_free.iter_mut().zip(ties) {
+            *with_free -= *tie;
+        }
+        groups.members.push(members);
+    }
+    groups
+}
+
+/// The place among the free elements of the one with the largest sum; ties to the lowest.
+fn closest<T: Ord>(
+    free: &[usize],
+    shapes: &[usize],
+    wanted: &[usize],
+    sum: impl Fn(usize) -> T,
+) -> Option<usize> {
+    let mut best: Option<(T, usize)> = None;
+    if wanted.iter().all(|&wanted| wanted == 0) {
+        return None;
+    }
+    for (at, &element) in free.iter().enumerate() {
+        let sum = sum(element);
+        if best.as_ref().is_none_or(|(best, _)| sum > *best) && wanted[shapes[element]] > 0 {
+            best = Some((sum, at));
+        }
+    }
+    best.map(|(_, at)| at)
+}
+
+/// What every element communicates with all members of each group together.
+pub(super) fn sum_rows(communication: Square<'_>, members: &[Vec<usize>]) -> Vec<u64> {
+    let mut ties = vec![0; members.len() * communication.side];
+    for (members, ties) in members
+        .iter()
+        .zip(ties.chunks_exact_mut(communication.side))
+    {
+        for &member in members {
+            for (tie, count) in ties.iter_mut().zip(communication.row(member)) {
+                *tie += count;
+            }
+        }
+    }
+    ties
+}
+
+/// What the groups communicate with each other, and on the diagonal, twice, within.
+pub(super) fn collapse(members: &[Vec<usize>], ties: &[u64], elements: usize) -> Vec<u64> {
+    let mut cells = Vec::with_capacity(members.len() * members.len());
+    for ties in ties.chunks_exact(elements) {
+        let with = |members: &Vec<usize>| members.iter().map(|&member| ties[member]).sum::<u64>();
+        cells.extend(members.iter().map(with));
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn left_overs_go_to_the_first_of_equal_vertices() {
+        assert_eq!(shares(6, &[4, 4, 4, 4]), [2, 2, 1, 1]);
+        assert_eq!(shares(2, &[2, 2, 2]), [1, 1, 0]);
+        assert_eq!(shares(7, &[1, 1, 1]), [3, 2, 2]);
+        assert_eq!(shares(0, &[1, 1]), [0, 0]);
+    }
+
+    #[test]
+    fn larger_vertices_get_more_and_none_more_than_it_holds() {
+        assert_eq!(shares(8, &[2, 6]), [2, 6]);
+        assert_eq!(shares(4, &[2, 6]), [1, 3]);
+        assert_eq!(shares(1, &[2, 6]), [0, 1]);
+        assert_eq!(shares(5, &[0, 2, 6]), [0, 1, 4]);
+        assert_eq!(shares(16, &[2, 6]), [4, 12]);
+        for elements in 0..=9 {
+            let shares = shares(elements, &[1, 3, 5]);
+            assert_eq!(shares.iter().sum::<usize>(), elements);
+            assert!(
+                shares
+                    .iter()
+                    .zip([1, 3, 5])
+                    .all(|(&share, room)| share <= room)
+            );
+        }
+    }
+
+    #[test]
+    fn a_group_takes_who_communicates_most_with_all_its_members() {
+        // 0 likes 3 best; 2 likes 0 less than 1 does, but 3 far more.
+        let cells = [
+            [0, 4, 3, 9, 0],
+            [4, 0, 0, 0, 0],
+            [3, 0, 0, 5, 0],
+            [9, 0, 5, 0, 0],
+            [0, 0, 0, 0, 0],
+        ]
+        .concat();
+        let communication = Square {
+            side: 5,
+            cells: &cells,
+        };
+        let share = |vertex, elements| Share {
+            vertex,
+            of_shape: vec![elements],
+        };
+        let shares = [share(0, 3), share(1, 2)];
+        let groups = grow(communication, &[0; 5], &shares, &Seed::Lowest);
+        assert_eq!(groups.members, [vec![0, 3, 2], vec![1, 4]]);
+        assert_eq!(groups.ties, [12, 4, 8, 14, 0, 4, 0, 0, 0, 0]);
+        let collapsed = collapse(&groups.members, &groups.ties, 5);
+        assert_eq!(collapsed, [34, 4, 4, 0]);
+    }
+}

@@ -1,0 +1,276 @@
+//! A mapper that is never worse than EagerMap: two ways to begin, then swaps across groups.
+//!
+//! Problem: EagerMap begins each group with the lowest free thread, wherever that is in the pattern.
+//! A chain of threads that is numbered from somewhere in its middle is cut up from there, and the
+//! last group is left with both ends, which have nothing to do with each other. Nothing put together
+//! badly is ever taken apart again.
+//!
+//! Rule (ours), where EagerMap ([`super::eager`]) leaves off:
+//! 1. Level by level from the bottom, group anew from there on with groups that begin at the edge of
+//!    what is left (the end of a chain, the corner of a grid; [`Seed::Edge`]), and keep that if it
+//!    lowers the quality. Swaps alone do not do this: to shift a chain by one, every group must hand
+//!    one thread on, and until the last has, nothing is gained. Left out at levels where all groups of
+//!    a size are as good as each other ([`is_patchy`]): where one was left with the rest, it shows.
+//! 2. Level by level from the bottom, swap two elements of one shape across groups while that
+//!    lowers the quality of the whole mapping, not only that of the level. For each element the
+//!    group it would gain most in is found, the elements are tried by what they would gain there,
+//!    each against all members of that group, and the best swap made. Passes go on until one makes
+//!    no swap. Swapping groups moves everything under them, so levels below keep what they have.
+//!
+//! Bounded: at each level, swaps and passes end once they have touched a quarter as many cells as the
+//! level's matrix has.
+//!
+//! Properties: quality is never above EagerMap's (of counts halved as [`Communication`] says, should
+//! they be astronomic); CPUs are loaded as by one of the two groupings, so all that is said there
+//! holds; equal input gives equal output.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use numaherd_topology::CpuId;
+
+use super::eager::{Grouped, Stage, group};
+use super::grouping::{Seed, collapse, sum_rows};
+use super::{Communication, Tree};
+
+/// A cell somewhere takes the time of about so many in a row.
+const SCATTERED: usize = 8;
+
+/// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
+pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
+    let mut grouped = group(communication, tree, &Seed::Lowest);
+    for stage in 0..grouped.stages.len() {
+        if is_patchy(&grouped.stages[stage]) {
+            grouped.try_anew(stage, &Seed::Edge);
+        }
+    }
+    swap_all(&mut grouped);
+    grouped.mapping(communication.threads())
+}
+
+/// Whether the elements of some group communicate less than those of another of its size.
+fn is_patchy(stage: &Stage<'_>) -> bool {
+    let own = |&member: &usize| stage.square().row(member)[member];
+    let mut first_of_size = BTreeMap::new();
+    stage
+        .groups
+        .members
+        .iter()
+        .enumerate()
+        .any(|(group, members)| {
+            let own = members.iter().map(own).sum::<u64>();
+            let within = stage.groups.within(group, stage.elements()) - own;
+            *first_of_size.entry(members.len()).or_insert(within) != within
+        })
+}
+
+fn swap_all(grouped: &mut Grouped<'_>) {
+    let places = grouped.places();
+    let tree = grouped.tree;
+    let mut swapped = false;
+    for (at, places) in places.iter().enumerate() {
+        let (below, here) = grouped.stages.split_at_mut(at);
+        let stage = &mut here[0];
+        if let (true, Some(below)) = (swapped, below.last()) {
+            let (groups, elements) = (&below.groups, below.elements());
+            stage.cells = Cow::Owned(collapse(&groups.members, &groups.ties, elements));
+            stage.groups.ties = sum_rows(stage.square(), &stage.groups.members);
+        }
+        forget_own(stage);
+        swapped |= Swaps::new(stage, tree, places).make();
+    }
+}
+
+/// What elements communicate within themselves does not change with where they are.
+fn forget_own(stage: &mut Stage<'_>) {
+    let elements = stage.elements();
+    for (group, members) in stage.groups.members.iter().enumerate() {
+        for &member in members {
+            let own = stage.cells[member * elements + member];
+            if own > 0 {
+                stage.groups.ties[group * elements + member] -= own;
+                stage.cells.to_mut()[member * elements + member] = 0;
+            }
+        }
+    }
+}
+
+/// The swaps of one level.
+struct Swaps<'s, 'a> {
+    stage: &'s mut Stage<'a>,
+    elements: usize,
+    // For each height from above the stage's to below the root: what each element communicates with
+    // all that is under each vertex. Rows as in `Groups::ties`, by place in `under`.
+    higher: Vec<Vec<u64>>,
+    // For each group its row in `higher`, height by height.
+    under: Vec<Vec<usize>>,
+    group_of: Vec<usize>,
+    cells_touched: usize,
+}
+
+impl<'s, 'a> Swaps<'s, 'a> {
+    fn new(stage: &'s mut Stage<'a>, tree: &Tree, places: &[usize]) -> Self {
+        let elements = stage.elements();
+        let mut under = vec![Vec::new(); places.len()];
+        let mut higher = Vec::new();
+        let mut vertices = places.to_vec();
+        for height in stage.height..tree.height().saturating_sub(1) {
+            let mut rows = vec![0; tree.vertices(height + 1) * elements];
+            for (group, vertex) in vertices.iter_mut().enumerate() {
+                *vertex = tree.parent(height, *vertex);
+                under[group].push(*vertex);
+                let ties = &stage.groups.ties[group * elements..][..elements];
+                let row = &mut rows[*vertex * elements..][..elements];
+                row.iter_mut().zip(ties).for_each(|(sum, tie)| *sum += tie);
+            }
+            higher.push(rows);
+        }
+        let mut group_of = vec![0; elements];
+        for (group, members) in stage.groups.members.iter().enumerate() {
+            members.iter().for_each(|&member| group_of[member] = group);
+        }
+        Self {
+            stage,
+            elements,
+            higher,
+            under,
+            group_of,
+            cells_touched: 0,
+        }
+    }
+
+    /// Makes all swaps that gain, within bounds. Whether there were any.
+    fn make(&mut self) -> bool {
+        let mut any = false;
+        while self.stage.groups.members.len() > 1 && self.is_within_bounds() {
+            let mut swapped = false;
+            for (element, group) in self.wishes() {
+                if !self.is_within_bounds() {
+                    break;
+                }
+                if let Some(with) = self.best_swap(element, group) {
+                    self.swap(element, with);
+                    swapped = true;
+                }
+            }
+            if !swapped {
+                break;
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn is_within_bounds(&self) -> bool {
+        self.cells_touched < self.elements * self.elements / 4
+    }
+
+    /// How many levels farther apart two groups are than two elements of one group.
+    fn apart(&self, one: usize, other: usize) -> usize {
+        if one == other {
+            return 0;
+        }
+        let differ = |(a, b): &(&usize, &usize)| a != b;
+        let (one, other) = (&self.under[one], &self.under[other]);
+        1 + one.iter().zip(other).take_while(differ).count()
+    }
+
+    /// Rows of what elements communicate with all that is within so many levels of a group.
+    fn rows(&self, group: usize, levels: usize) -> impl Iterator<Item = &[u64]> {
+        let elements = self.elements;
+        let own = &self.stage.groups.ties[group * elements..][..elements];
+        let higher = self.higher.iter().zip(&self.under[group]);
+        let higher = higher.map(move |(rows, &at)| &rows[at * elements..][..elements]);
+        std::iter::once(own).chain(higher).take(levels)
+    }
+
+    /// For each element that would be better off in another group, the best one, those that would
+    /// gain most first.
+    fn wishes(&mut self) -> Vec<(usize, usize)> {
+        let levels = 1 + self.higher.len();
+        let mut best = vec![(0, 0); self.elements];
+        let mut own = vec![0; self.elements];
+        let mut sums = vec![0; self.elements];
+        for (group, members) in self.stage.groups.members.iter().enumerate() {
+            sums.fill(0);
+            for row in self.rows(group, levels) {
+                sums.iter_mut().zip(row).for_each(|(sum, tie)| *sum += tie);
+            }
+            for &member in members {
+                own[member] = std::mem::take(&mut sums[member]);
+            }
+            let holds = |shape: usize| members.iter().any(|&m| self.stage.shapes[m] == shape);
+            for (element, (&sum, best)) in sums.iter().zip(&mut best).enumerate() {
+                if sum > best.0 && holds(self.stage.shapes[element]) {
+                    *best = (sum, group);
+                }
+            }
+        }
+        self.cells_touched += self.stage.groups.members.len() * levels * self.elements;
+        let mut wishes: Vec<usize> = (0..self.elements)
+            .filter(|&element| best[element].0 > own[element])
+            .collect();
+        wishes.sort_by_key(|&element| std::cmp::Reverse(best[element].0 - own[element]));
+        let with_group = |element: usize| (element, best[element].1);
+        wishes.into_iter().map(with_group).collect()
+    }
+
+    /// Of the members of a group the one with which a swap gains most, if one gains.
+    fn best_swap(&mut self, element: usize, group: usize) -> Option<usize> {
+        let from = self.group_of[element];
+        let apart = self.apart(from, group);
+        if apart == 0 {
+            return None;
+        }
+        // What an element gains by going from one group to another.
+        let gain = |element: usize, from: usize, to: usize| -> i64 {
+            let sum = |group| self.rows(group, apart).map(|row| row[element]).sum::<u64>();
+            sum(to).cast_signed() - sum(from).cast_signed()
+        };
+        let own = gain(element, from, group);
+        let counts = self.stage.square().row(element);
+        let mut best = None;
+        for &with in &self.stage.groups.members[group] {
+            if self.stage.shapes[with] != self.stage.shapes[element] {
+                continue;
+            }
+            // Each would gain by being where the other is, but the other then is not.
+            let lost = 2 * apart as u64 * counts[with];
+            let gain = own + gain(with, group, from) - lost.cast_signed();
+            if gain > best.map_or(0, |(gain, _)| gain) {
+                best = Some((gain, with));
+            }
+        }
+        self.cells_touched += SCATTERED * 2 * apart * self.stage.groups.members[group].len();
+        best.map(|(_, with)| with)
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        let groups = [self.group_of[one], self.group_of[other]];
+        let apart = self.apart(groups[0], groups[1]);
+        let elements = self.elements;
+        let Stage {
+            groups: of, cells, ..
+        } = &mut *self.stage;
+        let rows = [one, other].map(|element| &cells[element * elements..][..elements]);
+        for (group, leaves, comes) in [(groups[0], 0, 1), (groups[1], 1, 0)] {
+            for level in 0..apart {
+                let (sums, at) = match level {
+                    0 => (&mut of.ties, group),
+                    _ => (&mut self.higher[level - 1], self.under[group][level - 1]),
+                };
+                let sums = &mut sums[at * elements..][..elements];
+                for ((sum, leaves), comes) in sums.iter_mut().zip(rows[leaves]).zip(rows[comes]) {
+                    *sum = *sum + comes - leaves;
+                }
+            }
+        }
+        for (group, leaves, comes) in [(groups[0], one, other), (groups[1], other, one)] {
+            if let Some(seat) = of.members[group].iter_mut().find(|seat| **seat == leaves) {
+                *seat = comes;
+            }
+        }
+        self.group_of.swap(one, other);
+        self.cells_touched += 4 * apart * elements;
+    }
+}
