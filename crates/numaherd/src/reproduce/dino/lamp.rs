@@ -85,6 +85,9 @@ pub(super) fn claims(ground: &Ground, effort: &Effort) -> Result<Vec<Claim>> {
             Says::Ranking,
             dino.mean_improvement(&whole),
         )
-        .proxy("the service is a proxy"),
+        .proxy(
+            "DINO brings each daemon's threads together once, in both cases; whole sets then move once, \
+             as they do not while a daemon's threads are apart",
+        ),
     ])
 }

@@ -249,8 +249,8 @@ pub(super) fn claims(ground: &Ground) -> Result<Vec<Claim>> {
             of("milc"),
         )
         .note(format!(
-            "{third_note}. By its profile milc computes for {computes:.0} % of its time alone (slope of \
-             its cycles on its lines, from one nearly flat sweep), so that little of it can wait"
+            "{third_note}. By its profile milc computes for {computes:.0} % of its time alone: \
+             contention lengthens the rest only"
         )),
         claim(
             "fig4-worst-scenario-3",
