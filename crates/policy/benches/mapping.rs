@@ -1,12 +1,12 @@
 //! How long EagerMap and the refined mapper take, how that grows with threads, and what the one
 //! gains over the other.
 //!
-//! As many threads as CPUs, on a machine of nodes of 8 domains of 8 cores, one node for 64 threads and
+//! As many threads as CPUs, on a machine of nodes of 8 domains of 8 cores: one node for 64 threads,
 //! 64 for 4,096. Three patterns: *scattered grid*, neighbours of a grid in an order that has nothing
 //! to do with it; *shifted band*, a chain numbered from elsewhere, EagerMap's weakness; *noise*,
-//! every pair with a count of its own, where there is least to find.  Before the benchmarks a table is printed: the median time of repetitions in turns, its
-//! growth when threads are four times as many, quality as share of EagerMap's, and the refined
-//! mapper's time as multiple of EagerMap's.
+//! every pair with a count of its own, where there is least to find. After the benchmarks a table:
+//! the median time of repetitions in turns, its growth when threads are four times as many, the
+//! refined mapper's time as multiple of EagerMap's, and its quality likewise (lower is better).
 
 #[path = "../src/mapping/patterns.rs"]
 #[allow(dead_code)] // The benchmark uses a part of it.
@@ -119,8 +119,8 @@ fn benchmarks(criterion: &mut Criterion) {
 }
 
 fn main() {
-    table();
     let mut criterion = Criterion::default().configure_from_args();
     benchmarks(&mut criterion);
     criterion.final_summary();
+    table();
 }

@@ -15,6 +15,7 @@
 
 mod communication;
 mod eager;
+mod edge;
 mod exact;
 mod grouping;
 mod pattern;

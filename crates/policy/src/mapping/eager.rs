@@ -31,12 +31,12 @@ use std::cmp::Reverse;
 
 use numaherd_topology::CpuId;
 
-use super::grouping::{Groups, Seed, Share, Square, collapse, grow, shares};
+use super::grouping::{Groups, Share, Square, collapse, grow, shares, sum_rows};
 use super::{Communication, Tree};
 
 /// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
 pub fn eager_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
-    group(communication, tree, &Seed::Lowest).mapping(communication.threads())
+    group(communication, tree).mapping(communication.threads())
 }
 
 /// A mapping in the making: the groups of all heights.
@@ -64,11 +64,17 @@ pub(super) struct Stage<'a> {
 }
 
 impl<'a> Grouped<'a> {
-    /// Groups anew from a stage on, and keeps that if the mapping is better for it.
-    pub(super) fn try_anew(&mut self, from: usize, seed: &Seed) {
+    /// Groups the elements of a stage like this, and from there on anew, and keeps that if the
+    /// mapping is better for it. The groups are to be as the stage's shares have it.
+    pub(super) fn try_anew(&mut self, from: usize, members: Vec<Vec<usize>>) {
         let stage = &self.stages[from];
+        let groups = Groups {
+            ties: sum_rows(stage.square(), &members),
+            members,
+        };
         let (cells, shapes) = (stage.cells.clone(), stage.shapes.clone());
-        let anew = climb(self.tree, stage.height, cells, shapes, self.total, seed);
+        let given = Some(groups);
+        let anew = climb(self.tree, stage.height, cells, shapes, self.total, given);
         let cut = |stages: &[Stage<'_>]| stages.iter().map(|stage| stage.cut).sum::<u128>();
         if cut(&anew) < cut(&self.stages[from..]) {
             self.stages.truncate(from);
@@ -138,11 +144,7 @@ impl Stage<'_> {
 }
 
 /// Groups threads up to the root.
-pub(super) fn group<'a>(
-    communication: &'a Communication,
-    tree: &'a Tree,
-    seed: &Seed,
-) -> Grouped<'a> {
+pub(super) fn group<'a>(communication: &'a Communication, tree: &'a Tree) -> Grouped<'a> {
     let threads = communication.threads();
     let cells = communication.cells();
     let total = match &cells {
@@ -153,19 +155,19 @@ pub(super) fn group<'a>(
     let lowest = usize::from(!crowded);
     Grouped {
         tree,
-        stages: climb(tree, lowest, cells, vec![0; threads], total, seed),
+        stages: climb(tree, lowest, cells, vec![0; threads], total, None),
         total,
     }
 }
 
-/// Groups elements of these shapes from a height up to the root.
+/// Groups elements of these shapes from a height up to the root; at the first height as given.
 fn climb<'a>(
     tree: &Tree,
     lowest: usize,
     mut cells: Cow<'a, [u64]>,
     mut shapes: Vec<usize>,
     total: u128,
-    seed: &Seed,
+    mut given: Option<Groups>,
 ) -> Vec<Stage<'a>> {
     let mut stages = Vec::new();
     if shapes.is_empty() {
@@ -178,7 +180,9 @@ fn climb<'a>(
             side: elements,
             cells: &cells,
         };
-        let groups = grow(square, &shapes, &shares, seed);
+        let groups = given
+            .take()
+            .unwrap_or_else(|| grow(square, &shapes, &shares));
         let above = collapse(&groups.members, &groups.ties, elements);
         let within = above.iter().step_by(groups.members.len() + 1);
         let within: u128 = within.map(|&cell| u128::from(cell)).sum();
@@ -199,7 +203,7 @@ fn climb<'a>(
 }
 
 /// What each vertex of a height is to hold, most first; those that get nothing left out.
-fn shares_of_level(tree: &Tree, height: usize, shapes: &[usize]) -> Vec<Share> {
+pub(super) fn shares_of_level(tree: &Tree, height: usize, shapes: &[usize]) -> Vec<Share> {
     let vertices = tree.vertices(height);
     if height == 0 {
         return (0..)

@@ -6,13 +6,11 @@
 //! left-overs to the first groups. Elements of different shapes (uneven trees) are shared out shape
 //! by shape, so that every group fits where it was made for.
 //!
-//! Growth: vertices in their order; a group begins with its seed and takes, until it is full, the
-//! free element with the largest sum of communication with its members.
+//! Growth: vertices in their order; a group begins with the lowest free element and takes, until
+//! it is full, the one with the largest sum of communication with its members.
 //!
 //! Cost: every element's row is added once to the sums of the group it joins, n^2 for the level,
 //! where summing anew for each comparison would cost n^2 times the group's size.
-
-use std::cmp::Reverse;
 
 /// A square matrix, row by row.
 #[derive(Clone, Copy)]
@@ -44,22 +42,14 @@ pub(super) struct Groups {
     pub(super) ties: Vec<u64>,
 }
 
-impl Groups {
-    /// Twice what the members of a group communicate with each other.
-    pub(super) fn within(&self, group: usize, elements: usize) -> u64 {
-        let ties = &self.ties[group * elements..][..elements];
-        self.members[group].iter().map(|&member| ties[member]).sum()
-    }
-}
-
-/// How a group begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seed {
-    /// With the lowest free element: EagerMap. Ties in growth go to the lowest element too.
-    Lowest,
-    /// With the free element that communicates least, but does, with those that are free: the end
-    /// of a chain, the corner of a grid. Ties in growth go to such elements too.
-    Edge,
+/// Twice what the members of a group communicate with each other.
+pub(super) fn within(communication: Square<'_>, members: &[usize]) -> u64 {
+    let with_others = |&member: &usize| -> u64 {
+        let row = communication.row(member);
+        let others = members.iter().filter(|&&other| other != member);
+        others.map(|&other| row[other]).sum()
+    };
+    members.iter().map(with_others).sum()
 }
 
 /// Shares `elements` out to vertices that have `room` (see above). Where there is less room than
@@ -90,50 +80,29 @@ pub(super) fn shares(elements: usize, room: &[usize]) -> Vec<usize> {
 }
 
 /// Groups elements of these `shapes` as `shares` says.
-pub(super) fn grow(
-    communication: Square<'_>,
-    shapes: &[usize],
-    shares: &[Share],
-    seed: &Seed,
-) -> Groups {
+pub(super) fn grow(communication: Square<'_>, shapes: &[usize], shares: &[Share]) -> Groups {
     let elements = communication.side;
     let mut groups = Groups {
         members: Vec::with_capacity(shares.len()),
         ties: vec![0; shares.len() * elements],
     };
     let mut free: Vec<usize> = (0..elements).collect();
-    // What each element communicates with those that are free.
-    let mut with_free = vec![0; if *seed == Seed::Edge { elements } else { 0 }];
-    if *seed == Seed::Edge {
-        for (row, sum) in with_free.iter_mut().enumerate() {
-            *sum = communication.row(row).iter().sum::<u64>();
-        }
-    }
     for (share, ties) in shares.iter().zip(groups.ties.chunks_exact_mut(elements)) {
         let mut wanted = share.of_shape.clone();
-        let mut members = Vec::with_capacity(wanted.iter().sum());
-        let mut next = match seed {
-            Seed::Lowest => free.iter().position(|&element| wanted[shapes[element]] > 0),
-            Seed::Edge => (0..free.len())
-                .filter(|&at| wanted[shapes[free[at]]] > 0)
-                .min_by_key(|&at| (with_free[free[at]] == 0, with_free[free[at]])),
-        };
-        while let Some(at) = next {
+        let mut left: usize = wanted.iter().sum();
+        let mut members = Vec::with_capacity(left);
+        while left > 0 {
+            // Nobody has ties with a group without members: the lowest is its seed.
+            let Some(at) = closest(&free, shapes, &wanted, ties) else {
+                break;
+            };
             let member = free.remove(at);
             wanted[shapes[member]] -= 1;
+            left -= 1;
             members.push(member);
             for (tie, count) in ties.iter_mut().zip(communication.row(member)) {
                 *tie += count;
             }
-            next = match seed {
-                Seed::Lowest => closest(&free, shapes, &wanted, |element| ties[element]),
-                Seed::Edge => closest(&free, shapes, &wanted, |element| {
-                    (ties[element], Reverse(with_free[element]))
-                }),
-            };
-        }
-        for (with_free, tie) in with_free.iter_mut().zip(ties) {
-            *with_free -= *tie;
         }
         groups.members.push(members);
     }
@@ -141,19 +110,11 @@ pub(super) fn grow(
 }
 
 /// The place among the free elements of the one with the largest sum; ties to the lowest.
-fn closest<T: Ord>(
-    free: &[usize],
-    shapes: &[usize],
-    wanted: &[usize],
-    sum: impl Fn(usize) -> T,
-) -> Option<usize> {
-    let mut best: Option<(T, usize)> = None;
-    if wanted.iter().all(|&wanted| wanted == 0) {
-        return None;
-    }
+fn closest(free: &[usize], shapes: &[usize], wanted: &[usize], sums: &[u64]) -> Option<usize> {
+    let mut best: Option<(u64, usize)> = None;
     for (at, &element) in free.iter().enumerate() {
-        let sum = sum(element);
-        if best.as_ref().is_none_or(|(best, _)| sum > *best) && wanted[shapes[element]] > 0 {
+        let sum = sums[element];
+        if best.is_none_or(|(best, _)| sum > best) && wanted[shapes[element]] > 0 {
             best = Some((sum, at));
         }
     }
@@ -237,7 +198,7 @@ mod tests {
             of_shape: vec![elements],
         };
         let shares = [share(0, 3), share(1, 2)];
-        let groups = grow(communication, &[0; 5], &shares, &Seed::Lowest);
+        let groups = grow(communication, &[0; 5], &shares);
         assert_eq!(groups.members, [vec![0, 3, 2], vec![1, 4]]);
         assert_eq!(groups.ties, [12, 4, 8, 14, 0, 4, 0, 0, 0, 0]);
         let collapsed = collapse(&groups.members, &groups.ties, 5);

@@ -6,11 +6,11 @@
 //! badly is ever taken apart again.
 //!
 //! Rule (ours), where EagerMap ([`super::eager`]) leaves off:
-//! 1. Level by level from the bottom, group anew from there on with groups that begin at the edge of
-//!    what is left (the end of a chain, the corner of a grid; [`Seed::Edge`]), and keep that if it
-//!    lowers the quality. Swaps alone do not do this: to shift a chain by one, every group must hand
-//!    one thread on, and until the last has, nothing is gained. Left out at levels where all groups of
-//!    a size are as good as each other ([`is_patchy`]): where one was left with the rest, it shows.
+//! 1. Level by level from the bottom, group anew from the edges of the pattern inwards
+//!    ([`super::edge`]), and keep that if it lowers the quality of the whole mapping. Swaps alone do
+//!    not do this: to shift a chain by one, every group must hand one thread on, and until the last
+//!    has, nothing is gained. Left out where all groups of a size are as good as each other: where
+//!    one was left with the rest, it shows. Left out too where more is not held within groups.
 //! 2. Level by level from the bottom, swap two elements of one shape across groups while that
 //!    lowers the quality of the whole mapping, not only that of the level. For each element the
 //!    group it would gain most in is found, the elements are tried by what they would gain there,
@@ -29,8 +29,9 @@ use std::collections::BTreeMap;
 
 use numaherd_topology::CpuId;
 
-use super::eager::{Grouped, Stage, group};
-use super::grouping::{Seed, collapse, sum_rows};
+use super::eager::{Grouped, Stage, group, shares_of_level};
+use super::edge::grow_from_edges;
+use super::grouping::{collapse, sum_rows, within};
 use super::{Communication, Tree};
 
 /// A cell somewhere takes the time of about so many in a row.
@@ -38,30 +39,34 @@ const SCATTERED: usize = 8;
 
 /// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
 pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
-    let mut grouped = group(communication, tree, &Seed::Lowest);
+    let mut grouped = group(communication, tree);
     for stage in 0..grouped.stages.len() {
-        if is_patchy(&grouped.stages[stage]) {
-            grouped.try_anew(stage, &Seed::Edge);
+        if let Some(members) = from_edges(&grouped.stages[stage], tree) {
+            grouped.try_anew(stage, members);
         }
     }
     swap_all(&mut grouped);
     grouped.mapping(communication.threads())
 }
 
-/// Whether the elements of some group communicate less than those of another of its size.
-fn is_patchy(stage: &Stage<'_>) -> bool {
-    let own = |&member: &usize| stage.square().row(member)[member];
+/// The groups of a stage grown from the edges, if they hold more communication than they do now.
+fn from_edges(stage: &Stage<'_>, tree: &Tree) -> Option<Vec<Vec<usize>>> {
+    let square = stage.square();
+    let within = |members: &[Vec<usize>]| -> Vec<u64> {
+        members.iter().map(|group| within(square, group)).collect()
+    };
+    let now = within(&stage.groups.members);
+    // Where some group was left with the rest, groups of a size differ.
     let mut first_of_size = BTreeMap::new();
-    stage
-        .groups
-        .members
-        .iter()
-        .enumerate()
-        .any(|(group, members)| {
-            let own = members.iter().map(own).sum::<u64>();
-            let within = stage.groups.within(group, stage.elements()) - own;
-            *first_of_size.entry(members.len()).or_insert(within) != within
-        })
+    let differs = |(group, &within): (&Vec<usize>, &u64)| {
+        *first_of_size.entry(group.len()).or_insert(within) != within
+    };
+    if !stage.groups.members.iter().zip(&now).any(differs) {
+        return None;
+    }
+    let shares = shares_of_level(tree, stage.height, &stage.shapes);
+    let members = grow_from_edges(square, &stage.shapes, &shares)?;
+    (within(&members).iter().sum::<u64>() > now.iter().sum()).then_some(members)
 }
 
 fn swap_all(grouped: &mut Grouped<'_>) {

@@ -1,0 +1,150 @@
+//! Grouping from the edges of a pattern inwards: the refined mapper's other way to group a level.
+//!
+//! Problem: EagerMap begins each group with the lowest free element, wherever that is in the pattern
+//! (see [`super::refine`]). Rule (ours): a group begins with the free element that has the least to
+//! do with those that are free, yet something: the end of a chain, the corner of a grid. It grows as
+//! EagerMap's do; ties go to the element that has less to do with those that are free, then to the
+//! lowest. Where nothing is left that communicates with the group, it begins again at an edge.
+//!
+//! Only *strong* ties count here: cells of at least a sixteenth of the largest of their row. Where
+//! more than an eighth of the cells are strong, the pattern has no edges to speak of, and there is no
+//! such grouping. Cost: the matrix is read once, up to where that is clear; the rest goes by strong ties.
+
+use std::cmp::Reverse;
+
+use super::grouping::{Share, Square};
+
+const STRONG: u64 = 16;
+const FEW: usize = 8;
+
+/// The strong ties of each element.
+struct Ties {
+    // Where each element's are, and the end.
+    starts: Vec<usize>,
+    // With whom, and how much.
+    with: Vec<(usize, u64)>,
+}
+
+impl Ties {
+    /// `None` when there are too many.
+    fn of(communication: Square<'_>) -> Option<Self> {
+        let side = communication.side;
+        let mut ties = Self {
+            starts: vec![0],
+            with: Vec::with_capacity(8 * side),
+        };
+        for element in 0..side {
+            let row = communication.row(element);
+            let (before, after) = (&row[..element], &row[element + 1..]);
+            let most = |cells: &[u64]| cells.iter().copied().max().unwrap_or(0);
+            let least = (most(before).max(most(after)) / STRONG).max(1);
+            for (other, &count) in row.iter().enumerate() {
+                if count >= least && other != element {
+                    ties.with.push((other, count));
+                }
+            }
+            ties.starts.push(ties.with.len());
+            // The first rows may have more than their part; four ties each are always few.
+            if ties.with.len() > (element + 1) * (side / FEW).max(4) + side {
+                return None;
+            }
+        }
+        Some(ties)
+    }
+
+    fn of_element(&self, element: usize) -> &[(usize, u64)] {
+        &self.with[self.starts[element]..self.starts[element + 1]]
+    }
+}
+
+/// Groups elements of these `shapes` as `shares` says (see above); `None` when the pattern has no
+/// edges.
+pub(super) fn grow_from_edges(
+    communication: Square<'_>,
+    shapes: &[usize],
+    shares: &[Share],
+) -> Option<Vec<Vec<usize>>> {
+    let ties = Ties::of(communication)?;
+    let elements = communication.side;
+    let mut is_free = vec![true; elements];
+    let mut free: Vec<usize> = (0..elements).collect();
+    let sum = |element| ties.of_element(element).iter().map(|&(_, count)| count);
+    let mut with_free: Vec<u64> = (0..elements).map(|element| sum(element).sum()).collect();
+    let mut with_group = vec![0; elements];
+    let mut groups = Vec::with_capacity(shares.len());
+    for share in shares {
+        let mut wanted = share.of_shape.clone();
+        let mut left: usize = wanted.iter().sum();
+        let mut members = Vec::with_capacity(left);
+        // Who communicates with the group.
+        let mut near: Vec<usize> = Vec::new();
+        free.retain(|&element| is_free[element]);
+        while left > 0 {
+            let fits = |element: &usize| is_free[*element] && wanted[shapes[*element]] > 0;
+            let closest = near
+                .iter()
+                .copied()
+                .filter(fits)
+                .max_by_key(|&e| (with_group[e], Reverse(with_free[e]), Reverse(e)));
+            let at_edge = || {
+                let free = free.iter().copied().filter(fits);
+                free.min_by_key(|&e| (with_free[e] == 0, with_free[e]))
+            };
+            let member = closest.or_else(at_edge)?;
+            is_free[member] = false;
+            wanted[shapes[member]] -= 1;
+            left -= 1;
+            members.push(member);
+            for &(other, count) in ties.of_element(member) {
+                if with_group[other] == 0 {
+                    near.push(other);
+                }
+                with_group[other] += count;
+            }
+        }
+        near.into_iter().for_each(|element| with_group[element] = 0);
+        for &member in &members {
+            for &(other, count) in ties.of_element(member) {
+                // A tie may be strong for one of the two only.
+                with_free[other] = with_free[other].saturating_sub(count);
+            }
+        }
+        groups.push(members);
+    }
+    Some(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::Communication;
+    use crate::mapping::patterns::{all_to_all, band, shifted};
+
+    fn groups(of: &Communication, size: usize) -> Option<Vec<Vec<usize>>> {
+        let cells = of.cells();
+        let threads = of.threads();
+        let square = Square {
+            side: threads,
+            cells: &cells,
+        };
+        let share = |vertex| Share {
+            vertex,
+            of_shape: vec![size],
+        };
+        let shares: Vec<Share> = (0..threads / size).map(share).collect();
+        grow_from_edges(square, &vec![0; threads], &shares)
+    }
+
+    #[test]
+    fn a_chain_is_cut_up_from_an_end() {
+        let groups = groups(&shifted(&band(12, 1), 10), 4);
+        // Thread 10 is the chain's first, thread 9 its last; both ends are edges.
+        let expected = [[9, 8, 7, 6], [5, 4, 3, 2], [1, 0, 11, 10]];
+        assert_eq!(groups, Some(expected.map(Vec::from).to_vec()));
+    }
+
+    #[test]
+    fn all_to_all_has_no_edges() {
+        assert_eq!(groups(&all_to_all(64), 4), None);
+    }
+}
