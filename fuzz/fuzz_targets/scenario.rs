@@ -30,7 +30,9 @@ fuzz_target!(|text: &str| {
     );
     assert!(scenario.programs.iter().any(|program| program.measured));
     let written = toml::to_string(&scenario).expect("a scenario can be written");
-    assert_eq!(read(&written), Some(scenario));
+    // As text, since a setting may be no number, which equals nothing.
+    let again = read(&written).expect("and read back");
+    assert_eq!(toml::to_string(&again), Ok(written));
 });
 
 fn read(text: &str) -> Option<Scenario> {
