@@ -21,6 +21,8 @@ use sweep::{ReferenceTable, References, SweepTable};
 const MOST_PROGRAMS: usize = 4096;
 /// Of a program's, run through as many times as it says.
 const MOST_PHASES: usize = 65_536;
+/// Of all programs of a file, counted likewise: else 4 MiB of text could ask for tens of GiB.
+const MOST_PHASES_OF_ALL: usize = 1 << 20;
 const MOST_POINTS: usize = 1024;
 const MOST_THREADS: u32 = 1 << 20;
 const LONGEST_NAME: usize = 64;
@@ -136,6 +138,7 @@ fn checked(file: FileTable) -> Result<Vec<Program>, Wrong> {
     let references = References::checked(&file.references)?;
     let mut seen = BTreeSet::new();
     let mut programs = Vec::with_capacity(file.programs.len());
+    let mut phases = 0;
     for table in file.programs {
         let at = table.span();
         let table = table.into_inner();
@@ -144,6 +147,14 @@ fn checked(file: FileTable) -> Result<Vec<Program>, Wrong> {
         if !seen.insert(program.name.clone()) {
             let why = format!("a second program {:?} in this file", program.name);
             return wrong(name_at, "name", why);
+        }
+        phases += program.phases.len();
+        if phases > MOST_PHASES_OF_ALL {
+            let why = format!(
+                "more than {MOST_PHASES_OF_ALL} phases in one file, counted as often as they are run \
+                 through; split it"
+            );
+            return wrong(name_at, "program", why);
         }
         programs.push(program);
     }

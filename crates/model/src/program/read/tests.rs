@@ -108,6 +108,29 @@ fn phases_are_run_through_as_often_as_is_said() {
     assert!(with("repeat = true").repeat);
 }
 
+#[test]
+fn a_short_text_cannot_ask_for_phases_without_bound() {
+    let program = |number: usize| {
+        format!(
+            "[[program]]\nname = \"p{number}\"\nabout = \"\"\nfootprint_mib = 1\ntimes = 65536\n\
+             [[program.phase]]\ninstructions = 1e9\ncycles_per_instruction = 1\ncache_accesses = 1\n\
+             lines = [[1, 1]]\nmisses_in_flight = 1\n"
+        )
+    };
+    let file = |many: usize| {
+        let programs: String = (0..many).map(program).collect();
+        format!("source = \"my own choice\"\n{programs}")
+    };
+    let read = |many: usize| programs(&file(many), Path::new("my.toml"));
+    assert_eq!(read(16).unwrap().len(), 16);
+    let told = read(17).unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "my.toml:179: program: more than 1048576 phases in one file, counted as often as they are run \
+         through; split it"
+    );
+}
+
 /// Each row: a line of a good file, what stands there instead, and how it is refused.
 fn check_refusals(good: &str, rows: &[(&str, &str, &str)]) {
     assert!(programs(good, Path::new("my.toml")).is_ok());
