@@ -256,6 +256,16 @@ impl Config {
         ps / PS_PER_US * self.core_mhz + ps % PS_PER_US * self.core_mhz / PS_PER_US
     }
 
+    /// Time that so many cycles of the core clock take, in picoseconds, rounded up: after it, that
+    /// many more cycles have ended.
+    #[inline]
+    #[must_use]
+    pub fn picoseconds_of(&self, cycles: u64) -> u64 {
+        const PS_PER_US: u64 = 1_000_000;
+        let rest = cycles % self.core_mhz * PS_PER_US;
+        cycles / self.core_mhz * PS_PER_US + rest.div_ceil(self.core_mhz)
+    }
+
     /// Checks everything but the routes, which [`crate::Machine::new`] finds.
     ///
     /// # Errors
@@ -458,6 +468,7 @@ pub(crate) fn picoseconds_per_line(line_bytes: u64, gb_per_s: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn good() -> Config {
         let mut config = Config::of_equal_nodes(2, vec![vec![90.0, 150.0]; 2], 3.2);
@@ -494,6 +505,20 @@ mod tests {
             Ok(()),
             "node 1 has memory but no cores"
         );
+    }
+
+    proptest! {
+        /// What takes so many cycles ends that many cycles later, whenever it began, and not one
+        /// cycle more than that.
+        #[test]
+        fn cycles_and_times_agree(core_mhz in 1u64..10_000, start in 0u64..1 << 50, count in 0u64..1 << 30) {
+            let config = Config { core_mhz, ..good() };
+            let end = config.cycles(start + config.picoseconds_of(count));
+            let took = end - config.cycles(start);
+            prop_assert!(took == count || took == count + 1, "{} for {}", took, count);
+            let exact = u128::from(start) * u128::from(core_mhz) / 1_000_000;
+            prop_assert_eq!(u128::from(config.cycles(start)), exact);
+        }
     }
 
     #[test]

@@ -265,6 +265,12 @@ impl Core {
         self.inbox.is_pending()
     }
 
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.core
+    }
+
     /// What it has done.
     #[must_use]
     pub fn counts(&self) -> &Counts {

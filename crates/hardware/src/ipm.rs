@@ -37,9 +37,9 @@
 //! # Readings, where the paper leaves a choice
 //!
 //! * *Which TLB level.* The last one: an entry is filled by a page walk and leaves the TLBs with it.
-//! * *Busy* is each core's own unit (§6.3: "one event per core"). An eviction that comes in a later
-//!   cycle than the last one's `eviction_cycles` is dealt with. A dropped eviction still has its TAT
-//!   entry overwritten, or that would speak of a page that is no longer there.
+//! * *Busy* is each core's own unit (§6.3: "one event per core"), until the `eviction_cycles` of the
+//!   eviction it took last are over. A dropped eviction still has its TAT entry overwritten, or that
+//!   would speak of a page that is no longer there.
 //! * *Node n* is the node of the core whose TLB evicts: there the thread of that miss runs, and
 //!   there, while threads stay, the page was used.
 //! * *Nobody in SV* at first: such elements add to nothing. Vectors are kept as the equations say,
@@ -113,8 +113,9 @@ pub enum Eviction {
     None,
     /// The unit was busy with an earlier one.
     Dropped,
-    /// It was dealt with. In software this takes the core `eviction_cycles`
-    /// ([`IpmConfig::eviction_cycles`], [`crate::Core::hold`]).
+    /// It was dealt with. The core runs on meanwhile (§4.5.3); where software does the unit's work
+    /// (§5.2), it is to be held for the time ([`crate::Core::hold`], [`Config::picoseconds_of`]
+    /// [`IpmConfig::eviction_cycles`]).
     Handled(Option<Notification>),
 }
 

@@ -5,6 +5,7 @@
 //! hits at 15 ns, no prefetcher.
 
 mod any_sequences;
+mod residency;
 mod translations;
 
 use numaherd_topology::Link;
