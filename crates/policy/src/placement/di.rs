@@ -14,8 +14,9 @@
 //! DI decides on domains. Within its domain a thread keeps its CPU where it can ([`super::arrange`]): no
 //! migrations are made up that DI does not have. Slots, cpusets and threads that sleep are dealt
 //! with as for DINO ([`super::slots`], [`crate::pools`], [`crate::busy`]). A thread without counts
-//! in an interval keeps its last miss rate; one that was never counted is left to the kernel. Equal
-//! rates are dealt in the order of thread numbers.
+//! in an interval keeps its last miss rate; one that was never counted is left to the kernel. Rates are
+//! told apart in steps of 0.1 per 1000 instructions, as the authors' scheduler keeps them (a whole
+//! number per 10,000); equal ones are dealt in the order of thread numbers.
 //!
 //! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
 //! slots; the domains' thread counts are those of the deal; with unchanged rates nothing moves;
@@ -47,6 +48,9 @@ const DEAL: Rule = Rule {
     source: "DINO 3.1; direction of rounds as in the authors' scheduler",
     what: "Threads are dealt to the domains from the highest miss rate to the lowest.",
 };
+
+/// Steps in which miss rates are told apart, in one line per 1000 instructions (Clavis).
+const STEPS: f64 = 10.0;
 
 /// See the top of this file.
 #[derive(Clone, Debug)]
@@ -91,7 +95,10 @@ impl Place for DistributedIntensity {
                 continue;
             }
             let ground = Ground::new(snapshot, topology, pool, &taken);
-            let rate = |at: usize| classed[pool.threads[at]].miss_rate().unwrap_or_default();
+            let rate = |at: usize| {
+                let rate = classed[pool.threads[at]].miss_rate().unwrap_or_default();
+                (rate * STEPS).round() / STEPS
+            };
             let mut order: Vec<usize> = (0..pool.threads.len()).collect();
             order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
             let solution = deal(&ground, &order);
@@ -244,6 +251,20 @@ mod tests {
         let plan = place(&mut di, &scene);
         let moved: Vec<u32> = plan.iter().map(|p| p.thread.tid).collect();
         assert_eq!(moved, [0, 1]);
+    }
+
+    #[test]
+    fn rates_that_differ_by_less_than_a_step_are_equal_and_change_no_order() {
+        let mut scene = Scene::uniform(2, 2);
+        for (cpu, rate) in (0..).zip([40.0, 30.0, 2.0, 1.0]) {
+            scene.thread(cpu, rate, cpu);
+        }
+        scene.set_miss_rate(1, 39.96);
+        let mut di = DistributedIntensity::new(&Settings::default());
+        let plan = place(&mut di, &scene);
+        scene.carry_out(&plan);
+        scene.set_miss_rate(1, 40.04);
+        assert_eq!(place(&mut di, &scene), []);
     }
 
     #[test]
