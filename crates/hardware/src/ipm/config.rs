@@ -24,7 +24,7 @@ pub struct IpmConfig {
     /// Bits of a time stamp in the TLB Access Table, 2 to 64.
     pub time_stamp_bits: u32,
     /// Threads of each application that there is room for at first; more make the structures grow
-    /// (§4.4.2).
+    /// (§4.4.2). The Sharing Matrix takes four bytes of the host's memory for each pair.
     pub threads: u32,
     /// Cycles that the unit takes for an eviction, and is busy for (§6.3).
     pub eviction_cycles: u64,

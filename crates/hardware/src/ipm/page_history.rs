@@ -18,12 +18,11 @@ pub(super) struct PageHistoryTable {
     sharers_per_page: usize,
     nodes: usize,
     cr_aging: u32,
-    /// Index of a page's entry in the lists below.
+    /// Number of a page's entry.
     places: PageMap<u32>,
-    /// Application whose threads the sharers are.
-    applications: Vec<Application>,
-    sharers: Vec<u32>,
-    numa: Vec<u32>,
+    /// Entry by entry: application, Sharers Vector, NUMA Vector. One list, so that an entry lies in
+    /// one place.
+    words: Vec<u32>,
     /// Entries of forgotten pages.
     free: Vec<u32>,
 }
@@ -45,53 +44,53 @@ impl PageHistoryTable {
             nodes,
             cr_aging,
             places: PageMap::default(),
-            applications: Vec::new(),
-            sharers: Vec::new(),
-            numa: Vec::new(),
+            words: Vec::new(),
             free: Vec::new(),
         }
+    }
+
+    /// Words of an entry.
+    fn stride(&self) -> usize {
+        1 + self.sharers_per_page + self.nodes
     }
 
     /// A page's entry, made if need be for a page of this application.
     pub(super) fn entry(&mut self, page: Page, application: Application) -> History<'_> {
         let place = match self.places.get(&page) {
-            Some(&place) => place as usize,
+            Some(&place) => place,
             None => self.make(page, application),
         };
+        let stride = self.stride();
+        let words = &mut self.words[place as usize * stride..][..stride];
+        let (head, vectors) = words.split_at_mut(1);
+        let (sharers, numa) = vectors.split_at_mut(self.sharers_per_page);
         History {
-            application: self.applications[place],
-            sharers: &mut self.sharers[place * self.sharers_per_page..][..self.sharers_per_page],
-            numa: &mut self.numa[place * self.nodes..][..self.nodes],
+            application: Application(head[0]),
+            sharers,
+            numa,
         }
     }
 
-    fn make(&mut self, page: Page, application: Application) -> usize {
-        let place = self
-            .free
-            .pop()
-            .map_or(self.applications.len(), |place| place as usize);
-        if place == self.applications.len() {
-            self.applications.push(application);
-            self.sharers
-                .resize((place + 1) * self.sharers_per_page, NOBODY);
-            self.numa.resize((place + 1) * self.nodes, 0);
-        }
-        self.applications[place] = application;
-        self.sharers[place * self.sharers_per_page..][..self.sharers_per_page].fill(NOBODY);
-        let initial = numa_vector::initial(self.cr_aging);
-        self.numa[place * self.nodes..][..self.nodes].fill(initial);
-        let place_number = u32::try_from(place).expect("fewer than 2^32 pages are in use");
-        self.places.insert(page, place_number);
+    fn make(&mut self, page: Page, application: Application) -> u32 {
+        let stride = self.stride();
+        let place = self.free.pop().unwrap_or_else(|| {
+            let place = self.words.len() / stride;
+            self.words.resize((place + 1) * stride, 0);
+            u32::try_from(place).expect("fewer than 2^32 pages are in use")
+        });
+        let words = &mut self.words[place as usize * stride..][..stride];
+        words[0] = application.0;
+        words[1..=self.sharers_per_page].fill(NOBODY);
+        words[1 + self.sharers_per_page..].fill(numa_vector::initial(self.cr_aging));
+        self.places.insert(page, place);
         place
     }
 
     /// Sharers Vector and NUMA Vector of a page that has an entry.
     pub(super) fn get(&self, page: Page) -> Option<(&[u32], &[u32])> {
         let place = *self.places.get(&page)? as usize;
-        Some((
-            &self.sharers[place * self.sharers_per_page..][..self.sharers_per_page],
-            &self.numa[place * self.nodes..][..self.nodes],
-        ))
+        let words = &self.words[place * self.stride()..][..self.stride()];
+        Some(words[1..].split_at(self.sharers_per_page))
     }
 
     /// Forgets a page.
@@ -106,14 +105,13 @@ impl PageHistoryTable {
 
     /// Deletes all references to a thread's number.
     pub(super) fn delete_thread(&mut self, thread: Thread) {
-        if self.sharers_per_page == 0 {
-            return;
-        }
-        let pages = self.sharers.chunks_exact_mut(self.sharers_per_page);
-        for (sharers, &application) in pages.zip(&self.applications) {
-            for sharer in sharers {
-                if application == thread.application && *sharer == thread.number {
-                    *sharer = NOBODY;
+        let (stride, sharers) = (self.stride(), 1..=self.sharers_per_page);
+        for words in self.words.chunks_exact_mut(stride) {
+            if words[0] == thread.application.0 {
+                for sharer in &mut words[sharers.clone()] {
+                    if *sharer == thread.number {
+                        *sharer = NOBODY;
+                    }
                 }
             }
         }
@@ -121,9 +119,9 @@ impl PageHistoryTable {
 
     /// Forgets all pages of an application.
     pub(super) fn delete_application(&mut self, application: Application) {
-        let (applications, free) = (&self.applications, &mut self.free);
+        let (stride, words, free) = (self.stride(), &self.words, &mut self.free);
         self.places.retain(|_, &mut place| {
-            let stays = applications[place as usize] != application;
+            let stays = words[place as usize * stride] != application.0;
             if !stays {
                 free.push(place);
             }
