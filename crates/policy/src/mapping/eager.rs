@@ -67,19 +67,23 @@ impl<'a> Grouped<'a> {
     /// Groups the elements of a stage like this, and from there on anew, and keeps that if the
     /// mapping is better for it. The groups are to be as the stage's shares have it.
     pub(super) fn try_anew(&mut self, from: usize, members: Vec<Vec<usize>>) {
-        let stage = &self.stages[from];
-        let groups = Groups {
-            ties: sum_rows(stage.square(), &members),
-            members,
-        };
+        let stage = &mut self.stages[from];
+        // The largest table there is, and there are as many groups as before: it is written over.
+        let mut ties = std::mem::take(&mut stage.groups.ties);
+        sum_rows(stage.square(), &members, &mut ties);
         let (cells, shapes) = (stage.cells.clone(), stage.shapes.clone());
-        let given = Some(groups);
-        let anew = climb(self.tree, stage.height, cells, shapes, self.total, given);
+        let given = Some(Groups { members, ties });
+        let mut anew = climb(self.tree, stage.height, cells, shapes, self.total, given);
         let cut = |stages: &[Stage<'_>]| stages.iter().map(|stage| stage.cut).sum::<u128>();
         if cut(&anew) < cut(&self.stages[from..]) {
             self.stages.truncate(from);
             self.stages.extend(anew);
+            return;
         }
+        let stage = &mut self.stages[from];
+        let mut ties = std::mem::take(&mut anew[0].groups.ties);
+        sum_rows(stage.square(), &stage.groups.members, &mut ties);
+        stage.groups.ties = ties;
     }
 
     /// The vertices that the groups of each stage are put on, in the order of stages.

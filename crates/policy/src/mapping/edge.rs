@@ -6,16 +6,20 @@
 //! EagerMap's do; ties go to the element that has less to do with those that are free, then to the
 //! lowest. Where nothing is left that communicates with the group, it begins again at an edge.
 //!
-//! Only *strong* ties count here: cells of at least a sixteenth of the largest of their row. Where
-//! more than an eighth of the cells are strong, the pattern has no edges to speak of, and there is no
+//! Only *strong* ties count here: cells with at most four binary digits less than the largest of their
+//! row (a power of two as bound lets whole stretches of a row be passed over at a glance). Where more than an eighth of the cells are strong, the pattern has no edges to speak of, and there is no
 //! such grouping. Cost: the matrix is read once, up to where that is clear; the rest goes by strong ties.
 
 use std::cmp::Reverse;
 
 use super::grouping::{Share, Square};
 
-const STRONG: u64 = 16;
+/// How many binary digits a strong tie may have less than the largest of its row.
+const STRONG_BITS: u32 = 4;
+/// One of so many cells may be strong.
 const FEW: usize = 8;
+/// Cells that are looked at together: where none has as high a bit as a strong tie, none is one.
+const CHUNK: usize = 16;
 
 /// The strong ties of each element.
 struct Ties {
@@ -33,14 +37,26 @@ impl Ties {
             starts: vec![0],
             with: Vec::with_capacity(8 * side),
         };
+        // All cells of each chunk of a row, put together bit by bit.
+        let mut bits = Vec::with_capacity(side.div_ceil(CHUNK));
         for element in 0..side {
             let row = communication.row(element);
-            let (before, after) = (&row[..element], &row[element + 1..]);
-            let most = |cells: &[u64]| cells.iter().copied().max().unwrap_or(0);
-            let least = (most(before).max(most(after)) / STRONG).max(1);
-            for (other, &count) in row.iter().enumerate() {
-                if count >= least && other != element {
-                    ties.with.push((other, count));
+            let all = |bits: &[u64]| bits.iter().fold(0, |all, cell| all | cell);
+            bits.clear();
+            bits.extend(row.chunks(CHUNK).map(all));
+            let (from, to) = (
+                element / CHUNK * CHUNK,
+                side.min(element / CHUNK * CHUNK + CHUNK),
+            );
+            bits[element / CHUNK] = all(&row[from..element]) | all(&row[element + 1..to]);
+            let least = ((all(&bits) >> STRONG_BITS) + 1).next_power_of_two() / 2;
+            let least = least.max(1);
+            for (chunk, _) in bits.iter().enumerate().filter(|&(_, &bits)| bits >= least) {
+                let cells = row.iter().enumerate().skip(chunk * CHUNK).take(CHUNK);
+                for (other, &count) in cells {
+                    if count >= least && other != element {
+                        ties.with.push((other, count));
+                    }
                 }
             }
             ties.starts.push(ties.with.len());
@@ -76,26 +92,33 @@ pub(super) fn grow_from_edges(
         let mut wanted = share.of_shape.clone();
         let mut left: usize = wanted.iter().sum();
         let mut members = Vec::with_capacity(left);
-        // Who communicates with the group.
+        // The free elements that communicate with the group.
         let mut near: Vec<usize> = Vec::new();
         free.retain(|&element| is_free[element]);
         while left > 0 {
-            let fits = |element: &usize| is_free[*element] && wanted[shapes[*element]] > 0;
-            let closest = near
-                .iter()
-                .copied()
-                .filter(fits)
-                .max_by_key(|&e| (with_group[e], Reverse(with_free[e]), Reverse(e)));
+            let fits = |&element: &usize| wanted[shapes[element]] > 0;
+            let closest = (0..near.len())
+                .filter(|&at| fits(&near[at]))
+                .max_by_key(|&at| {
+                    let element = near[at];
+                    let least_free = Reverse((with_free[element], element));
+                    (with_group[element], least_free)
+                })
+                .map(|at| near.swap_remove(at));
             let at_edge = || {
-                let free = free.iter().copied().filter(fits);
+                let free = free.iter().copied().filter(|&e| is_free[e]).filter(fits);
                 free.min_by_key(|&e| (with_free[e] == 0, with_free[e]))
             };
             let member = closest.or_else(at_edge)?;
             is_free[member] = false;
+            with_group[member] = 0;
             wanted[shapes[member]] -= 1;
             left -= 1;
             members.push(member);
             for &(other, count) in ties.of_element(member) {
+                if !is_free[other] {
+                    continue;
+                }
                 if with_group[other] == 0 {
                     near.push(other);
                 }

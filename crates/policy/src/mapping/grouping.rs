@@ -121,20 +121,19 @@ fn closest(free: &[usize], shapes: &[usize], wanted: &[usize], sums: &[u64]) -> 
     best.map(|(_, at)| at)
 }
 
-/// What every element communicates with all members of each group together.
-pub(super) fn sum_rows(communication: Square<'_>, members: &[Vec<usize>]) -> Vec<u64> {
-    let mut ties = vec![0; members.len() * communication.side];
+/// What every element communicates with all members of each group together, written over `ties`.
+pub(super) fn sum_rows(communication: Square<'_>, members: &[Vec<usize>], ties: &mut [u64]) {
     for (members, ties) in members
         .iter()
         .zip(ties.chunks_exact_mut(communication.side))
     {
+        ties.fill(0);
         for &member in members {
             for (tie, count) in ties.iter_mut().zip(communication.row(member)) {
                 *tie += count;
             }
         }
     }
-    ties
 }
 
 /// What the groups communicate with each other, and on the diagonal, twice, within.

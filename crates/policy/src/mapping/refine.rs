@@ -79,7 +79,9 @@ fn swap_all(grouped: &mut Grouped<'_>) {
         if let (true, Some(below)) = (swapped, below.last()) {
             let (groups, elements) = (&below.groups, below.elements());
             stage.cells = Cow::Owned(collapse(&groups.members, &groups.ties, elements));
-            stage.groups.ties = sum_rows(stage.square(), &stage.groups.members);
+            let mut ties = std::mem::take(&mut stage.groups.ties);
+            sum_rows(stage.square(), &stage.groups.members, &mut ties);
+            stage.groups.ties = ties;
         }
         forget_own(stage);
         swapped |= Swaps::new(stage, tree, places).make();
