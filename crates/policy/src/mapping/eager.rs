@@ -36,7 +36,7 @@ use super::{Communication, Tree};
 
 /// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
 pub fn eager_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
-    group(communication, tree).mapping(communication.threads())
+    group(communication, tree, |_, _| ()).mapping(communication.threads())
 }
 
 /// A mapping in the making: the groups of all heights.
@@ -147,8 +147,13 @@ impl Stage<'_> {
     }
 }
 
-/// Groups threads up to the root.
-pub(super) fn group<'a>(communication: &'a Communication, tree: &'a Tree) -> Grouped<'a> {
+/// Groups threads up to the root. Every thread's row is shown to `read` once, unless there is nothing
+/// to group.
+pub(super) fn group<'a>(
+    communication: &'a Communication,
+    tree: &'a Tree,
+    mut read: impl FnMut(usize, &[u64]),
+) -> Grouped<'a> {
     let threads = communication.threads();
     let cells = communication.cells();
     let total = match &cells {
@@ -157,9 +162,22 @@ pub(super) fn group<'a>(communication: &'a Communication, tree: &'a Tree) -> Gro
     };
     let crowded = threads > tree.cpus().len();
     let lowest = usize::from(!crowded);
+    let shapes = vec![0; threads];
+    let first = (threads > 0 && lowest <= tree.height()).then(|| {
+        let square = Square {
+            side: threads,
+            cells: &cells,
+        };
+        grow(
+            square,
+            &shapes,
+            &shares_of_level(tree, lowest, &shapes),
+            &mut read,
+        )
+    });
     Grouped {
         tree,
-        stages: climb(tree, lowest, cells, vec![0; threads], total, None),
+        stages: climb(tree, lowest, cells, shapes, total, first),
         total,
     }
 }
@@ -186,7 +204,7 @@ fn climb<'a>(
         };
         let groups = given
             .take()
-            .unwrap_or_else(|| grow(square, &shapes, &shares));
+            .unwrap_or_else(|| grow(square, &shapes, &shares, |_, _| ()));
         let above = collapse(&groups.members, &groups.ties, elements);
         let within = above.iter().step_by(groups.members.len() + 1);
         let within: u128 = within.map(|&cell| u128::from(cell)).sum();

@@ -11,6 +11,7 @@
 //! such grouping. Cost: the matrix is read once, up to where that is clear; the rest goes by strong ties.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use super::grouping::{Share, Square};
 
@@ -21,66 +22,88 @@ const FEW: usize = 8;
 /// Cells that are looked at together: where none has as high a bit as a strong tie, none is one.
 const CHUNK: usize = 16;
 
-/// The strong ties of each element.
-struct Ties {
-    // Where each element's are, and the end.
-    starts: Vec<usize>,
+/// The strong ties of each element. Rows are read one by one, in any order, so that whoever reads them
+/// for something else need not fetch them twice.
+pub(super) struct StrongTies {
+    // Where each element's are.
+    of: Vec<Range<usize>>,
     // With whom, and how much.
     with: Vec<(usize, u64)>,
+    rows_read: usize,
+    // All cells of each chunk of a row, put together bit by bit.
+    bits: Vec<u64>,
 }
 
-impl Ties {
-    /// `None` when there are too many.
-    fn of(communication: Square<'_>) -> Option<Self> {
-        let side = communication.side;
-        let mut ties = Self {
-            starts: vec![0],
-            with: Vec::with_capacity(8 * side),
-        };
-        // All cells of each chunk of a row, put together bit by bit.
-        let mut bits = Vec::with_capacity(side.div_ceil(CHUNK));
-        for element in 0..side {
-            let row = communication.row(element);
-            let all = |bits: &[u64]| bits.iter().fold(0, |all, cell| all | cell);
-            bits.clear();
-            bits.extend(row.chunks(CHUNK).map(all));
-            let (from, to) = (
-                element / CHUNK * CHUNK,
-                side.min(element / CHUNK * CHUNK + CHUNK),
-            );
-            bits[element / CHUNK] = all(&row[from..element]) | all(&row[element + 1..to]);
-            let least = ((all(&bits) >> STRONG_BITS) + 1).next_power_of_two() / 2;
-            let least = least.max(1);
-            for (chunk, _) in bits.iter().enumerate().filter(|&(_, &bits)| bits >= least) {
-                let cells = row.iter().enumerate().skip(chunk * CHUNK).take(CHUNK);
-                for (other, &count) in cells {
-                    if count >= least && other != element {
-                        ties.with.push((other, count));
-                    }
+impl StrongTies {
+    /// Of so many elements, none read yet.
+    pub(super) fn new(elements: usize) -> Self {
+        Self {
+            of: vec![0..0; elements],
+            with: Vec::new(),
+            rows_read: 0,
+            bits: Vec::with_capacity(elements.div_ceil(CHUNK)),
+        }
+    }
+
+    fn of_matrix(communication: Square<'_>) -> Self {
+        let mut ties = Self::new(communication.side);
+        for element in 0..communication.side {
+            ties.read(element, communication.row(element));
+        }
+        ties
+    }
+
+    /// Whether there are few enough to speak of edges. The first rows may have more than their part;
+    /// four to an element are always few.
+    fn are_few(&self) -> bool {
+        let elements = self.of.len();
+        self.with.len() <= self.rows_read * (elements / FEW).max(4) + elements
+    }
+
+    /// Reads an element's row.
+    pub(super) fn read(&mut self, element: usize, row: &[u64]) {
+        if !self.are_few() {
+            return;
+        }
+        let all = |bits: &[u64]| bits.iter().fold(0, |all, cell| all | cell);
+        self.bits.clear();
+        self.bits.extend(row.chunks(CHUNK).map(all));
+        let from = element / CHUNK * CHUNK;
+        let to = row.len().min(from + CHUNK);
+        self.bits[element / CHUNK] = all(&row[from..element]) | all(&row[element + 1..to]);
+        let least = ((all(&self.bits) >> STRONG_BITS) + 1).next_power_of_two() / 2;
+        let least = least.max(1);
+        let start = self.with.len();
+        let strong = self.bits.iter().enumerate();
+        for (chunk, _) in strong.filter(|&(_, &bits)| bits >= least) {
+            let cells = row.iter().enumerate().skip(chunk * CHUNK).take(CHUNK);
+            for (other, &count) in cells {
+                if count >= least && other != element {
+                    self.with.push((other, count));
                 }
             }
-            ties.starts.push(ties.with.len());
-            // The first rows may have more than their part; four ties each are always few.
-            if ties.with.len() > (element + 1) * (side / FEW).max(4) + side {
-                return None;
-            }
         }
-        Some(ties)
+        self.of[element] = start..self.with.len();
+        self.rows_read += 1;
     }
 
     fn of_element(&self, element: usize) -> &[(usize, u64)] {
-        &self.with[self.starts[element]..self.starts[element + 1]]
+        &self.with[self.of[element].clone()]
     }
 }
 
 /// Groups elements of these `shapes` as `shares` says (see above); `None` when the pattern has no
-/// edges.
+/// edges. Strong ties that were read already are handed in.
 pub(super) fn grow_from_edges(
     communication: Square<'_>,
     shapes: &[usize],
     shares: &[Share],
+    ties: Option<StrongTies>,
 ) -> Option<Vec<Vec<usize>>> {
-    let ties = Ties::of(communication)?;
+    let ties = ties.unwrap_or_else(|| StrongTies::of_matrix(communication));
+    if !ties.are_few() {
+        return None;
+    }
     let elements = communication.side;
     let mut is_free = vec![true; elements];
     let mut free: Vec<usize> = (0..elements).collect();
@@ -155,7 +178,7 @@ mod tests {
             of_shape: vec![size],
         };
         let shares: Vec<Share> = (0..threads / size).map(share).collect();
-        grow_from_edges(square, &vec![0; threads], &shares)
+        grow_from_edges(square, &vec![0; threads], &shares, None)
     }
 
     #[test]

@@ -79,8 +79,13 @@ pub(super) fn shares(elements: usize, room: &[usize]) -> Vec<usize> {
     shares
 }
 
-/// Groups elements of these `shapes` as `shares` says.
-pub(super) fn grow(communication: Square<'_>, shapes: &[usize], shares: &[Share]) -> Groups {
+/// Groups elements of these `shapes` as `shares` says. Every row is shown to `read` once.
+pub(super) fn grow(
+    communication: Square<'_>,
+    shapes: &[usize],
+    shares: &[Share],
+    mut read: impl FnMut(usize, &[u64]),
+) -> Groups {
     let elements = communication.side;
     let mut groups = Groups {
         members: Vec::with_capacity(shares.len()),
@@ -100,9 +105,11 @@ pub(super) fn grow(communication: Square<'_>, shapes: &[usize], shares: &[Share]
             wanted[shapes[member]] -= 1;
             left -= 1;
             members.push(member);
-            for (tie, count) in ties.iter_mut().zip(communication.row(member)) {
+            let row = communication.row(member);
+            for (tie, count) in ties.iter_mut().zip(row) {
                 *tie += count;
             }
+            read(member, row);
         }
         groups.members.push(members);
     }
@@ -197,7 +204,7 @@ mod tests {
             of_shape: vec![elements],
         };
         let shares = [share(0, 3), share(1, 2)];
-        let groups = grow(communication, &[0; 5], &shares);
+        let groups = grow(communication, &[0; 5], &shares, |_, _| ());
         assert_eq!(groups.members, [vec![0, 3, 2], vec![1, 4]]);
         assert_eq!(groups.ties, [12, 4, 8, 14, 0, 4, 0, 0, 0, 0]);
         let collapsed = collapse(&groups.members, &groups.ties, 5);

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use numaherd_topology::CpuId;
 
 use super::eager::{Grouped, Stage, group, shares_of_level};
-use super::edge::grow_from_edges;
+use super::edge::{StrongTies, grow_from_edges};
 use super::grouping::{collapse, sum_rows, within};
 use super::{Communication, Tree};
 
@@ -39,9 +39,11 @@ const SCATTERED: usize = 8;
 
 /// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
 pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
-    let mut grouped = group(communication, tree);
+    let mut strong = StrongTies::new(communication.threads());
+    let mut grouped = group(communication, tree, |thread, row| strong.read(thread, row));
+    let mut strong = Some(strong);
     for stage in 0..grouped.stages.len() {
-        if let Some(members) = from_edges(&grouped.stages[stage], tree) {
+        if let Some(members) = from_edges(&grouped.stages[stage], tree, strong.take()) {
             grouped.try_anew(stage, members);
         }
     }
@@ -50,7 +52,11 @@ pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
 }
 
 /// The groups of a stage grown from the edges, if they hold more communication than they do now.
-fn from_edges(stage: &Stage<'_>, tree: &Tree) -> Option<Vec<Vec<usize>>> {
+fn from_edges(
+    stage: &Stage<'_>,
+    tree: &Tree,
+    strong: Option<StrongTies>,
+) -> Option<Vec<Vec<usize>>> {
     let square = stage.square();
     let within = |members: &[Vec<usize>]| -> Vec<u64> {
         members.iter().map(|group| within(square, group)).collect()
@@ -65,7 +71,7 @@ fn from_edges(stage: &Stage<'_>, tree: &Tree) -> Option<Vec<Vec<usize>>> {
         return None;
     }
     let shares = shares_of_level(tree, stage.height, &stage.shapes);
-    let members = grow_from_edges(square, &stage.shapes, &shares)?;
+    let members = grow_from_edges(square, &stage.shapes, &shares, strong)?;
     (within(&members).iter().sum::<u64>() > now.iter().sum()).then_some(members)
 }
 
