@@ -14,8 +14,9 @@
 //! All are pure functions without a fixed maximum.
 //!
 //! The refined mapper's multiple (`benches/mapping.rs`): below 2 where everybody communicates with
-//! everybody; where few pairs do, and there is something to repair, 2 to 3 for thousands of threads
-//! and up to 5 for 64, which is then 20 µs of the 200 ms between two calls.
+//! everybody. Where few pairs do, and there is something to repair, about 2 to 3 for thousands of
+//! threads (more where the allocator gives memory back to the kernel in between) and up to 5 for 64,
+//! which is then some 16 µs of the 200 ms between two calls.
 
 mod communication;
 mod eager;

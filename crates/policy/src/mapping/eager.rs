@@ -21,9 +21,9 @@
 //! * All CPUs count alike, whatever their capacity.
 //!
 //! Properties: every thread has a CPU of the tree; no CPU has two threads while another has none,
-//! and on no two CPUs do the numbers of threads differ by more than 1; on an even tree that holds
-//! for the vertices of the lowest level above the CPUs as well; where the tree has as many CPUs as
-//! there are threads each has one; equal input gives equal output. Cost: n^2 times the levels, most
+//! and on no two CPUs do the numbers of threads differ by more than 1; on an even tree with a CPU for
+//! every thread that holds for the vertices of the lowest level above the CPUs as well; equal input
+//! gives equal output. Cost: n^2 times the levels, most
 //! of it at the bottom.
 
 use std::borrow::Cow;

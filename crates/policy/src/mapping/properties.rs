@@ -200,6 +200,16 @@ proptest! {
     }
 
     #[test]
+    fn fewer_threads_than_cpus_spread_evenly_over_the_nodes(of in communications(0..13usize)) {
+        let tree = even(&[3, 4]);
+        for mapping in [eager_map(&of, &tree), refined_map(&of, &tree)] {
+            let on = |node: u32| mapping.iter().filter(|cpu| cpu.0 / 4 == node).count();
+            let nodes = [on(0), on(1), on(2)];
+            prop_assert!(nodes.iter().max() <= nodes.iter().min().map(|least| least + 1).as_ref());
+        }
+    }
+
+    #[test]
     fn refined_is_at_most_eager_on_larger_machines(of in communications(20..70usize)) {
         for tree in [even(&[2, 2, 4, 2]), even(&[4, 16]), even(&[3, 3, 3])] {
             let (eager, refined) = qualities(&of, &tree);
