@@ -18,7 +18,7 @@
 //!    no swap. Swapping groups moves everything under them, so levels below keep what they have.
 //!
 //! Bounded: at each level, swaps and passes end once they have touched a quarter as many cells as the
-//! level's matrix has.
+//! level's matrix has, and a thousand more, that a dozen threads may be swapped at all.
 //!
 //! Properties: quality is never above EagerMap's (of counts halved as [`Communication`] says, should
 //! they be astronomic); CPUs are loaded as by one of the two groupings, so all that is said there
@@ -36,6 +36,8 @@ use super::{Communication, Tree};
 
 /// A cell somewhere takes the time of about so many in a row.
 const SCATTERED: usize = 8;
+/// So many cells may be touched however small the matrix is.
+const ALWAYS: usize = 1024;
 
 /// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
 pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
@@ -175,7 +177,7 @@ impl<'s, 'a> Swaps<'s, 'a> {
     }
 
     fn is_within_bounds(&self) -> bool {
-        self.cells_touched < self.elements * self.elements / 4
+        self.cells_touched < ALWAYS + self.elements * self.elements / 4
     }
 
     /// How many levels farther apart two groups are than two elements of one group.
