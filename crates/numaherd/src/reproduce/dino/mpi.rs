@@ -13,10 +13,9 @@ use anyhow::Result;
 use numaherd_model::program::{Curve, Program};
 use numaherd_model::{Job, Until};
 
-use super::runs::{DEFAULT, POLICIES, Runs, Workload, runs};
+use super::runs::{DEFAULT, POLICIES, Runs, Workload, pace, runs};
 use super::{Claim, Effort, Ground, Noted, at_least, at_most, claim, largest};
 use crate::reproduce::Says;
-use crate::simulate::trial::Ran;
 
 /// The eleven jobs.
 const JOBS: [&str; 11] = [
@@ -104,12 +103,6 @@ fn with_lines(program: &Program, share: f64) -> Result<Program> {
         phase.demand = phase.demand.as_ref().map(scaled).transpose()?;
     }
     Ok(program)
-}
-
-/// Seconds per 10^9 instructions.
-fn pace(ran: &Ran, job: usize) -> Option<f64> {
-    let instructions = ran.work[job].instructions;
-    (instructions > 0.0).then(|| ran.seconds / instructions * 1e9)
 }
 
 /// The claims of Fig 7, 12 and Table 1 on MPI2007.

@@ -37,6 +37,12 @@ pub(super) struct Runs {
     moves: Vec<f64>,
 }
 
+/// Seconds per 10^9 instructions of a job, all its runs together.
+pub(super) fn pace(ran: &Ran, job: usize) -> Option<f64> {
+    let instructions = ran.work[job].instructions;
+    (instructions > 0.0).then(|| ran.seconds / instructions * 1e9)
+}
+
 /// What runs under one policy, `settings` but for the seed.
 pub(super) fn runs(
     ground: &Ground,
