@@ -408,7 +408,8 @@ fn check_jobs(hardware: &Hardware, jobs: &[Job]) -> Result<(), ModelError> {
             ));
         }
     }
-    let wanted: u64 = jobs.iter().map(|job| job.program.footprint_bytes).sum();
+    let bytes = jobs.iter().map(|job| job.program.footprint_bytes);
+    let wanted = bytes.fold(0, u64::saturating_add);
     let there: u64 = topology.nodes().iter().map(|node| node.memory_bytes).sum();
     if wanted > there {
         return refuse(format!(

@@ -23,6 +23,7 @@
 //! creates when it is set up, `--go-file PATH`, a FIFO whose closing starts the measured part, and
 //! `--json`, on which it prints one object with its result at the end, as the menagerie does.
 
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -30,6 +31,9 @@ use numaherd_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, ended};
+
+/// The largest file that is read, in bytes.
+const LARGEST_FILE: u64 = 1 << 20;
 
 /// A scenario file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,7 +128,7 @@ impl Scenario {
                 format!("no scenario is called {name:?}: give one of {known}, or a .toml file");
             return Err(ended(Exit::Usage, told));
         }
-        match std::fs::read_to_string(path) {
+        match read(path) {
             Ok(text) => Self::parse(&text, name),
             Err(error) => Err(ended(
                 Exit::Usage,
@@ -170,6 +174,18 @@ impl Scenario {
     }
 }
 
+/// The text of a scenario file; no more of it than any scenario has.
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST_FILE {
+        let told = format!("it is larger than {LARGEST_FILE} bytes, which no scenario is");
+        return Err(std::io::Error::other(told));
+    }
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +226,12 @@ mod tests {
         assert_eq!(arguments(0), "--seed 0 --home 1 --cpus 2");
         assert_eq!(arguments(1), "--seed 1 --home 1 --cpus 5");
         assert_eq!(arguments(2), "--seed 2 --home 1 --cpus 2");
+    }
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let told = Scenario::find("/dev/zero").unwrap_err().to_string();
+        assert!(told.contains("larger than 1048576 bytes"), "{told}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! program has a profile) is checked in [`super::plan`], with the line that is kept here.
 
 use std::ops::Range;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -294,7 +295,9 @@ impl Scenario {
             return Err(ended(Exit::Usage, told));
         }
         let read = || {
-            let text = std::fs::read_to_string(path)?;
+            let mut text = String::new();
+            let file = std::fs::File::open(path)?;
+            file.take(LARGEST_FILE + 1).read_to_string(&mut text)?;
             if text.len() as u64 > LARGEST_FILE {
                 let told = format!("it is larger than {LARGEST_FILE} bytes, which no scenario is");
                 return Err(std::io::Error::other(told));
