@@ -73,7 +73,9 @@ fn proxy(mut claim: Claim) -> Claim {
 fn mean(figures: impl IntoIterator<Item = f64>) -> f64 {
     let (count, sum) = figures
         .into_iter()
-        .fold((0.0, 0.0), |(count, sum), figure| (count + 1.0, sum + figure));
+        .fold((0.0, 0.0), |(count, sum), figure| {
+            (count + 1.0, sum + figure)
+        });
     sum / count
 }
 

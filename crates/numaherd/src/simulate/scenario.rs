@@ -4,8 +4,8 @@
 //! reason. What needs the machine or the profiles to be known (whether a CPU is there, whether a
 //! program has a profile) is checked in [`super::plan`], with the line that is kept here.
 
-use std::ops::Range;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
