@@ -9,6 +9,7 @@ mod config;
 mod doctor;
 mod exit;
 mod explain;
+mod gate;
 mod lab;
 mod policies;
 mod print;

@@ -21,6 +21,7 @@ use serde::Deserialize;
 use super::contender::Contender;
 use super::scenario::{Program, Scenario};
 use super::trial::{ProgramResult, Trial};
+use crate::gate::{Gate, Scratch};
 
 /// How long set-up may take in the guest's (then real) time.
 const SETUP_LIMIT: Duration = Duration::from_secs(120);
@@ -28,7 +29,6 @@ const SETUP_LIMIT: Duration = Duration::from_secs(120);
 /// Kernel files that a trial reads or sets, in the guest.
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const VMSTAT: &str = "/proc/vmstat";
-const GATE: &str = "/sys/module/lab_pmu/parameters/gate";
 
 /// What a trial is told.
 pub struct TrialOptions<'a> {
@@ -95,44 +95,6 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
         pages_moved_ordered: seen.pages_moved,
         pages_moved: pages_after.saturating_sub(pages_before),
     })
-}
-
-/// A directory that goes when the trial is over.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("numaherd-trial-{}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        let go = path.join("go");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &go, rustix::fs::Mode::from_raw_mode(0o600))
-            .with_context(|| format!("cannot create the FIFO {}", go.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A directory that stays in the guest's memory goes with the guest.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// The modelled hardware, on until dropped.
-struct Gate;
-
-impl Gate {
-    fn on() -> Result<Self> {
-        fs::write(GATE, "1").with_context(|| format!("cannot switch the model on by {GATE}"))?;
-        Ok(Self)
-    }
-}
-
-impl Drop for Gate {
-    fn drop(&mut self) {
-        // The guest ends next; a model that stays on costs it time, no figure.
-        let _ = fs::write(GATE, "0");
-    }
 }
 
 fn set_balancing(on: bool) -> Result<()> {

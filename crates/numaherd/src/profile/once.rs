@@ -7,12 +7,11 @@
 //! instruction) are of what was read, and the total of instructions is scaled up by the time that
 //! was not.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use numaherd_host::{Host, HostOptions, Selection};
 use numaherd_topology::{CpuSet, NodeId, Topology, sysfs};
 use numaherd_world::{Progress, Signal, SignalState, World};
@@ -22,15 +21,13 @@ use super::measured::Measured;
 use super::tally::Tally;
 use crate::cli::ProfileRun;
 use crate::exit::{Exit, ended};
+use crate::gate::{Gate, Scratch};
 
 /// Time between two readings of the counters.
 pub const TICK: Duration = Duration::from_millis(20);
 
 /// The machine that is measured.
 pub const ROOT: &str = "/";
-
-/// Switches the lab's hardware model on and off, in a guest.
-const MODEL: &str = "/sys/module/lab_pmu/parameters/gate";
 
 /// Runs a program once and prints what was measured as JSON.
 ///
@@ -44,7 +41,7 @@ pub fn run(options: &ProfileRun) -> Result<()> {
     let scratch = Scratch::new()?;
     let mut program = Program::start(options, &cpus, &scratch.0)?;
     program.wait_until_ready()?;
-    let model = options.model.then(Model::on).transpose()?;
+    let model = options.model.then(Gate::on).transpose()?;
     let mut host = Host::new(
         HostOptions {
             residency_share: 0.0,
@@ -152,42 +149,4 @@ fn domain_cpus(topology: &Topology, node: NodeId) -> Result<CpuSet> {
                 format!("node {node} has no CPU that is online"),
             )
         })
-}
-
-/// A directory that goes when the run is over.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self> {
-        let path = std::env::temp_dir().join(format!("numaherd-profile-{}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
-        let go = path.join("go");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &go, rustix::fs::Mode::from_raw_mode(0o600))
-            .with_context(|| format!("cannot create the FIFO {}", go.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What stays of an empty directory and a FIFO harms nobody.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// The modelled hardware, on until dropped.
-struct Model;
-
-impl Model {
-    fn on() -> Result<Self> {
-        fs::write(MODEL, "1").with_context(|| format!("cannot switch the model on by {MODEL}"))?;
-        Ok(Self)
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        // A model that stays on costs the guest time, no figure.
-        let _ = fs::write(MODEL, "0");
-    }
 }

@@ -6,40 +6,7 @@ use anyhow::Result;
 use numaherd_model::{Factors, Placed, alone, steady};
 
 use super::{Claim, Class, Ground, Noted, at_least, claim, mean};
-use crate::reproduce::Says;
-
-/// The programs of CPU2006, as in FACTS 1.1; the paper leaves out some, unnamed.
-const PROGRAMS: [&str; 29] = [
-    "perlbench",
-    "bzip2",
-    "gcc",
-    "bwaves",
-    "gamess",
-    "mcf",
-    "milc",
-    "zeusmp",
-    "gromacs",
-    "cactusADM",
-    "leslie3d",
-    "namd",
-    "gobmk",
-    "dealII",
-    "soplex",
-    "povray",
-    "calculix",
-    "hmmer",
-    "sjeng",
-    "GemsFDTD",
-    "libquantum",
-    "h264ref",
-    "tonto",
-    "lbm",
-    "omnetpp",
-    "astar",
-    "wrf",
-    "sphinx3",
-    "xalancbmk",
-];
+use crate::reproduce::{CPU2006, Says};
 
 /// One program's bar and point.
 struct Bar {
@@ -81,7 +48,7 @@ fn bar(ground: &Ground, name: &'static str) -> Result<Bar> {
 /// The claims of Fig 8.
 pub(super) fn claims(ground: &Ground) -> Result<Vec<Claim>> {
     let mut bars = Vec::new();
-    for name in PROGRAMS {
+    for name in CPU2006 {
         bars.push(bar(ground, name)?);
     }
     let rates: Vec<f64> = bars.iter().map(|bar| bar.miss_rate).collect();

@@ -17,8 +17,8 @@ use numaherd_topology::{CpuId, NodeId};
 use rayon::prelude::*;
 
 use super::{Bench, Claim, Says, mean, noted, proxy, stated};
-use crate::reproduce::Effort;
 use crate::reproduce::claim::POINTS;
+use crate::reproduce::{CPU2006, Effort};
 use crate::simulate::trial::{Trial, as_published, run};
 
 /// Table 2, by the programs' own names.
@@ -68,39 +68,8 @@ const UNBALANCED: [(usize, &str); 5] = [
 
 /// Every program of CPU2006 that there is, by name.
 pub(super) fn cpu2006(bench: &Bench) -> impl Iterator<Item = (&'static str, &'static Program)> {
-    const NAMES: [&str; 29] = [
-        "perlbench",
-        "bzip2",
-        "gcc",
-        "bwaves",
-        "gamess",
-        "mcf",
-        "milc",
-        "zeusmp",
-        "gromacs",
-        "cactusADM",
-        "leslie3d",
-        "namd",
-        "gobmk",
-        "dealII",
-        "soplex",
-        "povray",
-        "calculix",
-        "hmmer",
-        "sjeng",
-        "GemsFDTD",
-        "libquantum",
-        "h264ref",
-        "tonto",
-        "lbm",
-        "omnetpp",
-        "astar",
-        "wrf",
-        "sphinx3",
-        "xalancbmk",
-    ];
     let programs = bench.programs;
-    NAMES
+    CPU2006
         .into_iter()
         .filter_map(move |name| Some((name, &**programs.get(name).ok()?)))
 }
