@@ -18,9 +18,7 @@ use std::sync::Arc;
 use numaherd_topology::{CacheKind, CpuId, Link, Machine, NodeId, SharedBy, Topology, ways};
 
 use crate::error::ModelError;
-
-/// Bytes of a cache line, on every machine that has figures.
-pub const LINE_BYTES: f64 = 64.0;
+use crate::program::LINE_BYTES;
 
 /// Latency of a hit in the last-level cache of a Skylake-SP, in ns (FACTS 7.1): what the base cycles
 /// of profiles measured on it hold.

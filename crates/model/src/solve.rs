@@ -25,9 +25,9 @@
 //! A factor of contention can be taken away ([`Factors`]) to see what it costs: the split of DINO
 //! §2.1 without its difficulty of telling overlapping causes apart.
 
-use crate::hardware::{Hardware, LINE_BYTES, Seat};
+use crate::hardware::{Hardware, Seat};
 use crate::loaded;
-use crate::program::Phase;
+use crate::program::{LINE_BYTES, Phase};
 use crate::shares::{User, shares};
 
 /// Speeds that change by less than this part are settled.
@@ -101,8 +101,6 @@ pub struct Speed {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Solution {
     pub(crate) speeds: Vec<Speed>,
-    /// Rounds that it took.
-    pub(crate) rounds: usize,
     waits: Vec<f64>,
     windows: Vec<f64>,
     ns: Vec<f64>,
@@ -160,8 +158,7 @@ pub(crate) fn solve(
     }
     let mut users = Vec::new();
     let mut shared = Vec::new();
-    solution.rounds = 0;
-    loop {
+    for round in 0..MOST_ROUNDS {
         for (domain, members) in domains.iter().enumerate() {
             users.clear();
             users.extend(members.iter().map(|&at| User {
@@ -190,14 +187,13 @@ pub(crate) fn solve(
             change = change.max((new / ns[at] - 1.0).abs());
             // Half way, in the logarithm: shares and speeds would otherwise answer each other
             // for ever.
-            ns[at] = if solution.rounds == 0 {
+            ns[at] = if round == 0 {
                 new
             } else {
                 (new * ns[at]).sqrt()
             };
         }
-        solution.rounds += 1;
-        if change < SETTLED || solution.rounds == MOST_ROUNDS {
+        if change < SETTLED {
             break;
         }
     }

@@ -8,7 +8,7 @@ use numaherd_world::{
 };
 
 use super::{Engine, PAGE_BYTES};
-use crate::hardware::LINE_BYTES;
+use crate::program::LINE_BYTES;
 
 impl Engine {
     /// Puts a thread on a CPU; it pays for the lines that it left behind.

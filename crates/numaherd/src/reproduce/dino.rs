@@ -32,7 +32,7 @@ use numaherd_model::{Hardware, Library};
 use numaherd_topology::{CpuId, Machine, NodeId};
 
 use super::claim::POINTS;
-use super::{Claim, Effort, Kind, Says};
+use super::{Claim, Effort, Kind, Says, largest, mean};
 
 /// All claims of DINO, in the paper's order.
 ///
@@ -184,15 +184,4 @@ impl Noted for Claim {
         self.kind = Kind::Proxy;
         self.note(note)
     }
-}
-
-fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
-    let (sum, count) = values
-        .into_iter()
-        .fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    sum / count
-}
-
-fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
-    values.into_iter().fold(f64::NEG_INFINITY, f64::max)
 }

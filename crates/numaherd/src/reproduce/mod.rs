@@ -58,6 +58,21 @@ const CPU2006: [&str; 29] = [
     "xalancbmk",
 ];
 
+/// The mean of some figures.
+fn mean(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) = figures
+        .into_iter()
+        .fold((0.0, 0.0), |(sum, count), figure| {
+            (sum + figure, count + 1.0)
+        });
+    sum / count
+}
+
+/// The largest of some figures.
+fn largest(figures: impl IntoIterator<Item = f64>) -> f64 {
+    figures.into_iter().fold(f64::NEG_INFINITY, f64::max)
+}
+
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {

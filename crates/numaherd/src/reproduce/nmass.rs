@@ -11,7 +11,7 @@ use anyhow::Result;
 use numaherd_model::{Hardware, Library, Program};
 use numaherd_topology::Machine;
 
-use super::{Claim, Effort, Kind, Says};
+use super::{Claim, Effort, Kind, Says, largest, mean};
 
 /// The paper's machine and its programs.
 pub(super) struct Bench {
@@ -67,16 +67,6 @@ fn noted(mut claim: Claim, note: &str) -> Claim {
 fn proxy(mut claim: Claim) -> Claim {
     claim.kind = Kind::Proxy;
     claim
-}
-
-/// The mean of some figures.
-fn mean(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let (count, sum) = figures
-        .into_iter()
-        .fold((0.0, 0.0), |(count, sum), figure| {
-            (count + 1.0, sum + figure)
-        });
-    sum / count
 }
 
 #[cfg(test)]

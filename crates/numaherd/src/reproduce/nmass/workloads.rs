@@ -16,7 +16,7 @@ use numaherd_model::{Factors, Job, Options, Placed, Program, Until, alone, numa_
 use numaherd_topology::{CpuId, NodeId};
 use rayon::prelude::*;
 
-use super::{Bench, Claim, Says, mean, noted, proxy, stated};
+use super::{Bench, Claim, Says, largest, mean, noted, proxy, stated};
 use crate::reproduce::claim::POINTS;
 use crate::reproduce::{CPU2006, Effort};
 use crate::simulate::trial::{Trial, as_published, run};
@@ -284,10 +284,6 @@ fn pressures(bench: &Bench, workloads: &[Workload<'_>]) -> Vec<Claim> {
     ))]
 }
 
-fn most(figures: impl IntoIterator<Item = f64>) -> f64 {
-    figures.into_iter().fold(f64::NEG_INFINITY, f64::max)
-}
-
 fn least(figures: impl IntoIterator<Item = f64>) -> f64 {
     figures.into_iter().fold(f64::INFINITY, f64::min)
 }
@@ -300,7 +296,7 @@ fn average(slowdowns: &Slowdowns) -> f64 {
 fn influence_of_locality(outcomes: &[Outcome]) -> Vec<Claim> {
     let of = |workload: usize| outcomes.iter().filter(move |o| o.workload == workload);
     let both = || of(1).chain(of(9));
-    let default_most = |workload| most(of(workload).flat_map(|o| o.default.clone()));
+    let default_most = |workload| largest(of(workload).flat_map(|o| o.default.clone()));
     let point = |figure| Says::Point {
         figure,
         tolerance: POINTS,
@@ -335,7 +331,7 @@ fn influence_of_locality(outcomes: &[Outcome]) -> Vec<Claim> {
             "N-MASS: largest improvement of a program over default, WL1 and WL9",
             "%",
             point(32.0),
-            most(both().flat_map(|o| o.improvements(&o.n_mass))),
+            largest(both().flat_map(|o| o.improvements(&o.n_mass))),
         ),
         stated(
             "fig10-never-worse",
@@ -410,7 +406,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
     };
     let spared = |workload: usize| {
         let o = of(workload);
-        most(
+        largest(
             o.maximum_local
                 .iter()
                 .zip(&o.n_mass)
@@ -455,7 +451,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
                 figure: 10.0,
                 tolerance: POINTS,
             },
-            most(SPARED.into_iter().map(spared)),
+            largest(SPARED.into_iter().map(spared)),
         ),
         stated(
             "fig11-spared-each",
@@ -530,7 +526,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
                     figure: 0.0,
                     tolerance: 0.5,
                 },
-                most(
+                largest(
                     all.iter()
                         .map(|o| average(&o.regression) - average(&o.maximum_local)),
                 ),
