@@ -83,6 +83,7 @@ impl Scripted {
             },
             name: format!("worker-{tid}"),
             allowed_nodes: nodes.clone(),
+            sharing: None,
             residency: Some(Residency {
                 pages: nodes.iter().map(|node| (node, 123_456)).collect(),
             }),

@@ -200,6 +200,7 @@ impl Host {
                 id: process.id,
                 name: process.name.clone(),
                 allowed_nodes: process.allowed_nodes.clone(),
+                sharing: None,
                 residency: self.residencies.of(process.id).cloned(),
             })
             .collect();
@@ -415,6 +416,27 @@ impl Equipment {
             local_remote,
             memory_samples,
             residency_signal(root, topology),
+            missing(
+                Signal::TlbResidency,
+                &Refusal::new(
+                    "no processor on the market tells how long translations stay in its TLBs",
+                    "the lab, whose modelled hardware does",
+                ),
+            ),
+            missing(
+                Signal::TlbMisses,
+                &Refusal::new(
+                    "this kernel handles no TLB misses in software, so that none can be seen singly",
+                    "a memory trace (`numaherd trace simulate`)",
+                ),
+            ),
+            missing(
+                Signal::HintFaults,
+                &Refusal::new(
+                    "the kernel hands out no single NUMA hint faults, only their sums",
+                    "a memory trace (`numaherd trace simulate`), or kernel NUMA balancing itself",
+                ),
+            ),
         ];
         Self {
             signals,

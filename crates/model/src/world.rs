@@ -241,6 +241,7 @@ impl World for Model {
                     id: process.id,
                     name: engine.jobs()[process.job].program.name.clone(),
                     allowed_nodes: all_nodes.clone(),
+                    sharing: None,
                     residency: Some(residency(&process.memory)),
                 })
                 .collect(),
@@ -364,9 +365,18 @@ fn signals() -> Vec<SignalReport> {
         .into_iter()
         .map(|signal| SignalReport {
             signal,
-            state: SignalState::Measured {
-                source: "the contention model".to_owned(),
-                caveat: None,
+            state: match signal {
+                Signal::TlbResidency | Signal::TlbMisses | Signal::HintFaults => {
+                    SignalState::Missing {
+                        reason: "the model knows rates of misses, no single translations"
+                            .to_owned(),
+                        remedy: "a memory trace (`numaherd trace simulate`)".to_owned(),
+                    }
+                }
+                _ => SignalState::Measured {
+                    source: "the contention model".to_owned(),
+                    caveat: None,
+                },
             },
         })
         .collect()

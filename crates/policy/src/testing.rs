@@ -146,6 +146,7 @@ impl Scene {
             id: Self::process(process),
             name: name.into(),
             allowed_nodes: Arc::new(self.topology.memory_nodes()),
+            sharing: None,
             residency: Some(Residency {
                 pages: vec![(NodeId(node), 1000)],
             }),

@@ -1,10 +1,11 @@
 //! What passes between a machine and those who decide about it.
 //!
 //! A [`World`] is a machine: live Linux, a model, a trace, a recording. It observes ([`Snapshot`],
-//! [`Sample`]) and carries out ([`Orders`]), and reports what became of it ([`Outcome`]); it never
+//! [`Sample`], [`Notice`]) and carries out ([`Orders`]), and reports what became of it ([`Outcome`]); it never
 //! decides. A policy turns a snapshot into a [`Plan`]; the governor turns a plan into orders. All of
 //! these are values: they can be written to a ledger, read back, compared and made up in tests.
 
+mod notice;
 mod orders;
 mod plan;
 mod sample;
@@ -12,6 +13,7 @@ mod signal;
 mod snapshot;
 mod world;
 
+pub use notice::{Notice, Sharing};
 pub use orders::{
     AffinityOrder, AffinityOutcome, AffinityResult, Orders, Outcome, PageFailure, PageOutcome,
 };
@@ -19,7 +21,7 @@ pub use plan::{PageOrder, Pages, Placement, Plan};
 pub use sample::{MemorySource, Sample};
 pub use signal::{Signal, SignalReport, SignalState};
 pub use snapshot::{Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId};
-pub use world::{Pager, Progress, World, WorldError};
+pub use world::{NewPages, Pager, Progress, World, WorldError};
 
 /// Bytes of a base page. Page numbers and page counts in this crate are in base pages of the
 /// machine, which [`Snapshot::page_bytes`] gives.

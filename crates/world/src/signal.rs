@@ -21,16 +21,26 @@ pub enum Signal {
     MemorySamples,
     /// On which nodes each process's pages are.
     Residency,
+    /// Which pages a node uses intensely and which threads share pages, by how long translations
+    /// stay in the TLBs (IPM).
+    TlbResidency,
+    /// Single TLB misses of a thread with their address.
+    TlbMisses,
+    /// Single page faults that were put in to see who uses a page (kernel NUMA balancing, kMAF).
+    HintFaults,
 }
 
 impl Signal {
     /// Every signal, in the order people are shown them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::CpuUse,
         Self::MissRate,
         Self::LocalRemote,
         Self::MemorySamples,
         Self::Residency,
+        Self::TlbResidency,
+        Self::TlbMisses,
+        Self::HintFaults,
     ];
 }
 
@@ -42,6 +52,9 @@ impl fmt::Display for Signal {
             Self::LocalRemote => "local and remote accesses",
             Self::MemorySamples => "memory samples",
             Self::Residency => "page residency",
+            Self::TlbResidency => "TLB residency",
+            Self::TlbMisses => "TLB misses",
+            Self::HintFaults => "hint faults",
         })
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use numaherd_topology::{CpuId, CpuSet, NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
 
+use crate::notice::Sharing;
+
 /// A thread. The number alone is not enough: the kernel uses it again after the thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadId {
@@ -160,6 +162,9 @@ pub struct Process {
     /// Where its pages are, where that could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub residency: Option<Residency>,
+    /// How much its threads shared pages in the interval, where that is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Arc<Sharing>>,
 }
 
 /// A node as it was at the end of the interval.

@@ -1,8 +1,9 @@
 //! The trait of all worlds, and the order in which its methods may be called.
 //!
-//! [`World::topology`], [`World::signals`] and [`World::affinity_of`] at any time. [`World::pager`]
-//! once, before time passes: it hands out the half of the world that samples accesses and moves
-//! pages at the faster cadence. What follows depends on that half.
+//! [`World::topology`], [`World::signals`] and [`World::affinity_of`] at any time.
+//! [`World::place_new_pages`] and then [`World::attend`] at most once, before time passes; after
+//! them, also before time passes, [`World::pager`] once: it hands out the half of the world that
+//! samples accesses and moves pages at the faster cadence. What follows depends on that half.
 //!
 //! *No pager.* For each placement interval [`World::run_for`], [`World::observe`], then
 //! [`World::apply`], with page orders too, as often as there are orders.
@@ -16,7 +17,7 @@
 //! always meet the same state, and for each placement interval in this order:
 //!
 //! 1. until its time is used up, to the nanosecond, either [`Pager::run_for`] and then
-//!    [`Pager::samples`], or [`World::run_for`] where nobody wants samples of that time; after each,
+//!    [`Pager::samples`] and [`Pager::notices`], or [`World::run_for`] where nobody wants samples of that time; after each,
 //!    [`Pager::apply`] when there are orders. [`Pager::run_for`] is asked for at most the paging
 //!    cadence, [`World::run_for`] for up to the whole interval;
 //! 2. [`World::observe`], which covers all of that time;
@@ -27,15 +28,18 @@
 //! [`World::observe`] and [`World::apply`] that give back what was changed. After an error of
 //! [`Pager::samples`] the pager is dropped, and the world goes on as one without.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::{CpuSet, Topology};
+use serde::{Deserialize, Serialize};
 
+use crate::notice::Notice;
 use crate::orders::{Orders, Outcome, PageOutcome};
 use crate::plan::PageOrder;
 use crate::sample::Sample;
-use crate::signal::SignalReport;
+use crate::signal::{Signal, SignalReport};
 use crate::snapshot::{Snapshot, ThreadId};
 
 /// Whether a world goes on.
@@ -45,6 +49,29 @@ pub enum Progress {
     Ran,
     /// Someone asked to stop, or what was watched has ended.
     Ended,
+}
+
+/// Where pages go that are touched for the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NewPages {
+    /// The node of the thread that touches them first: the kernel's own rule.
+    #[default]
+    FirstTouch,
+    /// All nodes in turn.
+    Interleave,
+    /// Any node, drawn from the world's own seed.
+    Random,
+}
+
+impl fmt::Display for NewPages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FirstTouch => "first touch",
+            Self::Interleave => "interleave",
+            Self::Random => "random",
+        })
+    }
 }
 
 /// Why a world cannot be observed any more. Failures on single threads or pages are no errors:
@@ -65,6 +92,29 @@ pub trait World {
 
     /// What can be measured here, in the order of [`crate::Signal::ALL`].
     fn signals(&self) -> &[SignalReport];
+
+    /// Told which signals the policy needs, so that a world for which signals have a price need not
+    /// pay for others, and so that it knows which accesses [`Pager::samples`] is to hand out where
+    /// it has several kinds: TLB misses if [`Signal::TlbMisses`] is among them, else hint faults if
+    /// [`Signal::HintFaults`] is, else memory samples. A world that is never told measures what it
+    /// likes.
+    fn attend(&mut self, _needs: &[Signal]) {}
+
+    /// Sets where pages go that are touched for the first time.
+    ///
+    /// # Errors
+    /// When this world cannot have new pages go there; then nothing has changed.
+    fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
+        match rule {
+            NewPages::FirstTouch => Ok(()),
+            NewPages::Interleave | NewPages::Random => Err(WorldError {
+                world: "this kind of machine".to_owned(),
+                reason: format!(
+                    "new pages cannot be placed by the rule {rule} here; choose another policy"
+                ),
+            }),
+        }
+    }
 
     /// Lets the machine run for an interval of its own time (live: waits; modelled: computes). With a
     /// pager in step, accesses of that time are not sampled.
@@ -106,6 +156,12 @@ pub trait Pager: Send {
     /// # Errors
     /// When samples cannot be had any more.
     fn samples(&mut self) -> Result<Vec<Sample>, WorldError>;
+
+    /// The notices of [`Signal::TlbResidency`] since the last call, in time order; none where that is
+    /// not measured.
+    fn notices(&mut self) -> Vec<Notice> {
+        Vec::new()
+    }
 
     /// Moves pages; one outcome per order, in their order.
     fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome>;

@@ -112,6 +112,7 @@ pub fn snapshot(topology: &Topology, seconds: f64, threads: &[Thread]) -> Snapsh
             id: thread.process,
             name: thread.name.clone(),
             allowed_nodes: Arc::new(topology.memory_nodes()),
+            sharing: None,
             residency: Some(Residency {
                 pages: vec![(NodeId(0), 4096)],
             }),

@@ -96,6 +96,7 @@ pub fn process(pid: u32, name: &str, pages: &[(u32, u64)]) -> Process {
         id: process_id(pid),
         name: name.to_owned(),
         allowed_nodes: Arc::new(nodes),
+        sharing: None,
         residency: Some(Residency {
             pages: pages.iter().map(|&(node, n)| (NodeId(node), n)).collect(),
         }),

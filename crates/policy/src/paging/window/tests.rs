@@ -238,6 +238,7 @@ fn resident(number: u32, residency: Option<[u64; 2]>) -> Process {
         id: Scene::process(number),
         name: format!("p{number}"),
         allowed_nodes: Arc::default(),
+        sharing: None,
         residency: residency.map(|on| Residency { pages: pages(on) }),
     }
 }
