@@ -35,6 +35,13 @@
 //! link_gb_per_s = 6.4                  # per link and direction; or a full matrix: link_matrix_gb_per_s
 //!                                      # (its diagonal is no link: any positive number)
 //!
+//! [tlb]                    # left out where nothing is known of it
+//! page_kib = 4
+//! managed_by = "hardware"  # or "software": the operating system's miss handler fills it
+//! miss_ns = 15             # from a miss in all levels until the translation is there
+//! l1 = { entries = 64, ways = 4 }                     # its hits are part of the instruction
+//! l2 = { entries = 512, ways = 4, latency_ns = 3.5 }  # left out where there is none
+//!
 //! [core]
 //! ns_per_instruction = 0.5
 //! misses_in_flight = 10
@@ -72,6 +79,9 @@ pub struct Machine {
     /// Distances, latencies, bandwidths.
     #[serde(default)]
     pub memory: Memory,
+    /// The TLBs of each core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tlb: Option<TlbSpec>,
     /// What a core can do.
     #[serde(default)]
     pub core: CoreSpec,
@@ -161,6 +171,47 @@ pub struct Memory {
     /// links, which then carry these packets beside lines.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub broadcast_probes: bool,
+}
+
+/// The TLBs of each core.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlbSpec {
+    /// Size of a page in KiB.
+    pub page_kib: u64,
+    /// Who fills them.
+    pub managed_by: TlbManagement,
+    /// From a miss in all levels until the translation is there, in ns.
+    pub miss_ns: f64,
+    /// First level.
+    pub l1: TlbLevelSpec,
+    /// Second level, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2: Option<TlbLevelSpec>,
+}
+
+/// One level of a TLB.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlbLevelSpec {
+    /// Translations that it holds.
+    pub entries: u32,
+    /// Associativity; as many as `entries` for a fully associative one.
+    pub ways: u32,
+    /// From a request to the translation when it is here, in ns; of the first level, part of the
+    /// instruction, so that it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ns: Option<f64>,
+}
+
+/// Who fills a TLB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TlbManagement {
+    /// A page walker: the core runs on meanwhile.
+    Hardware,
+    /// The operating system's miss handler: the core does nothing else meanwhile.
+    Software,
 }
 
 /// What a core can do.

@@ -196,6 +196,47 @@ fn a_distance_of_zero_is_refused() {
 }
 
 #[test]
+fn tlbs_that_cannot_be_are_refused() {
+    let text = Machine::preset_text("lab-4x2").unwrap();
+    for (from, to, message) in [
+        (
+            "page_kib = 4",
+            "page_kib = 5",
+            "tlb.page_kib: 5 is not a power of two",
+        ),
+        (
+            "miss_ns = 80",
+            "miss_ns = -1",
+            "tlb.miss_ns: -1 is not 0 or more",
+        ),
+        (
+            "{ entries = 64, ways = 4 }",
+            "{ entries = 65, ways = 4 }",
+            "tlb.l1.entries: 65 entries are no whole number of sets of 4",
+        ),
+        (
+            "{ entries = 64, ways = 4 }",
+            "{ entries = 64, ways = 4, latency_ns = 1 }",
+            "tlb.l1.latency_ns: it is part of the instruction: leave it out",
+        ),
+        (
+            "entries = 512",
+            "entries = 32",
+            "tlb.l2.entries: the second level holds all that the first does, so at least as many",
+        ),
+        (
+            "\"hardware\"",
+            "\"magic\"",
+            "unknown variant `magic`, expected `hardware` or `software`",
+        ),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replacen(from, to, 1)).unwrap_err();
+        assert!(error.ends_with(message), "{error}");
+    }
+}
+
+#[test]
 fn a_machine_file_is_written_and_read_back() {
     for name in Machine::presets() {
         let machine = Machine::preset(name).unwrap();

@@ -1,6 +1,6 @@
 //! What a machine file's figures must hold to, beyond being of the right type.
 
-use super::{CacheSpec, Machine, SharedBy};
+use super::{CacheSpec, Machine, SharedBy, TlbLevelSpec, TlbSpec};
 use crate::parts::LARGEST_NODES;
 use crate::set::LARGEST_PARSED;
 
@@ -68,6 +68,7 @@ impl Machine {
             self.check_cache(index, cache)?;
         }
         self.check_memory()?;
+        self.tlb.as_ref().map_or(Ok(()), check_tlb)?;
         self.check_core()
     }
 
@@ -233,4 +234,37 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+fn check_tlb(tlb: &TlbSpec) -> Checked {
+    if !tlb.page_kib.is_power_of_two() || tlb.page_kib > u64::MAX >> 10 {
+        let why = format!("{} is not a power of two", tlb.page_kib);
+        return wrong("tlb.page_kib", why);
+    }
+    if !(tlb.miss_ns.is_finite() && tlb.miss_ns >= 0.0) {
+        return wrong("tlb.miss_ns", format!("{} is not 0 or more", tlb.miss_ns));
+    }
+    check_tlb_level("tlb.l1", &tlb.l1)?;
+    if tlb.l1.latency_ns.is_some() {
+        return wrong(
+            "tlb.l1.latency_ns",
+            "it is part of the instruction: leave it out",
+        );
+    }
+    let Some(l2) = &tlb.l2 else { return Ok(()) };
+    check_tlb_level("tlb.l2", l2)?;
+    if l2.entries < tlb.l1.entries {
+        let why = "the second level holds all that the first does, so at least as many";
+        return wrong("tlb.l2.entries", why);
+    }
+    Ok(())
+}
+
+fn check_tlb_level(level: &str, spec: &TlbLevelSpec) -> Checked {
+    let (entries, ways) = (spec.entries, spec.ways);
+    if entries == 0 || ways == 0 || !entries.is_multiple_of(ways) {
+        let why = format!("{entries} entries are no whole number of sets of {ways}");
+        return wrong(format!("{level}.entries"), why);
+    }
+    positive(format!("{level}.latency_ns"), spec.latency_ns)
 }

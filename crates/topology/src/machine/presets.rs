@@ -15,6 +15,7 @@ macro_rules! embedded {
 const FILES: &[(&str, &str)] = embedded![
     "epyc-7742-1s",
     "epyc-9224-2s-nps2",
+    "ipm-simics-4x2",
     "itanium-9030-4s",
     "lab-16x2",
     "lab-2x4",
