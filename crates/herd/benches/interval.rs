@@ -21,9 +21,9 @@ use numaherd_policy::registry;
 use numaherd_policy::{Paging, Place, Policy, Random, Settled};
 use numaherd_topology::{CpuId, NodeSet, Topology, hwloc};
 use numaherd_world::{
-    AffinityOutcome, AffinityResult, Counts, MemorySource, NodeState, Orders, Outcome, PageOrder,
-    PageOutcome, Pager, Placement, Process, ProcessId, Progress, Residency, Sample, Signal,
-    SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError,
+    AffinityOutcome, AffinityResult, Counts, MemorySource, NewPages, NodeState, Orders, Outcome,
+    PageOrder, PageOutcome, Pager, Placement, Process, ProcessId, Progress, Residency, Sample,
+    Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError,
 };
 
 /// A modelled experiment, and a large machine.
@@ -286,6 +286,7 @@ fn intervals(threads: u32, number: u64, all_move: bool, ledger: Option<&Path>) -
         name: "bench".to_owned(),
         placement: Box::new(Scattered { all: all_move }),
         paging: Box::new(Nowhere),
+        new_pages: NewPages::FirstTouch,
     };
     let writer = ledger.map(|path| {
         Writer::create(path, "bench", None, 256 << 20).expect("a directory that can be written")

@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use numaherd_world::NewPages;
+
 /// Why herding cannot start, or a journal or ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -23,6 +25,21 @@ pub enum HerdError {
     /// The policy needs a signal that this world cannot measure. See [`crate::needs`].
     #[error("{0}")]
     MissingSignals(crate::needs::MissingSignals),
+    /// The policy wants new pages placed by a rule that this world cannot follow.
+    #[error(
+        "the policy {policy} places new pages by the rule {rule}, which {world} refuses: {reason}; or choose a policy that \
+         leaves new pages where they are touched first, such as linux"
+    )]
+    NewPages {
+        /// The policy.
+        policy: String,
+        /// Its rule.
+        rule: NewPages,
+        /// Which world.
+        world: String,
+        /// What it says: why not, and what to do.
+        reason: String,
+    },
     /// Another instance holds the journal.
     #[error(
         "cannot use the journal {path}: a herd is running already ({owner}); stop it first, or give \

@@ -125,6 +125,9 @@ pub struct PagingTick {
     pub samples: u64,
     /// Of those, samples of accesses that left the core's node.
     pub remote: u64,
+    /// Notices of a unit at the TLBs since the last tick that is recorded.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub notices: u64,
     /// What the paging wanted.
     pub plan: Vec<PageOrder>,
     /// Entries of the plan that wait for bandwidth.
@@ -142,6 +145,10 @@ pub struct PagingTick {
     pub outcomes: Vec<PageOutcome>,
     /// False in a dry run.
     pub carried_out: bool,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl PagingTick {

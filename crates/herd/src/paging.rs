@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use numaherd_policy::{Paging, Random, Settled};
 use numaherd_topology::Topology;
-use numaherd_world::{PageOrder, PageOutcome, Pages, Sample, Snapshot};
+use numaherd_world::{Notice, PageOrder, PageOutcome, Pages, Sample, Snapshot};
 
 use crate::governor::{GovernedPages, Guard, PageGovernor};
 use crate::ledger::PagingTick;
@@ -24,6 +24,22 @@ use crate::ledger::PagingTick;
 pub(crate) struct Told {
     pub(crate) settled: Vec<Settled>,
     pub(crate) snapshot: Arc<Snapshot>,
+}
+
+/// What a pager has seen since the last round.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) samples: Vec<Sample>,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl Seen {
+    /// When the latest of it was, in ns since the world began.
+    fn latest_ns(&self) -> u64 {
+        let sample = self.samples.last().map_or(0, |sample| sample.time_ns);
+        let notice = self.notices.last().map_or(0, |notice| notice.time_ns);
+        sample.max(notice)
+    }
 }
 
 /// What the paging tells the placement.
@@ -46,6 +62,8 @@ pub(crate) struct PagingHalf {
     samples: u64,
     /// Of those, samples of accesses that left the core's node.
     remote: u64,
+    /// Notices since the last round that was recorded.
+    notices: u64,
 }
 
 impl PagingHalf {
@@ -65,10 +83,11 @@ impl PagingHalf {
             dry_run,
             samples: 0,
             remote: 0,
+            notices: 0,
         }
     }
 
-    /// Whether samples could lead to an order now.
+    /// Whether samples or notices could lead to an order now.
     pub(crate) fn listens(&self) -> bool {
         self.paging.listens()
     }
@@ -79,31 +98,35 @@ impl PagingHalf {
         self.governor.has_waiting()
     }
 
-    /// One round, `passed` after the one before: takes in what is settled and what was sampled since,
+    /// One round, `passed` after the one before: takes in what is settled and what was seen since,
     /// governs what the policy wants then, has it carried out by `apply` and tells the policy what
     /// came of it. `None` when nothing of this is worth recording.
     pub(crate) fn round(
         &mut self,
         passed: Duration,
         told: impl IntoIterator<Item = Told>,
-        samples: &[Sample],
+        seen: &Seen,
         apply: impl FnOnce(&[PageOrder]) -> Vec<PageOutcome>,
     ) -> Option<News> {
         let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
         let now_ns = self.governor.now_ns().saturating_add(passed);
-        let latest = samples.last().map_or(0, |sample| sample.time_ns);
-        self.governor.advance(now_ns.max(latest));
+        self.governor.advance(now_ns.max(seen.latest_ns()));
         let mut plan: Vec<PageOrder> = Vec::new();
         for told in told {
             plan.extend(self.paging.settled(&told.settled, &told.snapshot));
             self.governor.see(told.snapshot);
         }
+        let Seen { samples, notices } = seen;
         if !samples.is_empty() {
             plan.extend(
                 self.paging
                     .sampled(samples, &self.topology, &mut self.random),
             );
         }
+        if !notices.is_empty() {
+            plan.extend(self.paging.noticed(notices, &self.topology));
+        }
+        self.notices += notices.len() as u64;
         self.samples += samples.len() as u64;
         self.remote += samples.iter().filter(|s| s.source.is_remote()).count() as u64;
         if plan.is_empty() && !self.has_waiting() {
@@ -115,6 +138,7 @@ impl PagingHalf {
             tick: PagingTick {
                 samples: std::mem::take(&mut self.samples),
                 remote: std::mem::take(&mut self.remote),
+                notices: std::mem::take(&mut self.notices),
                 ..tick
             },
         })

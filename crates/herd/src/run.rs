@@ -32,7 +32,7 @@ use crate::ledger::{Line, Placing, Record, Start, Writer};
 use crate::needs::{self, Alternative};
 use crate::paging::in_step::{Failed, PagingInStep};
 use crate::paging::thread::PagingThread;
-use crate::paging::{News, PagingHalf, Told};
+use crate::paging::{News, PagingHalf, Seen, Told};
 use crate::settings::Settings;
 use crate::summary::{Ending, Summary};
 use record::Recorder;
@@ -90,15 +90,34 @@ impl<'w> Herd<'w> {
     /// what was changed.
     ///
     /// # Errors
-    /// Before anything has happened: a setting that cannot be ([`HerdError::Setting`]), or a signal
-    /// that the policy needs and this world does not measure ([`HerdError::MissingSignals`]). A
+    /// Before anything has happened: a setting that cannot be ([`HerdError::Setting`]), a signal
+    /// that the policy needs and this world does not measure ([`HerdError::MissingSignals`]), or a
+    /// rule for new pages that this world cannot follow ([`HerdError::NewPages`]). A
     /// world that fails later ends the run with [`Ending::Failed`].
-    pub fn run(self, stop: &AtomicBool) -> Result<Summary, HerdError> {
+    pub fn run(mut self, stop: &AtomicBool) -> Result<Summary, HerdError> {
         self.settings.check()?;
         needs::check(&self.policy, self.world.signals(), &self.alternatives)?;
+        self.ask_world()?;
         let mut running = Running::begin(self);
         let ending = running.run(stop);
         Ok(running.end(ending))
+    }
+
+    /// Says to the world what the policy wants of it before time passes. In a dry run new pages go
+    /// where they would without us.
+    fn ask_world(&mut self) -> Result<(), HerdError> {
+        if !self.settings.dry_run {
+            let rule = self.policy.new_pages;
+            let placed = self.world.place_new_pages(rule);
+            placed.map_err(|error| HerdError::NewPages {
+                policy: self.policy.name.clone(),
+                rule,
+                world: error.world,
+                reason: error.reason,
+            })?;
+        }
+        self.world.attend(&self.policy.needs());
+        Ok(())
     }
 }
 
@@ -399,7 +418,7 @@ impl<'w> Running<'w> {
             PagingPlace::Over => {}
             PagingPlace::Here(half) => {
                 let world = &mut *self.world;
-                let news = half.round(Duration::ZERO, [told], &[], |orders| {
+                let news = half.round(Duration::ZERO, [told], &Seen::default(), |orders| {
                     let orders = Orders {
                         affinities: Vec::new(),
                         pages: orders.to_vec(),

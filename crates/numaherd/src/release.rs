@@ -142,7 +142,7 @@ pub fn journal_error(error: HerdError) -> anyhow::Error {
             Exit::Permission
         }
         HerdError::MissingSignals(_) => Exit::SignalMissing,
-        HerdError::Setting { .. } => Exit::Usage,
+        HerdError::Setting { .. } | HerdError::NewPages { .. } => Exit::Usage,
         _ => Exit::Failure,
     };
     ended(exit, error)

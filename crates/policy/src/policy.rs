@@ -5,7 +5,8 @@
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    PageOrder, PageOutcome, Placement, ProcessId, Sample, Signal, Snapshot, ThreadId,
+    NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Sample, Signal, Snapshot,
+    ThreadId,
 };
 
 /// The generator that policies draw from. Named, so that a recorded seed means the same anywhere.
@@ -50,7 +51,7 @@ pub trait Paging: Send {
     /// given a core, ascending by thread. Threads that are not named any more are forgotten.
     fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder>;
 
-    /// Whether samples could lead to an order now. A world that computes its samples (a model) is
+    /// Whether samples or notices could lead to an order now. A world that computes its samples (a model) is
     /// spared them until this says so again; one that takes them anyway hands them on all the same.
     fn listens(&self) -> bool {
         true
@@ -64,6 +65,12 @@ pub trait Paging: Send {
         random: &mut Random,
     ) -> Vec<PageOrder>;
 
+    /// Told at the paging cadence, after [`Paging::sampled`]: the findings of a unit at the TLBs
+    /// since the last call, in time order. Most pagings go by samples alone.
+    fn noticed(&mut self, _notices: &[Notice], _topology: &Topology) -> Vec<PageOrder> {
+        Vec::new()
+    }
+
     /// Told what became of its orders.
     fn moved(&mut self, outcomes: &[PageOutcome]);
 }
@@ -76,6 +83,8 @@ pub struct Policy {
     pub placement: Box<dyn Place>,
     /// Which node each page lives on.
     pub paging: Box<dyn Paging>,
+    /// Where pages go that are touched for the first time.
+    pub new_pages: NewPages,
 }
 
 impl Policy {

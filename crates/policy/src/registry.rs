@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use numaherd_topology::CpuId;
-use numaherd_world::{Signal, ThreadId};
+use numaherd_world::{NewPages, Signal, ThreadId};
 
 use crate::error::PolicyError;
 use crate::foresight::{Foresight, Means};
@@ -34,6 +34,8 @@ pub struct Entry {
     pub placement: &'static str,
     /// The name of its paging, in [`PAGINGS`].
     pub paging: &'static str,
+    /// Where pages go that are touched for the first time.
+    pub new_pages: NewPages,
     /// What it does, in one line.
     pub about: &'static str,
     /// Where it is from.
@@ -60,24 +62,26 @@ pub type MakePlacement = fn(&Settings, &Means) -> Option<Box<dyn Place>>;
 /// Makes a paging.
 pub type MakePaging = fn(&Settings) -> Box<dyn Paging>;
 
+const FIRST_TOUCH: NewPages = NewPages::FirstTouch;
+
 /// All policies that any world can have, in the order people are shown them: those that do more come
 /// later.
 #[rustfmt::skip]
 pub const POLICIES: &[Entry] = &[
-    Entry { name: "linux", placement: "linux", paging: "stay", about: "The kernel places threads and pages; Numaherd only watches", source: "baseline" },
-    Entry { name: "random", placement: "random", paging: "stay", about: "Each thread gets a random core once and keeps it", source: "baseline of the papers" },
-    Entry { name: "maximum-local", placement: "maximum-local", paging: "stay", about: "Threads run where their memory is, those of the highest NUMA penalty first", source: "N-MASS 3.3, Algorithm 2" },
-    Entry { name: "n-mass-regression", placement: "n-mass-regression", paging: "stay", about: "As n-mass, with NUMA penalties estimated by miss rates alone", source: "N-MASS 4.5" },
-    Entry { name: "n-mass", placement: "n-mass", paging: "stay", about: "As maximum-local, but threads leave caches that are pressed too hard", source: "N-MASS 3.3, Algorithms 1 to 3" },
-    Entry { name: "di-plain", placement: "di", paging: "stay", about: "Spreads miss rates over the memory domains; memory stays behind", source: "DINO 3.1" },
-    Entry { name: "di-migrate", placement: "di", paging: "window", about: "Spreads miss rates over the memory domains; memory follows", source: "DINO 3.2" },
-    Entry { name: "dino", placement: "dino", paging: "window", about: "Spreads classes of miss rates with the fewest moves; memory follows", source: "DINO 3.3, 4" },
+    Entry { name: "linux", placement: "linux", paging: "stay", new_pages: FIRST_TOUCH, about: "The kernel places threads and pages; Numaherd only watches", source: "baseline" },
+    Entry { name: "random", placement: "random", paging: "stay", new_pages: FIRST_TOUCH, about: "Each thread gets a random core once and keeps it", source: "baseline of the papers" },
+    Entry { name: "maximum-local", placement: "maximum-local", paging: "stay", new_pages: FIRST_TOUCH, about: "Threads run where their memory is, those of the highest NUMA penalty first", source: "N-MASS 3.3, Algorithm 2" },
+    Entry { name: "n-mass-regression", placement: "n-mass-regression", paging: "stay", new_pages: FIRST_TOUCH, about: "As n-mass, with NUMA penalties estimated by miss rates alone", source: "N-MASS 4.5" },
+    Entry { name: "n-mass", placement: "n-mass", paging: "stay", new_pages: FIRST_TOUCH, about: "As maximum-local, but threads leave caches that are pressed too hard", source: "N-MASS 3.3, Algorithms 1 to 3" },
+    Entry { name: "di-plain", placement: "di", paging: "stay", new_pages: FIRST_TOUCH, about: "Spreads miss rates over the memory domains; memory stays behind", source: "DINO 3.1" },
+    Entry { name: "di-migrate", placement: "di", paging: "window", new_pages: FIRST_TOUCH, about: "Spreads miss rates over the memory domains; memory follows", source: "DINO 3.2" },
+    Entry { name: "dino", placement: "dino", paging: "window", new_pages: FIRST_TOUCH, about: "Spreads classes of miss rates with the fewest moves; memory follows", source: "DINO 3.3, 4" },
 ];
 
 /// The policies that only a modelled world can have, since they go by what it foresees.
 #[rustfmt::skip]
 pub const MODELLED: &[Entry] = &[
-    Entry { name: "oracle", placement: "oracle", paging: "stay", about: "The layout of threads that would cost least; for modelled worlds only", source: "baseline of the papers" },
+    Entry { name: "oracle", placement: "oracle", paging: "stay", new_pages: FIRST_TOUCH, about: "The layout of threads that would cost least; for modelled worlds only", source: "baseline of the papers" },
 ];
 
 /// All placements.
@@ -124,7 +128,16 @@ pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Poli
         name: name.to_owned(),
         placement: (placement.make)(settings, means).ok_or_else(needs_foresight)?,
         paging: (paging.make)(settings),
+        new_pages: new_pages(name),
     })
+}
+
+/// Where the policy of a name wants pages that are touched for the first time. Of a joined name
+/// (`interleave+window`) that is for the first of the two to say.
+fn new_pages(name: &str) -> NewPages {
+    let placement = name.split_once('+').map_or(name, |(before, _)| before);
+    let entry = policies().find(|entry| entry.name == placement);
+    entry.map_or(NewPages::FirstTouch, |entry| entry.new_pages)
 }
 
 type Halves = (&'static Half<MakePlacement>, &'static Half<MakePaging>);

@@ -3,14 +3,14 @@
 //! A modelled world computes instead of waiting: a thread of its own would see it at times that no
 //! seed decides. So the placement's interval is cut into steps: one paging cadence each while the
 //! policy listens or orders wait for bandwidth, the last one cut so that the interval is exact; the
-//! whole rest in one while nothing could come of looking. Samples are drawn of the time in which the
-//! policy listens, and of no other.
+//! whole rest in one while nothing could come of looking. Samples and notices are of the time in which
+//! the policy listens, and of no other.
 
 use std::time::Duration;
 
 use numaherd_world::{Pager, Progress, World, WorldError};
 
-use super::{News, PagingHalf, Told};
+use super::{News, PagingHalf, Seen, Told};
 
 /// The paging half and a pager in step.
 pub(crate) struct PagingInStep {
@@ -60,17 +60,19 @@ impl PagingInStep {
                 return Ok(Progress::Ended);
             }
             left -= step;
-            let samples = if listens {
-                self.pager
-                    .samples()
-                    .map_err(|error| Failed { error, left })?
+            let seen = if listens {
+                let samples = self.pager.samples();
+                Seen {
+                    samples: samples.map_err(|error| Failed { error, left })?,
+                    notices: self.pager.notices(),
+                }
             } else {
-                Vec::new()
+                Seen::default()
             };
             let pager = &mut self.pager;
             let round = self
                 .half
-                .round(step, [], &samples, |orders| pager.apply(orders));
+                .round(step, [], &seen, |orders| pager.apply(orders));
             round.into_iter().for_each(&mut say);
         }
         Ok(Progress::Ran)
@@ -79,7 +81,9 @@ impl PagingInStep {
     /// Tells the paging what is settled, and has carried out what it wants then.
     pub(crate) fn tell(&mut self, told: Told) -> Option<News> {
         let pager = &mut self.pager;
-        self.half
-            .round(Duration::ZERO, [told], &[], |orders| pager.apply(orders))
+        let nothing = Seen::default();
+        self.half.round(Duration::ZERO, [told], &nothing, |orders| {
+            pager.apply(orders)
+        })
     }
 }

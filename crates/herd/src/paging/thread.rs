@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use numaherd_world::{Pager, Progress};
 
-use super::{News, PagingHalf, Told};
+use super::{News, PagingHalf, Seen, Told};
 
 /// The running paging thread, as the placement sees it.
 pub(crate) struct PagingThread {
@@ -99,9 +99,13 @@ fn run(
             return;
         }
         let news = match pager.samples() {
-            Ok(samples) => half.round(cadence, hears.try_iter(), &samples, |orders| {
-                pager.apply(orders)
-            }),
+            Ok(samples) => {
+                let notices = pager.notices();
+                let seen = Seen { samples, notices };
+                half.round(cadence, hears.try_iter(), &seen, |orders| {
+                    pager.apply(orders)
+                })
+            }
             Err(error) => {
                 // Nobody may be left to hear it; then it does not matter.
                 let _ = says.send(News::Ended(error.to_string()));

@@ -10,9 +10,10 @@ use numaherd_topology::{
     Cache, CacheKind, CpuId, CpuPart, CpuSet, Node, NodeId, NodeSet, Parts, Timing, Topology,
 };
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Counts, NodeState, Orders, Outcome, PageOrder,
-    PageOutcome, Pager, Pages, Placement, Process, ProcessId, Progress, Residency, Sample, Signal,
-    SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError,
+    AffinityOrder, AffinityOutcome, AffinityResult, Counts, NewPages, NodeState, Notice, Orders,
+    Outcome, PageOrder, PageOutcome, Pager, Pages, Placement, Process, ProcessId, Progress,
+    Residency, Sample, Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId, World,
+    WorldError,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -168,6 +169,18 @@ pub fn all_pages(thread: &Thread, to: u32) -> PageOrder {
     }
 }
 
+/// Page 1 of process 1 on node 0 is used by thread 1 on that node.
+pub fn notice(time_ns: u64, to: u32) -> Notice {
+    Notice {
+        time_ns,
+        thread: tid(1),
+        process: pid(1),
+        page: 1,
+        from: NodeId(0),
+        to: NodeId(to),
+    }
+}
+
 /// What a world says that moved every page it was told to.
 pub fn moved(order: &PageOrder, moved: u64) -> PageOutcome {
     PageOutcome {
@@ -199,6 +212,17 @@ pub fn measured() -> Vec<SignalReport> {
 /// What happens to the machine before each interval: interval number, machine.
 pub type Script = Box<dyn FnMut(u64, &mut Fake)>;
 
+/// What a world is told before time passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// To place new pages by this rule.
+    NewPages(NewPages),
+    /// To attend to these signals.
+    Attend(Vec<Signal>),
+    /// For its pager.
+    Pager,
+}
+
 /// A scripted machine.
 pub struct Fake {
     pub topology: Arc<Topology>,
@@ -218,6 +242,10 @@ pub struct Fake {
     /// All orders it was given, in order.
     pub applied: Vec<Orders>,
     pub pager: Option<Box<dyn Pager>>,
+    /// The rules by which it can place new pages.
+    pub can_place_new_pages: Vec<NewPages>,
+    /// What it was told before time passed.
+    pub asked: Vec<Asked>,
     script: Option<Script>,
     intervals: u64,
     observed: u64,
@@ -238,6 +266,8 @@ impl Fake {
             blind_from: u64::MAX,
             applied: Vec::new(),
             pager: None,
+            can_place_new_pages: vec![NewPages::FirstTouch],
+            asked: Vec::new(),
             script: None,
             intervals: 0,
             observed: 0,
@@ -300,7 +330,23 @@ impl World for Fake {
         &self.signals
     }
 
+    fn attend(&mut self, needs: &[Signal]) {
+        self.asked.push(Asked::Attend(needs.to_vec()));
+    }
+
+    fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
+        self.asked.push(Asked::NewPages(rule));
+        if self.can_place_new_pages.contains(&rule) {
+            return Ok(());
+        }
+        Err(WorldError {
+            world: "the made-up machine".to_owned(),
+            reason: format!("it cannot place new pages by the rule {rule}; have it learn that"),
+        })
+    }
+
     fn run_for(&mut self, interval: Duration) -> Progress {
+        assert!(self.asked.contains(&Asked::Pager), "told first, then run");
         if self.intervals == self.ends_after {
             return Progress::Ended;
         }
@@ -349,6 +395,7 @@ impl World for Fake {
     }
 
     fn pager(&mut self) -> Option<Box<dyn Pager>> {
+        self.asked.push(Asked::Pager);
         self.pager.take()
     }
 }
@@ -371,12 +418,15 @@ impl<F: FnMut(&Snapshot) -> Vec<Placement> + Send> Place for Told<F> {
 pub struct Heard {
     pub settled: Vec<Vec<Settled>>,
     pub outcomes: Vec<PageOutcome>,
+    pub notices: Vec<Notice>,
 }
 
-/// A paging that orders what the test says: once for what is settled, and for each lot of samples.
+/// A paging that orders what the test says: once for what is settled, and for each lot of samples or
+/// notices.
 pub struct ToldPaging {
     pub on_settled: Vec<PageOrder>,
     pub on_samples: Vec<PageOrder>,
+    pub on_notices: Vec<PageOrder>,
     pub heard: Arc<Mutex<Heard>>,
 }
 
@@ -385,6 +435,7 @@ impl ToldPaging {
         Self {
             on_settled: Vec::new(),
             on_samples: Vec::new(),
+            on_notices: Vec::new(),
             heard: Arc::default(),
         }
     }
@@ -402,6 +453,12 @@ impl Paging for ToldPaging {
 
     fn sampled(&mut self, _: &[Sample], _: &Topology, _: &mut Random) -> Vec<PageOrder> {
         self.on_samples.clone()
+    }
+
+    fn noticed(&mut self, notices: &[Notice], _: &Topology) -> Vec<PageOrder> {
+        let mut heard = self.heard.lock().unwrap();
+        heard.notices.extend_from_slice(notices);
+        self.on_notices.clone()
     }
 
     fn moved(&mut self, outcomes: &[PageOutcome]) {
@@ -423,6 +480,7 @@ pub fn policy_with(
         name: "as-told".to_owned(),
         placement: Box::new(Told(told)),
         paging: Box::new(paging),
+        new_pages: NewPages::FirstTouch,
     }
 }
 

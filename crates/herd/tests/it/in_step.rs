@@ -10,13 +10,14 @@ use numaherd_herd::{Ending, Herd, Limits, Line, Record, Settings, Summary};
 use numaherd_policy::{Policy, registry};
 use numaherd_topology::{CpuId, CpuSet, NodeId, Topology};
 use numaherd_world::{
-    MemorySource, Orders, Outcome, PageOrder, PageOutcome, Pager, Pages, Progress, Residency,
-    Sample, SignalReport, Snapshot, Thread, ThreadId, World, WorldError,
+    MemorySource, Notice, Orders, Outcome, PageOrder, PageOutcome, Pager, Pages, Progress,
+    Residency, Sample, SignalReport, Snapshot, Thread, ThreadId, World, WorldError,
 };
 use proptest::prelude::*;
 
 use crate::fake::{
-    Fake, MIB, ToldPaging, everyone_to, machine, moved, pid, policy_with, thread, tid, window,
+    Fake, MIB, ToldPaging, everyone_to, machine, moved, notice, pid, policy_with, thread, tid,
+    window,
 };
 
 /// Pages of the process: four windows of 4096.
@@ -47,6 +48,8 @@ struct Shared {
     node: NodeId,
     pages: Vec<NodeId>,
     sample: Option<Sample>,
+    /// The unit at the TLBs finds a page in every step.
+    finds: bool,
     calls: Vec<Call>,
 }
 
@@ -86,6 +89,7 @@ impl Stepped {
                 node: NodeId(0),
                 pages: vec![NodeId(0); PAGES as usize],
                 sample: None,
+                finds: false,
                 calls: Vec::new(),
             })),
         }
@@ -182,6 +186,12 @@ impl Pager for SteppedPager {
         Ok(shared.sample.take().into_iter().collect())
     }
 
+    fn notices(&mut self) -> Vec<Notice> {
+        let shared = self.0.lock().unwrap();
+        let found = shared.finds.then(|| notice(shared.now_ns, 1));
+        found.into_iter().collect()
+    }
+
     fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
         let mut shared = self.0.lock().unwrap();
         let carry_out = |order: &PageOrder| {
@@ -253,6 +263,37 @@ fn a_paging_that_listens_is_asked_at_its_cadence_and_the_last_step_is_cut() {
     let steps = [30, 30, 30, 10].map(|ms| [Call::Sampled(ms), Call::Samples]);
     let interval = [steps.as_flattened(), &[Call::Observed]].concat();
     assert_eq!(world.calls(), interval.repeat(3));
+}
+
+#[test]
+fn what_a_unit_at_the_tlbs_finds_is_acted_on_in_the_same_step() {
+    let mut world = Stepped::new();
+    world.shared.lock().unwrap().finds = true;
+    let paging = ToldPaging {
+        on_notices: vec![window(&world.fake.threads[0], 1, 1, 1)],
+        ..ToldPaging::stay()
+    };
+    let heard = paging.heard.clone();
+    let settings = Settings {
+        intervals: Some(2),
+        ..quick()
+    };
+    let (_, lines) = run(&mut world, policy_with(|_| Vec::new(), paging), settings);
+    let noticed: Vec<u64> = heard
+        .lock()
+        .unwrap()
+        .notices
+        .iter()
+        .map(|n| n.time_ns)
+        .collect();
+    let steps = [30, 60, 90, 100, 130, 160, 190, 200].map(|ms| ms * 1_000_000);
+    assert_eq!(noticed, steps);
+    // The process is known from the first snapshot on: before, the governor knows nothing of it.
+    let moved = rounds(&lines)
+        .into_iter()
+        .filter(|(_, tick)| !tick.outcomes.is_empty());
+    let moved: Vec<(u64, u64)> = moved.map(|(ms, tick)| (ms, tick.notices)).collect();
+    assert_eq!(moved, [(130, 1), (160, 1), (190, 1), (200, 1)]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The herd against a scripted machine: loop, governor, journal, ledger, replay.
 
+mod asked;
 mod fake;
 mod in_step;
 mod journal;

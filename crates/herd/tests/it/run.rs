@@ -11,14 +11,14 @@ use numaherd_herd::needs::Alternative;
 use numaherd_herd::{Ending, Guard, Herd, HerdError, Journal, Line, Record, Settings};
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{
-    Counts, MemorySource, PageFailure, PageOrder, PageOutcome, Pager, Progress, Sample, Signal,
-    SignalReport, SignalState, Snapshot, ThreadId, WorldError,
+    Counts, MemorySource, Notice, PageFailure, PageOrder, PageOutcome, Pager, Progress, Sample,
+    Signal, SignalReport, SignalState, Snapshot, ThreadId, WorldError,
 };
 use tempfile::TempDir;
 
 use crate::fake::{
-    Fake, Heard, MIB, ToldPaging, all_pages, cpus, everyone_to, machine, moved, pid, place, policy,
-    policy_with, thread, tid, window,
+    Fake, Heard, MIB, ToldPaging, all_pages, cpus, everyone_to, machine, moved, notice, pid, place,
+    policy, policy_with, thread, tid, window,
 };
 
 static GO: AtomicBool = AtomicBool::new(false);
@@ -648,6 +648,14 @@ impl Pager for FakePager {
         }])
     }
 
+    fn notices(&mut self) -> Vec<Notice> {
+        let round = self.rounds.load(Ordering::SeqCst);
+        if round == 0 || round > ROUNDS {
+            return Vec::new();
+        }
+        vec![notice(1_000_000_000 + round as u64 * 10_000_000, 1)]
+    }
+
     fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
         self.applied.lock().unwrap().extend_from_slice(orders);
         let outcome = |order| PageOutcome {
@@ -729,15 +737,14 @@ fn pages_are_moved_in_a_thread_of_their_own_and_recorded() {
         paged.summary.pages_failed[&PageFailure::Busy],
         2 * ROUNDS as u64
     );
-    let samples: u64 = paged
-        .lines
-        .iter()
-        .filter_map(|line| match &line.record {
-            Record::Paging(tick) => Some(tick.remote),
-            _ => None,
-        })
-        .sum();
-    assert_eq!(samples, ROUNDS as u64);
+    let seen = paged.lines.iter().filter_map(|line| match &line.record {
+        Record::Paging(tick) => Some((tick.remote, tick.notices)),
+        _ => None,
+    });
+    let (samples, notices): (Vec<u64>, Vec<u64>) = seen.unzip();
+    assert_eq!(samples.iter().sum::<u64>(), ROUNDS as u64);
+    assert_eq!(notices.iter().sum::<u64>(), ROUNDS as u64);
+    assert_eq!(paged.heard.lock().unwrap().notices.len(), ROUNDS);
 }
 
 #[test]
