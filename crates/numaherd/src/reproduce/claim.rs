@@ -71,7 +71,64 @@ pub struct Claim {
     pub note: String,
 }
 
+/// One line that the paper's text states, without a note.
+pub fn claim(
+    id: impl Into<String>,
+    section: &str,
+    what: impl Into<String>,
+    unit: &str,
+    says: Says,
+    ours: f64,
+) -> Claim {
+    Claim {
+        id: id.into(),
+        section: section.to_owned(),
+        what: what.into(),
+        unit: unit.to_owned(),
+        says,
+        kind: Kind::Stated,
+        ours,
+        note: String::new(),
+    }
+}
+
+/// A figure in percent that the paper prints.
+pub fn points(figure: f64) -> Says {
+    Says::Point {
+        figure,
+        tolerance: POINTS,
+    }
+}
+
+/// A bound from above, without tolerance.
+pub fn at_most(figure: f64) -> Says {
+    Says::AtMost {
+        figure,
+        tolerance: 0.0,
+    }
+}
+
+/// A bound from below, without tolerance.
+pub fn at_least(figure: f64) -> Says {
+    Says::AtLeast {
+        figure,
+        tolerance: 0.0,
+    }
+}
+
 impl Claim {
+    /// With what must be known to read the line.
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+
+    /// As one that stands for what the paper does not print; the note says what was chosen.
+    pub fn proxy(mut self, note: impl Into<String>) -> Self {
+        self.kind = Kind::Proxy;
+        self.note(note)
+    }
+
     /// Whether it holds. A figure that is no number never does.
     pub fn holds(&self) -> bool {
         match self.says {

@@ -31,8 +31,8 @@ use numaherd_model::program::Phase;
 use numaherd_model::{Hardware, Library};
 use numaherd_topology::{CpuId, Machine, NodeId};
 
-use super::claim::POINTS;
-use super::{Claim, Effort, Kind, Says, largest, mean};
+use super::claim::{at_least, at_most, claim, points};
+use super::{Claim, Effort, largest, mean};
 
 /// All claims of DINO, in the paper's order.
 ///
@@ -121,67 +121,5 @@ impl Class {
             Self::SoftDevil => "soft devils",
             Self::Turtle => "turtles",
         }
-    }
-}
-
-/// One line, without a note.
-fn claim(
-    id: &str,
-    section: &str,
-    what: impl Into<String>,
-    unit: &str,
-    says: Says,
-    ours: f64,
-) -> Claim {
-    Claim {
-        id: id.to_owned(),
-        section: section.to_owned(),
-        what: what.into(),
-        unit: unit.to_owned(),
-        says,
-        kind: Kind::Stated,
-        ours,
-        note: String::new(),
-    }
-}
-
-/// A figure in percent that the paper prints.
-fn points(figure: f64) -> Says {
-    Says::Point {
-        figure,
-        tolerance: POINTS,
-    }
-}
-
-fn at_most(figure: f64) -> Says {
-    Says::AtMost {
-        figure,
-        tolerance: 0.0,
-    }
-}
-
-fn at_least(figure: f64) -> Says {
-    Says::AtLeast {
-        figure,
-        tolerance: 0.0,
-    }
-}
-
-/// What may be said of a line beyond its figures.
-trait Noted {
-    fn note(self, note: impl Into<String>) -> Self;
-    fn proxy(self, note: impl Into<String>) -> Self;
-}
-
-impl Noted for Claim {
-    fn note(mut self, note: impl Into<String>) -> Self {
-        self.note = note.into();
-        self
-    }
-
-    /// The line stands for what is not printed; the note says what was chosen.
-    fn proxy(mut self, note: impl Into<String>) -> Self {
-        self.kind = Kind::Proxy;
-        self.note(note)
     }
 }

@@ -11,7 +11,7 @@ use anyhow::Result;
 use numaherd_model::{Hardware, Library, Program};
 use numaherd_topology::Machine;
 
-use super::{Claim, Effort, Kind, Says, largest, mean};
+use super::{Claim, Effort, Says, largest, mean};
 
 /// The paper's machine and its programs.
 pub(super) struct Bench {
@@ -41,32 +41,6 @@ pub fn claims(effort: &Effort) -> Result<Vec<Claim>> {
     let mut claims = mappings::claims(&bench)?;
     claims.extend(workloads::claims(&bench, effort)?);
     Ok(claims)
-}
-
-/// A claim that the paper's text states; `note` is added with [`noted`].
-fn stated(id: &str, section: &str, what: &str, unit: &str, says: Says, ours: f64) -> Claim {
-    Claim {
-        id: id.to_owned(),
-        section: section.to_owned(),
-        what: what.to_owned(),
-        unit: unit.to_owned(),
-        says,
-        kind: Kind::Stated,
-        ours,
-        note: String::new(),
-    }
-}
-
-/// A claim with something to know about it.
-fn noted(mut claim: Claim, note: &str) -> Claim {
-    note.clone_into(&mut claim.note);
-    claim
-}
-
-/// A claim whose paper's side is not printed.
-fn proxy(mut claim: Claim) -> Claim {
-    claim.kind = Kind::Proxy;
-    claim
 }
 
 #[cfg(test)]

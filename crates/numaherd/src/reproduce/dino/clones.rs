@@ -5,7 +5,7 @@
 use anyhow::Result;
 use numaherd_model::{Factors, Placed, alone, steady};
 
-use super::{Claim, Class, Ground, Noted, at_least, claim, mean};
+use super::{Claim, Class, Ground, at_least, claim, mean};
 use crate::reproduce::{CPU2006, Says};
 
 /// One program's bar and point.

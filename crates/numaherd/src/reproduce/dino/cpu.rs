@@ -10,7 +10,7 @@ use anyhow::Result;
 use numaherd_model::{Job, Program, Until};
 
 use super::runs::{DEFAULT, POLICIES, Runs, Workload, runs};
-use super::{Claim, Effort, Ground, Noted, at_least, at_most, claim, largest, mean};
+use super::{Claim, Effort, Ground, at_least, at_most, claim, largest, mean};
 use crate::reproduce::Says;
 use crate::simulate::trial::Ran;
 
@@ -200,7 +200,7 @@ fn deviations(policies: [&Runs; 3], kernel: &Runs) -> Vec<Claim> {
     for (name, runs) in POLICIES.iter().zip(policies) {
         claims.push(
             claim(
-                &format!("fig11-deviation-{name}"),
+                format!("fig11-deviation-{name}"),
                 "5.3, Fig 11",
                 format!("completion times of CPU2006 deviate less under {name} than under Default"),
                 "points",

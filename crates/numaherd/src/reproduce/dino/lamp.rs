@@ -7,7 +7,7 @@ use anyhow::Result;
 use numaherd_model::Until;
 
 use super::runs::{DEFAULT, POLICIES, Runs, Workload, runs};
-use super::{Claim, Effort, Ground, Noted, claim, cpu, largest};
+use super::{Claim, Effort, Ground, claim, cpu, largest};
 use crate::reproduce::Says;
 use crate::simulate::trial::Ran;
 

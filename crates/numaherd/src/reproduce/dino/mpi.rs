@@ -14,7 +14,7 @@ use numaherd_model::program::{Curve, Program};
 use numaherd_model::{Job, Until};
 
 use super::runs::{DEFAULT, POLICIES, Runs, Workload, pace, runs};
-use super::{Claim, Effort, Ground, Noted, at_least, at_most, claim, largest};
+use super::{Claim, Effort, Ground, at_least, at_most, claim, largest};
 use crate::reproduce::Says;
 
 /// The eleven jobs.
@@ -152,7 +152,7 @@ pub(super) fn claims(ground: &Ground, effort: &Effort) -> Result<Vec<Claim>> {
         let id = POLICIES[policy];
         claims.push(
             claim(
-                &format!("fig12-{id}-hurts"),
+                format!("fig12-{id}-hurts"),
                 "3.2, 5.3, Fig 7, 12",
                 format!("{name} makes MPI jobs slower than Default: the most"),
                 "%",
@@ -163,7 +163,7 @@ pub(super) fn claims(ground: &Ground, effort: &Effort) -> Result<Vec<Claim>> {
         );
         claims.push(
             claim(
-                &format!("fig12-{id}-worst"),
+                format!("fig12-{id}-worst"),
                 "3.2, 5.3, Fig 7, 12",
                 format!("the most that {name} makes an MPI job slower"),
                 "%",

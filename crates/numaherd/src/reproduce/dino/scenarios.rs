@@ -18,7 +18,7 @@ use anyhow::Result;
 use numaherd_model::{Factors, Placed, Speed, alone, steady};
 use numaherd_topology::NodeId;
 
-use super::{Claim, Class, Ground, Noted, at_most, claim, largest, mean, points};
+use super::{Claim, Class, Ground, at_most, claim, largest, mean, points};
 use crate::reproduce::Says;
 use crate::reproduce::claim::POINTS;
 

@@ -8,7 +8,7 @@ use anyhow::Result;
 use numaherd_model::Until;
 
 use super::runs::{Workload, pace, runs};
-use super::{Claim, Effort, Ground, Noted, claim, cpu, points};
+use super::{Claim, Effort, Ground, claim, cpu, points};
 use crate::reproduce::Says;
 
 /// Of the workload, first the programs of Table 1.

@@ -6,8 +6,8 @@ use anyhow::Result;
 use numaherd_model::{Factors, Placed, Speed, alone, numa_penalty, steady};
 use numaherd_topology::{CpuId, NodeId};
 
-use super::{Bench, Claim, Says, mean, noted, proxy, stated};
-use crate::reproduce::claim::{POINTS, SLOPE_SHARE};
+use super::{Bench, Claim, Says, mean};
+use crate::reproduce::claim::{POINTS, SLOPE_SHARE, claim};
 
 const HOME: NodeId = NodeId(0);
 /// A CPU of the processor that has the memory, and one of the other.
@@ -67,35 +67,29 @@ fn mcf_and_lbm(bench: &Bench) -> Result<Vec<Claim>> {
     let all = |mapping: &[Speed; 2]| moved(mapping).iter().sum::<f64>();
     let most_apart = [misses(&b, 0), misses(&b, 1), misses(&c, 0), misses(&c, 1)];
     let fig = |id: &str, part: &str, what: &str, says: Says, ours: f64| {
-        stated(id, &format!("2, Fig 3({part})"), what, "%", says, ours)
+        claim(id, &format!("2, Fig 3({part})"), what, "%", says, ours)
     };
     Ok(vec![
-        noted(
-            fig(
+        fig(
                 "fig3-mpki-mcf",
                 "a",
                 "misses of mcf beside lbm, both local, over alone",
                 point(47.0),
                 misses(&a, 0),
-            ),
-            &format!(
+            ).note(format!(
                 "mcf keeps {:.1} of 8 MiB and lbm {:.1}; between 3 and 8 MiB the profiles have two \
                  measured points each, which make mcf steeper and lbm flatter than the paper's \
                  programs were",
                 a[0].held_bytes / MIB,
                 a[1].held_bytes / MIB
-            ),
-        ),
-        noted(
-            fig(
+            )),
+        fig(
                 "fig3-mpki-lbm",
                 "a",
                 "misses of lbm beside mcf, both local, over alone",
                 point(62.0),
                 misses(&a, 1),
-            ),
-            "as the line above",
-        ),
+            ).note("as the line above"),
         fig(
             "fig3-mpki-apart",
             "a",
@@ -116,16 +110,13 @@ fn mcf_and_lbm(bench: &Bench) -> Result<Vec<Claim>> {
             },
             100.0 * (1.0 - mean([0, 1].map(|at| a[at].remote_lines / a[at].lines))),
         ),
-        noted(
-            fig(
+        fig(
                 "fig3-remote-b",
                 "b",
                 "share of the traffic of lbm, which is remote, in (b)",
                 point(56.0),
                 100.0 * moved(&b)[1] / all(&b),
-            ),
-            "which of the two moves more follows from the two shares (FACTS 0)",
-        ),
+            ).note("which of the two moves more follows from the two shares (FACTS 0)"),
         fig(
             "fig3-remote-c",
             "b",
@@ -196,17 +187,14 @@ fn mcf_and_lbm(bench: &Bench) -> Result<Vec<Claim>> {
             Says::Ranking,
             average(&b) - average(&c),
         ),
-        noted(
-            fig(
+        fig(
                 "fig3-mcf-c",
                 "c",
                 "slowdown of mcf: (c) smaller than (a), by",
                 Says::Ranking,
                 slower(&a, 0) - slower(&c, 0),
-            ),
-            "the paper's figures leave mcf 21 % slower when remote [D], far below the line through all \
-             other programs (Fig 7 calls it the outlier); the profile gives it five lines in flight",
-        ),
+            ).note("the paper's figures leave mcf 21 % slower when remote [D], far below the line through all \
+             other programs (Fig 7 calls it the outlier); the profile gives it five lines in flight"),
     ])
 }
 
@@ -248,7 +236,7 @@ fn soplex(bench: &Bench) -> Result<Vec<Claim>> {
     let fewest = least(|split| split.misses);
     let best = least(|split| split.slowdown);
     Ok(vec![
-        stated(
+        claim(
             "fig4-all-local",
             "3.1, Fig 4",
             "misses of four clones of soplex, all local, over alone",
@@ -256,7 +244,7 @@ fn soplex(bench: &Bench) -> Result<Vec<Claim>> {
             point(35.0),
             splits[0].misses,
         ),
-        stated(
+        claim(
             "fig4-least",
             "3.1, Fig 4",
             "the same where it is least",
@@ -264,7 +252,7 @@ fn soplex(bench: &Bench) -> Result<Vec<Claim>> {
             point(19.0),
             fewest.misses,
         ),
-        stated(
+        claim(
             "fig4-least-at",
             "3.1, Fig 4",
             "local share of the traffic where misses are fewest",
@@ -272,7 +260,7 @@ fn soplex(bench: &Bench) -> Result<Vec<Claim>> {
             point(57.0),
             fewest.locality,
         ),
-        stated(
+        claim(
             "fig5-best-at",
             "3.1, Fig 5",
             "local share of the traffic where the average slowdown is least",
@@ -280,7 +268,7 @@ fn soplex(bench: &Bench) -> Result<Vec<Claim>> {
             point(80.0),
             best.locality,
         ),
-        stated(
+        claim(
             "fig5-not-local",
             "3.1, Fig 5",
             "average slowdown: some remote better than all local, by",
@@ -288,7 +276,7 @@ fn soplex(bench: &Bench) -> Result<Vec<Claim>> {
             Says::Ranking,
             splits[0].slowdown - best.slowdown,
         ),
-        stated(
+        claim(
             "fig5-not-balanced",
             "3.1, Fig 5",
             "average slowdown: the best better than fewest misses, by",
@@ -329,7 +317,7 @@ fn penalties(bench: &Bench) -> Vec<Claim> {
     let note = "the model's penalty is against lines with prefetches counted; the paper's misses are \
                 DRAM responses, of which FACTS 1.7 thinks the same";
     vec![
-        stated(
+        claim(
             "fig7-least",
             "4.1",
             "least NUMA penalty",
@@ -340,7 +328,7 @@ fn penalties(bench: &Bench) -> Vec<Claim> {
             },
             extreme(f64::min, f64::INFINITY),
         ),
-        stated(
+        claim(
             "fig7-most",
             "4.1",
             "largest NUMA penalty",
@@ -351,7 +339,7 @@ fn penalties(bench: &Bench) -> Vec<Claim> {
             },
             extreme(f64::max, 0.0),
         ),
-        stated(
+        claim(
             "fig7-correlated",
             "3.2, Fig 7",
             "the penalty grows with the miss rate: slope of the line through all",
@@ -359,7 +347,7 @@ fn penalties(bench: &Bench) -> Vec<Claim> {
             Says::Ranking,
             all.slope,
         ),
-        stated(
+        claim(
             "fig7-r2",
             "3.2, Fig 7",
             "coefficient of determination of that line",
@@ -370,34 +358,30 @@ fn penalties(bench: &Bench) -> Vec<Claim> {
             },
             all.determination,
         ),
-        noted(
-            stated(
-                "fig7-intercept",
-                "4.5",
-                "intercept of the line without mcf and programs below 1",
-                "",
-                Says::Point {
-                    figure: 1.05,
-                    tolerance: POINTS / 100.0,
-                },
-                fit.intercept,
-            ),
-            "printed the other way round (FACTS 1.6)",
-        ),
-        noted(
-            proxy(stated(
-                "fig7-slope",
-                "4.5",
-                "slope of that line per line and 1000 instructions",
-                "",
-                Says::Point {
-                    figure: 0.015,
-                    tolerance: 0.015 * SLOPE_SHARE,
-                },
-                fit.slope,
-            )),
-            note,
-        ),
+        claim(
+            "fig7-intercept",
+            "4.5",
+            "intercept of the line without mcf and programs below 1",
+            "",
+            Says::Point {
+                figure: 1.05,
+                tolerance: POINTS / 100.0,
+            },
+            fit.intercept,
+        )
+        .note("printed the other way round (FACTS 1.6)"),
+        claim(
+            "fig7-slope",
+            "4.5",
+            "slope of that line per line and 1000 instructions",
+            "",
+            Says::Point {
+                figure: 0.015,
+                tolerance: 0.015 * SLOPE_SHARE,
+            },
+            fit.slope,
+        )
+        .proxy(note),
     ]
 }
 

@@ -16,8 +16,8 @@ use numaherd_model::{Factors, Job, Options, Placed, Program, Until, alone, numa_
 use numaherd_topology::{CpuId, NodeId};
 use rayon::prelude::*;
 
-use super::{Bench, Claim, Says, largest, mean, noted, proxy, stated};
-use crate::reproduce::claim::POINTS;
+use super::{Bench, Claim, Says, largest, mean};
+use crate::reproduce::claim::{POINTS, claim};
 use crate::reproduce::{CPU2006, Effort};
 use crate::simulate::trial::{Trial, as_published, run};
 
@@ -271,17 +271,17 @@ fn pressures(bench: &Bench, workloads: &[Workload<'_>]) -> Vec<Claim> {
         .filter(|&(at, _)| at != 5)
         .map(|(_, &t)| t)
         .collect();
-    vec![proxy(noted(
-        stated(
+    vec![
+        claim(
             "fig9-least",
             "4.2, Fig 9",
             "sum of miss rates: WL6 least of all workloads, by",
             "per 1000",
             Says::Ranking,
             least(&others) - totals[5],
-        ),
-        "by the miss rates of FACTS 1.7",
-    ))]
+        )
+        .proxy("by the miss rates of FACTS 1.7"),
+    ]
 }
 
 fn least(figures: impl IntoIterator<Item = f64>) -> f64 {
@@ -306,18 +306,15 @@ fn influence_of_locality(outcomes: &[Outcome]) -> Vec<Claim> {
         .filter_map(|(workload, map)| of(*workload).find(|o| o.map == *map));
     let mut claims: Vec<Claim> = named.flat_map(one_unbalanced).collect();
     claims.extend([
-        noted(
-        stated(
+        claim(
             "fig10-default-wl9",
             "4.3, Fig 10(a)",
             "default: largest slowdown of a program of WL9",
             "%",
             point(50.0),
             default_most(9),
-        ),
-            "mcf, whose slowdowns the model has too large wherever its memory is remote or its cache shared",
-        ),
-        stated(
+        ).note("mcf, whose slowdowns the model has too large wherever its memory is remote or its cache shared"),
+        claim(
             "fig10-default-wl1",
             "4.3, Fig 10(b)",
             "default: largest slowdown of a program of WL1",
@@ -325,7 +322,7 @@ fn influence_of_locality(outcomes: &[Outcome]) -> Vec<Claim> {
             point(18.0),
             default_most(1),
         ),
-        stated(
+        claim(
             "fig10-best",
             "4.3, Fig 10(c)",
             "N-MASS: largest improvement of a program over default, WL1 and WL9",
@@ -333,7 +330,7 @@ fn influence_of_locality(outcomes: &[Outcome]) -> Vec<Claim> {
             point(32.0),
             largest(both().flat_map(|o| o.improvements(&o.n_mass))),
         ),
-        stated(
+        claim(
             "fig10-never-worse",
             "4.3",
             "N-MASS: least average improvement over default, WL1 and WL9, all maps",
@@ -344,7 +341,7 @@ fn influence_of_locality(outcomes: &[Outcome]) -> Vec<Claim> {
             },
             least(both().map(|o| mean(o.improvements(&o.n_mass)))),
         ),
-        stated(
+        claim(
             "abstract-average",
             "Abstract",
             "N-MASS: average improvement over default, all workloads and maps",
@@ -352,7 +349,7 @@ fn influence_of_locality(outcomes: &[Outcome]) -> Vec<Claim> {
             point(7.0),
             mean(outcomes.iter().map(|o| mean(o.improvements(&o.n_mass)))),
         ),
-        stated(
+        claim(
             "abstract-wins",
             "Abstract",
             "N-MASS better than default on average of all workloads and maps, by",
@@ -368,10 +365,10 @@ fn influence_of_locality(outcomes: &[Outcome]) -> Vec<Claim> {
 fn one_unbalanced(o: &Outcome) -> [Claim; 2] {
     let (workload, map) = (o.workload, &o.map);
     let claim = |id: &str, what: &str, margin: f64| {
-        stated(
-            &format!("{id}-wl{workload}-{map}"),
+        claim(
+            format!("{id}-wl{workload}-{map}"),
             "4.3",
-            &format!("average slowdown of WL{workload}, map {map}: {what}, by"),
+            format!("average slowdown of WL{workload}, map {map}: {what}, by"),
             "points",
             Says::Ranking,
             margin,
@@ -385,14 +382,12 @@ fn one_unbalanced(o: &Outcome) -> [Claim; 2] {
             "N-MASS better than maximum-local",
             average(&o.maximum_local) - average(&o.n_mass),
         ),
-        noted(
-            claim(
-                "fig10-local-loses",
-                "maximum-local worse than default",
-                average(&o.maximum_local) - average(&o.default),
-            ),
-            shared,
-        ),
+        claim(
+            "fig10-local-loses",
+            "maximum-local worse than default",
+            average(&o.maximum_local) - average(&o.default),
+        )
+        .note(shared),
     ]
 }
 
@@ -442,7 +437,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
         mean(all.iter().map(|o| average(b(o)) - average(a(o))))
     };
     vec![
-        stated(
+        claim(
             "fig11-spared",
             "4.4, Fig 11, 12",
             "slowdown of a program: N-MASS less than maximum-local, the most in WL1, 7, 8, 9, 11",
@@ -453,7 +448,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
             },
             largest(SPARED.into_iter().map(spared)),
         ),
-        stated(
+        claim(
             "fig11-spared-each",
             "4.4, Fig 11, 12",
             "the same, in the one of these workloads where it is least",
@@ -461,8 +456,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
             Says::Ranking,
             least(SPARED.into_iter().map(spared)),
         ),
-        noted(
-            stated(
+        claim(
                 "fig11-worst-local",
                 "4.4",
                 "maximum-local: largest loss of a program against default",
@@ -472,11 +466,8 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
                     tolerance: POINTS,
                 },
                 local_losses[0].0,
-            ),
-            &told(&local_losses),
-        ),
-        noted(
-            stated(
+            ).note(told(&local_losses)),
+        claim(
                 "fig11-worst-n-mass",
                 "4.4",
                 "N-MASS: largest loss of a program against default",
@@ -486,10 +477,8 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
                     tolerance: 0.0,
                 },
                 n_mass_losses[0].0,
-            ),
-            &told(&n_mass_losses),
-        ),
-        stated(
+            ).note(told(&n_mass_losses)),
+        claim(
             "fig11-average",
             "4.4",
             "average slowdown: N-MASS better than maximum-local, all memory on one processor, by",
@@ -497,7 +486,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
             Says::Ranking,
             better_on_average(|o| &o.n_mass, |o| &o.maximum_local),
         ),
-        stated(
+        claim(
             "regression-average",
             "4.5",
             "average slowdown: N-MASS by regression better than maximum-local, by",
@@ -505,7 +494,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
             Says::Ranking,
             better_on_average(|o| &o.regression, |o| &o.maximum_local),
         ),
-        stated(
+        claim(
             "regression-losing",
             "4.5",
             "N-MASS by regression: workloads with a program that loses more than 5 % against default",
@@ -516,8 +505,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
             },
             losing.count() as f64,
         ),
-        noted(
-            stated(
+        claim(
                 "regression-not-worse",
                 "4.5",
                 "average slowdown: N-MASS by regression over maximum-local, the most in one workload",
@@ -530,9 +518,7 @@ fn unbalanced(outcomes: &[Outcome]) -> Vec<Claim> {
                     all.iter()
                         .map(|o| average(&o.regression) - average(&o.maximum_local)),
                 ),
-            ),
-            "by the regression mcf has the highest penalty and stays at home, so that lbm, milc and soplex leave, which the model's link and latency cost more than the cache they gain",
-        ),
+            ).note("by the regression mcf has the highest penalty and stays at home, so that lbm, milc and soplex leave, which the model's link and latency cost more than the cache they gain"),
     ]
 }
 
