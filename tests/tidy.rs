@@ -16,6 +16,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("numaherd-hardware", &["numaherd-topology"]),
     ("numaherd-policy", &["numaherd-topology", "numaherd-world"]),
     ("numaherd-model", &["numaherd-topology", "numaherd-world"]),
+    (
+        "numaherd-trace",
+        &["numaherd-topology", "numaherd-world", "numaherd-hardware"],
+    ),
     ("numaherd-host", &["numaherd-topology", "numaherd-world"]),
     (
         "numaherd-lab",
@@ -49,6 +53,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "numaherd-policy",
             "numaherd-host",
             "numaherd-model",
+            "numaherd-trace",
             "numaherd-herd",
             "numaherd-show",
             "numaherd-lab",
@@ -65,6 +70,7 @@ const PURE: &[&str] = &[
     "numaherd-policy",
     "numaherd-hardware",
     "numaherd-model",
+    "numaherd-trace",
 ];
 
 fn metadata() -> Value {

@@ -1,0 +1,103 @@
+//! Why a trace cannot be written or read, and what is damaged in one that can.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// Why a trace cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be opened.
+    #[error("cannot open {path}: {why}; check the path", path = path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        why: std::io::Error,
+    },
+    /// A trace cannot be read on.
+    #[error("cannot read the trace at byte {at}: {why}")]
+    Read {
+        /// Where, in bytes from the start of the file.
+        at: u64,
+        /// The operating system's reason.
+        why: std::io::Error,
+    },
+    /// A trace cannot be written on.
+    #[error("cannot write the trace at byte {at}: {why}; is the disk full?")]
+    Write {
+        /// Where, in bytes from the start of the file.
+        at: u64,
+        /// The operating system's reason.
+        why: std::io::Error,
+    },
+    /// The file does not start as a trace does.
+    #[error("this is no trace: {0}; `numaherd trace import` makes one of other tools' output")]
+    NoTrace(String),
+    /// The file is of a later version of the format.
+    #[error(
+        "this trace is of version {found}, and up to {known} is known here; record it again, or use a newer numaherd"
+    )]
+    Version {
+        /// The file's version.
+        found: u32,
+        /// The latest version that can be read.
+        known: u32,
+    },
+    /// A frame's contents are not what was written.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// More events were to be put into one frame than it holds.
+    #[error(
+        "{given} events do not fit into one frame, which holds at most {most}; write them in several"
+    )]
+    FrameFull {
+        /// Events given.
+        given: usize,
+        /// Events that a frame holds.
+        most: usize,
+    },
+    /// A frame was written for a thread that is in no table.
+    #[error(
+        "thread {thread} was never named to the writer, which knows of {known}; call Writer::thread first"
+    )]
+    UnknownThread {
+        /// The thread's number.
+        thread: u32,
+        /// Threads that the writer knows of.
+        known: u32,
+    },
+    /// The trace holds no thread of that number.
+    #[error("the trace has no thread {thread}, only {threads} threads, counted from 0")]
+    NoThread {
+        /// The thread's number.
+        thread: u32,
+        /// Threads in the trace.
+        threads: usize,
+    },
+    /// A frame could not be compressed.
+    #[error("cannot compress a frame of thread {thread}: {why}")]
+    Compress {
+        /// The thread's number.
+        thread: u32,
+        /// The compressor's reason.
+        why: std::io::Error,
+    },
+}
+
+/// Where a trace is damaged, and how. All before it can be relied on.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Damage {
+    /// Where, in bytes from the start of the file.
+    pub at: u64,
+    /// What is wrong there.
+    pub why: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the trace is damaged at byte {}: {}", self.at, self.why)
+    }
+}

@@ -1,0 +1,37 @@
+//! The trace file.
+//!
+//! | part | bytes | holds |
+//! |---|---|---|
+//! | start | 40 | magic, version, page size, length and check sums |
+//! | description | as said | a JSON object: command, machine, whatever the recorder knows |
+//! | frames | 56 + content each | up to [`FRAME_EVENTS`] events of one thread, compressed; or entries of the thread table; or additions to the description |
+//! | index | 56 + 64 per frame | offsets and headers of all frames |
+//! | end | 24 | where the index is |
+//!
+//! Each frame can be read alone. Frames are in recorded order; those of one thread in the thread's
+//! own order. A file whose end is missing (its recorder was killed, the disk was full) is read by
+//! going from frame to frame, up to the damage. What a frame's content looks like is said in
+//! `coding`; the bytes of headers in `header`.
+
+mod coding;
+mod header;
+mod read;
+mod scan;
+mod source;
+mod write;
+
+pub use read::{FrameInfo, Recorded, ThreadEvents, Trace};
+pub use write::{EncodedFrame, Encoder, Writer};
+
+/// The most events in a frame.
+pub const FRAME_EVENTS: usize = 65_536;
+
+/// Level of zstd. Its fastest ordinary one: what regular code leaves after `coding` is repetition,
+/// which any level finds.
+const COMPRESSION: i32 = 1;
+
+/// The most bytes of a thread's name that are kept.
+const LONGEST_NAME: usize = 255;
+
+/// The first bytes by which a trace file is known.
+pub const MAGIC: [u8; 8] = header::MAGIC;

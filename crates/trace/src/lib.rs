@@ -1,0 +1,14 @@
+//! Traces: the loads and stores of a real program, recorded once and used as often as wanted.
+//!
+//! * [`Event`] is one load, store, sleep or wake of one thread.
+//! * [`file`](mod@file) is the trace file: compact, streamed in both directions, read up to its damage.
+
+mod error;
+mod event;
+pub mod file;
+
+pub use error::{Damage, Error};
+pub use event::{Event, Kind, ThreadInfo};
+pub use file::{
+    EncodedFrame, Encoder, FRAME_EVENTS, FrameInfo, Recorded, ThreadEvents, Trace, Writer,
+};
