@@ -5,6 +5,7 @@ use crate::compute::{self, Compute};
 use crate::crew::{self, Length, Outcome};
 use crate::error::Error;
 use crate::gate::Gate;
+use crate::kernels;
 use crate::machine::Machine;
 use crate::memory::{Placement, check_room, whole_pages};
 use crate::options::{self, AccessKind, Command, Common, Memory, Place, Thp, Via};
@@ -33,6 +34,7 @@ pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<R
         Command::Phases(options) => phases(options, machine, stop)?,
         Command::Share(options) => share(options, machine, stop)?,
         Command::Pair(options) => pair(options, machine, stop)?,
+        Command::Kernel(options) => kernel(options, machine, stop)?,
         Command::Serve(options) => {
             serve(options, machine)?;
             return Ok(None);
@@ -213,6 +215,41 @@ fn pair(options: &options::Pair, machine: &Machine, stop: &Stop) -> Result<Repor
     crew.run(subject, stop, |index| {
         Pair::start(&terms, &crew.placement, index, crew.seed(index))
     })
+}
+
+fn kernel(options: &options::Kernel, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+    // No working set to fill in, and a length of its own.
+    let parameters = serde_json::to_value(options).unwrap_or_default();
+    let subject = Subject {
+        kind: options.kernel.name,
+        operation: "iteration",
+        cost: None,
+        stream: false,
+        parameters,
+    };
+    let placement = placement(&options.place, machine, options.thp)?;
+    let conduct = &options.conduct;
+    let gate = Gate::new(conduct.ready_file.as_deref(), conduct.go_file.as_deref())?;
+    let run = kernels::Run {
+        entry: options.kernel,
+        class: options.class,
+        threads: options.threads,
+        iterations: options.iterations,
+        seed: options.seed,
+        placement: &placement,
+        gate: &gate,
+    };
+    // In a thread of its own, so that this one keeps its affinity.
+    let (outcome, told) = std::thread::scope(|scope| {
+        let run = || kernels::run(&run, machine, stop);
+        scope
+            .spawn(run)
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    let mut report = Report::new(subject, outcome, std::process::id());
+    report.kernel = Some(told);
+    Ok(report)
 }
 
 /// The command line of a serving process, without what each has of its own.

@@ -55,27 +55,58 @@ pub fn run<W: Workload>(
     stop: &Stop,
     make: impl Fn(usize) -> Result<W, Error> + Sync,
 ) -> Result<Outcome, Error> {
+    let party = Party {
+        count,
+        name: "member",
+        gate,
+        stop,
+        abandon: &|| {},
+    };
+    together(&party, make, |workload| measure(workload, length, stop))
+}
+
+/// Threads that set up, are released together and work.
+pub struct Party<'p> {
+    /// How many.
+    pub count: usize,
+    /// What they are called; each adds a hyphen and its number.
+    pub name: &'static str,
+    /// What is between set-up and work.
+    pub gate: &'p Gate,
+    /// What may end the run.
+    pub stop: &'p Stop,
+    /// Called when somebody's set-up has failed, so that threads whose set-up waits for his go on.
+    pub abandon: &'p dyn Fn(),
+}
+
+/// Runs the threads of `party`: `make` in each, and once all have done that, `work`.
+pub fn together<W>(
+    party: &Party<'_>,
+    make: impl Fn(usize) -> Result<W, Error> + Sync,
+    work: impl Fn(W) -> Result<Measured, Error> + Sync,
+) -> Result<Outcome, Error> {
     let release = Release::default();
     let (ready, readies) = mpsc::channel();
     std::thread::scope(|scope| {
         let start = |index| {
-            let (ready, make, release) = (ready.clone(), &make, &release);
+            let (ready, make, work, release) = (ready.clone(), &make, &work, &release);
             std::thread::Builder::new()
-                .name(format!("member-{index}"))
+                .name(format!("{}-{index}", party.name))
                 .spawn_scoped(scope, move || match set_up(|| make(index), index, ready) {
-                    Some(workload) if release.wait() => measure(workload, length, stop).map(Some),
+                    Some(workload) if release.wait() => work(workload).map(Some),
                     _ => Ok(None),
                 })
                 .map_err(|source| Error::Thread { index, source })
         };
         let mut threads = Vec::new();
         let started =
-            (0..count).try_for_each(|index| start(index).map(|thread| threads.push(thread)));
+            (0..party.count).try_for_each(|index| start(index).map(|thread| threads.push(thread)));
         // Were it kept, waiting for the others' copies to be dropped would never end.
         drop(ready);
         let passed = started
-            .and_then(|()| all_ready(count, &readies))
-            .and_then(|tids| gate.pass(&tids, stop));
+            .and_then(|()| all_ready(party.count, &readies))
+            .inspect_err(|_| (party.abandon)())
+            .and_then(|tids| party.gate.pass(&tids, party.stop));
         release.decide(passed.is_ok());
         let works: Result<Vec<_>, Error> = threads
             .into_iter()
@@ -109,7 +140,7 @@ fn set_up<W>(
 }
 
 /// The calling thread's id.
-fn tid() -> u32 {
+pub fn tid() -> u32 {
     rustix::thread::gettid()
         .as_raw_nonzero()
         .get()
@@ -126,11 +157,15 @@ fn all_ready(count: usize, readies: &mpsc::Receiver<Ready>) -> Result<Vec<u32>, 
 }
 
 /// What a thread has done, and when.
-struct Measured {
-    work: Work,
-    start: Instant,
-    end: Instant,
-    complete: bool,
+pub struct Measured {
+    /// What.
+    pub work: Work,
+    /// From.
+    pub start: Instant,
+    /// To.
+    pub end: Instant,
+    /// Whether it reached its length.
+    pub complete: bool,
 }
 
 fn measure(mut workload: impl Workload, length: Length, stop: &Stop) -> Result<Measured, Error> {

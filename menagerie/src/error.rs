@@ -51,6 +51,17 @@ pub enum Error {
         available: usize,
         place: String,
     },
+    /// A kernel's arrays do not fit.
+    #[error(
+        "{kernel} wants {} of memory or more but {place} has only {} available: choose a smaller --class",
+        size::format(*wanted), size::format(*available)
+    )]
+    ClassTooLarge {
+        kernel: String,
+        wanted: usize,
+        available: usize,
+        place: String,
+    },
     /// The kernel gave no addresses.
     #[error("could not map {} of memory: {source}; lower --working-set, or raise the limit (ulimit -v, vm.overcommit_memory)", size::format(*bytes))]
     Map { bytes: usize, source: io::Error },

@@ -8,6 +8,7 @@ mod crew;
 mod error;
 mod gate;
 mod histogram;
+mod kernels;
 mod machine;
 mod memory;
 mod migrations;
@@ -65,6 +66,7 @@ fn run(options: &Options) -> Result<ExitCode, Error> {
         })?;
     Ok(match stop.signal() {
         Some(signal) if !report.complete => ExitCode::from(128 + signal),
+        _ if report.has_failed() => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
     })
 }

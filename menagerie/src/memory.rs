@@ -104,6 +104,12 @@ impl Placement {
         result
     }
 
+    /// Whether threads set up on CPUs of their home, or on one named, before they go where they
+    /// belong.
+    pub fn has_start(&self) -> bool {
+        self.start.is_some()
+    }
+
     /// The CPU dealt to member `index`, if CPUs are dealt.
     pub fn pin(&self, index: usize) -> Option<usize> {
         (!self.pins.is_empty()).then(|| self.pins[index % self.pins.len()])
@@ -126,7 +132,9 @@ impl Placement {
         Ok(region)
     }
 
-    fn addresses(&self, bytes: usize) -> Result<Region, Error> {
+    /// Memory of `bytes` rounded up to pages, none of them present: who touches one gets it. Bound
+    /// to the home node if one is named.
+    pub fn addresses(&self, bytes: usize) -> Result<Region, Error> {
         let bytes = whole_pages(bytes);
         let region = Region::map(bytes).map_err(|source| Error::Map { bytes, source })?;
         region
@@ -164,6 +172,28 @@ pub fn check_room(
         });
     }
     Ok(())
+}
+
+/// Refuses a kernel of `wanted` bytes that the home node, or the machine, cannot hold.
+pub fn check_class(
+    machine: &Machine,
+    home: Option<usize>,
+    kernel: &str,
+    wanted: usize,
+) -> Result<(), Error> {
+    match check_room(machine, home, 1, wanted) {
+        Err(Error::NotEnoughMemory {
+            wanted,
+            available,
+            place,
+        }) => Err(Error::ClassTooLarge {
+            kernel: kernel.to_owned(),
+            wanted,
+            available,
+            place,
+        }),
+        other => other,
+    }
 }
 
 /// `bytes` rounded up to whole pages.

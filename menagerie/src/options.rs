@@ -1,11 +1,13 @@
 //! The command line: one definition that feeds parser, help and the parameters in the JSON report.
 
 use crate::crew::Length;
+use crate::kernels::{self, Class};
 use crate::memory::Start;
 use crate::phases::PhaseLength;
-use crate::stream::Kernel;
+use crate::stream;
 use crate::sys::HugePages;
 use crate::{machine, size};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;
@@ -48,6 +50,8 @@ pub enum Command {
     Share(Share),
     /// A client and a server that touches memory for each request
     Pair(Pair),
+    /// Compute in parallel as programs do: the NAS kernels, a pipeline, a stencil, a grid
+    Kernel(Kernel),
     /// The serving process of a pair, started by it
     #[command(hide = true)]
     Serve(Serve),
@@ -64,6 +68,7 @@ impl Command {
             Command::Phases(options) => &options.common,
             Command::Share(options) => &options.common,
             Command::Pair(options) => &options.common,
+            Command::Kernel(options) => return options.conduct.json,
             Command::Serve(_) => return false,
         };
         common.conduct.json
@@ -110,7 +115,7 @@ pub struct Stream {
     /// What to do with each line; scale and triad divide the working set into 2 and 3 arrays
     #[arg(long, value_enum, default_value = "sum")]
     #[serde(serialize_with = "as_name")]
-    pub kernel: Kernel,
+    pub kernel: stream::Kernel,
     /// Memory.
     #[command(flatten)]
     #[serde(flatten)]
@@ -249,6 +254,58 @@ pub enum Via {
     Pipe,
     /// Memory, waiting on a futex.
     Futex,
+}
+
+/// Options of `kernel`.
+#[derive(Debug, Args, Serialize)]
+pub struct Kernel {
+    /// Which
+    #[arg(value_name = "NAME", value_parser = kernel_parser())]
+    #[serde(serialize_with = "as_kernel_name")]
+    pub kernel: &'static kernels::Entry,
+    /// Size of the problem
+    #[arg(long, value_enum, default_value = "S")]
+    #[serde(serialize_with = "as_name")]
+    pub class: Class,
+    /// Threads of the team
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = positive)]
+    pub threads: usize,
+    /// Iterations [default: those of the class, for which results are published]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..1 << 53))]
+    pub iterations: Option<u64>,
+    /// Transparent huge pages
+    #[arg(long, value_enum, default_value = "default")]
+    #[serde(serialize_with = "as_name")]
+    pub thp: Thp,
+    /// Where it runs.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub place: Place,
+    /// Seed of pipeline and grid; the NAS kernels have theirs
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    pub seed: u64,
+    /// How to start and report.
+    #[command(flatten)]
+    #[serde(skip)]
+    pub conduct: Conduct,
+}
+
+/// Takes the names of the table of kernels.
+fn kernel_parser() -> impl TypedValueParser<Value = &'static kernels::Entry> {
+    let values = kernels::all()
+        .iter()
+        .map(|entry| PossibleValue::new(entry.name).help(entry.about));
+    PossibleValuesParser::new(values).try_map(|name| {
+        let entry = kernels::all().iter().find(|entry| entry.name == name);
+        entry.ok_or("not a name of the table")
+    })
+}
+
+fn as_kernel_name<S: Serializer>(
+    value: &&'static kernels::Entry,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    value.name.serialize(serializer)
 }
 
 /// Options of `serve`.

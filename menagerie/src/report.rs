@@ -2,6 +2,7 @@
 //! described in the README; `schema` rises when one of them changes its meaning or goes.
 
 use crate::crew::Outcome;
+use crate::kernels::{Told, Verdict};
 use crate::size;
 use crate::sys::LINE;
 use crate::workload::{Cost, Detail};
@@ -33,6 +34,9 @@ pub struct Report {
     pub expected: Option<Expected>,
     /// The command line, defaults filled in.
     pub parameters: serde_json::Value,
+    /// What a kernel has computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<Told>,
     /// One entry a thread, in order.
     pub threads: Vec<Row>,
 }
@@ -134,8 +138,16 @@ impl Report {
                     lines_per_1000_instructions: cost.lines_per_1000_instructions(),
                 }),
             parameters: subject.parameters,
+            kernel: None,
             threads,
         }
+    }
+
+    /// Whether what was computed is wrong.
+    pub fn has_failed(&self) -> bool {
+        self.kernel
+            .as_ref()
+            .is_some_and(|told| told.verification.verdict == Verdict::Failed)
     }
 
     /// The table for people.
@@ -154,6 +166,17 @@ impl Report {
             threads => format!("{threads} threads"),
         };
         let _ = writeln!(text, "{}: {threads}{of_memory}{home}", self.kind);
+        if let Some(told) = &self.kernel {
+            let class = self.parameters["class"].as_str().unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "class {class}: {}, {} iterations, {}\n{}",
+                told.problem,
+                told.iterations,
+                size::format(told.bytes),
+                told.verification.text()
+            );
+        }
         if let Some(expected) = self.expected {
             let _ = writeln!(
                 text,

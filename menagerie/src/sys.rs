@@ -14,7 +14,7 @@
 use std::ffi::{c_int, c_ulong, c_void};
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes in a cache line, on every machine this program is meant for.
 pub const LINE: usize = 64;
@@ -186,6 +186,15 @@ impl Region {
         // SAFETY: as for `words`; atomics may be shared, and `words` needs the region exclusively.
         unsafe {
             std::slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes / size_of::<u64>())
+        }
+    }
+
+    /// As [`Region::shared_words`], as words of 4 bytes.
+    pub fn shared_half_words(&self) -> &[AtomicU32] {
+        // SAFETY: as for `shared_words`. A region is one or the other for its whole life where
+        // types matter; to the processor both are plain memory.
+        unsafe {
+            std::slice::from_raw_parts(self.base.as_ptr().cast(), self.bytes / size_of::<u32>())
         }
     }
 }

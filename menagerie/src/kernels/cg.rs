@@ -1,0 +1,399 @@
+//! cg: the smallest eigenvalue of a large sparse matrix, by inverse iteration with conjugate
+//! gradients (RNR-94-007, section 2.2.2 "CG"; sizes and values of NPB 3).
+//!
+//! The matrix A is the sum of outer products of sparse random vectors, weighted so that its
+//! condition is known, with a shift on the diagonal; the benchmark finds zeta, an estimate of the
+//! eigenvalue nearest the shift. Every iteration solves A z = x with 25 steps of conjugate
+//! gradients.
+//!
+//! Memory: a thread owns a block of rows of A and the same block of every vector. It streams its
+//! rows from its own memory, and gathers elements of p that the columns name: those of all threads.
+
+use super::nas_random::{NasRandom, SEED};
+use super::{Array, Check, Kernel, Member, Stopped, Terms, WholeArray};
+use crate::error::Error;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Steps of conjugate gradients in an iteration.
+const STEPS: usize = 25;
+
+/// The reciprocal of the matrix's condition number.
+const RCOND: f64 = 0.1;
+
+/// Largest relative error of zeta.
+const TOLERANCE: f64 = 1e-10;
+
+/// A class's parameters.
+#[derive(Clone, Copy)]
+struct Size {
+    rows: usize,
+    /// Non-zero elements drawn for each random vector.
+    drawn: usize,
+    iterations: u64,
+    shift: f64,
+    zeta: f64,
+}
+
+const fn size(rows: usize, drawn: usize, iterations: u64, shift: f64, zeta: f64) -> Size {
+    Size {
+        rows,
+        drawn,
+        iterations,
+        shift,
+        zeta,
+    }
+}
+
+const SIZES: [Size; 5] = [
+    size(1400, 7, 15, 10.0, 8.597_177_507_864_8),
+    size(7000, 8, 15, 12.0, 10.362_595_087_124),
+    size(14_000, 11, 15, 20.0, 17.130_235_054_029),
+    size(75_000, 13, 75, 60.0, 22.712_745_482_631),
+    size(150_000, 15, 75, 110.0, 28.973_605_592_845),
+];
+
+/// The problem and its memory.
+pub struct Cg {
+    size: Size,
+    /// Where each row of the matrix begins in `columns` and `values`; one more for the end.
+    starts: WholeArray,
+    columns: WholeArray,
+    values: Array,
+    x: Array,
+    z: Array,
+    p: Array,
+    q: Array,
+    r: Array,
+    zeta: OnceLock<f64>,
+}
+
+impl Cg {
+    /// The problem of a class.
+    ///
+    /// # Errors
+    ///
+    /// Where memory is short.
+    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
+        let size = terms.class.of(SIZES);
+        let rows = size.rows;
+        // Each vector's outer product has at most (drawn + 1)^2 elements.
+        let most = rows * (size.drawn + 1) * (size.drawn + 1);
+        let starts = WholeArray::new(terms, rows + 1)?;
+        let columns = WholeArray::new(terms, most)?;
+        let [values, x, z, p, q, r] = Array::several(terms, [most, rows, rows, rows, rows, rows])?;
+        Ok(Box::new(Cg {
+            size,
+            starts,
+            columns,
+            values,
+            x,
+            z,
+            p,
+            q,
+            r,
+            zeta: OnceLock::new(),
+        }))
+    }
+
+    /// q = A p for a member's rows, and what of p·q falls to it.
+    fn multiply(&self, rows: Range<usize>, p: &Array, q: &Array) -> f64 {
+        let (starts, columns) = (self.starts.field(), self.columns.field());
+        let (values, p, q) = (self.values.field(), p.field(), q.field());
+        let mut product = 0.0;
+        for row in rows {
+            let start = starts.get(row) as usize;
+            let length = starts.get(row + 1) as usize - start;
+            let (columns, values) = (columns.row(start, length), values.row(start, length));
+            let mut sum = 0.0;
+            for at in 0..length {
+                sum += values.get(at) * p.get(columns.get(at) as usize);
+            }
+            q.set(row, sum);
+            product += sum * p.get(row);
+        }
+        product
+    }
+
+    /// Solves A z = x approximately. The norm of the residual.
+    fn solve(&self, member: &Member<'_>) -> Result<f64, Stopped> {
+        let rows = member.share(self.size.rows);
+        let (x, z) = (self.x.field(), self.z.field());
+        let (p, q, r) = (self.p.field(), self.q.field(), self.r.field());
+        let mut part = 0.0;
+        for row in rows.clone() {
+            q.set(row, 0.0);
+            z.set(row, 0.0);
+            let value = x.get(row);
+            r.set(row, value);
+            p.set(row, value);
+            part += value * value;
+        }
+        let mut rho = member.sum(part)?;
+        for _ in 0..STEPS {
+            let product = member.sum(self.multiply(rows.clone(), &self.p, &self.q))?;
+            let alpha = rho / product;
+            let mut part = 0.0;
+            for row in rows.clone() {
+                z.set(row, z.get(row) + alpha * p.get(row));
+                let residual = r.get(row) - alpha * q.get(row);
+                r.set(row, residual);
+                part += residual * residual;
+            }
+            let next = member.sum(part)?;
+            let beta = next / rho;
+            rho = next;
+            for row in rows.clone() {
+                p.set(row, r.get(row) + beta * p.get(row));
+            }
+            // The next product gathers the p of all.
+            member.wait()?;
+        }
+        self.multiply(rows.clone(), &self.z, &self.r);
+        let part = rows
+            .map(|row| (x.get(row) - r.get(row)).powi(2))
+            .sum::<f64>();
+        Ok(member.sum(part)?.sqrt())
+    }
+}
+
+impl Kernel for Cg {
+    fn problem(&self) -> String {
+        let Size { rows, shift, .. } = self.size;
+        format!("{rows} rows, shift {shift}")
+    }
+
+    fn iterations(&self) -> u64 {
+        self.size.iterations
+    }
+
+    fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        let rows = member.share(self.size.rows);
+        let matrix = Rows::assemble(&self.size, rows.clone());
+        // The sum of the elements of all rows before: an element count is exact as a number.
+        let mut start = 0;
+        for other in 0..member.threads {
+            let own = if other == member.index {
+                matrix.columns.len()
+            } else {
+                0
+            };
+            let count = member.sum(own as f64)? as usize;
+            if other < member.index {
+                start += count;
+            }
+        }
+        let (starts, columns, values) = (
+            self.starts.field(),
+            self.columns.field(),
+            self.values.field(),
+        );
+        for (row, end) in rows.clone().zip(&matrix.ends) {
+            starts.set(row + 1, to_index(start + end));
+        }
+        for (at, (column, value)) in matrix.columns.iter().zip(&matrix.values).enumerate() {
+            columns.set(start + at, *column);
+            values.set(start + at, *value);
+        }
+        let x = self.x.field();
+        for array in [&self.z, &self.p, &self.q, &self.r] {
+            array.field().fill(rows.clone(), 0.0);
+        }
+        x.fill(rows, 1.0);
+        Ok(())
+    }
+
+    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        let (x, z) = (self.x.field(), self.z.field());
+        let rows = member.share(self.size.rows);
+        for iteration in member.iterations() {
+            self.solve(member)?;
+            let mut products = [0.0; 2];
+            for row in rows.clone() {
+                let value = z.get(row);
+                products[0] += x.get(row) * value;
+                products[1] += value * value;
+            }
+            let [xz, zz] = member.sums(products)?;
+            let scale = 1.0 / zz.sqrt();
+            for row in rows.clone() {
+                x.set(row, scale * z.get(row));
+            }
+            if iteration == member.iterations_wanted() && member.index == 0 {
+                let _ = self.zeta.set(self.size.shift + 1.0 / xz);
+            }
+        }
+        Ok(())
+    }
+
+    fn results(&self, _iterations: u64) -> Vec<Check> {
+        let zeta = self.zeta.get().copied().unwrap_or(f64::NAN);
+        vec![Check::published(
+            "zeta",
+            zeta,
+            Some(self.size.zeta),
+            TOLERANCE,
+        )]
+    }
+}
+
+/// An index as it is kept in memory: 32 bits, as in the benchmark.
+fn to_index(value: usize) -> u32 {
+    u32::try_from(value).expect("the largest class has fewer than 2^32 elements")
+}
+
+/// A run of rows of the matrix.
+struct Rows {
+    /// Where each row ends in the other two.
+    ends: Vec<usize>,
+    columns: Vec<u32>,
+    values: Vec<f64>,
+}
+
+/// The random vectors of which the matrix is made.
+struct Vectors {
+    /// Where each vector ends in the other two.
+    ends: Vec<usize>,
+    places: Vec<u32>,
+    values: Vec<f64>,
+}
+
+impl Vectors {
+    /// Draws them all. Vector `i` has its element `i` set to one half.
+    fn draw(size: &Size) -> Vectors {
+        let mut vectors = Vectors {
+            ends: Vec::with_capacity(size.rows),
+            places: Vec::with_capacity(size.rows * (size.drawn + 1)),
+            values: Vec::with_capacity(size.rows * (size.drawn + 1)),
+        };
+        let range = size.rows.next_power_of_two() as f64;
+        let mut random = NasRandom::new(SEED);
+        // The benchmark draws one number before it makes the matrix.
+        random.next();
+        for vector in 0..size.rows {
+            let start = vectors.places.len();
+            while vectors.places.len() < start + size.drawn {
+                let value = random.next();
+                let place = to_index((range * random.next()) as usize);
+                if place as usize >= size.rows || vectors.places[start..].contains(&place) {
+                    continue;
+                }
+                vectors.places.push(place);
+                vectors.values.push(value);
+            }
+            let own = to_index(vector);
+            match vectors.places[start..]
+                .iter()
+                .position(|place| *place == own)
+            {
+                Some(at) => vectors.values[start + at] = 0.5,
+                None => {
+                    vectors.places.push(own);
+                    vectors.values.push(0.5);
+                }
+            }
+            vectors.ends.push(vectors.places.len());
+        }
+        vectors
+    }
+
+    /// Where `vector`'s elements are.
+    fn elements(&self, vector: usize) -> Range<usize> {
+        let start = if vector == 0 {
+            0
+        } else {
+            self.ends[vector - 1]
+        };
+        start..self.ends[vector]
+    }
+}
+
+impl Rows {
+    /// The rows `rows` of the sum of the vectors' weighted outer products.
+    fn assemble(size: &Size, rows: Range<usize>) -> Rows {
+        let vectors = Vectors::draw(size);
+        // For each row, the vectors that have an element there, in their order: additions to an
+        // element of the matrix are in that order too.
+        let mut having = vec![Vec::new(); rows.len()];
+        let ratio = RCOND.powf(1.0 / size.rows as f64);
+        let mut weight = 1.0;
+        let mut weights = Vec::with_capacity(size.rows);
+        for vector in 0..size.rows {
+            weights.push(weight);
+            weight *= ratio;
+            for at in vectors.elements(vector) {
+                let row = vectors.places[at] as usize;
+                if rows.contains(&row) {
+                    having[row - rows.start].push((vector, vectors.values[at]));
+                }
+            }
+        }
+        let mut matrix = Rows {
+            ends: Vec::with_capacity(rows.len()),
+            columns: Vec::new(),
+            values: Vec::new(),
+        };
+        // The row under work, dense, and the columns where it is not zero.
+        let mut dense = vec![0.0; size.rows];
+        let mut is_used = vec![false; size.rows];
+        let mut used = Vec::new();
+        for (row, having) in rows.zip(having) {
+            for (vector, factor) in having {
+                let scale = weights[vector] * factor;
+                for at in vectors.elements(vector) {
+                    let column = vectors.places[at] as usize;
+                    let mut value = vectors.values[at] * scale;
+                    if column == row && row == vector {
+                        value = value + RCOND - size.shift;
+                    }
+                    dense[column] += value;
+                    if !std::mem::replace(&mut is_used[column], true) {
+                        used.push(column);
+                    }
+                }
+            }
+            used.sort_unstable();
+            for column in used.drain(..) {
+                matrix.columns.push(to_index(column));
+                matrix.values.push(std::mem::take(&mut dense[column]));
+                is_used[column] = false;
+            }
+            matrix.ends.push(matrix.columns.len());
+        }
+        matrix
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_matrix_is_symmetric_and_the_same_however_it_is_divided() {
+        let size = Size {
+            rows: 300,
+            ..SIZES[0]
+        };
+        let whole = Rows::assemble(&size, 0..300);
+        let mut elements = std::collections::BTreeMap::new();
+        let mut start = 0;
+        for (row, end) in whole.ends.iter().enumerate() {
+            for at in start..*end {
+                elements.insert((row, whole.columns[at] as usize), whole.values[at]);
+            }
+            assert!(whole.columns[start..*end].is_sorted_by(|left, right| left < right));
+            start = *end;
+        }
+        for ((row, column), value) in &elements {
+            let mirrored = elements[&(*column, *row)];
+            assert!(
+                (value - mirrored).abs() <= 1e-12 * value.abs(),
+                "{row} {column}"
+            );
+        }
+        let parts = [0..100, 100..101, 101..300].map(|rows| Rows::assemble(&size, rows));
+        let columns: Vec<_> = parts.iter().flat_map(|part| part.columns.clone()).collect();
+        let values: Vec<_> = parts.iter().flat_map(|part| part.values.clone()).collect();
+        assert_eq!((columns, values), (whole.columns, whole.values));
+    }
+}

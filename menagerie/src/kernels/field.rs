@@ -1,0 +1,171 @@
+//! The memory that the threads of a kernel share: arrays of numbers whose elements any thread may
+//! read and write at any time.
+//!
+//! An array is fresh memory from the kernel, so that the thread that first writes a page decides
+//! where it lies, as with the static arrays of the OpenMP programs. Arrays asked for together lie
+//! one after the other, as in a Fortran common block: were each to start on a border of its own, a
+//! loop over several of them would find them all in the same sets of the caches and TLBs.
+//!
+//! Elements are atomic words accessed with relaxed order, which on every processor of today is the
+//! plain load or store that an OpenMP program does. What orders the accesses of different threads
+//! is the barrier ([`super::team`]).
+
+use super::Terms;
+use crate::error::Error;
+use crate::sys::{LINE, Region};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Owner of an array of floating-point numbers. Work is done on its [`Field`].
+#[derive(Debug)]
+pub struct Array {
+    region: Arc<Region>,
+    words: Range<usize>,
+}
+
+impl Array {
+    /// `lengths.len()` arrays of that many elements each, zero, one after the other in memory.
+    ///
+    /// # Errors
+    ///
+    /// Where the machine, or the home node, has too little memory.
+    pub fn several<const N: usize>(
+        terms: &Terms<'_>,
+        lengths: [usize; N],
+    ) -> Result<[Array; N], Error> {
+        const IN_LINE: usize = LINE / size_of::<u64>();
+        let mut end = 0;
+        let ranges = lengths.map(|length| {
+            let start = end;
+            end = (start + length).next_multiple_of(IN_LINE);
+            start..start + length
+        });
+        let region = Arc::new(terms.memory(end * size_of::<u64>())?);
+        Ok(ranges.map(|words| Array {
+            region: Arc::clone(&region),
+            words,
+        }))
+    }
+
+    /// One array.
+    ///
+    /// # Errors
+    ///
+    /// As [`Array::several`].
+    pub fn new(terms: &Terms<'_>, length: usize) -> Result<Array, Error> {
+        let [array] = Array::several(terms, [length])?;
+        Ok(array)
+    }
+
+    /// Its elements.
+    pub fn field(&self) -> Field<'_> {
+        Field {
+            words: &self.region.shared_words()[self.words.clone()],
+        }
+    }
+}
+
+/// The elements of an array, or a run of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> Field<'a> {
+    /// Element `index`.
+    #[inline(always)]
+    pub fn get(self, index: usize) -> f64 {
+        f64::from_bits(self.words[index].load(Ordering::Relaxed))
+    }
+
+    /// Makes element `index` `value`.
+    #[inline(always)]
+    pub fn set(self, index: usize, value: f64) {
+        self.words[index].store(value.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Adds to element `index`. Not in one step: no other thread may write it meanwhile.
+    #[inline(always)]
+    pub fn add(self, index: usize, value: f64) {
+        let word = &self.words[index];
+        let sum = f64::from_bits(word.load(Ordering::Relaxed)) + value;
+        word.store(sum.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The `length` elements from `start` on. Loops over a row take it as one: its bounds are then
+    /// known to the compiler.
+    #[inline(always)]
+    pub fn row(self, start: usize, length: usize) -> Field<'a> {
+        Field {
+            words: &self.words[start..start + length],
+        }
+    }
+
+    /// Number of elements.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        self.words.len()
+    }
+
+    /// Makes all elements of `range` `value`.
+    pub fn fill(self, range: Range<usize>, value: f64) {
+        for word in &self.words[range] {
+            word.store(value.to_bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Owner of an array of whole numbers of 32 bits.
+#[derive(Debug)]
+pub struct WholeArray {
+    region: Region,
+    length: usize,
+}
+
+impl WholeArray {
+    /// An array of `length` elements, zero.
+    ///
+    /// # Errors
+    ///
+    /// As [`Array::several`].
+    pub fn new(terms: &Terms<'_>, length: usize) -> Result<WholeArray, Error> {
+        let region = terms.memory(length * size_of::<u32>())?;
+        Ok(WholeArray { region, length })
+    }
+
+    /// Its elements.
+    pub fn field(&self) -> WholeField<'_> {
+        WholeField {
+            words: &self.region.shared_half_words()[..self.length],
+        }
+    }
+}
+
+/// The elements of an array of whole numbers, or a run of them.
+#[derive(Clone, Copy, Debug)]
+pub struct WholeField<'a> {
+    words: &'a [AtomicU32],
+}
+
+impl<'a> WholeField<'a> {
+    /// Element `index`.
+    #[inline(always)]
+    pub fn get(self, index: usize) -> u32 {
+        self.words[index].load(Ordering::Relaxed)
+    }
+
+    /// Makes element `index` `value`.
+    #[inline(always)]
+    pub fn set(self, index: usize, value: u32) {
+        self.words[index].store(value, Ordering::Relaxed);
+    }
+
+    /// The `length` elements from `start` on.
+    #[inline(always)]
+    pub fn row(self, start: usize, length: usize) -> WholeField<'a> {
+        WholeField {
+            words: &self.words[start..start + length],
+        }
+    }
+}
