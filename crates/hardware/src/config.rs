@@ -4,11 +4,13 @@
 //! Times are in nanoseconds or picoseconds and bandwidths in GB/s (10^9 bytes a second), as the
 //! names say; inside the crate everything is picoseconds and lines.
 
+mod machine_file;
 mod tlb;
 
 use numaherd_topology::Link;
 use serde::{Deserialize, Serialize};
 
+pub use self::machine_file::NotModelled;
 pub use self::tlb::{Tlb, TlbLevel, TlbManagement};
 use crate::directory;
 

@@ -75,6 +75,8 @@ pub struct Counts {
     pub accesses: u64,
     /// Of these, stores.
     pub stores: u64,
+    /// Accesses whose line the first-level cache did not have.
+    pub l1_miss: u64,
     /// Accesses that the private caches did not satisfy: requests to the last-level cache.
     pub llc_access: u64,
     /// Lines fetched from memory on demand.
@@ -335,6 +337,7 @@ impl Core {
             self.counts.outside_memory += 1;
             return None;
         };
+        self.counts.l1_miss += 1;
         let stalled = self.clock.stalled_ps();
         let issue = self
             .clock

@@ -66,21 +66,20 @@
 mod access_table;
 mod applications;
 mod config;
+mod histories;
 mod numa_vector;
 mod page_history;
 mod sharing_matrix;
 mod storage;
 
-use access_table::{AccessTable, Entry};
-use applications::Applications;
-use page_history::{NOBODY, PageHistoryTable, insert_sharer};
-
 pub use self::config::{IpmConfig, PeriodicPass};
+pub use self::histories::{Credited, Histories, StartedThread};
 pub use self::sharing_matrix::SharingMatrix;
 pub use self::storage::{Storage, Structure};
 use crate::config::{Config, ConfigError};
 use crate::mmu::Fill;
 use crate::page::Page;
+use access_table::{AccessTable, Entry};
 
 /// An application that the unit watches.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -146,7 +145,6 @@ pub struct IpmCounts {
 #[derive(Debug)]
 pub struct Ipm {
     config: IpmConfig,
-    nodes: usize,
     node_of_core: Vec<usize>,
     entries_per_core: usize,
     /// CR_tid of each core.
@@ -154,9 +152,7 @@ pub struct Ipm {
     /// Cycle from which each core's unit can take an eviction again.
     free_at: Vec<u64>,
     table: AccessTable,
-    histories: PageHistoryTable,
-    applications: Applications,
-    most: u32,
+    histories: Histories,
     next_pass: u64,
     counts: IpmCounts,
 }
@@ -168,21 +164,17 @@ impl Ipm {
     /// # Errors
     /// When the configuration is wrong, or the machine has no TLBs.
     pub fn new(config: IpmConfig, machine: &Config) -> Result<Self, ConfigError> {
-        config.validate()?;
         let tlb = machine.tlb.ok_or(ConfigError::NoTlb)?;
-        let (cores, nodes) = (machine.cores(), machine.nodes());
+        let cores = machine.cores();
         let entries = cores * tlb.entries();
         Ok(Self {
             config,
-            nodes,
             node_of_core: (0..cores).map(|core| machine.node_of_core(core)).collect(),
             entries_per_core: tlb.entries(),
             running: vec![None; cores],
             free_at: vec![0; cores],
             table: AccessTable::new(entries, config.cr_shift, config.time_stamp_bits),
-            histories: PageHistoryTable::new(config.sharers, nodes, config.cr_aging),
-            applications: Applications::new(config.threads, config.matrix_element_bits),
-            most: u32::MAX >> (32 - config.numa_counter_bits),
+            histories: Histories::new(config, machine.nodes())?,
             next_pass: config.pass.map_or(0, |pass| pass.every_cycles),
             counts: IpmCounts::default(),
         })
@@ -190,15 +182,14 @@ impl Ipm {
 
     /// Begins to watch an application, with room for the configured number of threads.
     pub fn start_application(&mut self) -> Application {
-        self.applications.start()
+        self.histories.start_application()
     }
 
     /// Stops watching an application: its matrix, its pages' histories and all references to its
     /// threads are deleted. Its name may be given to another.
     pub fn end_application(&mut self, application: Application) {
-        self.applications.end(application);
+        self.histories.end_application(application);
         self.table.delete_application(application);
-        self.histories.delete_application(application);
         for running in &mut self.running {
             *running = running.filter(|thread| thread.application != application);
         }
@@ -211,14 +202,10 @@ impl Ipm {
     /// # Panics
     /// When the application has ended.
     pub fn start_thread(&mut self, application: Application) -> Thread {
-        let started = self
-            .applications
-            .start_thread(application)
-            .expect("a thread starts while its application runs");
+        let started = self.histories.start_thread(application);
         if started.reused {
             self.counts.reused_threads += 1;
             self.table.delete_thread(started.thread);
-            self.histories.delete_thread(started.thread);
         }
         self.counts.growths += u64::from(started.grown);
         started.thread
@@ -227,7 +214,7 @@ impl Ipm {
     /// Notes that a thread ended: its number may be given to another. No effect on one that has
     /// ended already.
     pub fn end_thread(&mut self, thread: Thread) {
-        if self.applications.end_thread(thread) {
+        if self.histories.end_thread(thread) {
             for running in &mut self.running {
                 *running = running.filter(|&other| other != thread);
             }
@@ -240,7 +227,7 @@ impl Ipm {
     /// # Panics
     /// When there is no such core, or the thread has ended.
     pub fn run(&mut self, core: usize, thread: Option<Thread>) {
-        let runs = thread.is_none_or(|thread| self.applications.is_running(thread));
+        let runs = thread.is_none_or(|thread| self.histories.is_running(thread));
         assert!(runs, "{thread:?} has ended and cannot run on core {core}");
         self.running[core] = thread;
     }
@@ -292,35 +279,21 @@ impl Ipm {
         entry: &Entry,
         node_of_page: impl FnOnce(Page) -> Option<usize>,
     ) -> Option<Notification> {
-        let config = &self.config;
         let residency = self.table.residency(tsc, entry);
         let node = self.node_of_core[core];
-        let history = self.histories.entry(entry.page, entry.application);
-        self.counts.memory_reads += 1;
-        self.counts.memory_writes += 1;
-        if let Some(thread) = entry.thread
-            && history.application == entry.application
-            && let Some(matrix) = self.applications.matrix_mut(entry.application)
-        {
-            for &sharer in history.sharers.iter().filter(|&&sharer| sharer != NOBODY) {
-                matrix.add(thread, sharer, residency);
-                self.counts.memory_reads += 1;
-                self.counts.memory_writes += 1;
-            }
-            insert_sharer(history.sharers, thread);
-        }
-        numa_vector::age(history.numa, config.cr_aging);
-        numa_vector::add(history.numa, node, residency, self.most);
-        let home = node_of_page(entry.page)?;
-        if !numa_vector::should_migrate(history.numa, node, home, config.cr_mig) {
-            return None;
-        }
-        self.counts.notifications += 1;
-        Some(Notification {
-            page: entry.page,
-            from: home,
-            to: node,
-        })
+        let credited = self.histories.credit(
+            entry.page,
+            entry.application,
+            entry.thread,
+            node,
+            residency,
+            node_of_page,
+        );
+        // One of the page's history, and one of each element of the matrix.
+        self.counts.memory_reads += 1 + credited.sharers;
+        self.counts.memory_writes += 1 + credited.sharers;
+        self.counts.notifications += u64::from(credited.notification.is_some());
+        credited.notification
     }
 
     /// The operating system's pass over pages that are evicted infrequently (§4.4.1): every entry
@@ -394,46 +367,38 @@ impl Ipm {
     /// The Sharing Matrix of an application; None when it has ended.
     #[must_use]
     pub fn matrix(&self, application: Application) -> Option<&SharingMatrix> {
-        self.applications.matrix(application)
+        self.histories.matrix(application)
     }
 
     /// The Sharing Matrix of an application, to age it; None when it has ended.
     pub fn matrix_mut(&mut self, application: Application) -> Option<&mut SharingMatrix> {
-        self.applications.matrix_mut(application)
+        self.histories.matrix_mut(application)
     }
 
     /// Threads of an application that have started and not ended, by number.
     #[must_use]
     pub fn threads(&self, application: Application) -> Vec<Thread> {
-        self.applications.running(application)
+        self.histories.threads(application)
     }
 
     /// Numbers of the last threads that used a page, the latest first (the Sharers Vector); fewer
     /// than configured where nobody was there before. None for a page without a history.
     #[must_use]
     pub fn sharers(&self, page: Page) -> Option<Vec<u32>> {
-        let (sharers, _) = self.histories.get(page)?;
-        Some(
-            sharers
-                .iter()
-                .copied()
-                .filter(|&sharer| sharer != NOBODY)
-                .collect(),
-        )
+        self.histories.sharers(page)
     }
 
     /// A page's affinity to each node (the NUMA Vector), in units of 2^`CR_shift` cycles. None for a
     /// page without a history.
     #[must_use]
     pub fn affinity(&self, page: Page) -> Option<&[u32]> {
-        let (_, numa) = self.histories.get(page)?;
-        Some(numa)
+        self.histories.affinity(page)
     }
 
     /// Pages that have a history.
     #[must_use]
     pub fn pages(&self) -> usize {
-        self.histories.len()
+        self.histories.pages()
     }
 
     /// What it was configured with.
@@ -445,7 +410,7 @@ impl Ipm {
     /// Nodes of the machine: the length of a NUMA Vector.
     #[must_use]
     pub fn nodes(&self) -> usize {
-        self.nodes
+        self.histories.nodes()
     }
 
     /// What it has done.

@@ -47,11 +47,11 @@ mod tlb;
 #[cfg(test)]
 mod known_sequences;
 
-pub use config::{Cache, Config, ConfigError, Prefetch, Tlb, TlbLevel, TlbManagement};
+pub use config::{Cache, Config, ConfigError, NotModelled, Prefetch, Tlb, TlbLevel, TlbManagement};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss, Translation};
 pub use ipm::{
-    Application, Eviction, Ipm, IpmConfig, IpmCounts, Notification, PeriodicPass, SharingMatrix,
-    Storage, Structure, Thread,
+    Application, Credited, Eviction, Histories, Ipm, IpmConfig, IpmCounts, Notification,
+    PeriodicPass, SharingMatrix, StartedThread, Storage, Structure, Thread,
 };
 pub use machine::{Machine, MachineError};
 pub use memory::{Memory, MemoryError, Span};

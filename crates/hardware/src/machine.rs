@@ -201,6 +201,13 @@ impl Machine {
         &self.memory
     }
 
+    /// Lines that went from each node to each so far, to readers and back to memory, within a node
+    /// too: row `from * nodes + to`.
+    #[must_use]
+    pub fn lines_carried(&self) -> Vec<u64> {
+        self.network.carried()
+    }
+
     pub(crate) fn inbox(&self, core: usize) -> Arc<Inbox> {
         Arc::clone(&self.inboxes[core])
     }

@@ -4,6 +4,8 @@
 //! way to the reader; a line written back goes the other way. Requests and answers without data
 //! are not charged.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use numaherd_topology::{NoWay, ways};
 
 use crate::bandwidth::Channel;
@@ -16,6 +18,8 @@ pub(crate) struct Network {
     links: Vec<Channel>,
     /// Links on the way from a node to a node, in order.
     ways: Vec<Vec<usize>>,
+    /// Lines that went from a node to a node so far.
+    carried: Vec<AtomicU64>,
 }
 
 impl Network {
@@ -44,6 +48,9 @@ impl Network {
                 .collect(),
             ways: ways(config.nodes(), &config.links)
                 .map_err(|NoWay { from, to }| ConfigError::NoRoute { from, to })?,
+            carried: (0..config.nodes() * config.nodes())
+                .map(|_| AtomicU64::new(0))
+                .collect(),
         })
     }
 
@@ -71,8 +78,17 @@ impl Network {
         self.latency_ps[asker * self.nodes + home]
     }
 
+    /// Lines that went from each node to each, within a node too: row `from * nodes + to`.
+    pub(crate) fn carried(&self) -> Vec<u64> {
+        self.carried
+            .iter()
+            .map(|lines| lines.load(Relaxed))
+            .collect()
+    }
+
     #[inline]
     fn cross(&self, from: usize, to: usize, time_ps: u64, mut wait: u64) -> u64 {
+        self.carried[from * self.nodes + to].fetch_add(1, Relaxed);
         for &link in &self.ways[from * self.nodes + to] {
             wait += self.links[link].wait(time_ps + wait);
         }
@@ -120,5 +136,7 @@ mod tests {
             120_000,
             "the write-back went from node 0 to node 1 too"
         );
+        let carried = network.carried();
+        assert_eq!((carried[4], carried[1], carried[0]), (2, 3, 0));
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Application, SharingMatrix, Thread};
+use super::{Application, SharingMatrix, StartedThread, Thread};
 
 #[derive(Debug)]
 pub(super) struct Applications {
@@ -24,15 +24,6 @@ struct State {
     given: u32,
     /// Of these, those whose threads ended.
     ended: BTreeSet<u32>,
-}
-
-/// A number for a new thread.
-pub(super) struct Started {
-    pub(super) thread: Thread,
-    /// Whether another thread had it before, so that references to it must be deleted.
-    pub(super) reused: bool,
-    /// Whether the structures had to grow for it.
-    pub(super) grown: bool,
 }
 
 impl Applications {
@@ -77,7 +68,7 @@ impl Applications {
     }
 
     /// Gives a new thread its number, with an empty row and column. None when the application ended.
-    pub(super) fn start_thread(&mut self, application: Application) -> Option<Started> {
+    pub(super) fn start_thread(&mut self, application: Application) -> Option<StartedThread> {
         let state = self.state(application)?;
         let reused = state.ended.pop_first();
         let number = reused.unwrap_or(state.given);
@@ -97,7 +88,7 @@ impl Applications {
             application,
             number,
         };
-        Some(Started {
+        Some(StartedThread {
             thread,
             reused: reused.is_some(),
             grown,

@@ -62,6 +62,13 @@ impl IpmConfig {
         }
     }
 
+    /// What a single event (a TLB miss, a memory sample) weighs where events are credited in place of
+    /// residency ([`crate::Histories`]): 2^`CR_aging`. The paper gives none.
+    #[must_use]
+    pub fn event_weight(&self) -> u64 {
+        1 << self.cr_aging
+    }
+
     /// Checks that the fields are wide enough for what they must hold.
     ///
     /// # Errors

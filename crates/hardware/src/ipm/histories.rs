@@ -1,0 +1,265 @@
+//! What the equations 3 to 9 keep and do, whatever it is that is credited: page histories, and the
+//! Sharing Matrices of applications.
+//!
+//! The unit ([`crate::Ipm`]) credits the time that a page was in a TLB. The paper also compares with
+//! crediting TLB misses by "the same procedure" (§5.2), and memory samples can be credited likewise:
+//! both are [`Histories::credit`] with a weight for each event.
+//!
+//! Which weight: ageing (Eq. 6) takes at least 1 off a counter from 2^`CR_aging` on, and Eq. 9 begins
+//! just below that. So a counter credited with 1 each time stays at 2^`CR_aging` for ever, and no page
+//! would ever move. An event must weigh more than 2^`CR_mig`; [`IpmConfig::event_weight`] is
+//! 2^`CR_aging`, by which a node must have some 2^`CR_mig` events on a page to get it.
+
+use super::applications::Applications;
+use super::config::IpmConfig;
+use super::page_history::{NOBODY, PageHistoryTable, insert_sharer};
+use super::{Application, Notification, SharingMatrix, Thread, numa_vector};
+use crate::config::ConfigError;
+use crate::page::Page;
+
+/// See the top of this file. Of the configuration `cr_aging`, `cr_mig`, `sharers`, `numa_counter_bits`,
+/// `matrix_element_bits` and `threads` count.
+#[derive(Debug)]
+pub struct Histories {
+    config: IpmConfig,
+    nodes: usize,
+    pages: PageHistoryTable,
+    applications: Applications,
+}
+
+/// What came of a credit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Credited {
+    /// Elements of the Sharing Matrix that were added to (Eq. 3).
+    pub sharers: u64,
+    /// The page should be moved (Eq. 8).
+    pub notification: Option<Notification>,
+}
+
+/// A number for a new thread.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StartedThread {
+    /// The thread.
+    pub thread: Thread,
+    /// Whether another had its number before. References to it are deleted.
+    pub reused: bool,
+    /// Whether the structures had to grow (§4.4.2).
+    pub grown: bool,
+}
+
+impl Histories {
+    /// Of a machine of so many nodes, with nothing in them.
+    ///
+    /// # Errors
+    /// When the configuration is wrong.
+    pub fn new(config: IpmConfig, nodes: usize) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self {
+            config,
+            nodes,
+            pages: PageHistoryTable::new(config.sharers, nodes, config.cr_aging),
+            applications: Applications::new(config.threads, config.matrix_element_bits),
+        })
+    }
+
+    /// Begins to keep an application's matrix, with room for the configured number of threads.
+    pub fn start_application(&mut self) -> Application {
+        self.applications.start()
+    }
+
+    /// Deletes an application's matrix and its pages' histories. Its name may be given to another.
+    pub fn end_application(&mut self, application: Application) {
+        self.applications.end(application);
+        self.pages.delete_application(application);
+    }
+
+    /// Gives a new thread its number (§4.4.3): the lowest that no living thread has. If that was
+    /// another thread's, its row and column are reset and all references to it deleted.
+    ///
+    /// # Panics
+    /// When the application has ended.
+    pub fn start_thread(&mut self, application: Application) -> StartedThread {
+        let started = self
+            .applications
+            .start_thread(application)
+            .expect("a thread starts while its application runs");
+        if started.reused {
+            self.pages.delete_thread(started.thread);
+        }
+        started
+    }
+
+    /// Notes that a thread ended: its number may be given to another. False for one that was not
+    /// running.
+    pub fn end_thread(&mut self, thread: Thread) -> bool {
+        self.applications.end_thread(thread)
+    }
+
+    /// Whether a thread has started and not ended.
+    #[must_use]
+    pub fn is_running(&self, thread: Thread) -> bool {
+        self.applications.is_running(thread)
+    }
+
+    /// Credits a page's use to the thread and to the node that it ran on (Eq. 3 to 7), and says
+    /// whether the page should be moved to that node (Eq. 8). `home` tells the node that the page is
+    /// on, if any. A thread whose number was given to another is to be left out.
+    ///
+    /// # Panics
+    /// When there is no such node.
+    pub fn credit(
+        &mut self,
+        page: Page,
+        application: Application,
+        thread: Option<u32>,
+        node: usize,
+        weight: u64,
+        home: impl FnOnce(Page) -> Option<usize>,
+    ) -> Credited {
+        let config = &self.config;
+        let history = self.pages.entry(page, application);
+        let mut sharers = 0;
+        if let Some(thread) = thread
+            && history.application == application
+            && let Some(matrix) = self.applications.matrix_mut(application)
+        {
+            for &sharer in history.sharers.iter().filter(|&&sharer| sharer != NOBODY) {
+                matrix.add(thread, sharer, weight);
+                sharers += 1;
+            }
+            insert_sharer(history.sharers, thread);
+        }
+        numa_vector::age(history.numa, config.cr_aging);
+        let most = u32::MAX >> (32 - config.numa_counter_bits);
+        numa_vector::add(history.numa, node, weight, most);
+        let moves =
+            |&from: &usize| numa_vector::should_migrate(history.numa, node, from, config.cr_mig);
+        Credited {
+            sharers,
+            notification: home(page).filter(moves).map(|from| Notification {
+                page,
+                from,
+                to: node,
+            }),
+        }
+    }
+
+    /// Forgets a page.
+    pub fn forget(&mut self, page: Page) {
+        self.pages.forget(page);
+    }
+
+    /// The Sharing Matrix of an application; None when it has ended.
+    #[must_use]
+    pub fn matrix(&self, application: Application) -> Option<&SharingMatrix> {
+        self.applications.matrix(application)
+    }
+
+    /// The Sharing Matrix of an application, to age it; None when it has ended.
+    pub fn matrix_mut(&mut self, application: Application) -> Option<&mut SharingMatrix> {
+        self.applications.matrix_mut(application)
+    }
+
+    /// Threads of an application that have started and not ended, by number.
+    #[must_use]
+    pub fn threads(&self, application: Application) -> Vec<Thread> {
+        self.applications.running(application)
+    }
+
+    /// Numbers of the last threads that used a page, the latest first (the Sharers Vector); fewer
+    /// than configured where nobody was there before. None for a page without a history.
+    #[must_use]
+    pub fn sharers(&self, page: Page) -> Option<Vec<u32>> {
+        let (sharers, _) = self.pages.get(page)?;
+        let known = sharers.iter().copied();
+        Some(known.filter(|&sharer| sharer != NOBODY).collect())
+    }
+
+    /// A page's affinity to each node (the NUMA Vector), in units of the weights. None for a page
+    /// without a history.
+    #[must_use]
+    pub fn affinity(&self, page: Page) -> Option<&[u32]> {
+        let (_, numa) = self.pages.get(page)?;
+        Some(numa)
+    }
+
+    /// Pages that have a history.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// What they were configured with.
+    #[must_use]
+    pub fn config(&self) -> &IpmConfig {
+        &self.config
+    }
+
+    /// Nodes of the machine: the length of a NUMA Vector.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// How many events of a node in a row it takes until a page that is elsewhere should move;
+    /// `None` where 10,000 do not suffice.
+    fn events_until_it_moves(config: IpmConfig, weight: u64) -> Option<usize> {
+        let mut histories = Histories::new(config, 2).unwrap();
+        let application = histories.start_application();
+        let mut credit = || {
+            let page = Page::new(1);
+            let credited = histories.credit(page, application, None, 1, weight, |_| Some(0));
+            credited.notification.is_some()
+        };
+        (1..=10_000).find(|_| credit())
+    }
+
+    #[test]
+    fn events_that_weigh_1_never_move_a_page_and_those_of_the_units_weight_do() {
+        let config = IpmConfig::of_paper();
+        assert_eq!(events_until_it_moves(config, 1), None);
+        assert_eq!(config.event_weight(), 128);
+        // 127 + 128 - 1 + 128 - 2 + 128 = 508 = 127 << 2; the fourth passes it.
+        assert_eq!(events_until_it_moves(config, 128), Some(4));
+    }
+
+    #[test]
+    fn an_application_that_ends_leaves_nothing() {
+        let mut histories = Histories::new(IpmConfig::of_paper(), 2).unwrap();
+        let application = histories.start_application();
+        let threads = [(); 2].map(|()| histories.start_thread(application).thread);
+        for thread in threads {
+            let number = Some(thread.number);
+            histories.credit(Page::new(7), application, number, 0, 5, |_| None);
+        }
+        assert_eq!(histories.sharers(Page::new(7)), Some(vec![1, 0]));
+        assert_eq!(histories.matrix(application).unwrap().between(0, 1), 5);
+        histories.end_application(application);
+        assert_eq!(
+            (histories.pages(), histories.matrix(application)),
+            (0, None)
+        );
+    }
+
+    proptest! {
+        /// An event of the configuration's own weight can always move a page that its home leaves
+        /// alone, whatever the registers.
+        #[test]
+        fn the_units_weight_suffices(cr_aging in 1u32..14, cr_mig in 0u32..4) {
+            prop_assume!(cr_mig < cr_aging);
+            let config = IpmConfig {
+                cr_aging,
+                cr_mig,
+                numa_counter_bits: 32,
+                ..IpmConfig::of_paper()
+            };
+            prop_assert!(events_until_it_moves(config, config.event_weight()).is_some());
+        }
+    }
+}
