@@ -8,9 +8,12 @@
 //! A kernel is made on the main thread, which allocates but touches nothing; the team sets up its
 //! data together, is released, and computes. Only the computation is timed.
 
+mod cfd;
 mod cg;
 mod field;
+mod mg;
 mod nas_random;
+mod sp;
 mod team;
 mod verification;
 
@@ -40,7 +43,12 @@ const TABLE: &[Entry] = &[
         about: "Conjugate gradients: rows of a sparse matrix, vectors gathered from all threads",
         make: cg::Cg::make,
     },
-    // Add lu, sp and ua here, by the alphabet.
+    // Add lu and ua here, by the alphabet.
+    Entry {
+        name: "sp",
+        about: "Synthetic flow, scalar systems along each axis: planes, then planes across",
+        make: sp::Sp::make,
+    },
 ];
 
 /// A line of the table.

@@ -1,0 +1,306 @@
+//! The arrays of a run, the right-hand side of the system, and the norms by which a run is judged.
+//!
+//! The threads split the planes of constant z among them, in everything here. The right-hand side
+//! wants neighbours two planes away, so at a border of two shares each reads what the other wrote:
+//! all that the threads share.
+
+use super::exact;
+use super::grid::{Fives, Grid};
+use super::{Axis, CONDUCTION, DISSIPATION, ENERGY, Five, PRESSURE, VISCOSITY, fourth_difference};
+use crate::error::Error;
+
+use crate::kernels::field::Field;
+use crate::kernels::{Array, Member, Stopped, Terms};
+use std::ops::Range;
+
+/// Owner of the arrays. Work is done on its [`Flow`].
+#[derive(Debug)]
+pub struct Arrays {
+    grid: Grid,
+    /// State, change, forcing; volume, three velocities, kinetic energy.
+    arrays: [Array; 8],
+}
+
+impl Arrays {
+    /// For `n` points along each axis.
+    ///
+    /// # Errors
+    ///
+    /// Where there is too little memory.
+    pub fn new(terms: &Terms<'_>, n: usize) -> Result<Arrays, Error> {
+        let grid = Grid::new(n);
+        let (five, one) = (Fives::length(grid), grid.places());
+        let lengths = [five, five, five, one, one, one, one, one];
+        let arrays = Array::several(terms, lengths)?;
+        Ok(Arrays { grid, arrays })
+    }
+
+    /// The arrays to work on.
+    pub fn flow(&self) -> Flow<'_> {
+        let [state, change, forcing, volume, x, y, z, kinetic] =
+            self.arrays.each_ref().map(Array::field);
+        Flow {
+            grid: self.grid,
+            state: Fives::new(state),
+            change: Fives::new(change),
+            forcing: Fives::new(forcing),
+            volume,
+            velocity: [x, y, z],
+            kinetic,
+        }
+    }
+}
+
+/// The state of the system, what moves it, and what follows from the state at a point.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow<'a> {
+    /// The points.
+    pub grid: Grid,
+    /// Density, momenta and energy (U).
+    pub state: Fives<'a>,
+    /// The right-hand side, and then what the solvers make of it: the change of the state.
+    pub change: Fives<'a>,
+    /// What makes the known solution the solution (H*, with the sign it has on the right).
+    pub forcing: Fives<'a>,
+    /// 1 / density.
+    pub volume: Field<'a>,
+    /// Velocities along x, y and z.
+    pub velocity: [Field<'a>; 3],
+    /// Kinetic energy of a unit of volume.
+    pub kinetic: Field<'a>,
+}
+
+impl Flow<'_> {
+    /// Makes the forcing and the first guess. All members call it.
+    ///
+    /// # Errors
+    ///
+    /// Where the run shall end, as all that return [`Stopped`] here.
+    pub fn begin(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        let planes = member.share(self.grid.n());
+        self.fill(planes.clone(), exact::solution);
+        self.for_each(planes.clone(), |place| self.forcing.set(place, [0.0; 5]));
+        // The right-hand side of the solution without forcing is what the forcing has to undo.
+        self.right_hand_side(member, 1.0)?;
+        member.wait()?;
+        self.for_each(planes.clone(), |place| {
+            let undone = self.change.get(place).map(|value| -value);
+            self.forcing.set(place, undone);
+        });
+        self.fill(planes, exact::guess);
+        member.wait()
+    }
+
+    /// Sets the state on own planes: on the border the solution, inside what `inside` says.
+    fn fill(&self, planes: Range<usize>, inside: impl Fn([f64; 3]) -> Five) {
+        let last = self.grid.n() - 1;
+        for k in planes {
+            for j in 0..=last {
+                for i in 0..=last {
+                    let at = [i, j, k].map(|position| self.grid.coordinate(position));
+                    let border = [i, j, k].iter().any(|&p| p == 0 || p == last);
+                    let values = if border {
+                        exact::solution(at)
+                    } else {
+                        inside(at)
+                    };
+                    self.state.set(self.grid.at(i, j, k), values);
+                }
+            }
+        }
+    }
+
+    /// Calls `act` with the place of every point of `planes`, border included.
+    fn for_each(&self, planes: Range<usize>, act: impl Fn(usize)) {
+        for k in planes {
+            for j in 0..self.grid.n() {
+                let row = self.grid.at(0, j, k);
+                (row..row + self.grid.n()).for_each(&act);
+            }
+        }
+    }
+
+    /// The right-hand side times `step` (a length of time) into `change`; zero on the border.
+    /// All members call it; each leaves it with its own planes inside done (those of
+    /// [`Flow::own_planes`]) while others may still read the state of it.
+    pub fn right_hand_side(&self, member: &Member<'_>, step: f64) -> Result<(), Stopped> {
+        self.for_each(member.share(self.grid.n()), |place| {
+            let [density, x, y, z, _] = self.state.get(place);
+            let volume = 1.0 / density;
+            self.volume.set(place, volume);
+            self.velocity[0].set(place, x * volume);
+            self.velocity[1].set(place, y * volume);
+            self.velocity[2].set(place, z * volume);
+            let kinetic = 0.5 * (x * x + y * y + z * z) * volume;
+            self.kinetic.set(place, kinetic);
+            self.change.set(place, self.forcing.get(place));
+        });
+        member.wait()?;
+        for k in self.own_planes(member) {
+            self.add_fluxes(Axis::X, k);
+            self.add_fluxes(Axis::Y, k);
+            self.add_fluxes(Axis::Z, k);
+            self.for_row(k, |place| {
+                let scaled = self.change.get(place).map(|value| value * step);
+                self.change.set(place, scaled);
+            });
+        }
+        Ok(())
+    }
+
+    /// The planes, border left out, that `member` works on.
+    pub fn own_planes(&self, member: &Member<'_>) -> Range<usize> {
+        member.share_of(self.grid.inside())
+    }
+
+    /// Calls `act` with the place of every point inside plane `k`.
+    #[inline]
+    pub fn for_row(&self, k: usize, act: impl Fn(usize)) {
+        for j in self.grid.inside() {
+            let first = self.grid.at(1, j, k);
+            (first..first + self.grid.n() - 2).for_each(&act);
+        }
+    }
+
+    /// Adds the fluxes along `axis`, and their dissipation, to the change of plane `k`.
+    fn add_fluxes(&self, axis: Axis, k: usize) {
+        let n = self.grid.n();
+        for j in self.grid.inside() {
+            for i in self.grid.inside() {
+                let place = self.grid.at(i, j, k);
+                let weights = fourth_difference([i, j, k][axis.index()], n);
+                let sum = self.fluxes(axis, place, weights);
+                let before = self.change.get(place);
+                self.change
+                    .set(place, std::array::from_fn(|c| before[c] + sum[c]));
+            }
+        }
+    }
+
+    /// What flows into the point at `place` along `axis` (differences of E + V and its like), less
+    /// the fourth difference with `weights`.
+    #[inline]
+    fn fluxes(&self, axis: Axis, place: usize, weights: Five) -> Five {
+        let stride = self.grid.stride(axis);
+        let (low, high) = (place - stride, place + stride);
+        let per_length = (self.grid.n() - 1) as f64;
+        let (first, second) = (0.5 * per_length, per_length * per_length);
+        let viscous = VISCOSITY * second;
+        let (u_low, u, u_high) = (
+            self.state.get(low),
+            self.state.get(place),
+            self.state.get(high),
+        );
+        let normal = self.velocity[axis.index()];
+        let (w_low, w, w_high) = (normal.get(low), normal.get(place), normal.get(high));
+        let (e_low, e, e_high) = (
+            self.kinetic.get(low),
+            self.kinetic.get(place),
+            self.kinetic.get(high),
+        );
+        let (v_low, v, v_high) = (
+            self.volume.get(low),
+            self.volume.get(place),
+            self.volume.get(high),
+        );
+        let pressure = |u: Five, kinetic: f64| PRESSURE * (u[ENERGY] - kinetic);
+        let (p_low, p_high) = (pressure(u_low, e_low), pressure(u_high, e_high));
+        let curved = |low: f64, here: f64, high: f64| high - 2.0 * here + low;
+
+        let mut sum: Five =
+            std::array::from_fn(|c| axis.diffusion() * second * curved(u_low[c], u[c], u_high[c]));
+        // Mass is carried by momentum; momenta and energy by the velocity.
+        sum[0] -= first * (u_high[axis.momentum()] - u_low[axis.momentum()]);
+        for c in 1..=3 {
+            sum[c] -= first * (u_high[c] * w_high - u_low[c] * w_low);
+            let velocity = self.velocity[c - 1];
+            let bend = curved(velocity.get(low), velocity.get(place), velocity.get(high));
+            sum[c] += viscous * bend * if c == axis.momentum() { 4.0 / 3.0 } else { 1.0 };
+        }
+        sum[axis.momentum()] -= first * (p_high - p_low);
+        sum[ENERGY] -=
+            first * ((u_high[ENERGY] + p_high) * w_high - (u_low[ENERGY] + p_low) * w_low);
+        // Friction heats, and heat is conducted.
+        sum[ENERGY] += viscous
+            * ((1.0 - CONDUCTION) * curved(e_low * v_low, e * v, e_high * v_high)
+                + curved(w_low * w_low, w * w, w_high * w_high) / 6.0
+                + CONDUCTION
+                    * curved(
+                        u_low[ENERGY] * v_low,
+                        u[ENERGY] * v,
+                        u_high[ENERGY] * v_high,
+                    ));
+        self.dissipate(&mut sum, place, stride, [u_low, u, u_high], weights);
+        sum
+    }
+
+    /// Takes the fourth difference with `weights` from `sum`.
+    #[inline]
+    fn dissipate(&self, sum: &mut Five, place: usize, stride: usize, near: [Five; 3], w: Five) {
+        // A weight of zero is of a point that the line may not have.
+        let far = |weight: f64, place: usize| match weight {
+            0.0 => [0.0; 5],
+            _ => self.state.get(place),
+        };
+        let before = far(w[0], place.wrapping_sub(2 * stride));
+        let after = far(w[4], place.wrapping_add(2 * stride));
+        for c in 0..5 {
+            let difference = w[0] * before[c]
+                + w[1] * near[0][c]
+                + w[2] * near[1][c]
+                + w[3] * near[2][c]
+                + w[4] * after[c];
+            sum[c] -= DISSIPATION * difference;
+        }
+    }
+
+    /// Adds `factor` times the change to the state, on own planes.
+    pub fn advance(&self, member: &Member<'_>, factor: f64) {
+        for k in self.own_planes(member) {
+            self.for_row(k, |place| {
+                let (state, change) = (self.state.get(place), self.change.get(place));
+                self.state.set(
+                    place,
+                    std::array::from_fn(|c| state[c] + factor * change[c]),
+                );
+            });
+        }
+    }
+
+    /// Root mean squares over the points inside of the five of `values`. All members call it and
+    /// get the same.
+    fn norms(
+        &self,
+        member: &Member<'_>,
+        values: impl Fn(usize, [usize; 3]) -> Five,
+    ) -> Result<Five, Stopped> {
+        let mut sums = [0.0; 5];
+        for k in self.own_planes(member) {
+            for j in self.grid.inside() {
+                for i in self.grid.inside() {
+                    let values = values(self.grid.at(i, j, k), [i, j, k]);
+                    for (sum, value) in sums.iter_mut().zip(values) {
+                        *sum += value * value;
+                    }
+                }
+            }
+        }
+        let sums = member.sums(sums)?;
+        Ok(sums.map(|sum| (sum / self.grid.points_inside()).sqrt()))
+    }
+
+    /// Root mean squares of the right-hand side of the present state, whatever `change` holds.
+    pub fn residual_norms(&self, member: &Member<'_>) -> Result<Five, Stopped> {
+        self.right_hand_side(member, 1.0)?;
+        self.norms(member, |place, _| self.change.get(place))
+    }
+
+    /// Root mean squares of the distance from the solution.
+    pub fn error_norms(&self, member: &Member<'_>) -> Result<Five, Stopped> {
+        self.norms(member, |place, position| {
+            let exact = exact::solution(position.map(|p| self.grid.coordinate(p)));
+            let state = self.state.get(place);
+            std::array::from_fn(|c| state[c] - exact[c])
+        })
+    }
+}
