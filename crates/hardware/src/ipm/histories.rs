@@ -23,7 +23,7 @@ use crate::page::Page;
 pub struct Histories {
     config: IpmConfig,
     nodes: usize,
-    pages: PageHistoryTable,
+    pub(super) pages: PageHistoryTable,
     applications: Applications,
 }
 

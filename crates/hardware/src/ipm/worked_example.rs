@@ -54,7 +54,7 @@ fn before(numa_vector: [u32; 2]) -> (Ipm, [Thread; 3]) {
     let threads = [(); 3].map(|()| ipm.start_thread(application));
     assert_eq!(threads.map(|thread| thread.number), [0, 1, 2]);
 
-    let history = ipm.histories.entry(page_p(), application);
+    let history = ipm.histories.pages.entry(page_p(), application);
     assert_eq!(history.numa, [1, 1], "Eq. 9 for CR_aging = 1");
     history.numa.copy_from_slice(&numa_vector);
     insert_sharer(history.sharers, 2);
