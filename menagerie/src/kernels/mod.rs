@@ -43,12 +43,18 @@ const TABLE: &[Entry] = &[
         about: "Conjugate gradients: rows of a sparse matrix, vectors gathered from all threads",
         make: cg::Cg::make,
     },
-    // Add lu and ua here, by the alphabet.
+    // Add lu here.
+    Entry {
+        name: "mg",
+        about: "Multigrid: planes of cubes from fine to coarse, neighbours meet in two planes",
+        make: mg::Mg::make,
+    },
     Entry {
         name: "sp",
         about: "Synthetic flow, scalar systems along each axis: planes, then planes across",
         make: sp::Sp::make,
     },
+    // Add ua here.
 ];
 
 /// A line of the table.
