@@ -14,11 +14,13 @@
 //! | `grid` | points, their numbers in memory, five values at each |
 //! | `exact` | the known solution and the first guess |
 //! | `flow` | the arrays, the right-hand side, the norms |
+//! | `jacobian` | derivatives of the fluxes, and blocks of 5 by 5 |
 //! | `published` | sizes, steps and verification values |
 
 pub mod exact;
 pub mod flow;
 pub mod grid;
+pub mod jacobian;
 pub mod published;
 
 /// Density, three momenta, energy; or anything else of which a point has five.

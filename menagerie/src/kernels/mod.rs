@@ -8,6 +8,7 @@
 //! A kernel is made on the main thread, which allocates but touches nothing; the team sets up its
 //! data together, is released, and computes. Only the computation is timed.
 
+mod bt;
 mod cfd;
 mod cg;
 mod field;
@@ -37,7 +38,11 @@ pub use verification::{Verdict, Verification};
 
 /// The kernels there are. Each line: its name, what it is, and how it is made.
 const TABLE: &[Entry] = &[
-    // Add bt here.
+    Entry {
+        name: "bt",
+        about: "Synthetic flow, block systems along each axis: planes, then planes across",
+        make: bt::Bt::make,
+    },
     Entry {
         name: "cg",
         about: "Conjugate gradients: rows of a sparse matrix, vectors gathered from all threads",
