@@ -6,7 +6,8 @@
  *   shared.c    the memory shared with the QEMU plugin: mapping, checks, access
  *   events.c    the two PMUs and the meaning of their events
  *   sampling.c  records of single fetches, from the plugin's rings to perf
- *   running.c   which thread runs on each CPU, for the plugin
+ *   running.c   which thread runs on each CPU, who makes and wakes whom, for the plugin
+ *   outbox.c    what the plugin's IPM unit tells programs, as a character device
  */
 #ifndef LAB_H
 #define LAB_H
@@ -45,7 +46,16 @@ void lab_drain_before_switch(void);
 
 /* --- running.c ------------------------------------------------------------------------------ */
 
-int lab_watch_switches(void);
-void lab_unwatch_switches(void);
+int lab_watch_threads(void);
+void lab_unwatch_threads(void);
+
+/* --- outbox.c ------------------------------------------------------------------------------- */
+
+int lab_register_outbox(void);
+void lab_unregister_outbox(void);
+
+/* --- module.c ------------------------------------------------------------------------------- */
+
+bool lab_is_loaded(void);
 
 #endif

@@ -9,7 +9,7 @@
 #include <linux/types.h>
 
 #define LAB_MAGIC 0x44524548414d554eULL
-#define LAB_VERSION 1
+#define LAB_VERSION 2
 
 /* Start of the memory. */
 struct lab_header {
@@ -61,8 +61,21 @@ struct lab_header {
 	__u64 module_ready;
 	/* Gate openings that the plugin refused (its reason is on QEMU's stderr). */
 	__u64 gate_refusals;
+	/* 1 when the plugin records what programs do (its argument `trace`). */
+	__u64 records;
+	/* 1 when the plugin has an IPM unit. */
+	__u64 has_ipm;
+	/* Offset of the outbox from the start of the memory. */
+	__u64 outbox_offset;
+	/* Bytes of the outbox. */
+	__u64 outbox_bytes;
+	/* Bytes that the reader has room for (module, before `LAB_NOP_IPM_READ`). */
+	__u64 outbox_room;
+	/* Bytes in the outbox, all of them whole records (plugin, at `LAB_NOP_IPM_READ`); */
+	/* `LAB_OUTBOX_NO_ROOM` when there is a record, but not the room for it. */
+	__u64 outbox_used;
 };
-_Static_assert(sizeof(struct lab_header) == 192, "lab_header");
+_Static_assert(sizeof(struct lab_header) == 240, "lab_header");
 
 /* Memory of one node. */
 struct lab_node {
@@ -79,6 +92,14 @@ struct lab_vcpu {
 	__u32 tid;
 	/* Process of that thread (module). */
 	__u32 tgid;
+	/* Name of that thread, NUL-padded, its first 8 bytes (module). */
+	__u64 name_start;
+	/* The rest of its name (module). */
+	__u64 name_end;
+	/* Thread that an event is about, besides the running one (module; see each `LAB_NOP_*`). */
+	__u32 other_tid;
+	/* Process of that thread (module). */
+	__u32 other_tgid;
 	/* Lines fetched on demand between two samples (module); 0 turns sampling off. */
 	__u64 sample_period;
 	/* Lines left until the next sample (module sets it, the plugin counts it down). */
@@ -90,7 +111,7 @@ struct lab_vcpu {
 	/* `LAB_NOP_SYNC`s executed here (plugin). */
 	__u64 syncs;
 };
-_Static_assert(sizeof(struct lab_vcpu) == 48, "lab_vcpu");
+_Static_assert(sizeof(struct lab_vcpu) == 72, "lab_vcpu");
 
 /* One sampled fetch. */
 struct lab_record {
@@ -196,8 +217,23 @@ _Static_assert(sizeof(struct lab_record) == 48, "lab_record");
 #define LAB_NOP_RESET_REPORT 5
 /* The module has just written another thread into this vCPU's `tid` and `tgid`. */
 #define LAB_NOP_SWITCH 6
+/* The running thread made another, `other_tid` of `other_tgid`, which has not run yet. */
+#define LAB_NOP_FORK 7
+/* The running thread's process now runs another program; the thread was `other_tid`. */
+#define LAB_NOP_EXEC 8
+/* The running thread ends: it runs no further user code. */
+#define LAB_NOP_EXIT 9
+/* The running thread wakes `other_tid`, or keeps it from falling asleep. */
+#define LAB_NOP_WAKE 10
+/* Record thread `other_tid` and all its descendants from its next `LAB_NOP_EXEC` on. */
+#define LAB_NOP_RECORD 11
+/* Fill the outbox. */
+#define LAB_NOP_IPM_READ 12
+/* Let the next reads of the outbox tell who shares pages with whom. */
+#define LAB_NOP_IPM_SHARING 13
 
 #define LAB_NOP_BASE 0x4c414200
+#define LAB_OUTBOX_NO_ROOM 0xffffffffffffffffULL
 #define LAB_NOP(code) \
 	asm volatile(".byte 0x0f,0x1f,0x84,0x00; .long %c0" \
 		     : : "i"(LAB_NOP_BASE + (code)) : "memory")

@@ -18,6 +18,11 @@
 
 static bool loaded;
 
+bool lab_is_loaded(void)
+{
+	return READ_ONCE(loaded);
+}
+
 static int set_gate(const char *text, const struct kernel_param *unused)
 {
 	struct lab_header *h = lab_header();
@@ -28,7 +33,7 @@ static int set_gate(const char *text, const struct kernel_param *unused)
 
 	if (error)
 		return error;
-	if (!READ_ONCE(loaded))
+	if (!lab_is_loaded())
 		return -EBUSY;
 	refusals = READ_ONCE(h->gate_refusals);
 	if (open)
@@ -51,7 +56,7 @@ static int set_gate(const char *text, const struct kernel_param *unused)
 
 static int get_gate(char *text, const struct kernel_param *unused)
 {
-	return sysfs_emit(text, "%d\n", READ_ONCE(loaded) && READ_ONCE(lab_header()->gate) == 1);
+	return sysfs_emit(text, "%d\n", lab_is_loaded() && READ_ONCE(lab_header()->gate) == 1);
 }
 
 static const struct kernel_param_ops gate_ops = { .set = set_gate, .get = get_gate };
@@ -67,16 +72,21 @@ static int __init lab_init(void)
 	error = lab_prepare_sampling();
 	if (error)
 		goto unmap;
-	error = lab_watch_switches();
+	error = lab_watch_threads();
 	if (error)
 		goto unmap;
 	error = lab_register_pmus();
 	if (error)
 		goto unwatch;
+	error = lab_register_outbox();
+	if (error)
+		goto unregister;
 	WRITE_ONCE(loaded, true);
 	return 0;
+unregister:
+	lab_unregister_pmus();
 unwatch:
-	lab_unwatch_switches();
+	lab_unwatch_threads();
 unmap:
 	lab_unmap_shared();
 	return error;
@@ -85,8 +95,9 @@ unmap:
 static void __exit lab_exit(void)
 {
 	WRITE_ONCE(loaded, false);
+	lab_unregister_outbox();
 	lab_unregister_pmus();
-	lab_unwatch_switches();
+	lab_unwatch_threads();
 	lab_finish_sampling();
 	lab_unmap_shared();
 }

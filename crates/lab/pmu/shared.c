@@ -106,6 +106,7 @@ static int check_places(const struct lab_header *h, u64 bytes)
 	    !fits(h->counters_offset, h->counters, 8, 8, h->vcpu_stride) ||
 	    !fits(h->node_fetches_offset, h->nodes, 8, 8, h->vcpu_stride) ||
 	    !fits(h->records_offset, h->ring_records, h->record_bytes, h->record_bytes, h->vcpu_stride) ||
+	    !fits(h->outbox_offset, h->outbox_bytes / 8, 8, 8, bytes) ||
 	    !is_power_of_2(h->ring_records)) {
 		pr_err("the plugin's layout does not fit its %llu bytes of memory\n", bytes);
 		return -EINVAL;

@@ -5,7 +5,8 @@
 //!   four levels instead of five.
 //! * Nothing on the host is writable: the host's root is exported read-only, there is no disk and
 //!   no network, and all files that QEMU shares with this program are anonymous memory, reached as
-//!   `/proc/self/fd/N`, so that nothing has to be removed afterwards, whoever dies first.
+//!   `/proc/self/fd/N`, so that nothing has to be removed afterwards, whoever dies first. The one
+//!   exception is a trace that is asked for: the plugin, not the guest, writes it as it is recorded.
 //! * Standard input is the agent's socket, standard output the kernel's console, standard error
 //!   QEMU's and the plugin's own messages.
 
@@ -27,6 +28,17 @@ pub struct Model {
     pub time: Time,
     /// Further arguments of the plugin, as `name=value`.
     pub arguments: Vec<String>,
+    /// The trace to record, in place of modelling accesses.
+    pub recording: Option<Recording>,
+}
+
+/// A trace to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording {
+    /// The trace file, which QEMU creates.
+    pub file: PathBuf,
+    /// What is to be known of the recording: a JSON object.
+    pub about: String,
 }
 
 /// How guest time runs while the model is on.
@@ -57,6 +69,8 @@ pub struct InheritedModel {
     pub configuration: PathBuf,
     /// Where the plugin writes its report at the end.
     pub report: PathBuf,
+    /// What is to be known of the recording, if there is one.
+    pub about: Option<PathBuf>,
 }
 
 /// Kernel parameters that every guest gets.
@@ -89,7 +103,7 @@ fn machine_type(time: Option<Time>) -> &'static str {
 #[must_use]
 pub fn shared_bytes(shape: &Shape) -> u64 {
     let vcpu = (128 << 10) + 8 * shape.nodes.len() as u64;
-    ((64 << 10) + 16 * shape.nodes.len() as u64 + u64::from(shape.cpus()) * vcpu)
+    ((128 << 10) + 16 * shape.nodes.len() as u64 + u64::from(shape.cpus()) * vcpu)
         .next_power_of_two()
 }
 
@@ -157,6 +171,12 @@ pub fn arguments(
             Time::Modelled => ",time=modelled",
             Time::Real => ",time=real",
         });
+        if let Some(recording) = &model.recording {
+            plugin.push(joined(",trace=", &recording.file));
+        }
+        if let Some(about) = &inherited.about {
+            plugin.push(joined(",about=", about));
+        }
         for argument in &model.arguments {
             plugin.push(",");
             plugin.push(argument);
@@ -249,6 +269,7 @@ mod tests {
                 shared: "/proc/self/fd/4".into(),
                 configuration: "/proc/self/fd/5".into(),
                 report: "/proc/self/fd/6".into(),
+                about: Some("/proc/self/fd/7".into()),
             }),
         }
     }
@@ -293,6 +314,10 @@ mod tests {
             configuration: "unused here".to_owned(),
             time: Time::Modelled,
             arguments: vec!["skew_ns=9".to_owned()],
+            recording: Some(Recording {
+                file: "/traces/a,b.trace".into(),
+                about: "unused here".to_owned(),
+            }),
         };
         let parameters = ["numa_balancing=disable".to_owned()];
         let arguments = arguments(

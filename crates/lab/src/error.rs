@@ -78,6 +78,14 @@ pub enum Error {
     /// The hardware model could not be switched.
     #[error("the hardware model could not be switched: {0}")]
     Gate(String),
+    /// A trace that could not be written to its end.
+    #[error("the trace {} is incomplete: {reason}", file.display())]
+    Trace {
+        /// The file, which can be read up to there.
+        file: PathBuf,
+        /// What the plugin said.
+        reason: String,
+    },
     /// An argument that no command line can carry.
     #[error("{what} contains a NUL byte, which no program can be given")]
     Nul {

@@ -95,6 +95,8 @@ pub struct Stopped {
     pub report: Option<String>,
     /// The end of what the kernel wrote on its console.
     pub console: String,
+    /// The end of what QEMU and the plugin wrote on stderr.
+    pub messages: String,
 }
 
 /// What the reading thread shares with everyone.
@@ -158,8 +160,14 @@ impl Guest {
                 shared: shared.path(),
                 configuration: configuration.path(),
                 report: written.path(),
+                about: None,
             });
             files.extend([shared, configuration]);
+            if let (Some(recording), Some(inherited)) = (&model.recording, &mut inherited.model) {
+                let about = AnonymousFile::with("lab-about", recording.about.as_bytes())?;
+                inherited.about = Some(about.path());
+                files.push(about);
+            }
             report = Some(written);
         }
         let arguments = command_line::arguments(
@@ -385,6 +393,7 @@ impl Guest {
                 Ok(Stopped {
                     report,
                     console: self.console(),
+                    messages: self.messages(),
                 })
             }
             _ => Err(self.died()),

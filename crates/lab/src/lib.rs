@@ -16,6 +16,7 @@
 //! | QEMU's process: started, watched, never left behind | [`qemu`] |
 //! | a running guest: many commands in one boot | [`guest`] |
 //! | one command in a guest of its own | [`run`](mod@run) |
+//! | the same, recorded into a trace file | [`record`](mod@record) |
 //!
 //! ```no_run
 //! use numaherd_lab::{Command, Guest, KernelFiles, Options, Shape};
@@ -36,6 +37,7 @@ pub mod guest;
 pub mod initrd;
 pub mod machine;
 pub mod qemu;
+pub mod record;
 pub mod run;
 pub mod shape;
 
@@ -44,5 +46,6 @@ pub use command_line::{Model, Time};
 pub use error::{Error, Result};
 pub use files::{KernelFiles, find_plugin};
 pub use guest::{Ending, Event, Guest, Options, Output, Running, Stopped, Stream};
+pub use record::{RecordOptions, Recorded, record};
 pub use run::{Finished, RunOptions, run};
 pub use shape::{NodeShape, Shape};

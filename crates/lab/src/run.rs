@@ -6,10 +6,10 @@ use std::time::Duration;
 use numaherd_topology::Machine;
 
 use crate::command::Command;
-use crate::command_line::Time;
+use crate::command_line::{Recording, Time};
 use crate::error::{Context, Result, without_timestamp};
 use crate::files::KernelFiles;
-use crate::guest::{Ending, Guest, Options, Stream};
+use crate::guest::{Ending, Guest, Options, Stopped, Stream};
 use crate::machine;
 
 /// What to run, and in what.
@@ -58,12 +58,19 @@ impl RunOptions {
     /// # Errors
     /// As [`Guest::start`] and [`machine::model`].
     pub fn boot(&self) -> Result<Guest> {
+        self.boot_and_record(None)
+    }
+
+    /// The same, with the plugin recording a trace in place of modelling accesses, if there is a
+    /// model.
+    pub(crate) fn boot_and_record(&self, recording: Option<Recording>) -> Result<Guest> {
         let shape = machine::shape(&self.machine, self.memory_mib)?;
         let mut options = Options::new(shape, KernelFiles::find(None)?);
         if let Some(time) = self.model {
             let mut model = machine::model(&self.machine)?;
             model.time = time;
             model.arguments.clone_from(&self.plugin_arguments);
+            model.recording = recording;
             options.model = Some(model);
         }
         options
@@ -94,6 +101,18 @@ pub struct Finished {
 }
 
 impl Finished {
+    pub(crate) fn new(ending: Ending, stopped: Stopped) -> Self {
+        let out_of_memory = match ending {
+            Ending::Killed(KILL) => out_of_memory(&stopped.console),
+            _ => None,
+        };
+        Self {
+            ending,
+            report: stopped.report,
+            out_of_memory,
+        }
+    }
+
     /// The exit code that a shell would show: the command's, or 128 and the number of the signal
     /// that killed it.
     #[must_use]
@@ -132,16 +151,7 @@ pub fn run(
     if options.model.is_some() {
         guest.gate(false)?;
     }
-    let stopped = guest.stop()?;
-    let out_of_memory = match ending {
-        Ending::Killed(KILL) => out_of_memory(&stopped.console),
-        _ => None,
-    };
-    Ok(Finished {
-        ending,
-        report: stopped.report,
-        out_of_memory,
-    })
+    Ok(Finished::new(ending, guest.stop()?))
 }
 
 /// The signal by which the kernel takes a program's memory back.

@@ -196,6 +196,7 @@ fn a_model_without_its_plugin_is_refused() {
         configuration: String::new(),
         time: numaherd_lab::Time::Modelled,
         arguments: Vec::new(),
+        recording: None,
     });
     match Guest::start(&options) {
         Err(Error::NoBoot {

@@ -27,6 +27,10 @@ pub struct Arguments {
     pub idle: IdleRule,
     /// Where the report is written at the end, in JSON.
     pub report: Option<PathBuf>,
+    /// The trace file to record into, in place of modelling accesses.
+    pub trace: Option<PathBuf>,
+    /// A JSON object of what is to be known of the recording.
+    pub about: Option<PathBuf>,
 }
 
 /// How guest time runs while the gate is open.
@@ -53,7 +57,7 @@ pub enum Accesses {
 pub enum ArgumentError {
     /// No such key.
     #[error(
-        "unknown argument `{0}`; known are shm, config, time, accesses, quantum_ns, skew_ns, idle_grace_us, idle_patience_us and report"
+        "unknown argument `{0}`; known are shm, config, time, accesses, quantum_ns, skew_ns, idle_grace_us, idle_patience_us, report, trace and about"
     )]
     Unknown(String),
     /// Not `key=value`.
@@ -95,6 +99,8 @@ impl Arguments {
                 patience: Duration::from_millis(50),
             },
             report: None,
+            trace: None,
+            about: None,
         };
         for argument in arguments {
             let argument = argument.as_ref();
@@ -105,6 +111,8 @@ impl Arguments {
                 "shm" => shm = Some(PathBuf::from(value)),
                 "config" => config = Some(PathBuf::from(value)),
                 "report" => parsed.report = Some(PathBuf::from(value)),
+                "trace" => parsed.trace = Some(PathBuf::from(value)),
+                "about" => parsed.about = Some(PathBuf::from(value)),
                 "time" => {
                     let modes = [("real", TimeMode::Real), ("modelled", TimeMode::Modelled)];
                     parsed.time = choice(key, value, &modes, "real or modelled")?;

@@ -12,6 +12,8 @@
 //!     header.counters_offset            u64 x header.counters, indexed by Counter
 //!     header.node_fetches_offset        u64 x header.nodes: lines fetched from each node
 //!     header.records_offset             Record x header.ring_records (a power of two)
+//! header.outbox_offset header.outbox_bytes bytes: what a program of the guest reads of the IPM unit,
+//!                      in the records of `ipm::protocol`                          (plugin writes)
 //! ```
 //!
 //! Everything is little-endian. Nothing has a fixed maximum: both sides use the header's counts,
@@ -59,9 +61,11 @@ macro_rules! shared_struct {
 /// First word of the memory: the bytes `NUMAHERD`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"NUMAHERD");
 /// Raised by one with every change of this file that either side can notice.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Records in a vCPU's ring.
 pub const RING_RECORDS: u64 = 1024;
+/// Bytes of the outbox: the longest record, and many short ones.
+pub const OUTBOX_BYTES: u64 = 64 << 10;
 /// Blocks begin on pages, so that each may be mapped by itself.
 const PAGE_BYTES: u64 = 4096;
 
@@ -116,6 +120,19 @@ shared_struct! {
         module_ready: u64,
         /// Gate openings that the plugin refused (its reason is on QEMU's stderr).
         gate_refusals: u64,
+        /// 1 when the plugin records what programs do (its argument `trace`).
+        records: u64,
+        /// 1 when the plugin has an IPM unit.
+        has_ipm: u64,
+        /// Offset of the outbox from the start of the memory.
+        outbox_offset: u64,
+        /// Bytes of the outbox.
+        outbox_bytes: u64,
+        /// Bytes that the reader has room for (module, before `LAB_NOP_IPM_READ`).
+        outbox_room: u64,
+        /// Bytes in the outbox, all of them whole records (plugin, at `LAB_NOP_IPM_READ`);
+        /// `LAB_OUTBOX_NO_ROOM` when there is a record, but not the room for it.
+        outbox_used: u64,
     }
 }
 
@@ -136,6 +153,14 @@ shared_struct! {
         tid: u32,
         /// Process of that thread (module).
         tgid: u32,
+        /// Name of that thread, NUL-padded, its first 8 bytes (module).
+        name_start: u64,
+        /// The rest of its name (module).
+        name_end: u64,
+        /// Thread that an event is about, besides the running one (module; see each `LAB_NOP_*`).
+        other_tid: u32,
+        /// Process of that thread (module).
+        other_tgid: u32,
         /// Lines fetched on demand between two samples (module); 0 turns sampling off.
         sample_period: u64,
         /// Lines left until the next sample (module sets it, the plugin counts it down).
@@ -267,11 +292,29 @@ numbered! {
         ResetReport = 5 "RESET_REPORT",
         /// The module has just written another thread into this vCPU's `tid` and `tgid`.
         Switch = 6 "SWITCH",
+        /// The running thread made another, `other_tid` of `other_tgid`, which has not run yet.
+        Fork = 7 "FORK",
+        /// The running thread's process now runs another program; the thread was `other_tid`.
+        Exec = 8 "EXEC",
+        /// The running thread ends: it runs no further user code.
+        Exit = 9 "EXIT",
+        /// The running thread wakes `other_tid`, or keeps it from falling asleep.
+        Wake = 10 "WAKE",
+        /// Record thread `other_tid` and all its descendants from its next `LAB_NOP_EXEC` on.
+        Record = 11 "RECORD",
+        /// Fill the outbox.
+        IpmRead = 12 "IPM_READ",
+        /// Let the next reads of the outbox tell who shares pages with whom.
+        IpmSharing = 13 "IPM_SHARING",
     }
 }
 
 /// The NOP's 32-bit displacement is this plus a [`Nop`]: the bytes `\0BAL` read as text.
 pub const NOP_BASE: u32 = 0x4c41_4200;
+
+/// `Header::outbox_used` when the next record has no room.
+#[cfg(test)]
+pub const OUTBOX_NO_ROOM: u64 = u64::MAX;
 
 impl Nop {
     /// What these instruction bytes ask for, if they are such a NOP.
@@ -302,11 +345,14 @@ impl Header {
         let vcpu_offset = (node_offset + nodes * node_stride).next_multiple_of(PAGE_BYTES);
         let vcpu_stride =
             (records_offset + RING_RECORDS * bytes_of::<Record>()).next_multiple_of(PAGE_BYTES);
+        let outbox_offset = vcpu_offset + vcpus * vcpu_stride;
         Self {
             magic: MAGIC,
             version: VERSION,
             header_bytes: bytes_of::<Self>(),
-            total_bytes: vcpu_offset + vcpus * vcpu_stride,
+            total_bytes: outbox_offset + OUTBOX_BYTES,
+            outbox_offset,
+            outbox_bytes: OUTBOX_BYTES,
             vcpus,
             nodes,
             vcpu_offset,
@@ -413,6 +459,7 @@ fn c_header() -> String {
     out.push_str("/* Codes of the NOPs that ask something of the plugin. */\n");
     list(&mut out, "LAB_NOP_", NOPS);
     writeln!(out, "#define LAB_NOP_BASE {NOP_BASE:#x}").unwrap();
+    writeln!(out, "#define LAB_OUTBOX_NO_ROOM {OUTBOX_NO_ROOM:#x}ULL").unwrap();
     out.push_str(
         "#define LAB_NOP(code) \\\n\tasm volatile(\".byte 0x0f,0x1f,0x84,0x00; .long %c0\" \\\n\t\t     : : \"i\"(LAB_NOP_BASE + (code)) : \"memory\")\n\n#endif\n",
     );
@@ -455,7 +502,8 @@ mod tests {
                 assert!(h.node_fetches_offset >= h.counters_offset + h.counters * 8);
                 assert!(h.records_offset >= h.node_fetches_offset + nodes * 8);
                 assert!(h.vcpu_stride >= h.records_offset + h.ring_records * h.record_bytes);
-                assert_eq!(h.total_bytes, h.vcpu_offset + vcpus * h.vcpu_stride);
+                assert_eq!(h.outbox_offset, h.vcpu_offset + vcpus * h.vcpu_stride);
+                assert_eq!(h.total_bytes, h.outbox_offset + h.outbox_bytes);
                 assert!(h.ring_records.is_power_of_two());
             }
         }

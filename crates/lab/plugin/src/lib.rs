@@ -9,6 +9,7 @@
 //! | `vcpu` | one vCPU: core, instruction count, threads |
 //! | `guest_time` | real and modelled time, timers, idle time |
 //! | `schedule` | the vCPUs' times and the guest's |
+//! | `recording` | a trace of what programs load and store |
 //! | `clock` | the clock hook: QEMU takes its time from here |
 //! | `qemu` | other functions of QEMU that are called |
 //! | `shared`, `layout` | the memory shared with the guest's PMU module |
@@ -28,6 +29,7 @@ mod layout;
 mod machine_file;
 mod plugin;
 mod qemu;
+mod recording;
 mod report;
 mod schedule;
 mod shared;
@@ -37,6 +39,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use numaherd_hardware::Access;
+use numaherd_trace::Event;
 use qemu_plugin_sys as sys;
 use qemu_plugin_sys::qemu_plugin_cb_flags::QEMU_PLUGIN_CB_NO_REGS;
 
@@ -139,7 +142,7 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
         let count = sys::qemu_plugin_tb_n_insns(block);
         let user = sys::qemu_plugin_tb_vaddr(block).cast_signed() >= 0;
         if modelled {
-            let [units, kernel] = plugin.words();
+            let [units, kernel, own] = plugin.words();
             let add = sys::qemu_plugin_op::QEMU_PLUGIN_INLINE_ADD_U64;
             let instructions = count as u64;
             sys::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, add, units, instructions);
@@ -148,6 +151,13 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
                     block,
                     add,
                     kernel,
+                    instructions,
+                );
+            } else if plugin.is_recording() {
+                sys::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+                    block,
+                    add,
+                    own,
                     instructions,
                 );
             }
@@ -161,7 +171,9 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
                 std::ptr::null_mut(),
             );
         }
-        let accesses = modelled && (user || plugin.accesses() == Accesses::All);
+        let recorded_here = modelled && user && plugin.is_recording();
+        let accesses =
+            modelled && !plugin.is_recording() && (user || plugin.accesses() == Accesses::All);
         for index in 0..count {
             let instruction = sys::qemu_plugin_tb_get_insn(block, index);
             if let Some(nop) = nop_of(instruction) {
@@ -170,6 +182,16 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
                     Some(asked),
                     QEMU_PLUGIN_CB_NO_REGS,
                     nop as usize as *mut c_void,
+                );
+            }
+            if recorded_here {
+                let behind = count - index - 1;
+                sys::qemu_plugin_register_vcpu_mem_cb(
+                    instruction,
+                    Some(recorded),
+                    QEMU_PLUGIN_CB_NO_REGS,
+                    sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW,
+                    behind as *mut c_void,
                 );
             }
             if accesses {
@@ -235,6 +257,27 @@ unsafe extern "C" fn accessed(
         if let Some(second) = plugin.second_line(first, bytes) {
             plugin.access(state, second, instruction as u64, || None);
         }
+    }
+}
+
+/// A data access of user code was made while recording; `behind` instructions of its block follow.
+unsafe extern "C" fn recorded(
+    vcpu: c_uint,
+    info: sys::qemu_plugin_meminfo_t,
+    address: u64,
+    behind: *mut c_void,
+) {
+    // SAFETY: on this vCPU's thread; `info` is valid during this callback.
+    unsafe {
+        let event = || {
+            let bytes = 1 << sys::qemu_plugin_mem_size_shift(info);
+            if sys::qemu_plugin_mem_is_store(info) {
+                Event::store(address, bytes, 0)
+            } else {
+                Event::load(address, bytes, 0)
+            }
+        };
+        plugin().record_access(vcpu, behind as u64, event);
     }
 }
 

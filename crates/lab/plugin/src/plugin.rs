@@ -11,11 +11,12 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use numaherd_hardware::{Access, Config, Machine, MachineError, Memory, MemoryError, Span};
+use numaherd_trace::Event;
 use qemu_plugin_sys as sys;
 use serde_json::{Map, Value};
 
@@ -25,6 +26,7 @@ use crate::guest_time::{Disobeyed, GuestTime};
 use crate::layout::{Header, Nop};
 use crate::machine_file::{self, MachineFileError};
 use crate::qemu::Translations;
+use crate::recording::{Recorder, Recording, RecordingError, Running};
 use crate::report;
 use crate::shared::{Shared, SharedError};
 use crate::vcpu::{Threads, Vcpu, Words, record};
@@ -48,6 +50,9 @@ pub enum StartError {
     /// The shared memory cannot be used.
     #[error(transparent)]
     Shared(#[from] SharedError),
+    /// Nothing can be recorded.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
     /// QEMU's clock cannot be taken over.
     #[error("modelled time is not possible: {0}; use QEMU 10 as Debian builds it, or time=real")]
     Hook(#[from] HookError),
@@ -64,6 +69,8 @@ enum GateError {
     Memory(#[from] MemoryError),
     #[error(transparent)]
     Machine(#[from] MachineError),
+    #[error("the trace is finished, or could not be written on; start another guest")]
+    TraceIsOver,
     #[error(transparent)]
     Clock(#[from] Disobeyed),
 }
@@ -89,6 +96,11 @@ pub struct Plugin {
     threads: Box<[Threads]>,
     units: sys::qemu_plugin_u64,
     kernel: sys::qemu_plugin_u64,
+    user: sys::qemu_plugin_u64,
+    /// Set when accesses are recorded, not modelled.
+    recording: Option<Recording>,
+    /// The guest's time when the recording began.
+    recording_since: AtomicI64,
     gate: AtomicBool,
     baseline: Mutex<Vec<Vec<u64>>>,
     quanta: AtomicU64,
@@ -109,7 +121,12 @@ impl Plugin {
         let config = machine_file::read(&arguments.config, vcpus)?;
         let modelled = arguments.time == TimeMode::Modelled;
         let time = GuestTime::new(modelled, vcpus, arguments.skew_ns, arguments.idle)?;
+        let recording = match &arguments.trace {
+            Some(path) => Some(Recording::create(path, arguments.about.as_deref())?),
+            None => None,
+        };
         let header = Header {
+            records: u64::from(recording.is_some()),
             time_mode: u64::from(modelled),
             picoseconds_per_instruction: config.picoseconds_per_instruction,
             core_mhz: config.core_mhz,
@@ -132,6 +149,9 @@ impl Plugin {
             threads: (0..vcpus).map(|_| Threads::default()).collect(),
             units: word(std::mem::offset_of!(Words, units)),
             kernel: word(std::mem::offset_of!(Words, kernel)),
+            user: word(std::mem::offset_of!(Words, user)),
+            recording,
+            recording_since: AtomicI64::new(0),
             gate: AtomicBool::new(false),
             baseline: Mutex::default(),
             quanta: AtomicU64::new(0),
@@ -150,9 +170,14 @@ impl Plugin {
         self.line_shift
     }
 
-    /// Where translated code counts units, and kernel instructions.
-    pub fn words(&self) -> [sys::qemu_plugin_u64; 2] {
-        [self.units, self.kernel]
+    /// Where translated code counts units, kernel instructions and, while recording, user ones.
+    pub fn words(&self) -> [sys::qemu_plugin_u64; 3] {
+        [self.units, self.kernel, self.user]
+    }
+
+    /// Whether accesses are recorded, not modelled.
+    pub fn is_recording(&self) -> bool {
+        self.recording.is_some()
     }
 
     /// Units after which a vCPU looks at the time.
@@ -172,12 +197,10 @@ impl Plugin {
     }
 
     fn read_words(&self, vcpu: usize) -> Words {
-        // SAFETY: the vCPU runs, so its words exist.
-        unsafe {
-            Words {
-                units: sys::qemu_plugin_u64_get(self.units, vcpu as c_uint),
-                kernel: sys::qemu_plugin_u64_get(self.kernel, vcpu as c_uint),
-            }
+        Words {
+            units: read_word(self.units, vcpu),
+            kernel: read_word(self.kernel, vcpu),
+            user: read_word(self.user, vcpu),
         }
     }
 
@@ -337,8 +360,21 @@ impl Plugin {
                     let words = self.read_words(state.number);
                     let thread = self.shared.running(state.number);
                     state.switch(words, thread, &self.threads[state.number]);
+                    self.record(state, nop);
                 }
             }
+            Nop::Fork | Nop::Exec | Nop::Exit | Nop::Wake => {
+                // SAFETY: the caller's promise.
+                if let Some(state) = unsafe { self.vcpu(vcpu) } {
+                    self.record(state, nop);
+                }
+            }
+            Nop::Record => {
+                if let Some(recording) = &self.recording {
+                    recording.await_exec(self.shared.other(vcpu as usize).0);
+                }
+            }
+            Nop::IpmRead | Nop::IpmSharing => {}
             Nop::Report => {
                 // SAFETY: the caller's promise.
                 unsafe { self.publish(vcpu) };
@@ -355,6 +391,52 @@ impl Plugin {
                 }
             }
         }
+    }
+
+    /// Lets the recording know of what the module tells about threads.
+    fn record(&self, state: &mut Vcpu, event: Nop) {
+        let (Some(recording), Some(recorder)) = (&self.recording, &mut state.recorder) else {
+            return;
+        };
+        let number = state.number;
+        let instructions = read_word(self.user, number);
+        let time_ns = self.recorded_ns();
+        let name = self.shared.running_name(number);
+        let running = |(tid, tgid)| Running { tid, tgid, name };
+        let now = running(self.shared.running(number));
+        let other = self.shared.other(number);
+        match event {
+            Nop::Switch => recording.switch(recorder, instructions, now, time_ns),
+            Nop::Fork => recording.fork(recorder, instructions, running(other), time_ns),
+            Nop::Exec => recording.exec(recorder, instructions, other.0, now, time_ns),
+            Nop::Exit => recording.exit(recorder, &now),
+            Nop::Wake => recording.wake(recorder, instructions, other.0, time_ns),
+            _ => {}
+        }
+    }
+
+    /// Records an access of `bytes` bytes, after which `behind` instructions of its block follow.
+    ///
+    /// # Safety
+    /// On this vCPU's thread.
+    #[inline]
+    pub unsafe fn record_access(&self, vcpu: c_uint, behind: u64, event: impl FnOnce() -> Event) {
+        // SAFETY: the caller's promise.
+        let recorder = unsafe { self.vcpu(vcpu) }.and_then(|state| state.recorder.as_mut());
+        let Some(recorder) = recorder.filter(|recorder| recorder.is_on()) else {
+            return;
+        };
+        let instructions = read_word(self.user, vcpu as usize) - behind;
+        if recorder.push(instructions, event())
+            && let Some(recording) = &self.recording
+        {
+            recording.flush(recorder, self.recorded_ns());
+        }
+    }
+
+    /// Guest time since the recording began.
+    fn recorded_ns(&self) -> u64 {
+        (self.time.now_ns() - self.recording_since.load(Relaxed)).unsigned_abs()
     }
 
     /// Builds the machine, when the gate is to be opened for the first time, and checks the clock.
@@ -383,6 +465,9 @@ impl Plugin {
             // Another vCPU may have been faster, with the same machine.
             let _ = self.machine.set(machine);
         }
+        if self.recording.as_ref().is_some_and(Recording::is_over) {
+            return Err(GateError::TraceIsOver);
+        }
         self.time.check()?;
         Ok(())
     }
@@ -409,8 +494,12 @@ impl Plugin {
                     let (_, words) = self.fold(state);
                     state.switch(words, self.shared.running(number), &self.threads[number]);
                 }
+                if self.recording.is_some() {
+                    state.recorder = Some(Recorder::new());
+                }
             }
             let now = self.time.begin();
+            self.recording_since.store(now, Relaxed);
             for cell in &self.vcpus {
                 // SAFETY: no vCPU runs.
                 if let Some(state) = unsafe { &mut *cell.0.get() } {
@@ -418,9 +507,33 @@ impl Plugin {
                 }
             }
         } else {
+            // SAFETY: no vCPU runs.
+            unsafe { self.finish_recording() };
             self.time.end();
         }
         self.shared.set_gate(open);
+    }
+
+    /// Writes what all vCPUs still have, and the file's end.
+    ///
+    /// # Safety
+    /// While no vCPU runs.
+    unsafe fn finish_recording(&self) {
+        let Some(recording) = &self.recording else {
+            return;
+        };
+        let time_ns = self.recorded_ns();
+        for (number, cell) in self.vcpus.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            let state = unsafe { &mut *cell.0.get() };
+            if let Some(recorder) = state.as_mut().and_then(|state| state.recorder.as_mut())
+                && recorder.is_on()
+            {
+                let instructions = read_word(self.user, number);
+                recording.switch(recorder, instructions, Running::default(), time_ns);
+            }
+        }
+        recording.finish(time_ns);
     }
 
     fn report(&self) -> Value {
@@ -440,6 +553,13 @@ impl Plugin {
             }
         }
     }
+}
+
+/// A word of a vCPU that runs, on its own thread or while none runs.
+#[inline]
+fn read_word(word: sys::qemu_plugin_u64, vcpu: usize) -> u64 {
+    // SAFETY: the vCPU runs, so its words exist.
+    unsafe { sys::qemu_plugin_u64_get(word, vcpu as c_uint) }
 }
 
 /// vCPUs that QEMU has started so far; only they have words.

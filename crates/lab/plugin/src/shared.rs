@@ -185,6 +185,24 @@ impl Shared {
         (word(offset_of!(Vcpu, tid)), word(offset_of!(Vcpu, tgid)))
     }
 
+    /// Name of the thread that the module says runs on a vCPU, NUL-padded.
+    pub fn running_name(&self, vcpu: usize) -> [u8; 16] {
+        let word = |offset: usize| self.vcpu_word(vcpu, offset).load(Relaxed).to_le_bytes();
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&word(offset_of!(Vcpu, name_start)));
+        name[8..].copy_from_slice(&word(offset_of!(Vcpu, name_end)));
+        name
+    }
+
+    /// Thread and process, besides the running one, that the module's event on a vCPU is about.
+    pub fn other(&self, vcpu: usize) -> (u32, u32) {
+        let word = |offset: usize| self.u32_at(self.block(vcpu) + offset as u64).load(Relaxed);
+        (
+            word(offset_of!(Vcpu, other_tid)),
+            word(offset_of!(Vcpu, other_tgid)),
+        )
+    }
+
     fn vcpu_word(&self, vcpu: usize, offset: usize) -> &AtomicU64 {
         self.u64_at(self.block(vcpu) + offset as u64)
     }

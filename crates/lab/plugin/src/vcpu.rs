@@ -16,6 +16,7 @@ use std::time::Instant;
 use numaherd_hardware::{Access, Core, Detail, Fetch, Machine, Miss};
 
 use crate::layout::{Counter, Record, RecordFlag};
+use crate::recording::Recorder;
 use crate::shared::Shared;
 
 /// What a thread did, as far as the model saw it.
@@ -68,6 +69,8 @@ pub struct Words {
     pub units: u64,
     /// Kernel instructions, ever.
     pub kernel: u64,
+    /// User instructions, ever; counted while recording alone.
+    pub user: u64,
 }
 
 /// One vCPU.
@@ -95,6 +98,8 @@ pub struct Vcpu {
     at_switch: Work,
     /// When QEMU's translations for it were last flushed.
     pub flushed: Instant,
+    /// Its part of the recording, if there is one.
+    pub recorder: Option<Recorder>,
 }
 
 const NO_LINE: u64 = u64::MAX;
@@ -118,6 +123,7 @@ impl Vcpu {
             thread: (0, 0),
             at_switch: Work::default(),
             flushed: Instant::now(),
+            recorder: None,
         }
     }
 
@@ -318,7 +324,11 @@ mod tests {
         let machine = machine();
         let mut vcpu = Vcpu::new(&machine, 0);
         let threads = Threads::default();
-        let words = |units, kernel| Words { units, kernel };
+        let words = |units, kernel| Words {
+            units,
+            kernel,
+            user: 0,
+        };
         vcpu.switch(words(10, 10), (7, 7), &threads);
         vcpu.access(&machine, load(0), || 50, || None).unwrap();
         vcpu.switch(words(110, 30), (8, 7), &threads);

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Recording: every load and store of user code, of the threads that descend from one command, into
+//! a trace file ([`numaherd_trace`]).
+//!
+//! **Who is recorded.** The module tells of threads that are made, that call exec and that end
+//! ([`crate::layout::Nop`]). Recording begins with the awaited thread's next exec, so with the first
+//! instruction of its new program, and covers all that it makes.
+//!
+//! **Order.** Each thread's events are collected in a stream that travels with it from vCPU to vCPU
+//! and becomes a frame when it is full, when the thread stops running with enough of it, and at the
+//! end. So a thread's frames are in its own order, whatever vCPU ran it.
+//!
+//! **Gaps** are the user instructions since the thread's last event, its own included. Translated
+//! code counts a block's instructions as it enters the block; those that come after an access in its
+//! block are known at translation and taken off again. A block that a page fault cuts short is
+//! counted whole, and what is left of it once more after the fault.
+//!
+//! **Sleep and Wake.** When a recorded thread wakes another, a Wake goes into the waker's stream at
+//! that place, and the woken thread's stream gets one Sleep for each such wake when it runs next: it
+//! has executed nothing in between. So there are as many sleeps as wakes, a replay in that order can
+//! always go on, and no wait is left out that another recorded thread ended. A wait that something
+//! else ended (a timer, a device, an unrecorded process) leaves no event. A thread that is made waits
+//! for its maker in the same way.
+//!
+//! Locks: `threads` before `file`, neither while events are encoded.
+
+#![allow(unsafe_code, reason = "a word that translated code counts in")]
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use numaherd_trace::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Writer};
+use serde_json::{Map, Value};
+
+/// Events from which on a thread that stops running leaves a frame: fewer compress badly, and more
+/// would be long unwritten.
+const WORTH_A_FRAME: usize = FRAME_EVENTS / 8;
+
+/// Room kept in a frame for one event and the fillers before it: 2^32 instructions each.
+const FILLERS: usize = 16;
+
+/// Bytes of a guest's page.
+const PAGE_BYTES: u64 = 4096;
+
+/// Why nothing can be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The file cannot be created.
+    #[error("trace {path}: cannot be created: {source}")]
+    Create {
+        /// The file.
+        path: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// What is to be said about the recording cannot be read.
+    #[error("trace {path}: its description cannot be read: {reason}")]
+    About {
+        /// The description.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The file's start cannot be written.
+    #[error("trace {path}: {source}")]
+    Write {
+        /// The file.
+        path: String,
+        /// What the writer said.
+        source: numaherd_trace::Error,
+    },
+}
+
+/// A thread as the module tells of it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Running {
+    /// Its number.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Its name, NUL-padded.
+    pub name: [u8; 16],
+}
+
+impl Running {
+    fn info(&self) -> ThreadInfo {
+        let end = self.name.iter().position(|&byte| byte == 0);
+        let name = &self.name[..end.unwrap_or(self.name.len())];
+        ThreadInfo {
+            process: self.tgid,
+            tid: self.tid,
+            name: String::from_utf8_lossy(name).into_owned(),
+        }
+    }
+}
+
+/// Events of one thread that are in no frame yet.
+#[derive(Debug, Default)]
+struct Stream {
+    events: Vec<Event>,
+    /// Instructions since the last event.
+    since: u64,
+}
+
+/// A thread that is recorded.
+#[derive(Debug)]
+struct Thread {
+    /// In the trace.
+    number: u32,
+    info: ThreadInfo,
+    /// Wakes by recorded threads since it last began to run.
+    wakes: u32,
+    /// Kept here while no vCPU runs it.
+    stream: Stream,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    /// Those whose next exec begins the recording.
+    awaited: HashSet<u32>,
+    recorded: HashMap<u32, Thread>,
+}
+
+/// The trace being recorded.
+#[derive(Debug)]
+pub struct Recording {
+    path: PathBuf,
+    /// None once it is finished, or cannot be written on.
+    file: Mutex<Option<Writer<File>>>,
+    threads: Mutex<Threads>,
+}
+
+/// The thread that a vCPU runs, if it is recorded.
+#[derive(Debug)]
+struct Current {
+    tid: u32,
+    number: u32,
+    /// It ends: nothing is gained by keeping its buffer.
+    ends: bool,
+}
+
+/// A vCPU's part: the stream of the thread that it runs. Belongs to the vCPU's host thread.
+#[derive(Debug)]
+pub struct Recorder {
+    current: Option<Current>,
+    events: Vec<Event>,
+    /// Instructions of the vCPU at the last event.
+    last: u64,
+    encoder: Encoder,
+}
+
+impl Recorder {
+    /// One that records nobody yet.
+    pub fn new() -> Self {
+        Self {
+            current: None,
+            events: Vec::new(),
+            last: 0,
+            encoder: Encoder::new(),
+        }
+    }
+
+    /// Whether the running thread is recorded.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Notes an event that happened when the vCPU had executed so many user instructions, which only
+    /// grow. Says whether the stream is full and must be written.
+    #[inline]
+    pub fn push(&mut self, instructions: u64, event: Event) -> bool {
+        let gap = instructions.wrapping_sub(self.last);
+        self.last = instructions;
+        if let Ok(gap) = u32::try_from(gap) {
+            self.events.push(Event { gap, ..event });
+        } else {
+            event.push_after(gap, &mut self.events);
+        }
+        self.events.len() >= FRAME_EVENTS - FILLERS
+    }
+
+    fn take(&mut self, instructions: u64) -> Stream {
+        Stream {
+            since: instructions.wrapping_sub(self.last),
+            events: std::mem::take(&mut self.events),
+        }
+    }
+
+    fn resume(&mut self, stream: Stream, instructions: u64) {
+        self.last = instructions.wrapping_sub(stream.since);
+        self.events = stream.events;
+    }
+}
+
+impl Recording {
+    /// Creates the file. `about` names one with a JSON object of what is to be known of the recording.
+    ///
+    /// # Errors
+    /// When one cannot be written, or the other not be read.
+    pub fn create(path: &Path, about: Option<&Path>) -> Result<Self, RecordingError> {
+        let name = || path.display().to_string();
+        let about = match about {
+            None => Map::new(),
+            Some(about) => description(about).map_err(|reason| RecordingError::About {
+                path: name(),
+                reason,
+            })?,
+        };
+        let file = File::create(path).map_err(|source| RecordingError::Create {
+            path: name(),
+            source,
+        })?;
+        let write = |source| RecordingError::Write {
+            path: name(),
+            source,
+        };
+        let writer = Writer::new(file, PAGE_BYTES, &about).map_err(write)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: Mutex::new(Some(writer)),
+            threads: Mutex::default(),
+        })
+    }
+
+    /// Whether it is finished, or cannot be written on.
+    pub fn is_over(&self) -> bool {
+        self.file().is_none()
+    }
+
+    fn file(&self) -> MutexGuard<'_, Option<Writer<File>>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a thread's next exec begin the recording.
+    pub fn await_exec(&self, tid: u32) {
+        self.threads().awaited.insert(tid);
+    }
+
+    /// Writes the stream of the thread that a vCPU runs.
+    #[cold]
+    pub fn flush(&self, recorder: &mut Recorder, time_ns: u64) {
+        let Some(current) = &recorder.current else {
+            return;
+        };
+        self.append(
+            &mut recorder.encoder,
+            current.number,
+            time_ns,
+            &recorder.events,
+        );
+        recorder.events.clear();
+    }
+
+    fn append(&self, encoder: &mut Encoder, thread: u32, time_ns: u64, events: &[Event]) {
+        if events.is_empty() || self.is_over() {
+            return;
+        }
+        let encoded = encoder.encode(thread, time_ns, events);
+        let mut file = self.file();
+        let Some(writer) = file.as_mut() else {
+            return;
+        };
+        if let Err(error) = encoded.and_then(|frame| writer.append(frame)) {
+            self.fail(&error);
+            *file = None;
+        }
+    }
+
+    fn fail(&self, error: &numaherd_trace::Error) {
+        eprintln!("{FAILED}{}: {error}", self.path.display());
+    }
+
+    /// Another thread runs on a vCPU, which has executed so many user instructions.
+    pub fn switch(&self, recorder: &mut Recorder, instructions: u64, to: Running, time_ns: u64) {
+        if let Some(current) = &recorder.current
+            && (current.ends || recorder.events.len() >= WORTH_A_FRAME)
+        {
+            self.flush(recorder, time_ns);
+        }
+        let mut threads = self.threads();
+        if let Some(current) = recorder.current.take() {
+            let mut stream = recorder.take(instructions);
+            if current.ends {
+                stream.events.shrink_to_fit();
+            }
+            if let Some(thread) = threads.recorded.get_mut(&current.tid) {
+                thread.stream = stream;
+            }
+        }
+        if let Some(thread) = threads.recorded.get_mut(&to.tid) {
+            self.begin(recorder, instructions, thread, &to);
+        }
+    }
+
+    /// A vCPU begins to run a recorded thread.
+    fn begin(
+        &self,
+        recorder: &mut Recorder,
+        instructions: u64,
+        thread: &mut Thread,
+        running: &Running,
+    ) {
+        self.rename(thread, running);
+        recorder.resume(std::mem::take(&mut thread.stream), instructions);
+        recorder.current = Some(Current {
+            tid: running.tid,
+            number: thread.number,
+            ends: false,
+        });
+        for _ in 0..std::mem::take(&mut thread.wakes) {
+            // Fuller than full at most by as many wakes as one wait can get.
+            recorder.push(instructions, Event::sleep(0));
+        }
+    }
+
+    fn rename(&self, thread: &mut Thread, running: &Running) {
+        let info = running.info();
+        if info != thread.info {
+            if let Some(writer) = self.file().as_mut() {
+                writer.describe(thread.number, &info);
+            }
+            thread.info = info;
+        }
+    }
+
+    fn add(&self, threads: &mut Threads, info: ThreadInfo, wakes: u32) -> Option<u32> {
+        let number = self.file().as_mut()?.thread(&info);
+        let thread = Thread {
+            number,
+            wakes,
+            stream: Stream::default(),
+            info,
+        };
+        threads.recorded.insert(thread.info.tid, thread);
+        Some(number)
+    }
+
+    /// The thread that a vCPU runs made another.
+    pub fn fork(&self, recorder: &mut Recorder, instructions: u64, child: Running, time_ns: u64) {
+        if !recorder.is_on() {
+            return;
+        }
+        let mut threads = self.threads();
+        self.bury(&mut threads, &mut recorder.encoder, child.tid, time_ns);
+        let number = self.add(&mut threads, child.info(), 1);
+        drop(threads);
+        if let Some(number) = number {
+            self.push(recorder, instructions, Event::wake(number, 0), time_ns);
+        }
+    }
+
+    /// Writes what is left of an ended thread whose number another gets.
+    fn bury(&self, threads: &mut Threads, encoder: &mut Encoder, tid: u32, time_ns: u64) {
+        if let Some(dead) = threads.recorded.remove(&tid) {
+            self.append(encoder, dead.number, time_ns, &dead.stream.events);
+        }
+    }
+
+    /// The thread that a vCPU runs, called `before` until now, has called exec.
+    pub fn exec(
+        &self,
+        recorder: &mut Recorder,
+        instructions: u64,
+        before: u32,
+        now: Running,
+        time_ns: u64,
+    ) {
+        let mut threads = self.threads();
+        if before != now.tid
+            && let Some(thread) = threads.recorded.remove(&before)
+        {
+            self.bury(&mut threads, &mut recorder.encoder, now.tid, time_ns);
+            threads.recorded.insert(now.tid, thread);
+            if let Some(current) = &mut recorder.current {
+                current.tid = now.tid;
+            }
+        }
+        let awaited = threads.awaited.remove(&before);
+        if awaited && !threads.recorded.contains_key(&now.tid) {
+            self.add(&mut threads, now.info(), 0);
+            if let Some(thread) = threads.recorded.get_mut(&now.tid) {
+                self.begin(recorder, instructions, thread, &now);
+            }
+        } else if let Some(thread) = threads.recorded.get_mut(&now.tid) {
+            self.rename(thread, &now);
+        }
+    }
+
+    /// The thread that a vCPU runs ends.
+    pub fn exit(&self, recorder: &mut Recorder, running: &Running) {
+        if let Some(current) = &mut recorder.current {
+            current.ends = true;
+            if let Some(thread) = self.threads().recorded.get_mut(&current.tid) {
+                self.rename(thread, running);
+            }
+        }
+    }
+
+    /// The thread that a vCPU runs wakes another.
+    pub fn wake(&self, recorder: &mut Recorder, instructions: u64, woken: u32, time_ns: u64) {
+        if !recorder.is_on() {
+            return;
+        }
+        let mut threads = self.threads();
+        let Some(thread) = threads.recorded.get_mut(&woken) else {
+            return;
+        };
+        thread.wakes += 1;
+        let number = thread.number;
+        drop(threads);
+        self.push(recorder, instructions, Event::wake(number, 0), time_ns);
+    }
+
+    #[inline]
+    fn push(&self, recorder: &mut Recorder, instructions: u64, event: Event, time_ns: u64) {
+        if recorder.push(instructions, event) {
+            self.flush(recorder, time_ns);
+        }
+    }
+
+    /// Ends the recording, after every vCPU's part has been taken back by [`Recording::switch`].
+    pub fn finish(&self, time_ns: u64) {
+        let mut encoder = Encoder::new();
+        for (_, thread) in std::mem::take(&mut self.threads().recorded) {
+            self.append(&mut encoder, thread.number, time_ns, &thread.stream.events);
+        }
+        let Some(mut writer) = self.file().take() else {
+            return;
+        };
+        let ended = Map::from_iter([("recorded_ns".to_owned(), Value::from(time_ns))]);
+        let finished = writer.note(&ended).and_then(|()| writer.finish());
+        if let Err(error) = finished {
+            self.fail(&error);
+        }
+    }
+}
+
+/// How a message about a trace that could not be written begins; the launcher looks for it.
+const FAILED: &str = "numaherd-lab-plugin: trace ";
+
+fn description(path: &Path) -> Result<Map<String, Value>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|error| error.to_string())
+}

@@ -1,0 +1,192 @@
+//! One command in a guest of its own, with every load and store of it and its descendants written
+//! into a trace file. What `numaherd trace record -- CMD` does.
+//!
+//! The plugin records in place of modelling: time goes by instructions alone, at the machine's own
+//! speed, so that its CPUs run at the same pace whatever the host's do. The file is finished when
+//! the command has ended, however it did, and when the recording is stopped or its time is up; only
+//! when QEMU itself dies is it left without its index, and can be read up to there.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::command::Command;
+use crate::command_line::Recording;
+use crate::error::{Context, Error, Result};
+use crate::guest::{Ending, Event, Guest, Stream};
+use crate::machine;
+use crate::run::{Finished, RunOptions};
+
+/// How often a recording asks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a command may take to end once it was asked to.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How the plugin's message about a trace that could not be written begins.
+const FAILED: &str = "numaherd-lab-plugin: trace ";
+
+/// Has its own next exec begin the recording, and becomes the command.
+const RECORDED: &str = "echo $$ > /sys/module/lab_pmu/parameters/record && exec \"$@\"";
+
+/// What to record, and in what.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// The command and its guest. Its `model` says how time goes, and must be there.
+    pub run: RunOptions,
+    /// The trace file; one that is there is replaced.
+    pub file: PathBuf,
+    /// How long the command may run; then it is ended, and the trace finished.
+    pub limit: Option<Duration>,
+}
+
+/// How a recording ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// How the command ended.
+    pub finished: Finished,
+    /// Whether it was ended, by whoever records or by the limit.
+    pub cut_short: bool,
+    /// Host time for which it ran, booting not included.
+    pub took: Duration,
+}
+
+/// Records a command and passes on what it writes, as it comes. `stop` is asked ten times a second
+/// whether the recording is to end.
+///
+/// # Errors
+/// As [`RunOptions::boot`] and [`Guest::spawn`]; [`Error::Trace`] when the file cannot be written,
+/// [`Error::Io`] when the command's output cannot be passed on.
+pub fn record(
+    options: &RecordOptions,
+    stop: impl Fn() -> bool,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> Result<Recorded> {
+    let run = &options.run;
+    let file = std::path::absolute(&options.file)
+        .context(|| format!("finding the directory of {}", options.file.display()))?;
+    // QEMU would say so as well, but among its own messages.
+    drop(std::fs::File::create(&file).context(|| format!("creating {}", file.display()))?);
+    let guest = run.boot_and_record(Some(Recording {
+        file: file.clone(),
+        about: about(run)?,
+    }))?;
+    guest.gate(true)?;
+    let began = Instant::now();
+    let until = options.limit.map(|limit| began + limit);
+    let stop = || stop() || until.is_some_and(|until| Instant::now() >= until);
+    let (ending, cut_short, written) =
+        attend(&guest, &recorded(&run.command), stop, |stream, bytes| {
+            let to: &mut dyn Write = match stream {
+                Stream::Stdout => stdout,
+                Stream::Stderr => stderr,
+            };
+            to.write_all(bytes).and_then(|()| to.flush())
+        })?;
+    let took = began.elapsed();
+    // Closing the gate finishes the file.
+    guest.gate(false)?;
+    let stopped = guest.stop()?;
+    if let Some(reason) = failure(&stopped.messages) {
+        return Err(Error::Trace { file, reason });
+    }
+    written.context(|| "passing on the command's output".to_owned())?;
+    Ok(Recorded {
+        finished: Finished::new(ending, stopped),
+        cut_short,
+        took,
+    })
+}
+
+/// Runs a command to its end, which is brought about when `stop` says so.
+fn attend(
+    guest: &Guest,
+    command: &Command,
+    stop: impl Fn() -> bool,
+    mut sink: impl FnMut(Stream, &[u8]) -> std::io::Result<()>,
+) -> Result<(Ending, bool, std::io::Result<()>)> {
+    let mut running = guest.spawn(command)?;
+    let mut written = Ok(());
+    let mut asked: Option<Instant> = None;
+    loop {
+        match running.next(Some(Instant::now() + LOOK))? {
+            Some(Event::Ended(ending)) => return Ok((ending, asked.is_some(), written)),
+            Some(Event::Output(stream, bytes)) if written.is_ok() => written = sink(stream, &bytes),
+            Some(_) | None => {}
+        }
+        match asked {
+            None if stop() => {
+                running.signal(Signal::TERM.as_raw())?;
+                asked = Some(Instant::now());
+            }
+            Some(since) if since.elapsed() > PATIENCE => running.signal(Signal::KILL.as_raw())?,
+            _ => {}
+        }
+    }
+}
+
+/// The command as one that is recorded.
+fn recorded(command: &Command) -> Command {
+    let shell = ["/bin/sh", "-c", RECORDED, "sh"].map(Into::into);
+    Command {
+        arguments: shell
+            .into_iter()
+            .chain(command.arguments.iter().cloned())
+            .collect(),
+        ..command.clone()
+    }
+}
+
+/// What is to be known of a recording, as a JSON object.
+fn about(run: &RunOptions) -> Result<String> {
+    let words = run.command.arguments.iter();
+    Ok(json!({
+        "command": words.map(|word| word.to_string_lossy()).collect::<Vec<_>>(),
+        "recorder": concat!("numaherd ", env!("CARGO_PKG_VERSION")),
+        "machine": run.machine.name,
+        "nodes": run.machine.shape.nodes,
+        "cpus": machine::shape(&run.machine, run.memory_mib)?.cpus(),
+        "ns_per_instruction": run.machine.core.ns_per_instruction,
+    })
+    .to_string())
+}
+
+/// Why the plugin could not write the trace, if it said so.
+fn failure(messages: &str) -> Option<String> {
+    let said = messages
+        .lines()
+        .find_map(|line| line.strip_prefix(FAILED))?;
+    Some(said.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_that_could_not_be_written_is_read_off_the_plugins_messages() {
+        let messages =
+            "qemu: something\nnumaherd-lab-plugin: trace /t: cannot write: No space left\n";
+        assert_eq!(
+            failure(messages).as_deref(),
+            Some("/t: cannot write: No space left")
+        );
+        assert_eq!(failure("numaherd-lab-plugin: report\n"), None);
+    }
+
+    #[test]
+    fn a_command_becomes_one_that_is_recorded_word_by_word() {
+        let command = Command {
+            arguments: ["a b", "$c"].map(Into::into).to_vec(),
+            environment: Vec::new(),
+            directory: "/".into(),
+        };
+        let words = recorded(&command).arguments;
+        assert_eq!(words[..2], ["/bin/sh", "-c"]);
+        assert_eq!(words[3..], ["sh", "a b", "$c"]);
+    }
+}

@@ -1,0 +1,146 @@
+//! Recording a program whose accesses are known, in a real guest: what is in the trace, exactly.
+//!
+//! These need `make setup` and the plugin (`cargo build --profile lab -p numaherd-lab-plugin`).
+
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::Duration;
+
+use numaherd_lab::{Command, Ending, RecordOptions, Recorded, RunOptions, record};
+use numaherd_topology::Machine;
+use numaherd_trace::{Event, Kind, Trace};
+
+/// Bytes of a cache line, as the program walks.
+const LINE: u64 = 64;
+
+fn temporary(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+fn build(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let program = temporary(name);
+    let status = process::Command::new("gcc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
+        .args([&program, &source])
+        .status()
+        .expect("gcc is installed; run `make setup`");
+    assert!(status.success());
+    program
+}
+
+/// Records a command into a file of this name. Returns what it wrote as well.
+fn record_words(name: &str, words: &[&str], stop: bool) -> (Recorded, Trace, String) {
+    let machine = Machine::preset("lab-2x4").expect("a preset");
+    let mut run = RunOptions::new(machine, Command::inherited(words).expect("here"));
+    run.memory_mib = Some(512);
+    let options = RecordOptions {
+        run,
+        file: temporary(name),
+        limit: Some(Duration::from_secs(100)),
+    };
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let recorded = record(&options, || stop, &mut stdout, &mut stderr)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let trace = Trace::open(&options.file).unwrap_or_else(|error| panic!("{error}"));
+    assert!(trace.damage().is_none(), "{:?}", trace.damage());
+    (recorded, trace, String::from_utf8(stdout).expect("text"))
+}
+
+/// All events of a thread.
+fn events(trace: &Trace, thread: u32) -> Vec<Event> {
+    let mut events = trace.thread(thread).expect("a thread of the trace");
+    let (mut all, mut frame) = (Vec::new(), Vec::new());
+    while events.next_frame(&mut frame).expect("no damage") {
+        all.append(&mut frame);
+    }
+    all
+}
+
+#[test]
+fn a_known_loop_is_recorded_access_by_access() {
+    let (rounds, lines) = (20, 50_000);
+    let program = build("known");
+    let words = [
+        &program.display().to_string(),
+        &rounds.to_string(),
+        &lines.to_string(),
+    ];
+    let (recorded, trace, said) = record_words("known.trace", &words.map(String::as_str), false);
+    assert_eq!(recorded.finished.ending, Ending::Exited(0));
+    assert!(!recorded.cut_short);
+    let array: u64 = said.trim().parse().expect("an address");
+    let within = |event: &Event| (array..array + lines * LINE).contains(&event.address);
+
+    let names: Vec<&str> = trace
+        .threads()
+        .iter()
+        .map(|thread| thread.name.as_str())
+        .collect();
+    assert_eq!(names, ["known", "reader", "writer"]);
+    let process = trace.threads()[0].process;
+    assert!(
+        trace
+            .threads()
+            .iter()
+            .all(|thread| thread.process == process)
+    );
+
+    let numbers = 0..3;
+    let all: Vec<Vec<Event>> = numbers.map(|thread| events(&trace, thread)).collect();
+    for (thread, kind, bytes) in [(1, Kind::Load, 4), (2, Kind::Store, 8)] {
+        let own: Vec<&Event> = all[thread]
+            .iter()
+            .filter(|event| event.is_access() && within(event))
+            .collect();
+        assert_eq!(own.len() as u64, rounds * lines);
+        for (at, event) in own.iter().enumerate() {
+            let line = at as u64 % lines;
+            assert_eq!(event.address, array + line * LINE, "access {at}");
+            assert_eq!((event.kind, event.bytes), (kind, bytes));
+            if line > 0 {
+                assert_eq!(event.gap, 4, "access {at}: four instructions a line");
+            }
+        }
+        assert!(
+            !all[3 - thread]
+                .iter()
+                .any(|event| event.kind == kind && event.is_access() && within(event))
+        );
+    }
+    check_turns(&all, rounds);
+}
+
+/// Each sleep has its wake; and the two that take turns wake each other every round, but where one
+/// found its turn had come before it slept.
+fn check_turns(all: &[Vec<Event>], rounds: u64) {
+    let wakes = |by: usize, thread: usize| {
+        let woken = all[by].iter().filter(|event| event.kind == Kind::Wake);
+        woken.filter(|event| event.address == thread as u64).count() as u64
+    };
+    for thread in 0..all.len() {
+        let sleeps = all[thread]
+            .iter()
+            .filter(|event| event.kind == Kind::Sleep)
+            .count() as u64;
+        let woken: u64 = (0..all.len()).map(|by| wakes(by, thread)).sum();
+        assert!(
+            sleeps <= woken && woken <= sleeps + 1,
+            "thread {thread}: {sleeps} sleeps, {woken} wakes"
+        );
+    }
+    // The first thread makes the others, which counts as a wake.
+    assert_eq!([wakes(0, 1), wakes(0, 2)], [1, 1]);
+    for (by, thread) in [(1, 2), (2, 1)] {
+        let wakes = wakes(by, thread);
+        assert!(
+            (1..=rounds).contains(&wakes),
+            "{by} wakes {thread} {wakes} times"
+        );
+    }
+    assert_eq!(
+        all[1][0].kind,
+        Kind::Sleep,
+        "a thread begins when it has been made"
+    );
+}
