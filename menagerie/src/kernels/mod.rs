@@ -11,7 +11,11 @@
 mod bt;
 mod cfd;
 mod cg;
+mod ep;
 mod field;
+mod ft;
+mod is;
+mod lu;
 mod mg;
 mod nas_random;
 mod sp;
@@ -48,7 +52,26 @@ const TABLE: &[Entry] = &[
         about: "Conjugate gradients: rows of a sparse matrix, vectors gathered from all threads",
         make: cg::Cg::make,
     },
-    // Add lu here.
+    Entry {
+        name: "ep",
+        about: "Random pairs, counted: a buffer for each thread, nothing shared",
+        make: ep::Ep::make,
+    },
+    Entry {
+        name: "ft",
+        about: "Fourier transforms of a box: planes, then planes across, all to all",
+        make: ft::Ft::make,
+    },
+    Entry {
+        name: "is",
+        about: "Ranks of keys: what one thread scatters another counts",
+        make: is::Is::make,
+    },
+    Entry {
+        name: "lu",
+        about: "Synthetic flow, sweeps over all points: threads follow each other plane by plane",
+        make: lu::Lu::make,
+    },
     Entry {
         name: "mg",
         about: "Multigrid: planes of cubes from fine to coarse, neighbours meet in two planes",

@@ -145,6 +145,19 @@ mod tests {
         flux
     }
 
+    /// The quantities whose gradient along the axis the viscous flux is, and that `viscous` is the
+    /// derivative of.
+    fn stretched(axis: Axis, u: Five) -> Five {
+        let velocity = [1, 2, 3].map(|c| u[c] / u[0]);
+        let along = velocity[axis.index()];
+        let kinetic = 0.5 * velocity.iter().map(|v| v * v).sum::<f64>();
+        let mut five = [0.0, velocity[0], velocity[1], velocity[2], 0.0];
+        five[axis.momentum()] *= 4.0 / 3.0;
+        five[ENERGY] =
+            (1.0 - CONDUCTION) * kinetic + along * along / 6.0 + CONDUCTION * u[ENERGY] / u[0];
+        five.map(|value| VISCOSITY * value)
+    }
+
     fn states() -> impl Strategy<Value = Five> {
         (
             1.0..5.0f64,
@@ -156,18 +169,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_convective_block_is_the_derivative_of_the_flux(state in states(), column in 0usize..5) {
+        fn the_blocks_are_the_derivatives_of_the_fluxes(state in states(), column in 0usize..5) {
             for axis in [Axis::X, Axis::Y, Axis::Z] {
-                let block = Jacobians::new(axis, state).convective;
-                let shifted = |by: f64| {
-                    let mut shifted = state;
-                    shifted[column] += by;
-                    flux(axis, shifted)
-                };
-                let (low, high) = (shifted(-1e-5), shifted(1e-5));
-                for row in 0..5 {
-                    let slope = (high[row] - low[row]) / 2e-5;
-                    prop_assert!((block[row][column] - slope).abs() < 1e-6, "{row} {slope}");
+                let Jacobians { convective, viscous } = Jacobians::new(axis, state);
+                let pairs: [(Block, fn(Axis, Five) -> Five); 2] =
+                    [(convective, flux), (viscous, stretched)];
+                for (block, of) in pairs {
+                    let shifted = |by: f64| {
+                        let mut shifted = state;
+                        shifted[column] += by;
+                        of(axis, shifted)
+                    };
+                    let (low, high) = (shifted(-1e-5), shifted(1e-5));
+                    for row in 0..5 {
+                        let slope = (high[row] - low[row]) / 2e-5;
+                        prop_assert!((block[row][column] - slope).abs() < 1e-6, "{row} {slope}");
+                    }
                 }
             }
         }

@@ -25,7 +25,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// One of sp or bt; residuals and errors as [`Values`] has them.
+    /// One of sp or bt: residuals and errors as [`Values`] has them.
     pub const fn new(n: usize, iterations: u64, step: f64, residual: Five, error: Five) -> Problem {
         Problem {
             n,
@@ -37,6 +37,12 @@ impl Problem {
                 surface: None,
             },
         }
+    }
+
+    /// One of lu, with the surface integral too.
+    pub const fn with_surface(mut self, surface: f64) -> Problem {
+        self.end.surface = Some(surface);
+        self
     }
 
     /// Sizes in words.

@@ -1,0 +1,127 @@
+//! Threads that follow one another through the planes of a sweep: each may do a plane once its
+//! neighbour has done that plane. Who waits gives its CPU away.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// How far each thread is.
+#[derive(Debug)]
+pub struct Pipeline {
+    stages: Vec<Stage>,
+}
+
+/// A thread's own, in lines that it shares with nobody but who waits for it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stage {
+    /// Planes done since the start, over all sweeps.
+    done: Mutex<u64>,
+    moved: Condvar,
+}
+
+impl Pipeline {
+    /// For so many threads.
+    pub fn new(threads: usize) -> Pipeline {
+        Pipeline {
+            stages: (0..threads).map(|_| Stage::default()).collect(),
+        }
+    }
+
+    /// Waits until thread `index` has done `planes`.
+    pub fn wait_for(&self, index: usize, planes: u64) {
+        let stage = &self.stages[index];
+        let mut done = stage.done.lock().unwrap_or_else(PoisonError::into_inner);
+        while *done < planes {
+            done = stage
+                .moved
+                .wait(done)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What thread `index` says of itself, for as long as it takes part.
+    pub fn turn(&self, index: usize) -> Turn<'_> {
+        Turn {
+            stage: &self.stages[index],
+        }
+    }
+}
+
+/// The right to say how far a thread is.
+#[derive(Debug)]
+pub struct Turn<'p> {
+    stage: &'p Stage,
+}
+
+impl Turn<'_> {
+    /// Says that another plane is done.
+    pub fn done(&self) {
+        let mut done = self
+            .stage
+            .done
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *done += 1;
+        self.stage.moved.notify_all();
+    }
+}
+
+impl Drop for Turn<'_> {
+    /// Nobody waits for one that panics: at the next barrier they all learn of it.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self
+                .stage
+                .done
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = u64::MAX;
+            self.stage.moved.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_overtakes_who_goes_before() {
+        let pipeline = Pipeline::new(4);
+        let order = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for index in 0..4 {
+                let (pipeline, order) = (&pipeline, &order);
+                scope.spawn(move || {
+                    let turn = pipeline.turn(index);
+                    for plane in 0..50u64 {
+                        if index > 0 {
+                            pipeline.wait_for(index - 1, plane + 1);
+                        }
+                        order.lock().unwrap().push((index, plane));
+                        turn.done();
+                    }
+                });
+            }
+        });
+        let order = order.into_inner().unwrap();
+        assert_eq!(order.len(), 200);
+        let when = |step| order.iter().position(|&done| done == step);
+        for index in 1..4 {
+            for plane in 0..50 {
+                assert!(when((index - 1, plane)) < when((index, plane)));
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_panics_holds_nobody_up() {
+        let pipeline = Pipeline::new(2);
+        std::thread::scope(|scope| {
+            let failed = scope.spawn(|| {
+                let _turn = pipeline.turn(0);
+                panic!("expected by this test");
+            });
+            pipeline.wait_for(0, 7);
+            assert!(failed.join().is_err());
+        });
+    }
+}
