@@ -29,7 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "numaherd-lab-guest",
         ],
     ),
-    ("numaherd-lab-plugin", &["numaherd-hardware"]),
+    ("numaherd-lab-plugin", &["numaherd-hardware", "numaherd-trace"]),
     ("numaherd-lab-guest", &[]),
     (
         "numaherd-herd",
