@@ -43,7 +43,7 @@ impl Point {
     }
 
     /// Characteristic quantities of z into conserved ones.
-    pub fn from_z(self, r: Five) -> Five {
+    pub fn out_of_z(self, r: Five) -> Five {
         let [x, y, z] = self.velocity;
         let scaled = FRAC_1_SQRT_2 * self.density;
         let pressure = scaled / self.sound * (r[3] + r[4]);
@@ -90,7 +90,7 @@ mod tests {
             change in [-5.0..5.0f64, -5.0..5.0, -5.0..5.0, -5.0..5.0, -5.0..5.0],
         ) {
             let point = Point { density, velocity, sound };
-            let back = point.from_z(y_into_z(x_into_y(point.into_x(change))));
+            let back = point.out_of_z(y_into_z(x_into_y(point.into_x(change))));
             for (value, expected) in back.into_iter().zip(change) {
                 prop_assert!((value - expected).abs() < 1e-8, "{value} {expected}");
             }
