@@ -36,6 +36,11 @@ pub enum Error {
     /// The file does not start as a trace does.
     #[error("this is no trace: {0}; `numaherd trace import` makes one of other tools' output")]
     NoTrace(String),
+    /// A text is that of no tool whose traces can be read.
+    #[error(
+        "no line of this text is one of `valgrind --tool=lackey --trace-mem=yes` or of `perf script -F comm,pid,tid,time,period,event,addr`: it starts with {0:?}"
+    )]
+    UnknownText(String),
     /// The file is of a later version of the format.
     #[error(
         "this trace is of version {found}, and up to {known} is known here; record it again, or use a newer numaherd"

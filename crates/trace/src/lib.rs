@@ -1,11 +1,14 @@
 //! Traces: the loads and stores of a real program, recorded once and used as often as wanted.
 //!
 //! * [`Event`] is one load, store, sleep or wake of one thread.
-//! * [`file`](mod@file) is the trace file: compact, streamed in both directions, read up to its damage.
+//! * [`file`](mod@file) is the trace file: compact, streamed in both directions, read up to its
+//!   damage.
+//! * [`import`] reads the traces of other tools.
 
 mod error;
 mod event;
 pub mod file;
+pub mod import;
 
 pub use error::{Damage, Error};
 pub use event::{Event, Kind, ThreadInfo};

@@ -2,6 +2,7 @@
 
 mod any_events;
 mod damage;
+mod import;
 mod round_trip;
 
 use numaherd_trace::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Trace, Writer};

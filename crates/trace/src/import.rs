@@ -1,0 +1,266 @@
+//! Traces of other tools: their text, read line by line into the same form as our own recordings.
+//!
+//! | format | made by | has |
+//! |---|---|---|
+//! | [`Format::Lackey`] | `valgrind --tool=lackey --trace-mem=yes` | every load and store, with size and instructions between; no threads |
+//! | [`Format::PerfScript`] | `perf script` of memory samples | a sample of loads and stores, with thread and time; neither size nor instructions |
+//!
+//! Text goes wrong in more ways than bytes do: programs print into it, tools say things in between.
+//! A line that cannot be read is counted and the first few are kept to be shown; all others are
+//! read. What is not in the text is not made up; [`Imported`] and the trace's description say what
+//! is missing.
+
+mod lackey;
+mod lines;
+mod perf;
+mod sink;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::file::{MAGIC, Trace, Writer};
+use lines::{Line, Lines};
+use sink::Sink;
+
+/// Lines that could not be read of which the text is kept.
+const SHOWN: usize = 5;
+/// Bytes by which a format is told.
+const LOOKED_AT: usize = 64 << 10;
+
+/// Whose text it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Valgrind's Lackey with `--trace-mem=yes`.
+    Lackey,
+    /// `perf script` of samples with addresses.
+    PerfScript,
+}
+
+impl Format {
+    /// The tool's name for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lackey => "valgrind --tool=lackey --trace-mem=yes",
+            Self::PerfScript => "perf script",
+        }
+    }
+
+    /// Tells the format by the first lines of a text: the one that more of them fit.
+    #[must_use]
+    pub fn of(text: &[u8]) -> Option<Self> {
+        let count = |fits: fn(&[u8]) -> bool| {
+            let lines = text.split(|&byte| byte == b'\n');
+            lines.filter(|line| fits(line)).count()
+        };
+        let lackey = count(lackey::is_line);
+        let samples = count(perf::is_line);
+        match lackey.max(samples) {
+            0 => None,
+            _ if lackey >= samples => Some(Self::Lackey),
+            _ => Some(Self::PerfScript),
+        }
+    }
+}
+
+/// What was found in a text.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Imported {
+    /// Whose text it was.
+    pub format: Format,
+    /// Lines of the text.
+    pub lines: u64,
+    /// Events that came of them.
+    pub events: u64,
+    /// Lines that could not be read.
+    pub bad_lines: u64,
+    /// The first of these.
+    pub bad_examples: Vec<BadLine>,
+    /// Samples without an address, which tell nothing of memory and were left out.
+    pub without_address: u64,
+    /// The samples by what was sampled; empty for a trace of all accesses.
+    pub sampled: Vec<Sampled>,
+}
+
+/// A line that could not be read.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct BadLine {
+    /// Its number, from 1.
+    pub line: u64,
+    /// Its text, cut to some 100 letters.
+    pub text: String,
+}
+
+/// Samples of one event.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Sampled {
+    /// The event, as the tool names it.
+    pub event: String,
+    /// How many.
+    pub samples: u64,
+    /// How many happened for these: the sum of the samples' periods. None where no sample had one.
+    pub happened: Option<u64>,
+}
+
+impl Sampled {
+    /// One in how many was sampled, if that is known.
+    #[must_use]
+    pub fn one_in(&self) -> Option<f64> {
+        let happened = self.happened? as f64;
+        (self.samples > 0).then(|| happened / self.samples as f64)
+    }
+}
+
+impl Imported {
+    const fn new(format: Format) -> Self {
+        Self {
+            format,
+            lines: 0,
+            events: 0,
+            bad_lines: 0,
+            bad_examples: Vec::new(),
+            without_address: 0,
+            sampled: Vec::new(),
+        }
+    }
+
+    fn bad(&mut self, line: &[u8]) {
+        self.bad_lines += 1;
+        if self.bad_examples.len() < SHOWN {
+            let text = String::from_utf8_lossy(line);
+            self.bad_examples.push(BadLine {
+                line: self.lines,
+                text: text.trim().chars().take(100).collect(),
+            });
+        }
+    }
+
+    /// What the trace says of itself.
+    fn about(&self) -> Map<String, Value> {
+        let mut about = Map::new();
+        about.insert("recorded_by".to_owned(), json!(self.format.name()));
+        about.insert("imported".to_owned(), json!(self));
+        if self.format == Format::PerfScript {
+            let silent = json!(["sizes", "instructions", "sleeps and wakes"]);
+            about.insert("unknown".to_owned(), silent);
+        } else {
+            about.insert("unknown".to_owned(), json!(["threads", "times"]));
+        }
+        about
+    }
+}
+
+/// Reads a tool's text and writes it as a trace.
+///
+/// # Errors
+/// When the text cannot be read or is of no known format, or the trace cannot be written.
+pub fn import<W: Write>(mut text: impl BufRead, to: W) -> Result<(W, Imported), Error> {
+    let mut first = Vec::new();
+    let mut beginning = (&mut text).take(LOOKED_AT as u64);
+    beginning
+        .read_to_end(&mut first)
+        .map_err(|why| Error::Read { at: 0, why })?;
+    let format = Format::of(&first).ok_or_else(|| {
+        Error::UnknownText(String::from_utf8_lossy(&first[..first.len().min(60)]).into_owned())
+    })?;
+    let mut lines = Lines::new(io::Cursor::new(first).chain(text));
+    let mut imported = Imported::new(format);
+    // Neither tool says the size of pages; 4 KiB is what information is given for.
+    let mut writer = Writer::new(to, 4096, &Map::new())?;
+    let mut sink = Sink::new(&mut writer);
+    match format {
+        Format::Lackey => lackey::read(&mut lines, &mut sink, &mut imported)?,
+        Format::PerfScript => perf::read(&mut lines, &mut sink, &mut imported)?,
+    }
+    imported.events = sink.finish()?;
+    writer.note(&imported.about())?;
+    Ok((writer.finish()?, imported))
+}
+
+/// Opens a trace, or whatever one can be made of: the text of another tool is imported into a file
+/// without a name first, which takes its time and some of the disk for temporary files.
+///
+/// # Errors
+/// When it cannot be read, or is neither a trace nor a known text.
+pub fn open(path: &Path) -> Result<(Trace, Option<Imported>), Error> {
+    let cannot = |why| Error::Open {
+        path: path.to_owned(),
+        why,
+    };
+    let mut file = File::open(path).map_err(cannot)?;
+    let mut first = Vec::new();
+    let beginning = (&mut file).take(MAGIC.len() as u64);
+    BufReader::new(beginning)
+        .read_to_end(&mut first)
+        .map_err(cannot)?;
+    if first == MAGIC {
+        return Ok((Trace::open(path)?, None));
+    }
+    let text = BufReader::with_capacity(1 << 20, io::Cursor::new(first).chain(file));
+    let (file, imported) = import(text, unnamed()?)?;
+    Ok((Trace::from_file(file)?, Some(imported)))
+}
+
+/// A temporary file that goes when it is closed.
+fn unnamed() -> Result<File, Error> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("numaherd-trace-{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path);
+    let file = file.map_err(|why| Error::Open {
+        path: path.clone(),
+        why,
+    })?;
+    std::fs::remove_file(&path).map_err(|why| Error::Open { path, why })?;
+    Ok(file)
+}
+
+/// Calls `take` with each line; it says whether it could read the line.
+fn each_line<R: BufRead>(
+    lines: &mut Lines<R>,
+    imported: &mut Imported,
+    mut take: impl FnMut(&[u8], &mut Imported) -> Result<bool, Error>,
+) -> Result<(), Error> {
+    while let Some(line) = lines.next()? {
+        imported.lines += 1;
+        match line {
+            Line::Whole(line) if line.trim_ascii().is_empty() => {}
+            Line::Whole(line) => {
+                if !take(line, imported)? {
+                    imported.bad(line);
+                }
+            }
+            Line::TooLong(start) => imported.bad(start),
+        }
+    }
+    Ok(())
+}
+
+/// A hexadecimal number, with or without 0x before it; all of `text`.
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    let digits = text.strip_prefix(b"0x").unwrap_or(text);
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0, |value, &digit| {
+        Some(value << 4 | u64::from(char::from(digit).to_digit(16)?))
+    })
+}
+
+/// A decimal number; all of `text`.
+fn decimal(text: &[u8]) -> Option<u64> {
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| str::from_utf8(text).ok()?.parse().ok())?
+}

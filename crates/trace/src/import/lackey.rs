@@ -1,0 +1,129 @@
+//! The text of `valgrind --tool=lackey --trace-mem=yes`.
+//!
+//! One line per instruction and per access, the address hexadecimal, the size in bytes decimal:
+//!
+//! ```text
+//! I  0401ab70,3      an instruction; accesses after it are its own
+//!  L 1ffeffe7e8,8    it loads
+//!  S 1ffeffe7e0,8    it stores
+//!  M 0421c7cc,4      it does both
+//! ==28696== Command: ...    whatever valgrind says
+//! ```
+//!
+//! All threads are in one stream and nothing tells them apart, so the trace has one thread.
+//! Accesses of more than 255 bytes (saving the state of vector units) are made in parts of 64.
+
+use std::io::{BufRead, Write};
+
+use super::lines::Lines;
+use super::sink::Sink;
+use super::{Imported, decimal, each_line, hexadecimal};
+use crate::error::Error;
+use crate::event::Event;
+
+/// The most bytes that one access is believed to have; an `xsave` has some 10 KiB.
+const LARGEST: u64 = 64 << 10;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Parsed {
+    Instruction,
+    Load(u64, u64),
+    Store(u64, u64),
+    Modify(u64, u64),
+}
+
+/// Whether a line is one of the tool's own.
+pub(super) fn is_line(line: &[u8]) -> bool {
+    parse(line).is_some()
+}
+
+fn parse(line: &[u8]) -> Option<Parsed> {
+    let line = line.trim_ascii_end();
+    let (kind, rest) = match line {
+        [b'I', b' ', rest @ ..] => (b'I', rest),
+        [b' ', kind @ (b'L' | b'S' | b'M'), b' ', rest @ ..] => (*kind, rest),
+        _ => return None,
+    };
+    let rest = rest.trim_ascii_start();
+    let comma = rest.iter().position(|&byte| byte == b',')?;
+    let address = hexadecimal(&rest[..comma])?;
+    let size = decimal(&rest[comma + 1..])?;
+    let is_size = (1..=LARGEST).contains(&size);
+    is_size.then_some(match kind {
+        b'I' => Parsed::Instruction,
+        b'L' => Parsed::Load(address, size),
+        b'S' => Parsed::Store(address, size),
+        _ => Parsed::Modify(address, size),
+    })
+}
+
+/// What valgrind says of itself: its process, and the rest of the line.
+fn chatter(line: &[u8]) -> Option<(u32, &[u8])> {
+    let rest = line.strip_prefix(b"==")?;
+    let end = rest.windows(2).position(|two| two == b"==")?;
+    let process = u32::try_from(decimal(&rest[..end])?).ok()?;
+    Some((process, rest[end + 2..].trim_ascii()))
+}
+
+/// Reads all lines.
+///
+/// # Errors
+/// When the text cannot be read or the trace not be written.
+pub(super) fn read<R: BufRead, W: Write>(
+    lines: &mut Lines<R>,
+    sink: &mut Sink<'_, W>,
+    imported: &mut Imported,
+) -> Result<(), Error> {
+    let mut process = 0;
+    let mut name = "program".to_owned();
+    let mut instructions = 0;
+    let mut thread = None;
+    each_line(lines, imported, |line, _| {
+        let Some(parsed) = parse(line) else {
+            let Some((valgrind, said)) = chatter(line) else {
+                return Ok(false);
+            };
+            if thread.is_none() {
+                process = valgrind;
+                if let Some(command) = said.strip_prefix(b"Command: ") {
+                    name = name_of(command);
+                }
+            }
+            return Ok(true);
+        };
+        let (loads, stores) = match parsed {
+            Parsed::Instruction => {
+                instructions += 1;
+                return Ok(true);
+            }
+            Parsed::Load(address, size) => (Some((address, size)), None),
+            Parsed::Store(address, size) => (None, Some((address, size))),
+            Parsed::Modify(address, size) => (Some((address, size)), Some((address, size))),
+        };
+        let thread = *thread.get_or_insert_with(|| sink.thread(process, process, &name));
+        let loads = loads.map(|span| (Event::load as fn(u64, u8, u32) -> Event, span));
+        let stores = stores.map(|span| (Event::store as fn(u64, u8, u32) -> Event, span));
+        for (event, (address, size)) in loads.into_iter().chain(stores) {
+            for (address, bytes) in parts(address, size) {
+                let gap = std::mem::take(&mut instructions);
+                sink.push(thread, 0, gap, event(address, bytes, 0))?;
+            }
+        }
+        Ok(true)
+    })
+}
+
+/// The program's name in a command.
+fn name_of(command: &[u8]) -> String {
+    let program = command.split(|&byte| byte == b' ').next();
+    let file = program.and_then(|path| path.rsplit(|&byte| byte == b'/').next());
+    String::from_utf8_lossy(file.unwrap_or(command)).into_owned()
+}
+
+/// An access as one, or in parts where it has more bytes than an event says.
+fn parts(address: u64, size: u64) -> impl Iterator<Item = (u64, u8)> {
+    let most = if size > u64::from(u8::MAX) { 64 } else { size };
+    (0..size)
+        .step_by(most as usize)
+        .map(move |at| (address.wrapping_add(at), (size - at).min(most) as u8))
+}
