@@ -23,10 +23,10 @@ pub fn machine(name: &str) -> Result<Machine> {
 /// # Errors
 /// The lab is not set up, the machine cannot be built, or the guest does not boot.
 pub fn boot(machine: &Machine) -> Result<Guest> {
-    let none = Command::inherited::<&str>([]).map_err(lab_error)?;
+    let none = Command::inherited::<&str>([]).map_err(error)?;
     RunOptions::new(machine.clone(), none)
         .boot()
-        .map_err(lab_error)
+        .map_err(error)
 }
 
 /// Whether an error means that the guest itself has gone, whatever ran in it.
@@ -38,7 +38,7 @@ pub fn is_dead(error: &anyhow::Error) -> bool {
 }
 
 /// An error of the lab, with its exit code.
-fn lab_error(error: Error) -> anyhow::Error {
+pub fn error(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::NotSetUp { .. } | Error::NoQemu | Error::OldQemu { .. } => Exit::NotSetUp,
         Error::Shape { .. } | Error::Nul { .. } | Error::NotStarted(_) => Exit::Usage,
@@ -53,14 +53,14 @@ fn lab_error(error: Error) -> anyhow::Error {
 /// # Errors
 /// As [`boot`]; the program cannot be started, or the guest dies or takes too long.
 pub fn run(options: &LabRun) -> Result<ExitCode> {
-    let command = Command::inherited(options.program.iter().cloned()).map_err(lab_error)?;
+    let command = Command::inherited(options.program.iter().cloned()).map_err(error)?;
     let mut run = RunOptions::new(machine(&options.machine)?, command);
     run.time_limit = Some(options.limit);
     if options.real_time {
         run.model = None;
     }
     let finished =
-        numaherd_lab::run(&run, &mut io::stdout(), &mut io::stderr()).map_err(lab_error)?;
+        numaherd_lab::run(&run, &mut io::stdout(), &mut io::stderr()).map_err(error)?;
     if let Some(told) = &finished.out_of_memory {
         eprintln!("numaherd: the guest ran out of memory: {told}");
     }

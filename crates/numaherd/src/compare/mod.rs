@@ -197,7 +197,7 @@ fn trial_in(
 }
 
 /// The static menagerie that `make build` put beside this program, or the one on the `PATH`.
-fn menagerie() -> Result<PathBuf> {
+pub fn menagerie() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let built = format!(
         "{}-unknown-linux-gnu/release/menagerie",
