@@ -9,6 +9,7 @@
 //! Memory: a thread owns a block of rows of A and the same block of every vector. It streams its
 //! rows from its own memory, and gathers elements of p that the columns name: those of all threads.
 
+use super::field::{Field, WholeField};
 use super::nas_random::{NasRandom, SEED};
 use super::{Array, Check, Kernel, Member, Stopped, Terms, WholeArray};
 use crate::error::Error;
@@ -56,6 +57,10 @@ const SIZES: [Size; 5] = [
 /// The problem and its memory.
 pub struct Cg {
     size: Size,
+    /// Elements of each random vector, their places and values.
+    vector_counts: WholeArray,
+    vector_places: WholeArray,
+    vector_values: Array,
     /// Where each row of the matrix begins in `columns` and `values`; one more for the end.
     starts: WholeArray,
     columns: WholeArray,
@@ -75,15 +80,25 @@ impl Cg {
     ///
     /// Where memory is short.
     pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
-        let size = terms.class.of(SIZES);
+        Ok(Box::new(Cg::new(terms.class.of(SIZES), terms)?))
+    }
+
+    fn new(size: Size, terms: &Terms<'_>) -> Result<Cg, Error> {
         let rows = size.rows;
         // Each vector's outer product has at most (drawn + 1)^2 elements.
-        let most = rows * (size.drawn + 1) * (size.drawn + 1);
+        let drawn = rows * (size.drawn + 1);
+        let most = drawn * (size.drawn + 1);
+        let vector_counts = WholeArray::new(terms, rows)?;
+        let vector_places = WholeArray::new(terms, drawn)?;
         let starts = WholeArray::new(terms, rows + 1)?;
         let columns = WholeArray::new(terms, most)?;
-        let [values, x, z, p, q, r] = Array::several(terms, [most, rows, rows, rows, rows, rows])?;
-        Ok(Box::new(Cg {
+        let lengths = [drawn, most, rows, rows, rows, rows, rows];
+        let [vector_values, values, x, z, p, q, r] = Array::several(terms, lengths)?;
+        Ok(Cg {
             size,
+            vector_counts,
+            vector_places,
+            vector_values,
             starts,
             columns,
             values,
@@ -93,7 +108,16 @@ impl Cg {
             q,
             r,
             zeta: OnceLock::new(),
-        }))
+        })
+    }
+
+    fn vectors(&self) -> Vectors<'_> {
+        Vectors {
+            room: self.size.drawn + 1,
+            counts: self.vector_counts.field(),
+            places: self.vector_places.field(),
+            values: self.vector_values.field(),
+        }
     }
 
     /// q = A p for a member's rows, and what of p·q falls to it.
@@ -169,7 +193,9 @@ impl Kernel for Cg {
 
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let rows = member.share(self.size.rows);
-        let matrix = Rows::assemble(&self.size, rows.clone());
+        self.vectors().draw(&self.size, rows.clone());
+        member.wait()?;
+        let matrix = Rows::assemble(&self.size, self.vectors(), rows.clone());
         // The sum of the elements of all rows before: an element count is exact as a number.
         let mut start = 0;
         for other in 0..member.threads {
@@ -250,68 +276,61 @@ struct Rows {
     values: Vec<f64>,
 }
 
-/// The random vectors of which the matrix is made.
-struct Vectors {
-    /// Where each vector ends in the other two.
-    ends: Vec<usize>,
-    places: Vec<u32>,
-    values: Vec<f64>,
+/// The random vectors of which the matrix is made, in memory that all share: every thread draws
+/// all up to the last of its own, since one cannot know how many numbers a vector takes, and keeps
+/// its own. Each has the same room.
+#[derive(Clone, Copy)]
+struct Vectors<'a> {
+    room: usize,
+    counts: WholeField<'a>,
+    places: WholeField<'a>,
+    values: Field<'a>,
 }
 
-impl Vectors {
-    /// Draws them all. Vector `i` has its element `i` set to one half.
-    fn draw(size: &Size) -> Vectors {
-        let mut vectors = Vectors {
-            ends: Vec::with_capacity(size.rows),
-            places: Vec::with_capacity(size.rows * (size.drawn + 1)),
-            values: Vec::with_capacity(size.rows * (size.drawn + 1)),
-        };
+impl Vectors<'_> {
+    /// Draws those of `own`. Vector `i` has its element `i` set to one half.
+    fn draw(self, size: &Size, own: Range<usize>) {
         let range = size.rows.next_power_of_two() as f64;
         let mut random = NasRandom::new(SEED);
         // The benchmark draws one number before it makes the matrix.
         random.next();
-        for vector in 0..size.rows {
-            let start = vectors.places.len();
-            while vectors.places.len() < start + size.drawn {
+        let mut elements: Vec<(u32, f64)> = Vec::with_capacity(self.room);
+        for vector in 0..own.end {
+            elements.clear();
+            while elements.len() < size.drawn {
                 let value = random.next();
                 let place = to_index((range * random.next()) as usize);
-                if place as usize >= size.rows || vectors.places[start..].contains(&place) {
-                    continue;
-                }
-                vectors.places.push(place);
-                vectors.values.push(value);
-            }
-            let own = to_index(vector);
-            match vectors.places[start..]
-                .iter()
-                .position(|place| *place == own)
-            {
-                Some(at) => vectors.values[start + at] = 0.5,
-                None => {
-                    vectors.places.push(own);
-                    vectors.values.push(0.5);
+                let is_there = elements.iter().any(|(other, _)| *other == place);
+                if (place as usize) < size.rows && !is_there {
+                    elements.push((place, value));
                 }
             }
-            vectors.ends.push(vectors.places.len());
+            if !own.contains(&vector) {
+                continue;
+            }
+            let diagonal = to_index(vector);
+            match elements.iter_mut().find(|(place, _)| *place == diagonal) {
+                Some((_, value)) => *value = 0.5,
+                None => elements.push((diagonal, 0.5)),
+            }
+            self.counts.set(vector, to_index(elements.len()));
+            for (at, (place, value)) in elements.iter().enumerate() {
+                self.places.set(vector * self.room + at, *place);
+                self.values.set(vector * self.room + at, *value);
+            }
         }
-        vectors
     }
 
     /// Where `vector`'s elements are.
-    fn elements(&self, vector: usize) -> Range<usize> {
-        let start = if vector == 0 {
-            0
-        } else {
-            self.ends[vector - 1]
-        };
-        start..self.ends[vector]
+    fn elements(self, vector: usize) -> Range<usize> {
+        let start = vector * self.room;
+        start..start + self.counts.get(vector) as usize
     }
 }
 
 impl Rows {
     /// The rows `rows` of the sum of the vectors' weighted outer products.
-    fn assemble(size: &Size, rows: Range<usize>) -> Rows {
-        let vectors = Vectors::draw(size);
+    fn assemble(size: &Size, vectors: Vectors<'_>, rows: Range<usize>) -> Rows {
         // For each row, the vectors that have an element there, in their order: additions to an
         // element of the matrix are in that order too.
         let mut having = vec![Vec::new(); rows.len()];
@@ -322,9 +341,9 @@ impl Rows {
             weights.push(weight);
             weight *= ratio;
             for at in vectors.elements(vector) {
-                let row = vectors.places[at] as usize;
+                let row = vectors.places.get(at) as usize;
                 if rows.contains(&row) {
-                    having[row - rows.start].push((vector, vectors.values[at]));
+                    having[row - rows.start].push((vector, vectors.values.get(at)));
                 }
             }
         }
@@ -341,8 +360,8 @@ impl Rows {
             for (vector, factor) in having {
                 let scale = weights[vector] * factor;
                 for at in vectors.elements(vector) {
-                    let column = vectors.places[at] as usize;
-                    let mut value = vectors.values[at] * scale;
+                    let column = vectors.places.get(at) as usize;
+                    let mut value = vectors.values.get(at) * scale;
                     if column == row && row == vector {
                         value = value + RCOND - size.shift;
                     }
@@ -367,6 +386,8 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::{Class, trial};
+    use std::collections::BTreeMap;
 
     #[test]
     fn the_matrix_is_symmetric_and_the_same_however_it_is_divided() {
@@ -374,26 +395,31 @@ mod tests {
             rows: 300,
             ..SIZES[0]
         };
-        let whole = Rows::assemble(&size, 0..300);
-        let mut elements = std::collections::BTreeMap::new();
-        let mut start = 0;
-        for (row, end) in whole.ends.iter().enumerate() {
-            for at in start..*end {
-                elements.insert((row, whole.columns[at] as usize), whole.values[at]);
+        trial::with_terms(Class::S, 1, |terms| {
+            let cg = Cg::new(size, terms).unwrap();
+            for own in [0..77, 77..78, 78..300] {
+                cg.vectors().draw(&size, own);
             }
-            assert!(whole.columns[start..*end].is_sorted_by(|left, right| left < right));
-            start = *end;
-        }
-        for ((row, column), value) in &elements {
-            let mirrored = elements[&(*column, *row)];
-            assert!(
-                (value - mirrored).abs() <= 1e-12 * value.abs(),
-                "{row} {column}"
-            );
-        }
-        let parts = [0..100, 100..101, 101..300].map(|rows| Rows::assemble(&size, rows));
-        let columns: Vec<_> = parts.iter().flat_map(|part| part.columns.clone()).collect();
-        let values: Vec<_> = parts.iter().flat_map(|part| part.values.clone()).collect();
-        assert_eq!((columns, values), (whole.columns, whole.values));
+            let whole = Rows::assemble(&size, cg.vectors(), 0..300);
+            let mut elements = BTreeMap::new();
+            let mut start = 0;
+            for (row, end) in whole.ends.iter().enumerate() {
+                for at in start..*end {
+                    elements.insert((row, whole.columns[at] as usize), whole.values[at]);
+                }
+                let columns = &whole.columns[start..*end];
+                assert!(columns.is_sorted_by(|left, right| left < right));
+                start = *end;
+            }
+            for ((row, column), value) in &elements {
+                let mirrored = elements[&(*column, *row)];
+                assert!((value - mirrored).abs() <= 1e-12 * value.abs());
+            }
+            let parts =
+                [0..100, 100..101, 101..300].map(|rows| Rows::assemble(&size, cg.vectors(), rows));
+            let columns: Vec<_> = parts.iter().flat_map(|part| part.columns.clone()).collect();
+            let values: Vec<_> = parts.iter().flat_map(|part| part.values.clone()).collect();
+            assert_eq!((columns, values), (whole.columns, whole.values));
+        });
     }
 }

@@ -20,6 +20,8 @@ mod mg;
 mod nas_random;
 mod sp;
 mod team;
+#[cfg(test)]
+mod trial;
 mod verification;
 
 use crate::crew::{self, Measured, Outcome, Party, Work};
@@ -294,4 +296,51 @@ fn compute(
             complete,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_computes_what_it_should_with_any_number_of_threads() {
+        for entry in all() {
+            for threads in [1, 3, 7] {
+                let (outcome, verification) =
+                    trial::compute(entry.name, Class::S, threads, None, &Stop::new());
+                let word = format!("{}, {threads} threads: {}", entry.name, verification.text());
+                assert_eq!(verification.verdict, Verdict::Verified, "{word}");
+                assert!(outcome.complete);
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_team_gets_the_same_digits() {
+        for entry in all() {
+            let digits = || {
+                let (_, verification) =
+                    trial::compute(entry.name, Class::S, 3, Some(2), &Stop::new());
+                let bits = |check: &Check| check.value.to_bits();
+                verification.checks.iter().map(bits).collect::<Vec<_>>()
+            };
+            assert_eq!(digits(), digits(), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_ends_and_says_so() {
+        for entry in all() {
+            let stop = Stop::new();
+            stop.end();
+            let (outcome, verification) = trial::compute(entry.name, Class::S, 3, None, &stop);
+            assert!(!outcome.complete, "{}", entry.name);
+            assert_eq!(verification.verdict, Verdict::NotVerified);
+        }
+    }
+
+    #[test]
+    fn the_table_is_in_order() {
+        assert!(all().is_sorted_by(|left, right| left.name < right.name));
+    }
 }

@@ -13,9 +13,11 @@ pub struct Check {
     pub value: f64,
     /// What it should be. None where nobody has said.
     pub expected: Option<f64>,
-    /// Whether `expected` was published for the class, and so holds for its number of iterations
-    /// alone. If not, it holds always.
+    /// Whether `expected` was published for the class, rather than known beforehand.
     pub published: bool,
+    /// Whether it holds after any number of iterations. If not, for those of the class alone.
+    #[serde(skip)]
+    holds_always: bool,
     /// Difference to `expected`, relative to it (absolute where it is 0).
     pub error: Option<f64>,
     /// Largest error allowed.
@@ -35,8 +37,22 @@ impl Check {
             value,
             expected,
             published: true,
+            holds_always: false,
             error: expected.map(|expected| error(value, expected)),
             tolerance,
+        }
+    }
+
+    /// A result of one of the iterations, published as such: it holds for longer and shorter runs.
+    pub fn each_iteration(
+        name: impl Into<String>,
+        value: f64,
+        expected: f64,
+        tolerance: f64,
+    ) -> Check {
+        Check {
+            holds_always: true,
+            ..Check::published(name, value, Some(expected), tolerance)
         }
     }
 
@@ -44,6 +60,7 @@ impl Check {
     pub fn always(name: impl Into<String>, value: f64, expected: f64, tolerance: f64) -> Check {
         Check {
             published: false,
+            holds_always: true,
             ..Check::published(name, value, Some(expected), tolerance)
         }
     }
@@ -95,8 +112,8 @@ impl Verification {
             if checks.iter().any(|check| check.expected.is_none()) {
                 reason = Some("no published value known here".to_owned());
             }
-        } else if checks.iter().any(|check| check.published) {
-            let known = checks.iter_mut().filter(|check| check.published);
+        } else if checks.iter().any(|check| !check.holds_always) {
+            let known = checks.iter_mut().filter(|check| !check.holds_always);
             known.for_each(|check| (check.expected, check.error) = (None, None));
             let plural = if published == 1 { "" } else { "s" };
             reason = Some(format!(
@@ -143,7 +160,10 @@ impl Verification {
             let share = check.error.unwrap_or_default() / check.tolerance;
             if share.is_nan() { f64::INFINITY } else { share }
         };
-        let worst = compared.max_by(|left, right| badness(left).total_cmp(&badness(right)));
+        // The first of the worst.
+        let worst = compared
+            .rev()
+            .max_by(|left, right| badness(left).total_cmp(&badness(right)));
         if let Some(check) = worst.or(self.checks.last()) {
             let joint = if self.reason.is_some() { ";" } else { ":" };
             let _ = write!(text, "{joint} {} {}", check.name, number(check.value));

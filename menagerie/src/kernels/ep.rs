@@ -1,0 +1,155 @@
+//! ep: pairs of normally distributed random numbers, counted by how large they are ("embarrassingly
+//! parallel": RNR-94-007, section 2.2.1 "EP"; sizes and values of NPB 3).
+//!
+//! Memory: each thread fills and reads a buffer of 1 MiB of its own. Threads meet only to add up
+//! their counts at the end. What others call an iteration is here a batch of 2^16 pairs, which are
+//! dealt out among the threads.
+
+use super::nas_random::NasRandom;
+use super::{Check, Kernel, Member, Stopped, Terms};
+use crate::error::Error;
+use std::sync::OnceLock;
+
+/// Pairs in a batch.
+const PAIRS: usize = 1 << 16;
+
+/// The seed of this benchmark.
+const SEED: u64 = 271_828_183;
+
+/// Largest relative error of the sums.
+const TOLERANCE: f64 = 1e-8;
+
+/// Annuli in which pairs are counted: the largest of a pair's two numbers, rounded down.
+const ANNULI: usize = 10;
+
+/// Binary logarithm of the number of pairs.
+const LOG_PAIRS: [u32; 5] = [24, 25, 28, 30, 32];
+
+/// Sums of the first and of the second numbers of all pairs.
+const SUMS: [[f64; 2]; 5] = [
+    [-3.247_834_652_034_740e3, -6.958_407_078_382_297e3],
+    [-2.863_319_731_645_753e3, -6.320_053_679_109_499e3],
+    [-4.295_875_165_629_892e3, -1.580_732_573_678_431e4],
+    [4.033_815_542_441_498e4, -2.660_669_192_809_235e4],
+    [4.764_367_927_995_374e4, -8.084_072_988_043_731e4],
+];
+
+/// The problem.
+pub struct Ep {
+    log_pairs: u32,
+    sums: [f64; 2],
+    found: OnceLock<Found>,
+}
+
+/// What pairs have come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Found {
+    sums: [f64; 2],
+    counts: [f64; ANNULI],
+}
+
+impl Found {
+    /// Adds what a batch's `numbers`, even from 0 to 1, give by the polar method.
+    fn add(&mut self, numbers: &[f64]) {
+        let (pairs, _) = numbers.as_chunks::<2>();
+        for pair in pairs {
+            let [x, y] = pair.map(|number| 2.0 * number - 1.0);
+            let square = x * x + y * y;
+            if square <= 1.0 {
+                let scale = (-2.0 * square.ln() / square).sqrt();
+                let (x, y) = (x * scale, y * scale);
+                self.counts[x.abs().max(y.abs()) as usize] += 1.0;
+                self.sums[0] += x;
+                self.sums[1] += y;
+            }
+        }
+    }
+}
+
+impl Ep {
+    /// The problem of a class.
+    ///
+    /// # Errors
+    ///
+    /// None: its memory is the threads' own.
+    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
+        Ok(Box::new(Ep {
+            log_pairs: terms.class.of(LOG_PAIRS),
+            sums: terms.class.of(SUMS),
+            found: OnceLock::new(),
+        }))
+    }
+}
+
+impl Kernel for Ep {
+    fn problem(&self) -> String {
+        format!("2^{} pairs", self.log_pairs)
+    }
+
+    fn iterations(&self) -> u64 {
+        (1 << self.log_pairs) / PAIRS as u64
+    }
+
+    fn set_up(&self, _member: &Member<'_>) -> Result<(), Stopped> {
+        Ok(())
+    }
+
+    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        let mut buffer = vec![0.0; 2 * PAIRS];
+        let mut found = Found::default();
+        let batches = usize::try_from(member.iterations_wanted()).unwrap_or(usize::MAX);
+        for batch in member.share(batches) {
+            if member.is_stopping() {
+                break;
+            }
+            let start = batch as u64 * buffer.len() as u64;
+            NasRandom::new(SEED).skipped(start).fill(&mut buffer);
+            found.add(&buffer);
+            member.count(1);
+        }
+        let sums = member.sums(found.sums)?;
+        let mut counts = [0.0; ANNULI];
+        for (count, own) in counts.iter_mut().zip(found.counts) {
+            *count = member.sum(own)?;
+        }
+        if member.index == 0 {
+            let _ = self.found.set(Found { sums, counts });
+        }
+        Ok(())
+    }
+
+    fn results(&self, _iterations: u64) -> Vec<Check> {
+        let found = self.found.get().copied().unwrap_or_default();
+        let names = ["sum of first numbers", "sum of second numbers"];
+        let check =
+            |at: usize| Check::published(names[at], found.sums[at], Some(self.sums[at]), TOLERANCE);
+        vec![check(0), check(1)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_normally_distributed() {
+        let mut numbers = vec![0.0; 2 * PAIRS];
+        NasRandom::new(SEED).fill(&mut numbers);
+        let mut found = Found::default();
+        found.add(&numbers);
+        let pairs: f64 = found.counts.iter().sum();
+        // The share of a circle in its square.
+        assert!((pairs / PAIRS as f64 - std::f64::consts::FRAC_PI_4).abs() < 0.01);
+        // Both numbers within 1: 0.6827 squared; within 2: 0.9545 squared.
+        assert!((found.counts[0] / pairs - 0.466).abs() < 0.01);
+        assert!(((found.counts[0] + found.counts[1]) / pairs - 0.911).abs() < 0.01);
+        assert!(found.sums.iter().all(|sum| sum.abs() < 3.0 * pairs.sqrt()));
+    }
+
+    #[test]
+    fn what_lies_outside_the_circle_does_not_count() {
+        let mut found = Found::default();
+        found.add(&[0.99, 0.99, 0.01, 0.99]);
+        assert_eq!(found, Found::default());
+    }
+}
