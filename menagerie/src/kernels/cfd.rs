@@ -86,3 +86,29 @@ pub const fn fourth_difference(position: usize, n: usize) -> Five {
         [1.0, -4.0, 6.0, -4.0, 1.0]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::kernels::Class;
+    use crate::kernels::trial::compute;
+    use crate::stop::Stop;
+
+    #[test]
+    fn any_number_of_threads_gets_the_same_to_ten_digits() {
+        for name in ["bt", "lu", "sp"] {
+            let values = |threads| {
+                let (_, verification) = compute(name, Class::S, threads, None, &Stop::new());
+                let checks = verification.checks.into_iter();
+                checks.map(|check| check.value).collect::<Vec<_>>()
+            };
+            let alone = values(1);
+            assert!(alone.len() >= 10);
+            for threads in [2, 4, 5, 12] {
+                for (value, alone) in values(threads).into_iter().zip(&alone) {
+                    let error = ((value - alone) / alone).abs();
+                    assert!(error < 1e-10, "{name}, {threads} threads: {value} {alone}");
+                }
+            }
+        }
+    }
+}

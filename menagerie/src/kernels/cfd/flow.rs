@@ -304,3 +304,89 @@ impl Flow<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Class;
+    use crate::kernels::team::Team;
+    use crate::kernels::trial::with_terms;
+    use crate::stop::Stop;
+
+    /// What each of `threads` members returns of `work` on a grid of `n` points along each axis.
+    fn all<T: Send>(
+        n: usize,
+        threads: usize,
+        work: impl Fn(Flow<'_>, &Member<'_>) -> Result<T, Stopped> + Sync,
+    ) -> Vec<T> {
+        let arrays = with_terms(Class::S, threads, |terms| Arrays::new(terms, n)).unwrap();
+        let stop = Stop::new();
+        let team = Team::new(threads, &stop);
+        std::thread::scope(|scope| {
+            let start = |index| {
+                let (arrays, team, work) = (&arrays, &team, &work);
+                scope.spawn(move || work(arrays.flow(), &team.member(index, 0)).unwrap())
+            };
+            let members: Vec<_> = (0..threads).map(start).collect();
+            members
+                .into_iter()
+                .map(|member| member.join().unwrap())
+                .collect()
+        })
+    }
+
+    #[test]
+    fn the_known_solution_stays_where_it_is() {
+        for (n, threads) in [(7, 1), (12, 3), (9, 11)] {
+            let norms = all(n, threads, |flow, member| {
+                flow.begin(member)?;
+                flow.fill(member.share(n), exact::solution);
+                member.wait()?;
+                Ok((flow.error_norms(member)?, flow.residual_norms(member)?))
+            });
+            for (error, residual) in norms {
+                assert_eq!(error, [0.0; 5]);
+                assert!(residual.iter().all(|&norm| norm < 1e-13), "{residual:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_guess_is_the_solution_on_the_border_and_not_inside() {
+        all(8, 2, |flow, member| {
+            flow.begin(member)?;
+            for (i, j, k) in [
+                (0, 3, 4),
+                (7, 3, 4),
+                (3, 0, 4),
+                (3, 7, 4),
+                (3, 4, 0),
+                (3, 4, 7),
+            ] {
+                let at = [i, j, k].map(|position| flow.grid.coordinate(position));
+                let state = flow.state.get(flow.grid.at(i, j, k));
+                assert_eq!(state, exact::solution(at));
+            }
+            assert!(flow.error_norms(member)?.iter().all(|&error| error > 1.0));
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn a_step_moves_the_state_by_that_much_of_the_change() {
+        all(6, 1, |flow, member| {
+            flow.begin(member)?;
+            flow.right_hand_side(member, 1.0)?;
+            let place = flow.grid.at(2, 3, 4);
+            let (state, change) = (flow.state.get(place), flow.change.get(place));
+            flow.advance(member, 0.25);
+            let expected: Five = std::array::from_fn(|c| state[c] + 0.25 * change[c]);
+            assert_eq!(flow.state.get(place), expected);
+            // The border does not move.
+            let border = flow.grid.at(0, 3, 4);
+            let at = [0, 3, 4].map(|position| flow.grid.coordinate(position));
+            assert_eq!(flow.state.get(border), exact::solution(at));
+            Ok(())
+        });
+    }
+}

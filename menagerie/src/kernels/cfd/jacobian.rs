@@ -172,9 +172,8 @@ mod tests {
         fn the_blocks_are_the_derivatives_of_the_fluxes(state in states(), column in 0usize..5) {
             for axis in [Axis::X, Axis::Y, Axis::Z] {
                 let Jacobians { convective, viscous } = Jacobians::new(axis, state);
-                let pairs: [(Block, fn(Axis, Five) -> Five); 2] =
-                    [(convective, flux), (viscous, stretched)];
-                for (block, of) in pairs {
+                let of: [fn(Axis, Five) -> Five; 2] = [flux, stretched];
+                for (block, of) in [convective, viscous].into_iter().zip(of) {
                     let shifted = |by: f64| {
                         let mut shifted = state;
                         shifted[column] += by;
