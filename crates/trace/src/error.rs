@@ -82,6 +82,22 @@ pub enum Error {
         /// Threads in the trace.
         threads: usize,
     },
+    /// K or N of a migration strategy is 0.
+    #[error("{0} is 0; pages that move at a time (K) and accesses to a sample (N) are 1 or more")]
+    Zero(&'static str),
+    /// Caches to run a trace through are none.
+    #[error("the caches cannot be modelled: {0}")]
+    Caches(String),
+    /// A trace's pages and a machine's lines do not fit each other.
+    #[error(
+        "the trace's pages have {page_bytes} bytes; they must be a power of two and hold lines of {line_bytes} bytes"
+    )]
+    Pages {
+        /// Bytes of the trace's pages.
+        page_bytes: u64,
+        /// Bytes of a line.
+        line_bytes: u64,
+    },
     /// A frame could not be compressed.
     #[error("cannot compress a frame of thread {thread}: {why}")]
     Compress {

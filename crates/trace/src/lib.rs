@@ -4,11 +4,17 @@
 //! * [`file`](mod@file) is the trace file: compact, streamed in both directions, read up to its
 //!   damage.
 //! * [`import`] reads the traces of other tools.
+//! * [`info`] says what is in a trace.
+//! * [`sra`] says which pages should follow a thread that was moved.
 
 mod error;
 mod event;
 pub mod file;
 pub mod import;
+pub mod info;
+mod pages;
+pub mod sra;
+mod turns;
 
 pub use error::{Damage, Error};
 pub use event::{Event, Kind, ThreadInfo};

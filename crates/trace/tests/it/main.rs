@@ -3,7 +3,9 @@
 mod any_events;
 mod damage;
 mod import;
+mod info;
 mod round_trip;
+mod sra;
 
 use numaherd_trace::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Trace, Writer};
 use serde_json::{Map, Value, json};

@@ -1,0 +1,179 @@
+//! What one strategy with one K saves one thread at one rate of sampling.
+
+use rand::seq::index;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::Strategy;
+use super::misses::{AddressSpace, OfThread, Run};
+
+/// Which of a thread's accesses are looked at.
+#[derive(Debug)]
+pub(super) enum Samples {
+    All,
+    /// Numbers of accesses, ascending.
+    These(Vec<u64>),
+}
+
+impl Samples {
+    /// One of each `one_in` successive accesses, at an evenly drawn place.
+    pub(super) fn draw(accesses: u64, one_in: u64, seed: u64) -> Self {
+        if one_in == 1 {
+            return Self::All;
+        }
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ one_in);
+        let places = (0..accesses.div_ceil(one_in))
+            .map(|block| block * one_in + random.random_range(0..one_in))
+            .filter(|&at| at < accesses);
+        Self::These(places.collect())
+    }
+}
+
+/// What was saved.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Saved {
+    pub(super) saved: u64,
+    pub(super) triggers: u64,
+    pub(super) moved_pages: u64,
+}
+
+pub(super) fn evaluate(
+    thread: &OfThread,
+    space: &AddressSpace,
+    samples: &Samples,
+    strategy: Strategy,
+    pages: u64,
+    seed: u64,
+) -> Saved {
+    let mut moved = Moved::new(space);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.rotate_left(32) ^ pages);
+    let mut saved = Saved::default();
+    let mut start = 0;
+    let mut next = 0;
+    for run in &thread.runs {
+        let count = u64::from(run.count);
+        let end = start + count;
+        let seen = match samples {
+            Samples::All => Some(start),
+            Samples::These(places) => {
+                while places.get(next).is_some_and(|&place| place < start) {
+                    next += 1;
+                }
+                places.get(next).copied().filter(|&place| place < end)
+            }
+        };
+        if moved.has(run.page) {
+            saved.saved += count;
+        } else if let Some(seen) = seen {
+            saved.saved += end - seen;
+            saved.triggers += 1;
+            moved.follow(run, strategy, pages, &mut random);
+        }
+        start = end;
+        if moved.left == 0 {
+            saved.saved += thread.count - start;
+            break;
+        }
+    }
+    saved.moved_pages = space.pages.len() as u64 - moved.left;
+    saved
+}
+
+/// The pages of a process that have moved.
+struct Moved<'a> {
+    /// All pages, ascending.
+    pages: &'a [u64],
+    is_moved: Vec<bool>,
+    left: u64,
+}
+
+impl<'a> Moved<'a> {
+    fn new(space: &'a AddressSpace) -> Self {
+        Self {
+            pages: &space.pages,
+            is_moved: vec![false; space.pages.len()],
+            left: space.pages.len() as u64,
+        }
+    }
+
+    fn has(&self, place: u32) -> bool {
+        self.is_moved[place as usize]
+    }
+
+    /// Moves K pages for an access in this run.
+    fn follow(&mut self, run: &Run, strategy: Strategy, pages: u64, random: &mut impl Rng) {
+        let place = run.page as usize;
+        let page = self.pages[place];
+        match strategy {
+            Strategy::SequentialForward => self.put_from(page, pages),
+            Strategy::SequentialForwardBackward => {
+                // What would lie below address 0 is left out.
+                let before = (pages / 2).min(page);
+                self.put_from(page - before, pages - pages / 2 + before);
+            }
+            Strategy::Random => {
+                self.put(place);
+                let others = (pages - 1).min(self.pages.len() as u64 - 1);
+                for other in index::sample(random, self.pages.len() - 1, others as usize) {
+                    // All but the page itself.
+                    self.put(other + usize::from(other >= place));
+                }
+            }
+            Strategy::PatternBased => self.put_steps(place, run.step, pages),
+        }
+    }
+
+    fn put(&mut self, place: usize) {
+        let was_moved = std::mem::replace(&mut self.is_moved[place], true);
+        self.left -= u64::from(!was_moved);
+    }
+
+    /// Moves what the process touches of `count` pages from `first` on.
+    fn put_from(&mut self, first: u64, count: u64) {
+        let last = first.saturating_add(count - 1);
+        let start = self.pages.partition_point(|&page| page < first);
+        let end = self.pages.partition_point(|&page| page <= last);
+        for place in start..end {
+            self.put(place);
+        }
+    }
+
+    /// Moves a page and what the process touches of those after it, `step` pages apart.
+    fn put_steps(&mut self, place: usize, step: i32, count: u64) {
+        self.put(place);
+        if step == 0 {
+            return;
+        }
+        let distance = u64::from(step.unsigned_abs());
+        let (mut place, mut page) = (place, self.pages[place]);
+        for _ in 1..count {
+            // Places are ascending and so are pages: none is more places away than pages.
+            let within = usize::try_from(distance).unwrap_or(usize::MAX);
+            if step > 0 {
+                let Some(next) = page.checked_add(distance) else {
+                    return;
+                };
+                page = next;
+                let end = place.saturating_add(within).min(self.pages.len() - 1);
+                place += self.pages[place..=end].partition_point(|&other| other < page);
+                if place == self.pages.len() {
+                    return;
+                }
+            } else {
+                let Some(next) = page.checked_sub(distance) else {
+                    return;
+                };
+                page = next;
+                let start = place.saturating_sub(within);
+                let after = self.pages[start..=place].partition_point(|&other| other <= page);
+                if start + after == 0 {
+                    return;
+                }
+                place = start + after - 1;
+            }
+            if self.pages[place] == page {
+                self.put(place);
+            }
+        }
+    }
+}
