@@ -14,7 +14,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("numaherd-topology", &[]),
     ("numaherd-world", &["numaherd-topology"]),
     ("numaherd-hardware", &["numaherd-topology"]),
-    ("numaherd-policy", &["numaherd-topology", "numaherd-world"]),
+    (
+        "numaherd-policy",
+        &["numaherd-topology", "numaherd-world", "numaherd-hardware"],
+    ),
     ("numaherd-model", &["numaherd-topology", "numaherd-world"]),
     (
         "numaherd-trace",

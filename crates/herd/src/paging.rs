@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use numaherd_policy::{Paging, Random, Settled};
 use numaherd_topology::Topology;
-use numaherd_world::{Notice, PageOrder, PageOutcome, Pages, Sample, Snapshot};
+use numaherd_world::{Notice, PageOrder, PageOutcome, Pages, ProcessId, Sample, Sharing, Snapshot};
 
 use crate::governor::{GovernedPages, Guard, PageGovernor};
 use crate::ledger::PagingTick;
@@ -47,6 +47,8 @@ impl Seen {
 pub(crate) enum News {
     /// Something was wanted or done.
     Tick { time_ns: u64, tick: PagingTick },
+    /// How much threads shared pages, as it found out.
+    Shared(Vec<(ProcessId, Sharing)>),
     /// Paging has ended, and why.
     Ended(String),
 }
@@ -96,6 +98,12 @@ impl PagingHalf {
     /// though nothing new is known.
     pub(crate) fn has_waiting(&self) -> bool {
         self.governor.has_waiting()
+    }
+
+    /// How much threads shared pages since the last call, as the policy found out; `None` for nothing.
+    pub(crate) fn shared(&mut self) -> Option<News> {
+        let shared = self.paging.shared();
+        (!shared.is_empty()).then_some(News::Shared(shared))
     }
 
     /// One round, `passed` after the one before: takes in what is settled and what was seen since,

@@ -12,7 +12,7 @@
 mod record;
 mod settled;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,8 +20,8 @@ use std::time::Duration;
 use numaherd_policy::{Policy, Random};
 use numaherd_topology::Topology;
 use numaherd_world::{
-    AffinityOutcome, Orders, Outcome, Placement, Plan, Progress, Snapshot, ThreadId, World,
-    WorldError,
+    AffinityOutcome, Orders, Outcome, Placement, Plan, ProcessId, Progress, Sharing, Snapshot,
+    ThreadId, World, WorldError,
 };
 use rand::SeedableRng;
 
@@ -144,6 +144,8 @@ struct Running<'w> {
     paging: PagingPlace,
     journal: Option<Journal>,
     record: Recorder<'w>,
+    /// How much threads shared pages since the last interval, as the paging found out.
+    shared: BTreeMap<ProcessId, Sharing>,
     last: Option<Arc<Snapshot>>,
 }
 
@@ -211,6 +213,7 @@ impl<'w> Running<'w> {
             paging,
             journal,
             record,
+            shared: BTreeMap::new(),
             last: None,
         }
     }
@@ -241,11 +244,15 @@ impl<'w> Running<'w> {
 
     /// Lets the world run for an interval; a paging in step looks after pages meanwhile.
     fn run_for(&mut self, interval: Duration) -> Progress {
-        let (world, record) = (&mut *self.world, &mut self.record);
+        let (world, record, shared) = (&mut *self.world, &mut self.record, &mut self.shared);
         let PagingPlace::InStep(paging) = &mut self.paging else {
             return world.run_for(interval);
         };
-        match paging.run_for(world, interval, |news| record.heard(news)) {
+        let hear = |news| match news {
+            News::Shared(found) => add_sharing(shared, found),
+            news => record.heard(news),
+        };
+        match paging.run_for(world, interval, hear) {
             Ok(progress) => progress,
             Err(Failed { error, left }) => {
                 self.hear([News::Ended(error.to_string())]);
@@ -260,7 +267,14 @@ impl<'w> Running<'w> {
 
     /// What follows an interval, from its snapshot to its records.
     fn interval(&mut self) -> Result<(), WorldError> {
-        let snapshot = Arc::new(self.world.observe()?);
+        let mut snapshot = self.world.observe()?;
+        for process in &mut snapshot.processes {
+            if let Some(found) = self.shared.remove(&process.id) {
+                process.sharing = Some(Arc::new(found));
+            }
+        }
+        self.shared.clear();
+        let snapshot = Arc::new(snapshot);
         self.last = Some(snapshot.clone());
         self.record.time_ns = self.record.time_ns.max(snapshot.time_ns);
         self.record.summary.saw(&snapshot);
@@ -441,10 +455,14 @@ impl<'w> Running<'w> {
 
     fn hear(&mut self, news: impl IntoIterator<Item = News>) {
         for news in news {
-            if matches!(news, News::Ended(_)) {
-                self.paging = PagingPlace::Over;
+            match news {
+                News::Shared(found) => add_sharing(&mut self.shared, found),
+                News::Ended(_) => {
+                    self.paging = PagingPlace::Over;
+                    self.record.heard(news);
+                }
+                News::Tick { .. } => self.record.heard(news),
             }
-            self.record.heard(news);
         }
     }
 
@@ -507,5 +525,14 @@ impl<'w> Running<'w> {
             })
         });
         self.record.add(|| Record::Outcome(outcome));
+    }
+}
+
+/// Adds what was found out of sharing to what is known of the interval.
+fn add_sharing(known: &mut BTreeMap<ProcessId, Sharing>, found: Vec<(ProcessId, Sharing)>) {
+    for (process, more) in found {
+        let sharing = known.entry(process).or_default();
+        let before = std::mem::take(&mut sharing.pairs);
+        *sharing = Sharing::of(before.into_iter().chain(more.pairs));
     }
 }

@@ -29,6 +29,22 @@ pub enum PolicyError {
         /// What was asked for.
         asked: String,
     },
+    /// The placement goes by what a paging finds out about sharing, and this one finds nothing.
+    #[error(
+        "{asked:?} cannot be: the placement {placement} goes by which threads share pages, which a \
+         paging has to find out from samples, and {paging} does not; join it with one that does: {}",
+        finders.join(", ")
+    )]
+    NeedsFoundSharing {
+        /// What was asked for.
+        asked: String,
+        /// Its placement.
+        placement: &'static str,
+        /// Its paging.
+        paging: &'static str,
+        /// The pagings that would do.
+        finders: Vec<&'static str>,
+    },
     /// Settings that cannot be read.
     #[error("cannot read the settings of policies: {reason}")]
     Settings {

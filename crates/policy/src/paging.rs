@@ -1,6 +1,16 @@
 //! Pagings: which node each page lives on. One file each.
 
+pub mod counted;
+mod credits;
 pub mod guard;
+pub mod next_touch;
+pub mod numa_balancing;
+pub mod residency;
+mod single;
 pub mod stay;
+pub mod tlb_miss;
 pub mod whole_set;
 pub mod window;
+
+#[cfg(test)]
+mod bench;

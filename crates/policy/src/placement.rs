@@ -7,6 +7,7 @@ pub mod linux;
 pub mod n_mass;
 pub mod oracle;
 pub mod random;
+pub mod sharing;
 mod slots;
 
 #[cfg(test)]

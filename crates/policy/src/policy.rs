@@ -5,8 +5,8 @@
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Sample, Signal, Snapshot,
-    ThreadId,
+    NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Sample, Sharing, Signal,
+    Snapshot, ThreadId,
 };
 
 /// The generator that policies draw from. Named, so that a recorded seed means the same anywhere.
@@ -16,6 +16,11 @@ pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
 pub trait Place: Send {
     /// The signals it cannot do without.
     fn needs(&self) -> &[Signal];
+
+    /// Whether it goes by what the paging finds out about who shares pages ([`Paging::shared`]).
+    fn needs_found_sharing(&self) -> bool {
+        false
+    }
 
     /// The threads that are to move, each with its reason. A thread that is not named stays.
     ///
@@ -68,6 +73,18 @@ pub trait Paging: Send {
     /// Told at the paging cadence, after [`Paging::sampled`]: the findings of a unit at the TLBs
     /// since the last call, in time order. Most pagings go by samples alone.
     fn noticed(&mut self, _notices: &[Notice], _topology: &Topology) -> Vec<PageOrder> {
+        Vec::new()
+    }
+
+    /// Whether it finds out from samples how much threads share pages.
+    fn finds_sharing(&self) -> bool {
+        false
+    }
+
+    /// How much threads shared pages since the last call, as far as it finds that out itself. Asked
+    /// once an interval; it becomes [`numaherd_world::Process::sharing`] of a snapshot that the
+    /// placement sees.
+    fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
         Vec::new()
     }
 

@@ -11,7 +11,12 @@ use numaherd_world::{NewPages, Signal, ThreadId};
 
 use crate::error::PolicyError;
 use crate::foresight::{Foresight, Means};
+use crate::paging::counted::{self, Kmaf, Sampled};
+use crate::paging::next_touch::{self, NextTouch};
+use crate::paging::numa_balancing::{self, NumaBalancing};
+use crate::paging::residency::{self, IntensePages};
 use crate::paging::stay::Stay;
+use crate::paging::tlb_miss::{self, TlbMiss, TlbMissHistory};
 use crate::paging::whole_set::WholeSet;
 use crate::paging::window::Window;
 use crate::paging::{whole_set, window};
@@ -21,6 +26,7 @@ use crate::placement::linux::Linux;
 use crate::placement::n_mass::{self, NMass};
 use crate::placement::oracle::{self, Oracle};
 use crate::placement::random::{self, RandomCore};
+use crate::placement::sharing::{self, BySharing};
 use crate::policy::{Paging, Place, Policy};
 use crate::rules::Rule;
 use crate::settings::Settings;
@@ -69,6 +75,15 @@ const FIRST_TOUCH: NewPages = NewPages::FirstTouch;
 #[rustfmt::skip]
 pub const POLICIES: &[Entry] = &[
     Entry { name: "linux", placement: "linux", paging: "stay", new_pages: FIRST_TOUCH, about: "The kernel places threads and pages; Numaherd only watches", source: "baseline" },
+    Entry { name: "first-touch", placement: "linux", paging: "stay", new_pages: FIRST_TOUCH, about: "As linux: new pages go to the node of the thread that touches them first", source: "baseline of the papers" },
+    Entry { name: "interleave", placement: "linux", paging: "stay", new_pages: NewPages::Interleave, about: "New pages go to all nodes in turn; the kernel places threads", source: "IPM 5.2" },
+    Entry { name: "random-mapping", placement: "random", paging: "stay", new_pages: NewPages::Random, about: "Threads on random cores, new pages on random nodes; for modelled worlds", source: "IPM 5.3" },
+    Entry { name: "next-touch", placement: "linux", paging: "next-touch", new_pages: FIRST_TOUCH, about: "Each page goes once to the node of the thread that touches it next", source: "Löf and Holmgren, ICS 2005; IPM 2.1" },
+    Entry { name: "sampled", placement: "linux", paging: "sampled", new_pages: FIRST_TOUCH, about: "Each page goes to the node with most memory samples of it", source: "IPM 3.1, 3.3" },
+    Entry { name: "numa-balancing", placement: "linux", paging: "numa-balancing", new_pages: FIRST_TOUCH, about: "Pages go where two faults in a row came from, as the kernel has it", source: "Linux 6.x" },
+    Entry { name: "tlb-miss", placement: "linux", paging: "tlb-miss", new_pages: FIRST_TOUCH, about: "Each page goes to the node that missed on it in its TLB", source: "IPM 5.2" },
+    Entry { name: "kmaf", placement: "kmaf", paging: "kmaf", new_pages: FIRST_TOUCH, about: "Pages go to the node that has nearly all faults on them; threads that share pages go together", source: "kMAF, PACT 2014" },
+    Entry { name: "tlb-miss-history", placement: "tlb-miss-history", paging: "tlb-miss-history", new_pages: FIRST_TOUCH, about: "As ipm, by TLB misses in place of residency", source: "IPM 5.2" },
     Entry { name: "random", placement: "random", paging: "stay", new_pages: FIRST_TOUCH, about: "Each thread gets a random core once and keeps it", source: "baseline of the papers" },
     Entry { name: "maximum-local", placement: "maximum-local", paging: "stay", new_pages: FIRST_TOUCH, about: "Threads run where their memory is, those of the highest NUMA penalty first", source: "N-MASS 3.3, Algorithm 2" },
     Entry { name: "n-mass-regression", placement: "n-mass-regression", paging: "stay", new_pages: FIRST_TOUCH, about: "As n-mass, with NUMA penalties estimated by miss rates alone", source: "N-MASS 4.5" },
@@ -76,6 +91,7 @@ pub const POLICIES: &[Entry] = &[
     Entry { name: "di-plain", placement: "di", paging: "stay", new_pages: FIRST_TOUCH, about: "Spreads miss rates over the memory domains; memory stays behind", source: "DINO 3.1" },
     Entry { name: "di-migrate", placement: "di", paging: "window", new_pages: FIRST_TOUCH, about: "Spreads miss rates over the memory domains; memory follows", source: "DINO 3.2" },
     Entry { name: "dino", placement: "dino", paging: "window", new_pages: FIRST_TOUCH, about: "Spreads classes of miss rates with the fewest moves; memory follows", source: "DINO 3.3, 4" },
+    Entry { name: "ipm", placement: "ipm", paging: "residency", new_pages: FIRST_TOUCH, about: "Pages go to the node that holds them longest in its TLBs; threads that share pages go together", source: "IPM 4" },
 ];
 
 /// The policies that only a modelled world can have, since they go by what it foresees.
@@ -94,6 +110,9 @@ pub const PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, make: |settings, _| Some(Box::new(NMass::maximum_local(settings))) },
     Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::whole(settings))) },
     Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::with_regression(settings))) },
+    Half { name: "ipm", about: "Threads that share pages close together, by EagerMap", source: "IPM 4.4.4", rules: sharing::IPM_RULES, make: |settings, _| Some(Box::new(BySharing::ipm(settings))) },
+    Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, make: |settings, _| Some(Box::new(BySharing::tlb_miss_history(settings))) },
+    Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, make: |settings, _| Some(Box::new(BySharing::kmaf(settings))) },
     Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, make: |settings, means| Some(Box::new(Oracle::new(settings, means.foresight.clone()?))) },
 ];
 
@@ -103,6 +122,13 @@ pub const PAGINGS: &[Half<MakePaging>] = &[
     Half { name: "stay", about: "Pages stay where they are", source: "DINO 3.1", rules: &[], make: |_| Box::new(Stay) },
     Half { name: "whole-set", about: "All pages of a process follow its threads", source: "DINO 4", rules: whole_set::RULES, make: |_| Box::new(WholeSet) },
     Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, make: |settings| Box::new(Window::new(settings)) },
+    Half { name: "residency", about: "Pages go to the node that holds them longest in its TLBs", source: "IPM 4.3.3", rules: residency::RULES, make: |settings| Box::new(IntensePages::new(settings)) },
+    Half { name: "tlb-miss", about: "Pages go to the node that missed on them last", source: "IPM 5.2", rules: tlb_miss::RULES, make: |_| Box::new(TlbMiss::default()) },
+    Half { name: "tlb-miss-history", about: "Pages go to the node that missed on them far more", source: "IPM 5.2", rules: tlb_miss::HISTORY_RULES, make: |settings| Box::new(TlbMissHistory::new(settings)) },
+    Half { name: "numa-balancing", about: "Pages go where two faults in a row came from", source: "Linux 6.x", rules: numa_balancing::RULES, make: |_| Box::new(NumaBalancing::default()) },
+    Half { name: "kmaf", about: "Pages go to the node that has nearly all faults on them", source: "kMAF, PACT 2014", rules: counted::KMAF_RULES, make: |settings| Box::new(Kmaf::new(settings)) },
+    Half { name: "next-touch", about: "Each page goes once to the node of the thread that touches it next", source: "Löf and Holmgren, ICS 2005", rules: next_touch::RULES, make: |_| Box::new(NextTouch::default()) },
+    Half { name: "sampled", about: "Pages go to the node with most samples of them", source: "IPM 3.1, 3.3", rules: counted::SAMPLED_RULES, make: |_| Box::new(Sampled::default()) },
 ];
 
 /// The policy of that name, which has seen nothing yet, for any world.
@@ -124,12 +150,29 @@ pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Poli
     let needs_foresight = || PolicyError::NeedsForesight {
         asked: name.to_owned(),
     };
+    let (placement_name, paging_name) = (placement.name, paging.name);
+    let placement = (placement.make)(settings, means).ok_or_else(needs_foresight)?;
+    let paging = (paging.make)(settings);
+    if placement.needs_found_sharing() && !paging.finds_sharing() {
+        return Err(PolicyError::NeedsFoundSharing {
+            asked: name.to_owned(),
+            placement: placement_name,
+            paging: paging_name,
+            finders: finders(settings),
+        });
+    }
     Ok(Policy {
         name: name.to_owned(),
-        placement: (placement.make)(settings, means).ok_or_else(needs_foresight)?,
-        paging: (paging.make)(settings),
+        placement,
+        paging,
         new_pages: new_pages(name),
     })
+}
+
+/// The pagings that find out who shares pages.
+fn finders(settings: &Settings) -> Vec<&'static str> {
+    let finds = |half: &&Half<MakePaging>| (half.make)(settings).finds_sharing();
+    PAGINGS.iter().filter(finds).map(|half| half.name).collect()
 }
 
 /// Where the policy of a name wants pages that are touched for the first time. Of a joined name
@@ -247,6 +290,15 @@ mod tests {
             needs,
             [
                 "linux: ",
+                "first-touch: ",
+                "interleave: ",
+                "random-mapping: ",
+                "next-touch: hint faults",
+                "sampled: memory samples",
+                "numa-balancing: hint faults",
+                "tlb-miss: TLB misses",
+                "kmaf: hint faults",
+                "tlb-miss-history: TLB misses",
                 "random: ",
                 "maximum-local: CPU use, miss rate, page residency",
                 "n-mass-regression: CPU use, miss rate, page residency",
@@ -254,8 +306,43 @@ mod tests {
                 "di-plain: CPU use, miss rate",
                 "di-migrate: CPU use, miss rate, memory samples",
                 "dino: CPU use, miss rate, memory samples",
+                "ipm: TLB residency",
             ]
         );
+    }
+
+    #[test]
+    fn ipm_makes_do_with_samples_when_told_so() {
+        let settings = Settings::parse("[ipm]\nevidence = \"samples\"").unwrap();
+        let policy = build("ipm", &settings).unwrap();
+        assert_eq!(policy.needs(), [Signal::MemorySamples]);
+    }
+
+    #[test]
+    fn a_placement_by_found_sharing_is_joined_with_who_finds_it() {
+        let samples = Settings::parse("[ipm]\nevidence = \"samples\"").unwrap();
+        let refused = |name: &str, settings: &Settings| {
+            build(name, settings).err().map(|error| error.to_string())
+        };
+        assert_eq!(
+            refused("kmaf+stay", &Settings::default()).unwrap(),
+            "\"kmaf+stay\" cannot be: the placement kmaf goes by which threads share pages, which a \
+             paging has to find out from samples, and stay does not; join it with one that does: \
+             tlb-miss-history, kmaf"
+        );
+        assert!(refused("ipm+window", &samples).is_some_and(|told| told.contains("residency, ")));
+        // The unit at the TLBs finds it out by itself.
+        assert_eq!(refused("ipm+window", &Settings::default()), None);
+    }
+
+    #[test]
+    fn new_pages_go_where_the_policy_before_the_plus_says() {
+        let rule = |name| build(name, &Settings::default()).unwrap().new_pages;
+        assert_eq!(rule("interleave"), NewPages::Interleave);
+        assert_eq!(rule("interleave+sampled"), NewPages::Interleave);
+        assert_eq!(rule("random-mapping"), NewPages::Random);
+        assert_eq!(rule("random"), NewPages::FirstTouch);
+        assert_eq!(rule("di+window"), NewPages::FirstTouch);
     }
 
     #[test]
@@ -291,17 +378,18 @@ mod tests {
         assert_eq!(
             told("dyno"),
             "there is no policy named \"dyno\" (did you mean \"dino\"?); choose one of: linux, \
-             random, maximum-local, n-mass-regression, n-mass, di-plain, di-migrate, dino, oracle"
+             first-touch, interleave, random-mapping, next-touch, sampled, numa-balancing, \
+             tlb-miss, kmaf, tlb-miss-history, random, maximum-local, n-mass-regression, n-mass, \
+             di-plain, di-migrate, dino, ipm, oracle"
         );
         assert_eq!(
             told("dino+windows"),
             "there is no paging named \"windows\" (did you mean \"window\"?); choose one of: stay, \
-             whole-set, window"
+             whole-set, window, residency, tlb-miss, tlb-miss-history, numa-balancing, kmaf, \
+             next-touch, sampled"
         );
         assert!(told("dine+stay").starts_with("there is no placement named \"dine\" (did"));
-        assert!(
-            told("numa-balancing").starts_with("there is no policy named \"numa-balancing\"; ")
-        );
+        assert!(told("carrefour").starts_with("there is no policy named \"carrefour\"; "));
     }
 
     #[test]

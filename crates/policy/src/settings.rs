@@ -25,6 +25,17 @@
 //! most_moved = "half"      # or "difference"; N-MASS 3.1
 //! exchange = false         # no source
 //!
+//! [ipm]
+//! age = 0.75               # share of what was known that an interval leaves; IPM 4.4.4
+//! changed_by = 0.2         # share of all sharing; no source
+//! mapper = "eager"         # or "refined", "exact"; IPM 4.4.4
+//! evidence = "residency"   # or "samples"; IPM 3
+//! cr_aging = 7             # Eq. 6, of events credited in place of residency; IPM 6.4
+//! cr_mig = 2               # Eq. 8, likewise
+//!
+//! [kmaf]
+//! exclusivity = 0.9        # share of a page's faults; no source
+//!
 //! [oracle]
 //! layouts = 20000          # how many it may try; no source
 //! changed_by = 0.2         # share of a miss rate; as N-MASS
@@ -59,6 +70,10 @@ pub struct Settings {
     pub paging: PagingSettings,
     /// When threads leave their home.
     pub n_mass: NMassSettings,
+    /// What IPM goes by and how it maps threads.
+    pub ipm: IpmSettings,
+    /// Which pages kMAF moves.
+    pub kmaf: KmafSettings,
     /// How long the best layout is looked for.
     pub oracle: OracleSettings,
     /// How NUMA penalties are found.
@@ -196,6 +211,79 @@ impl Default for NMassSettings {
     }
 }
 
+/// What pages and threads are judged by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Evidence {
+    /// How long translations stay in TLBs, as a unit at them tells (IPM §3.2).
+    #[default]
+    Residency,
+    /// Memory samples in its place: for machines without such a unit. Weaker, by as much as samples
+    /// are fewer than accesses.
+    Samples,
+}
+
+/// What maps threads to CPUs by what they share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mapper {
+    /// EagerMap (IPM §4.4.4).
+    #[default]
+    Eager,
+    /// Never worse than that ([`crate::mapping::refined_map`]).
+    Refined,
+    /// The best there is, for a dozen threads; beyond, the refined one
+    /// ([`crate::mapping::exact_map`]).
+    Exact,
+}
+
+/// What IPM goes by and how it maps threads. `tlb-miss-history` goes by the same but for `evidence`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IpmSettings {
+    /// What is left after an interval of what was known to be shared; 0.75, of 0 to 1 (IPM §4.4.4).
+    pub age: f64,
+    /// Threads are mapped anew when more than this share of all sharing is between other pairs; 0.2,
+    /// of 0 to 1 (no source: IPM §4.4.4 says "significantly").
+    pub changed_by: f64,
+    /// What maps them; EagerMap (IPM §4.4.4).
+    pub mapper: Mapper,
+    /// What pages and threads are judged by.
+    pub evidence: Evidence,
+    /// `CR_aging` of events that are credited in place of residency; 7, of 1 to 15 (IPM §6.4).
+    pub cr_aging: u32,
+    /// `CR_mig`, likewise; 2, below `cr_aging` (IPM §6.4).
+    pub cr_mig: u32,
+}
+
+impl Default for IpmSettings {
+    fn default() -> Self {
+        Self {
+            age: 0.75,
+            changed_by: crate::mapping::CHANGED_BY,
+            mapper: Mapper::default(),
+            evidence: Evidence::default(),
+            cr_aging: 7,
+            cr_mig: 2,
+        }
+    }
+}
+
+/// Which pages kMAF moves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KmafSettings {
+    /// The share of a page's faults that a node must have to get it; 0.9, of 0 to 1 (no source known
+    /// to us).
+    pub exclusivity: f64,
+}
+
+impl Default for KmafSettings {
+    fn default() -> Self {
+        Self { exclusivity: 0.9 }
+    }
+}
+
 /// How long the best layout is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -295,6 +383,30 @@ impl Settings {
             "oracle.layouts",
             self.oracle.layouts.to_string(),
             "be at least 1",
+        )?;
+        for (key, share) in [
+            ("ipm.age", self.ipm.age),
+            ("ipm.changed_by", self.ipm.changed_by),
+            ("kmaf.exclusivity", self.kmaf.exclusivity),
+        ] {
+            require(
+                (0.0..=1.0).contains(&share),
+                key,
+                share.to_string(),
+                "be a share, from 0 to 1",
+            )?;
+        }
+        require(
+            (1..=15).contains(&self.ipm.cr_aging),
+            "ipm.cr_aging",
+            self.ipm.cr_aging.to_string(),
+            "be from 1 to 15, so that a counter of 16 bits holds what a page begins with",
+        )?;
+        require(
+            self.ipm.cr_mig < self.ipm.cr_aging,
+            "ipm.cr_mig",
+            self.ipm.cr_mig.to_string(),
+            "be below ipm.cr_aging, or no event could ever move a page",
         )?;
         let penalty = &self.penalty;
         for (key, figure) in [

@@ -6,7 +6,8 @@ use numaherd_topology::{
     Cache, CacheKind, CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Timing, Topology,
 };
 use numaherd_world::{
-    Counts, Placement, Process, ProcessId, Residency, Snapshot, Thread, ThreadId,
+    Counts, MemorySource, Placement, Process, ProcessId, Residency, Sample, Snapshot, Thread,
+    ThreadId,
 };
 
 /// A machine's shape. CPUs are numbered domain by domain, siblings next to each other.
@@ -155,6 +156,27 @@ impl Scene {
         match processes.binary_search_by_key(&process.id, |process| process.id) {
             Ok(at) => processes[at] = process,
             Err(at) => processes.insert(at, process),
+        }
+    }
+
+    /// An access of a thread to a page that is on a node, by a CPU.
+    pub fn access(&self, tid: u32, cpu: u32, page: u64, home: u32, time_ns: u64) -> Sample {
+        let thread = self.snapshot.thread(ThreadId { tid, born: 1 });
+        let local = self.topology.node_of(CpuId(cpu)) == Some(NodeId(home));
+        Sample {
+            time_ns,
+            thread: ThreadId { tid, born: 1 },
+            process: thread.map_or(Self::process(1), |thread| thread.process),
+            address: page * self.snapshot.page_bytes + 8,
+            cpu: CpuId(cpu),
+            latency: None,
+            source: if local {
+                MemorySource::LocalMemory
+            } else {
+                MemorySource::RemoteMemory
+            },
+            node: Some(NodeId(home)),
+            store: false,
         }
     }
 

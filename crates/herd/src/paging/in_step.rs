@@ -75,6 +75,7 @@ impl PagingInStep {
                 .round(step, [], &seen, |orders| pager.apply(orders));
             round.into_iter().for_each(&mut say);
         }
+        self.half.shared().into_iter().for_each(say);
         Ok(Progress::Ran)
     }
 

@@ -1,7 +1,8 @@
 //! Paging in a thread of its own, at its own cadence, where the world's time passes by itself.
 //!
 //! The thread owns the pager and the paging half. It is told what is settled over a channel, and
-//! sends back what is to be recorded. It stops when its flag is set; when it fails or panics, paging
+//! sends back what is to be recorded. What it finds out of who shares pages it says once an interval, when
+//! it is told: the placement has it an interval later. It stops when its flag is set; when it fails or panics, paging
 //! ends with a message and the placement goes on.
 
 use std::sync::Arc;
@@ -102,9 +103,10 @@ fn run(
             Ok(samples) => {
                 let notices = pager.notices();
                 let seen = Seen { samples, notices };
-                half.round(cadence, hears.try_iter(), &seen, |orders| {
-                    pager.apply(orders)
-                })
+                let told: Vec<Told> = hears.try_iter().collect();
+                let shared = if told.is_empty() { None } else { half.shared() };
+                let round = half.round(cadence, told, &seen, |orders| pager.apply(orders));
+                shared.into_iter().chain(round)
             }
             Err(error) => {
                 // Nobody may be left to hear it; then it does not matter.
@@ -112,8 +114,10 @@ fn run(
                 return;
             }
         };
-        if news.is_some_and(|news| says.send(news).is_err()) {
-            return;
+        for news in news {
+            if says.send(news).is_err() {
+                return;
+            }
         }
     }
 }

@@ -63,6 +63,8 @@ impl<'w> Recorder<'w> {
                 self.summary.paged(&tick);
                 self.add(|| Record::Paging(tick));
             }
+            // It is in the next snapshot.
+            News::Shared(_) => {}
             News::Ended(why) => self.notice(format!(
                 "pages are no longer looked after: {why}; threads still are"
             )),

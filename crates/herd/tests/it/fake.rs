@@ -12,8 +12,8 @@ use numaherd_topology::{
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Counts, NewPages, NodeState, Notice, Orders,
     Outcome, PageOrder, PageOutcome, Pager, Pages, Placement, Process, ProcessId, Progress,
-    Residency, Sample, Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId, World,
-    WorldError,
+    Residency, Sample, Sharing, Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId,
+    World, WorldError,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -427,6 +427,8 @@ pub struct ToldPaging {
     pub on_settled: Vec<PageOrder>,
     pub on_samples: Vec<PageOrder>,
     pub on_notices: Vec<PageOrder>,
+    /// How much two threads of process 1 shared since they were asked after last.
+    pub shared: u64,
     pub heard: Arc<Mutex<Heard>>,
 }
 
@@ -436,6 +438,7 @@ impl ToldPaging {
             on_settled: Vec::new(),
             on_samples: Vec::new(),
             on_notices: Vec::new(),
+            shared: 0,
             heard: Arc::default(),
         }
     }
@@ -453,6 +456,11 @@ impl Paging for ToldPaging {
 
     fn sampled(&mut self, _: &[Sample], _: &Topology, _: &mut Random) -> Vec<PageOrder> {
         self.on_samples.clone()
+    }
+
+    fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
+        let sharing = Sharing::of([(tid(1), tid(2), self.shared)]);
+        vec![(pid(1), sharing)]
     }
 
     fn noticed(&mut self, notices: &[Notice], _: &Topology) -> Vec<PageOrder> {

@@ -297,6 +297,22 @@ fn what_a_unit_at_the_tlbs_finds_is_acted_on_in_the_same_step() {
 }
 
 #[test]
+fn sharing_that_the_paging_finds_is_in_the_snapshot_of_the_same_interval() {
+    let mut world = Stepped::new();
+    let paging = ToldPaging {
+        shared: 7,
+        ..ToldPaging::stay()
+    };
+    let (_, lines) = run(&mut world, policy_with(|_| Vec::new(), paging), quick());
+    let shared = lines.iter().filter_map(|line| match &line.record {
+        Record::Snapshot(snapshot) => snapshot.processes[0].sharing.as_ref(),
+        _ => None,
+    });
+    let shared: Vec<u64> = shared.map(|s| s.between(tid(1), tid(2))).collect();
+    assert_eq!(shared, [7, 7, 7]);
+}
+
+#[test]
 fn one_that_does_not_listen_leaves_the_interval_whole() {
     let mut world = Stepped::new();
     let (summary, _) = run(&mut world, following("stay"), quick());

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use numaherd_herd::{Ending, Herd, Record, Settings, Summary};
 use numaherd_policy::registry;
 use numaherd_topology::NodeId;
-use numaherd_world::Snapshot;
+use numaherd_world::{NewPages, Snapshot};
 
 use crate::fake::{Fake, machine, thread};
 
@@ -24,6 +24,7 @@ fn run(policy: &str) -> (Summary, Snapshot) {
         .collect();
     let mut world = Fake::new(topology, threads);
     world.ends_after = 20;
+    world.can_place_new_pages = vec![NewPages::FirstTouch, NewPages::Interleave, NewPages::Random];
     let found = world.masks();
     let mut last = None;
     let policy = registry::build(policy, &numaherd_policy::Settings::default()).unwrap();

@@ -697,6 +697,7 @@ fn run_with_pager(then: Then, settings: Settings) -> Paged {
     }));
     let paging = ToldPaging {
         on_samples: vec![window(&world.threads[0], 0, 4096, 1)],
+        shared: 7,
         ..ToldPaging::stay()
     };
     let heard = paging.heard.clone();
@@ -745,6 +746,14 @@ fn pages_are_moved_in_a_thread_of_their_own_and_recorded() {
     assert_eq!(samples.iter().sum::<u64>(), ROUNDS as u64);
     assert_eq!(notices.iter().sum::<u64>(), ROUNDS as u64);
     assert_eq!(paged.heard.lock().unwrap().notices.len(), ROUNDS);
+    // Who shares pages is asked once for each time that the paging is told what is settled.
+    let told = paged.heard.lock().unwrap().settled.len() as u64;
+    let shared = paged.lines.iter().filter_map(|line| match &line.record {
+        Record::Snapshot(snapshot) => snapshot.processes[0].sharing.as_ref(),
+        _ => None,
+    });
+    let shared: u64 = shared.map(|s| s.between(tid(1), tid(2))).sum();
+    assert!(shared <= 7 * told, "{shared} in {told} intervals");
 }
 
 #[test]

@@ -75,8 +75,15 @@ impl Communication {
 
     /// Lets all counts fade to three quarters, rounded down.
     pub fn age(&mut self) {
-        for cell in &mut self.cells {
-            *cell = *cell / 4 * 3 + *cell % 4 * 3 / 4;
+        self.fade(0.75);
+    }
+
+    /// Lets all counts fade to this share of what they are, from 0 to 1, rounded down.
+    pub fn fade(&mut self, kept: f64) {
+        // In parts of 2^32, in which a quarter is exact.
+        let kept = (kept.clamp(0.0, 1.0) * 4_294_967_296.0) as u128;
+        for cell in self.cells.iter_mut().filter(|cell| **cell > 0) {
+            *cell = ((u128::from(*cell) * kept) >> 32) as u64;
         }
         self.total = self.cells.iter().map(|&cell| u128::from(cell)).sum();
     }

@@ -39,6 +39,7 @@ use numaherd_world::{
 #[cfg(doc)]
 use crate::paging::guard;
 use crate::paging::guard::Guard;
+use crate::paging::single::STANDS_NS;
 use crate::policy::{Paging, Random, Settled};
 use crate::rules::Rule;
 use crate::settings::Settings;
@@ -51,9 +52,6 @@ const AROUND: Rule = Rule {
     what: "A settled thread accessed a page of another node: the K pages around it are ordered to \
            the thread's node, unless they were just now or are frozen.",
 };
-
-/// How long an order stands before its pages may be ordered to the same node again, in ns.
-const STANDS_NS: u64 = 1_000_000_000;
 
 /// See the top of this file.
 #[derive(Clone, Debug)]

@@ -1,0 +1,253 @@
+//! Pages by counted accesses: kMAF, and the node with most samples.
+//!
+//! Problem: which node uses a page, told from single accesses: memory samples, or faults that the kernel
+//! puts in. Both rules here count them by page and node, for as long as the process lives.
+//!
+//! * *sampled* (IPM §3.1, §3.3, Fig. 1): a page belongs to the node with the most samples of it so far.
+//!   A tie changes nothing.
+//! * *kmaf* (Diener, Cruz, Navaux, Busse, Heiß: kMAF, PACT 2014). Known of it, from its later journal
+//!   text (TPDS 2016, §4.3, §4.5), from its source and from IPM §2.3: it counts faults in a NUMA vector
+//!   per page; at each fault it takes the page's *exclusivity*, the highest count over their sum, and
+//!   sends a page that is exclusive enough to the node with the highest; it remembers the last two
+//!   threads that faulted on a block, and a fault adds 1 in the sharing matrix for each of them other
+//!   than the faulting thread. Our reading: *enough* is `kmaf.exclusivity` (its figure is not known to
+//!   us); the first fault on a page moves nothing (first touch holds); a block is a page; a page that is
+//!   not exclusive stays (the journal's second rule balances those over the nodes, without figures known
+//!   to us).
+//!
+//! Properties: every order is for a page that was seen in that call, to the node with the highest count;
+//! kMAF's matrix is symmetric and nobody is in it with himself.
+
+use std::collections::{BTreeMap, HashMap};
+
+use numaherd_topology::{NodeId, Topology};
+use numaherd_world::{
+    PageOrder, PageOutcome, ProcessId, Sample, Sharing, Signal, Snapshot, ThreadId,
+};
+
+use super::single::{SinglePages, Wish, named};
+use crate::policy::{Paging, Random, Settled};
+use crate::rules::Rule;
+use crate::settings::Settings;
+
+/// The rules that orders of `sampled` name.
+pub const SAMPLED_RULES: &[Rule] = &[MOST];
+const MOST: Rule = Rule {
+    name: "sampled: most samples",
+    source: "IPM 3.1, 3.3",
+    what: "Another node than the page's own has the most samples of the page: it is ordered there.",
+};
+
+/// The rules that orders of `kmaf` name.
+pub const KMAF_RULES: &[Rule] = &[EXCLUSIVE];
+const EXCLUSIVE: Rule = Rule {
+    name: "kmaf: exclusive page",
+    source: "kMAF, PACT 2014; threshold chosen here",
+    what: "One node, not the page's own, has nearly all faults on the page: it is ordered there.",
+};
+
+/// How many last threads a page remembers (kMAF's block vector).
+const SHARERS: usize = 2;
+
+/// Accesses to one page.
+#[derive(Clone, Debug, Default)]
+struct Page {
+    /// By node; few, so that a list is as good as a map.
+    by_node: Vec<(NodeId, u32)>,
+    /// Who accessed it last, the latest first.
+    sharers: [Option<ThreadId>; SHARERS],
+}
+
+impl Page {
+    fn count(&mut self, node: NodeId) {
+        match self.by_node.iter_mut().find(|(known, _)| *known == node) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => self.by_node.push((node, 1)),
+        }
+    }
+
+    fn of(&self, node: NodeId) -> u32 {
+        let known = self.by_node.iter().find(|&&(known, _)| known == node);
+        known.map_or(0, |&(_, count)| count)
+    }
+
+    fn total(&self) -> u64 {
+        let counts = self.by_node.iter().map(|&(_, count)| u64::from(count));
+        counts.sum()
+    }
+
+    /// The node with the highest count; of several the lowest.
+    fn most(&self) -> Option<(NodeId, u32)> {
+        let by_count = |&&(node, count): &&(NodeId, u32)| (count, std::cmp::Reverse(node));
+        self.by_node.iter().max_by_key(by_count).copied()
+    }
+}
+
+/// Counts of all pages.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    pages: SinglePages,
+    counts: HashMap<(ProcessId, u64), Page>,
+}
+
+impl Counted {
+    fn see(&mut self, snapshot: &Snapshot) {
+        self.pages.see(snapshot);
+        let pages = &self.pages;
+        self.counts.retain(|&(process, _), _| pages.knows(process));
+    }
+
+    /// Counts an access; the page as it was counted, and its number.
+    fn count(&mut self, sample: &Sample, topology: &Topology) -> Option<(u64, &mut Page)> {
+        let page = self.pages.page_of(sample);
+        let node = topology.node_of(sample.cpu)?;
+        let counted = self.counts.entry((sample.process, page)).or_default();
+        counted.count(node);
+        Some((page, counted))
+    }
+}
+
+fn wish(sample: &Sample, page: u64, to: NodeId) -> Wish {
+    Wish {
+        process: sample.process,
+        thread: sample.thread,
+        page,
+        to,
+    }
+}
+
+fn latest_ns(samples: &[Sample]) -> u64 {
+    samples.last().map_or(0, |sample| sample.time_ns)
+}
+
+/// To the node with the most samples. See the top of this file.
+#[derive(Clone, Debug, Default)]
+pub struct Sampled(Counted);
+
+impl Paging for Sampled {
+    fn needs(&self) -> &[Signal] {
+        &[Signal::MemorySamples]
+    }
+
+    fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
+        self.0.see(snapshot);
+        Vec::new()
+    }
+
+    fn sampled(
+        &mut self,
+        samples: &[Sample],
+        topology: &Topology,
+        _random: &mut Random,
+    ) -> Vec<PageOrder> {
+        let mut wishes = Vec::new();
+        for sample in samples {
+            let Some((page, counted)) = self.0.count(sample, topology) else {
+                continue;
+            };
+            let home = sample.node;
+            let most = counted.most();
+            let more = |&(to, count): &(NodeId, u32)| {
+                home.is_some_and(|home| to != home && count > counted.of(home))
+            };
+            wishes.extend(most.filter(more).map(|(to, _)| wish(sample, page, to)));
+        }
+        self.0
+            .pages
+            .orders(wishes, topology, latest_ns(samples), &MOST, |wishes| {
+                let to = wishes[0].to;
+                format!("node {to} has the most samples of {}", named(wishes))
+            })
+    }
+
+    fn moved(&mut self, outcomes: &[PageOutcome]) {
+        self.0.pages.moved(outcomes);
+    }
+}
+
+/// kMAF. See the top of this file.
+#[derive(Clone, Debug)]
+pub struct Kmaf {
+    counted: Counted,
+    exclusivity: f64,
+    shared: BTreeMap<ProcessId, HashMap<(ThreadId, ThreadId), u64>>,
+}
+
+impl Kmaf {
+    /// Nothing seen yet.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            counted: Counted::default(),
+            exclusivity: settings.kmaf.exclusivity,
+            shared: BTreeMap::new(),
+        }
+    }
+}
+
+impl Paging for Kmaf {
+    fn needs(&self) -> &[Signal] {
+        &[Signal::HintFaults]
+    }
+
+    fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
+        self.counted.see(snapshot);
+        Vec::new()
+    }
+
+    fn sampled(
+        &mut self,
+        samples: &[Sample],
+        topology: &Topology,
+        _random: &mut Random,
+    ) -> Vec<PageOrder> {
+        let mut wishes = Vec::new();
+        for sample in samples {
+            let Some((page, counted)) = self.counted.count(sample, topology) else {
+                continue;
+            };
+            let others = counted.sharers.into_iter().flatten();
+            for other in others.filter(|&other| other != sample.thread) {
+                let pair = (other.min(sample.thread), other.max(sample.thread));
+                let shared = self.shared.entry(sample.process).or_default();
+                *shared.entry(pair).or_default() += 1;
+            }
+            counted.sharers.rotate_right(1);
+            counted.sharers[0] = Some(sample.thread);
+            let total = counted.total();
+            let exclusive = |&(to, count): &(NodeId, u32)| {
+                total > 1
+                    && sample.node.is_some_and(|home| home != to)
+                    && f64::from(count) >= self.exclusivity * total as f64
+            };
+            let most = counted.most().filter(exclusive);
+            wishes.extend(most.map(|(to, _)| wish(sample, page, to)));
+        }
+        let pages = &mut self.counted.pages;
+        pages.orders(wishes, topology, latest_ns(samples), &EXCLUSIVE, |wishes| {
+            let to = wishes[0].to;
+            format!("node {to} has nearly all faults on {}", named(wishes))
+        })
+    }
+
+    fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
+        let taken = std::mem::take(&mut self.shared);
+        let sharing = |pairs: HashMap<(ThreadId, ThreadId), u64>| {
+            Sharing::of(pairs.into_iter().map(|((one, other), n)| (one, other, n)))
+        };
+        taken
+            .into_iter()
+            .map(|(process, pairs)| (process, sharing(pairs)))
+            .collect()
+    }
+
+    fn finds_sharing(&self) -> bool {
+        true
+    }
+
+    fn moved(&mut self, outcomes: &[PageOutcome]) {
+        self.counted.pages.moved(outcomes);
+    }
+}
+
+#[cfg(test)]
+mod tests;

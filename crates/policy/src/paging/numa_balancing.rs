@@ -1,0 +1,147 @@
+//! NUMA balancing: the Linux kernel's rule for pages on which it puts hint faults.
+//!
+//! Problem: a fault tells that one thread touched a page once; a page that moved at every such fault
+//! would go to and fro between all who use it. The kernel asks for two in a row.
+//!
+//! Rule, as the kernel's scheduler (since 3.13, with automatic balancing on) behaves at a fault of a
+//! thread on node n on a page of node m, n ≠ m:
+//! 1. *First fault* on the page, as far as is remembered: it moves.
+//! 2. *Two-stage filter*: the fault before was on another node than n: it stays.
+//! 3. *Private*: the fault before was the same thread's: it moves.
+//! 4. *Shared*: it moves if the process's threads fault on node n more than three times as much as on
+//!    m; or if they fault there so much more that it outweighs, by 4 to 3, the share that the pages of
+//!    n already have of the faults: `on n * pages of m * 3 > on m * pages of n * 4`.
+//!
+//! The counts of rule 4 fade to half once an interval; the kernel's do at each scan of a thread. It also
+//! weighs threads that share pages across processes as one group; here a group is a process. The kernel
+//! lets first faults pass only in the first scans of a thread's life and then puts them to rule 4; a
+//! paging that is told of faults alone knows no scans. Where threads run stays with the kernel
+//! (placement `linux`); how often which pages fault is the world's.
+//!
+//! Source: behaviour of `mpol_misplaced` and `should_numa_migrate_memory`, Linux 6.x; Corbet,
+//! "NUMA in a hurry" (2012), for the two-stage filter. IPM (§6.1.2) compares with it.
+//!
+//! Properties: every order is for a page that was faulted on in that call, to the node of a thread that
+//! did; a page that threads of two nodes fault on in turns moves at its first fault and then stays.
+
+use std::collections::{BTreeMap, HashMap};
+
+use numaherd_topology::{NodeId, Topology};
+use numaherd_world::{PageOrder, PageOutcome, ProcessId, Sample, Signal, Snapshot, ThreadId};
+
+use super::single::{SinglePages, Wish, named, wants};
+use crate::policy::{Paging, Random, Settled};
+use crate::rules::Rule;
+
+/// The rules that orders name.
+pub const RULES: &[Rule] = &[TWICE];
+const TWICE: Rule = Rule {
+    name: "numa-balancing: two faults in a row",
+    source: "Linux, should_numa_migrate_memory",
+    what: "A page was faulted on from another node, for the first time, or twice in a row by one \
+           thread, or twice in a row by several of a process that runs there far more than its pages \
+           are: it is ordered there.",
+};
+
+/// How many times as many faults on a node as on the page's own outweigh where pages are.
+const FAR_MORE: u64 = 3;
+
+/// See the top of this file.
+#[derive(Clone, Debug, Default)]
+pub struct NumaBalancing {
+    pages: SinglePages,
+    /// Who faulted on each page last.
+    last: HashMap<(ProcessId, u64), (ThreadId, NodeId)>,
+    groups: BTreeMap<ProcessId, Group>,
+}
+
+/// Faults of a process, by node.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// Of the node that the thread ran on.
+    on: BTreeMap<NodeId, u64>,
+    /// Of the node that the page was on.
+    pages_of: BTreeMap<NodeId, u64>,
+}
+
+impl Group {
+    fn should_move(&self, from: NodeId, to: NodeId) -> bool {
+        let count = |of: &BTreeMap<NodeId, u64>, node| of.get(&node).copied().unwrap_or(0);
+        let (on_to, on_from) = (count(&self.on, to), count(&self.on, from));
+        let (of_to, of_from) = (count(&self.pages_of, to), count(&self.pages_of, from));
+        let product = |a: u64, b: u64, c: u64| u128::from(a) * u128::from(b) * u128::from(c);
+        on_to > on_from.saturating_mul(FAR_MORE)
+            || product(on_to, of_from, 3) > product(on_from, of_to, 4)
+    }
+
+    fn fade(&mut self) {
+        for faults in self.on.values_mut().chain(self.pages_of.values_mut()) {
+            *faults /= 2;
+        }
+    }
+}
+
+impl NumaBalancing {
+    fn wish(&mut self, sample: &Sample, topology: &Topology) -> Option<Wish> {
+        let page = self.pages.page_of(sample);
+        let node = topology.node_of(sample.cpu)?;
+        let key = (sample.process, page);
+        let before = self.last.insert(key, (sample.thread, node));
+        let group = self.groups.entry(sample.process).or_default();
+        *group.on.entry(node).or_default() += 1;
+        if let Some(home) = sample.node {
+            *group.pages_of.entry(home).or_default() += 1;
+        }
+        let to = wants(sample, topology)?;
+        let moves = match before {
+            None => true,
+            Some((_, last)) if last != node => false,
+            Some((thread, _)) if thread == sample.thread => true,
+            Some(_) => sample.node.is_some_and(|from| group.should_move(from, to)),
+        };
+        moves.then_some(Wish {
+            process: sample.process,
+            thread: sample.thread,
+            page,
+            to,
+        })
+    }
+}
+
+impl Paging for NumaBalancing {
+    fn needs(&self) -> &[Signal] {
+        &[Signal::HintFaults]
+    }
+
+    fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
+        self.pages.see(snapshot);
+        let pages = &self.pages;
+        self.last.retain(|&(process, _), _| pages.knows(process));
+        self.groups.retain(|&process, _| pages.knows(process));
+        self.groups.values_mut().for_each(Group::fade);
+        Vec::new()
+    }
+
+    fn sampled(
+        &mut self,
+        samples: &[Sample],
+        topology: &Topology,
+        _random: &mut Random,
+    ) -> Vec<PageOrder> {
+        let wish = |sample| self.wish(sample, topology);
+        let wishes = samples.iter().filter_map(wish).collect();
+        let now_ns = samples.last().map_or(0, |sample| sample.time_ns);
+        self.pages
+            .orders(wishes, topology, now_ns, &TWICE, |wishes| {
+                let to = wishes[0].to;
+                format!("threads of node {to} faulted on {}", named(wishes))
+            })
+    }
+
+    fn moved(&mut self, outcomes: &[PageOutcome]) {
+        self.pages.moved(outcomes);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! Single pages that are to move, made into orders: what pagings that judge each page by itself share.
+//!
+//! * A *wish* is a page that a policy wants on a node, for a thread. Of several wishes for one page in
+//!   one call the last counts.
+//! * Neighbouring pages that go to the same node become one order.
+//! * A page that was ordered to a node is not ordered there again within a second of the evidence's own
+//!   time (what is seen lags behind what was done), unless it was not tried or did not go. An order to
+//!   another node ends that at once.
+//! * A wish for a thread that has ended, or must be left alone, is carried out in the name of the
+//!   process's lowest thread that may be steered: the page is its too. Without one there is no order.
+//! * Nothing is ordered to a node without memory or beyond those that the process is allowed, nor for
+//!   a process that no snapshot has shown.
+//!
+//! Properties: no page is in two orders of one call; every order is for a wish.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use numaherd_topology::{NodeId, NodeSet, Topology};
+use numaherd_world::{
+    PageOrder, PageOutcome, Pages, ProcessId, Sample, Snapshot, ThreadId, USUAL_PAGE_BYTES,
+};
+
+use crate::rules::Rule;
+
+/// How long an order stands before the page may be ordered to the same node again, in ns.
+pub(super) const STANDS_NS: u64 = 1_000_000_000;
+
+/// A page that is to be on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) process: ProcessId,
+    pub(super) thread: ThreadId,
+    pub(super) page: u64,
+    pub(super) to: NodeId,
+}
+
+/// What is known of processes, and of what was ordered. See the top of this file.
+#[derive(Clone, Debug)]
+pub(super) struct SinglePages {
+    page_bytes: u64,
+    processes: BTreeMap<ProcessId, Known>,
+    /// Threads that may be steered, ascending.
+    steerable: Vec<ThreadId>,
+    ordered: HashMap<(ProcessId, u64), Ordered>,
+    by_age: VecDeque<(u64, ProcessId, u64)>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    /// Its lowest thread that may be steered.
+    thread: Option<ThreadId>,
+    allowed_nodes: Arc<NodeSet>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ordered {
+    to: NodeId,
+    time_ns: u64,
+}
+
+impl Default for SinglePages {
+    fn default() -> Self {
+        Self {
+            page_bytes: USUAL_PAGE_BYTES,
+            processes: BTreeMap::new(),
+            steerable: Vec::new(),
+            ordered: HashMap::new(),
+            by_age: VecDeque::new(),
+        }
+    }
+}
+
+impl SinglePages {
+    /// Takes in which processes and threads there are.
+    pub(super) fn see(&mut self, snapshot: &Snapshot) {
+        self.page_bytes = snapshot.page_bytes.max(1);
+        let known = |process: &numaherd_world::Process| {
+            let known = Known {
+                thread: None,
+                allowed_nodes: process.allowed_nodes.clone(),
+            };
+            (process.id, known)
+        };
+        self.processes = snapshot.processes.iter().map(known).collect();
+        self.steerable.clear();
+        for thread in snapshot.threads.iter().filter(|t| t.hands_off.is_none()) {
+            self.steerable.push(thread.id);
+            if let Some(process) = self.processes.get_mut(&thread.process) {
+                process.thread.get_or_insert(thread.id);
+            }
+        }
+        let processes = &self.processes;
+        self.ordered
+            .retain(|(process, _), _| processes.contains_key(process));
+    }
+
+    /// Whether a process is known.
+    pub(super) fn knows(&self, process: ProcessId) -> bool {
+        self.processes.contains_key(&process)
+    }
+
+    /// The page of a sample.
+    pub(super) fn page_of(&self, sample: &Sample) -> u64 {
+        sample.address / self.page_bytes
+    }
+
+    /// The orders that wishes come to, ascending by process and page. `why` says why of the wishes of
+    /// one order.
+    pub(super) fn orders(
+        &mut self,
+        mut wishes: Vec<Wish>,
+        topology: &Topology,
+        now_ns: u64,
+        rule: &Rule,
+        why: impl Fn(&[Wish]) -> String,
+    ) -> Vec<PageOrder> {
+        self.age(now_ns);
+        // The last of equals is the one that is kept.
+        wishes.reverse();
+        wishes.sort_by_key(|wish| (wish.process, wish.page));
+        wishes.dedup_by_key(|wish| (wish.process, wish.page));
+        wishes.retain_mut(|wish| self.admit(wish, topology, now_ns));
+        let together = |a: &Wish, b: &Wish| {
+            (a.process, a.to) == (b.process, b.to) && a.page.checked_add(1) == Some(b.page)
+        };
+        let order = |wishes: &[Wish]| PageOrder {
+            process: wishes[0].process,
+            thread: wishes[0].thread,
+            pages: Pages::Window {
+                first: wishes[0].page,
+                count: wishes.len() as u64,
+            },
+            to: wishes[0].to,
+            rule: Cow::Borrowed(rule.name),
+            why: why(wishes),
+        };
+        wishes.chunk_by(together).map(order).collect()
+    }
+
+    /// Whether a wish becomes an order; notes it if so.
+    fn admit(&mut self, wish: &mut Wish, topology: &Topology, now_ns: u64) -> bool {
+        let Some(process) = self.processes.get(&wish.process) else {
+            return false;
+        };
+        let node = topology.node(wish.to);
+        let has_memory = node.is_some_and(|node| node.online && node.memory_bytes > 0);
+        if !has_memory || !process.allowed_nodes.contains(wish.to) {
+            return false;
+        }
+        if self.steerable.binary_search(&wish.thread).is_err() {
+            let Some(stand_in) = process.thread else {
+                return false;
+            };
+            wish.thread = stand_in;
+        }
+        let key = (wish.process, wish.page);
+        if self.ordered.get(&key).is_some_and(|at| at.to == wish.to) {
+            return false;
+        }
+        let ordered = Ordered {
+            to: wish.to,
+            time_ns: now_ns,
+        };
+        self.ordered.insert(key, ordered);
+        self.by_age.push_back((now_ns, wish.process, wish.page));
+        true
+    }
+
+    /// What was not tried, or did not go, may be ordered again at once.
+    pub(super) fn moved(&mut self, outcomes: &[PageOutcome]) {
+        let undone = |outcome: &&PageOutcome| outcome.not_tried > 0 || !outcome.failed.is_empty();
+        for outcome in outcomes.iter().filter(undone) {
+            if let Pages::Window { first, count } = outcome.pages {
+                for page in first..first.saturating_add(count) {
+                    self.ordered.remove(&(outcome.process, page));
+                }
+            }
+        }
+    }
+
+    fn age(&mut self, now_ns: u64) {
+        while let Some(&(time_ns, process, page)) = self.by_age.front() {
+            if now_ns.saturating_sub(time_ns) < STANDS_NS {
+                break;
+            }
+            self.by_age.pop_front();
+            let key = (process, page);
+            // Another order may have taken its place since.
+            if self
+                .ordered
+                .get(&key)
+                .is_some_and(|at| at.time_ns == time_ns)
+            {
+                self.ordered.remove(&key);
+            }
+        }
+    }
+}
+
+/// `page 7` or `pages 7 to 9`, for the reasons of orders.
+pub(super) fn named(wishes: &[Wish]) -> String {
+    match wishes {
+        [one] => format!("page {:#x}", one.page),
+        [first, .., last] => format!("pages {:#x} to {:#x}", first.page, last.page),
+        [] => String::new(),
+    }
+}
+
+/// The node of another node's page that a sample's thread is on; `None` where the page is on that
+/// node, or nobody knows where it is.
+pub(super) fn wants(sample: &Sample, topology: &Topology) -> Option<NodeId> {
+    let node = topology.node_of(sample.cpu)?;
+    let is_remote = match sample.node {
+        Some(home) => home != node,
+        None => sample.source.is_remote(),
+    };
+    is_remote.then_some(node)
+}
+
+#[cfg(test)]
+mod tests;

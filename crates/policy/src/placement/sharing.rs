@@ -1,0 +1,434 @@
+//! Threads by who shares pages with whom: IPM's thread mapping, and what others make of it.
+//!
+//! Problem: threads that share pages are best put where they share caches and a node (IPM §1); who
+//! shares with whom is only seen while they run, changes, and comes in as a stream of small amounts.
+//!
+//! Rule (IPM §4.4.4), each interval:
+//! 1. All that was known fades to `age` (0.75) of it, and what the interval's snapshot tells of sharing
+//!    ([`numaherd_world::Process::sharing`]) is added, process by process. Threads that ended are
+//!    forgotten, new ones have room made for them (§4.4.2, §4.4.3).
+//! 2. Where the pattern has changed ([`crate::mapping::Pattern`]; `changed_by`), or threads came or
+//!    went, the threads are mapped anew onto the tree of their CPUs: EagerMap, or another mapper.
+//! 3. Threads that do not have the CPU they were mapped to are named, until they have it.
+//!
+//! Ours, where the paper speaks of one program alone on a machine:
+//! * *Who is mapped*: threads that are busy ([`crate::busy`]) or share anything. One that sleeps and
+//!   shares nothing has nothing to gain and would take a place.
+//! * *Pools* ([`crate::pools`]): the threads of each are mapped onto its CPUs alone, threads of several
+//!   processes together; between processes nothing is shared. CPUs that threads outside the pool hold
+//!   are left out while enough others are left.
+//! * *Few moves* ([`crate::mapping::with_few_moves`]): a mapping says which threads go together; which of
+//!   several like nodes they go to is chosen so that most stay. kMAF, as its source has it, does not.
+//!
+//! Properties: every CPU named is in the thread's cpuset and online; no thread is named twice; while the
+//! pattern stays, and threads are where they were put, nobody is named; while nobody has shared anything,
+//! neither.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use numaherd_topology::{CpuId, CpuSet, Topology};
+use numaherd_world::{Placement, ProcessId, Sharing, Signal, Snapshot, ThreadId};
+
+use crate::busy::Busy;
+use crate::mapping::{
+    Communication, Pattern, Tree, eager_map, exact_map, quality, refined_map, with_few_moves,
+};
+use crate::memory::PerThread;
+use crate::policy::{Place, Random};
+use crate::pools::{Pool, Taken, pools};
+use crate::rules::Rule;
+use crate::settings::{Evidence, Mapper, Settings};
+
+/// The rules that plans of `ipm` name.
+pub const IPM_RULES: &[Rule] = &[BY_SHARING];
+const BY_SHARING: Rule = Rule {
+    name: "ipm: map by sharing",
+    source: "IPM 4.4.4; EagerMap, PDP 2015",
+    what: "Which threads share pages has changed: threads that share most go closest together.",
+};
+
+/// The rules that plans of `tlb-miss-history` name.
+pub const MISS_RULES: &[Rule] = &[BY_MISSES];
+const BY_MISSES: Rule = Rule {
+    name: "tlb-miss-history: map by shared misses",
+    source: "IPM 5.2, strategy ii",
+    what: "Which threads miss on the same pages has changed: threads that share most go closest \
+           together.",
+};
+
+/// The rules that plans of `kmaf` name.
+pub const KMAF_RULES: &[Rule] = &[BY_FAULTS];
+const BY_FAULTS: Rule = Rule {
+    name: "kmaf: map by shared faults",
+    source: "kMAF, PACT 2014",
+    what: "Four threads or more fault: those that fault most on the same pages go closest together.",
+};
+
+/// Branches that the exact mapper may take before the refined one must do.
+const MOST_BRANCHES: u64 = 1_000_000;
+
+/// See the top of this file.
+#[derive(Debug)]
+pub struct BySharing {
+    needs: &'static [Signal],
+    found_by_paging: bool,
+    rule: Rule,
+    mapper: Mapper,
+    /// What is left of a count after an interval, 0 to 1.
+    kept: f64,
+    /// The share of sharing that must have changed; `None`: mapped anew every time.
+    changed_by: Option<f64>,
+    /// Fewer threads are not mapped.
+    least_threads: usize,
+    few_moves: bool,
+    busy: Busy,
+    processes: BTreeMap<ProcessId, Members>,
+    pools: Vec<Mapped>,
+    targets: PerThread<Option<CpuId>>,
+}
+
+/// The threads of a process, and what they share.
+#[derive(Debug, Default)]
+struct Members {
+    /// The thread of each row; `None` where none has it.
+    rows: Vec<Option<ThreadId>>,
+    row_of: HashMap<ThreadId, usize>,
+    sharing: Communication,
+}
+
+/// What the threads of a pool were last mapped by.
+#[derive(Debug)]
+struct Mapped {
+    cpus: CpuSet,
+    threads: Vec<ThreadId>,
+    pattern: Pattern,
+}
+
+impl BySharing {
+    /// IPM's; nothing seen yet.
+    pub fn ipm(settings: &Settings) -> Self {
+        let (needs, found_by_paging): (&'static [Signal], bool) = match settings.ipm.evidence {
+            Evidence::Residency => (&[Signal::TlbResidency], false),
+            Evidence::Samples => (&[Signal::MemorySamples], true),
+        };
+        Self {
+            needs,
+            found_by_paging,
+            ..Self::with(settings, BY_SHARING)
+        }
+    }
+
+    /// The same by shared TLB misses; nothing seen yet.
+    pub fn tlb_miss_history(settings: &Settings) -> Self {
+        Self {
+            needs: &[Signal::TlbMisses],
+            found_by_paging: true,
+            ..Self::with(settings, BY_MISSES)
+        }
+    }
+
+    /// kMAF's; nothing seen yet. It maps at every call what was shared in all the time, with EagerMap,
+    /// from four threads on.
+    pub fn kmaf(settings: &Settings) -> Self {
+        Self {
+            needs: &[Signal::HintFaults],
+            found_by_paging: true,
+            mapper: Mapper::Eager,
+            kept: 1.0,
+            changed_by: None,
+            least_threads: 4,
+            few_moves: false,
+            ..Self::with(settings, BY_FAULTS)
+        }
+    }
+
+    fn with(settings: &Settings, rule: Rule) -> Self {
+        Self {
+            needs: &[],
+            found_by_paging: false,
+            rule,
+            mapper: settings.ipm.mapper,
+            kept: settings.ipm.age,
+            changed_by: Some(settings.ipm.changed_by),
+            least_threads: 2,
+            few_moves: true,
+            busy: Busy::new(settings.placement.least_cpu_share),
+            processes: BTreeMap::new(),
+            pools: Vec::new(),
+            targets: PerThread::default(),
+        }
+    }
+
+    /// Takes in what threads shared in the interval.
+    fn learn(&mut self, snapshot: &Snapshot) {
+        self.processes
+            .retain(|&process, _| snapshot.process(process).is_some());
+        for members in self.processes.values_mut() {
+            members.forget_ended(snapshot);
+            members.sharing.fade(self.kept);
+        }
+        for process in &snapshot.processes {
+            if let Some(sharing) = &process.sharing {
+                let members = self.processes.entry(process.id).or_default();
+                members.add(sharing, snapshot);
+            }
+        }
+    }
+
+    /// The threads of a pool to map, in their order, with what they share.
+    fn to_map(&self, snapshot: &Snapshot, pool: &Pool, busy: &Pool) -> (Vec<usize>, Communication) {
+        let mut of_process: BTreeMap<ProcessId, Vec<(usize, usize)>> = BTreeMap::new();
+        let mut threads = Vec::new();
+        for &index in &pool.threads {
+            let thread = &snapshot.threads[index];
+            let members = self.processes.get(&thread.process);
+            let row = members.and_then(|members| members.row_of.get(&thread.id));
+            let shares = |&&row: &&usize| {
+                let of = members.map(|members| members.sharing.row(row));
+                of.is_some_and(|counts| counts.iter().any(|&count| count > 0))
+            };
+            let row = row.filter(shares);
+            if let Some(&row) = row {
+                let rows = of_process.entry(thread.process).or_default();
+                rows.push((threads.len(), row));
+            } else if busy.threads.binary_search(&index).is_err() {
+                continue;
+            }
+            threads.push(index);
+        }
+        let mut sharing = Communication::new(threads.len());
+        for (process, rows) in &of_process {
+            let all = &self.processes[process].sharing;
+            for (at, &(one, row)) in rows.iter().enumerate() {
+                let counts = all.row(row);
+                for &(other, column) in &rows[..at] {
+                    if counts[column] > 0 {
+                        sharing.add(one, other, counts[column]);
+                    }
+                }
+            }
+        }
+        (threads, sharing)
+    }
+
+    /// Whether these threads are to be mapped anew; notes that they were.
+    fn has_changed(&mut self, tree: &Tree, ids: &[ThreadId], sharing: &Communication) -> bool {
+        let Some(changed_by) = self.changed_by else {
+            return sharing.total() > 0;
+        };
+        let cpus: CpuSet = tree.cpus().iter().copied().collect();
+        let known = self.pools.iter().position(|pool| pool.cpus == cpus);
+        let at = known.unwrap_or_else(|| {
+            self.pools.push(Mapped {
+                cpus,
+                threads: Vec::new(),
+                pattern: Pattern::new(changed_by),
+            });
+            self.pools.len() - 1
+        });
+        let pool = &mut self.pools[at];
+        if pool.threads != ids {
+            pool.threads = ids.to_vec();
+            pool.pattern = Pattern::new(changed_by);
+        }
+        pool.pattern.has_changed(sharing, tree)
+    }
+
+    fn map(&self, sharing: &Communication, tree: &Tree) -> Vec<CpuId> {
+        match self.mapper {
+            Mapper::Eager => eager_map(sharing, tree),
+            Mapper::Refined => refined_map(sharing, tree),
+            Mapper::Exact => exact_map(sharing, tree, MOST_BRANCHES)
+                .unwrap_or_else(|| refined_map(sharing, tree)),
+        }
+    }
+}
+
+impl Members {
+    fn forget_ended(&mut self, snapshot: &Snapshot) {
+        for (row, place) in self.rows.iter_mut().enumerate() {
+            let ended = place.filter(|&thread| snapshot.thread(thread).is_none());
+            if let Some(thread) = ended {
+                *place = None;
+                self.row_of.remove(&thread);
+                self.sharing.forget(row);
+            }
+        }
+    }
+
+    fn add(&mut self, sharing: &Sharing, snapshot: &Snapshot) {
+        let lives = |thread| snapshot.thread(thread).is_some();
+        let pairs = sharing.pairs.iter();
+        for &(one, other, amount) in pairs.filter(|&&(one, other, _)| lives(one) && lives(other)) {
+            let (one, other) = (self.row(one), self.row(other));
+            self.sharing.add(one, other, amount);
+        }
+    }
+
+    /// A thread's row, given to it if need be.
+    fn row(&mut self, thread: ThreadId) -> usize {
+        if let Some(&row) = self.row_of.get(&thread) {
+            return row;
+        }
+        let free = self.rows.iter().position(Option::is_none);
+        let row = free.unwrap_or_else(|| {
+            self.rows.push(None);
+            self.rows.len() - 1
+        });
+        if row >= self.sharing.threads() {
+            self.sharing.resize((2 * row).max(8));
+        }
+        self.rows[row] = Some(thread);
+        self.row_of.insert(thread, row);
+        row
+    }
+}
+
+impl Place for BySharing {
+    fn needs(&self) -> &[Signal] {
+        self.needs
+    }
+
+    fn needs_found_sharing(&self) -> bool {
+        self.found_by_paging
+    }
+
+    fn place(
+        &mut self,
+        snapshot: &Snapshot,
+        topology: &Topology,
+        _: &mut Random,
+    ) -> Vec<Placement> {
+        self.learn(snapshot);
+        let pools = pools(snapshot, topology);
+        let mut busy = pools.clone();
+        let mut taken = Taken::default();
+        for index in self.busy.keep_busy(snapshot, &mut busy) {
+            taken.hold(snapshot.threads[index].place(), None);
+        }
+        let mut targets = std::mem::take(&mut self.targets);
+        let target = targets.line_up(&snapshot.threads);
+        let mut reasons: BTreeMap<usize, (String, String)> = BTreeMap::new();
+        for (pool, busy) in pools.iter().zip(&busy) {
+            let (threads, sharing) = self.to_map(snapshot, pool, busy);
+            let Some(tree) = Tree::new(topology, &free_cpus(pool, &taken, threads.len())) else {
+                continue;
+            };
+            let ids: Vec<ThreadId> = threads.iter().map(|&i| snapshot.threads[i].id).collect();
+            let enough = threads.len() >= self.least_threads;
+            if enough && self.has_changed(&tree, &ids, &sharing) {
+                let now: Vec<CpuId> = threads
+                    .iter()
+                    .map(|&i| snapshot.threads[i].place())
+                    .collect();
+                let mut mapping = self.map(&sharing, &tree);
+                if self.few_moves {
+                    mapping = with_few_moves(&tree, &mapping, &now);
+                }
+                let why = Why::new(&sharing, &tree, &mapping, &now);
+                for (at, &index) in threads.iter().enumerate() {
+                    target[index] = Some(mapping[at]);
+                    reasons.insert(index, why.of(at, &ids));
+                }
+            }
+            for &index in &pool.threads {
+                match target[index] {
+                    Some(cpu) if pool.cpus.contains(cpu) => taken.hold(cpu, None),
+                    _ => target[index] = None,
+                }
+            }
+        }
+        let placements = self.name(snapshot, target, &mut reasons);
+        self.targets = targets;
+        placements
+    }
+}
+
+impl BySharing {
+    /// The threads that do not have what they were mapped to.
+    fn name(
+        &self,
+        snapshot: &Snapshot,
+        target: &[Option<CpuId>],
+        reasons: &mut BTreeMap<usize, (String, String)>,
+    ) -> Vec<Placement> {
+        let mut placements = Vec::new();
+        for (index, thread) in snapshot.threads.iter().enumerate() {
+            let Some(to) = target[index].filter(|&to| thread.assigned != Some(to)) else {
+                continue;
+            };
+            let (why, instead_of) = reasons.remove(&index).unwrap_or_else(|| {
+                let earlier = "it was mapped there and does not have it yet".to_owned();
+                (earlier, String::new())
+            });
+            placements.push(Placement {
+                thread: thread.id,
+                from: thread.place(),
+                to,
+                rule: Cow::Borrowed(self.rule.name),
+                why,
+                instead_of,
+            });
+        }
+        placements
+    }
+}
+
+/// The CPUs of a pool that nobody outside it holds, if there are enough of them; else all.
+fn free_cpus(pool: &Pool, taken: &Taken, threads: usize) -> CpuSet {
+    let is_free = |&cpu: &CpuId| taken.of(cpu).threads == 0;
+    let free: CpuSet = pool.cpus.iter().filter(is_free).collect();
+    if free.len() >= threads {
+        free
+    } else {
+        pool.cpus.clone()
+    }
+}
+
+/// What the reasons of a mapping are made of.
+struct Why<'a> {
+    sharing: &'a Communication,
+    mapping: &'a [CpuId],
+    after: Option<u128>,
+    before: Option<u128>,
+}
+
+impl<'a> Why<'a> {
+    fn new(sharing: &'a Communication, tree: &Tree, mapping: &'a [CpuId], now: &[CpuId]) -> Self {
+        Self {
+            after: quality(sharing, tree, mapping),
+            before: quality(sharing, tree, now),
+            sharing,
+            mapping,
+        }
+    }
+
+    fn of(&self, at: usize, ids: &[ThreadId]) -> (String, String) {
+        let row = self.sharing.row(at);
+        let all: u128 = row.iter().map(|&count| u128::from(count)).sum();
+        let most = (0..row.len()).max_by_key(|&other| (row[other], std::cmp::Reverse(other)));
+        let why = match most.filter(|&other| row[other] > 0) {
+            Some(other) => format!(
+                "{:.0} % of what it shares it shares with {}, which is mapped to CPU {}",
+                row[other] as f64 / all as f64 * 100.0,
+                ids[other],
+                self.mapping[other]
+            ),
+            None => format!(
+                "it shares nothing; {} threads that do are mapped around it",
+                row.len() - 1
+            ),
+        };
+        let instead_of = match (self.before, self.after) {
+            (Some(before), Some(after)) => {
+                format!("where threads are now: sharing times distance {before}, mapped {after}")
+            }
+            _ => String::new(),
+        };
+        (why, instead_of)
+    }
+}
+
+#[cfg(test)]
+mod tests;
