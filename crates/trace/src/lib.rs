@@ -6,6 +6,7 @@
 //! * [`import`] reads the traces of other tools.
 //! * [`info`] says what is in a trace.
 //! * [`sra`] says which pages should follow a thread that was moved.
+//! * [`world`] plays a trace on a machine.
 
 mod error;
 mod event;
@@ -15,6 +16,7 @@ pub mod info;
 mod pages;
 pub mod sra;
 mod turns;
+pub mod world;
 
 pub use error::{Damage, Error};
 pub use event::{Event, Kind, ThreadInfo};

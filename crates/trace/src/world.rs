@@ -1,0 +1,71 @@
+//! World: the recorded threads of a trace on the cores of any machine.
+//!
+//! Each thread's accesses, in its own order, go through the TLBs and caches of the core that it runs
+//! on ([`numaherd_hardware`]); a page table says where its pages are; a small kernel places threads
+//! and new pages. It observes and applies as a live machine does, so that every policy runs on it
+//! unchanged.
+//!
+//! | question | where |
+//! |---|---|
+//! | what comes next of each thread | [`Source`] |
+//! | which core goes on next | `engine` |
+//! | what does an access do | `accesses` |
+//! | which thread runs where, who waits for whom | `schedule` |
+//! | where is a page | `pages` |
+//! | what moving a page or a thread takes | `orders` |
+//! | who faults on marked pages | `scan` |
+//! | what the IPM unit says | `unit` |
+//! | what does a policy see of it | `seen` |
+//! | what came of it | [`Figures`], [`Energy`] |
+//! | what would have been best | [`Analysis`], [`Start`] |
+//!
+//! # Two times
+//!
+//! A trace is short: tens of milliseconds, where the programs of the papers ran for minutes and
+//! policies decide every second. So one modelled millisecond stands for [`Options::dilation`]
+//! milliseconds of *the loop's time*. In the loop's time is whatever the loop and the kernel's NUMA
+//! balancing do: cadences, scan periods, what moving a page or a thread and what a hint fault costs,
+//! and the residency that the IPM unit counts. In modelled time is what the program and the hardware
+//! do: accesses, page walks, waits, sleeps, switches between threads. With a dilation of 1 they are the
+//! same. So a decision costs the run the share of time that it would have cost the long one, and
+//! caches that cool after it cost more.
+//!
+//! # What is not modelled
+//!
+//! Instructions themselves (each takes the same time), values (an address that was loaded is not
+//! known to be one, so chains of pointers overlap as arrays do), the kernel's own accesses, the page
+//! fault of a first touch, the copying of a moved page through caches (its time is in the cost of a
+//! move). Threads spin as often as they did when recorded. What the memory map did is not in a trace:
+//! a page that was unmapped and mapped again stays where it was.
+
+mod accesses;
+mod analysis;
+mod cores;
+mod energy;
+mod engine;
+mod error;
+mod figures;
+mod machine;
+mod options;
+mod orders;
+mod pages;
+mod scan;
+mod schedule;
+mod seen;
+mod source;
+mod threads;
+mod unit;
+
+#[cfg(test)]
+mod tests;
+
+pub use analysis::{Analysis, PageUse};
+pub use energy::{Energy, EnergyModel};
+pub use error::SetupError;
+pub use figures::{
+    CacheFigures, Figures, LineFigures, LinkTraffic, PageFigures, TlbFigures, UnitFigures,
+};
+pub use machine::Hardware;
+pub use options::{Options, SampleEvery, Start, unit};
+pub use seen::TraceWorld;
+pub use source::{InMemory, Recording, Source};

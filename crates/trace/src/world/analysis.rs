@@ -1,0 +1,117 @@
+//! What a whole trace says of its pages and threads, without any machine: the oracle's knowledge.
+//!
+//! Every access counts, in one pass. How much two threads communicate is, as in the paper's oracle
+//! (IPM §5.2, after Barrow-Williams, Fensch and Moore, 2009), told from the data that both use. Our
+//! measure: for each page, the smaller of the two threads' accesses to it, summed over pages. So a
+//! page that one thread uses all the time and the other once counts once.
+
+use std::collections::HashMap;
+
+use super::source::Source;
+use crate::{Error, ThreadInfo};
+
+/// Who uses a page.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PageUse {
+    /// Its process.
+    pub process: u32,
+    /// Its number: virtual address / bytes of a page.
+    pub page: u64,
+    /// Threads by their numbers in the trace, ascending, with their accesses.
+    pub by_thread: Vec<(u32, u64)>,
+}
+
+/// What a whole trace says of its pages and threads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Analysis {
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// The threads.
+    pub threads: Vec<ThreadInfo>,
+    /// The pages, by process and number, ascending.
+    pub pages: Vec<PageUse>,
+    /// Accesses in all.
+    pub accesses: u64,
+}
+
+impl Analysis {
+    /// Reads a trace to its end, and begins it again. An access that lies across two pages counts for
+    /// the first.
+    ///
+    /// # Errors
+    /// When the trace cannot be read. What is damaged is read up to the damage, which is no error.
+    ///
+    /// # Panics
+    /// When `page_bytes` is not a power of two.
+    pub fn of(source: &mut dyn Source, page_bytes: u64) -> Result<Self, Error> {
+        assert!(page_bytes.is_power_of_two(), "a page of {page_bytes} bytes");
+        let shift = page_bytes.trailing_zeros();
+        let threads = source.threads().to_vec();
+        let mut pages: HashMap<(u32, u64), Vec<(u32, u64)>> = HashMap::new();
+        let mut accesses = 0;
+        let mut events = Vec::new();
+        for (number, info) in threads.iter().enumerate() {
+            let mut own: HashMap<u64, u64> = HashMap::new();
+            // Most accesses are to a page used of late.
+            let mut recent = [(u64::MAX, 0u64); 64];
+            loop {
+                match source.fill(number, &mut events) {
+                    Ok(true) => {}
+                    Ok(false) | Err(Error::Damaged(_)) => break,
+                    Err(error) => return Err(error),
+                }
+                for event in events.iter().filter(|event| event.is_access()) {
+                    let page = event.address >> shift;
+                    let slot = &mut recent[page as usize % 64];
+                    if slot.0 != page {
+                        if slot.1 > 0 {
+                            *own.entry(slot.0).or_default() += slot.1;
+                        }
+                        *slot = (page, 0);
+                    }
+                    slot.1 += 1;
+                    accesses += 1;
+                }
+            }
+            for (page, count) in recent.into_iter().filter(|slot| slot.1 > 0) {
+                *own.entry(page).or_default() += count;
+            }
+            for (page, count) in own {
+                let by_thread = pages.entry((info.process, page)).or_default();
+                by_thread.push((number as u32, count));
+            }
+        }
+        source.rewind();
+        let used = |((process, page), by_thread)| PageUse {
+            process,
+            page,
+            by_thread,
+        };
+        let mut pages: Vec<PageUse> = pages.into_iter().map(used).collect();
+        pages.sort_unstable_by_key(|used| (used.process, used.page));
+        Ok(Self {
+            page_bytes,
+            threads,
+            pages,
+            accesses,
+        })
+    }
+
+    /// How much each pair of threads communicates: a square, the same either way round, with 0 for a
+    /// thread and itself.
+    #[must_use]
+    pub fn communication(&self) -> Vec<Vec<u64>> {
+        let threads = self.threads.len();
+        let mut all = vec![vec![0u64; threads]; threads];
+        for used in &self.pages {
+            for (at, &(one, ones)) in used.by_thread.iter().enumerate() {
+                for &(other, others) in &used.by_thread[..at] {
+                    let shared = ones.min(others);
+                    all[one as usize][other as usize] += shared;
+                    all[other as usize][one as usize] += shared;
+                }
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,389 @@
+//! The engine: the core that is furthest behind goes on, until it is a quantum ahead of the next.
+//!
+//! Cores share caches, controllers and pages in the order in which they are run, so they are kept
+//! close together in modelled time. A core that is alone, or all of whose fellows are idle, runs to
+//! the end of the step.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use numaherd_topology::{CpuId, CpuSet};
+use numaherd_world::{ProcessId, ThreadId};
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::accesses::{Memory, Stop, Who};
+use super::cores::CoreState;
+use super::error::SetupError;
+use super::machine::Hardware;
+use super::options::{Options, SampleEvery};
+use super::pages::PageTable;
+use super::scan::Scan;
+use super::source::Source;
+use super::threads::{Process, State, Thread};
+use super::unit::Unit;
+
+/// Events that are played before a core's time is looked at again.
+const AT_A_TIME: usize = 32;
+
+pub(super) struct Engine {
+    pub(super) hardware: Hardware,
+    pub(super) memory: Memory,
+    pub(super) cores: Vec<CoreState>,
+    pub(super) threads: Vec<Thread>,
+    pub(super) scan: Scan,
+    pub(super) all_cpus: Arc<CpuSet>,
+    /// The loop's time in ns.
+    pub(super) clock_ns: u64,
+    /// Modelled time in picoseconds up to which all is played.
+    pub(super) now_ps: u64,
+    pub(super) loops_left: u32,
+    pub(super) is_over: bool,
+    /// Threads that wait for a core, in all queues.
+    pub(super) waiting: usize,
+    /// What ties in where threads begin are broken by.
+    pub(super) random: Xoshiro256PlusPlus,
+    pub(super) done: Happened,
+    source: Box<dyn Source>,
+    quantum_ps: u64,
+}
+
+/// What happened so far, beside what the hardware counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Happened {
+    pub(super) thread_moves: u64,
+    pub(super) pages_not_moved: u64,
+    /// Sleeps that nobody but someone outside the trace can have ended.
+    pub(super) released: u64,
+    /// Why threads' events broke off.
+    pub(super) failures: Vec<String>,
+}
+
+impl Engine {
+    /// A machine at the moment before its first thread begins.
+    pub(super) fn new(
+        hardware: Hardware,
+        source: Box<dyn Source>,
+        options: Options,
+    ) -> Result<Self, SetupError> {
+        options.check()?;
+        let machine = hardware.build()?;
+        let topology = &hardware.topology;
+        let all_cpus: Arc<CpuSet> = Arc::new(topology.online_cpus());
+        let (mut threads, processes) = named(source.threads(), &all_cpus);
+        if threads.is_empty() {
+            return Err(SetupError::NoThreads);
+        }
+        check_start(&options, &hardware, threads.len())?;
+        let unit = options
+            .ipm
+            .filter(|_| hardware.config.tlb.is_some())
+            .map(|config| {
+                Unit::new(
+                    config,
+                    &hardware.config,
+                    processes.len(),
+                    &mut threads,
+                    options.races,
+                )
+            })
+            .transpose()?;
+        let pages = PageTable::new(hardware.page_bytes(), &hardware.spans(), processes.len());
+        let random = Xoshiro256PlusPlus::seed_from_u64(options.seed);
+        let mut of_pages = random.clone();
+        // 2^128 numbers on: threads and pages never draw the same ones.
+        of_pages.jump();
+        let memory = Memory::new(
+            machine, pages, unit, &options, &hardware, of_pages, processes,
+        );
+        let mut engine = Self {
+            cores: (0..hardware.config.cores())
+                .map(|core| CoreState::new(&memory.machine, core))
+                .collect(),
+            scan: Scan::new(&options, memory.processes.len()),
+            quantum_ps: options.quantum_ns * 1000,
+            loops_left: options.loops,
+            memory,
+            threads,
+            all_cpus,
+            clock_ns: 0,
+            now_ps: 0,
+            is_over: false,
+            waiting: 0,
+            random,
+            done: Happened::default(),
+            hardware,
+            source,
+        };
+        engine.begin_loop();
+        Ok(engine)
+    }
+
+    /// Lets so many ns of the loop's time pass.
+    pub(super) fn advance(&mut self, loop_ns: u64, listening: bool) {
+        self.memory.listening = listening;
+        self.clock_ns = self.clock_ns.saturating_add(loop_ns);
+        let until_ps = self.memory.options.modelled_ps(self.clock_ns);
+        while !self.is_over {
+            match self.furthest_behind() {
+                None => self.nobody_runs(),
+                Some((_, time_ps, _)) if time_ps >= until_ps => break,
+                Some((core, time_ps, next_ps)) => {
+                    self.look_after_pages(time_ps);
+                    let ahead_ps = next_ps.saturating_add(self.quantum_ps);
+                    self.run(core, ahead_ps.min(until_ps));
+                }
+            }
+        }
+        if !self.is_over {
+            self.now_ps = until_ps;
+        }
+    }
+
+    /// The busy core that is furthest behind, its time, and that of the next one.
+    fn furthest_behind(&self) -> Option<(usize, u64, u64)> {
+        let mut first = None;
+        let mut next_ps = u64::MAX;
+        for (at, core) in self.cores.iter().enumerate() {
+            if core.running.is_none() {
+                continue;
+            }
+            match first {
+                Some((_, time_ps)) if core.time_ps >= time_ps => {
+                    next_ps = next_ps.min(core.time_ps);
+                }
+                _ => {
+                    if let Some((_, time_ps)) = first {
+                        next_ps = time_ps;
+                    }
+                    first = Some((at, core.time_ps));
+                }
+            }
+        }
+        let (core, time_ps) = first?;
+        Some((core, time_ps, next_ps))
+    }
+
+    /// What the kernel and the unit do to pages now and then.
+    fn look_after_pages(&mut self, now_ps: u64) {
+        let is_due = |unit: &Unit| unit.pass_is_due(now_ps);
+        if self.memory.unit.as_ref().is_some_and(is_due) {
+            let (cores, threads) = (&self.cores, &self.threads);
+            let thread_on = |node: usize| -> Option<ThreadId> {
+                let there = cores.iter().filter(|core| core.node == node);
+                let thread = there.filter_map(|core| core.running.or(core.last)).next()?;
+                Some(threads[thread].id)
+            };
+            self.memory.pass(now_ps, thread_on);
+        }
+        if self.scan.is_due(now_ps) {
+            self.scan_pages(now_ps);
+        }
+    }
+
+    /// Runs a core until that time.
+    fn run(&mut self, at: usize, until_ps: u64) {
+        while let Some(number) = self.cores[at].running {
+            let who = self.who(number, at);
+            if self.run_thread(at, number, &who, until_ps) {
+                return;
+            }
+        }
+    }
+
+    /// Runs a thread on its core until that time, or until it leaves the core. Whether that time has
+    /// come.
+    fn run_thread(&mut self, at: usize, number: usize, who: &Who, until_ps: u64) -> bool {
+        let core = &mut self.cores[at];
+        let thread = &mut self.threads[number];
+        let (began_ps, began) = (core.time_ps, core.executed);
+        let lines = (
+            core.core.counts().dram_local,
+            core.core.counts().dram_remote,
+        );
+        let by_accesses = matches!(self.memory.options.sample_every, SampleEvery::Accesses(_));
+        let left = loop {
+            let next = thread.next();
+            if next.is_empty() {
+                match thread.fetch(&mut *self.source, number) {
+                    Ok(true) => continue,
+                    Ok(false) => break Some(Stop::Over),
+                    Err(error) => {
+                        let name = &thread.name;
+                        self.done
+                            .failures
+                            .push(format!("events of thread {number} ({name}) end: {error}"));
+                        break Some(Stop::Over);
+                    }
+                }
+            }
+            let mut most = AT_A_TIME.min(next.len());
+            if by_accesses {
+                most = most.min(usize::try_from(thread.until_sample).unwrap_or(most));
+            }
+            let played = self.memory.play(core, who, &next[..most]);
+            let time_ps = core.tell_time();
+            let counted = if by_accesses {
+                played.events as u64
+            } else {
+                played.fetches
+            };
+            if counted >= thread.until_sample {
+                let last = next[played.events - 1];
+                let sampled = match played.fetched {
+                    Some((fetch, event)) if event == last || !by_accesses => {
+                        Some((event, Some(fetch)))
+                    }
+                    _ => by_accesses.then_some((last, None)),
+                };
+                let sampled = sampled.filter(|(event, _)| event.is_access());
+                if let Some((event, fetch)) = sampled {
+                    self.memory.memory_sample(core, who, &event, fetch);
+                }
+                thread.until_sample = self.memory.options.sample_every.every();
+            } else {
+                thread.until_sample -= counted;
+            }
+            thread.happened(played.events);
+            if played.stop != Stop::Over {
+                break Some(played.stop);
+            }
+            let is_expired = time_ps >= core.slice_end_ps && !core.queue.is_empty();
+            if time_ps >= until_ps || is_expired {
+                break None;
+            }
+        };
+        let core = &mut self.cores[at];
+        let thread = &mut self.threads[number];
+        let time_ps = core.tell_time();
+        let counts = core.core.counts();
+        thread.done.instructions += core.executed - began;
+        thread.done.busy_ps += time_ps - began_ps;
+        thread.done.local += counts.dram_local - lines.0;
+        thread.done.remote += counts.dram_remote - lines.1;
+        match left {
+            Some(Stop::Over) => self.ends(number),
+            Some(Stop::Sleep) => self.sleeps(number),
+            Some(Stop::Wake(woken)) => self.wakes(woken, time_ps),
+            None => self.may_give_way(at),
+        }
+        self.cores[at].time_ps >= until_ps
+    }
+
+    pub(super) fn who(&self, number: usize, core: usize) -> Who {
+        let thread = &self.threads[number];
+        Who {
+            thread: thread.id,
+            process: self.memory.processes[thread.process as usize].id,
+            place: thread.process,
+            core,
+            cpu: self.cpu(core),
+        }
+    }
+
+    pub(super) fn cpu(&self, core: usize) -> CpuId {
+        self.hardware.topology.cpus()[core].id
+    }
+
+    /// All threads begin anew, those that nobody has to make at once.
+    pub(super) fn begin_loop(&mut self) {
+        self.loops_left -= 1;
+        for number in 0..self.threads.len() {
+            self.threads[number].rewind();
+            let has_events = match self.threads[number].fetch(&mut *self.source, number) {
+                Ok(has_events) => has_events,
+                Err(error) => {
+                    self.done.failures.push(error.to_string());
+                    false
+                }
+            };
+            if !has_events {
+                self.threads[number].state = State::Ended;
+                self.threads[number].ended_ps = self.now_ps;
+            } else if number == 0 || self.threads[number].begins_asleep() {
+                self.is_born(number, self.now_ps);
+            }
+        }
+    }
+
+    /// Begins the next loop if there is one; else all is over.
+    pub(super) fn next_loop(&mut self) {
+        let ended = self.threads.iter().map(|thread| thread.ended_ps).max();
+        self.now_ps = self.now_ps.max(ended.unwrap_or(0));
+        if self.loops_left == 0 {
+            self.is_over = true;
+            return;
+        }
+        self.source.rewind();
+        self.begin_loop();
+    }
+
+    /// Tells the page table of all accesses so far.
+    pub(super) fn count_accesses(&mut self) {
+        for core in &mut self.cores {
+            core.recount(&mut self.memory.pages);
+        }
+    }
+}
+
+impl SampleEvery {
+    pub(super) fn every(self) -> u64 {
+        match self {
+            Self::Accesses(every) | Self::LlcMisses(every) => every,
+        }
+    }
+}
+
+/// The threads of a table, and their processes in the order of their first threads.
+fn named(table: &[crate::ThreadInfo], all_cpus: &Arc<CpuSet>) -> (Vec<Thread>, Vec<Process>) {
+    let mut places = BTreeMap::new();
+    let mut processes: Vec<Process> = Vec::new();
+    let threads = table.iter().enumerate().map(|(number, info)| {
+        let place = *places.entry(info.process).or_insert_with(|| {
+            processes.push(Process {
+                id: ProcessId {
+                    pid: info.process,
+                    born: 0,
+                },
+                name: info.name.clone(),
+            });
+            (processes.len() - 1) as u32
+        });
+        let id = ThreadId {
+            tid: info.tid,
+            // Told apart where a number was used twice.
+            born: number as u64,
+        };
+        Thread::new(id, info.name.clone(), place, all_cpus.clone())
+    });
+    let threads = threads.collect();
+    (threads, processes)
+}
+
+fn check_start(options: &Options, hardware: &Hardware, threads: usize) -> Result<(), SetupError> {
+    let (start, topology) = (&options.start, &hardware.topology);
+    let name = topology.name();
+    if start.cpus.len() > threads {
+        let given = start.cpus.len();
+        return Err(SetupError::Start(format!(
+            "is of {given} threads, and the trace has {threads}"
+        )));
+    }
+    let unknown = |cpu: &CpuId| topology.cpu(*cpu).is_none();
+    if let Some(cpu) = start.cpus.iter().flatten().find(|cpu| unknown(cpu)) {
+        return Err(SetupError::Start(format!(
+            "names CPU {cpu}, which {name} has not"
+        )));
+    }
+    let without = |node: &numaherd_topology::NodeId| {
+        topology
+            .node(*node)
+            .is_none_or(|node| node.memory_bytes == 0)
+    };
+    match start.nodes.values().find(|node| without(node)) {
+        Some(node) => Err(SetupError::Start(format!(
+            "names node {node}, where {name} has no memory"
+        ))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,90 @@
+//! The machine that a trace is played on.
+
+use std::sync::Arc;
+
+use numaherd_hardware::{Config, Memory, Span};
+use numaherd_topology::{Machine, Topology};
+
+use super::error::SetupError;
+
+/// A machine: what policies see of it, and what is modelled of it.
+///
+/// Core `n` of the model is CPU number `n` in the order of [`Topology::cpus`]: each SMT sibling is a
+/// core of its own. Nodes are known by their place in [`Topology::nodes`]. Figures of `config` may be
+/// changed before use (TLB entries, page size...), its cores, domains and nodes may not.
+#[derive(Clone, Debug)]
+pub struct Hardware {
+    /// What policies see.
+    pub topology: Arc<Topology>,
+    /// What is modelled. A page of the page table is a page of its TLBs, or 4 KiB without.
+    pub config: Config,
+}
+
+impl Hardware {
+    /// The machine of a machine file.
+    ///
+    /// # Errors
+    /// [`SetupError::NotModelled`] names what its file leaves out.
+    pub fn of(machine: &Machine) -> Result<Self, SetupError> {
+        let mut config = Config::of(machine)?;
+        let topology = machine.topology().map_err(|invalid| SetupError::Machine {
+            machine: machine.name.clone(),
+            reason: invalid.to_string(),
+        })?;
+        // The kernel numbers SMT siblings apart, the model next to each other.
+        config.domain_of_core = topology
+            .cpus()
+            .iter()
+            .map(|cpu| cpu.domain.index())
+            .collect();
+        let place = |node| topology.node_index(node).unwrap_or_default();
+        config.node_of_domain = topology
+            .domains()
+            .iter()
+            .map(|domain| place(domain.node))
+            .collect();
+        Ok(Self {
+            topology: Arc::new(topology),
+            config,
+        })
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> u64 {
+        self.config.tlb.map_or(4096, |tlb| tlb.page_bytes)
+    }
+
+    /// Where each node's memory begins and ends: one node after the other.
+    pub(super) fn spans(&self) -> Vec<Span> {
+        let mut start = 0;
+        let page = self.page_bytes();
+        let span = |(node, part): (usize, &numaherd_topology::Node)| {
+            let end = start + part.memory_bytes / page * page;
+            let span = Span { start, end, node };
+            // The next node begins on a page of any size.
+            start = end.next_multiple_of(1 << 30);
+            span
+        };
+        self.topology.nodes().iter().enumerate().map(span).collect()
+    }
+
+    /// The machine itself.
+    pub(super) fn build(&self) -> Result<numaherd_hardware::Machine, SetupError> {
+        let refuse = |reason: String| SetupError::Machine {
+            machine: self.topology.name().to_owned(),
+            reason,
+        };
+        let (cpus, nodes) = (self.topology.cpus().len(), self.topology.nodes().len());
+        if (self.config.cores(), self.config.nodes()) != (cpus, nodes) {
+            return Err(refuse(format!(
+                "its model has {} cores on {} nodes, its topology {cpus} CPUs on {nodes}",
+                self.config.cores(),
+                self.config.nodes()
+            )));
+        }
+        let memory = Memory::new(self.spans()).map_err(|error| refuse(error.to_string()))?;
+        numaherd_hardware::Machine::new(self.config.clone(), memory)
+            .map_err(|error| refuse(error.to_string()))
+    }
+}

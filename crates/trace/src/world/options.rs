@@ -1,0 +1,205 @@
+//! How a trace is played: seed, times, costs, what is sampled, where things start.
+//!
+//! Costs of the kernel's work are figures of real machines. Marks as in FACTS: [S] stated in a paper,
+//! [C] recalled, so of the right order and no more.
+
+use std::collections::HashMap;
+
+use numaherd_hardware::{IpmConfig, PeriodicPass};
+use numaherd_topology::{CpuId, NodeId};
+use numaherd_world::NewPages;
+use serde::{Deserialize, Serialize};
+
+use super::error::SetupError;
+
+/// How a trace is played.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// What all chance is drawn from: ties in where threads begin, random pages.
+    pub seed: u64,
+    /// How often the trace is played; threads and pages stay where they are in between. For short
+    /// traces of programs that go on the same way.
+    pub loops: u32,
+    /// Milliseconds of the loop's time that one modelled millisecond stands for (see the module's
+    /// "Two times"); 64.
+    pub dilation: u64,
+    /// Where pages go that are touched first, unless a policy wants it otherwise.
+    pub new_pages: NewPages,
+    /// Where threads and pages are from the start, where that is given.
+    #[serde(skip)]
+    pub start: Start,
+    /// The IPM unit; None for none. Its `cr_shift` is in modelled cycles: see [`unit`].
+    pub ipm: Option<IpmConfig>,
+    /// Whether an eviction is lost when another core's unit is just dealing with the same page
+    /// (IPM §4.5.3, §6.3).
+    pub races: bool,
+    /// Which accesses are memory samples.
+    pub sample_every: SampleEvery,
+    /// Time from one scan of a process for hint faults to its next, in ms of the loop's time; 1000
+    /// (Linux, `numa_balancing_scan_period_min_ms`).
+    pub scan_period_ms: u64,
+    /// Memory that a scan marks, in MiB; 256 (Linux, `numa_balancing_scan_size_mb`).
+    pub scan_mib: u64,
+    /// What a hint fault costs its thread, in ns of the loop's time; 1500, the middle of 1 to 2 us
+    /// for a minor fault [C].
+    pub hint_fault_ns: u64,
+    /// What moving a page costs the core of the thread that it is moved for, for each 4 KiB and in ns
+    /// of the loop's time; 2000, the middle of 1 to 3 us (FACTS 7.3 [C]).
+    pub page_move_ns: u64,
+    /// What each other core that runs the process loses when translations of up to 512 moved pages
+    /// are invalidated together, in ns of the loop's time; 1000 for an interrupt from another
+    /// processor [C]. Linux 6.3 and newer invalidate in such batches [C].
+    pub shootdown_ns: u64,
+    /// What being moved costs a thread, beside its caches and TLBs growing cold, in ns of the loop's
+    /// time; 5000 [C].
+    pub thread_move_ns: u64,
+    /// What another thread's turn on a core costs, in modelled ns; 1500 [C].
+    pub switch_ns: u64,
+    /// From a wake until the woken thread can run, in modelled ns; 2000 for a futex [C].
+    pub wake_ns: u64,
+    /// How long a thread runs while others wait for its core, in modelled ns; 3 ms (Linux's least
+    /// granularity with several CPUs [C]).
+    pub slice_ns: u64,
+    /// How far a core may be ahead of the others, in modelled ns; 1000. Smaller interleaves cores more
+    /// finely and takes longer; the figures hardly differ (see the tests).
+    pub quantum_ns: u64,
+}
+
+/// Which accesses are memory samples. Each thread counts its own.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SampleEvery {
+    /// Every so many accesses.
+    Accesses(u64),
+    /// Every so many lines fetched on demand from beyond the last-level cache.
+    LlcMisses(u64),
+}
+
+/// Where threads and pages are from the start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Start {
+    /// CPU of each thread, by its number in the trace; it stays there until ordered away. Those
+    /// without are placed by the kernel.
+    pub cpus: Vec<Option<CpuId>>,
+    /// Node of each page, by process and page number. Those without go where new pages go.
+    pub nodes: HashMap<(u32, u64), NodeId>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            loops: 1,
+            dilation: DILATION,
+            new_pages: NewPages::FirstTouch,
+            start: Start::default(),
+            ipm: Some(unit(DILATION)),
+            races: true,
+            sample_every: SampleEvery::LlcMisses(100),
+            scan_period_ms: 1000,
+            scan_mib: 256,
+            hint_fault_ns: 1500,
+            page_move_ns: 2000,
+            shootdown_ns: 1000,
+            thread_move_ns: 5000,
+            switch_ns: 1500,
+            wake_ns: 2000,
+            slice_ns: 3_000_000,
+            quantum_ns: 1000,
+        }
+    }
+}
+
+/// Traces of kernels last some tens of milliseconds; the loop decides every 200 ms (IPM §4.4.4), so
+/// every 3 modelled ms.
+const DILATION: u64 = 64;
+
+/// The IPM unit of the paper ([`IpmConfig::of_paper`]), which counts residency in the loop's time:
+/// `cr_shift` is less by log2 of the dilation, rounded down.
+///
+/// With the pass over infrequently evicted pages. The paper gives no figures for it; here, in the
+/// loop's time at 2 GHz, 100 ms from pass to pass for entries that stayed 50 ms: a few passes between
+/// two mappings, and of pages that stay far longer than the threshold of Eq. 8 asks for.
+#[must_use]
+pub fn unit(dilation: u64) -> IpmConfig {
+    let paper = IpmConfig::of_paper();
+    let dilation = dilation.max(1);
+    IpmConfig {
+        cr_shift: paper.cr_shift.saturating_sub(dilation.ilog2()),
+        pass: Some(PeriodicPass {
+            every_cycles: (200_000_000 / dilation).max(1),
+            resident_cycles: 100_000_000 / dilation,
+        }),
+        ..paper
+    }
+}
+
+impl Options {
+    /// Picoseconds of modelled time that so many ns of the loop's time are.
+    pub(super) fn modelled_ps(&self, loop_ns: u64) -> u64 {
+        let ps = u128::from(loop_ns) * 1000 / u128::from(self.dilation);
+        u64::try_from(ps).unwrap_or(u64::MAX)
+    }
+
+    /// ns of the loop's time that so many picoseconds of modelled time are.
+    pub(super) fn loop_ns(&self, ps: u64) -> u64 {
+        let ns = u128::from(ps) * u128::from(self.dilation) / 1000;
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn check(&self) -> Result<(), SetupError> {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let every = match self.sample_every {
+            SampleEvery::Accesses(every) | SampleEvery::LlcMisses(every) => every,
+        };
+        let at_least_1 = [
+            ("loops", u64::from(self.loops)),
+            ("dilation", self.dilation),
+            ("sample_every", every),
+            ("scan_period_ms", self.scan_period_ms),
+            ("scan_mib", self.scan_mib),
+            ("slice_ns", self.slice_ns),
+            ("quantum_ns", self.quantum_ns),
+        ];
+        for (option, value) in at_least_1 {
+            within(option, value, 1, u64::MAX, "1 or more")?;
+        }
+        within("dilation", self.dilation, 1, 1_000_000, "at most 1000000")?;
+        within("scan_mib", self.scan_mib, 1, 1 << 40, "at most 2^40")?;
+        let a_day = 86_400_000;
+        let period = self.scan_period_ms;
+        within("scan_period_ms", period, 1, a_day, "at most a day")?;
+        for (option, value) in [
+            ("hint_fault_ns", self.hint_fault_ns),
+            ("page_move_ns", self.page_move_ns),
+            ("shootdown_ns", self.shootdown_ns),
+            ("thread_move_ns", self.thread_move_ns),
+            ("switch_ns", self.switch_ns),
+            ("wake_ns", self.wake_ns),
+            ("slice_ns", self.slice_ns),
+            ("quantum_ns", self.quantum_ns),
+        ] {
+            within(option, value, 0, SECOND_NS, "at most a second")?;
+        }
+        Ok(())
+    }
+}
+
+fn within(
+    option: &'static str,
+    value: u64,
+    least: u64,
+    most: u64,
+    must: &'static str,
+) -> Result<(), SetupError> {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(SetupError::Option {
+            option,
+            value: value.to_string(),
+            must,
+        })
+    }
+}

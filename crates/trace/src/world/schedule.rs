@@ -1,0 +1,278 @@
+//! The kernel of the world as to threads: where they begin, who runs next, who waits for whom.
+//!
+//! * A thread begins on the least loaded node, there in the least loaded domain, there on the least
+//!   loaded CPU, as Linux spreads new threads from the top of its domains down
+//!   (`find_idlest_group`). Load is the number of living threads; ties are drawn from the seed. A
+//!   thread with a CPU given from the start ([`super::Start`]) begins there.
+//! * It stays on its CPU until it is ordered elsewhere, but for two cases in which Linux balances too:
+//!   a woken thread whose CPU is taken goes to an idle CPU of its memory domain, and a CPU that has
+//!   nothing to do takes a thread that waits for another, from as near as there is one. Neither goes
+//!   beyond the thread's mask.
+//! * Threads that share a CPU take turns.
+//! * A sleeping thread goes on once it was woken; a wake that comes early is remembered. A thread that
+//!   is not there yet is made by the first wake to it. When nobody can run, whoever ends the sleep is not
+//!   in the trace: then threads that are not there yet all begin, or else the one goes on that has slept
+//!   longest.
+
+use rand::Rng as _;
+
+use super::engine::Engine;
+use super::threads::State;
+
+impl Engine {
+    /// A thread begins.
+    pub(super) fn is_born(&mut self, number: usize, time_ps: u64) {
+        let core = self.first_core(number);
+        let every = self.memory.options.sample_every.every();
+        let thread = &mut self.threads[number];
+        thread.core = core;
+        thread.was_born = true;
+        thread.state = State::Ready;
+        thread.ready_ps = time_ps;
+        if thread.until_sample == 0 {
+            // Threads that begin together are not sampled together.
+            thread.until_sample = 1 + self.random.random_range(0..every);
+        }
+        self.queue(number, core);
+    }
+
+    /// The core that a thread begins on.
+    fn first_core(&mut self, number: usize) -> usize {
+        let thread = &self.threads[number];
+        if thread.was_born {
+            return thread.core;
+        }
+        let given = self
+            .memory
+            .options
+            .start
+            .cpus
+            .get(number)
+            .copied()
+            .flatten();
+        if let Some(cpu) = given {
+            let core = self.hardware.topology.cpu_index(cpu).unwrap_or(0);
+            self.threads[number].affinity = std::sync::Arc::new([cpu].into_iter().collect());
+            self.threads[number].assigned = Some(core);
+            return core;
+        }
+        let mut on_core = vec![0u32; self.cores.len()];
+        for other in self
+            .threads
+            .iter()
+            .filter(|other| other.was_born && !matches!(other.state, State::Ended | State::Unborn))
+        {
+            on_core[other.core] += 1;
+        }
+        let config = &self.hardware.config;
+        let sums = |of: &dyn Fn(usize) -> usize, parts: usize| {
+            let mut sums = vec![(0u32, 0u32); parts];
+            for (core, load) in on_core.iter().enumerate() {
+                let sum = &mut sums[of(core)];
+                *sum = (sum.0 + load, sum.1 + 1);
+            }
+            // Threads for each core, in 65536ths, so that parts of any size compare.
+            let share = |(load, cores): (u32, u32)| u64::from(load << 16) / u64::from(cores.max(1));
+            sums.into_iter().map(share).collect::<Vec<u64>>()
+        };
+        let nodes = sums(&|core| config.node_of_core(core), config.nodes());
+        let domains = sums(&|core| config.domain_of_core[core], config.domains());
+        let load = |core: usize| {
+            (
+                nodes[config.node_of_core(core)],
+                domains[config.domain_of_core[core]],
+                on_core[core],
+            )
+        };
+        let allowed: Vec<usize> = (0..self.cores.len())
+            .filter(|&core| self.threads[number].affinity.contains(self.cpu(core)))
+            .collect();
+        let least = allowed.iter().map(|&core| load(core)).min();
+        let equal: Vec<usize> = allowed
+            .into_iter()
+            .filter(|&core| Some(load(core)) == least)
+            .collect();
+        equal[self.random.random_range(0..equal.len())]
+    }
+
+    /// Has a thread that can run wait for a core, which it gets at once if that is idle.
+    pub(super) fn queue(&mut self, number: usize, core: usize) {
+        self.threads[number].core = core;
+        self.cores[core].queue.push_back(number);
+        self.waiting += 1;
+        self.fill_core(core);
+    }
+
+    /// Gives an idle core the next thread that waits for it.
+    pub(super) fn fill_core(&mut self, at: usize) {
+        if self.cores[at].running.is_some() {
+            return;
+        }
+        let Some(number) = self.cores[at].queue.pop_front() else {
+            return;
+        };
+        self.waiting -= 1;
+        let options = &self.memory.options;
+        let (switch_ps, slice_ps) = (options.switch_ns * 1000, options.slice_ns * 1000);
+        let core = &mut self.cores[at];
+        let thread = &mut self.threads[number];
+        core.idle_until(thread.ready_ps);
+        let owes_ps = std::mem::take(&mut thread.owes_ps);
+        let is_other = core.last.is_some_and(|last| last != number);
+        core.hold(owes_ps + if is_other { switch_ps } else { 0 });
+        core.enter(&mut self.memory.pages, thread.process);
+        (core.running, core.last) = (Some(number), Some(number));
+        core.slice_end_ps = core.time_ps.saturating_add(slice_ps);
+        if let Some(unit) = &mut self.memory.unit {
+            unit.run(at, thread.unit);
+        }
+    }
+
+    /// Takes the running thread off its core.
+    pub(super) fn leave(&mut self, number: usize) {
+        let at = self.threads[number].core;
+        let core = &mut self.cores[at];
+        if core.running == Some(number) {
+            core.running = None;
+        } else if let Some(place) = core.queue.iter().position(|&other| other == number) {
+            core.queue.remove(place);
+            self.waiting -= 1;
+        }
+    }
+
+    /// The next thread of a core runs, or one that waits elsewhere.
+    pub(super) fn refill(&mut self, at: usize) {
+        self.fill_core(at);
+        if self.waiting == 0 || self.cores[at].running.is_some() {
+            return;
+        }
+        let config = &self.hardware.config;
+        let cpu = self.cpu(at);
+        let distance = |core: usize| {
+            if config.domain_of_core[core] == config.domain_of_core[at] {
+                0
+            } else if config.node_of_core(core) == config.node_of_core(at) {
+                1
+            } else {
+                2
+            }
+        };
+        let candidates = self.cores.iter().enumerate().filter_map(|(core, state)| {
+            let waits = |&&number: &&usize| self.threads[number].affinity.contains(cpu);
+            let number = *state.queue.iter().find(waits)?;
+            let longest_first = usize::MAX - state.queue.len();
+            Some((distance(core), longest_first, core, number))
+        });
+        if let Some((.., number)) = candidates.min() {
+            self.leave(number);
+            self.queue(number, at);
+        }
+    }
+
+    /// The running thread of a core has nothing more to do.
+    pub(super) fn ends(&mut self, number: usize) {
+        let at = self.threads[number].core;
+        self.leave(number);
+        let thread = &mut self.threads[number];
+        thread.state = State::Ended;
+        thread.ended_ps = self.cores[at].time_ps;
+        self.refill(at);
+    }
+
+    /// The running thread of a core sleeps, unless it was woken already.
+    pub(super) fn sleeps(&mut self, number: usize) {
+        let at = self.threads[number].core;
+        let now_ps = self.cores[at].time_ps;
+        let thread = &mut self.threads[number];
+        if thread.wakes > 0 {
+            thread.wakes -= 1;
+            if thread.wakes == 0 && thread.woken_ps > now_ps {
+                // Its waker's core is ahead: it sleeps until then.
+                let woken_ps = thread.woken_ps;
+                self.leave(number);
+                self.goes_on(number, woken_ps);
+            }
+            return;
+        }
+        thread.state = State::Asleep(now_ps);
+        self.leave(number);
+        self.refill(at);
+    }
+
+    /// Somebody wakes a thread at that time. Who is not in the trace is nobody's business.
+    pub(super) fn wakes(&mut self, woken: u64, time_ps: u64) {
+        let Ok(number) = usize::try_from(woken) else {
+            return;
+        };
+        let ready_ps = time_ps + self.memory.options.wake_ns * 1000;
+        let Some(thread) = self.threads.get_mut(number) else {
+            return;
+        };
+        match thread.state {
+            State::Unborn => self.is_born(number, ready_ps),
+            State::Asleep(since_ps) => self.goes_on(number, ready_ps.max(since_ps)),
+            State::Ready => {
+                thread.wakes += 1;
+                thread.woken_ps = ready_ps;
+            }
+            State::Ended => {}
+        }
+    }
+
+    /// A sleeping thread goes on.
+    fn goes_on(&mut self, number: usize, ready_ps: u64) {
+        let thread = &mut self.threads[number];
+        (thread.state, thread.ready_ps) = (State::Ready, ready_ps);
+        let own = thread.core;
+        let config = &self.hardware.config;
+        let core = if self.cores[own].busy_with() == 0 {
+            own
+        } else {
+            let domain = config.domain_of_core[own];
+            let idle = |&core: &usize| {
+                config.domain_of_core[core] == domain
+                    && self.cores[core].busy_with() == 0
+                    && self.threads[number].affinity.contains(self.cpu(core))
+            };
+            (0..self.cores.len()).find(idle).unwrap_or(own)
+        };
+        self.queue(number, core);
+    }
+
+    /// The running thread's turn may be over.
+    pub(super) fn may_give_way(&mut self, at: usize) {
+        let core = &mut self.cores[at];
+        if core.time_ps < core.slice_end_ps || core.queue.is_empty() {
+            return;
+        }
+        if let Some(number) = core.running.take() {
+            self.threads[number].ready_ps = self.cores[at].time_ps;
+            self.queue(number, at);
+        }
+    }
+
+    /// Nobody can run: someone outside the trace lets them go on, or all have ended.
+    pub(super) fn nobody_runs(&mut self) {
+        let latest = self.cores.iter().map(|core| core.time_ps).max();
+        let now_ps = latest.unwrap_or(0).max(self.now_ps);
+        let unborn = |number: &usize| self.threads[*number].state == State::Unborn;
+        let unborn: Vec<usize> = (0..self.threads.len()).filter(unborn).collect();
+        if !unborn.is_empty() {
+            for number in unborn {
+                self.is_born(number, now_ps);
+            }
+            return;
+        }
+        let asleep = |(number, thread): (usize, &super::threads::Thread)| match thread.state {
+            State::Asleep(since_ps) => Some((since_ps, number)),
+            _ => None,
+        };
+        match self.threads.iter().enumerate().filter_map(asleep).min() {
+            Some((_, number)) => {
+                self.done.released += 1;
+                self.goes_on(number, now_ps);
+            }
+            None => self.next_loop(),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The trace as a world: what policies, the governor and the ledger see of it is what they see of a
+//! live machine.
+//!
+//! Counts are exact. All times that are told are of the loop (see the module's "Two times").
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use numaherd_topology::{CpuSet, NodeSet, Topology};
+use numaherd_world::{
+    AffinityOutcome, Counts, NewPages, NodeState, Notice, Orders, Outcome, PageOrder, PageOutcome,
+    Pager, Process, Progress, Residency, Sample, Signal, SignalReport, SignalState, Snapshot,
+    Thread, ThreadId, World, WorldError,
+};
+
+use super::accesses::Sampled;
+use super::engine::Engine;
+use super::error::SetupError;
+use super::figures::Figures;
+use super::machine::Hardware;
+use super::options::Options;
+use super::source::Source;
+use super::threads::Done;
+
+/// A trace on a machine.
+pub struct TraceWorld {
+    shared: Arc<Mutex<Engine>>,
+    topology: Arc<Topology>,
+    signals: Vec<SignalReport>,
+    sequence: u64,
+    observed_ns: u64,
+    pager_out: bool,
+}
+
+impl TraceWorld {
+    /// The machine at the moment before the first thread begins.
+    ///
+    /// # Errors
+    /// An option that cannot be, a machine that cannot be built, a trace without threads.
+    pub fn new(
+        hardware: Hardware,
+        source: impl Source + 'static,
+        options: Options,
+    ) -> Result<Self, SetupError> {
+        let topology = hardware.topology.clone();
+        let signals = signals(&hardware, &options);
+        let engine = Engine::new(hardware, Box::new(source), options)?;
+        Ok(Self {
+            shared: Arc::new(Mutex::new(engine)),
+            topology,
+            signals,
+            sequence: 0,
+            observed_ns: 0,
+            pager_out: false,
+        })
+    }
+
+    /// What came of it so far.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.engine().figures()
+    }
+
+    /// Whether all threads have ended for good.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.engine().is_over
+    }
+
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        lock(&self.shared)
+    }
+}
+
+impl fmt::Debug for TraceWorld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceWorld")
+            .field("machine", &self.topology.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl World for TraceWorld {
+    fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    fn signals(&self) -> &[SignalReport] {
+        &self.signals
+    }
+
+    fn attend(&mut self, needs: &[Signal]) {
+        let mut engine = self.engine();
+        engine.memory.sampled = if needs.contains(&Signal::TlbMisses) {
+            Sampled::TlbMisses
+        } else if needs.contains(&Signal::HintFaults) {
+            Sampled::HintFaults
+        } else {
+            Sampled::Memory
+        };
+        engine.scan.is_on = needs.contains(&Signal::HintFaults);
+    }
+
+    fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
+        self.engine().memory.new_pages = rule;
+        Ok(())
+    }
+
+    fn run_for(&mut self, interval: Duration) -> Progress {
+        run(&self.shared, interval, false)
+    }
+
+    fn observe(&mut self) -> Result<Snapshot, WorldError> {
+        let shared = self.shared.clone();
+        let mut engine = lock(&shared);
+        let interval_ns = engine.clock_ns - self.observed_ns;
+        let threads = threads(&mut engine, interval_ns);
+        let processes = processes(&mut engine);
+        let nodes = self.topology.nodes().iter().enumerate();
+        let snapshot = Snapshot {
+            sequence: self.sequence,
+            time_ns: engine.clock_ns,
+            interval_ns,
+            page_bytes: engine.hardware.page_bytes(),
+            online: (*engine.all_cpus).clone(),
+            threads,
+            processes,
+            nodes: nodes
+                .map(|(place, node)| NodeState {
+                    id: node.id,
+                    total_bytes: node.memory_bytes,
+                    free_bytes: node
+                        .memory_bytes
+                        .saturating_sub(engine.memory.pages.used_bytes(place)),
+                })
+                .collect(),
+            gaps: Vec::new(),
+        };
+        self.sequence += 1;
+        self.observed_ns = engine.clock_ns;
+        Ok(snapshot)
+    }
+
+    fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
+        let engine = self.engine();
+        let number = engine.number(thread)?;
+        Some((*engine.threads[number].affinity).clone())
+    }
+
+    fn apply(&mut self, orders: &Orders) -> Outcome {
+        let mut engine = self.engine();
+        let affinities = orders.affinities.iter().map(|order| AffinityOutcome {
+            thread: order.thread,
+            result: engine.set_affinity(order),
+        });
+        let affinities = affinities.collect();
+        engine.settle();
+        let pages = orders.pages.iter().map(|order| engine.move_pages(order));
+        let pages = pages.collect();
+        Outcome { affinities, pages }
+    }
+
+    fn pager(&mut self) -> Option<Box<dyn Pager>> {
+        if std::mem::replace(&mut self.pager_out, true) {
+            return None;
+        }
+        Some(Box::new(TracePager {
+            shared: self.shared.clone(),
+        }))
+    }
+}
+
+/// The half that samples accesses and moves pages, in step with the world's own time.
+struct TracePager {
+    shared: Arc<Mutex<Engine>>,
+}
+
+impl Pager for TracePager {
+    fn in_step(&self) -> bool {
+        true
+    }
+
+    fn run_for(&mut self, interval: Duration) -> Progress {
+        let mut engine = lock(&self.shared);
+        engine.memory.samples.clear();
+        engine.memory.notices.clear();
+        drop(engine);
+        run(&self.shared, interval, true)
+    }
+
+    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
+        let mut samples = std::mem::take(&mut lock(&self.shared).memory.samples);
+        // Cores are up to a quantum apart.
+        samples.sort_by_key(|sample| sample.time_ns);
+        Ok(samples)
+    }
+
+    fn notices(&mut self) -> Vec<Notice> {
+        let mut notices = std::mem::take(&mut lock(&self.shared).memory.notices);
+        notices.sort_by_key(|notice| notice.time_ns);
+        notices
+    }
+
+    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
+        let mut engine = lock(&self.shared);
+        orders
+            .iter()
+            .map(|order| engine.move_pages(order))
+            .collect()
+    }
+}
+
+/// A panic elsewhere leaves the engine between two events, which is no state to distrust.
+fn lock(shared: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn run(shared: &Mutex<Engine>, interval: Duration, listening: bool) -> Progress {
+    let mut engine = lock(shared);
+    if engine.is_over {
+        return Progress::Ended;
+    }
+    let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+    engine.advance(interval_ns, listening);
+    Progress::Ran
+}
+
+/// The threads that are there, ascending, with what they did; they begin to count anew.
+fn threads(engine: &mut Engine, interval_ns: u64) -> Vec<Thread> {
+    let interval_ps = engine.memory.options.modelled_ps(interval_ns);
+    let mut threads = Vec::new();
+    for number in 0..engine.threads.len() {
+        let done = std::mem::take(&mut engine.threads[number].done);
+        let thread = &engine.threads[number];
+        if !thread.is_there(engine.loops_left) {
+            continue;
+        }
+        threads.push(Thread {
+            id: thread.id,
+            process: engine.memory.processes[thread.process as usize].id,
+            name: thread.name.clone(),
+            cpu: engine.cpu(thread.core),
+            assigned: thread.assigned.map(|core| engine.cpu(core)),
+            affinity: thread.affinity.clone(),
+            cpuset: engine.all_cpus.clone(),
+            cpu_share: if interval_ps > 0 {
+                (done.busy_ps as f64 / interval_ps as f64).min(1.0)
+            } else {
+                0.0
+            },
+            counts: counts(engine, done),
+            hands_off: None,
+        });
+    }
+    threads.sort_by_key(|thread| thread.id);
+    threads
+}
+
+fn counts(engine: &Engine, done: Done) -> Option<Counts> {
+    (done.busy_ps > 0).then(|| Counts {
+        instructions: done.instructions,
+        cycles: Some(engine.hardware.config.cycles(done.busy_ps)),
+        lines: done.local + done.remote,
+        local: Some(done.local),
+        remote: Some(done.remote),
+        counted_share: 1.0,
+    })
+}
+
+fn processes(engine: &mut Engine) -> Vec<Process> {
+    let nodes: Arc<NodeSet> = Arc::new(engine.memory.nodes.iter().copied().collect());
+    let mut processes = Vec::new();
+    for place in 0..engine.memory.processes.len() {
+        let is_there = engine
+            .threads
+            .iter()
+            .any(|thread| thread.process as usize == place && thread.is_there(engine.loops_left));
+        let memory = &mut engine.memory;
+        let threads = &engine.threads;
+        let sharing = memory
+            .unit
+            .as_mut()
+            .map(|unit| Arc::new(unit.shared_since(place, threads)));
+        if !is_there {
+            continue;
+        }
+        let resident = memory.pages.resident(place).iter().zip(&memory.nodes);
+        processes.push(Process {
+            id: memory.processes[place].id,
+            name: memory.processes[place].name.clone(),
+            allowed_nodes: nodes.clone(),
+            residency: Some(Residency {
+                pages: resident
+                    .filter(|&(&pages, _)| pages > 0)
+                    .map(|(&pages, &node)| (node, pages))
+                    .collect(),
+            }),
+            sharing,
+        });
+    }
+    processes.sort_by_key(|process| process.id);
+    processes
+}
+
+fn signals(hardware: &Hardware, options: &Options) -> Vec<SignalReport> {
+    let has_tlbs = hardware.config.tlb.is_some();
+    let state = |signal: Signal| match signal {
+        Signal::TlbMisses if !has_tlbs => SignalState::Missing {
+            reason: "the machine has no TLBs".to_owned(),
+            remedy: "a machine file with [tlb]".to_owned(),
+        },
+        Signal::TlbResidency if !has_tlbs || options.ipm.is_none() => SignalState::Missing {
+            reason: if has_tlbs {
+                "the machine has no IPM unit"
+            } else {
+                "the machine has no TLBs, whose entries an IPM unit watches"
+            }
+            .to_owned(),
+            remedy: "a machine file with [tlb], and the option ipm".to_owned(),
+        },
+        _ => SignalState::Measured {
+            source: "the trace on modelled hardware".to_owned(),
+            caveat: None,
+        },
+    };
+    Signal::ALL
+        .into_iter()
+        .map(|signal| SignalReport {
+            signal,
+            state: state(signal),
+        })
+        .collect()
+}

@@ -1,0 +1,88 @@
+//! The world as a whole, on a small machine: four nodes of two cores, pages of 4 KiB.
+
+mod order_of_events;
+mod orders;
+mod watched;
+
+use std::time::Duration;
+
+use numaherd_hardware::TlbLevel;
+use numaherd_topology::{CpuId, Machine, NodeId};
+use numaherd_world::{Pager, ProcessId, Progress, ThreadId, World};
+
+use super::{Figures, Hardware, InMemory, Options, TraceWorld};
+use crate::{Event, ThreadInfo};
+
+const PAGE: u64 = 4096;
+const PID: u32 = 100;
+
+/// The lab's square, with TLBs of 16 entries and 128 KiB of last-level cache.
+fn hardware() -> Hardware {
+    let mut hardware = Hardware::of(&Machine::preset("lab-4x2").unwrap()).unwrap();
+    let tlb = hardware.config.tlb.as_mut().unwrap();
+    tlb.l1 = TlbLevel {
+        entries: 16,
+        ways: 4,
+        hit_ns: 0.0,
+    };
+    tlb.l2 = None;
+    hardware.config.llc.bytes = 128 << 10;
+    hardware
+}
+
+/// Threads of one process.
+fn source(events: Vec<Vec<Event>>) -> InMemory {
+    let threads = (0..events.len())
+        .map(|number| ThreadInfo {
+            process: PID,
+            tid: PID + number as u32,
+            name: format!("thread-{number}"),
+        })
+        .collect();
+    InMemory::new(threads, events)
+}
+
+fn thread(number: u32) -> ThreadId {
+    ThreadId {
+        tid: PID + number,
+        born: number.into(),
+    }
+}
+
+fn process() -> ProcessId {
+    ProcessId { pid: PID, born: 0 }
+}
+
+/// Loads line after line of pages, from a page on, so often.
+fn walk(first: u64, pages: u64, times: u64) -> Vec<Event> {
+    let lines = move || (0..pages * PAGE).step_by(64);
+    (0..times)
+        .flat_map(move |_| lines().map(move |offset| Event::load(first * PAGE + offset, 8, 4)))
+        .collect()
+}
+
+/// Threads on these CPUs and pages on these nodes from the start.
+fn given(cpus: &[u32], nodes: &[(u64, u32)]) -> Options {
+    let mut options = Options::default();
+    options.start.cpus = cpus.iter().map(|&cpu| Some(CpuId(cpu))).collect();
+    options.start.nodes = nodes
+        .iter()
+        .map(|&(page, node)| ((PID, page), NodeId(node)))
+        .collect();
+    options
+}
+
+fn world(events: Vec<Vec<Event>>, options: Options) -> TraceWorld {
+    TraceWorld::new(hardware(), source(events), options).unwrap()
+}
+
+/// Runs to the end; a policy that does nothing.
+fn to_the_end(mut world: TraceWorld) -> Figures {
+    while world.run_for(Duration::from_secs(1)) == Progress::Ran {}
+    assert!(world.is_over());
+    world.figures()
+}
+
+fn pager(world: &mut TraceWorld) -> Box<dyn Pager> {
+    world.pager().expect("nobody had it yet")
+}

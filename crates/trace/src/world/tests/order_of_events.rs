@@ -1,0 +1,230 @@
+//! Who runs when: sleeps and wakes, turns on a core, where threads begin, loops.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use numaherd_topology::NodeId;
+use numaherd_world::World;
+
+use super::{given, hardware, process, source, thread, to_the_end, walk, world};
+use crate::Event;
+use crate::world::{Figures, Options, TraceWorld};
+
+/// So many instructions; at 2 ns each.
+fn work(instructions: u32) -> Event {
+    Event::filler(instructions)
+}
+
+/// Free of what the kernel's work costs.
+fn free(mut options: Options) -> Options {
+    (options.switch_ns, options.wake_ns) = (0, 0);
+    options
+}
+
+/// Exact to the nanosecond.
+fn in_microseconds(figures: &Figures) -> f64 {
+    (figures.seconds * 1e9).round() / 1e3
+}
+
+fn microseconds(events: Vec<Vec<Event>>, options: Options) -> f64 {
+    in_microseconds(&to_the_end(world(events, options)))
+}
+
+#[test]
+fn threads_on_cores_of_their_own_run_at_once_and_on_one_core_in_turn() {
+    let each = || vec![work(500), work(500)];
+    // The second begins as soon as the first has woken it.
+    let both = || vec![[vec![Event::wake(1, 0)], each()].concat(), each()];
+    assert_eq!(microseconds(both(), free(given(&[0, 1], &[]))), 2.0);
+    assert_eq!(microseconds(both(), free(given(&[0, 0], &[]))), 4.0);
+}
+
+#[test]
+fn a_sleeping_thread_goes_on_when_it_is_woken_and_an_early_wake_is_remembered() {
+    let waits = || vec![Event::sleep(0), work(100)];
+    let late = vec![vec![work(1000), Event::wake(1, 0)], waits()];
+    assert_eq!(microseconds(late, free(given(&[0, 1], &[]))), 2.2);
+    let early = vec![
+        vec![Event::wake(1, 0), work(10)],
+        vec![Event::filler(0), work(1000), Event::sleep(0), work(100)],
+    ];
+    // The first wake makes the second thread; nobody else wakes it, so it is let go on.
+    let figures = to_the_end(world(early, free(given(&[0, 1], &[]))));
+    assert_eq!((in_microseconds(&figures), figures.released), (2.2, 1));
+    let twice = vec![
+        vec![Event::wake(1, 0), Event::wake(1, 0), work(10)],
+        vec![Event::filler(0), work(1000), Event::sleep(0), work(100)],
+    ];
+    let figures = to_the_end(world(twice, free(given(&[0, 1], &[]))));
+    assert_eq!((in_microseconds(&figures), figures.released), (2.2, 0));
+}
+
+#[test]
+fn what_a_wake_and_a_switch_cost_is_charged() {
+    let mut options = given(&[0, 0], &[]);
+    (options.switch_ns, options.wake_ns) = (300, 700);
+    let events = vec![
+        vec![Event::wake(1, 0), Event::sleep(0), work(100)],
+        vec![work(1000), Event::wake(0, 0)],
+    ];
+    // 0.7 to be woken, 0.3 for the switch, 2 of work; 0.7 and 0.3 again, 0.2.
+    assert_eq!(microseconds(events, options), 4.2);
+}
+
+#[test]
+fn threads_that_nobody_makes_begin_when_nobody_else_can_run() {
+    let events = vec![vec![work(1000)], vec![work(500)], vec![work(500)]];
+    assert_eq!(microseconds(events, free(given(&[0, 1, 2], &[]))), 3.0);
+}
+
+#[test]
+fn turns_end_with_the_slice() {
+    let mut options = free(given(&[0, 0], &[]));
+    options.slice_ns = 20_000;
+    let long = || (0..3200).map(|_| work(10)).collect::<Vec<_>>();
+    let events = vec![[vec![Event::wake(1, 0)], long()].concat(), long()];
+    let mut world = world(events, options);
+    // 64 microseconds of each; half of the time is over.
+    world.run_for(Duration::from_nanos(64_000 * 64));
+    let snapshot = world.observe().unwrap();
+    let shares: Vec<f64> = snapshot.threads.iter().map(|t| t.cpu_share).collect();
+    assert!(
+        shares.iter().all(|share| (0.35..0.66).contains(share)),
+        "{shares:?}"
+    );
+    assert_eq!(in_microseconds(&to_the_end(world)), 128.0);
+}
+
+#[test]
+fn new_threads_are_spread_over_nodes_then_cores_and_the_seed_decides_between_equals() {
+    let placed = |seed| {
+        let options = Options {
+            seed,
+            ..Options::default()
+        };
+        let threads = |number| {
+            let mut events: Vec<Event> = (number == 0)
+                .then(|| (1..8).map(|other| Event::wake(other, 0)))
+                .into_iter()
+                .flatten()
+                .collect();
+            events.push(work(1_000_000));
+            events.push(Event::load(0, 8, 1));
+            events
+        };
+        let mut world = world((0..8).map(threads).collect(), options);
+        world.run_for(Duration::from_micros(640));
+        let topology = world.topology().clone();
+        let snapshot = world.observe().unwrap();
+        let node = |number: u32| {
+            let cpu = snapshot.thread(thread(number)).unwrap().cpu;
+            topology.node_of(cpu).unwrap()
+        };
+        let cpus: BTreeSet<_> = snapshot.threads.iter().map(|t| t.cpu).collect();
+        assert_eq!(cpus.len(), 8, "each has a CPU of its own");
+        let nodes: BTreeSet<NodeId> = (0..4).map(node).collect();
+        assert_eq!(nodes.len(), 4, "the first four have nodes of their own");
+        (0..8).map(node).collect::<Vec<_>>()
+    };
+    assert_eq!(placed(1), placed(1));
+    assert!((2..10).any(|seed| placed(seed) != placed(1)));
+}
+
+#[test]
+fn a_loop_plays_everything_again_with_pages_and_threads_where_they_are() {
+    let options = |loops| Options {
+        loops,
+        ..given(&[0, 2], &[])
+    };
+    let events = || {
+        vec![
+            [walk(0, 32, 1), vec![Event::wake(1, 1), Event::sleep(1)]].concat(),
+            [
+                vec![Event::sleep(0)],
+                walk(0, 32, 1),
+                vec![Event::wake(0, 1)],
+            ]
+            .concat(),
+        ]
+    };
+    let once = to_the_end(world(events(), options(1)));
+    let thrice = to_the_end(world(events(), options(3)));
+    assert_eq!(thrice.instructions, 3 * once.instructions);
+    assert_eq!((thrice.accesses, thrice.loops), (3 * once.accesses, 3));
+    assert_eq!((thrice.pages.touched, thrice.released), (32, 0));
+    assert!(thrice.seconds < 3.0 * once.seconds, "caches are warm");
+    assert!(thrice.seconds > 1.5 * once.seconds);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = || {
+        let events = (0..6).map(|t| walk(t % 3 * 16, 64, 2)).collect();
+        to_the_end(world(events, Options::default()))
+    };
+    assert_eq!(run(), run());
+}
+
+/// A program of four threads that share all they use: every figure should depend on how finely cores
+/// are interleaved as little as can be.
+#[test]
+fn how_far_a_core_may_be_ahead_hardly_matters() {
+    let figures = |quantum_ns| {
+        let options = Options {
+            quantum_ns,
+            ..given(&[0, 2, 4, 6], &[])
+        };
+        let events = (0..4u64).map(|thread| {
+            let mut at = thread;
+            let mut own: Vec<Event> = (0..60_000)
+                .map(|_| {
+                    at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let address = (at >> 33) % (256 * 4096) / 8 * 8;
+                    if at >> 63 == 0 {
+                        Event::load(address, 8, 3)
+                    } else {
+                        Event::store(address, 8, 3)
+                    }
+                })
+                .collect();
+            if thread == 0 {
+                own.splice(0..0, (1..4).map(|other| Event::wake(other, 0)));
+            }
+            own
+        });
+        to_the_end(world(events.collect(), options))
+    };
+    let fine = figures(100);
+    for quantum_ns in [300, 1000] {
+        let coarse = figures(quantum_ns);
+        let ratio = |a: f64, b: f64| (a / b - 1.0).abs();
+        let off = ratio(coarse.seconds, fine.seconds);
+        assert!(off < 0.02, "{quantum_ns} ns: time is off by {off}");
+        let off = ratio(
+            coarse.caches.invalidations as f64,
+            fine.caches.invalidations as f64,
+        );
+        assert!(
+            off < 0.05,
+            "{quantum_ns} ns: invalidations are off by {off}"
+        );
+    }
+}
+
+#[test]
+fn threads_that_have_ended_are_seen_no_more() {
+    let events = vec![
+        vec![Event::wake(1, 0), work(100)],
+        vec![work(10_000), Event::load(0, 1, 1)],
+    ];
+    let mut world = TraceWorld::new(hardware(), source(events), given(&[0, 1], &[])).unwrap();
+    world.run_for(Duration::from_nanos(64 * 100));
+    assert_eq!(world.observe().unwrap().threads.len(), 2);
+    world.run_for(Duration::from_nanos(64 * 1000));
+    let snapshot = world.observe().unwrap();
+    assert_eq!(snapshot.threads.len(), 1);
+    assert_eq!(snapshot.threads[0].id, thread(1));
+    assert_eq!(snapshot.processes[0].id, process());
+    world.run_for(Duration::from_secs(1));
+    assert!(world.observe().unwrap().threads.is_empty());
+}
