@@ -161,6 +161,12 @@ impl<'a> WholeField<'a> {
         self.words[index].store(value, Ordering::Relaxed);
     }
 
+    /// Number of elements.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        self.words.len()
+    }
+
     /// The `length` elements from `start` on.
     #[inline(always)]
     pub fn row(self, start: usize, length: usize) -> WholeField<'a> {

@@ -222,7 +222,7 @@ impl Drop for Member<'_> {
 }
 
 /// The part of member `index` of `threads` in a loop of `n`.
-fn share(n: usize, index: usize, threads: usize) -> Range<usize> {
+pub fn share(n: usize, index: usize, threads: usize) -> Range<usize> {
     let (each, more) = (n / threads, n % threads);
     let start = index * each + index.min(more);
     start..start + each + usize::from(index < more)

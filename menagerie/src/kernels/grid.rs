@@ -1,0 +1,215 @@
+//! grid: a fluid of particles in a box, sorted into cells: the pattern of PARSEC's fluidanimate.
+//!
+//! A column of fluid falls and spreads. The forces are those of smoothed-particle hydrodynamics
+//! (Müller, Charypar and Gross, 2003): a particle's density is a sum over the particles within the
+//! side of a cell, pressure pushes them apart where they are too dense, viscosity evens out their
+//! velocities. Lengths are in sides of a cell.
+//!
+//! Threads own blocks of cells, in a division of the box along its first and third axes. Each pair
+//! of particles is computed once, for both; the other particle may be another thread's. Cells at
+//! the edge of a block therefore have a mutex, which is held for every addition to them.
+//!
+//! Memory: all of the fluid is first touched by the first thread, which makes it, as in
+//! fluidanimate. Afterwards a thread works on its own block, and writes to the cells around it.
+//! Particles that leave their cell are moved every step: two sets of cells take turns.
+
+mod cells;
+mod fluid;
+
+use super::{Check, Kernel, Member, Stopped, Terms};
+use crate::error::Error;
+use crate::random::{self, mix};
+use cells::{Blocks, Cells};
+use fluid::{ACROSS, Fluid};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Cells along the axes of each class, and its steps.
+const SIZES: [([usize; 3], u64); 5] = [
+    ([12, 18, 12], 5),
+    ([24, 36, 24], 10),
+    ([32, 48, 32], 20),
+    ([48, 72, 48], 50),
+    ([64, 96, 64], 100),
+];
+
+/// The part of the box along each axis that the column fills at the start.
+const FILLED: [f64; 3] = [0.5, 0.75, 1.0];
+
+/// By how much of their distance particles are off their places at the start.
+const DISORDER: f64 = 0.05;
+
+/// The problem and its memory.
+pub struct Grid {
+    steps: u64,
+    seed: u64,
+    sides: [usize; 3],
+    blocks: Blocks,
+    /// The particles of this step and of the one before, in turns.
+    cells: [Cells; 2],
+    /// Particles counted at the end, and coordinates that are no numbers.
+    counted: AtomicU64,
+    undefined: AtomicU64,
+    /// Density of the densest particle in the last step, as a part of that at rest.
+    densest: OnceLock<f64>,
+}
+
+impl Grid {
+    /// The problem of a class.
+    ///
+    /// # Errors
+    ///
+    /// Where memory is short.
+    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
+        Ok(Box::new(Grid::new(terms)?))
+    }
+
+    fn new(terms: &Terms<'_>) -> Result<Grid, Error> {
+        let (sides, steps) = terms.class.of(SIZES);
+        let particles = column(sides).iter().product();
+        Ok(Grid {
+            steps,
+            seed: terms.seed,
+            sides,
+            blocks: Blocks::new(sides, terms.threads),
+            cells: [
+                Cells::new(terms, sides, particles)?,
+                Cells::new(terms, sides, particles)?,
+            ],
+            counted: AtomicU64::new(0),
+            undefined: AtomicU64::new(0),
+            densest: OnceLock::new(),
+        })
+    }
+
+    /// Makes the column.
+    fn fill(&self, cells: &Cells) {
+        let [nx, ny, nz] = column(self.sides);
+        let mut state = mix(self.seed);
+        let mut disorder = || {
+            state = random::next(state);
+            ((state >> 32) as f64 / (1u64 << 32) as f64 - 0.5) * 2.0 * DISORDER
+        };
+        for z in 0..nz {
+            for y in 0..ny {
+                for x in 0..nx {
+                    let place = [x, y, z].map(|at| (at as f64 + 0.5 + disorder()) / ACROSS);
+                    let cell = cells.at(place);
+                    cells.push(cell, place, [0.0; 3], [0.0; 3]);
+                }
+            }
+        }
+    }
+
+    /// The set of cells that a step works on, and the one that it takes particles from.
+    fn turn(&self, step: u64) -> [&Cells; 2] {
+        let [even, odd] = &self.cells;
+        if step.is_multiple_of(2) {
+            [even, odd]
+        } else {
+            [odd, even]
+        }
+    }
+
+    /// One step.
+    fn step(&self, member: &Member<'_>, step: u64) -> Result<(), Stopped> {
+        let [cells, before] = self.turn(step);
+        let block = self.blocks.of(member.index);
+        if member.index == 0 {
+            cells.drop_additions();
+        }
+        block.cells(self.sides).for_each(|cell| cells.clear(cell));
+        member.wait()?;
+        for cell in block.cells(self.sides) {
+            self.blocks.sort(before, cell, cells);
+        }
+        member.wait()?;
+        let fluid = Fluid {
+            cells,
+            blocks: &self.blocks,
+            sides: self.sides,
+        };
+        block.cells(self.sides).for_each(|cell| fluid.begin(cell));
+        member.wait()?;
+        block
+            .cells(self.sides)
+            .for_each(|cell| fluid.add_densities(cell));
+        member.wait()?;
+        block
+            .cells(self.sides)
+            .for_each(|cell| fluid.end_densities(cell));
+        member.wait()?;
+        block
+            .cells(self.sides)
+            .for_each(|cell| fluid.add_forces(cell));
+        member.wait()?;
+        block.cells(self.sides).for_each(|cell| fluid.advance(cell));
+        member.wait()
+    }
+
+    /// Counts a member's particles at the end.
+    fn count(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        let [cells, _] = self.turn(member.iterations_wanted());
+        let (mut particles, mut undefined, mut densest) = (0, 0, 0.0f64);
+        for cell in self.blocks.of(member.index).cells(self.sides) {
+            cells.for_each(cell, |particle| {
+                particles += 1;
+                let place = cells.place(particle);
+                undefined += place.iter().filter(|at| !at.is_finite()).count() as u64;
+                densest = densest.max(cells.density(particle));
+            });
+        }
+        self.counted.fetch_add(particles, Ordering::Relaxed);
+        self.undefined.fetch_add(undefined, Ordering::Relaxed);
+        let densest = member.max(densest)?;
+        if member.index == 0 {
+            let _ = self.densest.set(densest);
+        }
+        Ok(())
+    }
+}
+
+/// Particles along each axis of the column at the start.
+fn column(sides: [usize; 3]) -> [usize; 3] {
+    std::array::from_fn(|axis| (FILLED[axis] * sides[axis] as f64 * ACROSS) as usize)
+}
+
+impl Kernel for Grid {
+    fn problem(&self) -> String {
+        let particles: usize = column(self.sides).iter().product();
+        let [nx, ny, nz] = self.sides;
+        format!("{particles} particles in {nx} x {ny} x {nz} cells")
+    }
+
+    /// Steps.
+    fn iterations(&self) -> u64 {
+        self.steps
+    }
+
+    fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        if member.index == 0 {
+            self.fill(&self.cells[0]);
+        }
+        Ok(())
+    }
+
+    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        for step in member.iterations() {
+            self.step(member, step)?;
+        }
+        self.count(member)
+    }
+
+    fn results(&self, _iterations: u64) -> Vec<Check> {
+        let particles: usize = column(self.sides).iter().product();
+        let counted = self.counted.load(Ordering::Relaxed) as f64;
+        let undefined = self.undefined.load(Ordering::Relaxed) as f64;
+        let densest = self.densest.get().copied().unwrap_or(f64::NAN);
+        vec![
+            Check::always("particles", counted, particles as f64, 0.0),
+            Check::always("coordinates that are no numbers", undefined, 0.0, 0.0),
+            // Far from rest is a fluid that has burst or collapsed.
+            Check::always("density of the densest, of that at rest", densest, 1.0, 0.5),
+        ]
+    }
+}

@@ -1,0 +1,401 @@
+//! Where particles are: cells as large as the forces reach, so that a particle's partners are in
+//! its cell and the 26 around it; and which thread each cell belongs to.
+//!
+//! A cell is a block of memory with room for 16 particles. Where more come together, further blocks
+//! from a common stock are chained to it. Each block holds its particles' coordinates one after the
+//! other, quantity by quantity.
+
+use crate::error::Error;
+use crate::kernels::field::{Field, WholeField};
+use crate::kernels::team::share;
+use crate::kernels::{Array, Terms, WholeArray};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Particles in a block of memory.
+pub const ROOM: usize = 16;
+
+/// Quantities of a particle: place, velocity half a step before, velocity, acceleration, each with
+/// three coordinates; density.
+const QUANTITIES: usize = 13;
+const PLACE: usize = 0;
+const HALF: usize = 3;
+const VELOCITY: usize = 6;
+const ACCELERATION: usize = 9;
+const DENSITY: usize = 12;
+
+/// Elements of a block.
+const SIZE: usize = QUANTITIES * ROOM;
+
+/// A particle: where its first quantity is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Particle(usize);
+
+/// All particles of one step.
+#[derive(Debug)]
+pub struct Cells {
+    sides: [usize; 3],
+    quantities: Array,
+    /// Particles in each block.
+    counts: WholeArray,
+    /// The block that each is continued in; 0, which continues none, for the end.
+    further: WholeArray,
+    /// Blocks taken from the stock, which begins after the last cell.
+    taken: AtomicUsize,
+}
+
+impl Cells {
+    /// Empty cells, `sides` along the axes, for `particles` in all.
+    ///
+    /// # Errors
+    ///
+    /// Where memory is short.
+    pub fn new(terms: &Terms<'_>, sides: [usize; 3], particles: usize) -> Result<Cells, Error> {
+        // A cell takes a further block for every 16 particles beyond its first 16.
+        let blocks = sides.iter().product::<usize>() + particles / ROOM;
+        Ok(Cells {
+            sides,
+            quantities: Array::new(terms, blocks * SIZE)?,
+            counts: WholeArray::new(terms, blocks)?,
+            further: WholeArray::new(terms, blocks)?,
+            taken: AtomicUsize::new(0),
+        })
+    }
+
+    /// The cell that a place is in.
+    pub fn at(&self, place: [f64; 3]) -> usize {
+        let [x, y, z] = std::array::from_fn(|axis| {
+            // Below 0 becomes 0; the far wall belongs to the last cell.
+            (place[axis] as usize).min(self.sides[axis] - 1)
+        });
+        (z * self.sides[1] + y) * self.sides[0] + x
+    }
+
+    /// Empties a cell.
+    pub fn clear(&self, cell: usize) {
+        self.counts.field().set(cell, 0);
+        self.further.field().set(cell, 0);
+    }
+
+    /// Gives all further blocks back. Nobody may use the cells before they are cleared.
+    pub fn drop_additions(&self) {
+        self.taken.store(0, Ordering::Relaxed);
+    }
+
+    /// Adds a particle to a cell, which must be the caller's alone meanwhile.
+    pub fn push(&self, cell: usize, place: [f64; 3], half: [f64; 3], velocity: [f64; 3]) {
+        let block = self.open_block(cell);
+        let at = self.counts.field().get(block);
+        self.counts.field().set(block, at + 1);
+        let particle = Particle(block * SIZE + at as usize);
+        for (quantity, value) in [(PLACE, place), (HALF, half), (VELOCITY, velocity)] {
+            self.set(particle, quantity, value);
+        }
+    }
+
+    /// The last block of a cell, with room for one more.
+    fn open_block(&self, cell: usize) -> usize {
+        let (counts, further) = (self.counts.field(), self.further.field());
+        let mut block = cell;
+        while further.get(block) != 0 {
+            block = further.get(block) as usize;
+        }
+        if counts.get(block) < ROOM as u32 {
+            return block;
+        }
+        let cells = self.sides.iter().product::<usize>();
+        let next = cells + self.taken.fetch_add(1, Ordering::Relaxed);
+        counts.set(next, 0);
+        further.set(next, 0);
+        let number = u32::try_from(next).expect("the largest class has fewer blocks");
+        further.set(block, number);
+        next
+    }
+
+    /// Visits a cell's particles.
+    #[inline(always)]
+    pub fn for_each(&self, cell: usize, mut visit: impl FnMut(Particle)) {
+        let (counts, further) = (self.counts.field(), self.further.field());
+        let mut block = cell;
+        loop {
+            for at in 0..counts.get(block) as usize {
+                visit(Particle(block * SIZE + at));
+            }
+            block = further.get(block) as usize;
+            if block == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Visits, of the particles of a cell, those before `end`.
+    #[inline(always)]
+    pub fn for_each_before(&self, cell: usize, end: Particle, mut visit: impl FnMut(Particle)) {
+        let further: WholeField<'_> = self.further.field();
+        let mut block = cell;
+        let mut has_ended = false;
+        while !has_ended {
+            for at in 0..self.counts.field().get(block) as usize {
+                let particle = Particle(block * SIZE + at);
+                has_ended = particle == end;
+                if has_ended {
+                    break;
+                }
+                visit(particle);
+            }
+            block = further.get(block) as usize;
+            has_ended |= block == 0;
+        }
+    }
+
+    fn field(&self) -> Field<'_> {
+        self.quantities.field()
+    }
+
+    #[inline(always)]
+    fn get(&self, particle: Particle, quantity: usize) -> [f64; 3] {
+        let field = self.field();
+        std::array::from_fn(|axis| field.get(particle.0 + (quantity + axis) * ROOM))
+    }
+
+    #[inline(always)]
+    fn set(&self, particle: Particle, quantity: usize, value: [f64; 3]) {
+        let field = self.field();
+        for (axis, value) in value.into_iter().enumerate() {
+            field.set(particle.0 + (quantity + axis) * ROOM, value);
+        }
+    }
+
+    /// Where it is.
+    #[inline(always)]
+    pub fn place(&self, particle: Particle) -> [f64; 3] {
+        self.get(particle, PLACE)
+    }
+
+    /// Its velocity half a step before.
+    #[inline(always)]
+    pub fn half(&self, particle: Particle) -> [f64; 3] {
+        self.get(particle, HALF)
+    }
+
+    /// Its velocity.
+    #[inline(always)]
+    pub fn velocity(&self, particle: Particle) -> [f64; 3] {
+        self.get(particle, VELOCITY)
+    }
+
+    /// Its acceleration.
+    #[inline(always)]
+    pub fn acceleration(&self, particle: Particle) -> [f64; 3] {
+        self.get(particle, ACCELERATION)
+    }
+
+    /// Its density.
+    #[inline(always)]
+    pub fn density(&self, particle: Particle) -> f64 {
+        self.field().get(particle.0 + DENSITY * ROOM)
+    }
+
+    /// Changes where it is and how fast.
+    pub fn moved(&self, particle: Particle, place: [f64; 3], half: [f64; 3], velocity: [f64; 3]) {
+        self.set(particle, PLACE, place);
+        self.set(particle, HALF, half);
+        self.set(particle, VELOCITY, velocity);
+    }
+
+    /// Changes its acceleration.
+    pub fn set_acceleration(&self, particle: Particle, acceleration: [f64; 3]) {
+        self.set(particle, ACCELERATION, acceleration);
+    }
+
+    /// Adds to its acceleration.
+    #[inline(always)]
+    pub fn add_acceleration(&self, particle: Particle, change: [f64; 3]) {
+        for (axis, change) in change.into_iter().enumerate() {
+            self.field()
+                .add(particle.0 + (ACCELERATION + axis) * ROOM, change);
+        }
+    }
+
+    /// Changes its density.
+    pub fn set_density(&self, particle: Particle, density: f64) {
+        self.field().set(particle.0 + DENSITY * ROOM, density);
+    }
+
+    /// Adds to its density.
+    #[inline(always)]
+    pub fn add_density(&self, particle: Particle, change: f64) {
+        self.field().add(particle.0 + DENSITY * ROOM, change);
+    }
+}
+
+/// Which cells belong to whom.
+#[derive(Debug)]
+pub struct Blocks {
+    /// Each thread's.
+    blocks: Vec<Block>,
+    /// Of each cell, whether a neighbour is another thread's, and a mutex if so.
+    edges: Vec<Option<Mutex<()>>>,
+}
+
+/// A thread's cells: those from bottom to top over a rectangle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    x: Range<usize>,
+    z: Range<usize>,
+}
+
+impl Block {
+    /// Its cells.
+    pub fn cells(&self, sides: [usize; 3]) -> impl Iterator<Item = usize> + use<> {
+        let Block { x, z } = self.clone();
+        z.flat_map(move |z| {
+            let x = x.clone();
+            (0..sides[1]).flat_map(move |y| {
+                let row = (z * sides[1] + y) * sides[0];
+                row + x.start..row + x.end
+            })
+        })
+    }
+}
+
+impl Blocks {
+    /// Divides cells among `threads`, with nearly as many parts along the first axis as along the
+    /// third.
+    pub fn new(sides: [usize; 3], threads: usize) -> Blocks {
+        let fits = |parts: &usize| threads.is_multiple_of(*parts);
+        let along_x = (1..=threads.isqrt()).rev().find(fits).unwrap_or(1);
+        let along_z = threads / along_x;
+        let blocks: Vec<_> = (0..threads)
+            .map(|index| Block {
+                x: share(sides[0], index % along_x, along_x),
+                z: share(sides[2], index / along_x, along_z),
+            })
+            .collect();
+        let mut owners = vec![0; sides.iter().product()];
+        for (index, block) in blocks.iter().enumerate() {
+            block.cells(sides).for_each(|cell| owners[cell] = index);
+        }
+        let has_other = |cell: usize| {
+            let other = |near: &usize| owners[*near] != owners[cell];
+            around(cell, sides).any(|near| other(&near))
+        };
+        let edges = (0..owners.len())
+            .map(|cell| has_other(cell).then(Mutex::default))
+            .collect();
+        Blocks { blocks, edges }
+    }
+
+    /// A thread's cells.
+    pub fn of(&self, thread: usize) -> &Block {
+        &self.blocks[thread]
+    }
+
+    /// Makes a cell the caller's alone, where others may come.
+    #[inline(always)]
+    pub fn lock(&self, cell: usize) -> Option<MutexGuard<'_, ()>> {
+        let mutex = self.edges[cell].as_ref()?;
+        Some(mutex.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Copies the particles that were in `cell` of `before` to the cells where they are now.
+    ///
+    /// A particle moves by less than a cell in a step, so only cells at the edge get particles from
+    /// other threads.
+    pub fn sort(&self, before: &Cells, cell: usize, now: &Cells) {
+        before.for_each(cell, |particle| {
+            let place = before.place(particle);
+            let to = now.at(place);
+            let _alone = self.lock(to);
+            now.push(to, place, before.half(particle), before.velocity(particle));
+        });
+    }
+}
+
+/// The cells around one, itself included, in order.
+pub fn around(cell: usize, sides: [usize; 3]) -> impl Iterator<Item = usize> {
+    let [nx, ny, nz] = sides;
+    let [x, y, z] = [cell % nx, cell / nx % ny, cell / nx / ny];
+    let near = |at: usize, side: usize| at.saturating_sub(1)..(at + 2).min(side);
+    near(z, nz).flat_map(move |z| {
+        near(y, ny).flat_map(move |y| near(x, nx).map(move |x| (z * ny + y) * nx + x))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{Class, trial};
+    use proptest::prelude::*;
+
+    fn sides() -> impl Strategy<Value = [usize; 3]> {
+        [1usize..9, 1usize..5, 1usize..9]
+    }
+
+    proptest! {
+        #[test]
+        fn every_cell_belongs_to_one_thread(sides in sides(), threads in 1usize..20) {
+            let blocks = Blocks::new(sides, threads);
+            let mut owned: Vec<_> =
+                (0..threads).flat_map(|thread| blocks.of(thread).cells(sides)).collect();
+            owned.sort_unstable();
+            prop_assert!(owned.into_iter().eq(0..sides.iter().product()));
+        }
+
+        #[test]
+        fn a_cell_without_a_mutex_is_written_by_its_owner_alone(
+            sides in sides(), threads in 1usize..20
+        ) {
+            let blocks = Blocks::new(sides, threads);
+            for thread in 0..threads {
+                for cell in blocks.of(thread).cells(sides) {
+                    for near in around(cell, sides) {
+                        let is_own = blocks.of(thread).cells(sides).any(|own| own == near);
+                        prop_assert!(is_own || blocks.lock(near).is_some());
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn near_is_mutual(sides in sides(), cell in 0usize..512) {
+            let cell = cell % sides.iter().product::<usize>();
+            for near in around(cell, sides) {
+                prop_assert!(around(near, sides).any(|back| back == cell));
+            }
+            prop_assert!(around(cell, sides).is_sorted());
+        }
+
+        #[test]
+        fn a_cell_holds_any_number_of_particles(count in 0usize..100) {
+            let (visited, before) = trial::with_terms(Class::S, 1, |terms| {
+                let cells = Cells::new(terms, [2, 1, 1], count).unwrap();
+                for particle in 0..count {
+                    cells.push(1, [particle as f64; 3], [0.0; 3], [0.0; 3]);
+                }
+                let mut visited = Vec::new();
+                cells.for_each(1, |particle| visited.push((particle, cells.place(particle)[0])));
+                let mut before = Vec::new();
+                for (particle, _) in &visited {
+                    let mut count = 0;
+                    cells.for_each_before(1, *particle, |_| count += 1);
+                    before.push(count);
+                }
+                let places: Vec<_> = visited.into_iter().map(|(_, place)| place).collect();
+                (places, before)
+            });
+            prop_assert!(visited.into_iter().eq((0..count).map(|particle| particle as f64)));
+            prop_assert!(before.into_iter().eq(0..count));
+        }
+    }
+
+    #[test]
+    fn places_beyond_the_walls_belong_to_the_outermost_cells() {
+        trial::with_terms(Class::S, 1, |terms| {
+            let cells = Cells::new(terms, [2, 3, 4], 0).unwrap();
+            assert_eq!(cells.at([-1.0, -0.5, 0.0]), 0);
+            assert_eq!(cells.at([2.0, 3.5, 9.0]), 2 * 3 * 4 - 1);
+        });
+    }
+}

@@ -1,0 +1,329 @@
+//! pipeline: items pass through stages, each with threads of its own, by queues of limited length:
+//! the pattern of PARSEC's ferret and dedup.
+//!
+//! The first stage loads an item into a buffer, four in the middle each rewrite it (the third with
+//! the help of a table that all share), the last adds it to the result and gives the buffer back.
+//! First and last have one thread; the others divide the rest among them. With fewer than six
+//! threads, neighbouring stages are one.
+//!
+//! Memory: a buffer goes from the thread that filled it to others, one after the other: which of a
+//! stage's threads gets it is chance. Buffers are used again in the order in which they come back,
+//! as an allocator would. The first thread touches every buffer and the table first.
+
+mod queue;
+mod stages;
+
+use super::{Check, Kernel, Member, Stopped, Terms, WholeArray};
+use crate::error::Error;
+use queue::Queue;
+use stages::{MIDDLE, digest, load, rewrite};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+/// Items that wait between two stages at most.
+const DEPTH: usize = 16;
+
+/// Items whose result is compared with one made without a pipeline.
+const COMPARED: usize = 64;
+
+/// A class's parameters.
+#[derive(Clone, Copy)]
+struct Size {
+    items: u64,
+    /// Words of four bytes in a buffer, and in the table.
+    words: usize,
+    table: usize,
+}
+
+const SIZES: [Size; 5] = [
+    size(256, 16, 64),
+    size(1024, 64, 1024),
+    size(4096, 64, 8192),
+    size(8192, 128, 32_768),
+    size(32_768, 128, 131_072),
+];
+
+/// Sizes in KiB.
+const fn size(items: u64, buffer: usize, table: usize) -> Size {
+    Size {
+        items,
+        words: buffer * 256,
+        table: table * 256,
+    }
+}
+
+/// An item on its way: its number, and that of its buffer.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    number: u64,
+    buffer: usize,
+}
+
+/// The problem and its memory.
+pub struct Pipeline {
+    size: Size,
+    seed: u64,
+    buffers: WholeArray,
+    table: WholeArray,
+    /// Stages as they are run: which of the middle ones each is, and its threads. Empty where one
+    /// or two threads do everything.
+    pools: Vec<Pool>,
+    /// Before each pool and before the last stage.
+    queues: Vec<Queue<Item>>,
+    /// Buffers to use.
+    free: Queue<usize>,
+    out: Mutex<Out>,
+}
+
+/// Threads that do the same.
+#[derive(Debug, PartialEq)]
+struct Pool {
+    /// Which middle stages.
+    stages: Range<usize>,
+    /// Which members.
+    members: Range<usize>,
+}
+
+/// What has come out.
+#[derive(Debug, Default)]
+struct Out {
+    items: u64,
+    /// Sum of the items' numbers.
+    numbers: u64,
+    /// Digests of the first items.
+    digests: Vec<(u64, u64)>,
+}
+
+impl Out {
+    fn add(&mut self, number: u64, digest: u64) {
+        self.items += 1;
+        self.numbers = self.numbers.wrapping_add(number);
+        if number < COMPARED as u64 {
+            self.digests.push((number, digest));
+        }
+    }
+}
+
+/// Divides the middle stages and the members between the first and the last among pools.
+fn pools(threads: usize) -> Vec<Pool> {
+    let members = threads.saturating_sub(2);
+    let count = members.min(MIDDLE);
+    let part = super::team::share;
+    (0..count)
+        .map(|pool| {
+            let dealt = part(members, pool, count);
+            Pool {
+                stages: part(MIDDLE, pool, count),
+                members: dealt.start + 1..dealt.end + 1,
+            }
+        })
+        .collect()
+}
+
+impl Pipeline {
+    /// The problem of a class.
+    ///
+    /// # Errors
+    ///
+    /// Where memory is short.
+    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
+        let size = terms.class.of(SIZES);
+        let pools = pools(terms.threads);
+        // Every thread holds one, and every queue may be full.
+        let buffers = terms.threads + (pools.len() + 1) * DEPTH;
+        let last = std::iter::once(1);
+        let consumers = pools.iter().map(|pool| pool.members.len()).chain(last);
+        let producers = std::iter::once(1).chain(pools.iter().map(|pool| pool.members.len()));
+        let queues = producers
+            .zip(consumers)
+            .map(|(producers, consumers)| Queue::new(DEPTH, producers, consumers))
+            .collect();
+        let free = Queue::new(buffers, 1, 1);
+        (0..buffers).for_each(|buffer| {
+            free.put(buffer);
+        });
+        Ok(Box::new(Pipeline {
+            size,
+            seed: terms.seed,
+            buffers: WholeArray::new(terms, buffers * size.words)?,
+            table: WholeArray::new(terms, size.table)?,
+            pools,
+            queues,
+            free,
+            out: Mutex::default(),
+        }))
+    }
+
+    fn buffer(&self, item: Item) -> super::field::WholeField<'_> {
+        let words = self.size.words;
+        self.buffers.field().row(item.buffer * words, words)
+    }
+
+    fn rewrite(&self, item: Item, stages: Range<usize>) {
+        for stage in stages {
+            rewrite(stage, self.buffer(item), self.table.field());
+        }
+    }
+
+    /// The last stage's part in an item.
+    fn finish(&self, item: Item) {
+        let digest = digest(self.buffer(item));
+        let out = self.out.lock();
+        out.unwrap_or_else(PoisonError::into_inner)
+            .add(item.number, digest);
+        self.free.put(item.buffer);
+    }
+
+    /// Everything, in one thread.
+    fn run_alone(&self, member: &Member<'_>) {
+        for number in 0..member.iterations_wanted() {
+            if member.is_stopping() {
+                break;
+            }
+            let Some(buffer) = self.free.take() else {
+                break;
+            };
+            let item = Item { number, buffer };
+            load(self.buffer(item), self.seed, number);
+            self.rewrite(item, 0..MIDDLE);
+            self.finish(item);
+            member.count(1);
+        }
+    }
+
+    /// The first stage.
+    fn run_first(&self, member: &Member<'_>) {
+        let next = &self.queues[0];
+        let _leaving = (next.producer(), self.free.consumer());
+        for number in 0..member.iterations_wanted() {
+            if member.is_stopping() {
+                break;
+            }
+            let Some(buffer) = self.free.take() else {
+                break;
+            };
+            let item = Item { number, buffer };
+            load(self.buffer(item), self.seed, number);
+            if !next.put(item) {
+                break;
+            }
+            member.count(1);
+        }
+    }
+
+    /// A middle stage, or several.
+    fn run_pool(&self, member: &Member<'_>, pool: usize) {
+        let (previous, next) = (&self.queues[pool], &self.queues[pool + 1]);
+        let _leaving = (previous.consumer(), next.producer());
+        while let Some(item) = previous.take() {
+            self.rewrite(item, self.pools[pool].stages.clone());
+            if !next.put(item) {
+                break;
+            }
+            member.count(1);
+        }
+    }
+
+    /// The last stage; where there are no pools, their work too.
+    fn run_last(&self, member: &Member<'_>) {
+        let previous = &self.queues[self.pools.len()];
+        let _leaving = (previous.consumer(), self.free.producer());
+        while let Some(item) = previous.take() {
+            if self.pools.is_empty() {
+                self.rewrite(item, 0..MIDDLE);
+            }
+            self.finish(item);
+            member.count(1);
+        }
+    }
+}
+
+impl Kernel for Pipeline {
+    fn problem(&self) -> String {
+        let Size { words, table, .. } = self.size;
+        let kib = |words: usize| words / 256;
+        format!(
+            "items of {} KiB, a table of {} KiB, {DEPTH} between stages",
+            kib(words),
+            kib(table)
+        )
+    }
+
+    /// Items.
+    fn iterations(&self) -> u64 {
+        self.size.items
+    }
+
+    fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        if member.index == 0 {
+            load(self.table.field(), self.seed, u64::MAX);
+        }
+        Ok(())
+    }
+
+    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        let pool = |pool: &Pool| pool.members.contains(&member.index);
+        match (member.index, self.pools.iter().position(pool)) {
+            (0, _) if member.threads == 1 => self.run_alone(member),
+            (0, _) => self.run_first(member),
+            (_, Some(pool)) => self.run_pool(member, pool),
+            _ => self.run_last(member),
+        }
+        member.wait()
+    }
+
+    fn results(&self, iterations: u64) -> Vec<Check> {
+        let out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        // 0 + 1 + … + (iterations - 1), as the sum is kept.
+        let sum = u128::from(iterations) * u128::from(iterations - 1) / 2;
+        let is_other_sum = out.numbers != sum as u64;
+        let mut words = vec![0; self.size.words];
+        let wrong = out
+            .digests
+            .iter()
+            .filter(|(number, digest)| {
+                *digest != stages::alone(&mut words, &self.table, self.seed, *number)
+            })
+            .count();
+        vec![
+            Check::always("items", out.items as f64, iterations as f64, 0.0),
+            Check::always(
+                "items twice or never",
+                f64::from(u8::from(is_other_sum)),
+                0.0,
+                0.0,
+            ),
+            Check::always("items computed otherwise", wrong as f64, 0.0, 0.0),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_stage_and_every_member_belongs_to_one_pool(threads in 3usize..70) {
+            let pools = pools(threads);
+            prop_assert_eq!(pools[0].stages.start, 0);
+            prop_assert_eq!(pools[0].members.start, 1);
+            let last = &pools[pools.len() - 1];
+            prop_assert_eq!((last.stages.end, last.members.end), (MIDDLE, threads - 1));
+            for pair in pools.windows(2) {
+                prop_assert_eq!(pair[0].stages.end, pair[1].stages.start);
+                prop_assert_eq!(pair[0].members.end, pair[1].members.start);
+            }
+            for pool in &pools {
+                prop_assert!(!pool.stages.is_empty() && !pool.members.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn one_or_two_threads_need_no_pools() {
+        assert_eq!([pools(1), pools(2)], [vec![], vec![]]);
+    }
+}
