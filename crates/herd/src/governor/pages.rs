@@ -5,6 +5,8 @@
 //! An order for all pages of a process, which a policy gives once, waits in line until there is
 //! bandwidth for it; a later one for the same process and thread takes its place.
 
+mod ordered;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,13 +19,12 @@ use super::rate::TokenBucket;
 use super::threads::nanoseconds;
 use super::{Guard, Objection, Refusal, Verdict, unless};
 use crate::settings::Limits;
+use ordered::Ordered;
 
 /// Memory whose going to and fro is followed as one, in base pages: 2 MiB of 4 KiB pages, so that
-/// two threads at work in two places of a window are not taken for a bounce.
+/// two threads at work in two places of a window are not taken for a bounce. Orders for less are
+/// followed page by page: neighbours may well belong to different nodes.
 const PIECE_PAGES: u64 = 512;
-
-/// The piece that stands for all pages of a process.
-const ALL_PAGES: u64 = u64::MAX;
 
 /// Bytes of a MiB.
 const MIB: f64 = 1_048_576.0;
@@ -49,7 +50,7 @@ pub struct PageGovernor {
     sent_bytes: BTreeMap<NodeId, u64>,
     whole: Option<TokenBucket>,
     processes: BTreeMap<ProcessId, TokenBucket>,
-    bounces: Bounces<(ProcessId, u64), NodeId>,
+    bounces: Bounces<(ProcessId, Followed), NodeId>,
     line: VecDeque<PageOrder>,
 }
 
@@ -104,11 +105,11 @@ impl PageGovernor {
     /// Turns page orders of a plan into orders, refusals and orders that wait; each becomes one.
     pub fn govern(&mut self, plan: &[PageOrder]) -> GovernedPages {
         let mut governed = GovernedPages::default();
-        self.serve_the_line(&mut governed);
+        let mut ordered = Ordered::default();
+        self.serve_the_line(&mut governed, &mut ordered);
         for (entry, order) in plan.iter().enumerate() {
-            let verdict = self.check(&governed.orders, order);
-            match verdict {
-                Ok(()) => governed.orders.push(order.clone()),
+            match self.check(&ordered, order) {
+                Ok(()) => ordered.push(order.clone()),
                 Err((Guard::Bandwidth, _)) if order.pages == Pages::All => {
                     governed.refusals.extend(self.wait(order));
                     governed.waiting.push(entry);
@@ -119,6 +120,7 @@ impl PageGovernor {
                 }
             }
         }
+        governed.orders = ordered.into_orders();
         governed
     }
 
@@ -131,15 +133,15 @@ impl PageGovernor {
             let used = outcome.moved.saturating_mul(page_bytes) as f64;
             self.charge(order.process, used - charged);
             if outcome.moved > 0 {
-                for piece in pieces(&order.pages) {
-                    self.note_piece((order.process, piece), order.to);
+                for followed in followed(&order.pages) {
+                    self.note_moved((order.process, followed), order.to);
                 }
             }
         }
     }
 
     /// The guards, in their order.
-    fn check(&mut self, ordered: &[PageOrder], order: &PageOrder) -> Verdict {
+    fn check(&mut self, ordered: &Ordered, order: &PageOrder) -> Verdict {
         let snapshot = self.snapshot.clone().ok_or_else(|| {
             let why = "nothing has been observed yet".to_owned();
             (Guard::UnknownProcess, why)
@@ -162,13 +164,13 @@ impl PageGovernor {
         Ok(())
     }
 
-    fn serve_the_line(&mut self, governed: &mut GovernedPages) {
+    fn serve_the_line(&mut self, governed: &mut GovernedPages, ordered: &mut Ordered) {
         for _ in 0..self.line.len() {
             let Some(order) = self.line.pop_front() else {
                 break;
             };
-            match self.check(&governed.orders, &order) {
-                Ok(()) => governed.orders.push(order),
+            match self.check(ordered, &order) {
+                Ok(()) => ordered.push(order),
                 Err((Guard::Bandwidth, _)) => self.line.push_back(order),
                 Err((guard, why)) => governed.refusals.push(refusal(None, &order, guard, why)),
             }
@@ -194,9 +196,9 @@ impl PageGovernor {
 
     fn does_not_bounce(&mut self, order: &PageOrder) -> Verdict {
         let (mut frozen, mut all) = (0u64, 0u64);
-        for piece in pieces(&order.pages) {
+        for followed in followed(&order.pages) {
             all += 1;
-            let key = (order.process, piece);
+            let key = (order.process, followed);
             let from = self.bounces.last_place(key).filter(|&at| at != order.to);
             let goes = from.map(|from| self.bounces.may_move(key, from, order.to, self.now_ns));
             frozen += u64::from(matches!(goes, Some(Err(_))));
@@ -209,8 +211,8 @@ impl PageGovernor {
         })
     }
 
-    fn note_piece(&mut self, key: (ProcessId, u64), to: NodeId) {
-        // Where a piece came from first is not known; its first move is from where it went to.
+    fn note_moved(&mut self, key: (ProcessId, Followed), to: NodeId) {
+        // Where it came from first is not known; its first move is from where it went to.
         let from = self.bounces.last_place(key).unwrap_or(to);
         if from != to || self.bounces.last_place(key).is_none() {
             self.bounces.moved(key, from, to, self.now_ns);
@@ -353,13 +355,8 @@ fn within_limits(limits: &Limits, to: NodeId) -> Verdict {
     })
 }
 
-fn not_ordered_elsewhere(ordered: &[PageOrder], order: &PageOrder) -> Verdict {
-    let elsewhere = ordered.iter().find(|other| {
-        other.process == order.process
-            && (other.to != order.to || other.pages == order.pages)
-            && overlap(&other.pages, &order.pages)
-    });
-    match elsewhere {
+fn not_ordered_elsewhere(ordered: &Ordered, order: &PageOrder) -> Verdict {
+    match ordered.elsewhere(order) {
         None => Ok(()),
         Some(other) => Err((
             Guard::Duplicate,
@@ -371,22 +368,31 @@ fn not_ordered_elsewhere(ordered: &[PageOrder], order: &PageOrder) -> Verdict {
     }
 }
 
-fn overlap(a: &Pages, b: &Pages) -> bool {
-    match (a, b) {
-        (
-            Pages::Window { first, count },
-            Pages::Window {
-                first: other,
-                count: others,
-            },
-        ) => *first < other.saturating_add(*others) && *other < first.saturating_add(*count),
-        (Pages::All, _) | (_, Pages::All) => true,
+/// What is followed as one when it goes to and fro.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Followed {
+    /// All pages of the process.
+    All,
+    /// Many pages of an order, by the number of their piece.
+    Piece(u64),
+    /// A page of an order that is smaller than a piece.
+    Page(u64),
+}
+
+fn followed(pages: &Pages) -> Box<dyn Iterator<Item = Followed>> {
+    match *pages {
+        Pages::All => Box::new(std::iter::once(Followed::All)),
+        Pages::Window { first, count } if count < PIECE_PAGES => {
+            let end = first.saturating_add(count);
+            Box::new((first..end).map(Followed::Page))
+        }
+        Pages::Window { .. } => Box::new(pieces(pages).map(Followed::Piece)),
     }
 }
 
 fn pieces(pages: &Pages) -> RangeInclusive<u64> {
     match *pages {
-        Pages::All => ALL_PAGES..=ALL_PAGES,
+        Pages::All => 0..=u64::MAX / PIECE_PAGES,
         Pages::Window { first, count } => {
             let last = first.saturating_add(count.saturating_sub(1));
             first / PIECE_PAGES..=last / PIECE_PAGES

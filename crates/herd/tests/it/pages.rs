@@ -244,6 +244,31 @@ fn pages_that_go_to_and_fro_are_frozen_and_their_neighbours_are_not() {
 }
 
 #[test]
+fn single_pages_side_by_side_that_go_to_different_nodes_do_not_bounce() {
+    let scene = scene();
+    let mut governor = scene.governor(Limits::default());
+    for page in 0..100 {
+        let order = window(&scene.one, page, 1, page as u32 % 2);
+        let governed = governor.govern(std::slice::from_ref(&order));
+        assert_eq!(governed.refusals, [], "page {page}");
+        governor.carried_out(&governed.orders, &[moved(&order, 1)]);
+    }
+    // A page that does is frozen by itself. It is on node 1 by now.
+    let (mut at, mut went) = (1, 0);
+    for round in 0..20u32 {
+        let order = window(&scene.one, 7, 1, round % 2);
+        let governed = governor.govern(std::slice::from_ref(&order));
+        if !governed.orders.is_empty() && at != order.to.0 {
+            governor.carried_out(&governed.orders, &[moved(&order, 1)]);
+            (at, went) = (order.to.0, went + 1);
+        }
+    }
+    assert_eq!(went, 5);
+    let neighbour = window(&scene.one, 8, 1, 1);
+    assert!(governor.govern(&[neighbour]).refusals.is_empty());
+}
+
+#[test]
 fn an_order_for_no_pages_is_refused() {
     let scene = scene();
     let told = scene.told(Limits::default(), &window(&scene.one, 0, 0, 1));

@@ -1,0 +1,131 @@
+//! What has been let through in this call, found by its pages.
+//!
+//! Policies that judge each page by itself give thousands of orders at once; each is looked up among the
+//! others here in a time that does not grow with their number. Orders are kept by the pieces of memory
+//! that they touch; the few that touch many, apart.
+
+use std::collections::HashMap;
+
+use numaherd_world::{PageOrder, Pages, ProcessId};
+
+use super::{PIECE_PAGES, pieces};
+
+/// Orders that touch more pieces than this are looked through one by one.
+const MANY: u64 = 16;
+
+/// See the top of this file. Orders are known by their places in the list that they are kept in.
+#[derive(Debug, Default)]
+pub(super) struct Ordered {
+    orders: Vec<PageOrder>,
+    large: Vec<usize>,
+    by_piece: HashMap<(ProcessId, u64), Vec<usize>>,
+}
+
+impl Ordered {
+    /// The orders, as they were let through.
+    pub(super) fn into_orders(self) -> Vec<PageOrder> {
+        self.orders
+    }
+
+    /// Adds an order.
+    pub(super) fn push(&mut self, order: PageOrder) {
+        let at = self.orders.len();
+        match small(&order.pages) {
+            Some(pieces) => {
+                for piece in pieces {
+                    let touch = self.by_piece.entry((order.process, piece)).or_default();
+                    touch.push(at);
+                }
+            }
+            None => self.large.push(at),
+        }
+        self.orders.push(order);
+    }
+
+    /// The first order that has pages of this one and goes elsewhere, or is the same.
+    pub(super) fn elsewhere(&self, order: &PageOrder) -> Option<&PageOrder> {
+        let clashes = |&at: &usize| {
+            let other = &self.orders[at];
+            other.process == order.process
+                && (other.to != order.to || other.pages == order.pages)
+                && overlap(&other.pages, &order.pages)
+        };
+        let first = match small(&order.pages) {
+            Some(pieces) => {
+                let touch = pieces.filter_map(|piece| self.by_piece.get(&(order.process, piece)));
+                let near = touch.flatten().chain(&self.large).copied();
+                near.filter(clashes).min()
+            }
+            None => (0..self.orders.len()).find(clashes),
+        };
+        first.map(|at| &self.orders[at])
+    }
+}
+
+/// The pieces that pages are in, if they are few.
+fn small(pages: &Pages) -> Option<std::ops::RangeInclusive<u64>> {
+    let few = matches!(*pages, Pages::Window { count, .. } if count <= MANY * PIECE_PAGES);
+    few.then(|| pieces(pages))
+}
+
+fn overlap(a: &Pages, b: &Pages) -> bool {
+    match (a, b) {
+        (
+            Pages::Window { first, count },
+            Pages::Window {
+                first: other,
+                count: others,
+            },
+        ) => *first < other.saturating_add(*others) && *other < first.saturating_add(*count),
+        (Pages::All, _) | (_, Pages::All) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaherd_topology::NodeId;
+    use numaherd_world::ThreadId;
+    use proptest::prelude::*;
+
+    fn order(process: u32, pages: Pages, to: u32) -> PageOrder {
+        PageOrder {
+            process: ProcessId {
+                pid: process,
+                born: 1,
+            },
+            thread: ThreadId { tid: 1, born: 1 },
+            pages,
+            to: NodeId(to),
+            rule: "test".into(),
+            why: String::new(),
+        }
+    }
+
+    proptest! {
+        /// It finds what looking through all orders finds.
+        #[test]
+        fn the_first_clash_is_found(
+            orders in prop::collection::vec(
+                (0u32..2, 0u64..40_000, prop_oneof![0u64..4, 0u64..3000, 0u64..20_000], 0u32..3, 0u8..20),
+                0..40,
+            ),
+        ) {
+            let mut ordered = Ordered::default();
+            let mut all: Vec<PageOrder> = Vec::new();
+            for (process, first, count, to, whole) in orders {
+                let pages = if whole == 0 { Pages::All } else { Pages::Window { first, count } };
+                let order = order(process, pages, to);
+                let clash = all.iter().find(|other| {
+                    other.process == order.process
+                        && (other.to != order.to || other.pages == order.pages)
+                        && overlap(&other.pages, &order.pages)
+                });
+                prop_assert_eq!(ordered.elsewhere(&order), clash);
+                ordered.push(order.clone());
+                all.push(order);
+            }
+            prop_assert_eq!(ordered.into_orders(), all);
+        }
+    }
+}
