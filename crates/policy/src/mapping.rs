@@ -10,6 +10,7 @@
 //! | [`eager_map`] | as published | n^2 |
 //! | [`refined_map`] | never worse than that | a constant multiple of that: see below |
 //! | [`exact_map`] | the best there is | exponential: to judge the others by |
+//! | [`best()`] | of threads and pages, by the whole program | once, beforehand |
 //!
 //! All are pure functions without a fixed maximum.
 //!
@@ -18,6 +19,7 @@
 //! threads (more where the allocator gives memory back to the kernel in between) and up to 5 for 64,
 //! which is then some 16 µs of the 200 ms between two calls.
 
+mod best;
 mod communication;
 mod eager;
 mod edge;
@@ -29,6 +31,7 @@ mod quality;
 mod refine;
 mod tree;
 
+pub use best::{Best, best, best_cpus, best_node};
 pub use communication::Communication;
 pub use eager::eager_map;
 pub use exact::exact_map;
