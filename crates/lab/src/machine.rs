@@ -8,8 +8,9 @@
 //! because that is how QEMU and the guest's kernel number them. The model takes every CPU for a
 //! core of its own.
 
-use numaherd_hardware::Config;
+use numaherd_hardware::{Config, IpmConfig};
 use numaherd_topology::Machine;
+use serde_json::{Value, json};
 
 use crate::command_line::{Model, Time};
 use crate::error::{Error, Result};
@@ -71,19 +72,38 @@ pub fn hardware(machine: &Machine) -> Result<Config> {
     Ok(Config { tlb: None, ..whole })
 }
 
+/// The same with the machine's TLBs and an IPM unit beside them, as the plugin's configuration.
+fn with_ipm(machine: &Machine, ipm: &IpmConfig) -> Result<Value> {
+    let refuse = |reason: String| Error::Shape {
+        machine: machine.name.clone(),
+        reason,
+    };
+    let whole = Config::of(machine).map_err(|error| refuse(error.reason))?;
+    if whole.tlb.is_none() {
+        let missing = "its file does not give the table [tlb], which an IPM unit needs";
+        return Err(refuse(missing.to_owned()));
+    }
+    ipm.validate().map_err(|error| refuse(error.to_string()))?;
+    let mut configuration = json!(whole);
+    configuration["ipm"] = json!(ipm);
+    Ok(configuration)
+}
+
 /// The model of a machine: its [`hardware`], the plugin that [`find_plugin`] finds, modelled time.
+/// With `ipm`, its TLBs and such a unit as well; without, neither, so that times are those of caches
+/// and memory alone.
 ///
 /// # Errors
-/// As [`hardware`] and [`find_plugin`].
-pub fn model(machine: &Machine) -> Result<Model> {
-    let configuration =
-        serde_json::to_string(&hardware(machine)?).map_err(|error| Error::Shape {
-            machine: machine.name.clone(),
-            reason: error.to_string(),
-        })?;
+/// As [`hardware`] and [`find_plugin`]; [`Error::Shape`] when the machine file gives no TLBs and they
+/// are asked for.
+pub fn model(machine: &Machine, ipm: Option<&IpmConfig>) -> Result<Model> {
+    let configuration = match ipm {
+        Some(ipm) => with_ipm(machine, ipm)?,
+        None => json!(hardware(machine)?),
+    };
     Ok(Model {
         plugin: find_plugin()?,
-        configuration,
+        configuration: configuration.to_string(),
         time: Time::Modelled,
         arguments: Vec::new(),
         recording: None,
@@ -124,6 +144,22 @@ mod tests {
             message.contains("latency of the level-3 cache"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn an_ipm_unit_comes_with_the_machines_tlbs() {
+        let ipm = IpmConfig::of_paper();
+        let machine = preset("lab-4x2");
+        let told = with_ipm(&machine, &ipm).expect("a machine with TLBs");
+        assert_eq!(told["ipm"]["cr_shift"], json!(ipm.cr_shift));
+        assert_eq!(told["tlb"]["page_bytes"], 4096);
+        assert_eq!(hardware(&machine).expect("a machine").tlb, None);
+        let none = Machine {
+            tlb: None,
+            ..machine
+        };
+        let message = with_ipm(&none, &ipm).expect_err("no TLBs").to_string();
+        assert!(message.contains("[tlb]"), "{message}");
     }
 
     #[test]

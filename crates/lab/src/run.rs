@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
+use numaherd_hardware::IpmConfig;
 use numaherd_topology::Machine;
 
 use crate::command::Command;
@@ -22,6 +23,8 @@ pub struct RunOptions {
     /// How guest time runs, with the hardware model on while the command runs; without it there
     /// are no counters and time is the host's.
     pub model: Option<Time>,
+    /// The unit beside the machine's TLBs, which are modelled only then: see [`machine::model`].
+    pub ipm: Option<IpmConfig>,
     /// Further arguments of the plugin, as `name=value`.
     pub plugin_arguments: Vec<String>,
     /// Further kernel parameters.
@@ -44,6 +47,7 @@ impl RunOptions {
             machine,
             memory_mib: None,
             model: Some(Time::Modelled),
+            ipm: None,
             plugin_arguments: Vec::new(),
             kernel_parameters: Vec::new(),
             numa_balancing: None,
@@ -67,7 +71,7 @@ impl RunOptions {
         let shape = machine::shape(&self.machine, self.memory_mib)?;
         let mut options = Options::new(shape, KernelFiles::find(None)?);
         if let Some(time) = self.model {
-            let mut model = machine::model(&self.machine)?;
+            let mut model = machine::model(&self.machine, self.ipm.as_ref())?;
             model.time = time;
             model.arguments.clone_from(&self.plugin_arguments);
             model.recording = recording;

@@ -37,7 +37,7 @@ fn square() -> Machine {
 fn boot(machine: &Machine) -> Guest {
     let start = || {
         let files = KernelFiles::find(None)?;
-        let model = Some(machine::model(machine)?);
+        let model = Some(machine::model(machine, None)?);
         let shape = machine::shape(machine, Some(384))?;
         Guest::start(&Options {
             model,

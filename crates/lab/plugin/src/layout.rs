@@ -313,7 +313,6 @@ numbered! {
 pub const NOP_BASE: u32 = 0x4c41_4200;
 
 /// `Header::outbox_used` when the next record has no room.
-#[cfg(test)]
 pub const OUTBOX_NO_ROOM: u64 = u64::MAX;
 
 impl Nop {

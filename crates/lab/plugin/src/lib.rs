@@ -10,6 +10,7 @@
 //! | `guest_time` | real and modelled time, timers, idle time |
 //! | `schedule` | the vCPUs' times and the guest's |
 //! | `recording` | a trace of what programs load and store |
+//! | `ipm` | the machine's IPM unit, with the guest's processes and pages |
 //! | `clock` | the clock hook: QEMU takes its time from here |
 //! | `qemu` | other functions of QEMU that are called |
 //! | `shared`, `layout` | the memory shared with the guest's PMU module |
@@ -25,6 +26,7 @@
 mod arguments;
 mod clock;
 mod guest_time;
+mod ipm;
 mod layout;
 mod machine_file;
 mod plugin;
@@ -252,6 +254,7 @@ unsafe extern "C" fn accessed(
             physical_address,
             store,
         };
+        plugin.translate(state, first);
         plugin.access(state, first, instruction as u64, value);
         let bytes = 1 << sys::qemu_plugin_mem_size_shift(info);
         if let Some(second) = plugin.second_line(first, bytes) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Reads the machine to be modelled: a [`Config`] in TOML or JSON.
+//! Reads the machine to be modelled: a [`Config`] in TOML or JSON, and in its table `ipm` the
+//! [`IpmConfig`] of its IPM unit. A machine with TLBs has such a unit; without the table, that of the
+//! paper.
 
 use std::path::Path;
 
-use numaherd_hardware::{Config, ConfigError};
+use numaherd_hardware::{Config, ConfigError, IpmConfig};
+use serde_json::Value;
 
 /// Why a machine file is no good.
 #[derive(Debug, thiserror::Error)]
@@ -46,28 +49,39 @@ pub enum MachineFileError {
     },
 }
 
+/// Room for threads of a process that a unit has where nothing is said of it. It grows where more
+/// come; the paper's 1024 would take four MiB for each of a guest's many small processes.
+const THREADS: u32 = 32;
+
+/// A machine, and the unit that one with TLBs has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineFile {
+    /// The machine.
+    pub config: Config,
+    /// Its IPM unit.
+    pub ipm: Option<IpmConfig>,
+}
+
 /// Reads the machine for a guest of this many vCPUs. JSON begins with a brace.
-pub fn read(path: &Path, vcpus: usize) -> Result<Config, MachineFileError> {
+pub fn read(path: &Path, vcpus: usize) -> Result<MachineFile, MachineFileError> {
     let name = || path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|source| MachineFileError::Read {
         path: name(),
         source,
     })?;
-    let parsed = if text.trim_start().starts_with('{') {
-        serde_json::from_str::<Config>(&text).map_err(|error| error.to_string())
-    } else {
-        toml::from_str::<Config>(&text).map_err(|error| error.to_string())
-    };
-    let config = parsed.map_err(|reason| MachineFileError::Parse {
+    let MachineFile { config, ipm } = parse(&text).map_err(|reason| MachineFileError::Parse {
         path: name(),
         reason,
     })?;
-    config
-        .validate()
-        .map_err(|source| MachineFileError::Config {
-            path: name(),
-            source,
-        })?;
+    let valid = config.validate().and_then(|()| match ipm {
+        Some(_) if config.tlb.is_none() => Err(ConfigError::NoTlb),
+        Some(ipm) => ipm.validate(),
+        None => Ok(()),
+    });
+    valid.map_err(|source| MachineFileError::Config {
+        path: name(),
+        source,
+    })?;
     if config.cores() != vcpus {
         return Err(MachineFileError::Cores {
             path: name(),
@@ -75,15 +89,34 @@ pub fn read(path: &Path, vcpus: usize) -> Result<Config, MachineFileError> {
             vcpus,
         });
     }
-    Ok(config)
+    Ok(MachineFile { config, ipm })
+}
+
+fn parse(text: &str) -> Result<MachineFile, String> {
+    let mut whole: Value = if text.trim_start().starts_with('{') {
+        serde_json::from_str(text).map_err(|error| error.to_string())?
+    } else {
+        toml::from_str(text).map_err(|error| error.to_string())?
+    };
+    let ipm = whole.as_object_mut().and_then(|table| table.remove("ipm"));
+    let config: Config = serde_json::from_value(whole).map_err(|error| error.to_string())?;
+    let ipm = match ipm {
+        Some(ipm) => serde_json::from_value(ipm).map_err(|error| format!("ipm: {error}"))?,
+        None => config.tlb.map(|_| IpmConfig {
+            threads: THREADS,
+            ..IpmConfig::of_paper()
+        }),
+    };
+    Ok(MachineFile { config, ipm })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaherd_hardware::{Tlb, TlbLevel, TlbManagement};
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    fn read_text(text: &str, vcpus: usize) -> Result<Config, MachineFileError> {
+    fn read_text(text: &str, vcpus: usize) -> Result<MachineFile, MachineFileError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "lab-machine-{}-{}",
@@ -110,14 +143,60 @@ mod tests {
             to: 0,
             gb_per_s: 1.0,
         });
+        let file = MachineFile { config, ipm: None };
+        for text in [
+            toml::to_string(&file.config).unwrap(),
+            serde_json::to_string(&file.config).unwrap(),
+        ] {
+            assert_eq!(read_text(&text, 4).unwrap(), file);
+        }
+    }
+
+    #[test]
+    fn a_machine_with_tlbs_has_an_ipm_unit() {
+        let level = TlbLevel {
+            entries: 64,
+            ways: 4,
+            hit_ns: 0.0,
+        };
+        let none = Config::of_equal_nodes(2, vec![vec![90.0]], 3.2);
+        let without = toml::to_string(&none).unwrap();
+        let tlb = Tlb {
+            page_bytes: 4096,
+            managed_by: TlbManagement::Hardware,
+            miss_ns: 80.0,
+            l1: level,
+            l2: None,
+        };
+        let tlb = Some(tlb);
+        let with = toml::to_string(&Config { tlb, ..none }).unwrap();
+        let ipm = read_text(&with, 2).unwrap().ipm.unwrap();
         assert_eq!(
-            read_text(&toml::to_string(&config).unwrap(), 4).unwrap(),
-            config
+            (ipm.threads, ipm.cr_mig),
+            (THREADS, IpmConfig::of_paper().cr_mig)
         );
+
+        let own = IpmConfig {
+            cr_mig: 1,
+            ..IpmConfig::of_paper()
+        };
+        let table = format!("\n[ipm]\n{}", toml::to_string(&own).unwrap());
         assert_eq!(
-            read_text(&serde_json::to_string(&config).unwrap(), 4).unwrap(),
-            config
+            read_text(&format!("{with}{table}"), 2).unwrap().ipm,
+            Some(own)
         );
+        assert!(matches!(
+            read_text(&format!("{without}{table}"), 2),
+            Err(MachineFileError::Config {
+                source: ConfigError::NoTlb,
+                ..
+            })
+        ));
+        let wrong = format!("{with}{}", table.replace("cr_mig = 1", "cr_mig = 99"));
+        assert!(matches!(
+            read_text(&wrong, 2),
+            Err(MachineFileError::Config { .. })
+        ));
     }
 
     #[test]

@@ -12,10 +12,12 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use numaherd_hardware::{Access, Config, Machine, MachineError, Memory, MemoryError, Span};
+use numaherd_hardware::{
+    Access, Config, ConfigError, Machine, MachineError, Memory, MemoryError, Span,
+};
 use numaherd_trace::Event;
 use qemu_plugin_sys as sys;
 use serde_json::{Map, Value};
@@ -23,8 +25,9 @@ use serde_json::{Map, Value};
 use crate::arguments::{Accesses, Arguments, TimeMode};
 use crate::clock::HookError;
 use crate::guest_time::{Disobeyed, GuestTime};
+use crate::ipm::{Numbering, Unit};
 use crate::layout::{Header, Nop};
-use crate::machine_file::{self, MachineFileError};
+use crate::machine_file::{self, MachineFile, MachineFileError};
 use crate::qemu::Translations;
 use crate::recording::{Recorder, Recording, RecordingError, Running};
 use crate::report;
@@ -50,6 +53,9 @@ pub enum StartError {
     /// The shared memory cannot be used.
     #[error(transparent)]
     Shared(#[from] SharedError),
+    /// The IPM unit's configuration is no good.
+    #[error(transparent)]
+    Ipm(#[from] ConfigError),
     /// Nothing can be recorded.
     #[error(transparent)]
     Recording(#[from] RecordingError),
@@ -97,6 +103,8 @@ pub struct Plugin {
     units: sys::qemu_plugin_u64,
     kernel: sys::qemu_plugin_u64,
     user: sys::qemu_plugin_u64,
+    /// The IPM unit, and how its TLBs number pages.
+    unit: Option<(Mutex<Unit>, Numbering)>,
     /// Set when accesses are recorded, not modelled.
     recording: Option<Recording>,
     /// The guest's time when the recording began.
@@ -118,7 +126,15 @@ impl Plugin {
         arguments: Arguments,
         vcpus: usize,
     ) -> Result<Self, StartError> {
-        let config = machine_file::read(&arguments.config, vcpus)?;
+        let MachineFile { config, ipm } = machine_file::read(&arguments.config, vcpus)?;
+        let unit = match ipm {
+            Some(ipm) => {
+                let unit = Unit::new(ipm, &config)?;
+                let numbering = unit.numbering();
+                Some((Mutex::new(unit), numbering))
+            }
+            None => None,
+        };
         let modelled = arguments.time == TimeMode::Modelled;
         let time = GuestTime::new(modelled, vcpus, arguments.skew_ns, arguments.idle)?;
         let recording = match &arguments.trace {
@@ -127,6 +143,7 @@ impl Plugin {
         };
         let header = Header {
             records: u64::from(recording.is_some()),
+            has_ipm: u64::from(unit.is_some()),
             time_mode: u64::from(modelled),
             picoseconds_per_instruction: config.picoseconds_per_instruction,
             core_mhz: config.core_mhz,
@@ -150,6 +167,7 @@ impl Plugin {
             units: word(std::mem::offset_of!(Words, units)),
             kernel: word(std::mem::offset_of!(Words, kernel)),
             user: word(std::mem::offset_of!(Words, user)),
+            unit,
             recording,
             recording_since: AtomicI64::new(0),
             gate: AtomicBool::new(false),
@@ -285,6 +303,9 @@ impl Plugin {
         let (time_ps, words) = self.fold(state);
         state.publish(words, &self.shared);
         self.quanta.fetch_add(1, Relaxed);
+        if let Some(mut unit) = self.unit() {
+            unit.pass(self.config.cycles(time_ps), time_ps / 1000);
+        }
         if let Some(translations) = &self.translations
             && state.flushed.elapsed() > BETWEEN_FLUSHES
         {
@@ -360,12 +381,14 @@ impl Plugin {
                     let words = self.read_words(state.number);
                     let thread = self.shared.running(state.number);
                     state.switch(words, thread, &self.threads[state.number]);
+                    state.space = None;
                     self.record(state, nop);
                 }
             }
             Nop::Fork | Nop::Exec | Nop::Exit | Nop::Wake => {
                 // SAFETY: the caller's promise.
                 if let Some(state) = unsafe { self.vcpu(vcpu) } {
+                    self.end_residents(state, nop);
                     self.record(state, nop);
                 }
             }
@@ -374,7 +397,17 @@ impl Plugin {
                     recording.await_exec(self.shared.other(vcpu as usize).0);
                 }
             }
-            Nop::IpmRead | Nop::IpmSharing => {}
+            Nop::IpmRead => {
+                if let Some(mut unit) = self.unit() {
+                    let bytes = unit.read(self.shared.outbox_room());
+                    self.shared.fill_outbox(bytes.as_deref());
+                }
+            }
+            Nop::IpmSharing => {
+                if let Some(mut unit) = self.unit() {
+                    unit.ask_for_sharing(self.time.now_ns().unsigned_abs());
+                }
+            }
             Nop::Report => {
                 // SAFETY: the caller's promise.
                 unsafe { self.publish(vcpu) };
@@ -391,6 +424,81 @@ impl Plugin {
                 }
             }
         }
+    }
+
+    /// The IPM unit, locked.
+    fn unit(&self) -> Option<MutexGuard<'_, Unit>> {
+        let (unit, _) = self.unit.as_ref()?;
+        Some(unit.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets the IPM unit know of threads that end, and of processes whose memory is another now.
+    fn end_residents(&self, state: &mut Vcpu, event: Nop) {
+        if !matches!(event, Nop::Exec | Nop::Exit) {
+            return;
+        }
+        let Some(mut unit) = self.unit() else { return };
+        let (tid, tgid) = self.shared.running(state.number);
+        if event == Nop::Exec {
+            unit.end_process(tgid);
+        } else {
+            unit.end_thread((tid, tgid));
+        }
+        state.space = None;
+    }
+
+    /// Translates the page of a user's access that is about to be made, if the machine has TLBs, and
+    /// lets the IPM unit know of what becomes of them.
+    #[inline]
+    pub fn translate(&self, state: &mut Vcpu, access: Access) {
+        let (Some((_, numbering)), Some(machine)) = (&self.unit, self.machine.get()) else {
+            return;
+        };
+        let address = access.virtual_address;
+        if address.cast_signed() < 0 {
+            return;
+        }
+        let Some(space) = state.space.or_else(|| self.settle(state)) else {
+            return;
+        };
+        let page = numbering.page(space, address);
+        let home = || machine.memory().node_of(access.physical_address);
+        if state.frames.moved(space, address, access.physical_address) {
+            let entry = state.core.mmu_mut().and_then(|mmu| mmu.invalidate(page));
+            if let Some(mut unit) = self.unit() {
+                unit.moved(state.number, page, entry, home());
+            }
+        }
+        let vcpu = state.number as c_uint;
+        // SAFETY: on this vCPU's thread.
+        let units = || unsafe { sys::qemu_plugin_u64_get(self.units, vcpu) };
+        let Some((translation, raise)) = state.translate(machine, page, address, units) else {
+            return;
+        };
+        if raise > 0 {
+            // SAFETY: as above.
+            unsafe { sys::qemu_plugin_u64_add(self.units, vcpu, raise) };
+        }
+        if let Some(fill) = translation.fill
+            && let Some(mut unit) = self.unit()
+        {
+            let (now_ps, core) = (translation.now_ps, state.number);
+            unit.miss(
+                core,
+                &fill,
+                home(),
+                self.config.cycles(now_ps),
+                now_ps / 1000,
+            );
+        }
+    }
+
+    /// Tells the IPM unit which thread runs, at its first access since it does.
+    #[cold]
+    fn settle(&self, state: &mut Vcpu) -> Option<u32> {
+        let running = self.shared.running(state.number);
+        state.space = Some(self.unit()?.run(state.number, running));
+        state.space
     }
 
     /// Lets the recording know of what the module tells about threads.
@@ -490,6 +598,7 @@ impl Plugin {
                 // SAFETY: no vCPU runs.
                 let state = unsafe { &mut *cell.0.get() };
                 let state = state.get_or_insert_with(|| Vcpu::new(machine, number));
+                state.space = None;
                 if number < running_vcpus() {
                     let (_, words) = self.fold(state);
                     state.switch(words, self.shared.running(number), &self.threads[number]);

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
-use crate::layout::{Counter, Header, Node, Record, Vcpu};
+use crate::layout::{Counter, Header, Node, OUTBOX_NO_ROOM, Record, Vcpu};
 
 /// Why the shared memory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -201,6 +201,27 @@ impl Shared {
             word(offset_of!(Vcpu, other_tid)),
             word(offset_of!(Vcpu, other_tgid)),
         )
+    }
+
+    /// Bytes that a reader of the outbox has room for.
+    pub fn outbox_room(&self) -> usize {
+        let room = self.u64_at(offset_of!(Header, outbox_room) as u64);
+        room.load(Relaxed).min(self.layout.outbox_bytes) as usize
+    }
+
+    /// Puts whole words into the outbox, or says that the next record has no room.
+    pub fn fill_outbox(&self, bytes: Option<&[u8]>) {
+        for (at, word) in (0..)
+            .step_by(8)
+            .zip(bytes.unwrap_or_default().chunks_exact(8))
+        {
+            let word = u64::from_le_bytes(word.try_into().expect("8 bytes"));
+            self.u64_at(self.layout.outbox_offset + at)
+                .store(word, Relaxed);
+        }
+        let used = bytes.map_or(OUTBOX_NO_ROOM, |bytes| bytes.len() as u64);
+        self.u64_at(offset_of!(Header, outbox_used) as u64)
+            .store(used, Release);
     }
 
     fn vcpu_word(&self, vcpu: usize, offset: usize) -> &AtomicU64 {

@@ -13,8 +13,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use numaherd_hardware::{Access, Core, Detail, Fetch, Machine, Miss};
+use numaherd_hardware::{Access, Core, Detail, Fetch, Machine, Miss, Page, Translation};
 
+use crate::ipm::Frames;
 use crate::layout::{Counter, Record, RecordFlag};
 use crate::recording::Recorder;
 use crate::shared::Shared;
@@ -98,6 +99,10 @@ pub struct Vcpu {
     at_switch: Work,
     /// When QEMU's translations for it were last flushed.
     pub flushed: Instant,
+    /// Address space of the running thread, once it has made an access.
+    pub space: Option<u32>,
+    /// Where it found its pages last; nothing in a machine without TLBs.
+    pub frames: Frames,
     /// Its part of the recording, if there is one.
     pub recorder: Option<Recorder>,
 }
@@ -123,6 +128,8 @@ impl Vcpu {
             thread: (0, 0),
             at_switch: Work::default(),
             flushed: Instant::now(),
+            space: None,
+            frames: Frames::new(config.tlb.map_or(0, |tlb| tlb.entries())),
             recorder: None,
         }
     }
@@ -184,11 +191,33 @@ impl Vcpu {
             value: value(),
         };
         let Miss { stalled_ps, fetch } = self.core.access(machine, access, detail)?;
-        self.rest_ps += stalled_ps;
+        Some((fetch, self.wait(stalled_ps)))
+    }
+
+    /// Looks up the page of an access that is about to be made. As with [`Vcpu::access`].
+    #[inline]
+    pub fn translate(
+        &mut self,
+        machine: &Machine,
+        page: Page,
+        virtual_address: u64,
+        units: impl FnOnce() -> u64,
+    ) -> Option<(Translation, u64)> {
+        let (folded, waiting) = (self.instructions, self.waiting);
+        let instructions = || folded + units() - waiting;
+        let translation = self
+            .core
+            .translate(machine, page, virtual_address, instructions)?;
+        Some((translation, self.wait(translation.stalled_ps)))
+    }
+
+    /// Takes note of a wait; returns the units by which the word must be raised.
+    fn wait(&mut self, ps: u64) -> u64 {
+        self.rest_ps += ps;
         let raise = self.rest_ps / self.ps_per_instruction;
         self.rest_ps %= self.ps_per_instruction;
         self.waiting += raise;
-        Some((fetch, raise))
+        raise
     }
 
     /// What this vCPU has done so far, for the words as they are.
