@@ -63,7 +63,7 @@ pub enum Error {
         place: String,
     },
     /// The kernel gave no addresses.
-    #[error("could not map {} of memory: {source}; lower --working-set, or raise the limit (ulimit -v, vm.overcommit_memory)", size::format(*bytes))]
+    #[error("could not map {} of memory: {source}; lower --working-set or --class, or raise the limit (ulimit -v, vm.overcommit_memory)", size::format(*bytes))]
     Map { bytes: usize, source: io::Error },
     /// A kernel without transparent huge pages.
     #[error(
@@ -78,7 +78,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The kernel gave addresses but no pages.
-    #[error("could not touch {} of memory first: {source}; lower --working-set or free memory", size::format(*bytes))]
+    #[error("could not touch {} of memory first: {source}; lower --working-set or --class, or free memory", size::format(*bytes))]
     Populate { bytes: usize, source: io::Error },
     /// A thread could not be sent to CPUs.
     #[error(
@@ -172,7 +172,7 @@ mod tests {
             bytes: 64 << 20,
             source,
         };
-        insta::assert_snapshot!(error.to_string(), @"could not touch 64 MiB of memory first: Cannot allocate memory (os error 12); lower --working-set or free memory");
+        insta::assert_snapshot!(error.to_string(), @"could not touch 64 MiB of memory first: Cannot allocate memory (os error 12); lower --working-set or --class, or free memory");
         assert_eq!(error.exit_code(), 1);
     }
 }

@@ -259,7 +259,7 @@ pub enum Via {
 /// Options of `kernel`.
 #[derive(Debug, Args, Serialize)]
 pub struct Kernel {
-    /// Which
+    /// Which kernel
     #[arg(value_name = "NAME", value_parser = kernel_parser())]
     #[serde(serialize_with = "as_kernel_name")]
     pub kernel: &'static kernels::Entry,
@@ -513,7 +513,7 @@ fn as_name<T: ValueEnum, S: Serializer>(value: &T, serializer: S) -> Result<S::O
     let value = value.to_possible_value();
     value
         .as_ref()
-        .map(clap::builder::PossibleValue::get_name)
+        .map(PossibleValue::get_name)
         .serialize(serializer)
 }
 

@@ -230,7 +230,7 @@ impl Is {
 
     /// Compares the ranks of the keys `probed` with those published.
     fn probe(&self, probed: [u32; PROBES], iteration: u64) {
-        let iteration = iteration as i64;
+        let iteration = iteration.cast_signed();
         let Size {
             ranks,
             signs,

@@ -54,7 +54,7 @@ const TABLE: &[Entry] = &[
     },
     Entry {
         name: "cg",
-        about: "Conjugate gradients: rows of a sparse matrix, vectors gathered from all threads",
+        about: "Conjugate gradients: rows of one's own, a vector gathered from all",
         make: cg::Cg::make,
     },
     Entry {
@@ -69,7 +69,7 @@ const TABLE: &[Entry] = &[
     },
     Entry {
         name: "grid",
-        about: "Particles in cells: blocks of them, neighbours write under mutexes, as fluidanimate",
+        about: "Particles in cells: neighbours write under mutexes, as in fluidanimate",
         make: grid::Grid::make,
     },
     Entry {
@@ -89,7 +89,7 @@ const TABLE: &[Entry] = &[
     },
     Entry {
         name: "pipeline",
-        about: "Stages with threads of their own that hand on buffers, as ferret and dedup",
+        about: "Stages with threads of their own that hand on buffers, as in ferret and dedup",
         make: pipeline::Pipeline::make,
     },
     Entry {

@@ -67,7 +67,8 @@ impl Check {
 
     /// Whether it has an expected value and misses it. A value that is not a number does.
     fn fails(&self) -> bool {
-        self.error.is_some_and(|error| !(error <= self.tolerance))
+        self.error
+            .is_some_and(|error| error.is_nan() || error > self.tolerance)
     }
 }
 

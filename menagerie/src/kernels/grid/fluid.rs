@@ -64,13 +64,11 @@ impl Fluid<'_> {
             let one = Placed { cell, particle };
             for near in around(cell, self.sides).take_while(|near| *near <= cell) {
                 let pair = |particle| {
-                    visit(
-                        one,
-                        Placed {
-                            cell: near,
-                            particle,
-                        },
-                    )
+                    let other = Placed {
+                        cell: near,
+                        particle,
+                    };
+                    visit(one, other);
                 };
                 if near == cell {
                     self.cells.for_each_before(cell, one.particle, pair);
@@ -260,7 +258,7 @@ mod tests {
             fluid.advance(0);
             let mut seen = Vec::new();
             cells.for_each(0, |particle| {
-                seen.push((cells.place(particle)[0], cells.half(particle)[0]))
+                seen.push((cells.place(particle)[0], cells.half(particle)[0]));
             });
             assert_eq!(seen, [(0.0, 1.0)]);
         });
