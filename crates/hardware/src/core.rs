@@ -384,6 +384,7 @@ impl Core {
         issue: u64,
     ) -> (u64, Option<Fetch>) {
         self.counts.llc_access += 1;
+        self.inbox.gets_line();
         let prefetched = self
             .prefetcher
             .as_mut()

@@ -20,7 +20,7 @@
 //! private cache keeps writing while the last-level cache has dropped it is written back once. A
 //! line shared clean between domains is always fetched from memory.
 
-use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cache::State;
@@ -117,6 +117,8 @@ pub(crate) enum Message {
 /// Messages to a core.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
+    /// Whether the core has ever got a line: one that has not need not be told to drop any.
+    has_lines: AtomicBool,
     pending: AtomicBool,
     messages: Mutex<Messages>,
 }
@@ -142,6 +144,14 @@ impl Inbox {
             messages.list.push(message);
         }
         self.pending.store(true, Release);
+    }
+
+    /// Notes that the core gets a line.
+    #[inline]
+    pub(crate) fn gets_line(&self) {
+        if !self.has_lines.load(Relaxed) {
+            self.has_lines.store(true, Relaxed);
+        }
     }
 
     #[inline]
@@ -353,6 +363,9 @@ impl Machine {
         };
         let drop_from = |cores: &[usize], others: &mut Others| {
             for &other in cores.iter().filter(|&&other| other != core) {
+                if !self.inboxes[other].has_lines.load(Relaxed) {
+                    continue;
+                }
                 self.inboxes[other].send(Message::Drop(line));
                 others.dropped += 1;
             }
