@@ -279,6 +279,7 @@ mod tests {
     use super::*;
     use crate::crew::Work;
     use crate::histogram::Latencies;
+    use crate::kernels::{Check, Verification};
     use crate::workload::PhaseTotal;
     use proptest::prelude::*;
     use serde_json::json;
@@ -384,6 +385,34 @@ mod tests {
     #[test]
     fn json_of_a_pair() {
         insta::assert_snapshot!(json(&pair()));
+    }
+
+    /// A kernel whose one result is `value` where 2 was published.
+    fn kernel(value: f64) -> Report {
+        let check = Check::published("zeta", value, Some(2.0), 1e-8);
+        let mut report = report("cg", false, None, vec![Detail::None {}]);
+        report.parameters = json!({ "class": "W", "threads": 1 });
+        report.kernel = Some(Told {
+            problem: "7000 rows".to_owned(),
+            bytes: 7 << 20,
+            iterations: 15,
+            verification: Verification::new(vec![check], 15, 15),
+        });
+        report
+    }
+
+    #[test]
+    fn json_of_a_kernel() {
+        insta::assert_snapshot!(json(&kernel(2.0)));
+    }
+
+    #[test]
+    fn a_kernel_that_computes_wrongly_has_failed() {
+        assert!(!kernel(2.0).has_failed());
+        assert!(kernel(2.1).has_failed());
+        assert!(!stream().has_failed());
+        let table = kernel(2.1).table();
+        insta::assert_snapshot!(table.lines().take(3).collect::<Vec<_>>().join("\n"));
     }
 
     #[test]

@@ -175,3 +175,68 @@ impl<'a> WholeField<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{Class, trial};
+    use proptest::prelude::*;
+
+    /// Where an element of an array is.
+    fn address(field: Field<'_>, index: usize) -> usize {
+        std::ptr::from_ref(&field.words[index]).addr()
+    }
+
+    proptest! {
+        #[test]
+        fn arrays_lie_one_after_the_other_and_share_no_line(lengths in [1usize..5000, 1..5000, 1..5000]) {
+            let arrays = trial::with_terms(Class::S, 1, |terms| Array::several(terms, lengths)).unwrap();
+            let fields = arrays.each_ref().map(Array::field);
+            prop_assert_eq!(fields.map(Field::len), lengths);
+            for pair in fields.windows(2) {
+                let end = address(pair[0], pair[0].len() - 1);
+                let start = address(pair[1], 0);
+                prop_assert!(end < start && start - end <= LINE);
+                prop_assert_ne!(end / LINE, start / LINE);
+            }
+        }
+
+        #[test]
+        fn what_is_set_is_there_and_nowhere_else(length in 2usize..100, at in 0usize..100, value: f64) {
+            let at = at % length;
+            let array = trial::with_terms(Class::S, 1, |terms| Array::new(terms, length)).unwrap();
+            let field = array.field();
+            field.set(at, value);
+            for index in 0..length {
+                let expected = if index == at { value } else { 0.0 };
+                prop_assert_eq!(field.get(index).to_bits(), expected.to_bits());
+            }
+            field.set(at, 1.5);
+            field.add(at, 2.0);
+            prop_assert_eq!(field.row(at, 1).get(0), 3.5);
+        }
+    }
+
+    #[test]
+    fn whole_numbers_lie_side_by_side() {
+        trial::with_terms(Class::S, 1, |terms| {
+            let array = WholeArray::new(terms, 5000).unwrap();
+            let field = array.field();
+            assert_eq!(field.len(), 5000);
+            (0..5000).for_each(|at| field.set(at, at as u32));
+            assert!((0..5000).all(|at| field.row(at, 1).get(0) == at as u32));
+        });
+    }
+
+    #[test]
+    fn more_memory_than_there_is_is_refused_before_it_is_touched() {
+        trial::with_terms(Class::S, 1, |terms| {
+            let error = Array::new(terms, 1 << 50).unwrap_err();
+            let Error::ClassTooLarge { wanted, .. } = &error else {
+                panic!("{error}");
+            };
+            assert_eq!(*wanted, 1 << 53);
+            assert_eq!(error.exit_code(), 1);
+        });
+    }
+}

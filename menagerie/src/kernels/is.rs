@@ -298,6 +298,10 @@ impl Kernel for Is {
 
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         self.draw(member);
+        let bucketed = self.bucketed.field();
+        member
+            .share(self.count())
+            .for_each(|at| bucketed.set(at, 0));
         member.wait()?;
         // As the benchmark does before it starts its clock: everything is touched.
         self.rank(member, 1)?;

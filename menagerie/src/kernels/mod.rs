@@ -42,8 +42,7 @@ use serde::Serialize;
 use std::cell::Cell;
 use std::time::Instant;
 use team::{Member, Stopped, Team};
-use verification::Check;
-pub use verification::{Verdict, Verification};
+pub use verification::{Check, Verdict, Verification};
 
 /// The kernels there are. Each line: its name, what it is, and how it is made.
 const TABLE: &[Entry] = &[
