@@ -8,6 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit::EXIT_CODES;
 
+mod trace;
+
+pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSra};
+
 /// Decide which core every thread runs on and which memory node every page lives on.
 #[derive(Debug, Parser)]
 #[command(name = "numaherd", version, about, after_help = EXIT_CODES, max_term_width = 100)]
@@ -41,6 +45,9 @@ pub enum Command {
     ProfileRun(Box<ProfileRun>),
     /// Give threads the affinities back that they had before a run that was killed
     Release(Release),
+    /// Look into recorded memory accesses, and learn from them
+    #[command(subcommand)]
+    Trace(Trace),
     /// Run programs in the lab: a real multi-node kernel with modelled hardware
     #[command(subcommand)]
     Lab(Lab),
@@ -436,6 +443,11 @@ pub struct LabRun {
     /// Let the guest run in the host's time, without the hardware model
     #[arg(long)]
     pub real_time: bool,
+
+    /// Model the machine's TLBs, with an IPM unit that tells which pages should move and which threads
+    /// share them (/dev/numaherd_ipm)
+    #[arg(long, conflicts_with = "real_time")]
+    pub ipm: bool,
 
     /// Kill the guest after this time
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]

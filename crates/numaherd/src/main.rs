@@ -19,6 +19,7 @@ mod reproduce;
 mod run;
 mod simulate;
 mod topology;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Simulate(options) => simulate::simulate(&options).map(done),
         Command::Reproduce(options) => reproduce::reproduce(&options),
         Command::Release(options) => release::release(&options).map(done),
+        Command::Trace(command) => trace::trace(&command),
         Command::Lab(Lab::Run(options)) => lab::run(&options),
         Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),
         Command::Lab(Lab::Trial(options)) => compare::trial(&options).map(done),

@@ -1,0 +1,159 @@
+//! The command line of `numaherd trace`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use numaherd_trace::sra::Strategy;
+
+/// What to do with traces.
+#[derive(Debug, Subcommand)]
+pub enum Trace {
+    /// Record what a program loads and stores, by running it in the lab
+    Record(TraceRecord),
+    /// Say what is in a trace
+    Info(TraceInfo),
+    /// Make a trace of the text of valgrind's Lackey or of `perf script`
+    Import(TraceImport),
+    /// Say which pages should follow a thread that was moved to another node (DINO §4.1)
+    Sra(TraceSra),
+}
+
+/// Options of `trace record`.
+#[derive(Debug, Args)]
+pub struct TraceRecord {
+    /// Write the trace to this file
+    #[arg(short, long, value_name = "FILE", default_value = "numaherd.trace")]
+    pub output: PathBuf,
+
+    /// What the guest looks like: a preset or a machine file
+    #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
+    pub machine: String,
+
+    /// Memory of each node in MiB, in place of the machine's
+    #[arg(long, value_name = "MIB")]
+    pub memory_mib: Option<u64>,
+
+    /// End the program after this time, with what it has done until then in the trace
+    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    pub limit: Option<Duration>,
+
+    /// Say at the end which threads were recorded
+    #[arg(long)]
+    pub threads: bool,
+
+    /// The program and its arguments
+    #[arg(value_name = "CMD", required = true, last = true)]
+    pub program: Vec<OsString>,
+}
+
+/// Options of `trace info`.
+#[derive(Debug, Args)]
+#[command(after_help = FILES)]
+pub struct TraceInfo {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `trace import`.
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT_HELP)]
+pub struct TraceImport {
+    /// The text; `-` for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Write the trace to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `trace sra`.
+#[derive(Debug, Args)]
+#[command(after_help = SRA_HELP)]
+pub struct TraceSra {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Which strategies
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_enum, default_values_t = [Followed::SequentialForward, Followed::SequentialForwardBackward, Followed::Random, Followed::PatternBased])]
+    pub strategies: Vec<Followed>,
+
+    /// Pages that move at a time (K) [default: 1,2,4,…,16384]
+    #[arg(long, short = 'k', value_name = "K,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    pub pages: Vec<u64>,
+
+    /// One in how many accesses to memory is looked at [default: 1,10,…,100000]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
+    pub one_in: Vec<u64>,
+
+    /// Take the caches of this machine: a preset or a file [default: DINO's]
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
+
+    /// Seed of where samples lie and of random pages
+    #[arg(long, value_name = "NUMBER", default_value = "0")]
+    pub seed: u64,
+
+    /// Also write the cells to this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Also draw them to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which pages move along with one whose access was seen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Followed {
+    /// K pages from the accessed one on.
+    SequentialForward,
+    /// K/2 pages before the accessed one and K/2 from it on.
+    SequentialForwardBackward,
+    /// The accessed page and K − 1 of the process's others.
+    Random,
+    /// The accessed page and the K − 1 that its pattern leads to.
+    PatternBased,
+}
+
+impl From<Followed> for Strategy {
+    fn from(followed: Followed) -> Self {
+        match followed {
+            Followed::SequentialForward => Self::SequentialForward,
+            Followed::SequentialForwardBackward => Self::SequentialForwardBackward,
+            Followed::Random => Self::Random,
+            Followed::PatternBased => Self::PatternBased,
+        }
+    }
+}
+
+const FILES: &str = "\
+FILE is a trace, or the text of `valgrind --tool=lackey --trace-mem=yes` or of `perf script -F
+comm,pid,tid,time,period,event,addr`, which is imported on the way.";
+
+const IMPORT_HELP: &str = "\
+    valgrind --tool=lackey --trace-mem=yes CMD 2>&1 | numaherd trace import - -o x.trace
+    perf mem record CMD; perf script -F comm,pid,tid,time,period,event,addr > samples.txt
+Lines that cannot be read are counted, and the first few are shown.";
+
+const SRA_HELP: &str = "\
+Saved remote accesses: the thread has just been moved to another node, all its memory is remote; of
+the accesses that miss the last-level cache, how many are no longer remote because a sample of them
+brought pages along? docs/trace.md says precisely what is counted.
+FILE may be a text that `trace import` reads.";
