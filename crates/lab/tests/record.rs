@@ -2,6 +2,9 @@
 //!
 //! These need `make setup` and the plugin (`cargo build --profile lab -p numaherd-lab-plugin`).
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
@@ -29,7 +32,22 @@ fn build(name: &str) -> PathBuf {
     program
 }
 
-/// Records a command into a file of this name. Returns what it wrote as well.
+/// What a command wrote, and whether it wrote anything yet.
+struct Said<'a>(Vec<u8>, &'a Cell<bool>);
+
+impl Write for Said<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.1.set(true);
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Records a command into a file of this name, and stops it once it has written something if that is
+/// asked for. Returns what it wrote as well.
 fn record_words(name: &str, words: &[&str], stop: bool) -> (Recorded, Trace, String) {
     let machine = Machine::preset("lab-2x4").expect("a preset");
     let mut run = RunOptions::new(machine, Command::inherited(words).expect("here"));
@@ -39,12 +57,14 @@ fn record_words(name: &str, words: &[&str], stop: bool) -> (Recorded, Trace, Str
         file: temporary(name),
         limit: Some(Duration::from_secs(100)),
     };
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let recorded = record(&options, || stop, &mut stdout, &mut stderr)
+    let spoke = Cell::new(false);
+    let mut stdout = Said(Vec::new(), &spoke);
+    let stop = || stop && spoke.get();
+    let recorded = record(&options, stop, &mut stdout, &mut io::sink())
         .unwrap_or_else(|error| panic!("{error}"));
     let trace = Trace::open(&options.file).unwrap_or_else(|error| panic!("{error}"));
     assert!(trace.damage().is_none(), "{:?}", trace.damage());
-    (recorded, trace, String::from_utf8(stdout).expect("text"))
+    (recorded, trace, String::from_utf8(stdout.0).expect("text"))
 }
 
 /// All events of a thread.
@@ -109,6 +129,54 @@ fn a_known_loop_is_recorded_access_by_access() {
         );
     }
     check_turns(&all, rounds);
+}
+
+#[test]
+fn descendants_are_recorded_and_a_failing_command_leaves_a_whole_trace() {
+    let script = "(exec sleep 0.01) & (exec true); wait; exit 3";
+    let (recorded, trace, _) = record_words("descendants.trace", &["sh", "-c", script], false);
+    assert_eq!(recorded.finished.ending, Ending::Exited(3));
+    let mut names: Vec<&str> = trace
+        .threads()
+        .iter()
+        .map(|thread| thread.name.as_str())
+        .collect();
+    assert_eq!(names[0], "sh");
+    names.sort_unstable();
+    assert_eq!(names, ["sh", "sleep", "true"]);
+    // Each is a process of its own, and each has loaded its program's libraries.
+    let processes: BTreeSet<u32> = trace
+        .threads()
+        .iter()
+        .map(|thread| thread.process)
+        .collect();
+    assert_eq!(processes.len(), 3);
+    for thread in 0..3 {
+        let accesses = events(&trace, thread)
+            .iter()
+            .filter(|event| event.is_access())
+            .count();
+        assert!(accesses > 10_000, "{accesses} of thread {thread}");
+    }
+}
+
+#[test]
+fn a_recording_that_is_stopped_leaves_a_whole_trace() {
+    let script = "echo here; exec sleep 1000";
+    let (recorded, trace, _) = record_words("stopped.trace", &["sh", "-c", script], true);
+    assert_eq!(recorded.finished.ending, Ending::Killed(15));
+    assert!(recorded.cut_short);
+    assert_eq!(trace.threads().len(), 1);
+    let accesses = events(&trace, 0).iter().filter(|event| event.is_access()).count();
+    assert!(accesses > 10_000, "{accesses}");
+}
+
+#[test]
+fn a_command_that_does_not_exist_leaves_an_empty_trace() {
+    let (recorded, trace, _) = record_words("nothing.trace", &["/no/such/program"], false);
+    assert_eq!(recorded.finished.ending, Ending::Exited(127));
+    assert!(trace.threads().is_empty() && trace.frames().is_empty());
+    assert_eq!(trace.about()["command"][0], "/no/such/program");
 }
 
 /// Each sleep has its wake; and the two that take turns wake each other every round, but where one

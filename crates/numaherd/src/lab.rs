@@ -4,6 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use numaherd_hardware::IpmConfig;
 use numaherd_lab::{Command, Error, Guest, RunOptions};
 use numaherd_topology::Machine;
 
@@ -24,9 +25,7 @@ pub fn machine(name: &str) -> Result<Machine> {
 /// The lab is not set up, the machine cannot be built, or the guest does not boot.
 pub fn boot(machine: &Machine) -> Result<Guest> {
     let none = Command::inherited::<&str>([]).map_err(error)?;
-    RunOptions::new(machine.clone(), none)
-        .boot()
-        .map_err(error)
+    RunOptions::new(machine.clone(), none).boot().map_err(error)
 }
 
 /// Whether an error means that the guest itself has gone, whatever ran in it.
@@ -56,11 +55,11 @@ pub fn run(options: &LabRun) -> Result<ExitCode> {
     let command = Command::inherited(options.program.iter().cloned()).map_err(error)?;
     let mut run = RunOptions::new(machine(&options.machine)?, command);
     run.time_limit = Some(options.limit);
+    run.ipm = options.ipm.then(IpmConfig::of_paper);
     if options.real_time {
         run.model = None;
     }
-    let finished =
-        numaherd_lab::run(&run, &mut io::stdout(), &mut io::stderr()).map_err(error)?;
+    let finished = numaherd_lab::run(&run, &mut io::stdout(), &mut io::stderr()).map_err(error)?;
     if let Some(told) = &finished.out_of_memory {
         eprintln!("numaherd: the guest ran out of memory: {told}");
     }

@@ -49,10 +49,6 @@ pub enum MachineFileError {
     },
 }
 
-/// Room for threads of a process that a unit has where nothing is said of it. It grows where more
-/// come; the paper's 1024 would take four MiB for each of a guest's many small processes.
-const THREADS: u32 = 32;
-
 /// A machine, and the unit that one with TLBs has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineFile {
@@ -102,10 +98,7 @@ fn parse(text: &str) -> Result<MachineFile, String> {
     let config: Config = serde_json::from_value(whole).map_err(|error| error.to_string())?;
     let ipm = match ipm {
         Some(ipm) => serde_json::from_value(ipm).map_err(|error| format!("ipm: {error}"))?,
-        None => config.tlb.map(|_| IpmConfig {
-            threads: THREADS,
-            ..IpmConfig::of_paper()
-        }),
+        None => config.tlb.map(|_| IpmConfig::of_paper()),
     };
     Ok(MachineFile { config, ipm })
 }
@@ -171,10 +164,7 @@ mod tests {
         let tlb = Some(tlb);
         let with = toml::to_string(&Config { tlb, ..none }).unwrap();
         let ipm = read_text(&with, 2).unwrap().ipm.unwrap();
-        assert_eq!(
-            (ipm.threads, ipm.cr_mig),
-            (THREADS, IpmConfig::of_paper().cr_mig)
-        );
+        assert_eq!(ipm, IpmConfig::of_paper());
 
         let own = IpmConfig {
             cr_mig: 1,

@@ -41,7 +41,8 @@ pub fn record(options: &TraceRecord) -> Result<ExitCode> {
         eprintln!("numaherd: the guest ran out of memory: {told}");
     }
     let file = &options.output;
-    let trace = Trace::open(file).with_context(|| format!("cannot read {} back", file.display()))?;
+    let trace =
+        Trace::open(file).with_context(|| format!("cannot read {} back", file.display()))?;
     eprint!("numaherd: {}: {}", file.display(), said(&recorded, &trace));
     if options.threads {
         eprintln!("{}", threads(&trace));
@@ -61,10 +62,18 @@ fn stop_flag() -> Result<Arc<AtomicBool>> {
 }
 
 fn said(recorded: &Recorded, trace: &Trace) -> String {
-    let events: u64 = trace.frames().iter().map(|frame| u64::from(frame.events)).sum();
+    let events: u64 = trace
+        .frames()
+        .iter()
+        .map(|frame| u64::from(frame.events))
+        .sum();
     let size: u64 = trace.frames().iter().map(|frame| frame.bytes).sum();
     let seconds = recorded.took.as_secs_f64();
-    let cut = if recorded.cut_short { ", cut short" } else { "" };
+    let cut = if recorded.cut_short {
+        ", cut short"
+    } else {
+        ""
+    };
     format!(
         "{} events of {} threads in {}, {:.2} bytes an event; {seconds:.1} s, {:.1} million events a second{cut}\n",
         counted(events),
