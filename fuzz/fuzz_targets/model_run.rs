@@ -22,7 +22,7 @@ use numaherd_herd::{Herd, Settings};
 use numaherd_model::{Binding, Hardware, Job, Library, Model, Options, Placement, Program, Until};
 use numaherd_policy::{Foresight, Means, registry};
 use numaherd_topology::{CpuId, CpuSet, Machine};
-use numaherd_world::{Snapshot, ThreadId};
+use numaherd_world::{NewPages, Signal, Snapshot, ThreadId};
 
 /// Machines of one to four nodes, with and without figures of links and probes.
 const MACHINES: [&str; 5] = [
@@ -52,7 +52,7 @@ fuzz_target!(|text: &str| {
     let Some(programs) = programs(profiles, &hardware) else {
         return;
     };
-    let policies: Vec<_> = registry::policies().collect();
+    let policies: Vec<_> = registry::policies().filter(|entry| can_have(entry)).collect();
     let policy = policies[run.below(policies.len())].name;
     let options = Options {
         seed: run.next(),
@@ -139,6 +139,13 @@ fn job(mut row: Numbers<'_>, programs: &[Arc<Program>], hardware: &Hardware) -> 
         gang: (row.below(3) as u32).checked_sub(1),
         ..Job::new(program)
     }
+}
+
+/// Whether the model has what a policy needs.
+fn can_have(entry: &registry::Entry) -> bool {
+    let needs = registry::needs(entry.name).expect("a policy of the table");
+    let lacks = [Signal::TlbResidency, Signal::TlbMisses, Signal::HintFaults];
+    entry.new_pages != NewPages::Random && !needs.iter().any(|need| lacks.contains(need))
 }
 
 fn holds(mut model: Model, jobs: usize, policy: &str, settings: Settings) {

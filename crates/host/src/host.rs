@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
-    AffinityOutcome, NodeState, Orders, Outcome, PageOutcome, Pager, Process, Progress, Signal,
-    SignalReport, SignalState, Snapshot, ThreadId, World, WorldError,
+    AffinityOutcome, NewPages, NodeState, Orders, Outcome, PageOutcome, Pager, Process, ProcessId,
+    Progress, Sharing, Signal, SignalReport, SignalState, Snapshot, ThreadId, World, WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,7 +19,9 @@ use crate::counters::{self, Counters};
 use crate::ending::Ending;
 use crate::error::HostError;
 use crate::files::Root;
+use crate::ipm_unit::{self, IpmUnit};
 use crate::kernel::{Captured, Hands, Live, Senses, monotonic_ns, since_boot_ns};
+use crate::new_pages;
 use crate::options::HostOptions;
 use crate::pager::HostPager;
 use crate::pages::Mover;
@@ -44,6 +46,8 @@ pub struct Host {
     counters: Option<Counters>,
     recipe: Option<Recipe>,
     residencies: Residencies,
+    /// The IPM unit, in the lab; shared with the pager.
+    ipm: Option<Arc<Mutex<IpmUnit>>>,
     roster: Roster,
     pager_gaps: Arc<Mutex<Vec<String>>>,
     /// `None` once the pager has it.
@@ -110,6 +114,7 @@ impl Host {
             signals: equipment.signals,
             counters: equipment.counters,
             recipe: equipment.recipe,
+            ipm: equipment.ipm.map(|unit| Arc::new(Mutex::new(unit))),
             roster: Arc::new(RwLock::new(HashMap::new())),
             pager_gaps: Arc::default(),
             stop: Stop::new()?,
@@ -186,7 +191,29 @@ impl Host {
         })
     }
 
-    fn processes(&mut self, interval_ns: u64) -> Vec<Process> {
+    /// How much threads shared pages since the last call, where there is a unit that tells.
+    fn sharing(&mut self, gaps: &mut Vec<String>) -> HashMap<ProcessId, Sharing> {
+        let Some(unit) = &self.ipm else {
+            return HashMap::new();
+        };
+        let roster = self
+            .roster
+            .read()
+            .unwrap_or_else(|poison| poison.into_inner());
+        let mut unit = unit.lock().unwrap_or_else(|poison| poison.into_inner());
+        unit.sharing(&roster).unwrap_or_else(|error| {
+            gaps.push(format!(
+                "the IPM unit does not tell who shares pages: {error}"
+            ));
+            HashMap::new()
+        })
+    }
+
+    fn processes(
+        &mut self,
+        interval_ns: u64,
+        mut sharing: HashMap<ProcessId, Sharing>,
+    ) -> Vec<Process> {
         let ran: Vec<_> = self
             .scanner
             .processes()
@@ -200,7 +227,7 @@ impl Host {
                 id: process.id,
                 name: process.name.clone(),
                 allowed_nodes: process.allowed_nodes.clone(),
-                sharing: None,
+                sharing: sharing.remove(&process.id).map(Arc::new),
                 residency: self.residencies.of(process.id).cloned(),
             })
             .collect();
@@ -246,6 +273,18 @@ impl World for Host {
         &self.signals
     }
 
+    fn attend(&mut self, needs: &[Signal]) {
+        if !needs.contains(&Signal::TlbResidency) {
+            self.ipm = None;
+        }
+        // What threads shared before now is of no interval.
+        self.sharing(&mut Vec::new());
+    }
+
+    fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
+        new_pages::check(&self.options, rule)
+    }
+
     fn run_for(&mut self, interval: Duration) -> Progress {
         self.ending.run_for(&self.stop, interval)
     }
@@ -265,6 +304,7 @@ impl World for Host {
             .unwrap_or_else(|poison| poison.into_inner());
         gaps.append(&mut from_pager);
         drop(from_pager);
+        let sharing = self.sharing(&mut gaps);
         let sequence = self.sequence;
         self.sequence += 1;
         Ok(Snapshot {
@@ -273,7 +313,7 @@ impl World for Host {
             interval_ns: look.interval_ns,
             page_bytes: self.page_bytes,
             online: look.online,
-            processes: self.processes(look.interval_ns),
+            processes: self.processes(look.interval_ns, sharing),
             nodes: self.nodes(),
             threads: look.threads,
             gaps,
@@ -333,6 +373,10 @@ impl World for Host {
             topology: self.topology.clone(),
             hands: self.hands.clone(),
             sampler,
+            ipm: self.ipm.clone(),
+            roster: self.roster.clone(),
+            page_bytes: self.page_bytes,
+            began_ns: self.began_ns,
             mover,
             stop: self.stop.clone(),
             ending: self.ending.clone(),
@@ -366,6 +410,7 @@ pub(crate) struct Equipment {
     pub(crate) reasons: Reasons,
     counters: Option<Counters>,
     recipe: Option<Recipe>,
+    ipm: Option<IpmUnit>,
 }
 
 impl Equipment {
@@ -406,6 +451,14 @@ impl Equipment {
             ),
             Err(refusal) => missing(Signal::MemorySamples, refusal),
         };
+        let ipm = ipm_unit::open(root);
+        let tlb_residency = match &ipm {
+            Ok(_) => {
+                let source = "the IPM unit of the lab's machine (/dev/numaherd_ipm)".to_owned();
+                measured(Signal::TlbResidency, source, None)
+            }
+            Err(refusal) => missing(Signal::TlbResidency, refusal),
+        };
         let signals = vec![
             measured(
                 Signal::CpuUse,
@@ -416,13 +469,7 @@ impl Equipment {
             local_remote,
             memory_samples,
             residency_signal(root, topology),
-            missing(
-                Signal::TlbResidency,
-                &Refusal::new(
-                    "no processor on the market tells how long translations stay in its TLBs",
-                    "the lab, whose modelled hardware does",
-                ),
-            ),
+            tlb_residency,
             missing(
                 Signal::TlbMisses,
                 &Refusal::new(
@@ -443,6 +490,7 @@ impl Equipment {
             reasons,
             counters: choice.ok().map(Counters::new),
             recipe: recipe.ok(),
+            ipm: ipm.ok(),
         }
     }
 }

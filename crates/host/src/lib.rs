@@ -8,8 +8,10 @@
 //!  Host ── observe ─▶ scan ─▶ cpusets, assignments    whose threads, which CPUs they may have
 //!   │                 counters ◀─ events, pmu          perf groups per thread
 //!   │                 residency                        numa_maps within a budget
+//!   │                 ipm_unit ◀─ ipm_records          who shares pages; in the lab
 //!   ├── apply ──▶ affinity, pages                      checked, read back
 //!   └── pager ──▶ samples ◀─ records, blocks           rings per CPU or thread
+//!                 ipm_unit                             pages that should be moved; in the lab
 //!                 pages
 //!  kernel: Hands and Senses, what is asked of the kernel; sys: how
 //! ```
@@ -31,7 +33,10 @@ mod events;
 mod fake;
 mod files;
 mod host;
+mod ipm_records;
+mod ipm_unit;
 pub mod kernel;
+mod new_pages;
 mod options;
 mod pace;
 mod pager;
@@ -51,6 +56,7 @@ mod threads;
 pub use doctor::{Doctor, Finding, Verdict, doctor};
 pub use error::HostError;
 pub use host::{Host, user_number};
+pub use new_pages::start_with_new_pages;
 pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
 pub use stop::Stop;
 pub use threads::Threads;

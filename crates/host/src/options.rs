@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::ThreadId;
+use numaherd_world::{NewPages, ThreadId};
 
 /// Which threads are watched. A program never watches itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +104,9 @@ pub struct HostOptions {
     pub root: PathBuf,
     /// Which threads are watched.
     pub selection: Selection,
+    /// By which rule new pages of the selected child go, set before it began
+    /// ([`crate::start_with_new_pages`]).
+    pub started_with: NewPages,
     /// Whether threads whose own affinity was set by their user may be steered.
     pub include_pinned: bool,
     /// Masks that an earlier run set and has not taken back (from its journal): they are ours, not
@@ -123,6 +126,7 @@ impl HostOptions {
         Self {
             root: PathBuf::from("/"),
             selection,
+            started_with: NewPages::FirstTouch,
             include_pinned: false,
             set_before: Vec::new(),
             residency_share: 0.01,

@@ -1,16 +1,17 @@
 //! The paging half of the host: samples accesses and moves pages, in a thread of its own.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use numaherd_topology::{CpuSet, Topology};
-use numaherd_world::{PageOrder, PageOutcome, Pager, Progress, Sample, WorldError};
+use numaherd_world::{Notice, PageOrder, PageOutcome, Pager, Progress, Sample, WorldError};
 
 use crate::ending::Ending;
 use crate::files::Root;
+use crate::ipm_unit::IpmUnit;
 use crate::kernel::Hands;
 use crate::pages::Mover;
-use crate::samples::Sampler;
+use crate::samples::{Roster, Sampler};
 use crate::stop::Stop;
 
 /// The paging half.
@@ -21,11 +22,16 @@ pub(crate) struct HostPager {
     pub(crate) hands: Arc<dyn Hands>,
     /// `None` where the machine cannot sample; pages can be moved all the same.
     pub(crate) sampler: Option<Sampler>,
+    /// The IPM unit, in the lab.
+    pub(crate) ipm: Option<Arc<Mutex<IpmUnit>>>,
+    pub(crate) roster: Roster,
+    pub(crate) page_bytes: u64,
+    pub(crate) began_ns: u64,
     pub(crate) mover: Mover,
     pub(crate) stop: Stop,
     pub(crate) ending: Arc<Ending>,
     /// What was missed, for the next snapshot.
-    pub(crate) gaps: Arc<std::sync::Mutex<Vec<String>>>,
+    pub(crate) gaps: Arc<Mutex<Vec<String>>>,
 }
 
 impl HostPager {
@@ -33,6 +39,20 @@ impl HostPager {
         self.root
             .online_cpus()
             .unwrap_or_else(|| self.topology.online_cpus())
+    }
+
+    /// Says what was missed in the next snapshot.
+    fn miss(&self, missed: impl IntoIterator<Item = String>) {
+        let mut gaps = self
+            .gaps
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner());
+        for gap in missed {
+            // The same every 10 ms would bury the snapshot.
+            if !gaps.contains(&gap) && gaps.len() < 16 {
+                gaps.push(gap);
+            }
+        }
     }
 }
 
@@ -47,19 +67,25 @@ impl Pager for HostPager {
             return Ok(Vec::new());
         };
         let collected = sampler.collect(&online, self.hands.now_ns());
-        if !collected.gaps.is_empty() {
-            let mut gaps = self
-                .gaps
-                .lock()
-                .unwrap_or_else(|poison| poison.into_inner());
-            for gap in collected.gaps {
-                // The same every 10 ms would bury the snapshot.
-                if !gaps.contains(&gap) && gaps.len() < 16 {
-                    gaps.push(gap);
-                }
-            }
-        }
+        self.miss(collected.gaps);
         Ok(collected.samples)
+    }
+
+    fn notices(&mut self) -> Vec<Notice> {
+        let Some(unit) = &self.ipm else {
+            return Vec::new();
+        };
+        let roster = self
+            .roster
+            .read()
+            .unwrap_or_else(|poison| poison.into_inner());
+        let mut unit = unit.lock().unwrap_or_else(|poison| poison.into_inner());
+        let read = unit.notices(&roster, self.page_bytes, self.began_ns);
+        drop((unit, roster));
+        read.unwrap_or_else(|error| {
+            self.miss([format!("the IPM unit cannot be read: {error}")]);
+            Vec::new()
+        })
     }
 
     fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {

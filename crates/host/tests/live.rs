@@ -8,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use numaherd_host::{Host, HostOptions, Selection, doctor};
+use numaherd_host::{Host, HostOptions, Selection, doctor, start_with_new_pages};
 use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityResult, Orders, PageOrder, Pages, Progress, Signal, SignalState,
-    Snapshot, Thread, World,
+    AffinityOrder, AffinityResult, NewPages, Orders, PageOrder, Pages, Progress, Signal,
+    SignalState, Snapshot, Thread, World,
 };
 
 /// The program that is watched: two named threads and 8 MiB that it has touched. It prints the
@@ -363,4 +363,43 @@ fn a_process_that_is_not_there_is_refused_by_number() {
     };
     let error = Host::new(HostOptions::new(selection), topology()).unwrap_err();
     assert!(error.to_string().contains("there is no process"), "{error}");
+}
+
+#[test]
+fn a_program_can_be_started_with_its_new_pages_interleaved() {
+    let topology = topology();
+    let policies = |rule| {
+        let mut command = Command::new("cat");
+        command.arg("/proc/self/numa_maps");
+        start_with_new_pages(&mut command, rule, &topology).unwrap();
+        command
+            .output()
+            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let usual = policies(NewPages::FirstTouch).unwrap();
+    assert!(!usual.contains("interleave"), "{usual}");
+    if usual.is_empty() {
+        // A kernel without NUMA has no memory policies; the command does not start then.
+        assert!(policies(NewPages::Interleave).is_err());
+        return;
+    }
+    let all: Vec<String> = topology
+        .memory_nodes()
+        .iter()
+        .map(|node| node.to_string())
+        .collect();
+    let interleaved = policies(NewPages::Interleave).unwrap();
+    assert!(
+        interleaved
+            .lines()
+            .all(|line| line.contains(" interleave:")),
+        "{interleaved}"
+    );
+    assert!(
+        interleaved.contains(&format!(" interleave:{}", all[0])),
+        "{interleaved}"
+    );
+    let mut random = Command::new("cat");
+    let refused = start_with_new_pages(&mut random, NewPages::Random, &topology).unwrap_err();
+    assert!(refused.reason.contains("simulate it"), "{refused}");
 }

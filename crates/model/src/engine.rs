@@ -23,7 +23,7 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::hardware::Hardware;
-use crate::job::{Completion, Job, Until, Work};
+use crate::job::{Completion, Job, Placement, Until, Work};
 use crate::kernel::Loads;
 use crate::memory::Memory;
 use crate::program::Phase;
@@ -139,6 +139,16 @@ impl Engine {
         };
         engine.plan_wandering();
         engine
+    }
+
+    /// Interleaves the memory of processes that start from now on, where the job leaves it to the
+    /// kernel.
+    pub(crate) fn interleave_new_pages(&mut self) {
+        for job in &mut self.jobs {
+            if job.memory == Placement::FirstTouch {
+                job.memory = Placement::Interleave;
+            }
+        }
     }
 
     pub(crate) fn jobs(&self) -> &[Job] {

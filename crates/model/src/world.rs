@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuSet, NodeId, NodeSet, Topology};
 use numaherd_world::{
-    AffinityOutcome, Counts, MemorySource, NodeState, Orders, Outcome, PageOrder, PageOutcome,
-    Pager, Process, Progress, Residency, Sample, Signal, SignalReport, SignalState, Snapshot,
-    Thread, ThreadId, World, WorldError,
+    AffinityOutcome, Counts, MemorySource, NewPages, NodeState, Orders, Outcome, PageOrder,
+    PageOutcome, Pager, Process, Progress, Residency, Sample, Signal, SignalReport, SignalState,
+    Snapshot, Thread, ThreadId, World, WorldError,
 };
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -198,6 +198,24 @@ impl World for Model {
 
     fn signals(&self) -> &[SignalReport] {
         &self.signals
+    }
+
+    /// Interleaving is of the jobs that leave their memory to the kernel; nothing has started yet.
+    fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
+        match rule {
+            NewPages::FirstTouch => Ok(()),
+            NewPages::Interleave => {
+                self.engine().interleave_new_pages();
+                Ok(())
+            }
+            NewPages::Random => Err(WorldError {
+                world: "the modelled machine".to_owned(),
+                reason:
+                    "it knows pages by their numbers on each node, so that on random nodes is no \
+                         other than in turn; choose interleave, or simulate a memory trace"
+                        .to_owned(),
+            }),
+        }
     }
 
     fn run_for(&mut self, interval: Duration) -> Progress {

@@ -14,10 +14,11 @@ use numaherd_herd::journal::Journal;
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Ending, Herd, Line, Summary};
-use numaherd_host::{Host, HostError, HostOptions, Selection};
+use numaherd_host::{Host, HostError, HostOptions, Selection, start_with_new_pages};
 use numaherd_policy::registry::{self, POLICIES};
 use numaherd_show::live::Live;
-use numaherd_topology::sysfs;
+use numaherd_topology::{Topology, sysfs};
+use numaherd_world::NewPages;
 use rustix::process::{Pid, Signal, kill_process};
 use sd_notify::NotifyState;
 use serde::Serialize;
@@ -53,8 +54,14 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let ledger = options.ledger.as_deref().map(create_ledger).transpose()?;
 
     // From here on there may be a program that was started for this run.
-    let program = Program::start(&options.program)?;
+    let new_pages = if config.herd.dry_run {
+        NewPages::FirstTouch
+    } else {
+        policy.new_pages
+    };
+    let program = Program::start(&options.program, new_pages, &topology)?;
     let mut host_options = HostOptions::new(selection(options, program.as_ref())?);
+    host_options.started_with = new_pages;
     host_options.include_pinned = config.herd.limits.take_over;
     let mut host = Host::new(host_options, topology).map_err(host_error)?;
     let stop = stop_on_signals(host.stop())?;
@@ -201,12 +208,22 @@ fn stop_on_signals(world: numaherd_host::Stop) -> Result<Arc<AtomicBool>> {
 struct Program(Child);
 
 impl Program {
-    fn start(program: &[OsString]) -> Result<Option<Self>> {
+    fn start(
+        program: &[OsString],
+        new_pages: NewPages,
+        topology: &Topology,
+    ) -> Result<Option<Self>> {
         let Some((name, arguments)) = program.split_first() else {
             return Ok(None);
         };
-        let child = Command::new(name).args(arguments).spawn();
-        let child = child.map_err(|error| {
+        let mut command = Command::new(name);
+        start_with_new_pages(command.args(arguments), new_pages, topology).map_err(|error| {
+            ended(
+                Exit::Usage,
+                format!("cannot start {}: {}", name.display(), error.reason),
+            )
+        })?;
+        let child = command.spawn().map_err(|error| {
             ended(
                 Exit::Usage,
                 format!("cannot start {}: {error}", name.display()),

@@ -4,6 +4,7 @@
 //! answers mean is decided elsewhere.
 
 pub(crate) mod affinity;
+pub(crate) mod new_pages;
 pub(crate) mod page_moves;
 pub(crate) mod perf;
 pub(crate) mod ring;

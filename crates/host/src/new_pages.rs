@@ -1,0 +1,97 @@
+//! Where new pages go, on a live machine: for a program that is started for the run, and for nobody
+//! else.
+//!
+//! The kernel knows the rule as a memory policy of each thread, which only the thread itself can set. A
+//! program can be given one between fork and exec ([`start_with_new_pages`]); processes that run already
+//! cannot. Random nodes the kernel does not know at all.
+
+use std::process::Command;
+
+use numaherd_topology::Topology;
+use numaherd_world::{NewPages, WorldError};
+
+use crate::options::{HostOptions, Selection};
+use crate::sys;
+
+/// Has the new pages of a command that is about to start, and of what it starts, go by a rule. The host
+/// is to be told of it by [`HostOptions::started_with`].
+///
+/// # Errors
+/// When the kernel has no such rule.
+pub fn start_with_new_pages(
+    command: &mut Command,
+    rule: NewPages,
+    topology: &Topology,
+) -> Result<(), WorldError> {
+    match rule {
+        NewPages::FirstTouch => {}
+        NewPages::Interleave => {
+            let nodes = topology.memory_nodes().as_words().to_vec();
+            sys::new_pages::interleave(command, nodes);
+        }
+        NewPages::Random => return Err(unknown_to_the_kernel(rule)),
+    }
+    Ok(())
+}
+
+/// Whether new pages go by a rule, as the selection was started.
+pub(crate) fn check(options: &HostOptions, rule: NewPages) -> Result<(), WorldError> {
+    let is_child = matches!(options.selection, Selection::Child { .. });
+    match rule {
+        NewPages::FirstTouch => Ok(()),
+        NewPages::Random => Err(unknown_to_the_kernel(rule)),
+        NewPages::Interleave if is_child && options.started_with == rule => Ok(()),
+        NewPages::Interleave => Err(refusal(
+            "a process's memory policy can be set by nobody but itself, so that new pages of processes \
+             that run already go where they go; start the program for this run (numaherd run --policy \
+             interleave -- PROGRAM), or start it under numactl --interleave=all"
+                .to_owned(),
+        )),
+    }
+}
+
+fn unknown_to_the_kernel(rule: NewPages) -> WorldError {
+    refusal(format!(
+        "the kernel has no rule that places new pages by {rule}; simulate it"
+    ))
+}
+
+fn refusal(reason: String) -> WorldError {
+    WorldError {
+        world: "this machine".to_owned(),
+        reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(selection: Selection, started_with: NewPages) -> HostOptions {
+        HostOptions {
+            started_with,
+            ..HostOptions::new(selection)
+        }
+    }
+
+    #[test]
+    fn only_a_program_started_so_has_its_new_pages_interleaved() {
+        let child = || Selection::Child { pid: 1 };
+        let interleave = NewPages::Interleave;
+        assert!(check(&options(child(), interleave), interleave).is_ok());
+        assert!(check(&options(child(), NewPages::FirstTouch), interleave).is_err());
+        let others = options(Selection::Machine, interleave);
+        let told = check(&others, interleave).unwrap_err().reason;
+        assert!(
+            told.contains("numaherd run --policy interleave -- PROGRAM"),
+            "{told}"
+        );
+        assert!(check(&others, NewPages::FirstTouch).is_ok());
+    }
+
+    #[test]
+    fn nobody_has_them_on_random_nodes() {
+        let options = options(Selection::Child { pid: 1 }, NewPages::Random);
+        assert!(check(&options, NewPages::Random).is_err());
+    }
+}

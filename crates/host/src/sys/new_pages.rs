@@ -1,0 +1,34 @@
+//! Where a program's new pages go, set before it begins: `set_mempolicy(2)` between fork and exec.
+//!
+//! A memory policy is a thread's own: nobody else can set it later. What a program starts inherits it.
+#![expect(
+    unsafe_code,
+    reason = "the system call takes a pointer to a mask, and runs between fork and exec"
+)]
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// `MPOL_INTERLEAVE` of include/uapi/linux/mempolicy.h.
+const INTERLEAVE: libc::c_int = 3;
+
+/// Has the new pages of a command go to these nodes (a mask, node 0 lowest) in turn. Where the kernel
+/// refuses, the command does not start, with its error.
+pub(crate) fn interleave(command: &mut Command, nodes: Vec<u64>) {
+    // The kernel reads one bit less than it is told of.
+    let bits = nodes.len() * 64 + 1;
+    let set = move || {
+        // SAFETY: `nodes` is valid for reads of `bits - 1` bits, and the kernel reads no more.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_set_mempolicy, INTERLEAVE, nodes.as_ptr(), bits) };
+        if answer == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    };
+    // SAFETY: between fork and exec the closure makes a system call and reads `errno`: it takes no
+    // lock and allocates nothing; its mask was made before the fork.
+    unsafe { command.pre_exec(set) };
+}
