@@ -10,7 +10,7 @@ use crate::exit::EXIT_CODES;
 
 mod trace;
 
-pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSra};
+pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};
 
 /// Decide which core every thread runs on and which memory node every page lives on.
 #[derive(Debug, Parser)]

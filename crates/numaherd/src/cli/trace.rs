@@ -7,6 +7,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use numaherd_trace::sra::Strategy;
 
+mod simulate;
+
+pub use simulate::TraceSimulate;
+
 /// What to do with traces.
 #[derive(Debug, Subcommand)]
 pub enum Trace {
@@ -18,6 +22,8 @@ pub enum Trace {
     Import(TraceImport),
     /// Say which pages should follow a thread that was moved to another node (DINO §4.1)
     Sra(TraceSra),
+    /// Play traces on a modelled machine under several policies, side by side
+    Simulate(TraceSimulate),
 }
 
 /// Options of `trace record`.

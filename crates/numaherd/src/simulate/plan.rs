@@ -114,7 +114,7 @@ impl Settings {
 }
 
 /// Puts `over` on top of `under`, key by key.
-fn merge(under: &mut Table, over: &Table) {
+pub fn merge(under: &mut Table, over: &Table) {
     for (key, value) in over {
         match (under.get_mut(key), value) {
             (Some(Value::Table(under)), Value::Table(over)) => merge(under, over),

@@ -3,6 +3,7 @@
 mod import;
 mod info;
 mod record;
+pub mod simulate;
 mod sra;
 
 use std::path::Path;
@@ -25,6 +26,7 @@ pub fn trace(command: &Trace) -> Result<ExitCode> {
         Trace::Info(options) => info::info(options).map(done),
         Trace::Import(options) => import::import(options).map(done),
         Trace::Sra(options) => sra::sra(options).map(done),
+        Trace::Simulate(options) => simulate::simulate(options).map(done),
     }
 }
 

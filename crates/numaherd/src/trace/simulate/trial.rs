@@ -8,7 +8,7 @@ use numaherd_herd::{Ending, Herd, Summary};
 use numaherd_policy::mapping::{Communication, Tree, best};
 use numaherd_trace::Trace;
 use numaherd_trace::world::{Analysis, Figures, Hardware, Options, Recording, Start, TraceWorld};
-use numaherd_world::{NewPages, World as _};
+use numaherd_world::NewPages;
 
 use crate::simulate::trial::as_published;
 
@@ -139,7 +139,7 @@ mod tests {
                 tid: 10 + number as u32,
                 name: "worker".to_owned(),
             };
-            let thread = writer.thread(info).unwrap();
+            let thread = writer.thread(&info);
             let mut events = Vec::new();
             if number == 0 {
                 let all = (0..4 * 256).chain(5000..5256).chain(5500..5756);

@@ -1,0 +1,60 @@
+//! The command line of `numaherd trace simulate`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Options of `trace simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct TraceSimulate {
+    /// Traces; each gets a table of its own
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+
+    /// The machine they are played on: a preset or a machine file
+    #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
+    pub machine: String,
+
+    /// Who is compared, the baseline first
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_values_t = POLICIES.map(str::to_owned))]
+    pub policies: Vec<String>,
+
+    /// How often each is run, each time from another seed
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: u32,
+
+    /// Seed of the first run
+    #[arg(long, value_name = "NUMBER", default_value = "0")]
+    pub seed: u64,
+
+    /// Settings: [herd], [policies] and [trace]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Play each trace so many times over, threads and pages staying where they are
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub loops: Option<u32>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Who is compared when nobody says otherwise.
+const POLICIES: [&str; 9] = [
+    "first-touch",
+    "interleave",
+    "random-mapping",
+    "numa-balancing",
+    "kmaf",
+    "tlb-miss",
+    "tlb-miss-history",
+    "ipm",
+    "oracle",
+];
+
+const HELP: &str = "\
+The oracle knows the whole trace and has threads and pages where they are best from the start.
+A trace is short: one modelled millisecond stands for 64 of the loop's (`dilation` under [trace]).
+What is modelled, and what every figure means: docs/trace.md.";
