@@ -5,7 +5,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `lib` | install, translation, callbacks: what QEMU calls |
-//! | `plugin` | the plugin's state, the gate, and what the callbacks do |
+//! | `plugin` | the plugin's state, the gate, and what the callbacks do: when accesses are modelled; `recorded` when they are recorded; `resident` with TLBs |
 //! | `vcpu` | one vCPU: core, instruction count, threads |
 //! | `guest_time` | real and modelled time, timers, idle time |
 //! | `schedule` | the vCPUs' times and the guest's |

@@ -9,16 +9,18 @@
     reason = "state shared by convention with QEMU's threads, calls into QEMU"
 )]
 
+mod recorded;
+mod resident;
+
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use numaherd_hardware::{
     Access, Config, ConfigError, Machine, MachineError, Memory, MemoryError, Span,
 };
-use numaherd_trace::Event;
 use qemu_plugin_sys as sys;
 use serde_json::{Map, Value};
 
@@ -29,7 +31,7 @@ use crate::ipm::{Numbering, Unit};
 use crate::layout::{Header, Nop};
 use crate::machine_file::{self, MachineFile, MachineFileError};
 use crate::qemu::Translations;
-use crate::recording::{Recorder, Recording, RecordingError, Running};
+use crate::recording::{Recorder, Recording, RecordingError};
 use crate::report;
 use crate::shared::{Shared, SharedError};
 use crate::vcpu::{Threads, Vcpu, Words, record};
@@ -191,11 +193,6 @@ impl Plugin {
     /// Where translated code counts units, kernel instructions and, while recording, user ones.
     pub fn words(&self) -> [sys::qemu_plugin_u64; 3] {
         [self.units, self.kernel, self.user]
-    }
-
-    /// Whether accesses are recorded, not modelled.
-    pub fn is_recording(&self) -> bool {
-        self.recording.is_some()
     }
 
     /// Units after which a vCPU looks at the time.
@@ -426,127 +423,6 @@ impl Plugin {
         }
     }
 
-    /// The IPM unit, locked.
-    fn unit(&self) -> Option<MutexGuard<'_, Unit>> {
-        let (unit, _) = self.unit.as_ref()?;
-        Some(unit.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Lets the IPM unit know of threads that end, and of processes whose memory is another now.
-    fn end_residents(&self, state: &mut Vcpu, event: Nop) {
-        if !matches!(event, Nop::Exec | Nop::Exit) {
-            return;
-        }
-        let Some(mut unit) = self.unit() else { return };
-        let (tid, tgid) = self.shared.running(state.number);
-        if event == Nop::Exec {
-            unit.end_process(tgid);
-        } else {
-            unit.end_thread((tid, tgid));
-        }
-        state.space = None;
-    }
-
-    /// Translates the page of a user's access that is about to be made, if the machine has TLBs, and
-    /// lets the IPM unit know of what becomes of them.
-    #[inline]
-    pub fn translate(&self, state: &mut Vcpu, access: Access) {
-        let (Some((_, numbering)), Some(machine)) = (&self.unit, self.machine.get()) else {
-            return;
-        };
-        let address = access.virtual_address;
-        if address.cast_signed() < 0 {
-            return;
-        }
-        let Some(space) = state.space.or_else(|| self.settle(state)) else {
-            return;
-        };
-        let page = numbering.page(space, address);
-        let home = || machine.memory().node_of(access.physical_address);
-        if state.frames.moved(space, address, access.physical_address) {
-            let entry = state.core.mmu_mut().and_then(|mmu| mmu.invalidate(page));
-            if let Some(mut unit) = self.unit() {
-                unit.moved(state.number, page, entry, home());
-            }
-        }
-        let vcpu = state.number as c_uint;
-        // SAFETY: on this vCPU's thread.
-        let units = || unsafe { sys::qemu_plugin_u64_get(self.units, vcpu) };
-        let Some((translation, raise)) = state.translate(machine, page, address, units) else {
-            return;
-        };
-        if raise > 0 {
-            // SAFETY: as above.
-            unsafe { sys::qemu_plugin_u64_add(self.units, vcpu, raise) };
-        }
-        if let Some(fill) = translation.fill
-            && let Some(mut unit) = self.unit()
-        {
-            let (now_ps, core) = (translation.now_ps, state.number);
-            unit.miss(
-                core,
-                &fill,
-                home(),
-                self.config.cycles(now_ps),
-                now_ps / 1000,
-            );
-        }
-    }
-
-    /// Tells the IPM unit which thread runs, at its first access since it does.
-    #[cold]
-    fn settle(&self, state: &mut Vcpu) -> Option<u32> {
-        let running = self.shared.running(state.number);
-        state.space = Some(self.unit()?.run(state.number, running));
-        state.space
-    }
-
-    /// Lets the recording know of what the module tells about threads.
-    fn record(&self, state: &mut Vcpu, event: Nop) {
-        let (Some(recording), Some(recorder)) = (&self.recording, &mut state.recorder) else {
-            return;
-        };
-        let number = state.number;
-        let instructions = read_word(self.user, number);
-        let time_ns = self.recorded_ns();
-        let name = self.shared.running_name(number);
-        let running = |(tid, tgid)| Running { tid, tgid, name };
-        let now = running(self.shared.running(number));
-        let other = self.shared.other(number);
-        match event {
-            Nop::Switch => recording.switch(recorder, instructions, now, time_ns),
-            Nop::Fork => recording.fork(recorder, instructions, running(other), time_ns),
-            Nop::Exec => recording.exec(recorder, instructions, other.0, now, time_ns),
-            Nop::Exit => recording.exit(recorder, &now),
-            Nop::Wake => recording.wake(recorder, instructions, other.0, time_ns),
-            _ => {}
-        }
-    }
-
-    /// Records an access of `bytes` bytes, after which `behind` instructions of its block follow.
-    ///
-    /// # Safety
-    /// On this vCPU's thread.
-    #[inline]
-    pub unsafe fn record_access(&self, vcpu: c_uint, behind: u64, event: impl FnOnce() -> Event) {
-        // SAFETY: the caller's promise.
-        let recorder = unsafe { self.vcpu(vcpu) }.and_then(|state| state.recorder.as_mut());
-        let Some(recorder) = recorder.filter(|recorder| recorder.is_on()) else {
-            return;
-        };
-        let instructions = read_word(self.user, vcpu as usize) - behind;
-        if recorder.push(instructions, event())
-            && let Some(recording) = &self.recording
-        {
-            recording.flush(recorder, self.recorded_ns());
-        }
-    }
-
-    /// Guest time since the recording began.
-    fn recorded_ns(&self) -> u64 {
-        (self.time.now_ns() - self.recording_since.load(Relaxed)).unsigned_abs()
-    }
-
     /// Builds the machine, when the gate is to be opened for the first time, and checks the clock.
     fn may_open(&self) -> Result<(), GateError> {
         if !self.shared.module_ready() {
@@ -602,9 +478,12 @@ impl Plugin {
                 if number < running_vcpus() {
                     let (_, words) = self.fold(state);
                     state.switch(words, self.shared.running(number), &self.threads[number]);
-                }
-                if self.recording.is_some() {
-                    state.recorder = Some(Recorder::new());
+                    if self.recording.is_some() {
+                        // SAFETY: QEMU moves its words only when it starts further vCPUs, and all that
+                        // the machine has run by now. Nobody else counts in this one.
+                        state.recorder =
+                            Some(unsafe { Recorder::new(recorded::address_of(self.user, number)) });
+                    }
                 }
             }
             let now = self.time.begin();
@@ -621,28 +500,6 @@ impl Plugin {
             self.time.end();
         }
         self.shared.set_gate(open);
-    }
-
-    /// Writes what all vCPUs still have, and the file's end.
-    ///
-    /// # Safety
-    /// While no vCPU runs.
-    unsafe fn finish_recording(&self) {
-        let Some(recording) = &self.recording else {
-            return;
-        };
-        let time_ns = self.recorded_ns();
-        for (number, cell) in self.vcpus.iter().enumerate() {
-            // SAFETY: the caller's promise.
-            let state = unsafe { &mut *cell.0.get() };
-            if let Some(recorder) = state.as_mut().and_then(|state| state.recorder.as_mut())
-                && recorder.is_on()
-            {
-                let instructions = read_word(self.user, number);
-                recording.switch(recorder, instructions, Running::default(), time_ns);
-            }
-        }
-        recording.finish(time_ns);
     }
 
     fn report(&self) -> Value {

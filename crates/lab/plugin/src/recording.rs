@@ -144,6 +144,8 @@ struct Current {
 /// A vCPU's part: the stream of the thread that it runs. Belongs to the vCPU's host thread.
 #[derive(Debug)]
 pub struct Recorder {
+    /// Where translated code counts the vCPU's user instructions, by whole blocks.
+    word: *const u64,
     current: Option<Current>,
     events: Vec<Event>,
     /// Instructions of the vCPU at the last event.
@@ -153,8 +155,12 @@ pub struct Recorder {
 
 impl Recorder {
     /// One that records nobody yet.
-    pub fn new() -> Self {
+    ///
+    /// # Safety
+    /// `word` must be valid as long as this is; translated code of the vCPU alone may write it.
+    pub unsafe fn new(word: *const u64) -> Self {
         Self {
+            word,
             current: None,
             events: Vec::new(),
             last: 0,
@@ -166,6 +172,13 @@ impl Recorder {
     #[inline]
     pub fn is_on(&self) -> bool {
         self.current.is_some()
+    }
+
+    /// User instructions that the vCPU has executed, all of the running block among them.
+    #[inline]
+    pub fn instructions(&self) -> u64 {
+        // SAFETY: `new` was promised a valid word, and this is the thread that runs the vCPU, or none does.
+        unsafe { self.word.read_volatile() }
     }
 
     /// Notes an event that happened when the vCPU had executed so many user instructions, which only
@@ -277,8 +290,9 @@ impl Recording {
         eprintln!("{FAILED}{}: {error}", self.path.display());
     }
 
-    /// Another thread runs on a vCPU, which has executed so many user instructions.
-    pub fn switch(&self, recorder: &mut Recorder, instructions: u64, to: Running, time_ns: u64) {
+    /// Another thread runs on a vCPU.
+    pub fn switch(&self, recorder: &mut Recorder, to: Running, time_ns: u64) {
+        let instructions = recorder.instructions();
         if let Some(current) = &recorder.current
             && (current.ends || recorder.events.len() >= WORTH_A_FRAME)
         {
@@ -295,18 +309,13 @@ impl Recording {
             }
         }
         if let Some(thread) = threads.recorded.get_mut(&to.tid) {
-            self.begin(recorder, instructions, thread, &to);
+            self.begin(recorder, thread, &to);
         }
     }
 
     /// A vCPU begins to run a recorded thread.
-    fn begin(
-        &self,
-        recorder: &mut Recorder,
-        instructions: u64,
-        thread: &mut Thread,
-        running: &Running,
-    ) {
+    fn begin(&self, recorder: &mut Recorder, thread: &mut Thread, running: &Running) {
+        let instructions = recorder.instructions();
         self.rename(thread, running);
         recorder.resume(std::mem::take(&mut thread.stream), instructions);
         recorder.current = Some(Current {
@@ -343,7 +352,7 @@ impl Recording {
     }
 
     /// The thread that a vCPU runs made another.
-    pub fn fork(&self, recorder: &mut Recorder, instructions: u64, child: Running, time_ns: u64) {
+    pub fn fork(&self, recorder: &mut Recorder, child: Running, time_ns: u64) {
         if !recorder.is_on() {
             return;
         }
@@ -352,7 +361,7 @@ impl Recording {
         let number = self.add(&mut threads, child.info(), 1);
         drop(threads);
         if let Some(number) = number {
-            self.push(recorder, instructions, Event::wake(number, 0), time_ns);
+            self.push(recorder, Event::wake(number, 0), time_ns);
         }
     }
 
@@ -364,14 +373,7 @@ impl Recording {
     }
 
     /// The thread that a vCPU runs, called `before` until now, has called exec.
-    pub fn exec(
-        &self,
-        recorder: &mut Recorder,
-        instructions: u64,
-        before: u32,
-        now: Running,
-        time_ns: u64,
-    ) {
+    pub fn exec(&self, recorder: &mut Recorder, before: u32, now: Running, time_ns: u64) {
         let mut threads = self.threads();
         if before != now.tid
             && let Some(thread) = threads.recorded.remove(&before)
@@ -386,7 +388,7 @@ impl Recording {
         if awaited && !threads.recorded.contains_key(&now.tid) {
             self.add(&mut threads, now.info(), 0);
             if let Some(thread) = threads.recorded.get_mut(&now.tid) {
-                self.begin(recorder, instructions, thread, &now);
+                self.begin(recorder, thread, &now);
             }
         } else if let Some(thread) = threads.recorded.get_mut(&now.tid) {
             self.rename(thread, &now);
@@ -404,7 +406,7 @@ impl Recording {
     }
 
     /// The thread that a vCPU runs wakes another.
-    pub fn wake(&self, recorder: &mut Recorder, instructions: u64, woken: u32, time_ns: u64) {
+    pub fn wake(&self, recorder: &mut Recorder, woken: u32, time_ns: u64) {
         if !recorder.is_on() {
             return;
         }
@@ -415,12 +417,11 @@ impl Recording {
         thread.wakes += 1;
         let number = thread.number;
         drop(threads);
-        self.push(recorder, instructions, Event::wake(number, 0), time_ns);
+        self.push(recorder, Event::wake(number, 0), time_ns);
     }
 
-    #[inline]
-    fn push(&self, recorder: &mut Recorder, instructions: u64, event: Event, time_ns: u64) {
-        if recorder.push(instructions, event) {
+    fn push(&self, recorder: &mut Recorder, event: Event, time_ns: u64) {
+        if recorder.push(recorder.instructions(), event) {
             self.flush(recorder, time_ns);
         }
     }

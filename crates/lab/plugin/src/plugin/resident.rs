@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The callbacks' part in TLBs and the IPM unit: translations before accesses, threads that end.
+
+use std::ffi::c_uint;
+use std::sync::{MutexGuard, PoisonError};
+
+use numaherd_hardware::Access;
+use qemu_plugin_sys as sys;
+
+use super::Plugin;
+use crate::ipm::Unit;
+use crate::layout::Nop;
+use crate::vcpu::Vcpu;
+
+impl Plugin {
+    /// The IPM unit, locked.
+    pub(super) fn unit(&self) -> Option<MutexGuard<'_, Unit>> {
+        let (unit, _) = self.unit.as_ref()?;
+        Some(unit.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets the IPM unit know of threads that end, and of processes whose memory is another now.
+    pub(super) fn end_residents(&self, state: &mut Vcpu, event: Nop) {
+        if !matches!(event, Nop::Exec | Nop::Exit) {
+            return;
+        }
+        let Some(mut unit) = self.unit() else { return };
+        let (tid, tgid) = self.shared.running(state.number);
+        if event == Nop::Exec {
+            unit.end_process(tgid);
+        } else {
+            unit.end_thread((tid, tgid));
+        }
+        state.space = None;
+    }
+
+    /// Translates the page of a user's access that is about to be made, if the machine has TLBs, and
+    /// lets the IPM unit know of what becomes of them.
+    #[inline]
+    pub fn translate(&self, state: &mut Vcpu, access: Access) {
+        let (Some((_, numbering)), Some(machine)) = (&self.unit, self.machine.get()) else {
+            return;
+        };
+        let address = access.virtual_address;
+        if address.cast_signed() < 0 {
+            return;
+        }
+        let Some(space) = state.space.or_else(|| self.settle(state)) else {
+            return;
+        };
+        let page = numbering.page(space, address);
+        let home = || machine.memory().node_of(access.physical_address);
+        if state.frames.moved(space, address, access.physical_address) {
+            let entry = state.core.mmu_mut().and_then(|mmu| mmu.invalidate(page));
+            if let Some(mut unit) = self.unit() {
+                unit.moved(state.number, page, entry, home());
+            }
+        }
+        let vcpu = state.number as c_uint;
+        // SAFETY: on this vCPU's thread.
+        let units = || unsafe { sys::qemu_plugin_u64_get(self.units, vcpu) };
+        let Some((translation, raise)) = state.translate(machine, page, address, units) else {
+            return;
+        };
+        if raise > 0 {
+            // SAFETY: as above.
+            unsafe { sys::qemu_plugin_u64_add(self.units, vcpu, raise) };
+        }
+        if let Some(fill) = translation.fill
+            && let Some(mut unit) = self.unit()
+        {
+            let (now_ps, core) = (translation.now_ps, state.number);
+            unit.miss(
+                core,
+                &fill,
+                home(),
+                self.config.cycles(now_ps),
+                now_ps / 1000,
+            );
+        }
+    }
+
+    /// Tells the IPM unit which thread runs, at its first access since it does.
+    #[cold]
+    fn settle(&self, state: &mut Vcpu) -> Option<u32> {
+        let running = self.shared.running(state.number);
+        state.space = Some(self.unit()?.run(state.number, running));
+        state.space
+    }
+}
