@@ -25,6 +25,7 @@ mod stencil;
 mod team;
 #[cfg(test)]
 mod trial;
+mod ua;
 mod verification;
 
 use crate::crew::{self, Measured, Outcome, Party, Work};
@@ -101,7 +102,11 @@ const TABLE: &[Entry] = &[
         about: "Elastic waves on a staggered grid: slabs, neighbours read two planes",
         make: stencil::Stencil::make,
     },
-    // Add ua here.
+    Entry {
+        name: "ua",
+        about: "Heat on elements of a mesh that changes: accesses by index, partners that change",
+        make: ua::Ua::make,
+    },
 ];
 
 /// A line of the table.

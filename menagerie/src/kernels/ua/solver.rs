@@ -1,0 +1,514 @@
+//! A time step: heat is carried along and added by the source, explicitly; then it is conducted,
+//! implicitly, by ten steps of conjugate gradients with the diagonal as preconditioner.
+//!
+//! The unknowns are the inner points of the elements and the mortar points. The operator is: from
+//! mortars to surfaces, conduction and mass in each element, from surfaces back to the mortars.
+//! Threads split the elements, and the mortar points, both in the octree's order. On the way back
+//! each element leaves what it adds in its slots, and each mortar point collects it from there, so
+//! that sums do not depend on who comes first.
+
+use super::element::{self, Operators, POINTS, VOLUME, Values};
+use super::mesh::{Ball, Cell};
+use super::mortar::{self, SLOTS, Skeleton, Split};
+use super::numbering::{Grid, Sources};
+use crate::kernels::field::{Field, WholeField};
+use crate::kernels::{Member, Stopped};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Steps of conjugate gradients.
+const ITERATIONS: usize = 10;
+
+/// Values at the points of elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements<'a> {
+    /// The temperature, twice: the mesh's change takes it from one to the other.
+    pub temperature: [Field<'a>; 2],
+    /// What the equations still miss.
+    pub residual: Field<'a>,
+    /// Where conjugate gradients go next.
+    pub direction: Field<'a>,
+    /// What the operator makes of the direction.
+    pub image: Field<'a>,
+    /// What conduction adds to the temperature.
+    pub update: Field<'a>,
+    /// What elements leave for mortars.
+    pub slots: Field<'a>,
+    /// The mortar point of every slot.
+    pub index: WholeField<'a>,
+}
+
+/// Values at mortar points.
+#[derive(Clone, Copy, Debug)]
+pub struct Mortars<'a> {
+    /// The temperature that conduction starts from.
+    pub guess: Field<'a>,
+    /// As those of [`Elements`].
+    pub residual: Field<'a>,
+    /// As those of [`Elements`].
+    pub direction: Field<'a>,
+    /// As those of [`Elements`].
+    pub image: Field<'a>,
+    /// As those of [`Elements`].
+    pub update: Field<'a>,
+    /// One over the diagonal; zero on the border, whose temperature is held.
+    pub inverse: Field<'a>,
+    /// One over the elements that an average is of.
+    pub share: Field<'a>,
+}
+
+/// One thread's part of the steps.
+#[derive(Debug)]
+pub struct Solver<'a> {
+    /// What the elements hold.
+    pub elements: Elements<'a>,
+    /// What the mortar points hold.
+    pub mortars: Mortars<'a>,
+    /// The mesh.
+    pub grid: Arc<Grid>,
+    /// Its slots by mortar point.
+    pub sources: Arc<Sources>,
+    /// Which of the two temperatures holds.
+    pub current: usize,
+    operators: Operators,
+    step: f64,
+    radius: f64,
+    /// One over the diagonal inside an element, by level.
+    inner: Vec<Values>,
+    /// The diagonal's two parts in every slot, by what is split.
+    diagonals: HashMap<Split, Vec<[f64; 2]>>,
+}
+
+impl<'a> Solver<'a> {
+    /// For steps of length `step` and a source of that radius, with elements up to level `finest`.
+    pub fn new(
+        elements: Elements<'a>,
+        mortars: Mortars<'a>,
+        [step, radius]: [f64; 2],
+        finest: u32,
+    ) -> Solver<'a> {
+        let operators = Operators::new();
+        let inner = (0..=finest).map(|level| {
+            let side = 0.5f64.powi(level.cast_signed());
+            let [conduction, mass] = element::scales(side, step);
+            std::array::from_fn(|p| {
+                let mut unit = [0.0; VOLUME];
+                unit[p] = 1.0;
+                1.0 / (conduction * operators.conducted(&unit)[p] + mass * element::mass(p))
+            })
+        });
+        let inner = inner.collect();
+        Solver {
+            elements,
+            mortars,
+            grid: Arc::default(),
+            sources: Arc::default(),
+            current: 0,
+            operators,
+            step,
+            radius,
+            inner,
+            diagonals: HashMap::new(),
+        }
+    }
+
+    fn own_elements(&self, member: &Member<'_>) -> std::ops::Range<usize> {
+        member.share(self.grid.cells.len())
+    }
+
+    fn own_mortars(&self, member: &Member<'_>) -> std::ops::Range<usize> {
+        member.share(self.grid.mortars())
+    }
+
+    /// Where the source is at `time`.
+    pub fn ball(&self, time: f64) -> Ball {
+        let start = [3.0 / 7.0, 2.0 / 7.0, 2.0 / 7.0];
+        Ball {
+            centre: start.map(|at| at + element::VELOCITY * time),
+            radius: self.radius,
+        }
+    }
+
+    /// Makes own elements cold.
+    pub fn clear(&self, member: &Member<'_>) {
+        for e in self.own_elements(member) {
+            store(self.elements.temperature[self.current], e, &[0.0; VOLUME]);
+        }
+    }
+
+    /// One step from `time` on.
+    ///
+    /// # Errors
+    ///
+    /// Where the run shall end, as all that return [`Stopped`] here.
+    pub fn advance(&mut self, member: &Member<'_>, time: f64) -> Result<(), Stopped> {
+        for e in self.own_elements(member) {
+            self.carry(e, time);
+        }
+        member.wait()?;
+        for m in self.own_mortars(member) {
+            let average = self.collect(m) * self.mortars.share.get(m);
+            self.mortars.guess.set(m, average);
+        }
+        member.wait()?;
+        for e in self.own_elements(member) {
+            self.begin_element(e);
+        }
+        member.wait()?;
+        self.conduct(member)?;
+        let temperature = self.elements.temperature[self.current];
+        for e in self.own_elements(member) {
+            let mut update = load(self.elements.update, e);
+            self.expand(e, self.mortars.update, &mut update);
+            let old = load(temperature, e);
+            store(temperature, e, &std::array::from_fn(|p| old[p] + update[p]));
+        }
+        Ok(())
+    }
+
+    /// Carries and heats by the method of Runge and Kutta of fourth order, leaves the right-hand
+    /// side of the conduction, and the surface for an average.
+    fn carry(&self, e: usize, time: f64) {
+        let cell = self.grid.cells[e];
+        let temperature = self.elements.temperature[self.current];
+        let old = load(temperature, e);
+        let rate = |values: &Values, time: f64| -> Values {
+            let (carried, source) = (
+                self.operators.carried(values, cell.side()),
+                self.heat(cell, time),
+            );
+            std::array::from_fn(|p| carried[p] + source[p])
+        };
+        let after = |rate: &Values, step: f64| -> Values {
+            std::array::from_fn(|p| old[p] + step * rate[p])
+        };
+        let half = 0.5 * self.step;
+        let first = rate(&old, time);
+        let second = rate(&after(&first, half), time + half);
+        let third = rate(&after(&second, half), time + half);
+        let fourth = rate(&after(&third, self.step), time + self.step);
+        let mean: Values = std::array::from_fn(|p| {
+            let sum = first[p] + 2.0 * second[p] + 2.0 * third[p] + fourth[p];
+            if on_border(cell, p) { 0.0 } else { sum / 6.0 }
+        });
+        let [_, mass] = element::scales(cell.side(), 1.0);
+        let right: Values =
+            std::array::from_fn(|p| mass * element::mass(p) * (old[p] / self.step + mean[p]));
+        store(self.elements.residual, e, &right);
+        let new = after(&mean, self.step);
+        store(temperature, e, &new);
+        self.leave(e, &mortar::plain(self.grid.splits[e], &new));
+    }
+
+    /// What the source adds at the points of `cell`.
+    fn heat(&self, cell: Cell, time: f64) -> Values {
+        let ball = self.ball(time);
+        let (corner, half) = (cell.corner(), 0.5 * cell.side());
+        let points = element::points();
+        let square = |axis: usize| -> [f64; POINTS] {
+            points.map(|at| (corner[axis] + (at + 1.0) * half - ball.centre[axis]).powi(2))
+        };
+        let squares = [square(0), square(1), square(2)];
+        std::array::from_fn(|p| {
+            let [i, j, k] = [p % POINTS, p / POINTS % POINTS, p / (POINTS * POINTS)];
+            let distance = squares[0][i] + squares[1][j] + squares[2][k];
+            if distance <= ball.radius * ball.radius {
+                (distance.sqrt() * std::f64::consts::PI / ball.radius).cos() + 1.0
+            } else {
+                0.0
+            }
+        })
+    }
+
+    /// Makes the surface what the mortars' guess says, and the residual that of it.
+    fn begin_element(&self, e: usize) {
+        let temperature = self.elements.temperature[self.current];
+        let mut values = load(temperature, e);
+        self.expand(e, self.mortars.guess, &mut values);
+        store(temperature, e, &values);
+        let image = self.apply(e, &values);
+        let right = load(self.elements.residual, e);
+        let residual = std::array::from_fn(|p| right[p] - image[p]);
+        store(self.elements.residual, e, &residual);
+        self.leave(e, &mortar::compress(self.grid.splits[e], &residual));
+    }
+
+    /// Conjugate gradients, from no update on. The elements have left the residual's surface.
+    fn conduct(&self, member: &Member<'_>) -> Result<(), Stopped> {
+        let (elements, mortars) = (&self.elements, &self.mortars);
+        for m in self.own_mortars(member) {
+            mortars.residual.set(m, self.collect(m));
+            mortars.update.set(m, 0.0);
+        }
+        for e in self.own_elements(member) {
+            store(elements.update, e, &[0.0; VOLUME]);
+        }
+        let mut before = 0.0;
+        for iteration in 0..ITERATIONS {
+            // The preconditioned residual is worked out twice rather than kept.
+            let mut product = 0.0;
+            for (e, p) in self.inner_points(member) {
+                let r = elements.residual.get(VOLUME * e + p);
+                product += r * r * self.inverse(e, p);
+            }
+            for m in self.own_mortars(member) {
+                let r = mortars.residual.get(m);
+                product += r * r * mortars.inverse.get(m);
+            }
+            let product = member.sum(product)?;
+            let beta = if iteration == 0 {
+                0.0
+            } else {
+                product / before
+            };
+            before = product;
+            for (e, p) in self.inner_points(member) {
+                let at = VOLUME * e + p;
+                let old = elements.direction.get(at);
+                let new = elements.residual.get(at) * self.inverse(e, p);
+                // Nothing of an earlier step's direction, whatever it was.
+                let kept = if iteration == 0 { 0.0 } else { beta * old };
+                elements.direction.set(at, kept + new);
+            }
+            for m in self.own_mortars(member) {
+                let new = mortars.residual.get(m) * mortars.inverse.get(m);
+                let kept = if iteration == 0 {
+                    0.0
+                } else {
+                    beta * mortars.direction.get(m)
+                };
+                mortars.direction.set(m, kept + new);
+            }
+            member.wait()?;
+            self.follow(member, product)?;
+        }
+        member.wait()
+    }
+
+    /// One step along the direction, whose residual has that product with the preconditioned one.
+    fn follow(&self, member: &Member<'_>, product: f64) -> Result<(), Stopped> {
+        let (elements, mortars) = (&self.elements, &self.mortars);
+        for e in self.own_elements(member) {
+            let mut direction = load(elements.direction, e);
+            self.expand(e, mortars.direction, &mut direction);
+            let image = self.apply(e, &direction);
+            store(elements.image, e, &image);
+            self.leave(e, &mortar::compress(self.grid.splits[e], &image));
+        }
+        member.wait()?;
+        let mut length = 0.0;
+        for (e, p) in self.inner_points(member) {
+            let at = VOLUME * e + p;
+            length += elements.direction.get(at) * elements.image.get(at);
+        }
+        for m in self.own_mortars(member) {
+            let image = self.collect(m);
+            mortars.image.set(m, image);
+            length += mortars.direction.get(m) * image;
+        }
+        let alpha = product / member.sum(length)?;
+        let step = |update: Field<'_>, residual: Field<'_>, direction: f64, image: f64, at| {
+            update.add(at, alpha * direction);
+            residual.add(at, -alpha * image);
+        };
+        for (e, p) in self.inner_points(member) {
+            let at = VOLUME * e + p;
+            let (direction, image) = (elements.direction.get(at), elements.image.get(at));
+            step(elements.update, elements.residual, direction, image, at);
+        }
+        for m in self.own_mortars(member) {
+            let (direction, image) = (mortars.direction.get(m), mortars.image.get(m));
+            step(mortars.update, mortars.residual, direction, image, m);
+        }
+        Ok(())
+    }
+
+    /// Every inner point of own elements.
+    fn inner_points(&self, member: &Member<'_>) -> impl Iterator<Item = (usize, usize)> {
+        self.own_elements(member)
+            .flat_map(|e| INNER.into_iter().map(move |p| (e, p)))
+    }
+
+    fn inverse(&self, e: usize, p: usize) -> f64 {
+        self.inner[self.grid.cells[e].level as usize][p]
+    }
+
+    /// The implicit operator within an element.
+    fn apply(&self, e: usize, values: &Values) -> Values {
+        let [conduction, mass] = element::scales(self.grid.cells[e].side(), self.step);
+        let conducted = self.operators.conducted(values);
+        std::array::from_fn(|p| conduction * conducted[p] + mass * element::mass(p) * values[p])
+    }
+
+    /// Makes the surface of `values` what the mortars say.
+    fn expand(&self, e: usize, mortars: Field<'_>, values: &mut Values) {
+        let index = self.elements.index.row(SLOTS * e, SLOTS);
+        let skeleton: Skeleton = std::array::from_fn(|slot| match index.get(slot) {
+            u32::MAX => 0.0,
+            mortar => mortars.get(mortar as usize),
+        });
+        mortar::expand(self.grid.splits[e], &skeleton, values);
+    }
+
+    /// Leaves in the slots of an element what it has for the mortars.
+    fn leave(&self, e: usize, skeleton: &Skeleton) {
+        let index = self.elements.index.row(SLOTS * e, SLOTS);
+        let slots = self.elements.slots.row(SLOTS * e, SLOTS);
+        for (slot, value) in skeleton.iter().enumerate() {
+            if index.get(slot) != u32::MAX {
+                slots.set(slot, *value);
+            }
+        }
+    }
+
+    /// What all elements have left for mortar point `m`.
+    fn collect(&self, m: usize) -> f64 {
+        let sources = self.sources.of(m).iter();
+        sources
+            .map(|slot| self.elements.slots.get(*slot as usize))
+            .sum()
+    }
+
+    /// Notes which mortar points own elements have. Before the sources are made.
+    pub fn connect(&self, member: &Member<'_>) {
+        for e in self.own_elements(member) {
+            let index = self.elements.index.row(SLOTS * e, SLOTS);
+            (0..SLOTS).for_each(|slot| index.set(slot, u32::MAX));
+            self.grid.slots(e, |slot, mortar| index.set(slot, mortar));
+        }
+    }
+
+    /// What depends on the mesh alone: the diagonal and the averages' shares.
+    ///
+    /// # Errors
+    ///
+    /// Where the run shall end.
+    pub fn prepare(&mut self, member: &Member<'_>) -> Result<(), Stopped> {
+        for e in self.own_elements(member) {
+            let split = self.grid.splits[e];
+            let operators = &self.operators;
+            let parts = self
+                .diagonals
+                .entry(split)
+                .or_insert_with(|| diagonal(operators, split));
+            let [conduction, mass] = element::scales(self.grid.cells[e].side(), self.step);
+            let skeleton =
+                std::array::from_fn(|slot| conduction * parts[slot][0] + mass * parts[slot][1]);
+            self.leave(e, &skeleton);
+        }
+        member.wait()?;
+        for m in self.own_mortars(member) {
+            let inverse = if self.grid.border[m] {
+                0.0
+            } else {
+                1.0 / self.collect(m)
+            };
+            self.mortars.inverse.set(m, inverse);
+        }
+        member.wait()?;
+        for e in self.own_elements(member) {
+            self.leave(e, &mortar::weights(self.grid.splits[e]));
+        }
+        member.wait()?;
+        for m in self.own_mortars(member) {
+            self.mortars.share.set(m, 1.0 / self.collect(m));
+        }
+        member.wait()
+    }
+
+    /// Takes the temperature of own elements from those of `old`, into the other array.
+    pub fn remap(&self, member: &Member<'_>, old: &Grid) {
+        let from = self.elements.temperature[1 - self.current];
+        let to = self.elements.temperature[self.current];
+        for e in self.own_elements(member) {
+            store(to, e, &self.temperature_of(self.grid.cells[e], old, from));
+        }
+    }
+
+    /// The temperature in `cell` of a field over the elements of `old`.
+    fn temperature_of(&self, cell: Cell, old: &Grid, from: Field<'_>) -> Values {
+        if let Some(e) = old.places.of(cell) {
+            return load(from, e);
+        }
+        match cell.parent() {
+            Some((parent, octant)) if old.places.cover(parent) => {
+                let whole = self.temperature_of(parent, old, from);
+                self.operators.part(&whole, octant)
+            }
+            _ => {
+                let part = |octant| self.temperature_of(cell.child(octant), old, from);
+                self.operators.whole(&std::array::from_fn(part))
+            }
+        }
+    }
+
+    /// The integral of the temperature.
+    ///
+    /// # Errors
+    ///
+    /// Where the run shall end.
+    pub fn integral(&self, member: &Member<'_>) -> Result<f64, Stopped> {
+        let temperature = self.elements.temperature[self.current];
+        let mut total = 0.0;
+        for e in self.own_elements(member) {
+            let [_, volume] = element::scales(self.grid.cells[e].side(), 1.0);
+            let values = load(temperature, e);
+            total += volume
+                * (0..VOLUME)
+                    .map(|p| values[p] * element::mass(p))
+                    .sum::<f64>();
+        }
+        member.sum(total)
+    }
+}
+
+/// The points that are not on the surface.
+const INNER: [usize; 27] = {
+    let mut inner = [0; 27];
+    let mut at = 0;
+    while at < 27 {
+        inner[at] = element::point([1 + at % 3, 1 + at / 3 % 3, 1 + at / 9]);
+        at += 1;
+    }
+    inner
+};
+
+/// Whether a point of `cell` lies on the border of the unit cube.
+fn on_border(cell: Cell, p: usize) -> bool {
+    let at = [p % POINTS, p / POINTS % POINTS, p / (POINTS * POINTS)];
+    (0..3).any(|axis| {
+        (at[axis] == 0 && cell.at[axis] == 0)
+            || (at[axis] == POINTS - 1 && cell.at[axis] + 1 == 1 << cell.level)
+    })
+}
+
+/// What the operator does to each mortar point of an element by itself: conduction and mass.
+fn diagonal(operators: &Operators, split: Split) -> Vec<[f64; 2]> {
+    let part = |slot: usize| {
+        let mut skeleton = [0.0; SLOTS];
+        skeleton[slot] = 1.0;
+        let mut values = [0.0; VOLUME];
+        mortar::expand(split, &skeleton, &mut values);
+        let conducted = operators.conducted(&values);
+        let products = (0..VOLUME).map(|p| {
+            let value = values[p];
+            [value * conducted[p], value * value * element::mass(p)]
+        });
+        products.fold([0.0; 2], |sum, product| {
+            [sum[0] + product[0], sum[1] + product[1]]
+        })
+    };
+    (0..SLOTS).map(part).collect()
+}
+
+fn load(field: Field<'_>, e: usize) -> Values {
+    let row = field.row(VOLUME * e, VOLUME);
+    std::array::from_fn(|p| row.get(p))
+}
+
+fn store(field: Field<'_>, e: usize, values: &Values) {
+    let row = field.row(VOLUME * e, VOLUME);
+    for (p, value) in values.iter().enumerate() {
+        row.set(p, *value);
+    }
+}
