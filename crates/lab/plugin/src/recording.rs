@@ -450,3 +450,6 @@ fn description(path: &Path) -> Result<Map<String, Value>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
+
+#[cfg(test)]
+mod tests;
