@@ -177,3 +177,96 @@ impl<'a> Moved<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    // Named, since proptest has a trait of that name.
+    use super::Strategy;
+    use super::*;
+
+    /// The rules word for word: every access by itself, every page by its address.
+    fn word_for_word(
+        thread: &OfThread,
+        pages: &[u64],
+        samples: &BTreeSet<u64>,
+        strategy: Strategy,
+        k: u64,
+    ) -> Saved {
+        let mut moved = BTreeSet::new();
+        let mut saved = Saved::default();
+        let accesses = thread
+            .runs
+            .iter()
+            .flat_map(|run| (0..run.count).map(move |_| run));
+        for (at, run) in (0..).zip(accesses) {
+            let page = pages[run.page as usize];
+            if !moved.contains(&page) && samples.contains(&at) {
+                saved.triggers += 1;
+                moved.extend((0..k).filter_map(|nth| match strategy {
+                    Strategy::SequentialForward => page.checked_add(nth),
+                    Strategy::SequentialForwardBackward => (page + nth).checked_sub(k / 2),
+                    Strategy::PatternBased if nth == 0 || run.step == 0 => Some(page),
+                    Strategy::PatternBased => {
+                        page.checked_add_signed(i64::from(run.step) * nth.cast_signed())
+                    }
+                    Strategy::Random => None,
+                }));
+            }
+            saved.saved += u64::from(moved.contains(&page));
+        }
+        let is_touched = |page: &&u64| pages.contains(page);
+        saved.moved_pages = moved.iter().filter(is_touched).count() as u64;
+        saved
+    }
+
+    prop_compose! {
+        fn threads()(
+            pages in prop::collection::btree_set(prop_oneof![3 => 0..40_u64, 1 => 1000..1200_u64], 1..40),
+            runs in prop::collection::vec((any::<prop::sample::Index>(), 1..5_u32, -6..7_i32), 0..60),
+        ) -> (OfThread, AddressSpace) {
+            let pages: Vec<_> = pages.into_iter().collect();
+            let run = |(page, count, step): (prop::sample::Index, u32, i32)| Run {
+                page: page.index(pages.len()) as u32,
+                count,
+                step,
+            };
+            let runs: Vec<_> = runs.into_iter().map(run).collect();
+            let thread = OfThread {
+                process: 0,
+                count: runs.iter().map(|run| u64::from(run.count)).sum(),
+                pages: pages.len() as u64,
+                runs,
+            };
+            (thread, AddressSpace { pages })
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn figures_are_those_of_the_rules_word_for_word(
+            (thread, space) in threads(),
+            k in 1..30_u64,
+            one_in in 1..9_u64,
+            seed in any::<u64>(),
+        ) {
+            let samples = Samples::draw(thread.count, one_in, seed);
+            let places: BTreeSet<_> = match &samples {
+                Samples::All => (0..thread.count).collect(),
+                Samples::These(places) => places.iter().copied().collect(),
+            };
+            for block in 0..thread.count / one_in {
+                let in_block = places.range(block * one_in..(block + 1) * one_in).count();
+                prop_assert_eq!(in_block, 1);
+            }
+            for strategy in Strategy::ALL.into_iter().filter(|&it| it != Strategy::Random) {
+                let expected = word_for_word(&thread, &space.pages, &places, strategy, k);
+                let found = evaluate(&thread, &space, &samples, strategy, k, seed);
+                prop_assert_eq!(found, expected, "{:?}", strategy);
+            }
+        }
+    }
+}
