@@ -116,20 +116,45 @@ impl Operators {
         })
     }
 
-    /// The two parts of the implicit operator for an element of side 2: conduction, and mass.
+    /// The conduction of an element of side 2; its mass is [`MASS`].
     pub fn conducted(&self, values: &Values) -> Values {
-        let bent = [0, 1, 2].map(|axis| along(axis, &self.stiffness, values));
-        std::array::from_fn(|p| {
-            let [i, j, k] = [p % POINTS, p / POINTS % POINTS, p / (POINTS * POINTS)];
-            let [x, y, z] = [WEIGHTS[i], WEIGHTS[j], WEIGHTS[k]];
-            y * z * bent[0][p] + x * z * bent[1][p] + x * y * bent[2][p]
-        })
+        let mut sum = [0.0; VOLUME];
+        for (axis, area) in AREA.iter().enumerate() {
+            let bent = along(axis, &self.stiffness, values);
+            for (sum, (area, bent)) in sum.iter_mut().zip(area.iter().zip(bent)) {
+                *sum += area * bent;
+            }
+        }
+        sum
     }
 }
 
 /// The weight of each point in the integral over an element of side 2.
-pub fn mass(p: usize) -> f64 {
-    WEIGHTS[p % POINTS] * WEIGHTS[p / POINTS % POINTS] * WEIGHTS[p / (POINTS * POINTS)]
+pub const MASS: Values = weighted([true; 3]);
+
+/// The weight of each point in the integral over the cross-section at it, for each axis.
+const AREA: [Values; 3] = [
+    weighted([false, true, true]),
+    weighted([true, false, true]),
+    weighted([true, true, false]),
+];
+
+/// The products of the weights along those axes.
+const fn weighted(axes: [bool; 3]) -> Values {
+    let mut product = [1.0; VOLUME];
+    let mut p = 0;
+    while p < VOLUME {
+        let at = [p % POINTS, p / POINTS % POINTS, p / (POINTS * POINTS)];
+        let mut axis = 0;
+        while axis < 3 {
+            if axes[axis] {
+                product[p] *= WEIGHTS[at[axis]];
+            }
+            axis += 1;
+        }
+        p += 1;
+    }
+    product
 }
 
 /// What conduction and mass are scaled with in an element of that `side`, for steps of length
@@ -140,15 +165,28 @@ pub fn scales(side: f64, step: f64) -> [f64; 2] {
 }
 
 /// Applies `operator` along an axis.
+#[inline]
 pub fn along(axis: usize, operator: &Line, values: &Values) -> Values {
-    let stride = [1, POINTS, POINTS * POINTS][axis];
+    match axis {
+        0 => apply::<1>(operator, values),
+        1 => apply::<POINTS>(operator, values),
+        _ => apply::<{ POINTS * POINTS }>(operator, values),
+    }
+}
+
+/// Applies `operator` along the axis whose neighbours are `STRIDE` points apart.
+#[inline]
+fn apply<const STRIDE: usize>(operator: &Line, values: &Values) -> Values {
     let mut result = [0.0; VOLUME];
-    for (p, result) in result.iter_mut().enumerate() {
-        let position = p / stride % POINTS;
-        let first = p - position * stride;
-        *result = (0..POINTS)
-            .map(|q| operator[position][q] * values[first + q * stride])
-            .sum();
+    let blocks = result.chunks_exact_mut(POINTS * STRIDE);
+    for (result, values) in blocks.zip(values.chunks_exact(POINTS * STRIDE)) {
+        for (result, row) in result.chunks_exact_mut(STRIDE).zip(operator) {
+            for (values, factor) in values.chunks_exact(STRIDE).zip(row) {
+                for (result, value) in result.iter_mut().zip(values) {
+                    *result += factor * value;
+                }
+            }
+        }
     }
     result
 }
@@ -225,7 +263,7 @@ mod tests {
     fn an_even_temperature_conducts_nothing() {
         let flat = Operators::new().conducted(&[3.0; VOLUME]);
         assert!(flat.iter().all(|value| value.abs() < 1e-12));
-        let volume: f64 = (0..VOLUME).map(mass).sum();
+        let volume: f64 = MASS.iter().sum();
         assert!((volume - 8.0).abs() < 1e-14);
     }
 }

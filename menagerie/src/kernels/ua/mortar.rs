@@ -70,10 +70,14 @@ pub struct Edge {
 impl Edge {
     /// All 12.
     pub fn all() -> impl Iterator<Item = Edge> {
-        (0..12).map(|number| Edge {
+        (0..12).map(Edge::numbered)
+    }
+
+    fn numbered(number: usize) -> Edge {
+        Edge {
             axis: number / 4,
             sides: [number & 1, number >> 1 & 1],
-        })
+        }
     }
 
     fn number(self) -> usize {
@@ -122,10 +126,14 @@ pub struct Face {
 impl Face {
     /// All 6.
     pub fn all() -> impl Iterator<Item = Face> {
-        (0..6).map(|number| Face {
+        (0..6).map(Face::numbered)
+    }
+
+    fn numbered(number: usize) -> Face {
+        Face {
             axis: number / 2,
             side: number % 2,
-        })
+        }
     }
 
     fn number(self) -> usize {
@@ -184,33 +192,36 @@ pub const fn vertex(corner: [usize; 3]) -> usize {
     corner[0] | corner[1] << 1 | corner[2] << 2
 }
 
-/// The three corners bits of vertex `number`.
+/// Near or far along each axis, of vertex `number`.
 pub const fn corner(number: usize) -> [usize; 3] {
     [number & 1, number >> 1 & 1, number >> 2 & 1]
-}
-
-/// The point of an element at vertex `number`.
-fn vertex_point(number: usize) -> usize {
-    point(corner(number).map(|side| side * (POINTS - 1)))
 }
 
 /// Tables that do not change.
 struct Tables {
     /// From nine mortar points to three inner points.
     projection: [[f64; FINE]; INNER],
+    /// Slots of split edges and faces, their borders included.
     lines: [[usize; FINE]; 12],
     grids: [[[usize; FINE]; FINE]; 6],
+    /// The element's points on vertices, and inside edges and faces.
+    vertices: [usize; 8],
+    edges: [[usize; INNER]; 12],
+    faces: [[usize; INNER * INNER]; 6],
 }
 
 static TABLES: LazyLock<Tables> = LazyLock::new(|| {
-    let mut lines = [[0; FINE]; 12];
-    Edge::all().for_each(|edge| lines[edge.number()] = edge.line());
-    let mut grids = [[[0; FINE]; FINE]; 6];
-    Face::all().for_each(|face| grids[face.number()] = face.grid());
+    let edge = Edge::numbered;
+    let face = Face::numbered;
     Tables {
         projection: projection(),
-        lines,
-        grids,
+        lines: std::array::from_fn(|number| edge(number).line()),
+        grids: std::array::from_fn(|number| face(number).grid()),
+        vertices: std::array::from_fn(|number| point(corner(number).map(|c| c * (POINTS - 1)))),
+        edges: std::array::from_fn(|number| std::array::from_fn(|r| edge(number).point(r + 1))),
+        faces: std::array::from_fn(|number| {
+            std::array::from_fn(|at| face(number).point([at % INNER + 1, at / INNER + 1]))
+        }),
     }
 });
 
@@ -253,87 +264,114 @@ fn solve(mut left: [[f64; INNER]; INNER], mut right: [[f64; FINE]; INNER]) -> [[
     right
 }
 
-/// Makes the surface of an element what the mortars say.
-pub fn expand(split: Split, mortar: &Skeleton, values: &mut Values) {
+/// Makes the surface of an element what the mortars say; `mortar` reads a slot.
+#[inline]
+pub fn expand(split: Split, mortar: impl Fn(usize) -> f64, values: &mut Values) {
     let tables = &*TABLES;
-    for number in 0..8 {
-        values[vertex_point(number)] = mortar[number];
+    for (number, point) in tables.vertices.iter().enumerate() {
+        values[*point] = mortar(number);
     }
-    for edge in Edge::all() {
+    for (edge, points) in Edge::all().zip(&tables.edges) {
         if split.edge(edge) {
-            let line = tables.lines[edge.number()].map(|slot| mortar[slot]);
-            for (r, row) in tables.projection.iter().enumerate() {
-                values[edge.point(r + 1)] = row.iter().zip(line).map(|(q, m)| q * m).sum();
+            let line = tables.lines[edge.number()].map(&mortar);
+            for (point, row) in points.iter().zip(&tables.projection) {
+                values[*point] = product(row, &line);
             }
         } else {
-            (0..INNER).for_each(|r| values[edge.point(r + 1)] = mortar[edge.slot(r)]);
+            let first = edge.slot(0);
+            points
+                .iter()
+                .zip(first..)
+                .for_each(|(point, slot)| values[*point] = mortar(slot));
         }
     }
-    for face in Face::all() {
+    for (face, points) in Face::all().zip(&tables.faces) {
         if split.face(face) {
-            let grid = &tables.grids[face.number()];
-            for (s, across) in tables.projection.iter().enumerate() {
-                let column: [f64; FINE] = std::array::from_fn(|t| {
-                    let row = grid[t].iter().zip(across);
-                    row.map(|(slot, q)| q * mortar[*slot]).sum()
-                });
-                for (t, along) in tables.projection.iter().enumerate() {
-                    let value = along.iter().zip(column).map(|(q, m)| q * m).sum();
-                    values[face.point([s + 1, t + 1])] = value;
-                }
+            let rows = tables.grids[face.number()].map(|row| {
+                let row = row.map(&mortar);
+                tables.projection.map(|across| product(&across, &row))
+            });
+            for (at, point) in points.iter().enumerate() {
+                let column = rows.map(|row| row[at % INNER]);
+                values[*point] = product(&tables.projection[at / INNER], &column);
             }
         } else {
-            for t in 0..INNER {
-                for s in 0..INNER {
-                    values[face.point([s + 1, t + 1])] = mortar[face.slot([s, t], INNER)];
-                }
-            }
+            let first = face.slot([0, 0], INNER);
+            points
+                .iter()
+                .zip(first..)
+                .for_each(|(point, slot)| values[*point] = mortar(slot));
         }
     }
 }
 
 /// What the surface of an element adds to the mortars: the transpose of [`expand`].
+#[inline]
 pub fn compress(split: Split, values: &Values) -> Skeleton {
     let tables = &*TABLES;
     let mut mortar = [0.0; SLOTS];
-    for number in 0..8 {
-        mortar[number] = values[vertex_point(number)];
+    for (number, point) in tables.vertices.iter().enumerate() {
+        mortar[number] = values[*point];
     }
-    for edge in Edge::all() {
-        for (r, row) in tables.projection.iter().enumerate() {
-            let value = values[edge.point(r + 1)];
-            if split.edge(edge) {
-                for (slot, q) in tables.lines[edge.number()].iter().zip(row) {
-                    mortar[*slot] += q * value;
-                }
-            } else {
-                mortar[edge.slot(r)] = value;
+    for (edge, points) in Edge::all().zip(&tables.edges) {
+        if split.edge(edge) {
+            let line = points.map(|point| values[point]);
+            for (at, slot) in tables.lines[edge.number()].into_iter().enumerate() {
+                mortar[slot] += column(&tables.projection, at, &line);
             }
+        } else {
+            let first = edge.slot(0);
+            points
+                .iter()
+                .zip(first..)
+                .for_each(|(point, slot)| mortar[slot] = values[*point]);
         }
     }
-    for face in Face::all() {
+    for (face, points) in Face::all().zip(&tables.faces) {
         if split.face(face) {
-            let grid = &tables.grids[face.number()];
-            for (s, across) in tables.projection.iter().enumerate() {
-                for (t, grid) in grid.iter().enumerate() {
-                    let column = tables.projection.iter().enumerate();
-                    let value: f64 = column
-                        .map(|(r, along)| along[t] * values[face.point([s + 1, r + 1])])
-                        .sum();
-                    for (slot, q) in grid.iter().zip(across) {
-                        mortar[*slot] += q * value;
-                    }
+            let inner = points.map(|point| values[point]);
+            for (t, row) in tables.grids[face.number()].into_iter().enumerate() {
+                let line: [f64; INNER] = std::array::from_fn(|s| {
+                    let down = std::array::from_fn(|r| inner[INNER * r + s]);
+                    column(&tables.projection, t, &down)
+                });
+                for (s, slot) in row.into_iter().enumerate() {
+                    mortar[slot] += column(&tables.projection, s, &line);
                 }
             }
         } else {
-            for t in 0..INNER {
-                for s in 0..INNER {
-                    mortar[face.slot([s, t], INNER)] = values[face.point([s + 1, t + 1])];
-                }
-            }
+            let first = face.slot([0, 0], INNER);
+            points
+                .iter()
+                .zip(first..)
+                .for_each(|(point, slot)| mortar[slot] = values[*point]);
         }
     }
     mortar
+}
+
+fn product(left: &[f64; FINE], right: &[f64; FINE]) -> f64 {
+    left.iter().zip(right).map(|(l, r)| l * r).sum()
+}
+
+/// Column `at` of `matrix` times `vector`.
+fn column(matrix: &[[f64; FINE]; INNER], at: usize, vector: &[f64; INNER]) -> f64 {
+    matrix.iter().zip(vector).map(|(row, v)| row[at] * v).sum()
+}
+
+/// The slots that an element uses, in runs.
+#[inline]
+pub fn used(split: Split) -> impl Iterator<Item = usize> {
+    let edges = Edge::all().flat_map(move |edge| {
+        let count = if split.edge(edge) { FINE_INNER } else { INNER };
+        edge.slot(0)..edge.slot(0) + count
+    });
+    let faces = Face::all().flat_map(move |face| {
+        let count = if split.face(face) { FINE_INNER } else { INNER };
+        let first = face.slot([0, 0], count);
+        first..first + count * count
+    });
+    (0..8).chain(edges).chain(faces)
 }
 
 /// What each slot counts in an average of surface values over elements: what is split does not, a
@@ -397,7 +435,6 @@ mod tests {
         assert!((projection[1][4] - 2.0 * 0.070_312_5).abs() < 1e-14);
     }
 
-    /// The near edge and face of everything split, and nothing else.
     fn splits() -> impl Strategy<Value = Split> {
         (0u32..1 << 18).prop_map(|bits| {
             let mut split = Split(bits);
@@ -424,7 +461,7 @@ mod tests {
             let mortar: Skeleton = mortar.try_into().unwrap();
             let surface: Values = surface.try_into().unwrap();
             let mut expanded = [0.0; 125];
-            expand(split, &mortar, &mut expanded);
+            expand(split, |slot| mortar[slot], &mut expanded);
             let compressed = compress(split, &surface);
             let left: f64 = expanded.iter().zip(surface).map(|(l, r)| l * r).sum();
             let right: f64 = compressed.iter().zip(mortar).map(|(l, r)| l * r).sum();

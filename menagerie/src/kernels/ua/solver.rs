@@ -94,7 +94,7 @@ impl<'a> Solver<'a> {
             std::array::from_fn(|p| {
                 let mut unit = [0.0; VOLUME];
                 unit[p] = 1.0;
-                1.0 / (conduction * operators.conducted(&unit)[p] + mass * element::mass(p))
+                1.0 / (conduction * operators.conducted(&unit)[p] + mass * element::MASS[p])
             })
         });
         let inner = inner.collect();
@@ -193,7 +193,7 @@ impl<'a> Solver<'a> {
         });
         let [_, mass] = element::scales(cell.side(), 1.0);
         let right: Values =
-            std::array::from_fn(|p| mass * element::mass(p) * (old[p] / self.step + mean[p]));
+            std::array::from_fn(|p| mass * element::MASS[p] * (old[p] / self.step + mean[p]));
         store(self.elements.residual, e, &right);
         let new = after(&mean, self.step);
         store(temperature, e, &new);
@@ -334,30 +334,27 @@ impl<'a> Solver<'a> {
     }
 
     /// The implicit operator within an element.
+    #[inline]
     fn apply(&self, e: usize, values: &Values) -> Values {
         let [conduction, mass] = element::scales(self.grid.cells[e].side(), self.step);
         let conducted = self.operators.conducted(values);
-        std::array::from_fn(|p| conduction * conducted[p] + mass * element::mass(p) * values[p])
+        std::array::from_fn(|p| conduction * conducted[p] + mass * element::MASS[p] * values[p])
     }
 
     /// Makes the surface of `values` what the mortars say.
+    #[inline]
     fn expand(&self, e: usize, mortars: Field<'_>, values: &mut Values) {
         let index = self.elements.index.row(SLOTS * e, SLOTS);
-        let skeleton: Skeleton = std::array::from_fn(|slot| match index.get(slot) {
-            u32::MAX => 0.0,
-            mortar => mortars.get(mortar as usize),
-        });
-        mortar::expand(self.grid.splits[e], &skeleton, values);
+        let read = |slot| mortars.get(index.get(slot) as usize);
+        mortar::expand(self.grid.splits[e], read, values);
     }
 
     /// Leaves in the slots of an element what it has for the mortars.
+    #[inline]
     fn leave(&self, e: usize, skeleton: &Skeleton) {
-        let index = self.elements.index.row(SLOTS * e, SLOTS);
         let slots = self.elements.slots.row(SLOTS * e, SLOTS);
-        for (slot, value) in skeleton.iter().enumerate() {
-            if index.get(slot) != u32::MAX {
-                slots.set(slot, *value);
-            }
+        for slot in mortar::used(self.grid.splits[e]) {
+            slots.set(slot, skeleton[slot]);
         }
     }
 
@@ -455,7 +452,7 @@ impl<'a> Solver<'a> {
             let values = load(temperature, e);
             total += volume
                 * (0..VOLUME)
-                    .map(|p| values[p] * element::mass(p))
+                    .map(|p| values[p] * element::MASS[p])
                     .sum::<f64>();
         }
         member.sum(total)
@@ -485,14 +482,13 @@ fn on_border(cell: Cell, p: usize) -> bool {
 /// What the operator does to each mortar point of an element by itself: conduction and mass.
 fn diagonal(operators: &Operators, split: Split) -> Vec<[f64; 2]> {
     let part = |slot: usize| {
-        let mut skeleton = [0.0; SLOTS];
-        skeleton[slot] = 1.0;
         let mut values = [0.0; VOLUME];
-        mortar::expand(split, &skeleton, &mut values);
+        let unit = |of| if of == slot { 1.0 } else { 0.0 };
+        mortar::expand(split, unit, &mut values);
         let conducted = operators.conducted(&values);
         let products = (0..VOLUME).map(|p| {
             let value = values[p];
-            [value * conducted[p], value * value * element::mass(p)]
+            [value * conducted[p], value * value * element::MASS[p]]
         });
         products.fold([0.0; 2], |sum, product| {
             [sum[0] + product[0], sum[1] + product[1]]
@@ -501,11 +497,13 @@ fn diagonal(operators: &Operators, split: Split) -> Vec<[f64; 2]> {
     (0..SLOTS).map(part).collect()
 }
 
+#[inline]
 fn load(field: Field<'_>, e: usize) -> Values {
     let row = field.row(VOLUME * e, VOLUME);
     std::array::from_fn(|p| row.get(p))
 }
 
+#[inline]
 fn store(field: Field<'_>, e: usize, values: &Values) {
     let row = field.row(VOLUME * e, VOLUME);
     for (p, value) in values.iter().enumerate() {
