@@ -19,13 +19,16 @@ pub fn machine(name: &str) -> Result<Machine> {
     Machine::find(name).map_err(|error| ended(Exit::Usage, error))
 }
 
-/// Boots a guest after a machine, with its hardware modelled, for any number of commands.
+/// Boots a guest after a machine, with its hardware modelled, for any number of commands; with `ipm`,
+/// its TLBs and an IPM unit beside them as well.
 ///
 /// # Errors
 /// The lab is not set up, the machine cannot be built, or the guest does not boot.
-pub fn boot(machine: &Machine) -> Result<Guest> {
+pub fn boot(machine: &Machine, ipm: Option<IpmConfig>) -> Result<Guest> {
     let none = Command::inherited::<&str>([]).map_err(error)?;
-    RunOptions::new(machine.clone(), none).boot().map_err(error)
+    let mut options = RunOptions::new(machine.clone(), none);
+    options.ipm = ipm;
+    options.boot().map_err(error)
 }
 
 /// Whether an error means that the guest itself has gone, whatever ran in it.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 use numaherd_policy::settings::Settings;
+use numaherd_world::Signal;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, ended};
@@ -55,6 +56,12 @@ impl Contender {
         }
     }
 
+    /// Whether it needs a machine that tells how long pages stay in TLBs: one with an IPM unit.
+    pub fn needs_tlb_residency(&self) -> bool {
+        numaherd_policy::registry::needs(self.policy())
+            .is_ok_and(|needs| needs.contains(&Signal::TlbResidency))
+    }
+
     /// Whether the kernel's NUMA balancing is on.
     pub fn kernel_balances(&self) -> bool {
         matches!(self, Self::LinuxBalancing)
@@ -68,6 +75,20 @@ impl fmt::Display for Contender {
             Self::LinuxBalancing => f.write_str("linux-balancing"),
             Self::Numad => f.write_str("numad"),
             Self::Policy(name) => f.write_str(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_need_an_ipm_unit_are_known() {
+        let needs = |name| Contender::parse(name).unwrap().needs_tlb_residency();
+        assert!(needs("ipm"));
+        for name in ["linux", "linux-balancing", "numad", "dino"] {
+            assert!(!needs(name), "{name}");
         }
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use numaherd_hardware::IpmConfig;
 use numaherd_lab::{Command, Ending, Guest};
 use serde::Serialize;
 
@@ -62,6 +63,9 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     }
     let menagerie = menagerie()?;
     let machine = lab::machine(&scenario.machine)?;
+    // One that needs it has it in every guest, so that all run on the same hardware.
+    let residency = contenders.iter().any(Contender::needs_tlb_residency);
+    let ipm = residency.then(IpmConfig::of_paper);
     let rounds = (0..options.repeat).flat_map(|r| contenders.iter().map(move |c| (r, c)));
     let rounds: Vec<_> = rounds.collect();
     let bar = progress(rounds.len() as u64);
@@ -72,7 +76,7 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         let mut attempt = || {
             let running = match guest.take() {
                 Some(guest) => guest,
-                None => lab::boot(&machine)?,
+                None => lab::boot(&machine, ipm)?,
             };
             let trial = trial_in(&running, options, contender, repeat, &menagerie)?;
             // After a failure, whatever state the guest is in, the next trial gets a fresh one.

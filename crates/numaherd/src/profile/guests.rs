@@ -98,7 +98,7 @@ fn in_guest(
     memories: &[NodeId],
     bar: &ProgressBar,
 ) -> Result<Seen> {
-    let guest: Guest = lab::boot(machine)?;
+    let guest: Guest = lab::boot(machine, None)?;
     guest.write_file("/proc/sys/kernel/numa_balancing", "0")?;
     let kernel = guest.kernel().to_owned();
     let mut measured = Vec::new();
