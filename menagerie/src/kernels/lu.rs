@@ -4,9 +4,10 @@
 //!
 //! A point waits for its neighbours, so threads cannot each take planes of their own. They split
 //! the rows instead, and follow one another through the planes: a thread does its rows of a plane
-//! once its neighbour has done his, and waits for that a plane at a time. The right-hand side is
-//! split by planes, as in sp and bt; twice in each step all of the change array goes from one split
-//! to the other. The blocks of the triangular systems are made where they are needed, not kept.
+//! once its neighbour has done his, and waits for that a plane at a time. What flows along z is
+//! split by rows too, the rest of the right-hand side by planes: twice in each step all of the
+//! change array goes from one split to the other. The blocks of the triangular systems are made
+//! where they are needed, not kept.
 //!
 //! Source: RNR-94-007, section 3.5 (symmetric successive over-relaxation).
 
@@ -171,8 +172,7 @@ impl Kernel for Lu {
         let flow = self.arrays.flow();
         let mut sweeper = Sweeper::new(flow, self.problem.step, member, &self.pipeline);
         for _ in member.iterations() {
-            flow.right_hand_side(member, self.problem.step)?;
-            member.wait()?;
+            flow.right_hand_side_by_rows(member, self.problem.step)?;
             sweeper.sweep();
             member.wait()?;
             flow.advance(member, 1.0 / (RELAXATION * (2.0 - RELAXATION)));

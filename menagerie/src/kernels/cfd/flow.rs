@@ -124,6 +124,38 @@ impl Flow<'_> {
     /// All members call it; each leaves it with its own planes inside done (those of
     /// [`Flow::own_planes`]) while others may still read the state of it.
     pub fn right_hand_side(&self, member: &Member<'_>, step: f64) -> Result<(), Stopped> {
+        self.derive(member)?;
+        for k in self.own_planes(member) {
+            self.add_fluxes(Axis::X, k);
+            self.add_fluxes(Axis::Y, k);
+            self.add_fluxes(Axis::Z, k);
+            self.for_row(k, |place| self.scale(place, step));
+        }
+        Ok(())
+    }
+
+    /// As [`Flow::right_hand_side`], but what flows along z is done column by column, and each
+    /// member leaves it with its own rows (as many as planes) of all planes done.
+    pub fn right_hand_side_by_rows(&self, member: &Member<'_>, step: f64) -> Result<(), Stopped> {
+        self.derive(member)?;
+        for k in self.own_planes(member) {
+            self.add_fluxes(Axis::X, k);
+            self.add_fluxes(Axis::Y, k);
+        }
+        member.wait()?;
+        for j in self.own_planes(member) {
+            for i in self.grid.inside() {
+                for k in self.grid.inside() {
+                    self.add_flux(Axis::Z, [i, j, k]);
+                    self.scale(self.grid.at(i, j, k), step);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What follows from the state at each point, and the forcing into `change`.
+    fn derive(&self, member: &Member<'_>) -> Result<(), Stopped> {
         self.for_each(member.share(self.grid.n()), |place| {
             let [density, x, y, z, _] = self.state.get(place);
             let volume = 1.0 / density;
@@ -135,17 +167,12 @@ impl Flow<'_> {
             self.kinetic.set(place, kinetic);
             self.change.set(place, self.forcing.get(place));
         });
-        member.wait()?;
-        for k in self.own_planes(member) {
-            self.add_fluxes(Axis::X, k);
-            self.add_fluxes(Axis::Y, k);
-            self.add_fluxes(Axis::Z, k);
-            self.for_row(k, |place| {
-                let scaled = self.change.get(place).map(|value| value * step);
-                self.change.set(place, scaled);
-            });
-        }
-        Ok(())
+        member.wait()
+    }
+
+    fn scale(&self, place: usize, factor: f64) {
+        let scaled = self.change.get(place).map(|value| value * factor);
+        self.change.set(place, scaled);
     }
 
     /// The planes, border left out, that `member` works on.
@@ -164,17 +191,22 @@ impl Flow<'_> {
 
     /// Adds the fluxes along `axis`, and their dissipation, to the change of plane `k`.
     fn add_fluxes(&self, axis: Axis, k: usize) {
-        let n = self.grid.n();
         for j in self.grid.inside() {
             for i in self.grid.inside() {
-                let place = self.grid.at(i, j, k);
-                let weights = fourth_difference([i, j, k][axis.index()], n);
-                let sum = self.fluxes(axis, place, weights);
-                let before = self.change.get(place);
-                self.change
-                    .set(place, std::array::from_fn(|c| before[c] + sum[c]));
+                self.add_flux(axis, [i, j, k]);
             }
         }
+    }
+
+    /// As [`Flow::add_fluxes`], to one point.
+    #[inline]
+    fn add_flux(&self, axis: Axis, [i, j, k]: [usize; 3]) {
+        let place = self.grid.at(i, j, k);
+        let weights = fourth_difference([i, j, k][axis.index()], self.grid.n());
+        let sum = self.fluxes(axis, place, weights);
+        let before = self.change.get(place);
+        let after = std::array::from_fn(|c| before[c] + sum[c]);
+        self.change.set(place, after);
     }
 
     /// What flows into the point at `place` along `axis` (differences of E + V and its like), less
