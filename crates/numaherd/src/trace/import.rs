@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader};
 use anyhow::{Context, Result};
 use numaherd_trace::import::{Format, Imported, import as read};
 
-use super::counted;
+use super::{counted, of};
 use crate::cli::TraceImport;
 use crate::exit::{Exit, ended};
 use crate::print;
@@ -49,10 +49,10 @@ pub fn import(options: &TraceImport) -> Result<()> {
 /// What was imported and what could not be.
 pub fn said(imported: &Imported) -> String {
     let mut text = format!(
-        "{}: {} lines, {} events",
+        "{}: {}, {}",
         imported.format.name(),
-        counted(imported.lines),
-        counted(imported.events)
+        of(imported.lines, "line", "lines"),
+        of(imported.events, "event", "events")
     );
     let mut add = |part: std::fmt::Arguments<'_>| {
         text.write_fmt(part).expect("a string takes all");
@@ -66,30 +66,19 @@ pub fn said(imported: &Imported) -> String {
             || "at an unknown rate".to_owned(),
             |one_in| format!("one in {}", counted(one_in.round() as u64)),
         );
-        let samples = counted(sampled.samples);
-        add(format_args!(
-            "  {}: {samples} samples, {rate}\n",
-            sampled.event
-        ));
+        let samples = of(sampled.samples, "sample", "samples");
+        add(format_args!("  {}: {samples}, {rate}\n", sampled.event));
     }
     if imported.without_address > 0 {
-        let without = counted(imported.without_address);
+        let without = of(imported.without_address, "sample", "samples");
         add(format_args!(
-            "  {without} samples without an address were left out\n"
+            "  left out, since without an address: {without}\n"
         ));
     }
     if imported.bad_lines > 0 {
-        let bad = counted(imported.bad_lines);
+        let bad = of(imported.bad_lines, "line", "lines");
         add(format_args!(
-            "  {bad} lines could not be read and were left out"
-        ));
-        add(format_args!(
-            "{}\n",
-            if imported.bad_examples.is_empty() {
-                ""
-            } else {
-                ", the first:"
-            }
+            "  left out, since not to be read: {bad}, the first:\n"
         ));
     }
     for bad in &imported.bad_examples {
@@ -133,8 +122,8 @@ mod tests {
         perf script: 12,345 lines, 12,000 events; sizes and instructions are not known
           cpu/mem-loads,ldlat=30/P: 10,000 samples, one in 4,000
           ibs_op//: 2,000 samples, at an unknown rate
-          342 samples without an address were left out
-          3 lines could not be read and were left out, the first:
+          left out, since without an address: 342 samples
+          left out, since not to be read: 3 lines, the first:
             line 17: so goes the program
         ");
         let lackey = Imported {

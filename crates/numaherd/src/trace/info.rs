@@ -37,7 +37,7 @@ fn shown(info: &Info) -> String {
         writeln!(text, "{name:<16}{value}").expect("a string takes all");
     };
     for (key, value) in &info.about {
-        if let Some(value) = brief(value) {
+        if let Some(value) = brief(key, value) {
             line(key, value);
         }
     }
@@ -103,7 +103,7 @@ fn shown(info: &Info) -> String {
 }
 
 /// What fits into a line of what the recorder said.
-fn brief(value: &serde_json::Value) -> Option<String> {
+fn brief(key: &str, value: &serde_json::Value) -> Option<String> {
     use serde_json::Value;
     match value {
         Value::String(text) => Some(text.clone()),
@@ -111,7 +111,7 @@ fn brief(value: &serde_json::Value) -> Option<String> {
         Value::Bool(flag) => Some(flag.to_string()),
         Value::Array(all) => {
             let all: Option<Vec<_>> = all.iter().map(Value::as_str).collect();
-            all.map(|all| all.join(" "))
+            all.map(|all| all.join(if key == "command" { " " } else { ", " }))
         }
         Value::Null | Value::Object(_) => None,
     }
