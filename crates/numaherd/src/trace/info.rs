@@ -33,8 +33,10 @@ fn shown(info: &Info) -> String {
         of(info.threads.len() as u64, "thread", "threads"),
         of(info.processes as u64, "process", "processes")
     );
+    let longest = info.about.keys().map(String::len).max().unwrap_or(0);
+    let width = (longest + 2).max(16);
     let mut line = |name: &str, value: String| {
-        writeln!(text, "{name:<16}{value}").expect("a string takes all");
+        writeln!(text, "{name:<width$}{value}").expect("a string takes all");
     };
     for (key, value) in &info.about {
         if let Some(value) = brief(key, value) {

@@ -98,6 +98,7 @@ fn panel(area: &Area<'_>, found: &Sra, one_in: u64) -> Result<(), Box<dyn std::e
     let mut chart = ChartBuilder::on(area)
         .caption(caption, text(15))
         .margin(8)
+        .margin_right(18)
         .x_label_area_size(26)
         .y_label_area_size(36)
         .build_cartesian_2d(0.0..last, 0.0..100.0)?;
