@@ -228,6 +228,8 @@ impl Kernel for Ua {
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let mut solver = self.solver();
         self.adapt(member, &mut solver, 0.0)?;
+        // A step whose result is thrown away, so that all pages are there.
+        solver.advance(member, 0.0)?;
         solver.clear(member);
         Ok(())
     }

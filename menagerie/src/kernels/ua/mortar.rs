@@ -229,7 +229,7 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
 /// difference to it is orthogonal to 1, x and x².
 fn projection() -> [[f64; FINE]; INNER] {
     let points = points();
-    let moment = |degree: usize, at: f64| at.powi(i32::try_from(degree).unwrap_or(0));
+    let moment = |degree: usize, at: f64| std::iter::repeat_n(at, degree).product::<f64>();
     // Five points integrate products of degree six exactly.
     let left: [[f64; INNER]; INNER] = std::array::from_fn(|degree| {
         std::array::from_fn(|of| WEIGHTS[of + 1] * moment(degree, points[of + 1]))
