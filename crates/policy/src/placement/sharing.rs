@@ -12,11 +12,14 @@
 //! 3. Threads that do not have the CPU they were mapped to are named, until they have it.
 //!
 //! Ours, where the paper speaks of one program alone on a machine:
-//! * *Who is mapped*: threads that are busy ([`crate::busy`]) or share anything. One that sleeps and
-//!   shares nothing has nothing to gain and would take a place.
+//! * *Who is mapped*: threads that are busy ([`crate::busy`]), and those that share anything and ran in
+//!   the interval. One that sleeps has nothing to gain and would take a place, though what it left in
+//!   a TLB still counts as shared.
 //! * *Pools* ([`crate::pools`]): the threads of each are mapped onto its CPUs alone, threads of several
 //!   processes together; between processes nothing is shared. CPUs that threads outside the pool hold
 //!   are left out while enough others are left.
+//! * *Worth*: a mapping that brings sharing closer by less than a twentieth is not taken up: threads are
+//!   held where they are.
 //! * *Few moves* ([`crate::mapping::with_few_moves`]): a mapping says which threads go together; which of
 //!   several like nodes they go to is chosen so that most stay. kMAF, as its source has it, does not.
 //!
@@ -64,6 +67,14 @@ const BY_FAULTS: Rule = Rule {
     source: "kMAF, PACT 2014",
     what: "Four threads or more fault: those that fault most on the same pages go closest together.",
 };
+
+/// The share of a CPU from which on a thread counts as having run in an interval. Ours: one that only
+/// wakes to see that it has nothing to do uses less.
+const RAN: f64 = 0.01;
+
+/// The share of sharing times distance by which a mapping must be better than where threads are. Ours:
+/// where all share alike every grouping is as good as any other, and what differs is noise.
+const LEAST_GAIN: f64 = 0.05;
 
 /// Branches that the exact mapper may take before the refined one must do.
 const MOST_BRANCHES: u64 = 1_000_000;
@@ -188,7 +199,7 @@ impl BySharing {
                 let of = members.map(|members| members.sharing.row(row));
                 of.is_some_and(|counts| counts.iter().any(|&count| count > 0))
             };
-            let row = row.filter(shares);
+            let row = row.filter(shares).filter(|_| thread.cpu_share >= RAN);
             if let Some(&row) = row {
                 let rows = of_process.entry(thread.process).or_default();
                 rows.push((threads.len(), row));
@@ -325,6 +336,9 @@ impl Place for BySharing {
                 let mut mapping = self.map(&sharing, &tree);
                 if self.few_moves {
                     mapping = with_few_moves(&tree, &mapping, &now);
+                    if !is_worth(&sharing, &tree, &mapping, &now) {
+                        mapping.clone_from(&now);
+                    }
                 }
                 let why = Why::new(&sharing, &tree, &mapping, &now);
                 for (at, &index) in threads.iter().enumerate() {
@@ -372,6 +386,19 @@ impl BySharing {
             });
         }
         placements
+    }
+}
+
+/// Whether a mapping brings threads that share enough closer than they are to be worth its moves. Where
+/// threads now share a CPU, or are on one that is not theirs to have, it always is.
+fn is_worth(sharing: &Communication, tree: &Tree, mapping: &[CpuId], now: &[CpuId]) -> bool {
+    let taken: CpuSet = now.iter().copied().collect();
+    let at_most_one_each = taken.len() == now.len();
+    match (quality(sharing, tree, mapping), quality(sharing, tree, now)) {
+        (Some(after), Some(before)) if at_most_one_each => {
+            (before as f64 - after as f64) > before as f64 * LEAST_GAIN
+        }
+        _ => true,
     }
 }
 

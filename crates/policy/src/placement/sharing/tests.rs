@@ -155,7 +155,7 @@ fn a_number_that_another_thread_got_has_no_past() {
 }
 
 #[test]
-fn sleepers_that_share_nothing_take_no_place_and_those_that_share_do() {
+fn sleepers_take_no_place_whatever_is_left_in_their_tlbs() {
     let mut scene = four();
     for sleeper in 0..4 {
         scene.thread(1, 1.0, 0).cpu_share = 0.0;
@@ -176,7 +176,40 @@ fn sleepers_that_share_nothing_take_no_place_and_those_that_share_do() {
         .iter()
         .map(|p| p.thread.tid)
         .collect();
+    assert!(!named.contains(&4), "{named:?}");
+    // One that runs a little and shares is mapped with the others.
+    scene.snapshot.threads[4].cpu_share = 0.2;
+    let named: Vec<u32> = plan(&mut policy, &scene)
+        .iter()
+        .map(|p| p.thread.tid)
+        .collect();
     assert!(named.contains(&4), "{named:?}");
+}
+
+#[test]
+fn where_all_share_alike_nobody_is_moved_for_another_grouping_as_good() {
+    let mut scene = Scene::uniform(2, 2);
+    for cpu in 0..4 {
+        scene.thread(1, 1.0, cpu);
+    }
+    let all = |one, rest| {
+        [
+            (0, 1, rest),
+            (0, 2, rest),
+            (0, 3, one),
+            (1, 2, one),
+            (1, 3, rest),
+            (2, 3, rest),
+        ]
+    };
+    let mut policy = ipm();
+    let before = scene.places();
+    share(&mut scene, 1, &all(104, 100));
+    settle(&mut policy, &mut scene);
+    assert_eq!(scene.places(), before, "4 % more is noise");
+    share(&mut scene, 1, &all(4000, 100));
+    settle(&mut policy, &mut scene);
+    assert_ne!(scene.places(), before, "40 times as much is not");
 }
 
 #[test]
