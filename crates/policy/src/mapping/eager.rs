@@ -31,7 +31,9 @@ use std::cmp::Reverse;
 
 use numaherd_topology::CpuId;
 
-use super::grouping::{Groups, Share, Square, collapse, grow, shares, sum_rows};
+use super::grouping::{
+    FewCells, Groups, Share, Square, collapse, grow, shares, sum_few_rows, sum_rows,
+};
 use super::{Communication, Tree};
 
 /// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
@@ -57,7 +59,7 @@ pub(super) struct Stage<'a> {
     /// The shape of the vertex that each element was made for.
     pub(super) shapes: Vec<usize>,
     /// How many shapes there are at that height.
-    kinds: usize,
+    pub(super) kinds: usize,
     pub(super) groups: Groups,
     /// Twice what is communicated across this height: its part in the quality of the mapping.
     cut: u128,
@@ -65,12 +67,22 @@ pub(super) struct Stage<'a> {
 
 impl<'a> Grouped<'a> {
     /// Groups the elements of a stage like this, and from there on anew, and keeps that if the
-    /// mapping is better for it. The groups are to be as the stage's shares have it.
-    pub(super) fn try_anew(&mut self, from: usize, members: Vec<Vec<usize>>) {
+    /// mapping is better for it. The groups are to be as the stage's shares have it. `few` are the
+    /// cells of the stage that are not 0, where they are few.
+    pub(super) fn try_anew(
+        &mut self,
+        from: usize,
+        members: Vec<Vec<usize>>,
+        few: Option<&FewCells>,
+    ) {
+        let sum_rows = |stage: &Stage<'_>, members: &[Vec<usize>], ties: &mut [u64]| match few {
+            Some(few) => sum_few_rows(few, members, ties),
+            None => sum_rows(stage.square(), members, ties),
+        };
         let stage = &mut self.stages[from];
         // The largest table there is, and there are as many groups as before: it is written over.
         let mut ties = std::mem::take(&mut stage.groups.ties);
-        sum_rows(stage.square(), &members, &mut ties);
+        sum_rows(stage, &members, &mut ties);
         let (cells, shapes) = (stage.cells.clone(), stage.shapes.clone());
         let given = Some(Groups { members, ties });
         let mut anew = climb(self.tree, stage.height, cells, shapes, self.total, given);
@@ -82,7 +94,7 @@ impl<'a> Grouped<'a> {
         }
         let stage = &mut self.stages[from];
         let mut ties = std::mem::take(&mut anew[0].groups.ties);
-        sum_rows(stage.square(), &stage.groups.members, &mut ties);
+        sum_rows(stage, &stage.groups.members, &mut ties);
         stage.groups.ties = ties;
     }
 

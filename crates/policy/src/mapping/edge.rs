@@ -11,9 +11,8 @@
 //! such grouping. Cost: the matrix is read once, up to where that is clear; the rest goes by strong ties.
 
 use std::cmp::Reverse;
-use std::ops::Range;
 
-use super::grouping::{Share, Square};
+use super::grouping::{FewCells, Share, Square};
 
 /// How many binary digits a strong tie may have less than the largest of its row.
 const STRONG_BITS: u32 = 4;
@@ -22,13 +21,13 @@ const FEW: usize = 8;
 /// Cells that are looked at together: where none has as high a bit as a strong tie, none is one.
 const CHUNK: usize = 16;
 
-/// The strong ties of each element. Rows are read one by one, in any order, so that whoever reads them
-/// for something else need not fetch them twice.
+/// The strong ties of each element, and all its ties where these are few too. Rows are read one by one,
+/// in any order, so that whoever reads them for something else need not fetch them twice.
 pub(super) struct StrongTies {
-    // Where each element's are.
-    of: Vec<Range<usize>>,
     // With whom, and how much.
-    with: Vec<(usize, u64)>,
+    strong: FewCells,
+    // All cells that are not 0, while they are few.
+    all: Option<FewCells>,
     rows_read: usize,
     // All cells of each chunk of a row, put together bit by bit.
     bits: Vec<u64>,
@@ -38,8 +37,8 @@ impl StrongTies {
     /// Of so many elements, none read yet.
     pub(super) fn new(elements: usize) -> Self {
         Self {
-            of: vec![0..0; elements],
-            with: Vec::new(),
+            strong: FewCells::new(elements),
+            all: Some(FewCells::new(elements)),
             rows_read: 0,
             bits: Vec::with_capacity(elements.div_ceil(CHUNK)),
         }
@@ -53,16 +52,16 @@ impl StrongTies {
         ties
     }
 
-    /// Whether there are few enough to speak of edges. The first rows may have more than their part;
-    /// four to an element are always few.
-    fn are_few(&self) -> bool {
-        let elements = self.of.len();
-        self.with.len() <= self.rows_read * (elements / FEW).max(4) + elements
+    /// Whether so many ties are few enough to speak of edges. The first rows may have more than their
+    /// part; four to an element are always few.
+    fn are_few(&self, ties: usize) -> bool {
+        let elements = self.strong.rows();
+        ties <= self.rows_read * (elements / FEW).max(4) + elements
     }
 
     /// Reads an element's row.
     pub(super) fn read(&mut self, element: usize, row: &[u64]) {
-        if !self.are_few() {
+        if !self.are_few(self.strong.len()) {
             return;
         }
         let all = |bits: &[u64]| bits.iter().fold(0, |all, cell| all | cell);
@@ -70,25 +69,42 @@ impl StrongTies {
         self.bits.extend(row.chunks(CHUNK).map(all));
         let from = element / CHUNK * CHUNK;
         let to = row.len().min(from + CHUNK);
+        let with_own = self.bits[element / CHUNK];
         self.bits[element / CHUNK] = all(&row[from..element]) | all(&row[element + 1..to]);
         let least = ((all(&self.bits) >> STRONG_BITS) + 1).next_power_of_two() / 2;
         let least = least.max(1);
-        let start = self.with.len();
-        let strong = self.bits.iter().enumerate();
-        for (chunk, _) in strong.filter(|&(_, &bits)| bits >= least) {
+        self.strong.begin(element);
+        let looked_at = if self.all.is_some() { 1 } else { least };
+        if let Some(all) = &mut self.all {
+            all.begin(element);
+            self.bits[element / CHUNK] = with_own;
+        }
+        let chunks = self.bits.iter().enumerate();
+        for (chunk, _) in chunks.filter(|&(_, &bits)| bits >= looked_at) {
             let cells = row.iter().enumerate().skip(chunk * CHUNK).take(CHUNK);
             for (other, &count) in cells {
                 if count >= least && other != element {
-                    self.with.push((other, count));
+                    self.strong.push(element, other, count);
+                }
+                if let (Some(all), true) = (&mut self.all, count > 0) {
+                    all.push(element, other, count);
                 }
             }
         }
-        self.of[element] = start..self.with.len();
         self.rows_read += 1;
+        let all = self.all.as_ref().map_or(0, FewCells::len);
+        if !self.are_few(all) {
+            self.all = None;
+        }
+    }
+
+    /// All cells that are not 0, where they are few.
+    pub(super) fn take_all(&mut self) -> Option<FewCells> {
+        self.all.take()
     }
 
     fn of_element(&self, element: usize) -> &[(usize, u64)] {
-        &self.with[self.of[element].clone()]
+        self.strong.row(element)
     }
 }
 
@@ -101,7 +117,7 @@ pub(super) fn grow_from_edges(
     ties: Option<StrongTies>,
 ) -> Option<Vec<Vec<usize>>> {
     let ties = ties.unwrap_or_else(|| StrongTies::of_matrix(communication));
-    if !ties.are_few() {
+    if !ties.are_few(ties.strong.len()) {
         return None;
     }
     let elements = communication.side;

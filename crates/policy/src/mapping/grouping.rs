@@ -12,6 +12,8 @@
 //! Cost: every element's row is added once to the sums of the group it joins, n^2 for the level,
 //! where summing anew for each comparison would cost n^2 times the group's size.
 
+use std::ops::Range;
+
 /// A square matrix, row by row.
 #[derive(Clone, Copy)]
 pub(super) struct Square<'a> {
@@ -42,6 +44,46 @@ pub(super) struct Groups {
     pub(super) ties: Vec<u64>,
 }
 
+/// The cells of some kind in each row of a matrix, where they are few: a column and a count each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FewCells {
+    of: Vec<Range<usize>>,
+    cells: Vec<(usize, u64)>,
+}
+
+impl FewCells {
+    /// Of so many rows, with nothing in them.
+    pub(super) fn new(rows: usize) -> Self {
+        Self {
+            of: vec![0..0; rows],
+            cells: Vec::new(),
+        }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.of.len()
+    }
+
+    /// How many there are in all rows.
+    pub(super) fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    pub(super) fn row(&self, row: usize) -> &[(usize, u64)] {
+        &self.cells[self.of[row].clone()]
+    }
+
+    /// Has a row begin; what is pushed from now on is in it.
+    pub(super) fn begin(&mut self, row: usize) {
+        self.of[row] = self.cells.len()..self.cells.len();
+    }
+
+    pub(super) fn push(&mut self, row: usize, column: usize, count: u64) {
+        self.cells.push((column, count));
+        self.of[row].end = self.cells.len();
+    }
+}
+
 /// Twice what the members of a group communicate with each other.
 pub(super) fn within(communication: Square<'_>, members: &[usize]) -> u64 {
     let with_others = |&member: &usize| -> u64 {
@@ -50,6 +92,19 @@ pub(super) fn within(communication: Square<'_>, members: &[usize]) -> u64 {
         others.map(|&other| row[other]).sum()
     };
     members.iter().map(with_others).sum()
+}
+
+/// Twice what the members of each group communicate with each other, by what all communicate with each.
+pub(super) fn within_groups(communication: Square<'_>, groups: &Groups) -> Vec<u64> {
+    let ties = groups.ties.chunks_exact(communication.side);
+    let within = |(members, ties): (&Vec<usize>, &[u64])| {
+        let own = |member: usize| communication.row(member)[member];
+        members
+            .iter()
+            .map(|&member| ties[member] - own(member))
+            .sum()
+    };
+    groups.members.iter().zip(ties).map(within).collect()
 }
 
 /// Shares `elements` out to vertices that have `room` (see above). Where there is less room than
@@ -97,8 +152,15 @@ pub(super) fn grow(
         let mut left: usize = wanted.iter().sum();
         let mut members = Vec::with_capacity(left);
         while left > 0 {
-            // Nobody has ties with a group without members: the lowest is its seed.
-            let Some(at) = closest(&free, shapes, &wanted, ties) else {
+            // Nobody has ties with a group without members: the lowest is its seed. The table is not
+            // read for it: that would fetch it from the kernel once more than it need be.
+            let seed = || free.iter().position(|&element| wanted[shapes[element]] > 0);
+            let found = if members.is_empty() {
+                seed()
+            } else {
+                closest(&free, shapes, &wanted, ties)
+            };
+            let Some(at) = found else {
                 break;
             };
             let member = free.remove(at);
@@ -106,8 +168,12 @@ pub(super) fn grow(
             left -= 1;
             members.push(member);
             let row = communication.row(member);
-            for (tie, count) in ties.iter_mut().zip(row) {
-                *tie += count;
+            if members.len() == 1 {
+                ties.copy_from_slice(row);
+            } else {
+                for (tie, count) in ties.iter_mut().zip(row) {
+                    *tie += count;
+                }
             }
             read(member, row);
         }
@@ -139,6 +205,16 @@ pub(super) fn sum_rows(communication: Square<'_>, members: &[Vec<usize>], ties: 
             for (tie, count) in ties.iter_mut().zip(communication.row(member)) {
                 *tie += count;
             }
+        }
+    }
+}
+
+/// The same by the cells that are not 0.
+pub(super) fn sum_few_rows(few: &FewCells, members: &[Vec<usize>], ties: &mut [u64]) {
+    ties.fill(0);
+    for (members, ties) in members.iter().zip(ties.chunks_exact_mut(few.rows())) {
+        for &(column, count) in members.iter().flat_map(|&member| few.row(member)) {
+            ties[column] += count;
         }
     }
 }

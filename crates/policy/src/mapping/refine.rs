@@ -31,7 +31,7 @@ use numaherd_topology::CpuId;
 
 use super::eager::{Grouped, Stage, group, shares_of_level};
 use super::edge::{StrongTies, grow_from_edges};
-use super::grouping::{collapse, sum_rows, within};
+use super::grouping::{FewCells, collapse, sum_rows, within, within_groups};
 use super::{Communication, Tree};
 
 /// A cell somewhere takes the time of about so many in a row.
@@ -43,13 +43,16 @@ const ALWAYS: usize = 1024;
 pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
     let mut strong = StrongTies::new(communication.threads());
     let mut grouped = group(communication, tree, |thread, row| strong.read(thread, row));
+    let few = strong.take_all();
     let mut strong = Some(strong);
     for stage in 0..grouped.stages.len() {
+        // They are of the threads' matrix, the lowest.
+        let few = few.as_ref().filter(|_| stage == 0);
         if let Some(members) = from_edges(&grouped.stages[stage], tree, strong.take()) {
-            grouped.try_anew(stage, members);
+            grouped.try_anew(stage, members, few);
         }
     }
-    swap_all(&mut grouped);
+    swap_all(&mut grouped, few.as_ref());
     grouped.mapping(communication.threads())
 }
 
@@ -60,10 +63,7 @@ fn from_edges(
     strong: Option<StrongTies>,
 ) -> Option<Vec<Vec<usize>>> {
     let square = stage.square();
-    let within = |members: &[Vec<usize>]| -> Vec<u64> {
-        members.iter().map(|group| within(square, group)).collect()
-    };
-    let now = within(&stage.groups.members);
+    let now = within_groups(square, &stage.groups);
     // Where some group was left with the rest, groups of a size differ.
     let mut first_of_size = BTreeMap::new();
     let differs = |(group, &within): (&Vec<usize>, &u64)| {
@@ -74,10 +74,11 @@ fn from_edges(
     }
     let shares = shares_of_level(tree, stage.height, &stage.shapes);
     let members = grow_from_edges(square, &stage.shapes, &shares, strong)?;
-    (within(&members).iter().sum::<u64>() > now.iter().sum()).then_some(members)
+    let anew = members.iter().map(|group| within(square, group));
+    (anew.sum::<u64>() > now.iter().sum()).then_some(members)
 }
 
-fn swap_all(grouped: &mut Grouped<'_>) {
+fn swap_all(grouped: &mut Grouped<'_>, few: Option<&FewCells>) {
     let places = grouped.places();
     let tree = grouped.tree;
     let mut swapped = false;
@@ -92,7 +93,8 @@ fn swap_all(grouped: &mut Grouped<'_>) {
             stage.groups.ties = ties;
         }
         forget_own(stage);
-        swapped |= Swaps::new(stage, tree, places).make();
+        let few = few.filter(|_| at == 0);
+        swapped |= Swaps::new(stage, tree, places).make(few);
     }
 }
 
@@ -155,16 +157,19 @@ impl<'s, 'a> Swaps<'s, 'a> {
     }
 
     /// Makes all swaps that gain, within bounds. Whether there were any.
-    fn make(&mut self) -> bool {
+    fn make(&mut self, few: Option<&FewCells>) -> bool {
+        // Where elements differ in shape, the best group may have nobody to swap with.
+        let few = few.filter(|_| self.stage.kinds == 1);
         let mut any = false;
         while self.stage.groups.members.len() > 1 && self.is_within_bounds() {
             let mut swapped = false;
-            for (element, group) in self.wishes() {
+            let wishes = few.map(|few| self.wishes_of_few(few));
+            for (element, group) in wishes.unwrap_or_else(|| self.wishes()) {
                 if !self.is_within_bounds() {
                     break;
                 }
                 if let Some(with) = self.best_swap(element, group) {
-                    self.swap(element, with);
+                    self.swap(element, with, few);
                     swapped = true;
                 }
             }
@@ -222,12 +227,43 @@ impl<'s, 'a> Swaps<'s, 'a> {
             }
         }
         self.cells_touched += self.stage.groups.members.len() * levels * self.elements;
-        let mut wishes: Vec<usize> = (0..self.elements)
-            .filter(|&element| best[element].0 > own[element])
-            .collect();
-        wishes.sort_by_key(|&element| std::cmp::Reverse(best[element].0 - own[element]));
-        let with_group = |element: usize| (element, best[element].1);
-        wishes.into_iter().map(with_group).collect()
+        in_order(&best, &own)
+    }
+
+    /// The same by the cells that are not 0: an element is best off in a group that it communicates
+    /// with, since of groups under the same vertices such a one always has more.
+    fn wishes_of_few(&mut self, few: &FewCells) -> Vec<(usize, usize)> {
+        let levels = 1 + self.higher.len();
+        let mut best = vec![(0, 0); self.elements];
+        let mut own = vec![0; self.elements];
+        let mut groups = Vec::new();
+        let mut looked_at = 0;
+        for (element, (best, own)) in best.iter_mut().zip(&mut own).enumerate() {
+            let sum = |group| {
+                self.rows(group, levels)
+                    .map(|row| row[element])
+                    .sum::<u64>()
+            };
+            let mine = self.group_of[element];
+            *own = sum(mine);
+            groups.clear();
+            groups.extend(
+                few.row(element)
+                    .iter()
+                    .map(|&(other, _)| self.group_of[other]),
+            );
+            groups.sort_unstable();
+            groups.dedup();
+            for &group in groups.iter().filter(|&&group| group != mine) {
+                let sum = sum(group);
+                if sum > best.0 {
+                    *best = (sum, group);
+                }
+            }
+            looked_at += 1 + groups.len();
+        }
+        self.cells_touched += SCATTERED * levels * looked_at;
+        in_order(&best, &own)
     }
 
     /// Of the members of a group the one with which a swap gains most, if one gains.
@@ -260,7 +296,7 @@ impl<'s, 'a> Swaps<'s, 'a> {
         best.map(|(_, with)| with)
     }
 
-    fn swap(&mut self, one: usize, other: usize) {
+    fn swap(&mut self, one: usize, other: usize, few: Option<&FewCells>) {
         let groups = [self.group_of[one], self.group_of[other]];
         let apart = self.apart(groups[0], groups[1]);
         let elements = self.elements;
@@ -275,6 +311,16 @@ impl<'s, 'a> Swaps<'s, 'a> {
                     _ => (&mut self.higher[level - 1], self.under[group][level - 1]),
                 };
                 let sums = &mut sums[at * elements..][..elements];
+                if let Some(few) = few {
+                    let cells = [one, other].map(|element| few.row(element));
+                    cells[comes]
+                        .iter()
+                        .for_each(|&(at, count)| sums[at] += count);
+                    cells[leaves]
+                        .iter()
+                        .for_each(|&(at, count)| sums[at] -= count);
+                    continue;
+                }
                 for ((sum, leaves), comes) in sums.iter_mut().zip(rows[leaves]).zip(rows[comes]) {
                     *sum = *sum + comes - leaves;
                 }
@@ -286,6 +332,63 @@ impl<'s, 'a> Swaps<'s, 'a> {
             }
         }
         self.group_of.swap(one, other);
-        self.cells_touched += 4 * apart * elements;
+        let cells = |few: &FewCells| SCATTERED * (few.row(one).len() + few.row(other).len());
+        self.cells_touched += 2 * apart * few.map_or(2 * elements, cells);
+    }
+}
+
+/// The elements whose best group is better than their own, with it; those that would gain most first.
+fn in_order(best: &[(u64, usize)], own: &[u64]) -> Vec<(usize, usize)> {
+    let mut wishes: Vec<usize> = (0..own.len())
+        .filter(|&element| best[element].0 > own[element])
+        .collect();
+    wishes.sort_by_key(|&element| std::cmp::Reverse(best[element].0 - own[element]));
+    let with_group = |element: usize| (element, best[element].1);
+    wishes.into_iter().map(with_group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::grouping::sum_few_rows;
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Where few cells are not 0, going by those alone finds the same: sums, wishes, and sums after
+        /// swaps.
+        #[test]
+        fn by_few_cells_as_by_all(
+            pairs in prop::collection::vec((0usize..48, 0usize..48, 1u64..50), 0..100),
+            swaps in prop::collection::vec((0usize..48, 0usize..48), 0..10),
+        ) {
+            let tree = Tree::even(&[3, 4, 4]).expect("48 CPUs");
+            let mut of = Communication::new(48);
+            pairs.iter().for_each(|&(one, other, count)| of.add(one, other, count));
+            let mut strong = StrongTies::new(48);
+            let mut grouped = group(&of, &tree, |thread, row| strong.read(thread, row));
+            let few = strong.take_all().expect("at most 200 cells of 48 rows");
+            let places = grouped.places();
+            let stage = &mut grouped.stages[0];
+            let groups = stage.groups.members.len();
+            let mut ties = vec![7; groups * 48];
+            sum_few_rows(&few, &stage.groups.members, &mut ties);
+            prop_assert_eq!(&ties, &stage.groups.ties);
+            let each: Vec<u64> = stage.groups.members.iter().map(|group| within(stage.square(), group)).collect();
+            prop_assert_eq!(within_groups(stage.square(), &stage.groups), each);
+            let mut by_few = Swaps::new(stage, &tree, &places[0]);
+            prop_assert_eq!(by_few.wishes_of_few(&few), by_few.wishes());
+            for &(one, other) in &swaps {
+                if by_few.group_of[one] != by_few.group_of[other] {
+                    by_few.swap(one, other, Some(&few));
+                }
+            }
+            prop_assert_eq!(by_few.wishes_of_few(&few), by_few.wishes());
+            let mut anew = vec![0; groups * 48];
+            let stage = &*by_few.stage;
+            sum_rows(stage.square(), &stage.groups.members, &mut anew);
+            prop_assert_eq!(&anew, &stage.groups.ties);
+        }
     }
 }
