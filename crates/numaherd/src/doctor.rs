@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use numaherd_host::{Doctor as Report, Finding, Verdict};
-use numaherd_policy::registry::{self, POLICIES};
+use numaherd_policy::registry::{self, Entry, POLICIES};
 use numaherd_topology::sysfs;
-use numaherd_world::{SignalReport, SignalState};
+use numaherd_world::{NewPages, SignalReport, SignalState};
 
 use crate::cli::Doctor;
 use crate::exit::{Exit, ended};
@@ -39,7 +39,7 @@ fn text(report: &Report) -> Shown {
     }
     text += "\nPolicies\n";
     for entry in POLICIES {
-        text += &policy_text(entry.name, &report.signals);
+        text += &policy_text(entry, &report.signals);
     }
     text += "\nRights and limits\n";
     text.extend(report.abilities.iter().map(finding_text));
@@ -69,7 +69,8 @@ fn signal_text(report: &SignalReport) -> String {
     }
 }
 
-fn policy_text(name: &str, signals: &[SignalReport]) -> String {
+fn policy_text(entry: &Entry, signals: &[SignalReport]) -> String {
+    let name = entry.name;
     let needs = registry::needs(name).unwrap_or_default();
     let measured = |need| signals.iter().any(|s| s.signal == need && s.is_measured());
     let missing: Vec<String> = needs
@@ -77,10 +78,15 @@ fn policy_text(name: &str, signals: &[SignalReport]) -> String {
         .filter(|&need| !measured(need))
         .map(|need| need.to_string())
         .collect();
-    if missing.is_empty() {
-        format!("  ok    {name}\n")
-    } else {
-        format!("  no    {name}: lacks {}\n", missing.join(", "))
+    if !missing.is_empty() {
+        return format!("  no    {name}: lacks {}\n", missing.join(", "));
+    }
+    match entry.new_pages {
+        NewPages::FirstTouch => format!("  ok    {name}\n"),
+        NewPages::Interleave => format!("  ok    {name}: for a program that is started with it\n"),
+        NewPages::Random => {
+            format!("  no    {name}: the kernel places no new pages at random\n")
+        }
     }
 }
 

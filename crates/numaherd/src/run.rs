@@ -15,7 +15,7 @@ use numaherd_herd::ledger::Writer;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Ending, Herd, Line, Summary};
 use numaherd_host::{Host, HostError, HostOptions, Selection, start_with_new_pages};
-use numaherd_policy::registry::{self, POLICIES};
+use numaherd_policy::registry::{self, Entry, POLICIES};
 use numaherd_show::live::Live;
 use numaherd_topology::{Topology, sysfs};
 use numaherd_world::NewPages;
@@ -114,7 +114,9 @@ impl<'a> Printed<'a> {
 fn alternatives() -> Vec<Alternative> {
     let needs = |name: &str| registry::needs(name).ok();
     let strongest_first = POLICIES.iter().rev();
+    let anywhere = |entry: &&Entry| entry.new_pages == NewPages::FirstTouch;
     strongest_first
+        .filter(anywhere)
         .filter_map(|entry| {
             Some(Alternative {
                 name: entry.name.to_owned(),
