@@ -51,10 +51,8 @@ pub(super) enum Stop {
 pub(super) struct Played {
     pub(super) events: usize,
     pub(super) stop: Stop,
-    /// The last line fetched by them, with the event that did it.
-    pub(super) fetched: Option<(Fetch, Event)>,
-    /// How many were.
-    pub(super) fetches: u64,
+    /// The line that the last of them had to be fetched.
+    pub(super) fetched: Option<Fetch>,
 }
 
 /// The memory of the machine and all that watches it.
@@ -126,13 +124,13 @@ impl Memory {
         self.machine.config()
     }
 
-    /// Plays events of a thread on its core, up to the first that is no access.
+    /// Plays events of a thread on its core, up to the first that is no access or needs a line from
+    /// beyond the last-level cache: that takes long, so that it may be another core's turn.
     pub(super) fn play(&mut self, core: &mut CoreState, who: &Who, events: &[Event]) -> Played {
         let mut played = Played {
             events: events.len(),
             stop: Stop::Over,
             fetched: None,
-            fetches: 0,
         };
         for (at, event) in events.iter().enumerate() {
             core.executed += u64::from(event.gap);
@@ -146,19 +144,16 @@ impl Memory {
                 break;
             }
             let is_store = event.kind == Kind::Store;
-            let fetch = self.access(core, who, event.address, is_store);
-            if let Some(fetch) = fetch {
-                played.fetched = Some((fetch, *event));
-                played.fetches += 1;
-            }
+            let mut fetched = self.access(core, who, event.address, is_store);
             let last = event.address.wrapping_add(u64::from(event.bytes) - 1);
             if (event.address ^ last) >> self.line_shift != 0 {
                 // What lies across two lines is an access to each.
                 let start = last >> self.line_shift << self.line_shift;
-                if let Some(fetch) = self.access(core, who, start, is_store) {
-                    played.fetched = Some((fetch, *event));
-                    played.fetches += 1;
-                }
+                fetched = self.access(core, who, start, is_store).or(fetched);
+            }
+            if fetched.is_some() {
+                (played.events, played.fetched) = (at + 1, fetched);
+                break;
             }
         }
         played
@@ -347,7 +342,7 @@ impl Memory {
         event: &Event,
         fetch: Option<Fetch>,
     ) {
-        if !self.listening || self.sampled != Sampled::Memory {
+        if !self.listening || self.sampled != Sampled::Memory || !event.is_access() {
             return;
         }
         let Some(place) = self.pages.find(who.place, event.address >> self.page_shift) else {

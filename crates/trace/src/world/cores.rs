@@ -43,6 +43,8 @@ pub(super) struct CoreState {
     pub(super) queue: VecDeque<usize>,
     /// Until when the running thread may run while others wait.
     pub(super) slice_end_ps: u64,
+    /// Whether its TLBs were emptied since it went idle.
+    pub(super) is_emptied: bool,
     /// The thread that ran last.
     pub(super) last: Option<usize>,
     /// The process whose pages are remembered.
@@ -66,6 +68,7 @@ impl CoreState {
             running: None,
             queue: VecDeque::new(),
             slice_end_ps: 0,
+            is_emptied: false,
             last: None,
             process: 0,
             slots: Box::new([empty; SLOTS]),

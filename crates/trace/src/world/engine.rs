@@ -19,6 +19,7 @@ use super::machine::Hardware;
 use super::options::{Options, SampleEvery};
 use super::pages::PageTable;
 use super::scan::Scan;
+use super::schedule::TICK_PS;
 use super::source::Source;
 use super::threads::{Process, State, Thread};
 use super::unit::Unit;
@@ -39,6 +40,8 @@ pub(super) struct Engine {
     pub(super) now_ps: u64,
     pub(super) loops_left: u32,
     pub(super) is_over: bool,
+    /// When idle cores next look for work elsewhere.
+    pub(super) next_tick_ps: u64,
     /// Threads that wait for a core, in all queues.
     pub(super) waiting: usize,
     /// What ties in where threads begin are broken by.
@@ -109,6 +112,7 @@ impl Engine {
             clock_ns: 0,
             now_ps: 0,
             is_over: false,
+            next_tick_ps: TICK_PS,
             waiting: 0,
             random,
             done: Happened::default(),
@@ -130,8 +134,11 @@ impl Engine {
                 Some((_, time_ps, _)) if time_ps >= until_ps => break,
                 Some((core, time_ps, next_ps)) => {
                     self.look_after_pages(time_ps);
+                    if time_ps >= self.next_tick_ps {
+                        self.balance(time_ps);
+                    }
                     let ahead_ps = next_ps.saturating_add(self.quantum_ps);
-                    self.run(core, ahead_ps.min(until_ps));
+                    self.run(core, ahead_ps.min(until_ps).min(self.next_due_ps()));
                 }
             }
         }
@@ -164,10 +171,26 @@ impl Engine {
         Some((core, time_ps, next_ps))
     }
 
+    /// When the kernel or the unit next has something to do, which no core may run past alone.
+    fn next_due_ps(&self) -> u64 {
+        let unit = self.memory.unit.as_ref();
+        let pass_ps = unit.and_then(Unit::next_pass_ps).unwrap_or(u64::MAX);
+        let tick_ps = if self.waiting > 0 {
+            self.next_tick_ps
+        } else {
+            u64::MAX
+        };
+        pass_ps.min(tick_ps).min(self.scan.next_ps())
+    }
+
     /// What the kernel and the unit do to pages now and then.
     fn look_after_pages(&mut self, now_ps: u64) {
-        let is_due = |unit: &Unit| unit.pass_is_due(now_ps);
-        if self.memory.unit.as_ref().is_some_and(is_due) {
+        let unit = self.memory.unit.as_ref();
+        let next_pass_ps = unit.and_then(Unit::next_pass_ps);
+        if next_pass_ps.is_some_and(|next| now_ps >= next) {
+            for core in 0..self.cores.len() {
+                self.may_forget(core, now_ps);
+            }
             let (cores, threads) = (&self.cores, &self.threads);
             let thread_on = |node: usize| -> Option<ThreadId> {
                 let there = cores.iter().filter(|core| core.node == node);
@@ -191,8 +214,8 @@ impl Engine {
         }
     }
 
-    /// Runs a thread on its core until that time, or until it leaves the core. Whether that time has
-    /// come.
+    /// Runs a thread on its core until that time, or until it leaves the core. Whether it is another
+    /// core's turn.
     fn run_thread(&mut self, at: usize, number: usize, who: &Who, until_ps: u64) -> bool {
         let core = &mut self.cores[at];
         let thread = &mut self.threads[number];
@@ -226,20 +249,11 @@ impl Engine {
             let counted = if by_accesses {
                 played.events as u64
             } else {
-                played.fetches
+                u64::from(played.fetched.is_some())
             };
             if counted >= thread.until_sample {
-                let last = next[played.events - 1];
-                let sampled = match played.fetched {
-                    Some((fetch, event)) if event == last || !by_accesses => {
-                        Some((event, Some(fetch)))
-                    }
-                    _ => by_accesses.then_some((last, None)),
-                };
-                let sampled = sampled.filter(|(event, _)| event.is_access());
-                if let Some((event, fetch)) = sampled {
-                    self.memory.memory_sample(core, who, &event, fetch);
-                }
+                let last = &next[played.events - 1];
+                self.memory.memory_sample(core, who, last, played.fetched);
                 thread.until_sample = self.memory.options.sample_every.every();
             } else {
                 thread.until_sample -= counted;
@@ -264,7 +278,11 @@ impl Engine {
         match left {
             Some(Stop::Over) => self.ends(number),
             Some(Stop::Sleep) => self.sleeps(number),
-            Some(Stop::Wake(woken)) => self.wakes(woken, time_ps),
+            Some(Stop::Wake(woken)) => {
+                self.wakes(woken, time_ps);
+                // Another core may have work now, and be behind.
+                return true;
+            }
             None => self.may_give_way(at),
         }
         self.cores[at].time_ps >= until_ps

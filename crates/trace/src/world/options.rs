@@ -61,8 +61,9 @@ pub struct Options {
     /// How long a thread runs while others wait for its core, in modelled ns; 3 ms (Linux's least
     /// granularity with several CPUs [C]).
     pub slice_ns: u64,
-    /// How far a core may be ahead of the others, in modelled ns; 1000. Smaller interleaves cores more
-    /// finely and takes longer; the figures hardly differ (see the tests).
+    /// How far a core may be ahead of the others, in modelled ns; 200. Finer than that, time differs by
+    /// less than 2 % for usual programs, and by up to 8 % where links are the bottleneck of every access
+    /// (see the tests); it takes longer the finer it is.
     pub quantum_ns: u64,
 }
 
@@ -106,7 +107,7 @@ impl Default for Options {
             switch_ns: 1500,
             wake_ns: 2000,
             slice_ns: 3_000_000,
-            quantum_ns: 1000,
+            quantum_ns: 200,
         }
     }
 }
@@ -119,8 +120,10 @@ const DILATION: u64 = 64;
 /// `cr_shift` is less by log2 of the dilation, rounded down.
 ///
 /// With the pass over infrequently evicted pages. The paper gives no figures for it; here, in the
-/// loop's time at 2 GHz, 100 ms from pass to pass for entries that stayed 50 ms: a few passes between
-/// two mappings, and of pages that stay far longer than the threshold of Eq. 8 asks for.
+/// loop's time at 2 GHz, 10 ms from pass to pass, as pages are looked after, for entries that stayed
+/// 5 ms. Rarer passes credit so much at once that a counter of the NUMA Vector is full after one or
+/// two, and then it takes some 180 credits (Eq. 6, `CR_aging` 7) until a page whose thread was moved
+/// follows it (Eq. 8).
 #[must_use]
 pub fn unit(dilation: u64) -> IpmConfig {
     let paper = IpmConfig::of_paper();
@@ -128,8 +131,8 @@ pub fn unit(dilation: u64) -> IpmConfig {
     IpmConfig {
         cr_shift: paper.cr_shift.saturating_sub(dilation.ilog2()),
         pass: Some(PeriodicPass {
-            every_cycles: (200_000_000 / dilation).max(1),
-            resident_cycles: 100_000_000 / dilation,
+            every_cycles: (20_000_000 / dilation).max(1),
+            resident_cycles: 10_000_000 / dilation,
         }),
         ..paper
     }

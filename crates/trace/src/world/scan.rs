@@ -41,6 +41,12 @@ impl Scan {
         }
     }
 
+    /// When the next scan is due; never while nobody asks for hint faults.
+    #[inline]
+    pub(super) fn next_ps(&self) -> u64 {
+        if self.is_on { self.next_ps } else { u64::MAX }
+    }
+
     #[inline]
     pub(super) fn is_due(&self, now_ps: u64) -> bool {
         self.is_on && now_ps >= self.next_ps

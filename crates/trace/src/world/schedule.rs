@@ -2,13 +2,15 @@
 //!
 //! * A thread begins on the least loaded node, there in the least loaded domain, there on the least
 //!   loaded CPU, as Linux spreads new threads from the top of its domains down
-//!   (`find_idlest_group`). Load is the number of living threads; ties are drawn from the seed. A
-//!   thread with a CPU given from the start ([`super::Start`]) begins there.
+//!   (`find_idlest_group`). Load is the number of threads that run, wait, or went to sleep no longer
+//!   ago than [`STILL_LOAD_PS`]; ties are drawn from the seed. A thread with a CPU given from the start
+//!   ([`super::Start`]) begins there.
 //! * It stays on its CPU until it is ordered elsewhere, but for two cases in which Linux balances too:
 //!   a woken thread whose CPU is taken goes to an idle CPU of its memory domain, and a CPU that has
-//!   nothing to do takes a thread that waits for another, from as near as there is one. Neither goes
-//!   beyond the thread's mask.
+//!   nothing to do takes a thread that waits for another, from as near as there is one: when it runs
+//!   out of work, and at every tick ([`TICK_PS`]). Neither goes beyond the thread's mask.
 //! * Threads that share a CPU take turns.
+//! * A CPU that was idle for [`DEEP_IDLE_PS`] has lost its translations.
 //! * A sleeping thread goes on once it was woken; a wake that comes early is remembered. A thread that
 //!   is not there yet is made by the first wake to it. When nobody can run, whoever ends the sleep is not
 //!   in the trace: then threads that are not there yet all begin, or else the one goes on that has slept
@@ -19,16 +21,54 @@ use rand::Rng as _;
 use super::engine::Engine;
 use super::threads::State;
 
+/// A millisecond: a thread that slept longer is no load where new threads are spread. (The kernel's
+/// measure fades, by half in 32 ms [C], which no trace lasts for long.)
+const STILL_LOAD_PS: u64 = 1_000_000_000;
+/// From tick to tick: 4 ms, 250 a second [C].
+pub(super) const TICK_PS: u64 = 4_000_000_000;
+/// 600 us: from there on an idle core is put so deep to sleep (C6) that its TLBs are empty afterwards,
+/// and Linux leaves the address space before (`leave_mm`) [C].
+const DEEP_IDLE_PS: u64 = 600_000_000;
+
 impl Engine {
+    /// At a tick: idle cores take what waits for others.
+    pub(super) fn balance(&mut self, now_ps: u64) {
+        self.next_tick_ps = now_ps.saturating_add(TICK_PS);
+        for core in 0..self.cores.len() {
+            if self.waiting > 0 && self.cores[core].running.is_none() {
+                // It did nothing until now.
+                self.may_forget(core, now_ps);
+                self.cores[core].idle_until(now_ps);
+                self.refill(core);
+            }
+        }
+    }
+
+    /// Empties the TLBs of a core that has been idle for long, at that time.
+    pub(super) fn may_forget(&mut self, at: usize, now_ps: u64) {
+        let core = &mut self.cores[at];
+        let is_idle = core.running.is_none() && !core.is_emptied;
+        if !is_idle || now_ps.saturating_sub(core.time_ps) < DEEP_IDLE_PS {
+            return;
+        }
+        core.is_emptied = true;
+        if let Some(mmu) = core.core.mmu_mut() {
+            mmu.flush();
+        }
+        if let Some(unit) = &mut self.memory.unit {
+            unit.flushed(at);
+        }
+    }
+
     /// A thread begins.
     pub(super) fn is_born(&mut self, number: usize, time_ps: u64) {
+        self.threads[number].ready_ps = time_ps;
         let core = self.first_core(number);
         let every = self.memory.options.sample_every.every();
         let thread = &mut self.threads[number];
         thread.core = core;
         thread.was_born = true;
         thread.state = State::Ready;
-        thread.ready_ps = time_ps;
         if thread.until_sample == 0 {
             // Threads that begin together are not sampled together.
             thread.until_sample = 1 + self.random.random_range(0..every);
@@ -56,12 +96,14 @@ impl Engine {
             self.threads[number].assigned = Some(core);
             return core;
         }
+        let now_ps = self.threads[number].ready_ps;
+        let is_load = |state| match state {
+            State::Ready => true,
+            State::Asleep(since_ps) => now_ps.saturating_sub(since_ps) < STILL_LOAD_PS,
+            State::Ended | State::Unborn => false,
+        };
         let mut on_core = vec![0u32; self.cores.len()];
-        for other in self
-            .threads
-            .iter()
-            .filter(|other| other.was_born && !matches!(other.state, State::Ended | State::Unborn))
-        {
+        for other in self.threads.iter().filter(|other| is_load(other.state)) {
             on_core[other.core] += 1;
         }
         let config = &self.hardware.config;
@@ -112,6 +154,7 @@ impl Engine {
             return;
         };
         self.waiting -= 1;
+        self.may_forget(at, self.threads[number].ready_ps);
         let options = &self.memory.options;
         let (switch_ps, slice_ps) = (options.switch_ns * 1000, options.slice_ns * 1000);
         let core = &mut self.cores[at];
@@ -122,6 +165,7 @@ impl Engine {
         core.hold(owes_ps + if is_other { switch_ps } else { 0 });
         core.enter(&mut self.memory.pages, thread.process);
         (core.running, core.last) = (Some(number), Some(number));
+        core.is_emptied = false;
         core.slice_end_ps = core.time_ps.saturating_add(slice_ps);
         if let Some(unit) = &mut self.memory.unit {
             unit.run(at, thread.unit);

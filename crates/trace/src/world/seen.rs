@@ -68,7 +68,7 @@ impl TraceWorld {
         self.engine().is_over
     }
 
-    fn engine(&self) -> MutexGuard<'_, Engine> {
+    pub(super) fn engine(&self) -> MutexGuard<'_, Engine> {
         lock(&self.shared)
     }
 }

@@ -1,7 +1,8 @@
 //! The IPM unit of the machine, fed with the TLB misses of the trace's threads.
 //!
 //! Threads are numbered in their process by their order in the trace, once and for all: nobody's
-//! number is given to another. A sleeping thread's translations stay in the TLB of its core, and count.
+//! number is given to another. A sleeping thread's translations stay in the TLB of its core, and count, until
+//! that core has been idle for long (see `schedule`).
 
 use numaherd_hardware::{
     Application, Config, Eviction, Fill, Ipm, IpmConfig, IpmCounts, Notification, Page as TlbPage,
@@ -134,10 +135,10 @@ impl Unit {
         self.dealt_with[place] = (until, core as u32);
     }
 
-    /// Whether the pass over infrequently evicted pages is due.
+    /// When the next pass over infrequently evicted pages is due.
     #[inline]
-    pub(super) fn pass_is_due(&self, now_ps: u64) -> bool {
-        self.pass.is_some_and(|(_, next)| now_ps >= next)
+    pub(super) fn next_pass_ps(&self) -> Option<u64> {
+        self.pass.map(|(_, next)| next)
     }
 
     /// Makes the pass.
@@ -159,6 +160,11 @@ impl Unit {
     /// Notes that a translation of a core was invalidated.
     pub(super) fn invalidated(&mut self, core: usize, entry: usize) {
         self.ipm.invalidated(core, entry);
+    }
+
+    /// Notes that all translations of a core were invalidated.
+    pub(super) fn flushed(&mut self, core: usize) {
+        self.ipm.flushed(core);
     }
 
     /// What the threads of a process shared since this was last asked.

@@ -91,7 +91,12 @@ pub fn run(trial: &Trial<'_>) -> Result<Ran> {
     })
 }
 
-/// Where threads and pages are best, by the whole trace.
+/// Threads with less than this share of the busiest one's accesses are nobody's concern: they would
+/// take the place of one that works.
+const LEAST_SHARE: f64 = 0.01;
+
+/// Where threads and pages are best, by the whole trace. Threads that do next to nothing are left to the
+/// kernel.
 ///
 /// # Errors
 /// The machine has no CPU.
@@ -100,17 +105,33 @@ pub fn best_start(hardware: &Hardware, analysis: &Analysis) -> Result<Start> {
     let tree = Tree::new(topology, &topology.online_cpus())
         .with_context(|| format!("{} has no CPU to place threads on", topology.name()))?;
     let matrix = analysis.communication();
-    let communication = Communication::of(matrix.len(), |one, other| matrix[one][other]);
+    let mut accesses = vec![0u64; matrix.len()];
+    for &(thread, count) in analysis.pages.iter().flat_map(|page| &page.by_thread) {
+        accesses[thread as usize] += count;
+    }
+    let most = accesses.iter().copied().max().unwrap_or(0) as f64;
+    let works = |thread: &usize| accesses[*thread] as f64 >= LEAST_SHARE * most;
+    let working: Vec<usize> = (0..matrix.len()).filter(works).collect();
+    let communication = Communication::of(working.len(), |one, other| {
+        matrix[working[one]][working[other]]
+    });
     let pages = analysis.pages.iter().map(|page| {
         let by_thread = page.by_thread.iter();
         by_thread
-            .map(|&(thread, accesses)| (thread as usize, accesses))
+            .filter_map(|&(thread, accesses)| {
+                let thread = working.binary_search(&(thread as usize)).ok()?;
+                Some((thread, accesses))
+            })
             .collect::<Vec<_>>()
     });
     let best = best(&communication, &tree, topology, pages);
     let placed = analysis.pages.iter().zip(best.pages);
+    let mut cpus = vec![None; matrix.len()];
+    for (thread, cpu) in working.iter().zip(best.cpus) {
+        cpus[*thread] = Some(cpu);
+    }
     Ok(Start {
-        cpus: best.cpus.into_iter().map(Some).collect(),
+        cpus,
         nodes: placed
             .filter_map(|(page, node)| Some(((page.process, page.page), node?)))
             .collect(),

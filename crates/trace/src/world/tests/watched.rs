@@ -245,3 +245,22 @@ fn options_that_cannot_be_are_refused() {
     let nobody = TraceWorld::new(hardware(), source(Vec::new()), Options::default());
     assert_eq!(nobody.unwrap_err().to_string(), "the trace has no threads");
 }
+
+#[test]
+fn what_a_sleeper_left_in_a_tlb_is_credited_until_its_core_sleeps_deeply() {
+    // Thread 1 walks a few pages, then sleeps for good; thread 0 works on elsewhere.
+    let run = |milliseconds: u64| {
+        let work = (0..milliseconds * 1000).map(|_| Event::filler(500));
+        let events = vec![
+            std::iter::once(Event::wake(1, 0)).chain(work).collect(),
+            [vec![Event::filler(0)], walk(0, 8, 1), vec![Event::sleep(0)]].concat(),
+        ];
+        let world = world(events, given(&[0, 2], &[]));
+        // Whoever lets it go on at the end.
+        to_the_end(world).unit.unwrap().infrequent
+    };
+    let (short, long, longer) = (run(1), run(4), run(16));
+    assert!(short > 0);
+    assert_eq!(long, longer, "8 pages, until 0.6 ms after the sleep began");
+    assert!(short <= long);
+}
