@@ -19,15 +19,17 @@ const STRONG_BITS: u32 = 4;
 /// One of so many cells may be strong.
 const FEW: usize = 8;
 /// Cells that are looked at together: where none has as high a bit as a strong tie, none is one.
-const CHUNK: usize = 16;
+const CHUNK: usize = 8;
 
 /// The strong ties of each element, and all its ties where these are few too. Rows are read one by one,
 /// in any order, so that whoever reads them for something else need not fetch them twice.
 pub(super) struct StrongTies {
-    // With whom, and how much.
-    strong: FewCells,
-    // All cells that are not 0, while they are few.
-    all: Option<FewCells>,
+    // All cells that are not 0 while these are few; after that, strong ones.
+    cells: FewCells,
+    has_all: bool,
+    // Of each row the least that is strong.
+    least: Vec<u64>,
+    strong: usize,
     rows_read: usize,
     // All cells of each chunk of a row, put together bit by bit.
     bits: Vec<u64>,
@@ -37,8 +39,10 @@ impl StrongTies {
     /// Of so many elements, none read yet.
     pub(super) fn new(elements: usize) -> Self {
         Self {
-            strong: FewCells::new(elements),
-            all: Some(FewCells::new(elements)),
+            cells: FewCells::new(elements),
+            has_all: true,
+            least: vec![0; elements],
+            strong: 0,
             rows_read: 0,
             bits: Vec::with_capacity(elements.div_ceil(CHUNK)),
         }
@@ -55,56 +59,74 @@ impl StrongTies {
     /// Whether so many ties are few enough to speak of edges. The first rows may have more than their
     /// part; four to an element are always few.
     fn are_few(&self, ties: usize) -> bool {
-        let elements = self.strong.rows();
+        let elements = self.least.len();
         ties <= self.rows_read * (elements / FEW).max(4) + elements
     }
 
     /// Reads an element's row.
     pub(super) fn read(&mut self, element: usize, row: &[u64]) {
-        if !self.are_few(self.strong.len()) {
+        if !self.are_few(self.strong) {
             return;
         }
         let all = |bits: &[u64]| bits.iter().fold(0, |all, cell| all | cell);
         self.bits.clear();
         self.bits.extend(row.chunks(CHUNK).map(all));
-        let from = element / CHUNK * CHUNK;
-        let to = row.len().min(from + CHUNK);
-        let with_own = self.bits[element / CHUNK];
-        self.bits[element / CHUNK] = all(&row[from..element]) | all(&row[element + 1..to]);
-        let least = ((all(&self.bits) >> STRONG_BITS) + 1).next_power_of_two() / 2;
+        // What an element communicates within itself is no tie.
+        let of_others = if row[element] == 0 {
+            all(&self.bits)
+        } else {
+            all(&row[..element]) | all(&row[element + 1..])
+        };
+        let least = ((of_others >> STRONG_BITS) + 1).next_power_of_two() / 2;
         let least = least.max(1);
-        self.strong.begin(element);
-        let looked_at = if self.all.is_some() { 1 } else { least };
-        if let Some(all) = &mut self.all {
-            all.begin(element);
-            self.bits[element / CHUNK] = with_own;
-        }
-        let chunks = self.bits.iter().enumerate();
-        for (chunk, _) in chunks.filter(|&(_, &bits)| bits >= looked_at) {
-            let cells = row.iter().enumerate().skip(chunk * CHUNK).take(CHUNK);
-            for (other, &count) in cells {
-                if count >= least && other != element {
-                    self.strong.push(element, other, count);
+        self.least[element] = least;
+        self.cells.begin(element);
+        let looked_at = if self.has_all { 1 } else { least };
+        for (chunk, _) in (0..)
+            .zip(&self.bits)
+            .filter(|&(_, &bits)| bits >= looked_at)
+        {
+            let from = chunk * CHUNK;
+            let to = row.len().min(from + CHUNK);
+            for (other, &count) in (from..to).zip(&row[from..to]) {
+                if count < looked_at {
+                    continue;
                 }
-                if let (Some(all), true) = (&mut self.all, count > 0) {
-                    all.push(element, other, count);
+                let is_strong = count >= least && other != element;
+                self.strong += usize::from(is_strong);
+                if self.has_all || is_strong {
+                    self.cells.push(element, other, count);
                 }
             }
         }
         self.rows_read += 1;
-        let all = self.all.as_ref().map_or(0, FewCells::len);
-        if !self.are_few(all) {
-            self.all = None;
+        if self.has_all && !self.are_few(self.cells.len()) {
+            self.keep_strong();
         }
     }
 
-    /// All cells that are not 0, where they are few.
-    pub(super) fn take_all(&mut self) -> Option<FewCells> {
-        self.all.take()
+    /// From here on there are too many cells to keep them all.
+    fn keep_strong(&mut self) {
+        let mut strong = FewCells::new(self.least.len());
+        for element in 0..self.least.len() {
+            strong.begin(element);
+            for (other, count) in self.of_element(element) {
+                strong.push(element, other, count);
+            }
+        }
+        self.cells = strong;
+        self.has_all = false;
     }
 
-    fn of_element(&self, element: usize) -> &[(usize, u64)] {
-        self.strong.row(element)
+    /// All cells that are not 0, where they are few and every row has been read.
+    pub(super) fn all(&self) -> Option<&FewCells> {
+        (self.has_all && self.rows_read == self.least.len()).then_some(&self.cells)
+    }
+
+    fn of_element(&self, element: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let least = self.least[element];
+        let cells = self.cells.row(element).iter().copied();
+        cells.filter(move |&(other, count)| count >= least && other != element)
     }
 }
 
@@ -114,17 +136,18 @@ pub(super) fn grow_from_edges(
     communication: Square<'_>,
     shapes: &[usize],
     shares: &[Share],
-    ties: Option<StrongTies>,
+    ties: Option<&StrongTies>,
 ) -> Option<Vec<Vec<usize>>> {
-    let ties = ties.unwrap_or_else(|| StrongTies::of_matrix(communication));
-    if !ties.are_few(ties.strong.len()) {
+    let read_now = ties.is_none().then(|| StrongTies::of_matrix(communication));
+    let ties = ties.or(read_now.as_ref())?;
+    if !ties.are_few(ties.strong) {
         return None;
     }
     let elements = communication.side;
     let mut is_free = vec![true; elements];
-    let mut free: Vec<usize> = (0..elements).collect();
-    let sum = |element| ties.of_element(element).iter().map(|&(_, count)| count);
+    let sum = |element| ties.of_element(element).map(|(_, count)| count);
     let mut with_free: Vec<u64> = (0..elements).map(|element| sum(element).sum()).collect();
+    let mut edges: Vec<u64> = with_free.iter().map(|&with| edge(with)).collect();
     let mut with_group = vec![0; elements];
     let mut groups = Vec::with_capacity(shares.len());
     for share in shares {
@@ -133,7 +156,6 @@ pub(super) fn grow_from_edges(
         let mut members = Vec::with_capacity(left);
         // The free elements that communicate with the group.
         let mut near: Vec<usize> = Vec::new();
-        free.retain(|&element| is_free[element]);
         while left > 0 {
             let fits = |&element: &usize| wanted[shapes[element]] > 0;
             let closest = (0..near.len())
@@ -145,16 +167,21 @@ pub(super) fn grow_from_edges(
                 })
                 .map(|at| near.swap_remove(at));
             let at_edge = || {
-                let free = free.iter().copied().filter(|&e| is_free[e]).filter(fits);
-                free.min_by_key(|&e| (with_free[e] == 0, with_free[e]))
+                if wanted.len() == 1 {
+                    let least = edges.iter().copied().min().filter(|&edge| edge < TAKEN)?;
+                    return edges.iter().position(|&edge| edge == least);
+                }
+                let free = (0..elements).filter(|&e| is_free[e]).filter(fits);
+                free.min_by_key(|&e| edges[e])
             };
             let member = closest.or_else(at_edge)?;
             is_free[member] = false;
+            edges[member] = TAKEN;
             with_group[member] = 0;
             wanted[shapes[member]] -= 1;
             left -= 1;
             members.push(member);
-            for &(other, count) in ties.of_element(member) {
+            for (other, count) in ties.of_element(member) {
                 if !is_free[other] {
                     continue;
                 }
@@ -166,14 +193,29 @@ pub(super) fn grow_from_edges(
         }
         near.into_iter().for_each(|element| with_group[element] = 0);
         for &member in &members {
-            for &(other, count) in ties.of_element(member) {
+            for (other, count) in ties.of_element(member) {
                 // A tie may be strong for one of the two only.
                 with_free[other] = with_free[other].saturating_sub(count);
+                if is_free[other] {
+                    edges[other] = edge(with_free[other]);
+                }
             }
         }
         groups.push(members);
     }
     Some(groups)
+}
+
+/// What stands for an element that is not free any more, above all others.
+const TAKEN: u64 = u64::MAX;
+
+/// How much an element is at an edge, the least most: by what it has to do with those that are free.
+/// One that has nothing to do with them is last.
+fn edge(with_free: u64) -> u64 {
+    match with_free {
+        0 => TAKEN - 1,
+        _ => with_free,
+    }
 }
 
 #[cfg(test)]

@@ -94,6 +94,23 @@ pub(super) fn within(communication: Square<'_>, members: &[usize]) -> u64 {
     members.iter().map(with_others).sum()
 }
 
+/// Twice what the members of all groups communicate with others of their group, by the cells that are
+/// not 0.
+pub(super) fn within_of_few(few: &FewCells, members: &[Vec<usize>]) -> u64 {
+    let mut group_of = vec![usize::MAX; few.rows()];
+    for (group, members) in members.iter().enumerate() {
+        members.iter().for_each(|&member| group_of[member] = group);
+    }
+    let with_others = |(group, &member): (usize, &usize)| -> u64 {
+        let cells = few.row(member).iter();
+        let own = cells.filter(|&&(other, _)| other != member && group_of[other] == group);
+        own.map(|&(_, count)| count).sum()
+    };
+    let all = members.iter().enumerate();
+    let all = all.flat_map(|(group, members)| members.iter().map(move |member| (group, member)));
+    all.map(with_others).sum()
+}
+
 /// Twice what the members of each group communicate with each other, by what all communicate with each.
 pub(super) fn within_groups(communication: Square<'_>, groups: &Groups) -> Vec<u64> {
     let ties = groups.ties.chunks_exact(communication.side);

@@ -31,7 +31,7 @@ use numaherd_topology::CpuId;
 
 use super::eager::{Grouped, Stage, group, shares_of_level};
 use super::edge::{StrongTies, grow_from_edges};
-use super::grouping::{FewCells, collapse, sum_rows, within, within_groups};
+use super::grouping::{FewCells, collapse, sum_rows, within, within_groups, within_of_few};
 use super::{Communication, Tree};
 
 /// A cell somewhere takes the time of about so many in a row.
@@ -43,16 +43,16 @@ const ALWAYS: usize = 1024;
 pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
     let mut strong = StrongTies::new(communication.threads());
     let mut grouped = group(communication, tree, |thread, row| strong.read(thread, row));
-    let few = strong.take_all();
-    let mut strong = Some(strong);
+    let few = strong.all();
     for stage in 0..grouped.stages.len() {
         // They are of the threads' matrix, the lowest.
-        let few = few.as_ref().filter(|_| stage == 0);
-        if let Some(members) = from_edges(&grouped.stages[stage], tree, strong.take()) {
+        let few = few.filter(|_| stage == 0);
+        let strong = (stage == 0).then_some(&strong);
+        if let Some(members) = from_edges(&grouped.stages[stage], tree, strong, few) {
             grouped.try_anew(stage, members, few);
         }
     }
-    swap_all(&mut grouped, few.as_ref());
+    swap_all(&mut grouped, few);
     grouped.mapping(communication.threads())
 }
 
@@ -60,7 +60,8 @@ pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
 fn from_edges(
     stage: &Stage<'_>,
     tree: &Tree,
-    strong: Option<StrongTies>,
+    strong: Option<&StrongTies>,
+    few: Option<&FewCells>,
 ) -> Option<Vec<Vec<usize>>> {
     let square = stage.square();
     let now = within_groups(square, &stage.groups);
@@ -74,8 +75,11 @@ fn from_edges(
     }
     let shares = shares_of_level(tree, stage.height, &stage.shapes);
     let members = grow_from_edges(square, &stage.shapes, &shares, strong)?;
-    let anew = members.iter().map(|group| within(square, group));
-    (anew.sum::<u64>() > now.iter().sum()).then_some(members)
+    let anew = match few {
+        Some(few) => within_of_few(few, &members),
+        None => members.iter().map(|group| within(square, group)).sum(),
+    };
+    (anew > now.iter().sum()).then_some(members)
 }
 
 fn swap_all(grouped: &mut Grouped<'_>, few: Option<&FewCells>) {
@@ -368,23 +372,24 @@ mod tests {
             pairs.iter().for_each(|&(one, other, count)| of.add(one, other, count));
             let mut strong = StrongTies::new(48);
             let mut grouped = group(&of, &tree, |thread, row| strong.read(thread, row));
-            let few = strong.take_all().expect("at most 200 cells of 48 rows");
+            let few = strong.all().expect("at most 200 cells of 48 rows");
             let places = grouped.places();
             let stage = &mut grouped.stages[0];
             let groups = stage.groups.members.len();
             let mut ties = vec![7; groups * 48];
-            sum_few_rows(&few, &stage.groups.members, &mut ties);
+            sum_few_rows(few, &stage.groups.members, &mut ties);
             prop_assert_eq!(&ties, &stage.groups.ties);
             let each: Vec<u64> = stage.groups.members.iter().map(|group| within(stage.square(), group)).collect();
+            prop_assert_eq!(within_of_few(few, &stage.groups.members), each.iter().sum::<u64>());
             prop_assert_eq!(within_groups(stage.square(), &stage.groups), each);
             let mut by_few = Swaps::new(stage, &tree, &places[0]);
-            prop_assert_eq!(by_few.wishes_of_few(&few), by_few.wishes());
+            prop_assert_eq!(by_few.wishes_of_few(few), by_few.wishes());
             for &(one, other) in &swaps {
                 if by_few.group_of[one] != by_few.group_of[other] {
-                    by_few.swap(one, other, Some(&few));
+                    by_few.swap(one, other, Some(few));
                 }
             }
-            prop_assert_eq!(by_few.wishes_of_few(&few), by_few.wishes());
+            prop_assert_eq!(by_few.wishes_of_few(few), by_few.wishes());
             let mut anew = vec![0; groups * 48];
             let stage = &*by_few.stage;
             sum_rows(stage.square(), &stage.groups.members, &mut anew);
