@@ -10,9 +10,7 @@ use numaherd_model::{
     numa_penalty, steady,
 };
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId};
-use numaherd_world::{
-    AffinityOrder, NewPages, Orders, PageOrder, Pages, Progress, Snapshot, World,
-};
+use numaherd_world::{AffinityOrder, Orders, PageOrder, Pages, Progress, Snapshot, World};
 use proptest::prelude::*;
 
 /// Two nodes of two cores, 1 MiB of cache each, cycles of 1 ns, round figures throughout.
@@ -492,33 +490,6 @@ fn interleaved_memory_is_local_to_nobody() {
         let ratio = thread.counts.unwrap().local_access_ratio().unwrap();
         assert!((ratio - 0.5).abs() < 1e-3, "{ratio}");
     }
-}
-
-#[test]
-fn new_pages_are_interleaved_but_where_a_job_says_otherwise() {
-    let bound = Job {
-        memory: Placement::On(NodeId(1)),
-        ..Job::new(program("walker"))
-    };
-    let jobs = || vec![Job::new(program("walker")), bound.clone()];
-    let pages = |model: &mut Model| -> Vec<Vec<u64>> {
-        model.run_for(Duration::from_millis(1));
-        let processes = model.observe().unwrap().processes;
-        let on = |process: &numaherd_world::Process| {
-            let residency = process.residency.clone().unwrap();
-            [0, 1].map(|node| residency.on(NodeId(node))).to_vec()
-        };
-        processes.iter().map(on).collect()
-    };
-    let until = Until::Time(Duration::from_secs(2));
-    let mut usual = model(jobs(), until);
-    assert!(usual.place_new_pages(NewPages::FirstTouch).is_ok());
-    assert_eq!(pages(&mut usual), [[4096, 0], [0, 4096]]);
-    let mut interleaved = model(jobs(), until);
-    assert!(interleaved.place_new_pages(NewPages::Interleave).is_ok());
-    assert_eq!(pages(&mut interleaved), [[2048, 2048], [0, 4096]]);
-    let refused = usual.place_new_pages(NewPages::Random).unwrap_err();
-    assert!(refused.reason.contains("choose interleave"), "{refused}");
 }
 
 /// A run of CPU2006 programs with chance in it, as JSON of all its snapshots.
