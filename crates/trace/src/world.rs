@@ -59,7 +59,7 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::{Analysis, PageUse};
+pub use analysis::{Analysis, Judgement, PageUse};
 pub use energy::{Energy, EnergyModel};
 pub use error::SetupError;
 pub use figures::{

@@ -7,6 +7,9 @@
 
 use std::collections::HashMap;
 
+use numaherd_topology::{NodeId, Topology};
+
+use super::options::Start;
 use super::source::Source;
 use crate::{Error, ThreadInfo};
 
@@ -19,6 +22,19 @@ pub struct PageUse {
     pub page: u64,
     /// Threads by their numbers in the trace, ascending, with their accesses.
     pub by_thread: Vec<(u32, u64)>,
+}
+
+/// How good a placement is ([`Analysis::judge`]).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Judgement {
+    /// Pages that placed threads use.
+    pub pages: u64,
+    /// Of these, pages on a node from which no fewer accesses come than from any other.
+    pub right: u64,
+    /// Accesses of placed threads.
+    pub accesses: u64,
+    /// Of these, accesses from the node that the page is on.
+    pub local_accesses: u64,
 }
 
 /// What a whole trace says of its pages and threads.
@@ -97,6 +113,42 @@ impl Analysis {
         })
     }
 
+    /// How good a placement of threads and pages is, by the whole trace: which pages are on the node
+    /// whose threads make most accesses to them, threads being where they are placed. Accesses of
+    /// threads that are placed nowhere do not count, nor do pages that only they use.
+    #[must_use]
+    pub fn judge(&self, placement: &Start, topology: &Topology) -> Judgement {
+        let mut judgement = Judgement::default();
+        for used in &self.pages {
+            let mut by_node: Vec<(NodeId, u64)> = Vec::new();
+            for &(thread, accesses) in &used.by_thread {
+                let cpu = placement.cpus.get(thread as usize).copied().flatten();
+                let Some(node) = cpu.and_then(|cpu| topology.node_of(cpu)) else {
+                    continue;
+                };
+                match by_node.iter_mut().find(|(known, _)| *known == node) {
+                    Some((_, sum)) => *sum += accesses,
+                    None => by_node.push((node, accesses)),
+                }
+            }
+            let all: u64 = by_node.iter().map(|&(_, accesses)| accesses).sum();
+            if all == 0 {
+                continue;
+            }
+            let here = placement.nodes.get(&(used.process, used.page)).copied();
+            let accesses_from = |node| {
+                let found = by_node.iter().find(|(known, _)| Some(*known) == node);
+                found.map_or(0, |&(_, accesses)| accesses)
+            };
+            let most = by_node.iter().map(|&(_, accesses)| accesses).max();
+            judgement.pages += 1;
+            judgement.accesses += all;
+            judgement.local_accesses += accesses_from(here);
+            judgement.right += u64::from(Some(accesses_from(here)) == most);
+        }
+        judgement
+    }
+
     /// How much each pair of threads communicates: a square, the same either way round, with 0 for a
     /// thread and itself.
     #[must_use]
@@ -113,5 +165,48 @@ impl Analysis {
             }
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numaherd_topology::{CpuId, Machine};
+
+    use super::*;
+
+    #[test]
+    fn a_placement_is_judged_by_who_uses_which_page() {
+        let machine = Machine::preset("lab-4x2").expect("a preset");
+        let topology = machine.topology().expect("a machine");
+        let page = |page, by_thread: &[(u32, u64)]| PageUse {
+            process: 1,
+            page,
+            by_thread: by_thread.to_vec(),
+        };
+        let analysis = Analysis {
+            page_bytes: 4096,
+            threads: vec![ThreadInfo::default(); 3],
+            pages: vec![
+                page(1, &[(0, 10), (1, 4)]),
+                page(2, &[(0, 3), (1, 7)]),
+                page(3, &[(0, 5), (1, 5)]),
+                page(4, &[(2, 100)]),
+            ],
+            accesses: 134,
+        };
+        // Threads 0 and 1 on nodes 0 and 1; thread 2 is placed nowhere.
+        let placement = Start {
+            cpus: vec![Some(CpuId(0)), Some(CpuId(2)), None],
+            nodes: [(1, 0), (2, 0), (3, 1), (4, 3)]
+                .map(|(page, node)| ((1, page), NodeId(node)))
+                .into(),
+        };
+        let expected = Judgement {
+            pages: 3,
+            right: 2,
+            accesses: 34,
+            local_accesses: 10 + 3 + 5,
+        };
+        assert_eq!(analysis.judge(&placement, &topology), expected);
     }
 }

@@ -16,7 +16,7 @@ use super::accesses::{Memory, Stop, Who};
 use super::cores::CoreState;
 use super::error::SetupError;
 use super::machine::Hardware;
-use super::options::{Options, SampleEvery};
+use super::options::{Options, SampleEvery, Start};
 use super::pages::PageTable;
 use super::scan::Scan;
 use super::schedule::TICK_PS;
@@ -121,6 +121,21 @@ impl Engine {
         };
         engine.begin_loop();
         Ok(engine)
+    }
+
+    /// Where threads that have run and pages that were touched are now.
+    pub(super) fn placement(&self) -> Start {
+        let cpus = self.hardware.topology.cpus();
+        let has_run = |thread: &Thread| thread.was_born.then(|| cpus[thread.core].id);
+        let pages = self.memory.pages.iter().map(|page| {
+            let process = self.memory.processes[page.process as usize].id.pid;
+            let node = self.memory.nodes[page.node as usize];
+            ((process, page.number), node)
+        });
+        Start {
+            cpus: self.threads.iter().map(has_run).collect(),
+            nodes: pages.collect(),
+        }
     }
 
     /// Lets so many ns of the loop's time pass.

@@ -19,7 +19,7 @@ use super::engine::Engine;
 use super::error::SetupError;
 use super::figures::Figures;
 use super::machine::Hardware;
-use super::options::Options;
+use super::options::{Options, Start};
 use super::source::Source;
 use super::threads::Done;
 
@@ -60,6 +60,13 @@ impl TraceWorld {
     #[must_use]
     pub fn figures(&self) -> Figures {
         self.engine().figures()
+    }
+
+    /// Where threads and pages are now: threads that have run, by their numbers in the trace, and all
+    /// pages that were touched.
+    #[must_use]
+    pub fn placement(&self) -> Start {
+        self.engine().placement()
     }
 
     /// Whether all threads have ended for good.
