@@ -385,6 +385,14 @@ pub struct Reproduce {
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
+    /// Where recorded traces are kept [default: numaherd/traces in the user's cache folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub traces: Option<PathBuf>,
+
+    /// Draw IPM's sharing patterns (Fig 6) into this folder first
+    #[arg(long, value_name = "FOLDER")]
+    pub heat_maps: Option<PathBuf>,
+
     /// Run nothing: show what this record says
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "record"])]
     pub from: Option<PathBuf>,
@@ -401,7 +409,9 @@ pub enum Papers {
     Dino,
     /// N-MASS (Majo and Gross, 2011).
     NMass,
-    /// Both.
+    /// IPM (Cruz and others, 2016); needs the lab, which records the traces.
+    Ipm,
+    /// All of them.
     All,
 }
 

@@ -62,10 +62,12 @@ pub fn ended(exit: Exit, message: impl fmt::Display) -> anyhow::Error {
     .into()
 }
 
+/// The exit that an error carries, if it carries one.
+pub fn of(error: &anyhow::Error) -> Option<Exit> {
+    error.downcast_ref::<Ended>().map(|ended| ended.exit)
+}
+
 /// The exit code of an error: its own, or [`Exit::Failure`].
 pub fn code(error: &anyhow::Error) -> ExitCode {
-    let exit = error
-        .downcast_ref::<Ended>()
-        .map_or(Exit::Failure, |ended| ended.exit);
-    ExitCode::from(exit as u8)
+    ExitCode::from(of(error).unwrap_or(Exit::Failure) as u8)
 }

@@ -9,6 +9,7 @@
 //! | [`cpu`] | §3.2, §5.3, Fig 6, 11, Table 1: CPU2006 under each policy |
 //! | [`mpi`] | §3.2, §5.3, Fig 7, 12, Table 1: MPI2007 under each policy |
 //! | [`lamp`] | §5.2, §5.3, Fig 10, 13: a web service under each policy |
+//! | [`sra`] | §4.1: which pages should follow a thread, on traces |
 //! | [`sweep`] | §5.2, Fig 9: how many pages follow a thread |
 //!
 //! When a line holds, the same for all: a printed figure in percent, within 10 points either way; a
@@ -23,6 +24,7 @@ mod lamp;
 mod mpi;
 mod runs;
 mod scenarios;
+pub mod sra;
 mod sweep;
 mod uma;
 

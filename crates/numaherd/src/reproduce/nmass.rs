@@ -52,6 +52,7 @@ mod tests {
         let claims = claims(&Effort {
             runs: 1,
             hour_s: 30.0,
+            ..Effort::QUICK
         })
         .unwrap();
         assert!(claims.len() > 30);
