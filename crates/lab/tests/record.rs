@@ -167,7 +167,10 @@ fn a_recording_that_is_stopped_leaves_a_whole_trace() {
     assert_eq!(recorded.finished.ending, Ending::Killed(15));
     assert!(recorded.cut_short);
     assert_eq!(trace.threads().len(), 1);
-    let accesses = events(&trace, 0).iter().filter(|event| event.is_access()).count();
+    let accesses = events(&trace, 0)
+        .iter()
+        .filter(|event| event.is_access())
+        .count();
     assert!(accesses > 10_000, "{accesses}");
 }
 

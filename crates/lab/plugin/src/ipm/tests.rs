@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! The unit with processes, pages and readers. Two cores on each of two nodes.
 
 use super::*;

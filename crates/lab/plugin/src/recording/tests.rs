@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
 //! What comes into the file, for known and for any orders of what the module tells.
 
 use super::*;
