@@ -129,6 +129,16 @@ mod tests {
     }
 
     #[test]
+    fn the_example_of_the_documentation_can_be_read() {
+        let page = include_str!("../../../../../docs/trace.md");
+        let start = page.find("```toml").unwrap() + "```toml".len();
+        let example = &page[start..][..page[start..].find("```").unwrap()];
+        let settings = read(example).unwrap();
+        assert_eq!(settings.trace.loops, 10);
+        assert_eq!(settings.trace.ipm.unwrap().cr_aging, 5);
+    }
+
+    #[test]
     fn the_unit_follows_the_dilation() {
         let settings = read("[trace]\ndilation = 1").unwrap();
         assert_eq!(settings.trace.ipm, Some(unit(1)));
