@@ -378,19 +378,26 @@ fn run(shared: &Mutex<Engine>, interval: Duration) -> Progress {
     Progress::Ran
 }
 
+/// Why it cannot tell of TLBs and faults.
+const NO_TRANSLATIONS: &str = "the model knows rates of misses, no single translations";
+
 fn signals() -> Vec<SignalReport> {
     Signal::ALL
         .into_iter()
         .map(|signal| SignalReport {
             signal,
             state: match signal {
-                Signal::TlbResidency | Signal::TlbMisses | Signal::HintFaults => {
-                    SignalState::Missing {
-                        reason: "the model knows rates of misses, no single translations"
-                            .to_owned(),
-                        remedy: "a memory trace (`numaherd trace simulate`)".to_owned(),
-                    }
-                }
+                Signal::TlbResidency => SignalState::Missing {
+                    reason: NO_TRANSLATIONS.to_owned(),
+                    remedy: "a memory trace (`numaherd trace simulate`); or, for ipm, memory samples \
+                             in place of residency, which is weaker evidence: evidence = \"samples\" \
+                             under [policies.ipm]"
+                        .to_owned(),
+                },
+                Signal::TlbMisses | Signal::HintFaults => SignalState::Missing {
+                    reason: NO_TRANSLATIONS.to_owned(),
+                    remedy: "a memory trace (`numaherd trace simulate`)".to_owned(),
+                },
                 _ => SignalState::Measured {
                     source: "the contention model".to_owned(),
                     caveat: None,
