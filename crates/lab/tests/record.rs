@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
-use numaherd_lab::{Command, Ending, RecordOptions, Recorded, RunOptions, record};
+use numaherd_lab::error::Cause;
+use numaherd_lab::{Command, Ending, Error, RecordOptions, Recorded, RunOptions, record};
 use numaherd_topology::Machine;
 use numaherd_trace::{Event, Kind, Trace};
 
@@ -46,17 +47,22 @@ impl Write for Said<'_> {
     }
 }
 
-/// Records a command into a file of this name, and stops it once it has written something if that is
-/// asked for. Returns what it wrote as well.
-fn record_words(name: &str, words: &[&str], stop: bool) -> (Recorded, Trace, String) {
+/// What records a command into a file of this name.
+fn options(name: &str, words: &[&str]) -> RecordOptions {
     let machine = Machine::preset("lab-2x4").expect("a preset");
     let mut run = RunOptions::new(machine, Command::inherited(words).expect("here"));
     run.memory_mib = Some(512);
-    let options = RecordOptions {
+    RecordOptions {
         run,
         file: temporary(name),
         limit: Some(Duration::from_secs(100)),
-    };
+    }
+}
+
+/// Records a command, and stops it once it has written something if that is asked for. Returns what
+/// it wrote as well.
+fn record_words(name: &str, words: &[&str], stop: bool) -> (Recorded, Trace, String) {
+    let options = options(name, words);
     let spoke = Cell::new(false);
     let mut stdout = Said(Vec::new(), &spoke);
     let stop = || stop && spoke.get();
@@ -180,6 +186,35 @@ fn a_command_that_does_not_exist_leaves_an_empty_trace() {
     assert_eq!(recorded.finished.ending, Ending::Exited(127));
     assert!(trace.threads().is_empty() && trace.frames().is_empty());
     assert_eq!(trace.about()["command"][0], "/no/such/program");
+}
+
+#[test]
+fn a_guest_that_dies_leaves_a_trace_that_can_be_read_up_to_there() {
+    let script = "i=0; while [ $i -lt 1000 ]; do i=$((i+1)); done; echo c > /proc/sysrq-trigger";
+    let options = options("died.trace", &["sh", "-c", script]);
+    let died = record(&options, || false, &mut io::sink(), &mut io::sink());
+    match died {
+        Err(Error::Died { cause, .. }) => {
+            assert!(matches!(cause, Cause::Panic(_)), "{cause}");
+        }
+        Err(other) => panic!("{other}"),
+        Ok(ended) => panic!("{:?}", ended.finished.ending),
+    }
+    let trace = Trace::open(&options.file).unwrap_or_else(|error| panic!("{error}"));
+    assert!(trace.damage().is_some(), "its index is missing");
+    let accesses = events(&trace, 0)
+        .iter()
+        .filter(|event| event.is_access())
+        .count();
+    assert!(accesses > 1_000_000, "{accesses}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let mut options = options("unused", &["true"]);
+    options.file = "/dev/full".into();
+    let error = record(&options, || false, &mut io::sink(), &mut io::sink()).expect_err("full");
+    assert!(error.to_string().contains("/dev/full"), "{error}");
 }
 
 /// Each sleep has its wake; and the two that take turns wake each other every round, but where one
