@@ -165,6 +165,7 @@ impl<'w> Running<'w> {
         let mut paging_random = random.clone();
         // 2^128 numbers on: the halves never draw the same ones.
         paging_random.jump();
+        let caveat = policy.paging.caveat();
         let half = PagingHalf::new(
             policy.paging,
             PageGovernor::new(&settings.limits, &topology),
@@ -185,6 +186,9 @@ impl<'w> Running<'w> {
                 pager: pager.is_some(),
             })
         });
+        if let Some(caveat) = caveat {
+            record.notice(caveat.to_owned());
+        }
         let cadence = settings.paging_interval();
         let paging = match pager {
             None => PagingPlace::Here(Box::new(half)),

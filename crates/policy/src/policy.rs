@@ -52,6 +52,11 @@ pub trait Paging: Send {
     /// The signals it cannot do without.
     fn needs(&self) -> &[Signal];
 
+    /// What a person should know about what it goes by, a sentence; said once when a run begins.
+    fn caveat(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Told once an interval, after the placement has been carried out: all threads that have been
     /// given a core, ascending by thread. Threads that are not named any more are forgotten.
     fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder>;

@@ -56,6 +56,21 @@ fn every_policy_runs_and_leaves_the_machine_as_it_was() {
 }
 
 #[test]
+fn ipm_says_that_it_goes_by_samples_when_it_does() {
+    let topology = machine(2, 2);
+    let threads = vec![thread(1, 1, 0, &topology)];
+    let mut world = Fake::new(topology, threads);
+    world.ends_after = 1;
+    let settings = numaherd_policy::Settings::parse("[ipm]\nevidence = \"samples\"").unwrap();
+    let policy = registry::build("ipm", &settings).unwrap();
+    let summary = Herd::new(&mut world, policy, Settings::default(), None, None)
+        .run(&AtomicBool::new(false))
+        .unwrap();
+    assert_eq!(summary.notices.len(), 1);
+    assert!(summary.notices[0].starts_with("ipm goes by memory samples in place of TLB residency"));
+}
+
+#[test]
 fn linux_moves_nothing() {
     let (summary, snapshot) = run("linux");
     assert_eq!((summary.thread_moves, summary.restored), (0, 0));

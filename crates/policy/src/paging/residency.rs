@@ -82,6 +82,13 @@ impl Paging for IntensePages {
         }
     }
 
+    fn caveat(&self) -> Option<&'static str> {
+        (self.evidence == Evidence::Samples).then_some(
+            "ipm goes by memory samples in place of TLB residency (ipm.evidence), which is weaker \
+             evidence: pages that are seldom sampled are judged late or not at all",
+        )
+    }
+
     fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
         self.pages.see(snapshot);
         self.credits.keep_only(snapshot);

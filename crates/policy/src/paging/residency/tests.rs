@@ -50,11 +50,13 @@ fn with_residency_samples_say_nothing_and_with_samples_notices_do() {
     let mut residency = bench("");
     assert_eq!(residency.paging.needs(), [Signal::TlbResidency]);
     assert_eq!(residency.on(&[(2, 5, 0); 20]), []);
+    assert_eq!(residency.paging.caveat(), None);
     assert!(!residency.paging.finds_sharing());
     assert_eq!(residency.paging.shared(), []);
 
     let mut samples = bench("[ipm]\nevidence = \"samples\"");
     assert_eq!(samples.paging.needs(), [Signal::MemorySamples]);
+    assert!(samples.paging.caveat().is_some());
     assert_eq!(samples.on_notices(&[notice(5, 1, 0)]), []);
     assert_eq!(samples.on(&[(2, 5, 0); 3]), []);
     assert_eq!(samples.on(&[(3, 5, 0)]), [(5, 1, 1)]);
