@@ -287,6 +287,7 @@ impl Engine {
         let time_ps = core.tell_time();
         let counts = core.core.counts();
         thread.done.instructions += core.executed - began;
+        thread.executed += core.executed - began;
         thread.done.busy_ps += time_ps - began_ps;
         thread.done.local += counts.dram_local - lines.0;
         thread.done.remote += counts.dram_remote - lines.1;
@@ -318,10 +319,20 @@ impl Engine {
         self.hardware.topology.cpus()[core].id
     }
 
-    /// All threads begin anew, those that nobody has to make at once.
+    /// The threads begin, those that nobody has to make at once.
+    ///
+    /// From the second loop on the workers alone begin anew, all at once: the threads that did next to
+    /// nothing (they made the others and waited) have done it, and would look like a program that starts.
     pub(super) fn begin_loop(&mut self) {
         self.loops_left -= 1;
+        let executed = self.threads.iter().map(|thread| thread.executed);
+        let least = executed.max().unwrap_or(0) / 100;
         for number in 0..self.threads.len() {
+            let is_played = self.threads[number].executed >= least;
+            if !is_played {
+                continue;
+            }
+            let was_born = self.threads[number].was_born;
             self.threads[number].rewind();
             let has_events = match self.threads[number].fetch(&mut *self.source, number) {
                 Ok(has_events) => has_events,
@@ -330,10 +341,15 @@ impl Engine {
                     false
                 }
             };
+            let begins_asleep = self.threads[number].begins_asleep();
             if !has_events {
                 self.threads[number].state = State::Ended;
                 self.threads[number].ended_ps = self.now_ps;
-            } else if number == 0 || self.threads[number].begins_asleep() {
+            } else if number == 0 || begins_asleep || was_born {
+                if was_born && begins_asleep {
+                    // Nobody has to make it again.
+                    self.threads[number].happened(1);
+                }
                 self.is_born(number, self.now_ps);
             }
         }

@@ -19,7 +19,8 @@ pub struct Options {
     /// What all chance is drawn from: ties in where threads begin, random pages.
     pub seed: u64,
     /// How often the trace is played; threads and pages stay where they are in between. For short
-    /// traces of programs that go on the same way.
+    /// traces of programs that go on the same way: threads that executed less than a hundredth of what
+    /// the busiest did are played once.
     pub loops: u32,
     /// Milliseconds of the loop's time that one modelled millisecond stands for (see the module's
     /// "Two times"); 64.

@@ -54,6 +54,8 @@ pub(super) struct Thread {
     /// Accesses or misses until its next memory sample.
     pub(super) until_sample: u64,
     pub(super) done: Done,
+    /// Instructions in all.
+    pub(super) executed: u64,
     /// When it last ended.
     pub(super) ended_ps: u64,
     /// Whether it has been born in any loop.
@@ -85,6 +87,7 @@ impl Thread {
             owes_ps: 0,
             until_sample: 0,
             done: Done::default(),
+            executed: 0,
             ended_ps: 0,
             was_born: false,
             unit: None,
