@@ -39,6 +39,7 @@ pub(super) struct Engine {
     /// Modelled time in picoseconds up to which all is played.
     pub(super) now_ps: u64,
     pub(super) loops_left: u32,
+    pub(super) is_first_loop: bool,
     pub(super) is_over: bool,
     /// When idle cores next look for work elsewhere.
     pub(super) next_tick_ps: u64,
@@ -106,6 +107,7 @@ impl Engine {
             scan: Scan::new(&options, memory.processes.len()),
             quantum_ps: options.quantum_ns * 1000,
             loops_left: options.loops,
+            is_first_loop: true,
             memory,
             threads,
             all_cpus,
@@ -295,7 +297,7 @@ impl Engine {
             Some(Stop::Over) => self.ends(number),
             Some(Stop::Sleep) => self.sleeps(number),
             Some(Stop::Wake(woken)) => {
-                self.wakes(woken, time_ps);
+                self.wakes(number, woken, time_ps);
                 // Another core may have work now, and be behind.
                 return true;
             }
@@ -323,13 +325,13 @@ impl Engine {
     ///
     /// From the second loop on the workers alone begin anew, all at once: the threads that did next to
     /// nothing (they made the others and waited) have done it, and would look like a program that starts.
+    /// Their wakes come at once.
     pub(super) fn begin_loop(&mut self) {
         self.loops_left -= 1;
-        let executed = self.threads.iter().map(|thread| thread.executed);
-        let least = executed.max().unwrap_or(0) / 100;
+        let executed: Vec<u64> = self.threads.iter().map(|thread| thread.executed).collect();
+        let least = executed.iter().max().copied().unwrap_or(0) / 100;
         for number in 0..self.threads.len() {
-            let is_played = self.threads[number].executed >= least;
-            if !is_played {
+            if executed[number] < least {
                 continue;
             }
             let was_born = self.threads[number].was_born;
@@ -346,9 +348,16 @@ impl Engine {
                 self.threads[number].state = State::Ended;
                 self.threads[number].ended_ps = self.now_ps;
             } else if number == 0 || begins_asleep || was_born {
-                if was_born && begins_asleep {
-                    // Nobody has to make it again.
-                    self.threads[number].happened(1);
+                let thread = &mut self.threads[number];
+                if was_born {
+                    // The first wake made it; nobody has to again.
+                    let from_idle = |(by, _): &&(usize, u64)| executed[*by] < least;
+                    let idle = thread.woken_by.iter().filter(from_idle);
+                    let wakes: u64 = idle.map(|(_, times)| times).sum();
+                    let maker = thread.woken_by.first().map(|(by, _)| executed[*by] < least);
+                    let made = u64::from(begins_asleep && maker == Some(true));
+                    thread.happened(usize::from(begins_asleep));
+                    (thread.wakes, thread.woken_ps) = (wakes - made, self.now_ps);
                 }
                 self.is_born(number, self.now_ps);
             }
@@ -364,6 +373,7 @@ impl Engine {
             return;
         }
         self.source.rewind();
+        self.is_first_loop = false;
         self.begin_loop();
     }
 

@@ -255,8 +255,8 @@ impl Engine {
         self.fill_core(at);
     }
 
-    /// Somebody wakes a thread at that time. Who is not in the trace is nobody's business.
-    pub(super) fn wakes(&mut self, woken: u64, time_ps: u64) {
+    /// A thread wakes another at that time. Who is not in the trace is nobody's business.
+    pub(super) fn wakes(&mut self, waker: usize, woken: u64, time_ps: u64) {
         let Ok(number) = usize::try_from(woken) else {
             return;
         };
@@ -264,6 +264,12 @@ impl Engine {
         let Some(thread) = self.threads.get_mut(number) else {
             return;
         };
+        if self.is_first_loop && thread.state != State::Unborn {
+            match thread.woken_by.iter_mut().find(|(by, _)| *by == waker) {
+                Some((_, times)) => *times += 1,
+                None => thread.woken_by.push((waker, 1)),
+            }
+        }
         match thread.state {
             State::Unborn => self.is_born(number, ready_ps),
             State::Asleep(since_ps) => self.goes_on(number, ready_ps.max(since_ps)),

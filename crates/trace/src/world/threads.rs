@@ -56,6 +56,9 @@ pub(super) struct Thread {
     pub(super) done: Done,
     /// Instructions in all.
     pub(super) executed: u64,
+    /// Who woke it how often in the first loop, in the order of their first wakes; being made not among
+    /// them.
+    pub(super) woken_by: Vec<(usize, u64)>,
     /// When it last ended.
     pub(super) ended_ps: u64,
     /// Whether it has been born in any loop.
@@ -88,6 +91,7 @@ impl Thread {
             until_sample: 0,
             done: Done::default(),
             executed: 0,
+            woken_by: Vec::new(),
             ended_ps: 0,
             was_born: false,
             unit: None,
