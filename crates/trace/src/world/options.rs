@@ -30,7 +30,7 @@ pub struct Options {
     /// Where threads and pages are from the start, where that is given.
     #[serde(skip)]
     pub start: Start,
-    /// The IPM unit; None for none. Its `cr_shift` is in modelled cycles: see [`unit`].
+    /// The IPM unit; None for none. Its registers are for modelled cycles: see [`unit`].
     pub ipm: Option<IpmConfig>,
     /// Whether an eviction is lost when another core's unit is just dealing with the same page
     /// (IPM §4.5.3, §6.3).
@@ -117,20 +117,26 @@ impl Default for Options {
 /// every 3 modelled ms.
 const DILATION: u64 = 64;
 
-/// The IPM unit of the paper ([`IpmConfig::of_paper`]), which counts residency in the loop's time:
-/// `cr_shift` is less by log2 of the dilation, rounded down.
+/// The IPM unit of the paper ([`IpmConfig::of_paper`]), fitted to the dilation d: an eviction here stands
+/// for d of the long run that the trace stands for.
+///
+/// Both `cr_shift` and `cr_aging` are less by half of log2 d, rounded down. So what a page's counters
+/// come to in the long run is as in the paper (residency times 2^(`cr_aging` - `cr_shift`)), and so is, in
+/// the loop's time, the residency that it takes until a page is first moved (Eq. 8, 9:
+/// 2^(`cr_aging` + `cr_shift` + `cr_mig`) cycles). With `cr_shift` alone, counters would be full after a few
+/// evictions, and pages would not follow a thread that was moved for hundreds of them.
 ///
 /// With the pass over infrequently evicted pages. The paper gives no figures for it; here, in the
 /// loop's time at 2 GHz, 10 ms from pass to pass, as pages are looked after, for entries that stayed
-/// 5 ms. Rarer passes credit so much at once that a counter of the NUMA Vector is full after one or
-/// two, and then it takes some 180 credits (Eq. 6, `CR_aging` 7) until a page whose thread was moved
-/// follows it (Eq. 8).
+/// 5 ms.
 #[must_use]
 pub fn unit(dilation: u64) -> IpmConfig {
     let paper = IpmConfig::of_paper();
     let dilation = dilation.max(1);
+    let less = dilation.ilog2() / 2;
     IpmConfig {
-        cr_shift: paper.cr_shift.saturating_sub(dilation.ilog2()),
+        cr_shift: paper.cr_shift.saturating_sub(less),
+        cr_aging: paper.cr_aging.saturating_sub(less),
         pass: Some(PeriodicPass {
             every_cycles: (20_000_000 / dilation).max(1),
             resident_cycles: 10_000_000 / dilation,
