@@ -13,8 +13,9 @@
 //!
 //! Ours, where the paper speaks of one program alone on a machine:
 //! * *Who is mapped*: threads that are busy ([`crate::busy`]), and those that share anything and ran in
-//!   the interval. One that sleeps has nothing to gain and would take a place, though what it left in
-//!   a TLB still counts as shared.
+//!   one of the last ten intervals. One that sleeps on has nothing to gain and would take a place, though what it left in
+//!   a TLB still counts as shared. Where that makes more threads than CPUs, those that are not busy
+//!   are left out, those that use least of a CPU first.
 //! * *Pools* ([`crate::pools`]): the threads of each are mapped onto its CPUs alone, threads of several
 //!   processes together; between processes nothing is shared. CPUs that threads outside the pool hold
 //!   are left out while enough others are left.
@@ -28,6 +29,7 @@
 //! neither.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
 use numaherd_topology::{CpuId, CpuSet, Topology};
@@ -72,6 +74,10 @@ const BY_FAULTS: Rule = Rule {
 /// wakes to see that it has nothing to do uses less.
 const RAN: f64 = 0.01;
 
+/// Intervals in which a thread that ran once still counts as running: as many as [`crate::busy`] looks back
+/// on. One that waits for the others through an interval keeps its place.
+const OF_LATE: u32 = 10;
+
 /// The share of sharing times distance by which a mapping must be better than where threads are. Ours:
 /// where all share alike every grouping is as good as any other, and what differs is noise.
 const LEAST_GAIN: f64 = 0.05;
@@ -96,6 +102,8 @@ pub struct BySharing {
     busy: Busy,
     processes: BTreeMap<ProcessId, Members>,
     pools: Vec<Mapped>,
+    /// Intervals for which a thread still counts as one that runs.
+    still: PerThread<u32>,
     targets: PerThread<Option<CpuId>>,
 }
 
@@ -167,6 +175,7 @@ impl BySharing {
             busy: Busy::new(settings.placement.least_cpu_share),
             processes: BTreeMap::new(),
             pools: Vec::new(),
+            still: PerThread::default(),
             targets: PerThread::default(),
         }
     }
@@ -187,26 +196,53 @@ impl BySharing {
         }
     }
 
+    /// Of each thread whether it has run in one of the last [`OF_LATE`] intervals.
+    fn ran_of_late(&mut self, snapshot: &Snapshot) -> Vec<bool> {
+        let left = self.still.line_up(&snapshot.threads);
+        let threads = snapshot.threads.iter().zip(left);
+        threads
+            .map(|(thread, left)| {
+                *left = match thread.cpu_share >= RAN {
+                    true => OF_LATE,
+                    false => left.saturating_sub(1),
+                };
+                *left > 0
+            })
+            .collect()
+    }
+
     /// The threads of a pool to map, in their order, with what they share.
-    fn to_map(&self, snapshot: &Snapshot, pool: &Pool, busy: &Pool) -> (Vec<usize>, Communication) {
-        let mut of_process: BTreeMap<ProcessId, Vec<(usize, usize)>> = BTreeMap::new();
-        let mut threads = Vec::new();
-        for &index in &pool.threads {
+    fn to_map(
+        &self,
+        snapshot: &Snapshot,
+        pool: &Pool,
+        busy: &Pool,
+        ran_of_late: &[bool],
+    ) -> (Vec<usize>, Communication) {
+        let row_of = |index: usize| {
             let thread = &snapshot.threads[index];
-            let members = self.processes.get(&thread.process);
-            let row = members.and_then(|members| members.row_of.get(&thread.id));
-            let shares = |&&row: &&usize| {
-                let of = members.map(|members| members.sharing.row(row));
-                of.is_some_and(|counts| counts.iter().any(|&count| count > 0))
-            };
-            let row = row.filter(shares).filter(|_| thread.cpu_share >= RAN);
-            if let Some(&row) = row {
-                let rows = of_process.entry(thread.process).or_default();
-                rows.push((threads.len(), row));
-            } else if busy.threads.binary_search(&index).is_err() {
-                continue;
+            let members = self.processes.get(&thread.process)?;
+            let &row = members.row_of.get(&thread.id)?;
+            let shares = members.sharing.row(row).iter().any(|&count| count > 0);
+            (shares && ran_of_late[index]).then_some(row)
+        };
+        let is_busy = |index: usize| busy.threads.binary_search(&index).is_ok();
+        let wanted = |&index: &usize| is_busy(index) || row_of(index).is_some();
+        let mut threads: Vec<usize> = pool.threads.iter().copied().filter(wanted).collect();
+        if threads.len() > pool.cpus.len() {
+            // Those that are busy first, then those that use most of a CPU.
+            let rank = |&index: &usize| (is_busy(index), snapshot.threads[index].cpu_share);
+            threads.sort_by(|a, b| rank(b).partial_cmp(&rank(a)).unwrap_or(Ordering::Equal));
+            let all_busy = threads.iter().filter(|&&index| is_busy(index)).count();
+            threads.truncate(all_busy.max(pool.cpus.len()));
+            threads.sort_unstable();
+        }
+        let mut of_process: BTreeMap<ProcessId, Vec<(usize, usize)>> = BTreeMap::new();
+        for (at, &index) in threads.iter().enumerate() {
+            if let Some(row) = row_of(index) {
+                let process = snapshot.threads[index].process;
+                of_process.entry(process).or_default().push((at, row));
             }
-            threads.push(index);
         }
         let mut sharing = Communication::new(threads.len());
         for (process, rows) in &of_process {
@@ -318,11 +354,12 @@ impl Place for BySharing {
         for index in self.busy.keep_busy(snapshot, &mut busy) {
             taken.hold(snapshot.threads[index].place(), None);
         }
+        let ran_of_late = self.ran_of_late(snapshot);
         let mut targets = std::mem::take(&mut self.targets);
         let target = targets.line_up(&snapshot.threads);
         let mut reasons: BTreeMap<usize, (String, String)> = BTreeMap::new();
         for (pool, busy) in pools.iter().zip(&busy) {
-            let (threads, sharing) = self.to_map(snapshot, pool, busy);
+            let (threads, sharing) = self.to_map(snapshot, pool, busy, &ran_of_late);
             let Some(tree) = Tree::new(topology, &free_cpus(pool, &taken, threads.len())) else {
                 continue;
             };
@@ -389,15 +426,16 @@ impl BySharing {
     }
 }
 
-/// Whether a mapping brings threads that share enough closer than they are to be worth its moves. Where
-/// threads now share a CPU, or are on one that is not theirs to have, it always is.
+/// Whether a mapping brings threads that share enough closer than they are to be worth its moves, or has
+/// fewer of them meet on one CPU.
 fn is_worth(sharing: &Communication, tree: &Tree, mapping: &[CpuId], now: &[CpuId]) -> bool {
-    let taken: CpuSet = now.iter().copied().collect();
-    let at_most_one_each = taken.len() == now.len();
+    let cpus = |places: &[CpuId]| places.iter().copied().collect::<CpuSet>().len();
+    if cpus(mapping) != cpus(now) {
+        return cpus(mapping) > cpus(now);
+    }
     match (quality(sharing, tree, mapping), quality(sharing, tree, now)) {
-        (Some(after), Some(before)) if at_most_one_each => {
-            (before as f64 - after as f64) > before as f64 * LEAST_GAIN
-        }
+        (Some(after), Some(before)) => (before as f64 - after as f64) > before as f64 * LEAST_GAIN,
+        // Where threads are now is not theirs to have.
         _ => true,
     }
 }
