@@ -97,7 +97,7 @@ impl Effort {
         runs: 10,
         hour_s: 3600.0,
         trace_runs: 1,
-        trace_loops: 3,
+        trace_loops: 1,
     };
     /// For a look: figures with chance in them are further off.
     pub const QUICK: Self = Self {

@@ -1,14 +1,14 @@
 //! The design space: §6.4, Fig 13 to 15, on the machine with software-managed TLBs.
 //!
 //! The paper runs CG, MG, SP and Facesim and prints no figures, only which way they go; what is held
-//! is that. Facesim has no stand-in; the stencil takes its place as a regular program of another kind.
-//! TLB entries and pages are scaled as the machine is: the paper's 512 entries are 64 here, its 16 KiB
-//! to 4 MiB of a page 4 KiB to 1 MiB.
+//! is that. Facesim has no stand-in; the stencil takes its place as a regular program of another kind. mg
+//! is left out: its recording is a third of all together. TLB entries and pages are scaled as the
+//! machine is: the paper's 128 entries are 64 here, its 16 KiB to 4 MiB of a page 4 KiB to 1 MiB.
 
 use std::sync::Arc;
 
 use anyhow::Result;
-use numaherd_hardware::PeriodicPass;
+use numaherd_hardware::{IpmConfig, PeriodicPass};
 
 use super::super::claim::{Says, claim};
 use super::super::mean;
@@ -16,7 +16,7 @@ use super::super::traces::named;
 use super::Claim;
 use super::ground::{Ground, Job, Platform, Played, mean_of};
 
-const PROGRAMS: [&str; 4] = ["cg", "mg", "sp", "stencil"];
+const PROGRAMS: [&str; 3] = ["cg", "sp", "stencil"];
 
 /// How far times may differ to count as the same, in percent; the paper calls differences of that size
 /// none (its confidence intervals are drawn, not printed).
@@ -53,7 +53,7 @@ fn times(ground: &Ground<'_>, settings: Vec<Setting>) -> Result<Vec<f64>> {
         .collect())
 }
 
-fn unit(change: impl Fn(&mut numaherd_hardware::IpmConfig) + 'static) -> Setting {
+fn unit(change: impl Fn(&mut IpmConfig) + 'static) -> Setting {
     Box::new(move |job| job.with(|options| options.ipm.iter_mut().for_each(&change)))
 }
 
@@ -88,8 +88,12 @@ fn same(id: &str, where_: &str, what: &str, ours: f64, note: String) -> Claim {
 }
 
 fn ageing(ground: &Ground<'_>) -> Result<Vec<Claim>> {
-    let values = [7, 1, 3, 5, 9, 11, 13];
-    let settings = values.map(|value| unit(move |unit| unit.cr_aging = value));
+    // Values as the paper counts them; in a dilated time its 7 is less (`world::unit`), and all with it.
+    let values = [7_u32, 4, 5, 11, 13];
+    let paper = IpmConfig::of_paper().cr_aging;
+    let settings = values.map(|value| {
+        unit(move |unit| unit.cr_aging = (unit.cr_aging + value).saturating_sub(paper))
+    });
     let times = times(ground, settings.into())?;
     let note = told("CR_aging", &values, &times);
     let where_ = "6.4.1, Fig 13a";
@@ -97,22 +101,22 @@ fn ageing(ground: &Ground<'_>) -> Result<Vec<Claim>> {
         same(
             "fig13a-low",
             where_,
-            "strong ageing (CR_aging 1 to 5) costs at most",
-            largest(&times[1..4]),
+            "strong ageing (CR_aging 4, 5) costs at most",
+            largest(&times[1..3]),
             note.clone(),
         ),
         order(
             "fig13a-high",
             where_,
             "weak ageing (13) costs more than the default, by",
-            times[6],
+            times[4],
             note,
         ),
     ])
 }
 
 fn threshold(ground: &Ground<'_>) -> Result<Vec<Claim>> {
-    let values = [2, 0, 1, 4, 6, 8];
+    let values = [2, 0, 4, 8];
     let settings = values.map(|value| unit(move |unit| unit.cr_mig = value));
     let times = times(ground, settings.into())?;
     let note = told("CR_mig", &values, &times);
@@ -121,15 +125,15 @@ fn threshold(ground: &Ground<'_>) -> Result<Vec<Claim>> {
         same(
             "fig13b-low",
             where_,
-            "low thresholds (CR_mig 0, 1) cost at most",
-            largest(&times[1..3]),
+            "a low threshold (CR_mig 0) costs at most",
+            times[1],
             note.clone(),
         ),
         order(
             "fig13b-high",
             where_,
             "a high threshold (8) costs more than the default, by",
-            times[5],
+            times[3],
             note,
         ),
     ])
@@ -152,7 +156,7 @@ fn with_pass(job: Job, pass: bool) -> Job {
 }
 
 fn entries(ground: &Ground<'_>) -> Result<Vec<Claim>> {
-    let values = [16_usize, 8, 32, 64, 128, 256, 1024];
+    let values = [64_usize, 32, 256, 1024, 4096];
     let run = |pass: bool| {
         let settings = values.map(|entries| -> Setting {
             Box::new(move |job| {
@@ -173,22 +177,22 @@ fn entries(ground: &Ground<'_>) -> Result<Vec<Claim>> {
         order(
             "fig14a",
             where_,
-            "without the pass, a large TLB (1024 entries) makes programs slower than with the pass, by",
-            without[6] - with[6],
+            "without the pass, a large TLB (4096 entries) makes programs slower than with the pass, by",
+            without[4] - with[4],
             note,
         ),
         same(
             "fig14b",
             where_,
             "with the pass, a large TLB costs at most",
-            largest(&with[4..]),
+            largest(&with[3..]),
             told("TLB entries, with the pass", &values, &with),
         ),
     ])
 }
 
 fn pages(ground: &Ground<'_>) -> Result<Vec<Claim>> {
-    let values = [4_u64, 16, 64, 256, 1024];
+    let values = [4_u64, 64, 1024];
     let run = |pass: bool| {
         let settings = values.map(|kib| -> Setting {
             Box::new(move |job| {
@@ -208,14 +212,14 @@ fn pages(ground: &Ground<'_>) -> Result<Vec<Claim>> {
             "fig15a",
             where_,
             "without the pass, large pages (1 MiB) make programs slower than with the pass, by",
-            without[4] - with[4],
+            without[2] - with[2],
             told("KiB of a page, without the pass", &values, &without),
         ),
         same(
             "fig15b",
             where_,
             "with the pass, large pages cost at most",
-            with[4],
+            with[2],
             told("KiB of a page, with the pass", &values, &with),
         ),
     ])

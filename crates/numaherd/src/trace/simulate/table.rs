@@ -56,13 +56,12 @@ pub fn compared(policies: &[Compared]) -> String {
             percent(&|figures| figures.pages.right_by_time),
             format!("{:.0}", mean(runs, &|figures| figures.pages.moved as f64)),
             format!("{:.0}", mean(runs, &|figures| figures.thread_moves as f64)),
-            runs.iter()
-                .all(|figures| figures.tlb.is_some())
-                .then(|| {
-                    let rate = |figures: &Figures| figures.tlb.map_or(0.0, |tlb| tlb.miss_rate);
-                    format!("{:.3}", 100.0 * mean(runs, &rate))
-                })
-                .unwrap_or_else(|| "-".to_owned()),
+            if runs.iter().all(|figures| figures.tlb.is_some()) {
+                let rate = |figures: &Figures| figures.tlb.map_or(0.0, |tlb| tlb.miss_rate);
+                format!("{:.3}", 100.0 * mean(runs, &rate))
+            } else {
+                "-".to_owned()
+            },
             format!("{:.3}", mean(runs, &energy)),
             saves(&energy),
         ];

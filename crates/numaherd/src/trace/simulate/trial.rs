@@ -41,7 +41,10 @@ pub struct Ran {
     /// What the machine did.
     pub figures: Figures,
     /// What the loop saw and did.
-    #[expect(dead_code, reason = "for whoever compares policies by more than what the machine did")]
+    #[expect(
+        dead_code,
+        reason = "for whoever compares policies by more than what the machine did"
+    )]
     pub summary: Summary,
     /// Where threads and pages were at the end.
     pub placement: Start,
