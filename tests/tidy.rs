@@ -32,7 +32,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "numaherd-lab-guest",
         ],
     ),
-    ("numaherd-lab-plugin", &["numaherd-hardware", "numaherd-trace"]),
+    (
+        "numaherd-lab-plugin",
+        &["numaherd-hardware", "numaherd-trace"],
+    ),
     ("numaherd-lab-guest", &[]),
     (
         "numaherd-herd",
