@@ -3,6 +3,7 @@
 //! This crate is the command line: it turns arguments into values, calls the crates that do the
 //! work, and prints what they give. Exit codes are in `exit.rs`.
 
+mod chart_style;
 mod cli;
 mod compare;
 mod config;

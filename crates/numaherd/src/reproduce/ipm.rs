@@ -12,8 +12,8 @@
 //!
 //! The programs are the menagerie's own kernels after the NAS definitions, recorded in the lab and
 //! played on the trace world (see `docs/trace.md`); what stands for PARSEC's and for Ondes3D is named
-//! in the notes. Inputs are of class W, as the paper's in its simulator, and for the same reason:
-//! so that a run fits into seconds. As the paper did there, caches and TLBs are made smaller with
+//! in the notes. Inputs are of class W (of ep, ua and the grid S), near the paper's in its simulator, and for the
+//! same reason: so that a run fits into seconds. As the paper did there, caches and TLBs are made smaller with
 //! them ([`ground::SCALE`]), except on its simulated machine, whose are small already.
 //!
 //! When a line holds is as for the other papers (`claim`).

@@ -158,9 +158,10 @@ impl Paper {
                 "\"Hardware-Assisted Thread and Data Mapping in Hierarchical Multi-Core Architectures\", on \
                  traces of the menagerie's kernels, recorded in the lab and played on models of its \
                  machines: `ipm-simics-4x2` as printed; `itanium-9030-4s`, `xeon-e5-2650-2s` and \
-                 `xeon-x7550-4s` with caches and TLBs an eighth as large, since inputs are of class W \
-                 where the paper has A and B. The loop's time is 64 times the modelled one \
-                 (docs/trace.md)."
+                 `xeon-x7550-4s` with caches and the TLBs' reach an eighth as large, since inputs are of \
+                 class W, or S, where the paper has A and B. Each recording, of one or a few time steps, \
+                 is played once from its set-up on. The loop's time is 64 times the modelled one \
+                 (docs/trace.md, which also names what was chosen with results in sight)."
             }
         }
     }

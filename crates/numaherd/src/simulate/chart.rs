@@ -11,6 +11,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::figures::{PolicyFigures, ProgramFigures};
+use crate::chart_style::{FAINT, GROUND, INK, STYLE};
 
 /// Bars of policies, in their order; begun again when there are more.
 const COLOURS: [RGBColor; 7] = [
@@ -22,17 +23,6 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x6f, 0x6f, 0xd8),
 ];
-/// What the style sheet changes for readers in the dark.
-const GROUND: RGBColor = RGBColor(0xfe, 0xfe, 0xfe);
-const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-const FAINT: RGBColor = RGBColor(0xd8, 0xd8, 0xd8);
-const STYLE: &str = "<style>text{font-family:system-ui,sans-serif}\
-@media (prefers-color-scheme: dark){\
-[fill=\"#FEFEFE\"]{fill:#16181c}\
-[fill=\"#222222\"]{fill:#e4e4e4}\
-[stroke=\"#222222\"]{stroke:#e4e4e4}\
-[stroke=\"#D8D8D8\"]{stroke:#3a3d43}}</style>";
-
 /// Height, and width beside the bars, in pixels.
 const HEIGHT: i32 = 420;
 const BESIDE: u32 = 110;

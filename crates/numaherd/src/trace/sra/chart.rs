@@ -11,6 +11,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::counted;
+use crate::chart_style::{FAINT, GROUND, INK, STYLE};
 
 /// Lines of strategies, in their order; begun again when there are more.
 const COLOURS: [RGBColor; 4] = [
@@ -19,17 +20,6 @@ const COLOURS: [RGBColor; 4] = [
     RGBColor(0x8c, 0x8c, 0x8c),
     RGBColor(0x00, 0x9e, 0x73),
 ];
-/// What the style sheet changes for readers in the dark.
-const GROUND: RGBColor = RGBColor(0xfe, 0xfe, 0xfe);
-const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
-const FAINT: RGBColor = RGBColor(0xd8, 0xd8, 0xd8);
-const STYLE: &str = "<style>text{font-family:system-ui,sans-serif}\
-@media (prefers-color-scheme: dark){\
-[fill=\"#FEFEFE\"]{fill:#16181c}\
-[fill=\"#222222\"]{fill:#e4e4e4}\
-[stroke=\"#222222\"]{stroke:#e4e4e4}\
-[stroke=\"#D8D8D8\"]{stroke:#3a3d43}}</style>";
-
 /// Size of a panel, and height of what stands above and below them, in pixels.
 const PANEL: (u32, u32) = (340, 240);
 const TITLE: u32 = 34;
