@@ -224,6 +224,8 @@ impl Choice {
             lines: self.lines.clone().map(scaled).sum(),
             local,
             remote,
+            uncore_busy_cycles: None,
+            uncore_requests: None,
             counted_share: (running as f64 / enabled.max(1) as f64).min(1.0),
         })
     }

@@ -228,6 +228,7 @@ impl Host {
                 name: process.name.clone(),
                 allowed_nodes: process.allowed_nodes.clone(),
                 sharing: sharing.remove(&process.id).map(Arc::new),
+                machine: None,
                 residency: self.residencies.of(process.id).cloned(),
             })
             .collect();
@@ -467,6 +468,13 @@ impl Equipment {
             ),
             miss_rate,
             local_remote,
+            missing(
+                Signal::UncorePenalty,
+                &Refusal::new(
+                    "no counters of requests to the uncore are known for this machine",
+                    "hardware whose counters tell, or the lab",
+                ),
+            ),
             memory_samples,
             residency_signal(root, topology),
             tlb_residency,

@@ -455,6 +455,8 @@ impl Scanner {
             affinity: entry.affinity.clone(),
             cpuset,
             cpu_share: share(ran_in_interval, interval_ns),
+            wait_share: 0.0,
+            tag: None,
             counts: None,
             hands_off,
         });

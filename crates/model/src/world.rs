@@ -158,6 +158,8 @@ impl Model {
                 lines: local + remote,
                 local: Some(local),
                 remote: Some(remote),
+                uncore_busy_cycles: None,
+                uncore_requests: None,
                 counted_share: 1.0,
             }
         });
@@ -174,6 +176,8 @@ impl Model {
             } else {
                 0.0
             },
+            wait_share: 0.0,
+            tag: None,
             counts,
             hands_off: thread
                 .bound_by_user
@@ -260,6 +264,7 @@ impl World for Model {
                     name: engine.jobs()[process.job].program.name.clone(),
                     allowed_nodes: all_nodes.clone(),
                     sharing: None,
+                    machine: None,
                     residency: Some(residency(&process.memory)),
                 })
                 .collect(),

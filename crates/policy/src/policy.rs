@@ -3,10 +3,12 @@
 //! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), on a live
 //! machine in a thread of its own. What passes from the first to the second is [`Settled`].
 
+use std::time::Duration;
+
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
     NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Sample, Sharing, Signal,
-    Snapshot, ThreadId,
+    Snapshot, Stray, ThreadId,
 };
 
 /// The generator that policies draw from. Named, so that a recorded seed means the same anywhere.
@@ -20,6 +22,18 @@ pub trait Place: Send {
     /// Whether it goes by what the paging finds out about who shares pages ([`Paging::shared`]).
     fn needs_found_sharing(&self) -> bool {
         false
+    }
+
+    /// How often it is to be asked where nobody sets that, if not as often as most: its source's
+    /// cadence.
+    fn interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// How far its threads may stray from the cores that it names where nobody sets that, if not as
+    /// far as most: what it decides, and what it leaves to the kernel.
+    fn stray(&self) -> Option<Stray> {
+        None
     }
 
     /// The threads that are to move, each with its reason. A thread that is not named stays.

@@ -126,6 +126,8 @@ impl Scene {
             affinity: Arc::clone(&self.all),
             cpuset: Arc::clone(&self.all),
             cpu_share: 1.0,
+            wait_share: 0.0,
+            tag: None,
             counts: None,
             hands_off: None,
         });
@@ -148,6 +150,7 @@ impl Scene {
             name: name.into(),
             allowed_nodes: Arc::new(self.topology.memory_nodes()),
             sharing: None,
+            machine: None,
             residency: Some(Residency {
                 pages: vec![(NodeId(node), 1000)],
             }),
@@ -185,6 +188,8 @@ impl Scene {
         self.snapshot.threads[thread].counts = Some(Counts {
             instructions: 1_000_000_000,
             lines: (miss_rate * 1e6) as u64,
+            uncore_busy_cycles: None,
+            uncore_requests: None,
             counted_share: 1.0,
             ..Counts::default()
         });

@@ -5,6 +5,7 @@
 //! decides. A policy turns a snapshot into a [`Plan`]; the governor turns a plan into orders. All of
 //! these are values: they can be written to a ledger, read back, compared and made up in tests.
 
+mod machine;
 mod notice;
 mod orders;
 mod plan;
@@ -13,11 +14,12 @@ mod signal;
 mod snapshot;
 mod world;
 
+pub use machine::{Agent, Tag, VirtualCpu, VirtualMachine};
 pub use notice::{Notice, Sharing};
 pub use orders::{
     AffinityOrder, AffinityOutcome, AffinityResult, Orders, Outcome, PageFailure, PageOutcome,
 };
-pub use plan::{PageOrder, Pages, Placement, Plan};
+pub use plan::{PageOrder, Pages, Placement, Plan, Stray};
 pub use sample::{MemorySource, Sample};
 pub use signal::{Signal, SignalReport, SignalState};
 pub use snapshot::{Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId};

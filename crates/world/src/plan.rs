@@ -7,6 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{ProcessId, ThreadId};
 
+/// How far a thread may stray from the core that a plan named for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stray {
+    /// To its SMT siblings only.
+    Core,
+    /// Within the memory domain: the kernel still balances among the cores that share the cache.
+    #[default]
+    Domain,
+    /// Within the memory node.
+    Node,
+}
+
 /// A thread that is to be on another core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Placement {

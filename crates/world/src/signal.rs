@@ -17,6 +17,9 @@ pub enum Signal {
     MissRate,
     /// Lines fetched from the local node and from remote nodes, per thread.
     LocalRemote,
+    /// Cycles with a request to the uncore outstanding and such requests, per thread: the uncore
+    /// penalty (BRM §3.1).
+    UncorePenalty,
     /// Single memory accesses of a thread with their address.
     MemorySamples,
     /// On which nodes each process's pages are.
@@ -32,10 +35,11 @@ pub enum Signal {
 
 impl Signal {
     /// Every signal, in the order people are shown them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::CpuUse,
         Self::MissRate,
         Self::LocalRemote,
+        Self::UncorePenalty,
         Self::MemorySamples,
         Self::Residency,
         Self::TlbResidency,
@@ -50,6 +54,7 @@ impl fmt::Display for Signal {
             Self::CpuUse => "CPU use",
             Self::MissRate => "miss rate",
             Self::LocalRemote => "local and remote accesses",
+            Self::UncorePenalty => "uncore penalty",
             Self::MemorySamples => "memory samples",
             Self::Residency => "page residency",
             Self::TlbResidency => "TLB residency",

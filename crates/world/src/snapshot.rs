@@ -6,6 +6,7 @@ use std::sync::Arc;
 use numaherd_topology::{CpuId, CpuSet, NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
 
+use crate::machine::{Tag, VirtualMachine};
 use crate::notice::Sharing;
 
 /// A thread. The number alone is not enough: the kernel uses it again after the thread has ended.
@@ -57,6 +58,12 @@ pub struct Counts {
     /// Of those, lines from other nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<u64>,
+    /// Core cycles in which at least one request to the uncore was outstanding (BRM §3.1: t').
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncore_busy_cycles: Option<u64>,
+    /// Requests to the uncore (BRM §3.1: λ).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncore_requests: Option<u64>,
     /// Share of the thread's running time in which the counters counted, 0 to 1.
     pub counted_share: f64,
 }
@@ -72,6 +79,13 @@ impl Counts {
         let (local, remote) = (self.local?, self.remote?);
         let all = local.saturating_add(remote);
         (all > 0).then(|| local as f64 / all as f64)
+    }
+
+    /// The uncore penalty in core cycles per request, P = t' / λ (BRM §3.1); `None` where it is not
+    /// measured or nothing was requested.
+    pub fn uncore_penalty(&self) -> Option<f64> {
+        let (busy, requests) = (self.uncore_busy_cycles?, self.uncore_requests?);
+        (requests > 0).then(|| busy as f64 / requests as f64)
     }
 }
 
@@ -95,6 +109,13 @@ pub struct Thread {
     pub cpuset: Arc<CpuSet>,
     /// Share of one CPU that it used in the interval, 0 to 1.
     pub cpu_share: f64,
+    /// Share of the interval in which it could have run but waited for a CPU, 0 to 1; 0 where that is
+    /// not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wait_share: f64,
+    /// Who says that it is, or is not, sensitive to the node it runs on; `None` where nobody says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<Tag>,
     /// Counters, where the machine has them and the thread ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
@@ -103,6 +124,10 @@ pub struct Thread {
     /// never place them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hands_off: Option<String>,
+}
+
+fn is_zero(share: &f64) -> bool {
+    *share == 0.0
 }
 
 impl Thread {
@@ -165,6 +190,9 @@ pub struct Process {
     /// How much its threads shared pages in the interval, where that is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Arc<Sharing>>,
+    /// The virtual machine that it runs, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Arc<VirtualMachine>>,
 }
 
 /// A node as it was at the end of the interval.

@@ -359,6 +359,8 @@ fn counters_gone_mad_do_not_end_a_run() {
             lines: u64::MAX,
             local: Some(u64::MAX),
             remote: Some(u64::MAX),
+            uncore_busy_cycles: None,
+            uncore_requests: None,
             counted_share: 1.0,
         });
     }

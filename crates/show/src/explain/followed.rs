@@ -132,6 +132,8 @@ mod tests {
             counts: Some(Counts {
                 instructions: millions * 1_000_000,
                 lines: millions * 1_000,
+                uncore_busy_cycles: None,
+                uncore_requests: None,
                 counted_share: 1.0,
                 ..Counts::default()
             }),

@@ -197,6 +197,8 @@ fn figures_gone_mad_are_told_and_not_summed_beyond_their_range() {
             lines: u64::MAX,
             local: Some(u64::MAX),
             remote: Some(u64::MAX),
+            uncore_busy_cycles: None,
+            uncore_requests: None,
             counted_share: 1.0,
         });
         thread

@@ -256,6 +256,8 @@ fn threads(engine: &mut Engine, interval_ns: u64) -> Vec<Thread> {
             } else {
                 0.0
             },
+            wait_share: 0.0,
+            tag: None,
             counts: counts(engine, done),
             hands_off: None,
         });
@@ -271,6 +273,8 @@ fn counts(engine: &Engine, done: Done) -> Option<Counts> {
         lines: done.local + done.remote,
         local: Some(done.local),
         remote: Some(done.remote),
+        uncore_busy_cycles: None,
+        uncore_requests: None,
         counted_share: 1.0,
     })
 }
@@ -304,6 +308,7 @@ fn processes(engine: &mut Engine) -> Vec<Process> {
                     .collect(),
             }),
             sharing,
+            machine: None,
         });
     }
     processes.sort_by_key(|process| process.id);

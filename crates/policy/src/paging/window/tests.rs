@@ -239,6 +239,7 @@ fn resident(number: u32, residency: Option<[u64; 2]>) -> Process {
         name: format!("p{number}"),
         allowed_nodes: Arc::default(),
         sharing: None,
+        machine: None,
         residency: residency.map(|on| Residency { pages: pages(on) }),
     }
 }
