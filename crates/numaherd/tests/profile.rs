@@ -44,8 +44,8 @@ fn a_machine_that_is_not_there_or_lacks_a_figure_is_refused_by_name() {
     let output = run(&["--machine", "lab-5x3", "--", "true"]);
     assert_refused(&output, 2, &["lab-5x3", "lab-4x2-half"]);
     // The files of real machines leave out what the lab's model needs.
-    let output = run(&["--machine", "xeon-e5620-2s", "--", "true"]);
-    assert_refused(&output, 2, &["xeon-e5620-2s", "does not give"]);
+    let output = run(&["--machine", "xeon-e7-4800v2-4s", "--", "true"]);
+    assert_refused(&output, 2, &["xeon-e7-4800v2-4s", "does not give"]);
 }
 
 #[test]
