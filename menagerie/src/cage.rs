@@ -8,7 +8,8 @@ use crate::gate::Gate;
 use crate::kernels;
 use crate::machine::Machine;
 use crate::memory::{Placement, check_room, whole_pages};
-use crate::options::{self, AccessKind, Command, Common, Memory, Place, Thp, Via};
+use crate::micro::{self, Micro};
+use crate::options::{self, AccessKind, Command, Common, Memory, MemoryPolicy, Place, Thp, Via};
 use crate::pair::{Between, Pair, Service, Terms};
 use crate::phases::{Level, PhaseLength, Phases};
 use crate::random::mix;
@@ -17,9 +18,9 @@ use crate::share::{self, Share};
 use crate::steady::Steady;
 use crate::stop::Stop;
 use crate::stream::Stream;
-use crate::sys::{HugePages, Region};
+use crate::sys::{HugePages, LINE, Region};
 use crate::wire::Pipes;
-use crate::workload::Workload;
+use crate::workload::{Detail, Workload};
 use clap::ValueEnum;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<R
         Command::Update(options) => update(options, machine, stop)?,
         Command::Phases(options) => phases(options, machine, stop)?,
         Command::Share(options) => share(options, machine, stop)?,
+        Command::Micro(options) => micro(options, machine, stop)?,
         Command::Pair(options) => pair(options, machine, stop)?,
         Command::Kernel(options) => kernel(options, machine, stop)?,
         Command::Serve(options) => {
@@ -176,18 +178,88 @@ fn share(options: &options::Share, machine: &Machine, stop: &Stop) -> Result<Rep
     let bytes = whole_pages(options.memory.working_set);
     check_room(machine, options.common.place.home, 1, bytes)?;
     let crew = Crew::new(&options.common, None, machine)?.with_huge_pages(options.memory.thp);
-    // In a thread of its own, so that this one keeps its affinity.
-    let region = std::thread::scope(|scope| {
-        let touch = || crew.placement.settle(0, || crew.placement.memory(bytes));
-        scope
-            .spawn(touch)
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
+    let region = apart(|| crew.placement.settle(0, || crew.placement.memory(bytes)))?;
     let region = Arc::new(region);
     crew.run(subject, stop, |index| {
         let share = Share::new(Arc::clone(&region), options.write_percent, crew.seed(index));
         crew.placement.settle(index, || Ok(share))
+    })
+}
+
+fn micro(options: &options::Micro, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+    let threads = options.common.threads;
+    let entries = options.working_set / threads / LINE;
+    let words = options.sharing_size / size_of::<u64>();
+    if entries == 0 && options.working_set > 0 {
+        return Err(Error::ListTooShort {
+            bytes: options.working_set,
+            threads,
+        });
+    }
+    if entries == 0 && words == 0 {
+        return Err(Error::NothingToTouch);
+    }
+    let subject = Subject {
+        kind: "micro",
+        operation: "step",
+        cost: None,
+        stream: false,
+        parameters: parameters(options, None),
+    };
+    let shared_bytes = whole_pages((words * size_of::<u64>()).max(1));
+    let list_bytes = whole_pages(entries * LINE);
+    let home = options.common.place.home;
+    check_room(machine, home, threads, list_bytes)?;
+    let mut crew = Crew::new(&options.common, None, machine)?.with_huge_pages(options.thp);
+    if options.memory == MemoryPolicy::Interleave {
+        crew.placement = crew.placement.interleaved(machine.nodes_with_memory()?);
+    }
+    let placement = &crew.placement;
+    let shared = apart(|| placement.settle_beside_memory(0, || placement.memory(shared_bytes)))?;
+    let shared = Arc::new(shared);
+    let mut report = crew.run(subject, stop, |index| {
+        placement.settle_beside_memory(index, || {
+            let memory = (entries > 0).then(|| placement.memory(list_bytes));
+            let memory = memory.transpose()?;
+            let seed = crew.seed(index);
+            Ok(Micro::new(
+                memory,
+                entries,
+                Arc::clone(&shared),
+                words,
+                seed,
+            ))
+        })
+    })?;
+    let (mut added, mut wrong_passes) = (Vec::new(), 0);
+    for row in &report.threads {
+        if let Detail::Micro {
+            added: ones,
+            wrong_passes: wrong,
+        } = row.detail
+        {
+            added.push(ones);
+            wrong_passes += wrong;
+        }
+    }
+    let seconds: f64 = report.threads.iter().map(|row| row.seconds).sum();
+    report.micro = Some(micro::Told {
+        mean_seconds: seconds / threads as f64,
+        entries: entries as u64,
+        shared_words: words as u64,
+        wrong_words: micro::wrong_words(&shared.shared_words()[..words], added.into_iter()),
+        wrong_passes,
+    });
+    Ok(report)
+}
+
+/// Runs `work` in a thread of its own, so that the calling one keeps its affinity.
+fn apart<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    std::thread::scope(|scope| {
+        scope
+            .spawn(work)
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -239,14 +311,7 @@ fn kernel(options: &options::Kernel, machine: &Machine, stop: &Stop) -> Result<R
         placement: &placement,
         gate: &gate,
     };
-    // In a thread of its own, so that this one keeps its affinity.
-    let (outcome, told) = std::thread::scope(|scope| {
-        let run = || kernels::run(&run, machine, stop);
-        scope
-            .spawn(run)
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
+    let (outcome, told) = apart(|| kernels::run(&run, machine, stop))?;
     let mut report = Report::new(subject, outcome, std::process::id());
     report.kernel = Some(told);
     Ok(report)

@@ -33,6 +33,14 @@ pub enum Error {
         access: &'static str,
         most: f64,
     },
+    /// Neither a list nor words to share.
+    #[error("--working-set 0 --sharing-size 0: there is nothing to touch; raise one of the two")]
+    NothingToTouch,
+    /// Fewer lines than threads.
+    #[error(
+        "--working-set {bytes}: {threads} threads share it out, and each needs a line of 64 bytes at least; raise it, or give 0 for no lists"
+    )]
+    ListTooShort { bytes: usize, threads: usize },
     /// A way to talk that processes have not.
     #[error(
         "--via futex --processes: a futex is shared by the threads of one process; leave one of the two out"
@@ -71,10 +79,17 @@ pub enum Error {
     )]
     HugePages { source: io::Error },
     /// The kernel would not bind memory to its home.
-    #[error("could not bind {} of memory to node {node}: {source}{}", size::format(*bytes), bind_advice(source))]
+    #[error("could not bind {} of memory to node {node}: {source}{}", size::format(*bytes), bind_advice(source, "--home"))]
     Bind {
         bytes: usize,
         node: usize,
+        source: io::Error,
+    },
+    /// The kernel would not deal memory out to nodes.
+    #[error("could not interleave {} of memory over nodes {nodes}: {source}{}", size::format(*bytes), bind_advice(source, "--memory interleave"))]
+    Interleave {
+        bytes: usize,
+        nodes: String,
         source: io::Error,
     },
     /// The kernel gave addresses but no pages.
@@ -115,17 +130,20 @@ pub enum Error {
     Server { pair: usize, source: io::Error },
 }
 
-/// What to do about a refusal of `mbind`.
-fn bind_advice(source: &io::Error) -> &'static str {
+/// What to do about a refusal of `mbind` that `option` has asked for.
+fn bind_advice(source: &io::Error, option: &str) -> String {
     match source.raw_os_error() {
-        Some(libc::EPERM) => {
-            "; a container's seccomp profile forbids mbind: allow it, give CAP_SYS_NICE, or leave --home out"
-        }
+        Some(libc::EPERM) => format!(
+            "; a container's seccomp profile forbids mbind: allow it, give CAP_SYS_NICE, or leave {option} out"
+        ),
         Some(libc::EINVAL) => {
             "; the process's cpuset may forbid the node (Mems_allowed in /proc/self/status)"
+                .to_owned()
         }
-        Some(libc::ENOSYS) => "; this kernel is built without NUMA: leave --home out",
-        _ => "",
+        Some(libc::ENOSYS) => {
+            format!("; this kernel is built without NUMA: leave {option} out")
+        }
+        _ => String::new(),
     }
 }
 
@@ -138,6 +156,8 @@ impl Error {
             | Error::CpuNotAllowed { .. }
             | Error::TooLarge { .. }
             | Error::LevelTooHigh { .. }
+            | Error::NothingToTouch
+            | Error::ListTooShort { .. }
             | Error::FutexBetweenProcesses
             | Error::NotAFifo { .. } => 2,
             _ => 1,

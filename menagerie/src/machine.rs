@@ -21,7 +21,7 @@ impl Machine {
 
     /// The CPUs of `node`, which must have memory. None for a node of memory only.
     pub fn cpus_of_home(&self, node: usize) -> Result<Vec<usize>, Error> {
-        let with_memory = self.list("sys/devices/system/node/has_memory")?;
+        let with_memory = self.nodes_with_memory()?;
         if !with_memory.contains(&node) {
             let present = format_list(&with_memory);
             return Err(
@@ -33,6 +33,11 @@ impl Machine {
             );
         }
         self.list(&format!("sys/devices/system/node/node{node}/cpulist"))
+    }
+
+    /// The nodes that have memory.
+    pub fn nodes_with_memory(&self) -> Result<Vec<usize>, Error> {
+        self.list("sys/devices/system/node/has_memory")
     }
 
     /// Bytes that a program can take without anything being swapped: of one node what is free or

@@ -11,6 +11,7 @@ mod histogram;
 mod kernels;
 mod machine;
 mod memory;
+mod micro;
 mod migrations;
 mod options;
 mod order;

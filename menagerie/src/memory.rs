@@ -14,6 +14,8 @@ use crate::sys::{self, HugePages, Region};
 pub struct Placement {
     /// The node of the memory; the kernel's first-touch rule where none is named.
     pub home: Option<usize>,
+    /// Nodes that pages are dealt to in turn, where there is no home. Empty: first touch.
+    interleaved: Vec<usize>,
     /// Huge pages or not.
     pub huge_pages: HugePages,
     /// CPUs for setting up. All that the process may use where none are named.
@@ -78,11 +80,34 @@ impl Placement {
             .collect::<Result<_, _>>()?;
         Ok(Placement {
             home,
+            interleaved: Vec::new(),
             huge_pages,
             start,
             pins,
             allowed,
         })
+    }
+
+    /// The same, with the pages of each memory dealt to `nodes` in turn.
+    pub fn interleaved(self, nodes: Vec<usize>) -> Placement {
+        Placement {
+            interleaved: nodes,
+            ..self
+        }
+    }
+
+    /// As [`Placement::settle`], but a thread that has no starting CPUs sets up where it belongs:
+    /// the first touch then puts its memory beside it.
+    pub fn settle_beside_memory<T>(
+        &self,
+        index: usize,
+        set_up: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.start.is_some() {
+            return self.settle(index, set_up);
+        }
+        self.settle(index, || Ok(()))?;
+        set_up()
     }
 
     /// Runs `set_up` on the starting CPUs and then lets the calling thread run where member
@@ -104,50 +129,58 @@ impl Placement {
         result
     }
 
-    /// Whether threads set up on CPUs of their home, or on one named, before they go where they
-    /// belong.
-    pub fn has_start(&self) -> bool {
-        self.start.is_some()
-    }
-
     /// The CPU dealt to member `index`, if CPUs are dealt.
     pub fn pin(&self, index: usize) -> Option<usize> {
         (!self.pins.is_empty()).then(|| self.pins[index % self.pins.len()])
     }
 
-    /// Memory of `bytes` rounded up to pages, every page present, on the home node if one is named.
+    /// Memory of `bytes` rounded up to pages, every page present, on the home node if one is named,
+    /// or dealt out.
     pub fn memory(&self, bytes: usize) -> Result<Region, Error> {
         let mut region = self.addresses(bytes)?;
         let bytes = region.bytes();
         region
             .populate(sys::page_bytes())
             .map_err(|source| Error::Populate { bytes, source })?;
-        if let Some(node) = self.home {
-            region.unbind().map_err(|source| Error::Bind {
-                bytes,
-                node,
-                source,
-            })?;
+        if self.home.is_some() || !self.interleaved.is_empty() {
+            region
+                .unbind()
+                .map_err(|source| self.not_bound(bytes, source))?;
         }
         Ok(region)
     }
 
     /// Memory of `bytes` rounded up to pages, none of them present: who touches one gets it. Bound
-    /// to the home node if one is named.
+    /// to the home node if one is named, or to be dealt out.
     pub fn addresses(&self, bytes: usize) -> Result<Region, Error> {
         let bytes = whole_pages(bytes);
         let region = Region::map(bytes).map_err(|source| Error::Map { bytes, source })?;
         region
             .set_huge_pages(self.huge_pages)
             .map_err(|source| Error::HugePages { source })?;
-        if let Some(node) = self.home {
-            region.bind(node).map_err(|source| Error::Bind {
+        let bound = match self.home {
+            Some(node) => region.bind(node),
+            None if self.interleaved.is_empty() => Ok(()),
+            None => region.interleave(&self.interleaved),
+        };
+        bound.map_err(|source| self.not_bound(bytes, source))?;
+        Ok(region)
+    }
+
+    /// That memory could not be bound as this placement wants it, or its binding not taken back.
+    fn not_bound(&self, bytes: usize, source: std::io::Error) -> Error {
+        match self.home {
+            Some(node) => Error::Bind {
                 bytes,
                 node,
                 source,
-            })?;
+            },
+            None => Error::Interleave {
+                bytes,
+                nodes: format_list(&self.interleaved),
+                source,
+            },
         }
-        Ok(region)
     }
 }
 

@@ -48,6 +48,8 @@ pub enum Command {
     Phases(Phases),
     /// Threads that read and write one working set together
     Share(Share),
+    /// A private list in random order, then words that all threads add to: BRM's micro-benchmark
+    Micro(Micro),
     /// A client and a server that touches memory for each request
     Pair(Pair),
     /// Compute in parallel as programs do: the NAS kernels, a pipeline, a stencil, a grid
@@ -67,6 +69,7 @@ impl Command {
             Command::Update(options) => &options.common,
             Command::Phases(options) => &options.common,
             Command::Share(options) => &options.common,
+            Command::Micro(options) => &options.common,
             Command::Pair(options) => &options.common,
             Command::Kernel(options) => return options.conduct.json,
             Command::Serve(_) => return false,
@@ -219,6 +222,38 @@ pub struct Share {
     #[command(flatten)]
     #[serde(flatten)]
     pub common: Common,
+}
+
+/// Options of `micro`.
+#[derive(Debug, Args, Serialize)]
+pub struct Micro {
+    /// Private lists of all threads together, in whole lines of 64 bytes each; 0 for none
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = size_or_none)]
+    pub working_set: usize,
+    /// What all threads share, in whole words of 8 bytes; 0 for nothing
+    #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = size_or_none)]
+    pub sharing_size: usize,
+    /// Where memory lies unless --home names a node
+    #[arg(long, value_enum, default_value = "local", conflicts_with = "home")]
+    #[serde(serialize_with = "as_name")]
+    pub memory: MemoryPolicy,
+    /// Transparent huge pages
+    #[arg(long, value_enum, default_value = "default")]
+    #[serde(serialize_with = "as_name")]
+    pub thp: Thp,
+    /// What all workloads have.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub common: Common,
+}
+
+/// Where memory lies that has no home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MemoryPolicy {
+    /// Where its thread first touches it, on the CPU that is dealt to it
+    Local,
+    /// Page by page on all nodes in turn
+    Interleave,
 }
 
 /// Options of `pair`.
@@ -414,7 +449,7 @@ pub struct Common {
 #[derive(Debug, Args, Serialize)]
 #[group(multiple = false)]
 pub struct LengthOptions {
-    /// Passes over the working set (compute: 1,000,000 iterations; phases: all levels once; pair: a request)
+    /// Passes over the working set (compute: 1,000,000 iterations; phases: all levels once; pair: a request; micro: a loop)
     #[arg(long, value_name = "NUMBER")]
     pub rounds: Option<u64>,
     /// Operations
@@ -449,6 +484,14 @@ pub struct Conduct {
     /// FIFO to wait for before the measured part; opening it for writing and closing it releases all
     #[arg(long, value_name = "PATH")]
     pub go_file: Option<PathBuf>,
+}
+
+/// A size, or 0 for what is left out.
+fn size_or_none(text: &str) -> Result<usize, String> {
+    match text.trim() {
+        "0" => Ok(0),
+        text => size::parse(text),
+    }
 }
 
 fn positive(text: &str) -> Result<usize, String> {

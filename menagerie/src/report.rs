@@ -3,6 +3,7 @@
 
 use crate::crew::Outcome;
 use crate::kernels::{Told, Verdict};
+use crate::micro;
 use crate::size;
 use crate::sys::LINE;
 use crate::workload::{Cost, Detail};
@@ -37,6 +38,9 @@ pub struct Report {
     /// What a kernel has computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Told>,
+    /// What the micro-benchmark has computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub micro: Option<micro::Told>,
     /// One entry a thread, in order.
     pub threads: Vec<Row>,
 }
@@ -139,15 +143,16 @@ impl Report {
                 }),
             parameters: subject.parameters,
             kernel: None,
+            micro: None,
             threads,
         }
     }
 
     /// Whether what was computed is wrong.
     pub fn has_failed(&self) -> bool {
-        self.kernel
-            .as_ref()
-            .is_some_and(|told| told.verification.verdict == Verdict::Failed)
+        let kernel = self.kernel.as_ref();
+        kernel.is_some_and(|told| told.verification.verdict == Verdict::Failed)
+            || self.micro.is_some_and(|told| !told.is_right())
     }
 
     /// The table for people.
@@ -176,6 +181,9 @@ impl Report {
                 size::format(told.bytes),
                 told.verification.text()
             );
+        }
+        if let Some(told) = &self.micro {
+            let _ = writeln!(text, "{}", told.text());
         }
         if let Some(expected) = self.expected {
             let _ = writeln!(
@@ -228,7 +236,7 @@ impl Row {
             let _ = write!(text, "  {:.2} GB/s, {line:.2} ns/line", bandwidth / 1e9);
         }
         match &self.detail {
-            Detail::None {} => text.push('\n'),
+            Detail::None {} | Detail::Micro { .. } => text.push('\n'),
             Detail::Pair {
                 server_pid,
                 server_tid,
@@ -385,6 +393,47 @@ mod tests {
     #[test]
     fn json_of_a_pair() {
         insta::assert_snapshot!(json(&pair()));
+    }
+
+    /// The micro-benchmark with so many words that hold a wrong sum.
+    fn micro(wrong_words: u64) -> Report {
+        let detail = Detail::Micro {
+            added: 64_000,
+            wrong_passes: 0,
+        };
+        let mut report = report("micro", false, None, vec![detail]);
+        report.micro = Some(micro::Told {
+            mean_seconds: 0.5,
+            entries: 65_536,
+            shared_words: 64,
+            wrong_words,
+            wrong_passes: 0,
+        });
+        report
+    }
+
+    #[test]
+    fn json_of_the_micro_benchmark() {
+        insta::assert_snapshot!(json(&micro(0)));
+    }
+
+    #[test]
+    fn a_lost_addition_is_a_failure() {
+        assert!(!micro(0).has_failed());
+        assert!(micro(1).has_failed());
+        let heads = [0, 1].map(|wrong| {
+            let table = micro(wrong).table();
+            table.lines().take(3).collect::<Vec<_>>().join("\n")
+        });
+        insta::assert_snapshot!(heads.join("\n\n"), @r"
+        micro: 1 thread, working set 64 MiB, home node 0
+        65536 entries a thread, 64 shared words; mean run time 0.500 s
+        verified: every list passed once a loop, no addition lost
+
+        micro: 1 thread, working set 64 MiB, home node 0
+        65536 entries a thread, 64 shared words; mean run time 0.500 s
+        FAILED: 1 of 64 shared words hold a wrong sum, 0 ways through a list read wrong words
+        ");
     }
 
     /// A kernel whose one result is `value` where 2 was published.

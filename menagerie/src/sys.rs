@@ -100,12 +100,15 @@ impl Region {
 
     /// Binds the pages that will be touched to `node`.
     pub fn bind(&self, node: usize) -> io::Result<()> {
-        let mut mask: Vec<c_ulong> = vec![0; node / WORD_BITS + 1];
-        mask[node / WORD_BITS] |= 1 << (node % WORD_BITS);
-        self.mbind(libc::MPOL_BIND, &mask)
+        self.mbind(libc::MPOL_BIND, &bit_mask(&[node]))
     }
 
-    /// Takes the binding back. Pages stay where they are, but may be moved, and new ones may come
+    /// Deals the pages that will be touched to `nodes` in turn.
+    pub fn interleave(&self, nodes: &[usize]) -> io::Result<()> {
+        self.mbind(libc::MPOL_INTERLEAVE, &bit_mask(nodes))
+    }
+
+    /// Takes a binding back. Pages stay where they are, but may be moved, and new ones may come
     /// from anywhere.
     pub fn unbind(&self) -> io::Result<()> {
         self.mbind(libc::MPOL_DEFAULT, &[])
@@ -206,10 +209,14 @@ impl Drop for Region {
     }
 }
 
-/// One cache line of a ring: where the next one is, and nothing else.
+/// Words of a line beside the pointer: BRM's NPAD.
+const PAD: usize = LINE / size_of::<u64>() - 1;
+
+/// One cache line of a ring: where the next one is, and a payload.
 #[repr(C, align(64))]
 struct Line {
     next: *const Line,
+    pad: [u64; PAD],
 }
 
 const _: () = assert!(size_of::<Line>() == LINE);
@@ -301,6 +308,32 @@ impl Ring {
         self.at = std::hint::black_box(at);
     }
 
+    /// Follows `hops` pointers and reads a word of each line's payload before it leaves it, the
+    /// words in turn: the sum of what was read.
+    #[inline(never)]
+    pub fn walk_reading(&mut self, hops: u64) -> u64 {
+        let mut at = self.at;
+        let mut sum = 0u64;
+        let turns = hops / PAD as u64;
+        for turn in 0..=turns {
+            let words = if turn < turns {
+                PAD
+            } else {
+                (hops % PAD as u64) as usize
+            };
+            for word in 0..words {
+                // SAFETY: as in `walk`; the payload was zeroed by the kernel before anybody wrote
+                // it, so every word of it is a number.
+                unsafe {
+                    sum = sum.wrapping_add((*at).pad[word]);
+                    at = (*at).next;
+                }
+            }
+        }
+        self.at = std::hint::black_box(at);
+        sum
+    }
+
     /// The line the ring has reached.
     #[cfg(test)]
     pub fn position(&self) -> usize {
@@ -378,13 +411,19 @@ pub fn affinity() -> io::Result<Vec<usize>> {
         .collect())
 }
 
+/// The kernel's mask of the bits named, no longer than it must be.
+fn bit_mask(bits: &[usize]) -> Vec<c_ulong> {
+    let words = bits.iter().max().map_or(1, |bit| bit / WORD_BITS + 1);
+    let mut mask: Vec<c_ulong> = vec![0; words];
+    for bit in bits {
+        mask[bit / WORD_BITS] |= 1 << (bit % WORD_BITS);
+    }
+    mask
+}
+
 /// Lets the calling thread run on `cpus` only.
 pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
-    let words = cpus.iter().max().map_or(1, |cpu| cpu / WORD_BITS + 1);
-    let mut mask: Vec<c_ulong> = vec![0; words];
-    for cpu in cpus {
-        mask[cpu / WORD_BITS] |= 1 << (cpu % WORD_BITS);
-    }
+    let mask = bit_mask(cpus);
     // SAFETY: the kernel reads as many bytes as it is told, which is the vector's own length.
     let failed = unsafe {
         libc::syscall(
@@ -439,6 +478,26 @@ mod tests {
             5,
             "98 hops through a ring of 3 lines are 2 hops"
         );
+    }
+
+    #[test]
+    fn a_walk_that_reads_adds_up_each_lines_payload_once() {
+        let mut region = Region::map(1 << 12).unwrap();
+        let (lines, _) = region.words().as_chunks_mut::<{ LINE / 8 }>();
+        for (index, line) in lines.iter_mut().enumerate() {
+            line[1..].fill(1 << index);
+        }
+        let mut ring = Ring::link(region, 0..40);
+        assert_eq!(ring.walk_reading(40), (1 << 40) - 1);
+        assert_eq!((ring.walk_reading(3), ring.position()), (0b111, 3));
+    }
+
+    #[test]
+    fn each_word_of_a_payload_is_read_in_its_turn() {
+        let mut region = Region::map(1 << 12).unwrap();
+        region.words()[1..8].copy_from_slice(&[1, 10, 100, 1000, 10_000, 100_000, 1_000_000]);
+        let mut ring = Ring::link(region, std::iter::once(0));
+        assert_eq!(ring.walk_reading(9), 1_111_122);
     }
 
     #[test]

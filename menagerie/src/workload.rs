@@ -53,6 +53,13 @@ pub enum Detail {
         /// One entry a level, in the order given.
         phases: Vec<PhaseTotal>,
     },
+    /// What a thread of the micro-benchmark has added, and whether its list was whole.
+    Micro {
+        /// Ones added to shared words.
+        added: u64,
+        /// Ways through the list that did not read each of its entries once.
+        wrong_passes: u64,
+    },
     /// The serving half of a pair, and how long its client waited.
     Pair {
         /// Process that serves.

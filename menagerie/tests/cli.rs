@@ -53,7 +53,7 @@ fn messages_and_exit_codes() {
 }
 
 /// What each kind is asked to do here is little: the tests see to the figures' agreement.
-const RUNS: [(&str, u64); 12] = [
+const RUNS: [(&str, u64); 16] = [
     ("chase --working-set 64k --rounds 3", 3 * 1024),
     (
         "chase --working-set 64k --compute 2 --thp off --operations 100",
@@ -81,6 +81,23 @@ const RUNS: [(&str, u64); 12] = [
     (
         "share --working-set 64k --write-percent 10 --rounds 2",
         2 * 1024,
+    ),
+    // Two lists of 64 entries; 8 words.
+    (
+        "micro --working-set 8k --sharing-size 64 --rounds 3",
+        3 * 72,
+    ),
+    (
+        "micro --working-set 0 --sharing-size 4k --rounds 5",
+        5 * 512,
+    ),
+    (
+        "micro --working-set 8k --sharing-size 0 --operations 100",
+        100,
+    ),
+    (
+        "micro --working-set 1m --memory interleave --rounds 1",
+        8192 + 16384,
     ),
     ("pair --working-set 64k --operations 50", 50),
     (
@@ -137,6 +154,7 @@ fn memory_can_be_given_a_home() {
     for kind in [
         "chase --rounds 1",
         "share --rounds 1",
+        "micro --rounds 1",
         "pair --processes --operations 3",
     ] {
         let arguments = format!("{kind} --working-set 1m --home {node} --json");
@@ -152,6 +170,28 @@ fn memory_can_be_given_a_home() {
             assert_eq!(output.status.code(), Some(1));
         }
     }
+}
+
+/// The paper's measure is the mean of the threads' run times.
+#[test]
+fn the_micro_benchmark_checks_its_sums_and_tells_the_mean_run_time() {
+    let report = report("micro --working-set 64k --sharing-size 1k --rounds 4 --threads 3");
+    let threads = report["threads"].as_array().unwrap();
+    let of_all = |name: &'static str| {
+        threads
+            .iter()
+            .map(move |thread| thread[name].as_f64().unwrap())
+    };
+    let micro = &report["micro"];
+    let mean = of_all("seconds").sum::<f64>() / 3.0;
+    assert!((micro["mean_seconds"].as_f64().unwrap() / mean - 1.0).abs() < 1e-9);
+    assert_eq!(micro["entries"], 64 * 1024 / 3 / 64);
+    assert_eq!(
+        (&micro["shared_words"], &micro["wrong_words"]),
+        (&128.into(), &0.into())
+    );
+    assert!(of_all("added").all(|added| added == 4.0 * 128.0));
+    assert!(of_all("wrong_passes").all(|wrong| wrong == 0.0));
 }
 
 /// A program that has set up and waits for its release.
@@ -221,6 +261,7 @@ fn threads_are_free_after_set_up_unless_pinned() {
         for kind in [
             "chase --working-set 64k",
             "share --working-set 64k",
+            "micro --working-set 64k",
             "compute",
             "pair",
         ] {

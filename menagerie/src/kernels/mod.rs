@@ -290,13 +290,7 @@ fn compute(
             let _ = kernel.set_up(&member).and_then(|()| member.wait());
             Ok(())
         };
-        if run.placement.has_start() {
-            run.placement.settle(index, set_up)?;
-        } else {
-            // A thread on a CPU of its own touches its memory from there.
-            run.placement.settle(index, || Ok(()))?;
-            set_up()?;
-        }
+        run.placement.settle_beside_memory(index, set_up)?;
         Ok(member)
     };
     crew::together(&party, make, |member| {
