@@ -74,7 +74,7 @@ fuzz_target!(|text: &str| {
         return;
     }
     let settings = Settings {
-        placement_interval_ms: 250,
+        placement_interval_ms: Some(250),
         first_interval_ms: 250,
         paging_interval_ms: 50,
         seed: options.seed,

@@ -160,6 +160,7 @@ impl<'w> Running<'w> {
             watcher,
             ..
         } = herd;
+        let settings = settings.resolved(&*policy.placement);
         let topology = world.topology().clone();
         let random = Random::seed_from_u64(settings.seed);
         let mut paging_random = random.clone();
@@ -231,7 +232,10 @@ impl<'w> Running<'w> {
             if self.settings.intervals.is_some_and(|most| seen >= most) {
                 return Ending::Intervals;
             }
-            let interval = self.settings.placement_interval(seen);
+            let now_ns = self.last.as_ref().map_or(0, |last| last.time_ns);
+            let Some(interval) = self.settings.next_interval(seen, now_ns) else {
+                return Ending::Length;
+            };
             if self.run_for(interval) == Progress::Ended {
                 return if stop.load(Ordering::Relaxed) {
                     Ending::Stopped

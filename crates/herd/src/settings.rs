@@ -15,7 +15,9 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use numaherd_policy::Place;
 use numaherd_topology::{CpuSet, NodeSet};
+pub use numaherd_world::Stray;
 use serde::{Deserialize, Serialize};
 
 use crate::error::HerdError;
@@ -31,12 +33,23 @@ const MOST_INTERVALS: u64 = 1_000_000;
 /// The most that a rate per second or a time in s may be: a billion.
 const MOST: f64 = 1e9;
 
-/// Everything that can be set about a herd.
+/// How often threads are placed where neither the user nor the placement says, in ms (DINO §3.3.3: more
+/// often brought no gain).
+const USUAL_PLACEMENT_INTERVAL_MS: u64 = 1000;
+
+/// An interval shorter than this share of a whole one is not begun at a run's end: next to nothing is
+/// counted in it.
+const LEAST_INTERVAL: f64 = 0.1;
+
+/// Everything that can be set about a herd. What is left out is the placement's own affair or the usual,
+/// see [`Settings::resolved`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// How often threads are placed, in ms. 1000 (DINO §3.3.3: more often brought no gain).
-    pub placement_interval_ms: u64,
+    /// How often threads are placed, in ms. Left out: as often as the placement says itself
+    /// ([`Place::interval`]), or else 1000 (DINO §3.3.3: more often brought no gain).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement_interval_ms: Option<u64>,
     /// Length of the first interval in ms, where it is shorter than the others; 500. Ours: threads
     /// that suffer need not wait a whole interval for the first decision, and those that began a
     /// few hundredths of a second into it still show as busy.
@@ -46,25 +59,16 @@ pub struct Settings {
     /// How many placement intervals to run; without end when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<u64>,
+    /// How long to run, in ms of the world's time; without end when left out. The last interval is
+    /// cut to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length_ms: Option<u64>,
     /// Plan, govern and record, but carry nothing out.
     pub dry_run: bool,
     /// Where the policy's random numbers start.
     pub seed: u64,
     /// What the governor lets through.
     pub limits: Limits,
-}
-
-/// How far a thread may stray from the core that a plan named for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stray {
-    /// To its SMT siblings only.
-    Core,
-    /// Within the memory domain: the kernel still balances among the cores that share the cache.
-    #[default]
-    Domain,
-    /// Within the memory node.
-    Node,
 }
 
 /// What the governor lets through.
@@ -77,8 +81,10 @@ pub struct Limits {
     /// The nodes that pages may be moved to; all when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodeSet>,
-    /// How far a thread may stray from its core.
-    pub stray: Stray,
+    /// How far a thread may stray from its core. Left out: as far as the placement says itself
+    /// ([`Place::stray`]), or else within its memory domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stray: Option<Stray>,
     /// Steer threads that have an affinity of their own, too.
     pub take_over: bool,
     /// Most thread moves in one interval.
@@ -123,10 +129,11 @@ pub struct Worse {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            placement_interval_ms: 1000,
+            placement_interval_ms: None,
             first_interval_ms: 500,
             paging_interval_ms: 10,
             intervals: None,
+            length_ms: None,
             dry_run: false,
             seed: 0,
             limits: Limits::default(),
@@ -139,7 +146,7 @@ impl Default for Limits {
         Self {
             cpus: None,
             nodes: None,
-            stray: Stray::Domain,
+            stray: None,
             take_over: false,
             moves_per_interval: 128,
             moves_per_second: 128.0,
@@ -167,15 +174,41 @@ impl Default for Worse {
 }
 
 impl Settings {
-    /// The placement cadence: the length of the interval after so many have been seen.
+    /// The same with nothing left out: cadence and stray as the user set them, or else as the
+    /// placement has them, or else the usual. What a run uses and records.
+    pub fn resolved(mut self, placement: &dyn Place) -> Self {
+        let own = placement.interval().map(milliseconds);
+        self.placement_interval_ms
+            .get_or_insert(own.unwrap_or(USUAL_PLACEMENT_INTERVAL_MS));
+        self.limits
+            .stray
+            .get_or_insert(placement.stray().unwrap_or_default());
+        self
+    }
+
+    /// The placement cadence: the length of the interval after so many have been seen. The usual where
+    /// it is left out.
     pub fn placement_interval(&self, seen: u64) -> Duration {
-        let usual = self.placement_interval_ms;
+        let usual = self
+            .placement_interval_ms
+            .unwrap_or(USUAL_PLACEMENT_INTERVAL_MS);
         let length = if seen == 0 {
             usual.min(self.first_interval_ms)
         } else {
             usual
         };
         Duration::from_millis(length)
+    }
+
+    /// The length of the interval after so many have been seen, when the run is `now_ns` old: cut
+    /// where [`Settings::length_ms`] ends within it; `None` when the run is over.
+    pub fn next_interval(&self, seen: u64, now_ns: u64) -> Option<Duration> {
+        let whole = self.placement_interval(seen);
+        let Some(length) = self.length_ms.map(Duration::from_millis) else {
+            return Some(whole);
+        };
+        let left = length.saturating_sub(Duration::from_nanos(now_ns));
+        (seen == 0 || left > whole.mul_f64(LEAST_INTERVAL)).then(|| whole.min(left))
     }
 
     /// The paging cadence.
@@ -190,9 +223,15 @@ impl Settings {
     pub fn check(&self) -> Result<(), HerdError> {
         let limits = &self.limits;
         let a_day = "it must be from 1 to 86400000, a day";
-        let (placement, paging) = (self.placement_interval_ms, self.paging_interval_ms);
-        within("placement_interval_ms", placement, 1..=DAY_MS, a_day)?;
+        if let Some(placement) = self.placement_interval_ms {
+            within("placement_interval_ms", placement, 1..=DAY_MS, a_day)?;
+        }
+        let paging = self.paging_interval_ms;
         within("paging_interval_ms", paging, 1..=DAY_MS, a_day)?;
+        if let Some(length) = self.length_ms {
+            let why = "it must be 1 or more; to run without end, leave it out";
+            within("length_ms", length, 1..=u64::MAX, why)?;
+        }
         within(
             "first_interval_ms",
             self.first_interval_ms,
@@ -237,6 +276,11 @@ impl Settings {
         no_empty("limits.cpus", limits.cpus.as_ref().map(CpuSet::is_empty))?;
         no_empty("limits.nodes", limits.nodes.as_ref().map(NodeSet::is_empty))
     }
+}
+
+/// Whole milliseconds of a time, at least one.
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(DAY_MS).max(1)
 }
 
 fn within(
@@ -302,7 +346,7 @@ mod tests {
             settings.check().unwrap_err().to_string()
         };
         assert_eq!(
-            told(&|s| s.placement_interval_ms = 0),
+            told(&|s| s.placement_interval_ms = Some(0)),
             "the setting placement_interval_ms is 0: it must be from 1 to 86400000, a day"
         );
         assert_eq!(
@@ -352,7 +396,7 @@ mod tests {
         assert_eq!(refused(&worse(usize::MAX, 2)), "limits.worse.intervals");
         assert_eq!(refused(&worse(3, usize::MAX)), "limits.worse.settle");
         assert_eq!(
-            refused(&|s| s.placement_interval_ms = u64::MAX),
+            refused(&|s| s.placement_interval_ms = Some(u64::MAX)),
             "placement_interval_ms"
         );
         assert_eq!(

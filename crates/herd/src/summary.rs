@@ -14,6 +14,8 @@ use crate::ledger::PagingTick;
 pub enum Ending {
     /// The intervals asked for have been run.
     Intervals,
+    /// The time asked for is over.
+    Length,
     /// Someone asked to stop.
     Stopped,
     /// The world ended: what was watched is over.

@@ -69,7 +69,7 @@ pub struct Run {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// How often threads are placed [default: 1s]
+    /// How often threads are placed [default: as the policy's source has it, or 1s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub interval: Option<Duration>,
 
@@ -89,7 +89,7 @@ pub struct Run {
     #[arg(long, value_name = "LIST")]
     pub nodes: Option<numaherd_topology::NodeSet>,
 
-    /// How far a thread may stray from the core it is given [default: domain]
+    /// How far a thread may stray from the core it is given [default: as the policy has it, or domain]
     #[arg(long, value_enum)]
     pub stray: Option<Stray>,
 

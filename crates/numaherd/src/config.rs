@@ -4,7 +4,7 @@
 //! policy = "dino"        # or a placement and a paging joined: "dino+whole-set"
 //!
 //! [herd]                 # cadence: see `numaherd-herd`'s settings
-//! placement_interval_ms = 1000
+//! placement_interval_ms = 1000   # left out: as often as the policy's source has it
 //!
 //! [herd.limits]          # what the governor lets through
 //! pages_mib_per_s = 1024.0
@@ -56,15 +56,13 @@ impl Config {
         let milliseconds =
             |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         if let Some(interval) = run.interval {
-            herd.placement_interval_ms = milliseconds(interval);
+            herd.placement_interval_ms = Some(milliseconds(interval));
         }
         if let Some(interval) = run.paging_interval {
             herd.paging_interval_ms = milliseconds(interval);
         }
         if let Some(length) = run.length {
-            // At least one interval: a run that is too short to see anything says nothing.
-            herd.intervals =
-                Some((milliseconds(length) / herd.placement_interval_ms.max(1)).max(1));
+            herd.length_ms = Some(milliseconds(length));
         }
         herd.dry_run |= run.dry_run;
         if let Some(seed) = run.seed {
@@ -77,11 +75,11 @@ impl Config {
             herd.limits.nodes.clone_from(&run.nodes);
         }
         if let Some(stray) = run.stray {
-            herd.limits.stray = match stray {
+            herd.limits.stray = Some(match stray {
                 Stray::Core => numaherd_herd::Stray::Core,
                 Stray::Domain => numaherd_herd::Stray::Domain,
                 Stray::Node => numaherd_herd::Stray::Node,
-            };
+            });
         }
         herd.limits.take_over |= run.take_over;
         config

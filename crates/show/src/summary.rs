@@ -33,6 +33,7 @@ pub fn summary(summary: &Summary) -> String {
 pub(crate) fn ending(ending: &Ending) -> String {
     match ending {
         Ending::Intervals => "the intervals asked for were over.".to_owned(),
+        Ending::Length => "the time asked for was over.".to_owned(),
         Ending::Stopped => "it was asked to stop.".to_owned(),
         Ending::World => "what was watched had ended.".to_owned(),
         Ending::Failed { error } => {

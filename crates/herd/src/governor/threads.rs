@@ -286,7 +286,7 @@ impl ThreadGovernor {
     /// The CPUs that a thread is given with a core: as far as it may stray, and no further than it
     /// is allowed.
     fn mask(&mut self, thread: &Thread, online: &CpuSet, to: CpuId) -> Arc<CpuSet> {
-        let (topology, stray) = (&self.topology, self.limits.stray);
+        let (topology, stray) = (&self.topology, self.limits.stray.unwrap_or_default());
         let reach = self
             .masks
             .entry(to)

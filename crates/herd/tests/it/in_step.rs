@@ -214,7 +214,7 @@ impl Pager for SteppedPager {
 /// Placement every 100 ms, pages every 30 ms, three intervals.
 fn quick() -> Settings {
     Settings {
-        placement_interval_ms: 100,
+        placement_interval_ms: Some(100),
         paging_interval_ms: 30,
         intervals: Some(3),
         ..Settings::default()
@@ -553,7 +553,7 @@ proptest! {
     ) {
         let mut world = Stepped::new();
         let settings = Settings {
-            placement_interval_ms: placement,
+            placement_interval_ms: Some(placement),
             paging_interval_ms: paging,
             intervals: Some(3),
             ..Settings::default()

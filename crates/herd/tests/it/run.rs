@@ -8,17 +8,20 @@ use std::time::Duration;
 
 use numaherd_herd::ledger::{Ledger, Writer};
 use numaherd_herd::needs::Alternative;
-use numaherd_herd::{Ending, Guard, Herd, HerdError, Journal, Line, Record, Settings};
-use numaherd_topology::{CpuId, NodeId};
+use numaherd_herd::{
+    Ending, Guard, Herd, HerdError, Journal, Limits, Line, Record, Settings, Stray,
+};
+use numaherd_policy::{Place, Policy, Random};
+use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{
-    Counts, MemorySource, Notice, PageFailure, PageOrder, PageOutcome, Pager, Progress, Sample,
-    Signal, SignalReport, SignalState, Snapshot, ThreadId, WorldError,
+    Counts, MemorySource, Notice, PageFailure, PageOrder, PageOutcome, Pager, Placement, Progress,
+    Sample, Signal, SignalReport, SignalState, Snapshot, ThreadId, WorldError,
 };
 use tempfile::TempDir;
 
 use crate::fake::{
-    Fake, Heard, MIB, ToldPaging, all_pages, cpus, everyone_to, machine, moved, notice, pid, place,
-    policy, policy_with, thread, tid, window,
+    Fake, Heard, MIB, Told, ToldPaging, all_pages, cpus, everyone_to, machine, moved, notice, pid,
+    place, policy, policy_with, thread, tid, window,
 };
 
 static GO: AtomicBool = AtomicBool::new(false);
@@ -104,10 +107,111 @@ fn the_first_decision_does_not_wait_for_a_whole_interval() {
     let lengths = [0, 1, 2].map(|seen| settings.placement_interval(seen).as_millis());
     assert_eq!(lengths, [500, 1000, 1000]);
     let quick = Settings {
-        placement_interval_ms: 100,
+        placement_interval_ms: Some(100),
         ..Settings::default()
     };
     assert_eq!(quick.placement_interval(0).as_millis(), 100);
+}
+
+/// Places nothing, has a cadence of its own, and leaves a node to the kernel.
+struct Brisk;
+
+impl Place for Brisk {
+    fn needs(&self) -> &[Signal] {
+        &[]
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(Duration::from_millis(10))
+    }
+
+    fn stray(&self) -> Option<Stray> {
+        Some(Stray::Node)
+    }
+
+    fn place(&mut self, _: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn cadence_and_stray_are_the_users_or_else_the_placements_or_else_the_usual() {
+    let of = |settings: Settings, placement: &dyn Place| {
+        let used = settings.resolved(placement);
+        (used.placement_interval_ms, used.limits.stray)
+    };
+    let usual = Told(|_: &Snapshot| Vec::new());
+    assert_eq!(
+        of(Settings::default(), &usual),
+        (Some(1000), Some(Stray::Domain))
+    );
+    assert_eq!(
+        of(Settings::default(), &Brisk),
+        (Some(10), Some(Stray::Node))
+    );
+    let limits = Limits {
+        stray: Some(Stray::Core),
+        ..Limits::default()
+    };
+    let told = Settings {
+        placement_interval_ms: Some(250),
+        limits,
+        ..Settings::default()
+    };
+    assert_eq!(of(told, &Brisk), (Some(250), Some(Stray::Core)));
+}
+
+#[test]
+fn a_placement_is_asked_at_its_own_cadence_and_the_first_interval_is_no_longer() {
+    let mut world = fake(1);
+    world.ends_after = 3;
+    let brisk = Policy {
+        placement: Box::new(Brisk),
+        ..policy(everyone_to(5))
+    };
+    let mut times = Vec::new();
+    let mut used = None;
+    Herd::new(&mut world, brisk, Settings::default(), None, None)
+        .watched(|line| match &line.record {
+            Record::Start(start) => used = Some(start.settings.clone()),
+            Record::Snapshot(snapshot) => times.push(snapshot.time_ns),
+            _ => {}
+        })
+        .run(&GO)
+        .unwrap();
+    assert_eq!(times, [10_000_000, 20_000_000, 30_000_000]);
+    let used = used.unwrap();
+    assert_eq!(used.placement_interval_ms, Some(10), "as used");
+    assert_eq!(used.limits.stray, Some(Stray::Node), "as used");
+}
+
+#[test]
+fn a_run_of_a_set_length_ends_to_the_millisecond() {
+    let times = |length_ms| {
+        let mut world = fake(1);
+        let settings = Settings {
+            length_ms: Some(length_ms),
+            ..Settings::default()
+        };
+        let mut times = Vec::new();
+        let summary = Herd::new(&mut world, policy(everyone_to(5)), settings, None, None)
+            .watched(|line| {
+                if let Record::Snapshot(snapshot) = &line.record {
+                    times.push(snapshot.time_ns / 1_000_000);
+                }
+            })
+            .run(&GO)
+            .unwrap();
+        assert_eq!(summary.ending, Ending::Length);
+        times
+    };
+    assert_eq!(times(200), [200]);
+    assert_eq!(times(2000), [500, 1500, 2000]);
+    assert_eq!(
+        times(2550),
+        [500, 1500, 2500],
+        "what is too short is not begun"
+    );
 }
 
 #[test]
@@ -182,7 +286,8 @@ fn the_first_thing_recorded_is_how_it_began_and_the_last_how_it_ended() {
         panic!("{:?}", lines[0]);
     };
     assert_eq!((start.policy.as_str(), start.seed), ("as-told", 42));
-    assert_eq!(start.settings, settings);
+    let used = settings.resolved(&Told(|_: &Snapshot| Vec::new()));
+    assert_eq!(start.settings, used);
     assert_eq!(start.topology.nodes().len(), 2);
     assert_eq!(start.signals.len(), Signal::ALL.len());
     assert_eq!(summary.ending, Ending::Intervals);

@@ -69,7 +69,7 @@ fn a_thread_is_given_the_memory_domain_of_its_core() {
 #[test]
 fn how_far_a_thread_may_stray_is_set() {
     let stray = |stray| Limits {
-        stray,
+        stray: Some(stray),
         ..Limits::default()
     };
     assert_eq!(told(stray(Stray::Core), 5, |_| {}).unwrap(), "5");

@@ -46,8 +46,11 @@ pub struct Ran {
 
 /// Settings of the loop that let a policy act as it was published: nothing is limited or undone.
 pub fn as_published() -> numaherd_herd::Settings {
-    let mut settings = numaherd_herd::Settings::default();
-    settings.first_interval_ms = settings.placement_interval_ms;
+    let mut settings = numaherd_herd::Settings {
+        // As long as the others; where a placement is asked more often, it is cut to that.
+        first_interval_ms: 1000,
+        ..numaherd_herd::Settings::default()
+    };
     let limits = &mut settings.limits;
     limits.moves_per_interval = u32::MAX;
     limits.moves_per_second = 1e9;

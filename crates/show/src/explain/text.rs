@@ -6,6 +6,8 @@
 
 mod decision;
 
+use std::time::Duration;
+
 use numaherd_world::{Residency, SignalReport, SignalState};
 
 use super::{CitedRule, Explanation, ProcessStory, Ran, Run, Source, ThreadStory};
@@ -25,6 +27,11 @@ const MOST_OF_ALL: (usize, usize) = (4, 2);
 
 /// Most notices, and most gaps.
 const MOST_SENTENCES: usize = 20;
+
+/// Whole nanoseconds, at most what there is room for.
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// The explanation as text of many lines.
 pub fn text(explanation: &Explanation) -> String {
@@ -80,8 +87,8 @@ fn whole_run(run: &Run) -> String {
             counted(machine.domains as u64, "memory domain"),
             counted(machine.cpus as u64, "CPU"),
             run.seed,
-            time(settings.placement_interval_ms.saturating_mul(1_000_000)),
-            time(settings.paging_interval_ms.saturating_mul(1_000_000)),
+            time(nanoseconds(settings.placement_interval(u64::MAX))),
+            time(nanoseconds(settings.paging_interval())),
         ),
     );
     if let Some(about) = &run.about {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use numaherd_herd::ledger::{Ledger, Notice, PagingTick, Placing, Reader, Start, Writer};
-use numaherd_herd::{Ending, Guard, Line, Record, Refusal, Settings, Summary};
+use numaherd_herd::{Ending, Guard, Limits, Line, Record, Refusal, Settings, Stray, Summary};
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, NodeSet, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Counts, NodeState, Outcome, PageOrder,
@@ -225,6 +225,11 @@ impl Made {
         let settings = Settings {
             dry_run,
             seed: 7,
+            placement_interval_ms: Some(1000),
+            limits: Limits {
+                stray: Some(Stray::Domain),
+                ..Limits::default()
+            },
             ..Settings::default()
         };
         let start = Start {

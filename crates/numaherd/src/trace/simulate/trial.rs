@@ -55,7 +55,7 @@ pub struct Ran {
 /// loop's time.
 pub fn settings() -> numaherd_herd::Settings {
     let mut settings = as_published();
-    settings.placement_interval_ms = 200;
+    settings.placement_interval_ms = Some(200);
     settings.first_interval_ms = 200;
     settings.paging_interval_ms = 10;
     settings
