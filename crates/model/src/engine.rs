@@ -11,6 +11,7 @@
 //! and the process waits for its page tables.
 
 mod orders;
+mod sharing;
 mod speeds;
 mod start;
 
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet};
-use numaherd_world::{ProcessId, ThreadId};
+use numaherd_world::{ProcessId, Tag, ThreadId};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -55,6 +56,7 @@ pub(crate) struct Thread {
     pub(crate) affinity: Arc<CpuSet>,
     pub(crate) assigned: Option<CpuId>,
     pub(crate) bound_by_user: bool,
+    pub(crate) tag: Option<Tag>,
     phase: usize,
     /// Instructions of the phase that are left.
     left: f64,
@@ -82,6 +84,9 @@ pub(crate) struct Seen {
     pub(crate) busy_ns: f64,
     pub(crate) lines: f64,
     pub(crate) remote_lines: f64,
+    pub(crate) waited_ns: f64,
+    pub(crate) requests: f64,
+    pub(crate) requested_ns: f64,
 }
 
 /// How often a job has run, and what it did.
@@ -274,12 +279,15 @@ impl Engine {
             thread.seen.busy_ns += thread.share * ns;
             thread.seen.lines += lines;
             thread.seen.remote_lines += remote_lines;
+            thread.seen.requests += instructions * thread.speed.requests / 1000.0;
+            thread.seen.requested_ns += instructions * thread.speed.requested_ns / 1000.0;
             let work = &mut self.progress[thread.job].work;
             work.instructions += instructions;
             work.lines += lines;
             work.remote_lines += remote_lines;
             let busy = self.jobs[thread.job].program.phases[thread.phase].busy;
             work.active_s += busy * ns / SECOND_NS;
+            thread.seen.waited_ns += (busy - thread.share).max(0.0) * ns;
         }
     }
 

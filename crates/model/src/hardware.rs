@@ -2,10 +2,11 @@
 //!
 //! What a file leaves out is never guessed: without idle latencies, controllers' bandwidth, a
 //! last-level cache, the clock or the lines in flight there is no model, and the error names all
-//! keys that are missing. Three figures may be missing, each with a meaning of its own: without
+//! keys that are missing. Four figures may be missing, each with a meaning of its own: without
 //! bandwidths of links no link is ever a bottleneck; without the latency of the last-level cache it
 //! is that of the machine which program profiles were measured on (their cycles hold its hits);
-//! without `cycles_scale` the core is like theirs.
+//! without `cycles_scale` the core is like theirs; without `modified_line_ns` a line that another
+//! core has written costs a hit within the domain, and elsewhere what memory of that node costs.
 //!
 //! A core's lines in flight are those that the file gives, or fewer where prefetchers stop at pages.
 //!
@@ -15,6 +16,7 @@
 
 use std::sync::Arc;
 
+use numaherd_topology::machine::CacheSpec;
 use numaherd_topology::{CacheKind, CpuId, Link, Machine, NodeId, SharedBy, Topology, ways};
 
 use crate::error::ModelError;
@@ -38,6 +40,8 @@ pub struct Hardware {
     broadcast_probes: bool,
     llc_bytes: Vec<f64>,
     private_bytes: f64,
+    own_bytes: f64,
+    modified_ns: Option<Vec<f64>>,
     llc_ns: f64,
     clock_ghz: f64,
     cycles_scale: f64,
@@ -86,13 +90,14 @@ impl Hardware {
         let links = machine.links();
         let ways = ways(nodes, &links).map_err(|error| refuse(error.to_string()))?;
         let domain_bytes = last.size_kib as f64 * 1024.0 / domains_that_share(machine, last);
-        let private = if last.inclusive {
-            None
-        } else {
-            machine.caches.iter().rfind(|cache| {
-                cache.shared_by == SharedBy::Core && cache.level > 1 && cache.level < last.level
-            })
-        };
+        let bytes = |cache: &CacheSpec| cache.size_kib as f64 * 1024.0;
+        let own = machine.caches.iter().filter(|cache| {
+            cache.shared_by == SharedBy::Core
+                && cache.kind != CacheKind::Instruction
+                && cache.level < last.level
+        });
+        let own = own.max_by_key(|cache| cache.level);
+        let private = own.filter(|cache| !last.inclusive && cache.level > 1);
         Ok(Self {
             latency_ns: rows.concat(),
             capacity: (0..nodes)
@@ -109,7 +114,9 @@ impl Hardware {
                 .collect(),
             broadcast_probes: memory.broadcast_probes,
             llc_bytes: vec![domain_bytes; topology.domains().len()],
-            private_bytes: private.map_or(0.0, |cache| cache.size_kib as f64 * 1024.0),
+            private_bytes: private.map_or(0.0, bytes),
+            own_bytes: own.map_or(0.0, bytes),
+            modified_ns: memory.modified_line_ns.as_ref().map(|rows| rows.concat()),
             llc_ns: last.latency_ns.unwrap_or(REFERENCE_LLC_NS),
             clock_ghz,
             cycles_scale: machine.core.cycles_scale.unwrap_or(1.0),
@@ -150,6 +157,24 @@ impl Hardware {
     /// Bytes of a core's own caches that come on top of the last-level cache.
     pub fn private_bytes(&self) -> f64 {
         self.private_bytes
+    }
+
+    /// Bytes of the last of a core's own caches: what misses it asks the uncore.
+    pub fn own_bytes(&self) -> f64 {
+        self.own_bytes
+    }
+
+    /// Idle latency in ns of a line that a core at `owner` has written last, from another core at
+    /// `reader`.
+    pub(crate) fn modified_ns(&self, reader: Seat, owner: Seat) -> f64 {
+        let given = |rows: &Vec<f64>| rows[reader.node * self.nodes() + owner.node];
+        let same = reader.domain == owner.domain;
+        match &self.modified_ns {
+            // The file tells the domain's own cores and other nodes' apart, and no more.
+            Some(rows) if same || reader.node != owner.node => given(rows),
+            _ if same => self.llc_ns,
+            _ => self.latency_ns(reader.node, owner.node),
+        }
     }
 
     /// ns that a core takes for one cycle of the core that profiles were measured on.
@@ -229,7 +254,7 @@ pub(crate) struct Seat {
 }
 
 /// The cache that the cores of a domain share.
-fn last_level(machine: &Machine) -> Option<&numaherd_topology::machine::CacheSpec> {
+fn last_level(machine: &Machine) -> Option<&CacheSpec> {
     machine
         .caches
         .iter()
@@ -239,7 +264,7 @@ fn last_level(machine: &Machine) -> Option<&numaherd_topology::machine::CacheSpe
 
 /// Over how many domains one cache of that kind is spread: more than one only where it belongs to a
 /// whole package.
-fn domains_that_share(machine: &Machine, last: &numaherd_topology::machine::CacheSpec) -> f64 {
+fn domains_that_share(machine: &Machine, last: &CacheSpec) -> f64 {
     match last.shared_by {
         SharedBy::Core | SharedBy::Domain => 1.0,
         SharedBy::Package => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet, NodeId};
+use numaherd_world::Tag;
 
 use crate::program::Program;
 
@@ -23,6 +24,9 @@ pub struct Job {
     /// Jobs of the same gang wait for each other at every step, as the ranks of an MPI job do: all
     /// go on at the speed of the slowest. They are waiting busily: to the kernel they use their CPU.
     pub gang: Option<u32>,
+    /// Who says that its threads are sensitive to the node they run on, or are not; where nobody
+    /// does, a mask of the user's own does ([`Binding::Within`], [`Binding::Each`]).
+    pub tag: Option<Tag>,
 }
 
 impl Job {
@@ -35,7 +39,14 @@ impl Job {
             starts_after: Duration::ZERO,
             measured: true,
             gang: None,
+            tag: None,
         }
+    }
+
+    /// The same with its threads tagged.
+    pub fn tagged(mut self, tag: Tag) -> Self {
+        self.tag = Some(tag);
+        self
     }
 
     /// The same with all its pages on one node.

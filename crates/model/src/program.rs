@@ -77,6 +77,22 @@ pub struct Phase {
     pub busy: f64,
     /// Length of one sleep; 0 where `busy` is 1.
     pub sleep_ns: f64,
+    /// What it writes in an area that the other threads of its process write as well, where all go
+    /// over that area in the same order.
+    pub shared_writes: Option<SharedWrites>,
+}
+
+/// Writes to an area that all threads of a process write, line after line in the same order.
+///
+/// Whoever goes over it alone takes each line once from whoever wrote it last. Several at a time are
+/// soon at the same line: who comes later needs no wait until it meets the others. From then on each
+/// write takes the line from another thread, and every thread waits its turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SharedWrites {
+    /// Lines per 1000 instructions.
+    pub lines: f64,
+    /// Writes per 1000 instructions, at least `lines`.
+    pub writes: f64,
 }
 
 impl Program {

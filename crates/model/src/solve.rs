@@ -3,7 +3,7 @@
 //! Time for 1000 instructions of a thread, in ns:
 //!
 //! ```text
-//! t = 1000 cpi k  +  lines(c) sum_n m_n (L_n + w_n - L_llc) / F  +  transfers / F
+//! t = 1000 cpi k  +  lines(c) sum_n m_n (L_n + w_n - L_llc) / F  +  sum_o x_o (T_o + w_o + q - L_llc) / F
 //! ```
 //!
 //! with `cpi` cycles of the reference core at `k` ns each; `lines(c)` cache lines read from memory
@@ -11,9 +11,22 @@
 //! `L_n` and a wait `w_n` in the queues of the controller and the links on the way; `L_llc` the
 //! latency of a hit, which the base cycles hold already; and `F` lines in flight on average while
 //! the thread waits (Little's law): the program's own, or what the core can hold if that is less.
-//! Lines that it writes back load controllers and links, but nobody waits for them. Lines that
-//! another thread of the process wrote last come from that thread's cache and cross links, not
-//! controllers.
+//! Lines that it writes back load controllers and links, but nobody waits for them. `x_o` lines that
+//! another thread of the process wrote last come from that thread's cache, at an idle latency `T_o`,
+//! and cross links, not controllers; `q` is the wait for threads that want the same line.
+//!
+//! Of the same terms come the two counts of the uncore penalty (BRM §3.1), so that they never tell
+//! another story than the time. *Requests* are what a thread's own caches do not answer and no
+//! prefetcher asked for: `demand(o)`, with `o` the bytes of the core's own caches, and `x_o`. *Busy*
+//! is the time with one of them outstanding: all that is waited for, hits of the last-level cache
+//! included, over `F` (`F` in flight on average while any is, by Little's law):
+//!
+//! ```text
+//! busy = (lines(c) sum_n m_n (L_n + w_n) + (demand(o) - demand(c)) L_llc + sum_o x_o (T_o + w_o + q)) / F
+//! ```
+//!
+//! Lines that a prefetcher fetched are no requests, but where they come late a demand access waits
+//! for them: they count in the time as they do above.
 //!
 //! Three things depend on each other: shares of the caches on the threads' speeds
 //! ([`crate::shares`]), waits on the lines asked for ([`crate::loaded`]), speeds on both. They are
@@ -72,8 +85,21 @@ pub(crate) struct Running<'a> {
     pub(crate) intensity: f64,
     /// Nodes and the share of its lines that each answers; the shares add up to 1.
     pub(crate) memory: Vec<(usize, f64)>,
-    /// Lines per 1000 instructions that come from caches of other domains, by their node.
-    pub(crate) transfers: Vec<(usize, f64)>,
+    /// Lines that other threads wrote last.
+    pub(crate) transfers: Vec<Transfers>,
+    /// Wait in ns of each of these for threads that want the same line.
+    pub(crate) queue_ns: f64,
+}
+
+/// Lines that come from other cores' caches of one node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transfers {
+    /// Place of the node.
+    pub(crate) node: usize,
+    /// Per 1000 instructions.
+    pub(crate) lines: f64,
+    /// Latency of one without any wait.
+    pub(crate) idle_ns: f64,
 }
 
 /// How one thread goes on. Lines are per 1000 of its instructions.
@@ -95,6 +121,12 @@ pub struct Speed {
     pub remote_lines: f64,
     /// Mean latency of a line from memory, in ns.
     pub latency_ns: f64,
+    /// Requests that leave the core's own caches, prefetches not counted.
+    pub requests: f64,
+    /// Time with one of them outstanding at least, in ns for 1000 instructions.
+    pub requested_ns: f64,
+    /// Time for 1000 instructions that goes to lines which other threads wrote last, in ns.
+    pub sharing_ns: f64,
 }
 
 /// An answer, kept as the start of the next one: little changes from epoch to epoch.
@@ -111,6 +143,7 @@ struct Thread {
     base_ns: f64,
     /// Latency beyond a hit of a line from memory, without waits.
     idle_ns: f64,
+    /// Latency beyond a hit of a line from another cache, without waits on links.
     transfer_ns: f64,
     transfers: f64,
     in_flight: f64,
@@ -294,11 +327,12 @@ impl Thread {
                 probes(hardware, node, home, share, written, &mut lines);
             }
         }
-        let transfers: f64 = running.transfers.iter().map(|&(_, lines)| lines).sum();
-        for &(owner, part) in &running.transfers {
-            let share = part / transfers;
-            transfer_ns += share * (hardware.latency_ns(node, owner) - hardware.llc_ns()).max(0.0);
-            for &link in hardware.way(owner, node) {
+        let transfers: f64 = running.transfers.iter().map(|from| from.lines).sum();
+        for from in &running.transfers {
+            let share = from.lines / transfers;
+            let idle_ns = (from.idle_ns - hardware.llc_ns()).max(0.0);
+            transfer_ns += share * (idle_ns + running.queue_ns);
+            for &link in hardware.way(from.node, node) {
                 add(&mut moved, link, share, share);
             }
         }
@@ -316,18 +350,40 @@ impl Thread {
 
     /// Time for 1000 instructions with these waits.
     fn ns(&self, lines: f64, waits: &[f64]) -> f64 {
-        let wait = |uses: &[Use]| -> f64 {
-            uses.iter()
-                .map(|one| one.waits * waits[one.channel as usize])
-                .sum()
-        };
-        let memory = lines * (self.idle_ns + wait(&self.lines));
-        let moved = if self.transfers > 0.0 {
-            self.transfers * (self.transfer_ns + wait(&self.moved))
+        self.base_ns + self.memory_ns(lines, waits) + self.sharing_ns(waits)
+    }
+
+    /// Of that, for lines from memory, beyond what hits would take.
+    fn memory_ns(&self, lines: f64, waits: &[f64]) -> f64 {
+        lines * (self.idle_ns + wait(&self.lines, waits)) / self.in_flight
+    }
+
+    /// Of that, for lines from other caches, beyond what hits would take.
+    fn sharing_ns(&self, waits: &[f64]) -> f64 {
+        if self.transfers > 0.0 {
+            self.transfers * (self.transfer_ns + wait(&self.moved, waits)) / self.in_flight
         } else {
             0.0
-        };
-        self.base_ns + (memory + moved) / self.in_flight
+        }
+    }
+
+    /// Requests to the uncore for 1000 instructions, and the time with one of them outstanding.
+    fn requested(
+        &self,
+        hardware: &Hardware,
+        running: &Running<'_>,
+        ns: f64,
+        held_bytes: f64,
+        lines: f64,
+        waits: &[f64],
+    ) -> (f64, f64) {
+        let phase = running.phase;
+        let own = phase.demand_at(hardware.own_bytes().min(held_bytes));
+        let asked = own * running.intensity;
+        let hits = asked - phase.demand_at(held_bytes) * running.intensity;
+        let answered = (lines + hits + self.transfers) * hardware.llc_ns() / self.in_flight;
+        let busy = answered + self.memory_ns(lines, waits) + self.sharing_ns(waits);
+        (asked + self.transfers, busy.min(ns))
     }
 
     fn speed(
@@ -354,6 +410,9 @@ impl Thread {
             parts.map(|&(home, share)| share * of(home)).sum()
         };
         let remote = mean(&|home| f64::from(u8::from(home != node)));
+        let waits = &solution.waits;
+        let (requests, requested_ns) =
+            self.requested(hardware, running, ns, held_bytes, lines, waits);
         Speed {
             ns,
             controller_ns: lines * controllers / self.in_flight,
@@ -364,8 +423,18 @@ impl Thread {
             lines,
             remote_lines: lines * remote,
             latency_ns: mean(&|home| hardware.latency_ns(node, home)) + controllers + links,
+            requests,
+            requested_ns,
+            sharing_ns: self.sharing_ns(waits),
         }
     }
+}
+
+/// Wait of one line on its channels.
+fn wait(uses: &[Use], waits: &[f64]) -> f64 {
+    let each = uses.iter();
+    each.map(|one| one.waits * waits[one.channel as usize])
+        .sum()
 }
 
 /// Adds what links carry beside lines where each line read from memory is asked after in every node's

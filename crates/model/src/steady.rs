@@ -37,6 +37,7 @@ pub fn steady(hardware: &Hardware, threads: &[Placed<'_>], factors: Factors) -> 
                 intensity: 1.0,
                 memory: vec![(hardware.place(placed.home), 1.0)],
                 transfers: Vec::new(),
+                queue_ns: 0.0,
             }
         })
         .collect();

@@ -140,6 +140,14 @@ impl Model {
     ) -> Thread {
         let program = &engine.jobs()[thread.job].program;
         let seen = thread.seen;
+        let clock_ghz = engine.hardware.clock_ghz();
+        let share = |ns: f64| {
+            if interval_ns > 0.0 {
+                (ns / interval_ns).min(1.0)
+            } else {
+                0.0
+            }
+        };
         let mut noisy = |count: f64| {
             let error = if self.options.counter_noise > 0.0 {
                 normal(&mut self.noise) * self.options.counter_noise
@@ -154,12 +162,12 @@ impl Model {
             let local = noisy(seen.lines - seen.remote_lines);
             Counts {
                 instructions,
-                cycles: Some(noisy(seen.busy_ns * engine.hardware.clock_ghz())),
+                cycles: Some(noisy(seen.busy_ns * clock_ghz)),
                 lines: local + remote,
                 local: Some(local),
                 remote: Some(remote),
-                uncore_busy_cycles: None,
-                uncore_requests: None,
+                uncore_busy_cycles: Some(noisy(seen.requested_ns * clock_ghz)),
+                uncore_requests: Some(noisy(seen.requests)),
                 counted_share: 1.0,
             }
         });
@@ -171,13 +179,9 @@ impl Model {
             assigned: thread.assigned,
             affinity: thread.affinity.clone(),
             cpuset: engine.all_cpus().clone(),
-            cpu_share: if interval_ns > 0.0 {
-                (seen.busy_ns / interval_ns).min(1.0)
-            } else {
-                0.0
-            },
-            wait_share: 0.0,
-            tag: None,
+            cpu_share: share(seen.busy_ns),
+            wait_share: share(seen.waited_ns),
+            tag: thread.tag,
             counts,
             hands_off: thread
                 .bound_by_user

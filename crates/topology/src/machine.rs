@@ -32,6 +32,8 @@
 //! latency_ns = [[90, 150], [150, 90]]  # idle, from the cores of a row to the memory of a column
 //! node_gb_per_s = 12.8                 # per node
 //! node_sustained_gb_per_s = 11.0       # what programs reach of it, where the figure above is a peak
+//! modified_line_ns = [[40, 130], [130, 40]]  # of a line that a core of the column's node has written,
+//!                                      # from another core of a row's; diagonal: same domain
 //! link_gb_per_s = 6.4                  # per link and direction; or a full matrix: link_matrix_gb_per_s
 //!                                      # (its diagonal is no link: any positive number)
 //!
@@ -157,6 +159,10 @@ pub struct Memory {
     pub distance: Option<Vec<Vec<u32>>>,
     /// Idle latencies in ns.
     pub latency_ns: Option<Vec<Vec<f64>>>,
+    /// Idle latencies in ns of a line that another core holds modified: from the cores of the row's
+    /// node to a core of the column's; on the diagonal to another core of the same memory domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modified_line_ns: Option<Vec<Vec<f64>>>,
     /// Read bandwidth of each node in GB/s.
     pub node_gb_per_s: Option<f64>,
     /// What programs reach of it with all cores, in GB/s; left out where `node_gb_per_s` was

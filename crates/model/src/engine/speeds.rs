@@ -76,6 +76,7 @@ impl Engine {
         threads
             .map(|(thread, idle)| {
                 let phase = self.phase(thread);
+                let (transfers, queue_ns) = self.transfers(thread, loads, &cpu);
                 let cpu = cpu(thread);
                 Running {
                     phase,
@@ -83,7 +84,8 @@ impl Engine {
                     cpu_share: loads.share(cpu, phase.busy) * (1.0 - idle),
                     intensity: thread.intensity,
                     memory: thread.memory.clone(),
-                    transfers: self.transfers(thread),
+                    transfers,
+                    queue_ns,
                 }
             })
             .collect()
@@ -133,6 +135,7 @@ impl Engine {
                     intensity: thread.intensity,
                     memory: thread.memory.clone(),
                     transfers: Vec::new(),
+                    queue_ns: 0.0,
                 };
                 let mut solution = Solution::default();
                 solve(&self.hardware, &[alone], Factors::NONE, &mut solution);
@@ -154,34 +157,6 @@ impl Engine {
             }
         }
         gangs.into_values().filter(|gang| gang.len() > 1).collect()
-    }
-
-    /// Lines per 1000 instructions that come from other domains' caches, by their node.
-    fn transfers(&self, thread: &Thread) -> Vec<(usize, f64)> {
-        let program = &self.jobs[thread.job].program;
-        if program.shared_written == 0.0 || program.threads == 1 {
-            return Vec::new();
-        }
-        let own = self.hardware.seat(thread.cpu);
-        let process = &self.processes[&thread.process];
-        let first = process.id.pid;
-        let tids = first..first + program.threads;
-        let mut parts = vec![0.0; self.hardware.nodes()];
-        let each = program.shared_written / f64::from(program.threads - 1);
-        for tid in tids {
-            let other = ThreadId {
-                tid,
-                born: process.id.born,
-            };
-            if let Some(other) = self.threads.get(&other) {
-                let seat = self.hardware.seat(other.cpu);
-                if seat.domain != own.domain {
-                    parts[seat.node] += each;
-                }
-            }
-        }
-        let parts = parts.into_iter().enumerate();
-        parts.filter(|&(_, lines)| lines > 0.0).collect()
     }
 
     /// Lets the kernel move threads that it finds badly balanced; gives the loads.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet};
-use numaherd_world::{ProcessId, ThreadId};
+use numaherd_world::{ProcessId, Tag, ThreadId};
 
 use super::{Engine, PAGE_BYTES, Process, Seen, Thread};
 use crate::job::{Binding, Job, Placement};
@@ -39,6 +39,7 @@ impl Engine {
         }
         let memory = self.first_touch(&job, &cpus);
         for (index, (cpu, affinity, bound_by_user)) in cpus.into_iter().enumerate() {
+            let masked = bound_by_user && affinity.len() < self.all_cpus.len();
             let thread = Thread {
                 id: ThreadId {
                     tid: self.next_pid,
@@ -51,6 +52,7 @@ impl Engine {
                 affinity,
                 assigned: None,
                 bound_by_user,
+                tag: job.tag.or(masked.then_some(Tag::Mask)),
                 phase: 0,
                 left: job.program.phases[0].instructions,
                 pause_ns: 0.0,

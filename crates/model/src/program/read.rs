@@ -343,6 +343,7 @@ fn phase(table: &PhaseTable, footprint_bytes: f64) -> Result<Phase, Wrong> {
         written_per_line: within(written, "written_per_line", 0.0, MOST_LINES)?.unwrap_or(0.0),
         busy,
         sleep_ns: sleep_ms * 1e6,
+        shared_writes: None,
     })
 }
 

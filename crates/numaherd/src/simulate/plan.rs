@@ -343,6 +343,7 @@ fn job(entry: &Entry, program: &std::sync::Arc<Program>, copy: u32, number: usiz
         gang: entry
             .gang
             .then_some(u32::try_from(number).unwrap_or(u32::MAX)),
+        tag: None,
     }
 }
 

@@ -203,6 +203,8 @@ impl Machine {
             }
         }
         matrix("memory.latency_ns", memory.latency_ns.as_ref(), nodes)?;
+        let modified = memory.modified_line_ns.as_ref();
+        matrix("memory.modified_line_ns", modified, nodes)?;
         positive("memory.node_gb_per_s", memory.node_gb_per_s)?;
         positive(
             "memory.node_sustained_gb_per_s",

@@ -237,10 +237,9 @@ impl Engine {
         let core = &mut self.cores[at];
         let thread = &mut self.threads[number];
         let (began_ps, began) = (core.time_ps, core.executed);
-        let lines = (
-            core.core.counts().dram_local,
-            core.core.counts().dram_remote,
-        );
+        let counts = core.core.counts();
+        let lines = (counts.dram_local, counts.dram_remote);
+        let requested = (counts.uncore_requests(), core.core.outstanding_ps());
         let by_accesses = matches!(self.memory.options.sample_every, SampleEvery::Accesses(_));
         let left = loop {
             let next = thread.next();
@@ -293,6 +292,8 @@ impl Engine {
         thread.done.busy_ps += time_ps - began_ps;
         thread.done.local += counts.dram_local - lines.0;
         thread.done.remote += counts.dram_remote - lines.1;
+        thread.done.requests += counts.uncore_requests() - requested.0;
+        thread.done.requested_ps += core.core.outstanding_ps() - requested.1;
         match left {
             Some(Stop::Over) => self.ends(number),
             Some(Stop::Sleep) => self.sleeps(number),

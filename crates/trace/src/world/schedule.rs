@@ -172,6 +172,7 @@ impl Engine {
         let core = &mut self.cores[at];
         let thread = &mut self.threads[number];
         core.idle_until(thread.ready_ps);
+        thread.done.waited_ps += core.time_ps.saturating_sub(thread.ready_ps);
         let owes_ps = std::mem::take(&mut thread.owes_ps);
         let is_other = core.last.is_some_and(|last| last != number);
         core.hold(owes_ps + if is_other { switch_ps } else { 0 });

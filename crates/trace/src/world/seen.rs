@@ -236,6 +236,13 @@ fn run(shared: &Mutex<Engine>, interval: Duration, listening: bool) -> Progress 
 /// The threads that are there, ascending, with what they did; they begin to count anew.
 fn threads(engine: &mut Engine, interval_ns: u64) -> Vec<Thread> {
     let interval_ps = engine.memory.options.modelled_ps(interval_ns);
+    let share = |ps: u64| {
+        if interval_ps > 0 {
+            (ps as f64 / interval_ps as f64).min(1.0)
+        } else {
+            0.0
+        }
+    };
     let mut threads = Vec::new();
     for number in 0..engine.threads.len() {
         let done = std::mem::take(&mut engine.threads[number].done);
@@ -251,12 +258,8 @@ fn threads(engine: &mut Engine, interval_ns: u64) -> Vec<Thread> {
             assigned: thread.assigned.map(|core| engine.cpu(core)),
             affinity: thread.affinity.clone(),
             cpuset: engine.all_cpus.clone(),
-            cpu_share: if interval_ps > 0 {
-                (done.busy_ps as f64 / interval_ps as f64).min(1.0)
-            } else {
-                0.0
-            },
-            wait_share: 0.0,
+            cpu_share: share(done.busy_ps),
+            wait_share: share(done.waited_ps),
             tag: None,
             counts: counts(engine, done),
             hands_off: None,
@@ -273,8 +276,8 @@ fn counts(engine: &Engine, done: Done) -> Option<Counts> {
         lines: done.local + done.remote,
         local: Some(done.local),
         remote: Some(done.remote),
-        uncore_busy_cycles: None,
-        uncore_requests: None,
+        uncore_busy_cycles: Some(engine.hardware.config.cycles(done.requested_ps)),
+        uncore_requests: Some(done.requests),
         counted_share: 1.0,
     })
 }

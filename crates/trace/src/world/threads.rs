@@ -30,6 +30,12 @@ pub(super) struct Done {
     pub(super) busy_ps: u64,
     pub(super) local: u64,
     pub(super) remote: u64,
+    /// Requests that its core's own caches did not answer.
+    pub(super) requests: u64,
+    /// Time with one of them outstanding at least.
+    pub(super) requested_ps: u64,
+    /// Time for which it could have run but another thread had its core, counted when it has it.
+    pub(super) waited_ps: u64,
 }
 
 pub(super) struct Thread {

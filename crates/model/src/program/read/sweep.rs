@@ -144,6 +144,7 @@ pub(super) fn phase(
         written_per_line: derived.written_per_line,
         busy: 1.0,
         sleep_ns: 0.0,
+        shared_writes: None,
     })
 }
 

@@ -46,6 +46,33 @@ fn memory_samples_come_every_so_many_accesses_or_misses() {
 }
 
 #[test]
+fn requests_to_the_uncore_and_the_time_they_take_are_told_by_thread() {
+    // 64 pages, more than the private caches and the last-level cache hold: all lines miss each time.
+    let mut world = world(
+        vec![walk(0, 64, 4), walk(64, 1, 4)],
+        given(&[0, 2], &on_node_3(65)),
+    );
+    let (mut far, mut near) = ((0, 0, 0), (0, 0, 0));
+    while world.run_for(Duration::from_micros(5)) == Progress::Ran {
+        for seen in world.observe().unwrap().threads {
+            let sum = if seen.id == thread(0) {
+                &mut far
+            } else {
+                &mut near
+            };
+            let Some(counts) = seen.counts else { continue };
+            sum.0 += counts.uncore_requests.unwrap();
+            sum.1 += counts.lines;
+            sum.2 += counts.uncore_busy_cycles.unwrap();
+        }
+    }
+    assert!(far.0 >= 4 * 64 * 64 / 2 && far.1 > 0, "{far:?}");
+    // One page fits into the core's own caches; the last interval ends with its thread.
+    assert!((32..=64).contains(&near.0), "{near:?}");
+    assert!(far.2 > 0 && near.2 > 0, "{far:?} {near:?}");
+}
+
+#[test]
 fn nothing_is_sampled_while_nobody_listens() {
     let mut world = world(vec![walk(0, 64, 10)], given(&[0], &on_node_3(64)));
     world.attend(&[Signal::TlbMisses]);

@@ -1,0 +1,123 @@
+//! Lines that other threads of the process wrote last: whose they are, and how long they are waited for.
+//!
+//! Two kinds. Of a program's `shared_written` each other thread has an equal part, and nobody waits
+//! for a third. Where all threads write one area in the same order ([`SharedWrites`]), those that are
+//! there at a time go over it together. Then a line is a server with one customer more for each of
+//! them: a write takes the line from any of the others with equal chance, and between two writes of a
+//! thread all others have had the line once, each for the time that it takes to come over and for one
+//! write. Alone there, a thread takes each line once, from any thread of the process.
+
+use numaherd_topology::CpuId;
+use numaherd_world::ThreadId;
+
+use super::{Engine, Thread};
+use crate::hardware::Seat;
+use crate::kernel::Loads;
+use crate::solve::Transfers;
+
+/// Threads at one place, each counted with the share of its time that it is there.
+type Seats = Vec<(Seat, f64)>;
+
+impl Engine {
+    /// Lines that a thread takes from others, and how long it waits for each of them, with every
+    /// thread on the CPU that `cpu` gives.
+    pub(super) fn transfers(
+        &self,
+        thread: &Thread,
+        loads: &Loads,
+        cpu: &impl Fn(&Thread) -> CpuId,
+    ) -> (Vec<Transfers>, f64) {
+        let program = &self.jobs[thread.job].program;
+        let phase = self.phase(thread);
+        let writes = phase.shared_writes;
+        if program.threads == 1 || (program.shared_written == 0.0 && writes.is_none()) {
+            return (Vec::new(), 0.0);
+        }
+        let (mut all, mut there) = (Seats::new(), Seats::new());
+        for other in self.others(thread) {
+            let at = cpu(other);
+            let seat = self.hardware.seat(at);
+            count(&mut all, seat, 1.0);
+            let phase = self.phase(other);
+            if phase.shared_writes.is_some() {
+                count(&mut there, seat, loads.share(at, phase.busy));
+            }
+        }
+        let own = self.hardware.seat(cpu(thread));
+        let mut transfers = Vec::new();
+        let each = program.shared_written / f64::from(program.threads - 1);
+        self.take(&all, each, own, &mut transfers);
+        let Some(writes) = writes else {
+            return (transfers, 0.0);
+        };
+        let met: f64 = there.iter().map(|&(_, threads)| threads).sum();
+        if met == 0.0 {
+            let known: f64 = all.iter().map(|&(_, threads)| threads).sum();
+            if known > 0.0 {
+                self.take(&all, writes.lines / known, own, &mut transfers);
+            }
+            return (transfers, 0.0);
+        }
+        // With less than one other there on average, that part of the time.
+        let taken = writes.lines + (writes.writes - writes.lines) * met.min(1.0);
+        self.take(&there, taken / met, own, &mut transfers);
+        let base_ns =
+            1000.0 * phase.cycles_per_instruction * self.hardware.ns_per_reference_cycle();
+        let turn_ns = base_ns / writes.writes;
+        (transfers, self.turns_ns(&there, own, turn_ns))
+    }
+
+    /// The other threads of a thread's process.
+    fn others(&self, thread: &Thread) -> impl Iterator<Item = &Thread> {
+        let first = thread.process.pid;
+        let id = move |tid| ThreadId {
+            tid,
+            born: thread.process.born,
+        };
+        let last = first + (self.jobs[thread.job].program.threads - 1);
+        let range = self.threads.range(id(first)..=id(last));
+        range
+            .map(|(_, other)| other)
+            .filter(|other| other.process == thread.process && other.id != thread.id)
+    }
+
+    /// Adds `each` lines from every thread of `from`.
+    fn take(&self, from: &Seats, each: f64, own: Seat, transfers: &mut Vec<Transfers>) {
+        if each > 0.0 {
+            transfers.extend(from.iter().map(|&(seat, threads)| Transfers {
+                node: seat.node,
+                lines: each * threads,
+                idle_ns: self.hardware.modified_ns(own, seat),
+            }));
+        }
+    }
+
+    /// Time in ns for which the threads of `there` have a line between two turns of one at `own`: each
+    /// fetches it from any of the others, that one included, and keeps it for `turn_ns`.
+    fn turns_ns(&self, there: &Seats, own: Seat, turn_ns: f64) -> f64 {
+        let met: f64 = there.iter().map(|&(_, threads)| threads).sum();
+        let turn = |&(seat, threads): &(Seat, f64)| {
+            let from = |owner: Seat| self.hardware.modified_ns(seat, owner);
+            let others = there.iter().map(|&(owner, owners)| {
+                let without = if owner == seat {
+                    1.0_f64.min(owners)
+                } else {
+                    0.0
+                };
+                (owners - without) * from(owner)
+            });
+            let others: f64 = others.sum();
+            // From as many others as there are but for itself, and one more at `own`.
+            let mean = (others + from(own)) / (met - 1.0_f64.min(threads) + 1.0);
+            threads * (mean + turn_ns)
+        };
+        there.iter().map(turn).sum()
+    }
+}
+
+fn count(seats: &mut Seats, seat: Seat, threads: f64) {
+    match seats.iter_mut().find(|(known, _)| *known == seat) {
+        Some((_, known)) => *known += threads,
+        None => seats.push((seat, threads)),
+    }
+}
