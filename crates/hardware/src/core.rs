@@ -79,6 +79,8 @@ pub struct Counts {
     pub l1_miss: u64,
     /// Accesses that the private caches did not satisfy: requests to the last-level cache.
     pub llc_access: u64,
+    /// Stores that had the data in a private cache and asked for the right to write it.
+    pub upgrade: u64,
     /// Lines fetched from memory on demand.
     pub llc_miss: u64,
     /// Lines fetched from memory by the prefetcher.
@@ -97,6 +99,15 @@ pub struct Counts {
     pub invalidation: u64,
     /// Accesses to addresses outside every node; left out of the model.
     pub outside_memory: u64,
+}
+
+impl Counts {
+    /// Demand requests that left the private caches: for lines, and for the right to write them (BRM
+    /// §3.1: λ).
+    #[must_use]
+    pub fn uncore_requests(&self) -> u64 {
+        self.llc_access + self.upgrade
+    }
 }
 
 /// One core of a [`Machine`].
@@ -208,8 +219,7 @@ impl Core {
             } else if latency > 0 {
                 let issue = self.clock.issue(instructions, virtual_address);
                 let value = Some(virtual_address);
-                self.clock
-                    .fly(instructions, issue, issue + latency, false, value);
+                self.clock.fly(instructions, issue + latency, false, value);
             }
         }
         let now_ps = self.clock.now(instructions);
@@ -254,7 +264,7 @@ impl Core {
         self.clock.stalled_ps()
     }
 
-    /// Time with at least one request outstanding beyond the private caches, in picoseconds.
+    /// Time with at least one of [`Counts::uncore_requests`] outstanding, in picoseconds (BRM §3.1: t').
     #[must_use]
     pub fn outstanding_ps(&self) -> u64 {
         self.clock.busy_ps()
@@ -303,6 +313,7 @@ impl Core {
                 fetch: None,
             };
         }
+        self.counts.upgrade += 1;
         let reply = machine.upgrade(self.core, self.domain, line);
         let stalled = self.clock.stalled_ps();
         let issue = self
@@ -319,7 +330,8 @@ impl Core {
             machine.llc_ps
         };
         self.clock
-            .fly(detail.instructions, issue, issue + wait, true, None);
+            .fly(detail.instructions, issue + wait, true, None);
+        self.clock.outstanding(issue, issue + wait);
         Miss {
             stalled_ps: self.clock.stalled_ps() - stalled,
             fetch: None,
@@ -357,16 +369,15 @@ impl Core {
                     ..written
                 });
             }
-            None => self.beyond(machine, line, home, access.store, issue),
+            None => {
+                let (latency, fetch) = self.beyond(machine, line, home, access.store, issue);
+                self.clock.outstanding(issue, issue + latency);
+                (latency, fetch)
+            }
         };
         let value = detail.value;
-        self.clock.fly(
-            detail.instructions,
-            issue,
-            issue + latency,
-            access.store,
-            value,
-        );
+        self.clock
+            .fly(detail.instructions, issue + latency, access.store, value);
         Some(Miss {
             stalled_ps: self.clock.stalled_ps() - stalled,
             fetch,

@@ -180,6 +180,49 @@ fn a_second_level_cache_stands_between() {
 }
 
 #[test]
+fn requests_and_the_time_outstanding_are_those_that_leave_the_private_caches() {
+    let l2 = Some(Cache {
+        bytes: 256 << 10,
+        ways: 8,
+        hit_ns: 4.0,
+    });
+    let machine = machine(Config { l2, ..config() });
+    let mut program = Program::on(&machine, 0);
+    let far = |i: u64| 2 * NODE_BYTES + i * 5 % 2048 * 64;
+    let far: Vec<u64> = (0..2048).map(far).collect();
+    program.chase(&far);
+    let (requests, time) = (
+        program.core.counts().uncore_requests(),
+        program.core.outstanding_ps(),
+    );
+    assert_eq!(requests, 2048);
+    assert_eq!(time, 2048 * 210 * NS, "one latency each");
+    program.chase(&far);
+    assert_eq!(program.core.counts().uncore_requests(), requests);
+    assert_eq!(program.core.outstanding_ps(), time, "level 2 answers");
+}
+
+#[test]
+fn the_right_to_write_a_line_is_asked_for_outside() {
+    let machine = machine(config());
+    let (mut writer, mut reader) = (Program::on(&machine, 0), Program::on(&machine, 2));
+    writer.load(0);
+    reader.load(0);
+    let asked = |program: &Program<'_>| {
+        (
+            program.core.counts().uncore_requests(),
+            program.core.outstanding_ps(),
+        )
+    };
+    let before = asked(&writer);
+    writer.access(0, true, None);
+    let after = asked(&writer);
+    assert_eq!(writer.core.counts().upgrade, 1);
+    assert_eq!(after.0, before.0 + 1);
+    assert!(after.1 > before.1, "{after:?} after {before:?}");
+}
+
+#[test]
 fn two_chases_in_one_thread_overlap() {
     let machine = machine(config());
     let mut program = Program::on(&machine, 0);

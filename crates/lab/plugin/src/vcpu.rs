@@ -266,7 +266,7 @@ impl Vcpu {
         set(Counter::DramRemote, counts.dram_remote);
         set(Counter::Writeback, counts.writeback);
         set(Counter::StallNs, stalled_ps / 1000);
-        set(Counter::OffcoreRequests, counts.llc_access);
+        set(Counter::OffcoreRequests, counts.uncore_requests());
         set(
             Counter::OffcoreBusyCycles,
             cycles(self.core.outstanding_ps()),
