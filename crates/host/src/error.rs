@@ -47,4 +47,15 @@ pub enum HostError {
         /// What the kernel said.
         errno: Errno,
     },
+    /// A file of events is wrong.
+    #[error("{file}{line}: {why}; the events that come with numaherd (data/events) are examples",
+        file = path.display(), line = line.map(|line| format!(":{line}")).unwrap_or_default())]
+    Events {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1, where one is to blame.
+        line: Option<usize>,
+        /// What is wrong with it.
+        why: String,
+    },
 }

@@ -8,8 +8,32 @@ use std::time::Duration;
 use numaherd_topology::CpuSet;
 use numaherd_world::ProcessId;
 
+use crate::files::Root;
 use crate::kernel::{Attribute, Errno, Hands, Hold, Senses};
+use crate::proc::cpuinfo::Processor;
 use crate::stop::Stop;
+
+/// An empty tree.
+pub(crate) fn root() -> (tempfile::TempDir, Root) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::new(folder.path());
+    (folder, root)
+}
+
+/// A descriptor of nothing in particular.
+pub(crate) fn anything() -> OwnedFd {
+    tempfile::tempfile().unwrap().into()
+}
+
+/// A processor whose events are known.
+pub(crate) fn skylake() -> Processor {
+    Processor {
+        vendor: "GenuineIntel".into(),
+        family: 6,
+        model: 0x55,
+        ..Processor::default()
+    }
+}
 
 #[derive(Debug, Default)]
 struct State {

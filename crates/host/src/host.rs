@@ -15,7 +15,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::affinity;
 use crate::assignments::Assignments;
 use crate::blocks::MemoryBlocks;
-use crate::counters::{self, Counters};
+use crate::choice;
+use crate::counters::Counters;
 use crate::ending::Ending;
 use crate::error::HostError;
 use crate::files::Root;
@@ -65,7 +66,7 @@ impl Host {
     /// a captured tree: it can be observed, but has no counters and takes no orders.
     ///
     /// On the live machine the soft limit of open files is raised to the hard one: each watched
-    /// thread takes about seven. Programs started later inherit it.
+    /// thread takes up to nine. Programs started later inherit it.
     ///
     /// # Errors
     /// When /proc cannot be read, or a selected process does not exist.
@@ -278,6 +279,9 @@ impl World for Host {
         if !needs.contains(&Signal::TlbResidency) {
             self.ipm = None;
         }
+        if let Some(counters) = &mut self.counters {
+            counters.count_uncore(needs.contains(&Signal::UncorePenalty));
+        }
         // What threads shared before now is of no interval.
         self.sharing(&mut Vec::new());
     }
@@ -426,7 +430,7 @@ impl Equipment {
             .map(|text| cpuinfo::parse(&text))
             .unwrap_or_default();
         let reasons = Reasons::new(root, &processor);
-        let choice = counters::choose(senses, root, &processor, &reasons);
+        let choice = choice::choose(senses, root, &options.events, &processor, &reasons);
         let a_cpu = topology.online_cpus().first().unwrap_or(CpuId(0));
         let recipe = samples::choose(senses, root, &options.samples, &reasons, a_cpu);
         let miss_rate = match &choice {
@@ -443,6 +447,10 @@ impl Equipment {
                 missing(Signal::LocalRemote, &Refusal::new(reason, remedy))
             }),
             Err(refusal) => missing(Signal::LocalRemote, refusal),
+        };
+        let uncore_penalty = match &choice {
+            Ok(choice) => choice.uncore_penalty(),
+            Err(refusal) => missing(Signal::UncorePenalty, refusal),
         };
         let memory_samples = match &recipe {
             Ok(recipe) => measured(
@@ -468,13 +476,7 @@ impl Equipment {
             ),
             miss_rate,
             local_remote,
-            missing(
-                Signal::UncorePenalty,
-                &Refusal::new(
-                    "no counters of requests to the uncore are known for this machine",
-                    "hardware whose counters tell, or the lab",
-                ),
-            ),
+            uncore_penalty,
             memory_samples,
             residency_signal(root, topology),
             tlb_residency,

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  Host ── observe ─▶ scan ─▶ cpusets, assignments    whose threads, which CPUs they may have
-//!   │                 counters ◀─ events, pmu          perf groups per thread
+//!   │                 counters ◀─ choice ◀─ events, pmu  perf groups per thread
 //!   │                 residency                        numa_maps within a budget
 //!   │                 ipm_unit ◀─ ipm_records          who shares pages; in the lab
 //!   ├── apply ──▶ affinity, pages                      checked, read back
@@ -23,6 +23,7 @@
 mod affinity;
 mod assignments;
 mod blocks;
+mod choice;
 mod counters;
 mod cpusets;
 mod doctor;
@@ -55,6 +56,7 @@ mod threads;
 
 pub use doctor::{Doctor, Finding, Verdict, doctor};
 pub use error::HostError;
+pub use events::EventTable;
 pub use host::{Host, user_number};
 pub use new_pages::start_with_new_pages;
 pub use options::{HostOptions, PageOptions, SampleOptions, Selection};

@@ -6,6 +6,8 @@ use std::time::Duration;
 use numaherd_topology::CpuSet;
 use numaherd_world::{NewPages, ThreadId};
 
+use crate::events::EventTable;
+
 /// Which threads are watched. A program never watches itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
@@ -112,6 +114,8 @@ pub struct HostOptions {
     /// Masks that an earlier run set and has not taken back (from its journal): they are ours, not
     /// their users'.
     pub set_before: Vec<(ThreadId, CpuSet)>,
+    /// Which events are counted on which machine.
+    pub events: EventTable,
     /// Share of one CPU that reading page residency may cost.
     pub residency_share: f64,
     /// Sampling.
@@ -129,6 +133,7 @@ impl HostOptions {
             started_with: NewPages::FirstTouch,
             include_pinned: false,
             set_before: Vec::new(),
+            events: EventTable::default(),
             residency_share: 0.01,
             samples: SampleOptions::default(),
             pages: PageOptions::default(),

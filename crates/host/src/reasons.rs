@@ -125,6 +125,14 @@ impl Reasons {
                 format!("{tried}: too many open files"),
                 "raise the limit (ulimit -n)",
             ),
+            Errno::INVAL | Errno::NOSPC => Refusal::new(
+                format!(
+                    "{tried}: this processor cannot count it, or not together with the others of its \
+                     group"
+                ),
+                "stop whoever else takes counters (sysctl kernel.nmi_watchdog=0), or describe \
+                 other events in a file of your own (--events FILE)",
+            ),
             Errno::BUSY => Refusal::new(
                 format!("{tried}: someone else has the counter to himself"),
                 "stop the other profiler, or the NMI watchdog (sysctl kernel.nmi_watchdog=0)",

@@ -1,6 +1,6 @@
 //! `/proc/cpuinfo`: which processor this is, as its event codes depend on it.
 
-use super::decimal;
+use super::{decimal, hexadecimal};
 
 /// Which processor this is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,6 +9,10 @@ pub(crate) struct Processor {
     pub(crate) vendor: String,
     pub(crate) family: u32,
     pub(crate) model: u32,
+    /// Who made an Arm core; `None` on others.
+    pub(crate) implementer: Option<u32>,
+    /// Which of its maker's an Arm core is.
+    pub(crate) part: u32,
     /// The name that people know it by.
     pub(crate) name: String,
     /// Whether it is a virtual machine's.
@@ -19,7 +23,9 @@ pub(crate) struct Processor {
 pub(crate) fn parse(text: &[u8]) -> Processor {
     let mut processor = Processor::default();
     for line in text.split(|byte| *byte == b'\n') {
-        if line.trim_ascii().is_empty() && !processor.vendor.is_empty() {
+        if line.trim_ascii().is_empty()
+            && (!processor.vendor.is_empty() || processor.implementer.is_some())
+        {
             break;
         }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
@@ -31,11 +37,17 @@ pub(crate) fn parse(text: &[u8]) -> Processor {
                 .and_then(|n| u32::try_from(n).ok())
                 .unwrap_or(0)
         };
+        let code = || {
+            let digits = value.strip_prefix(b"0x")?;
+            u32::try_from(hexadecimal(digits)?).ok()
+        };
         let text = || String::from_utf8_lossy(value).into_owned();
         match line[..colon].trim_ascii() {
             b"vendor_id" => processor.vendor = text(),
             b"cpu family" => processor.family = number(),
             b"model" => processor.model = number(),
+            b"CPU implementer" => processor.implementer = code(),
+            b"CPU part" => processor.part = code().unwrap_or(0),
             b"model name" => processor.name = text(),
             b"flags" => {
                 processor.hypervisor = value
@@ -62,5 +74,16 @@ mod tests {
         assert_eq!(processor.vendor, "GenuineIntel");
         assert_eq!((processor.family, processor.model), (6, 85));
         assert!(processor.hypervisor);
+    }
+
+    #[test]
+    fn an_arm_core_is_told_by_maker_and_part() {
+        let processor = parse(
+            b"processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU architecture: 8\n\
+              CPU part\t: 0xd0c\nCPU revision\t: 1\n\nprocessor\t: 1\nCPU implementer\t: 0x42\n\
+              CPU part\t: 0x1\n",
+        );
+        assert_eq!(processor.vendor, "");
+        assert_eq!((processor.implementer, processor.part), (Some(0x41), 0xd0c));
     }
 }
