@@ -58,4 +58,20 @@ pub enum HostError {
         /// What is wrong with it.
         why: String,
     },
+    /// The agent in a guest cannot tell its host anything.
+    #[error("cannot tell the host by {path}: {reason}; {remedy}")]
+    AgentPort {
+        /// The port.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// The kernel gave no thread.
+    #[error("cannot start a thread: {source}; raise the limit of processes (ulimit -u)")]
+    Thread {
+        /// What the kernel said.
+        source: std::io::Error,
+    },
 }

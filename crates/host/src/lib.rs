@@ -9,6 +9,7 @@
 //!   │                 counters ◀─ choice ◀─ events, pmu  perf groups per thread
 //!   │                 residency                        numa_maps within a budget
 //!   │                 ipm_unit ◀─ ipm_records          who shares pages; in the lab
+//!   │                 agent                            which vCPUs care where they run
 //!   ├── apply ──▶ affinity, pages                      checked, read back
 //!   └── pager ──▶ samples ◀─ records, blocks           rings per CPU or thread
 //!                 ipm_unit                             pages that should be moved; in the lab
@@ -21,6 +22,7 @@
 //! that refuses.
 
 mod affinity;
+mod agent;
 mod assignments;
 mod blocks;
 mod choice;
@@ -54,6 +56,7 @@ mod stop;
 mod sys;
 mod threads;
 
+pub use agent::{AgentNews, AgentOptions, GuestAgent, Told};
 pub use doctor::{Doctor, Finding, Verdict, doctor};
 pub use error::HostError;
 pub use events::EventTable;

@@ -36,9 +36,14 @@ impl Stat<'_> {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
+    /// Whether it is a thread of the kernel's own.
+    pub(crate) fn is_kernels(&self) -> bool {
+        self.flags & KERNEL_THREAD != 0
+    }
+
     /// Why nobody should place it, if so.
     pub(crate) fn hands_off(&self) -> Option<String> {
-        if self.flags & KERNEL_THREAD != 0 {
+        if self.is_kernels() {
             return Some("kernel thread".to_owned());
         }
         if self.flags & FIXED_AFFINITY != 0 {

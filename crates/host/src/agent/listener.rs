@@ -1,0 +1,519 @@
+//! The host's side: listens to the agents of all machines, in a thread of its own.
+//!
+//! A machine's agent is reached at the UNIX socket that its virtio serial port is connected to:
+//!
+//! ```text
+//! -device virtio-serial-pci
+//! -chardev socket,id=numaherd,path=PATH,server=on,wait=off
+//! -device virtserialport,chardev=numaherd,name=org.numaherd.agent.0
+//! ```
+//!
+//! The thread waits for all sockets together, reads what is there and never waits for one of them;
+//! whoever asks ([`AgentListener::state`]) waits for a lock that is only held to look things up, never
+//! while a call is made that could take long. A peer that sends its bytes one at a time costs a
+//! hundred wakes a second, no more: after each round the thread rests for [`REST`].
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use numaherd_world::{Agent, ProcessId};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::Pid;
+
+use super::hearing::{CUT_OFF, Hearing};
+use super::protocol::{PORT_NAME, Told};
+use crate::error::HostError;
+use crate::kernel::monotonic_ns;
+use crate::stop::Stop;
+
+/// How long to wait before a connection is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Between two rounds of reading.
+const REST: Duration = Duration::from_millis(10);
+
+/// Bytes read from one socket in a round.
+const ROUND_BYTES: usize = 16 << 10;
+
+/// Where a machine's agent is to be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Port {
+    /// The process that runs the machine.
+    pub(crate) machine: ProcessId,
+    /// What the machine is called, for messages.
+    pub(crate) name: String,
+    /// The socket.
+    pub(crate) path: PathBuf,
+    /// One more than the highest index of its vCPUs.
+    pub(crate) vcpus: u32,
+}
+
+/// Listens to agents until it is dropped.
+#[derive(Debug)]
+pub(crate) struct AgentListener {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    board: Mutex<Board>,
+    /// Told after each round.
+    heard: Condvar,
+    /// Wakes the thread when there are other ports than before.
+    changed: OwnedFd,
+    /// Ends the thread.
+    stop: Stop,
+}
+
+/// What is known of all agents, and what is to be said of them.
+#[derive(Debug, Default)]
+struct Board {
+    lines: BTreeMap<ProcessId, Line>,
+    gaps: Vec<String>,
+}
+
+/// The line to one agent.
+#[derive(Debug)]
+struct Line {
+    port: Port,
+    hearing: Hearing,
+    link: Link,
+    /// Why it could not be reached, as was said last.
+    said: Option<NoWay>,
+}
+
+/// Why an agent cannot be reached.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum NoWay {
+    #[error("{0}")]
+    Kernel(Errno),
+    /// The socket is neither the machine's nor root's, who hands machines their sockets (libvirt):
+    /// a command line must not lead this program to just any socket.
+    #[error("process {0} listens there, which is not the machine's")]
+    Foreign(i32),
+}
+
+#[derive(Debug)]
+enum Link {
+    /// Not connected; to be tried then.
+    Down {
+        retry: Duration,
+    },
+    Up(Arc<OwnedFd>),
+}
+
+impl AgentListener {
+    /// Starts to listen, to nobody yet.
+    ///
+    /// # Errors
+    /// The kernel gives no thread or descriptor.
+    pub(crate) fn start() -> Result<Self, HostError> {
+        let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| HostError::Wake { errno })?;
+        let shared = Arc::new(Shared {
+            board: Mutex::default(),
+            heard: Condvar::new(),
+            changed,
+            stop: Stop::new()?,
+        });
+        let listening = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("numaherd agents".to_owned())
+            .spawn(move || listening.listen())
+            .map_err(|source| HostError::Thread { source })?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Listens to these machines' agents, and to no others any more.
+    pub(crate) fn follow(&self, ports: Vec<Port>) {
+        let mut board = self.shared.board();
+        let mut before = std::mem::take(&mut board.lines);
+        let mut is_new = false;
+        for port in ports {
+            let mut line = before
+                .remove(&port.machine)
+                .filter(|line| line.port.path == port.path)
+                .unwrap_or_else(|| {
+                    is_new = true;
+                    Line::new(port.clone())
+                });
+            line.hearing.set_vcpus(port.vcpus);
+            line.port = port;
+            board.lines.insert(line.port.machine, line);
+        }
+        drop(board);
+        if is_new {
+            // A full counter wakes too.
+            let _ = rustix::io::write(&self.shared.changed, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// How a machine's agent stands, and what it tells if it is to be believed.
+    pub(crate) fn state(&self, machine: ProcessId) -> (Agent, Option<Told>) {
+        let board = self.shared.board();
+        board
+            .lines
+            .get(&machine)
+            .map_or((Agent::Silent, None), |line| {
+                let (agent, told) = line.hearing.state(now());
+                (agent, told.cloned())
+            })
+    }
+
+    /// What is to be said of agents that were cut off or cannot be reached, since the last call.
+    pub(crate) fn gaps(&self) -> Vec<String> {
+        std::mem::take(&mut self.shared.board().gaps)
+    }
+
+    /// Waits until the agents are as they should be; for tests, which know what comes.
+    #[cfg(test)]
+    fn wait_until(&self, mut condition: impl FnMut(&Self) -> bool) {
+        let turn = Duration::from_millis(10);
+        for _ in 0..6000 {
+            if condition(self) {
+                return;
+            }
+            let waited = self.shared.heard.wait_timeout(self.shared.board(), turn);
+            drop(waited.expect("the thread is well"));
+        }
+        panic!("what was waited for did not come");
+    }
+}
+
+impl Drop for AgentListener {
+    fn drop(&mut self) {
+        self.shared.stop.ask();
+        if let Some(thread) = self.thread.take() {
+            // It ends after at most a round; that it panicked has been said by itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the thread does.
+    fn listen(&self) {
+        let mut buffer = vec![0; ROUND_BYTES];
+        while !self.stop.is_asked() {
+            self.connect();
+            let (open, wait) = self.open();
+            let descriptors: Vec<&OwnedFd> = open
+                .iter()
+                .map(|(_, socket)| &**socket)
+                .chain([&self.changed])
+                .collect();
+            self.stop.wait(wait, &descriptors);
+            drain(&self.changed);
+            for (machine, socket) in &open {
+                let read = rustix::io::read(&**socket, buffer.as_mut_slice());
+                self.take(*machine, socket, read.map(|length| &buffer[..length]));
+            }
+            self.heard.notify_all();
+            self.stop.wait(REST, &[]);
+        }
+    }
+
+    /// Connects to those whose time has come.
+    fn connect(&self) {
+        let now = now();
+        let due: Vec<(ProcessId, PathBuf)> = self
+            .board()
+            .lines
+            .values()
+            .filter(|line| matches!(line.link, Link::Down { retry } if retry <= now))
+            .map(|line| (line.port.machine, line.port.path.clone()))
+            .collect();
+        for (machine, path) in due {
+            let connected = connected(&path, machine);
+            let mut board = self.board();
+            let Board { lines, gaps } = &mut *board;
+            if let Some(line) = lines.get_mut(&machine) {
+                gaps.extend(line.connected(connected, now));
+            }
+        }
+    }
+
+    /// The sockets that are open, and how long it is until the next connection is to be tried.
+    fn open(&self) -> (Vec<(ProcessId, Arc<OwnedFd>)>, Duration) {
+        let now = now();
+        let mut open = Vec::new();
+        let mut wait = Duration::from_secs(3600);
+        for (machine, line) in &self.board().lines {
+            match &line.link {
+                Link::Up(socket) => open.push((*machine, socket.clone())),
+                Link::Down { retry } => wait = wait.min(retry.saturating_sub(now)),
+            }
+        }
+        (open, wait)
+    }
+
+    /// Takes what a socket gave.
+    fn take(&self, machine: ProcessId, socket: &Arc<OwnedFd>, read: Result<&[u8], Errno>) {
+        let mut board = self.board();
+        let Board { lines, gaps } = &mut *board;
+        let line = lines
+            .get_mut(&machine)
+            // Another machine's port, or a newer connection, has nothing to do with it.
+            .filter(|line| matches!(&line.link, Link::Up(now) if Arc::ptr_eq(now, socket)));
+        if let Some(line) = line {
+            gaps.extend(line.take(read, now()));
+        }
+    }
+}
+
+impl Line {
+    fn new(port: Port) -> Self {
+        Self {
+            port,
+            hearing: Hearing::default(),
+            link: Link::Down {
+                retry: Duration::ZERO,
+            },
+            said: None,
+        }
+    }
+
+    /// Takes a connection, or why there is none; what is to be said of it.
+    fn connected(&mut self, made: Result<OwnedFd, NoWay>, now: Duration) -> Option<String> {
+        match made {
+            Ok(socket) => {
+                self.hearing.connected();
+                self.link = Link::Up(Arc::new(socket));
+                self.said = None;
+                None
+            }
+            Err(why) => {
+                self.link = Link::Down { retry: now + RETRY };
+                // A machine that is only starting or ending is no news.
+                let passing = [Errno::NOENT, Errno::CONNREFUSED, Errno::AGAIN];
+                let is_passing = passing.map(NoWay::Kernel).contains(&why);
+                let is_new = self.said.as_ref() != Some(&why);
+                let text = format!(
+                    "the agent in {} cannot be reached at {}: {why}; may this program use that \
+                     socket, and is it the one of the port {PORT_NAME}?",
+                    self.port.name,
+                    self.port.path.display()
+                );
+                self.said = Some(why);
+                (is_new && !is_passing).then_some(text)
+            }
+        }
+    }
+
+    /// Takes what was read; what is to be said of it.
+    fn take(&mut self, read: Result<&[u8], Errno>, now: Duration) -> Option<String> {
+        match read {
+            Err(Errno::AGAIN | Errno::INTR) => None,
+            Err(_) | Ok([]) => {
+                self.hearing.disconnected();
+                self.link = Link::Down { retry: now + RETRY };
+                None
+            }
+            Ok(bytes) => {
+                let rubbish = self.hearing.hear(bytes, now).err()?;
+                let retry = self.hearing.distrusted_until(now).unwrap_or(now);
+                self.link = Link::Down { retry };
+                self.hearing.is_news().then(|| {
+                    format!(
+                        "the agent in {} is not believed: {rubbish}; what it said is forgotten, \
+                         and it is heard again in {} s (is it numaherd agent that runs there?)",
+                        self.port.name,
+                        CUT_OFF.as_secs()
+                    )
+                })
+            }
+        }
+    }
+}
+
+/// Now, on the clock of all times here.
+fn now() -> Duration {
+    Duration::from_nanos(monotonic_ns())
+}
+
+/// A connection that nobody ever waits for.
+fn connected(path: &Path, machine: ProcessId) -> Result<OwnedFd, NoWay> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let made = || {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(path)?)?;
+        let peer = socket_peercred(&socket)?;
+        Ok((socket, peer))
+    };
+    let (socket, peer) = made().map_err(NoWay::Kernel)?;
+    let listens = Pid::as_raw(Some(peer.pid));
+    if u32::try_from(listens) == Ok(machine.pid) || peer.uid.is_root() {
+        Ok(socket)
+    } else {
+        Err(NoWay::Foreign(listens))
+    }
+}
+
+fn drain(event: &OwnedFd) {
+    // Nothing to read is as good.
+    let _ = rustix::io::read(event, &mut [0; 8]);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::sync::LazyLock;
+
+    use super::super::protocol;
+    use super::*;
+
+    /// This very process is the machine's.
+    static MACHINE: LazyLock<ProcessId> = LazyLock::new(|| ProcessId {
+        pid: std::process::id(),
+        born: 70,
+    });
+
+    /// A socket as QEMU has it for a port.
+    struct Qemu {
+        folder: tempfile::TempDir,
+        socket: UnixListener,
+    }
+
+    impl Qemu {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let socket = UnixListener::bind(folder.path().join("agent")).unwrap();
+            Self { folder, socket }
+        }
+
+        fn port(&self, machine: ProcessId) -> Port {
+            Port {
+                machine,
+                name: "the machine web".to_owned(),
+                path: self.folder.path().join("agent"),
+                vcpus: 4,
+            }
+        }
+
+        fn accept(&self) -> UnixStream {
+            self.socket.accept().unwrap().0
+        }
+    }
+
+    fn tell(to: &mut UnixStream, sequence: u64, tagged: &[u32]) {
+        let told = Told {
+            vcpus: 4,
+            tagged: tagged.to_vec(),
+        };
+        to.write_all(&protocol::write(sequence, &told)).unwrap();
+    }
+
+    fn tags(listener: &AgentListener) -> Option<Vec<u32>> {
+        listener.state(*MACHINE).1.map(|told| told.tagged)
+    }
+
+    #[test]
+    fn what_an_agent_tells_is_known_and_what_it_takes_back_forgotten() {
+        let (listener, qemu) = (AgentListener::start().unwrap(), Qemu::new());
+        assert_eq!(listener.state(*MACHINE), (Agent::Silent, None));
+        listener.follow(vec![qemu.port(*MACHINE)]);
+        let mut agent = qemu.accept();
+        tell(&mut agent, 0, &[1, 3]);
+        listener.wait_until(|listener| tags(listener) == Some(vec![1, 3]));
+        tell(&mut agent, 1, &[]);
+        listener.wait_until(|listener| tags(listener) == Some(vec![]));
+        assert_eq!(listener.state(*MACHINE).0, Agent::Telling);
+        assert_eq!(listener.gaps(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_peer_that_closes_is_forgotten_and_connected_to_again() {
+        let (listener, qemu) = (AgentListener::start().unwrap(), Qemu::new());
+        listener.follow(vec![qemu.port(*MACHINE)]);
+        let mut agent = qemu.accept();
+        tell(&mut agent, 9, &[1]);
+        listener.wait_until(|listener| tags(listener) == Some(vec![1]));
+        drop(agent);
+        listener.wait_until(|listener| listener.state(*MACHINE).0 == Agent::Silent);
+        let mut agent = qemu.accept();
+        tell(&mut agent, 4, &[2]);
+        listener.wait_until(|listener| tags(listener) == Some(vec![2]));
+    }
+
+    #[test]
+    fn rubbish_and_floods_end_the_connection_and_are_said_once() {
+        let flood = [b"\n".as_slice(), &vec![b'x'; 1 << 20]].concat();
+        for rubbish in [b"\nGET / HTTP/1.1\n".as_slice(), &flood] {
+            let (listener, qemu) = (AgentListener::start().unwrap(), Qemu::new());
+            listener.follow(vec![qemu.port(*MACHINE)]);
+            let mut agent = qemu.accept();
+            tell(&mut agent, 0, &[1]);
+            listener.wait_until(|listener| tags(listener) == Some(vec![1]));
+            // Of a flood, the rest is refused.
+            let _ = agent.write_all(rubbish);
+            listener.wait_until(|listener| listener.state(*MACHINE).0 == Agent::Distrusted);
+            assert_eq!(tags(&listener), None);
+            let gaps = listener.gaps();
+            assert!(
+                matches!(&gaps[..], [gap] if gap.starts_with("the agent in the machine web is not")),
+                "{gaps:?}"
+            );
+            assert_eq!(listener.gaps(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn one_that_says_rubbish_or_nothing_takes_nothing_from_the_others() {
+        let listener = AgentListener::start().unwrap();
+        let (mute, liar, honest) = (Qemu::new(), Qemu::new(), Qemu::new());
+        let other = |born| ProcessId { born, ..*MACHINE };
+        listener.follow(vec![
+            mute.port(other(1)),
+            liar.port(other(2)),
+            honest.port(*MACHINE),
+        ]);
+        let _mute = mute.accept();
+        liar.accept().write_all(b"\n{}\n").unwrap();
+        let mut agent = honest.accept();
+        tell(&mut agent, 0, &[0]);
+        listener.wait_until(|listener| {
+            tags(listener) == Some(vec![0]) && listener.state(other(2)).0 == Agent::Distrusted
+        });
+        assert_eq!(listener.state(other(1)).0, Agent::Silent);
+    }
+
+    #[test]
+    fn a_machine_that_is_gone_is_not_listened_to() {
+        let (listener, qemu) = (AgentListener::start().unwrap(), Qemu::new());
+        listener.follow(vec![qemu.port(*MACHINE)]);
+        let mut agent = qemu.accept();
+        tell(&mut agent, 0, &[1]);
+        listener.wait_until(|listener| tags(listener) == Some(vec![1]));
+        listener.follow(Vec::new());
+        assert_eq!(listener.state(*MACHINE), (Agent::Silent, None));
+    }
+
+    #[test]
+    fn a_socket_that_may_not_be_used_is_said_once() {
+        let qemu = Qemu::new();
+        let mut line = Line::new(qemu.port(*MACHINE));
+        let mut tried = |why| line.connected(Err(why), Duration::ZERO);
+        assert_eq!(tried(NoWay::Kernel(Errno::NOENT)), None);
+        let said = tried(NoWay::Kernel(Errno::ACCESS)).unwrap();
+        assert!(said.contains("cannot be reached"), "{said}");
+        assert_eq!(tried(NoWay::Kernel(Errno::ACCESS)), None);
+        let said = tried(NoWay::Foreign(8)).unwrap();
+        assert!(said.contains("process 8 listens there"), "{said}");
+    }
+}

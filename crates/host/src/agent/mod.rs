@@ -1,0 +1,209 @@
+//! Explicit tags from inside a virtual machine (BRM §4.3, §5).
+//!
+//! The paper's guest kernel makes two hypercalls: `tag` when a thread is scheduled whose CPU mask is
+//! smaller than the machine, `clear` when it exits. Here no kernel is changed: a program in the guest
+//! looks at the masks and tells the host over a virtio serial port.
+//!
+//! | part | file |
+//! |---|---|
+//! | the lines that are sent | [`protocol`] |
+//! | in the guest: which CPUs run such threads | [`masks`] |
+//! | in the guest: the port to the host | [`port`] |
+//! | in the guest: when what is told | [`guest`] |
+//! | on the host: how far an agent is believed | [`hearing`] |
+//! | on the host: the connections to all agents | [`listener`] |
+//!
+//! A guest is foreign: whatever it sends costs the host no more than a bounded amount of memory and
+//! time, and the worst that it can gain is that its own vCPUs are, or are not, candidates.
+
+#![allow(dead_code, reason = "the host's side waits for the machines' ports")]
+
+mod guest;
+mod hearing;
+mod listener;
+mod masks;
+mod port;
+mod protocol;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use numaherd_world::{Process, ProcessId, Tag, Thread, VirtualMachine};
+
+use listener::{AgentListener, Port};
+
+pub use guest::{AgentNews, AgentOptions, GuestAgent};
+pub use protocol::Told;
+
+/// The agents of all machines that are watched.
+#[derive(Debug, Default)]
+pub(crate) struct Agents {
+    /// From the first port on.
+    listener: Option<AgentListener>,
+}
+
+impl Agents {
+    /// Puts what the agents tell to the vCPUs' threads (`threads` ascending by id) and how they stand
+    /// to their machines. `ports` are the sockets of those machines that have one. What is wrong with
+    /// an agent is said in `gaps`, once.
+    pub(crate) fn observe(
+        &mut self,
+        ports: impl IntoIterator<Item = (ProcessId, PathBuf)>,
+        processes: &mut [Process],
+        threads: &mut [Thread],
+        gaps: &mut Vec<String>,
+    ) {
+        let ports: Vec<Port> = ports
+            .into_iter()
+            .filter_map(|(process, path)| port(process, path, processes))
+            .collect();
+        if self.listener.is_none() && ports.is_empty() {
+            return;
+        }
+        let listener = match self.listener.take().map_or_else(AgentListener::start, Ok) {
+            Ok(listener) => self.listener.insert(listener),
+            Err(error) => {
+                gaps.push(format!("no agent can be listened to: {error}"));
+                return;
+            }
+        };
+        listener.follow(ports);
+        gaps.append(&mut listener.gaps());
+        for process in processes {
+            if let Some(machine) = &mut process.machine {
+                let (agent, told) = listener.state(process.id);
+                if machine.agent != agent {
+                    Arc::make_mut(machine).agent = agent;
+                }
+                if let Some(told) = told {
+                    tag(machine, &told, threads);
+                }
+            }
+        }
+    }
+}
+
+/// The port of a machine whose vCPUs are known.
+fn port(process: ProcessId, path: PathBuf, processes: &[Process]) -> Option<Port> {
+    let found = processes.binary_search_by_key(&process, |process| process.id);
+    let machine = processes[found.ok()?].machine.as_ref()?;
+    Some(Port {
+        machine: process,
+        name: machine.name.clone(),
+        path,
+        vcpus: machine.vcpus.last()?.index.saturating_add(1),
+    })
+}
+
+/// Tags the threads of a machine's vCPUs. One whose own mask says that it is a candidate stays one:
+/// then its user cares where the vCPU is, whatever runs in it.
+fn tag(machine: &VirtualMachine, told: &Told, threads: &mut [Thread]) {
+    for vcpu in machine.vcpus.iter().filter(|vcpu| vcpu.index < told.vcpus) {
+        let found = threads.binary_search_by_key(&vcpu.thread, |thread| thread.id);
+        if let Ok(at) = found {
+            let tag = match told.tagged.binary_search(&vcpu.index) {
+                Ok(_) => Tag::Agent,
+                Err(_) => Tag::Clear,
+            };
+            threads[at].tag.get_or_insert(tag);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    use numaherd_topology::CpuId;
+    use numaherd_world::{Agent, ThreadId, VirtualCpu};
+
+    use super::*;
+
+    fn thread(process: ProcessId, tid: u32) -> Thread {
+        Thread {
+            id: ThreadId { tid, born: 1 },
+            process,
+            name: String::new(),
+            cpu: CpuId(0),
+            assigned: None,
+            affinity: Arc::default(),
+            cpuset: Arc::default(),
+            cpu_share: 0.0,
+            wait_share: 0.0,
+            tag: None,
+            counts: None,
+            hands_off: None,
+        }
+    }
+
+    #[test]
+    fn what_an_agent_tells_is_put_to_the_threads_of_its_vcpus() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent");
+        let socket = UnixListener::bind(&path).unwrap();
+        let process = ProcessId {
+            pid: std::process::id(),
+            born: 1,
+        };
+        // Four vCPUs, of which the guest has three online; and a thread that runs none.
+        let mut threads: Vec<Thread> = (10..15).map(|tid| thread(process, tid)).collect();
+        threads[1].tag = Some(Tag::Mask);
+        let vcpus = (0..4).map(|index| VirtualCpu {
+            index,
+            thread: threads[index as usize].id,
+        });
+        let machine = VirtualMachine {
+            name: "web".to_owned(),
+            vcpus: vcpus.collect(),
+            memory_bytes: None,
+            source: String::new(),
+            agent: Agent::Silent,
+        };
+        let mut processes = [Process {
+            id: process,
+            name: "qemu".to_owned(),
+            allowed_nodes: Arc::default(),
+            residency: None,
+            sharing: None,
+            machine: Some(Arc::new(machine)),
+        }];
+        let mut gaps = Vec::new();
+        let mut agents = Agents::default();
+        agents.observe([], &mut processes, &mut threads, &mut gaps);
+        assert!(agents.listener.is_none(), "no thread without a port");
+
+        let mut observe = |threads: &mut Vec<Thread>| {
+            agents.observe(
+                [(process, path.clone())],
+                &mut processes,
+                threads,
+                &mut gaps,
+            );
+            processes[0].machine.as_ref().unwrap().agent
+        };
+        assert_eq!(observe(&mut threads), Agent::Silent);
+        assert!(
+            threads
+                .iter()
+                .all(|thread| thread.tag.is_none_or(|tag| tag == Tag::Mask))
+        );
+        let (vcpus, tagged) = (3, vec![0]);
+        let line = protocol::write(0, &Told { vcpus, tagged });
+        let mut agent = socket.accept().unwrap().0;
+        agent.write_all(&line).unwrap();
+        while observe(&mut threads) != Agent::Telling {
+            std::thread::yield_now();
+        }
+        let tags: Vec<Option<Tag>> = threads.iter().map(|thread| thread.tag).collect();
+        let expected = [
+            Some(Tag::Agent),
+            Some(Tag::Mask),
+            Some(Tag::Clear),
+            None,
+            None,
+        ];
+        assert_eq!(tags, expected);
+        assert_eq!(gaps, Vec::<String>::new());
+    }
+}
