@@ -3,8 +3,12 @@
 //! A thread that was given a mask hands it on to the threads and processes that it starts. Such
 //! a mask is ours too, although no order named the new thread: it counts as assigned to the core of
 //! the one it came from, which is where it runs.
+//!
+//! A thread whose user set its mask stays *pinned* when it is given one of ours instead: its user cares
+//! where it runs (`taskset` and `numactl` in BRM §4.3), until its mask is opened wide. Pinning is
+//! inherited with the mask.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet};
@@ -14,6 +18,8 @@ use numaherd_world::{ProcessId, ThreadId};
 struct Assignment {
     core: Option<CpuId>,
     cpus: Arc<CpuSet>,
+    /// Whether a thread that has it was pinned before, all of them where several got it.
+    pinned: bool,
 }
 
 /// Whose mask a thread has.
@@ -33,6 +39,8 @@ pub(crate) struct Assignments {
     by_thread: HashMap<ThreadId, Assignment>,
     /// Masks given to any thread of a process, also after the thread has ended.
     by_process: HashMap<u32, Vec<Assignment>>,
+    /// Threads whose mask is, or was before ours, their user's.
+    pinned: HashSet<ThreadId>,
 }
 
 impl Assignments {
@@ -42,13 +50,23 @@ impl Assignments {
             .iter()
             .map(|(thread, cpus)| {
                 let cpus = Arc::new(cpus.clone());
-                (*thread, Assignment { core: None, cpus })
+                let assignment = Assignment {
+                    core: None,
+                    cpus,
+                    pinned: false,
+                };
+                (*thread, assignment)
             })
             .collect();
         Self {
             by_thread,
-            by_process: HashMap::new(),
+            ..Self::default()
         }
+    }
+
+    /// Whether the thread's mask is its user's, or was before it was given ours.
+    pub(crate) fn is_pinned(&self, thread: ThreadId) -> bool {
+        self.pinned.contains(&thread)
     }
 
     /// A thread was given a mask.
@@ -66,11 +84,15 @@ impl Assignments {
         let assignment = Assignment {
             core,
             cpus: cpus.clone(),
+            pinned: self.is_pinned(thread),
         };
         if let Some(pid) = pid {
             let given = self.by_process.entry(pid).or_default();
             match given.iter_mut().find(|given| given.cpus == *cpus) {
-                Some(given) => given.core = core,
+                Some(given) => {
+                    given.core = core;
+                    given.pinned &= assignment.pinned;
+                }
                 None => given.push(assignment.clone()),
             }
         }
@@ -79,6 +101,24 @@ impl Assignments {
 
     /// Whose the mask of a thread is; a mask that came by inheritance is taken over.
     pub(crate) fn owner(
+        &mut self,
+        thread: ThreadId,
+        process: ProcessId,
+        parent: u32,
+        mask: &Arc<CpuSet>,
+        cpuset: &CpuSet,
+    ) -> Owner {
+        let owner = self.told(thread, process, parent, mask, cpuset);
+        match owner {
+            Owner::Nobody => self.pinned.remove(&thread),
+            Owner::Foreign => self.pinned.insert(thread),
+            // As it was before the mask was ours.
+            Owner::Ours(_) => false,
+        };
+        owner
+    }
+
+    fn told(
         &mut self,
         thread: ThreadId,
         process: ProcessId,
@@ -113,6 +153,9 @@ impl Assignments {
         match inherited {
             Some(assignment) => {
                 let core = assignment.core;
+                if assignment.pinned {
+                    self.pinned.insert(thread);
+                }
                 self.by_thread.insert(thread, assignment.clone());
                 // What it starts inherits in turn.
                 let given = self.by_process.entry(process.pid).or_default();
@@ -132,6 +175,7 @@ impl Assignments {
         process: impl Fn(u32) -> bool,
     ) {
         self.by_thread.retain(|id, _| thread(*id));
+        self.pinned.retain(|id| thread(*id));
         self.by_process.retain(|pid, _| process(*pid));
     }
 }
@@ -208,6 +252,42 @@ mod tests {
         let mut assignments = given();
         let narrowed = assignments.owner(thread(5), PROCESS, 1, &cpus("3"), &cpus("3-6"));
         assert_eq!(narrowed, Owner::Ours(Some(CpuId(2))));
+    }
+
+    #[test]
+    fn a_pinned_thread_stays_pinned_under_our_mask_until_it_may_run_anywhere() {
+        let mut assignments = Assignments::default();
+        owner(&mut assignments, 5, PROCESS, "1");
+        owner(&mut assignments, 9, PROCESS, "0-7");
+        assert!(assignments.is_pinned(thread(5)) && !assignments.is_pinned(thread(9)));
+        assignments.give(thread(5), Some(5), Some(CpuId(2)), &cpus("2-3"));
+        let ours = Owner::Ours(Some(CpuId(2)));
+        assert_eq!(owner(&mut assignments, 5, PROCESS, "2-3"), ours);
+        assert!(assignments.is_pinned(thread(5)));
+        // A node that is the whole machine.
+        assignments.give(thread(5), Some(5), Some(CpuId(2)), &cpus("0-7"));
+        assert_eq!(owner(&mut assignments, 5, PROCESS, "0-7"), ours);
+        assert!(assignments.is_pinned(thread(5)));
+        assignments.give(thread(5), Some(5), None, &cpus("1"));
+        assert_eq!(owner(&mut assignments, 5, PROCESS, "1"), Owner::Foreign);
+        assert_eq!(owner(&mut assignments, 5, PROCESS, "0-7"), Owner::Nobody);
+        assert!(!assignments.is_pinned(thread(5)));
+        owner(&mut assignments, 5, PROCESS, "1");
+        assignments.retain(|_| false, |_| false);
+        assert!(!assignments.is_pinned(thread(5)));
+    }
+
+    #[test]
+    fn pinning_is_inherited_with_the_mask_unless_an_unpinned_thread_may_have_handed_it_on() {
+        let mut assignments = Assignments::default();
+        owner(&mut assignments, 5, PROCESS, "1");
+        assignments.give(thread(5), Some(5), Some(CpuId(2)), &cpus("2-3"));
+        owner(&mut assignments, 51, PROCESS, "2-3");
+        owner(&mut assignments, 6, CHILD, "2-3");
+        assert!(assignments.is_pinned(thread(51)) && assignments.is_pinned(thread(6)));
+        assignments.give(thread(9), Some(5), Some(CpuId(3)), &cpus("2-3"));
+        owner(&mut assignments, 52, PROCESS, "2-3");
+        assert!(!assignments.is_pinned(thread(52)));
     }
 
     #[test]

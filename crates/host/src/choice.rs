@@ -402,6 +402,48 @@ mod tests {
     }
 
     #[test]
+    fn the_uncore_penalty_is_two_events_or_why_not() {
+        let (_folder, root) = fake::root();
+        let report = |model: u32, refused: Option<u64>| {
+            let senses = fake::Counters(move |a: &Attribute, _, _| {
+                if refused == Some(a.config) {
+                    return Err(Errno::INVAL);
+                }
+                Ok(fake::anything())
+            });
+            let processor = Processor {
+                model,
+                ..fake::skylake()
+            };
+            let choice = choose_with(&senses, &root, &processor).unwrap();
+            assert!(choice.miss_rate().is_measured());
+            assert_eq!(
+                choice.uncore_attributes().is_empty(),
+                !choice.uncore_penalty().is_measured()
+            );
+            choice.uncore_penalty()
+        };
+        let skylake = caveat(&report(0x55, None));
+        assert!(
+            skylake.starts_with("offcore_requests_outstanding.demand:c1 / offcore_requests.demand"),
+            "{skylake}"
+        );
+        let missing = |report: SignalReport| match report.state {
+            SignalState::Missing { reason, remedy } => format!("{reason}; {remedy}"),
+            SignalState::Measured { .. } => panic!("{report:?}"),
+        };
+        let nehalem = missing(report(0x1a, None));
+        assert!(nehalem.contains("for a whole socket"), "{nehalem}");
+        let no_room = missing(report(0x55, Some(0x7b0)));
+        assert!(
+            no_room.contains("not together with the others"),
+            "{no_room}"
+        );
+        let unknown = missing(report(0xfff, None));
+        assert!(unknown.contains("--events FILE"), "{unknown}");
+    }
+
+    #[test]
     fn the_labs_pmu_is_preferred() {
         let (folder, root) = fake::root();
         let pmu = folder.path().join("sys/bus/event_source/devices/lab");
@@ -416,6 +458,8 @@ mod tests {
             "prefetch",
             "dram_local",
             "dram_remote",
+            "offcore_requests",
+            "offcore_busy_cycles",
         ];
         for (number, name) in names.iter().enumerate() {
             std::fs::write(pmu.join("events").join(name), format!("event={number:#x}")).unwrap();
@@ -429,6 +473,12 @@ mod tests {
         assert!(said.starts_with("lab/llc_miss/ + lab/prefetch/"), "{said}");
         let codes: Vec<u64> = choice.attributes.iter().map(|a| a.config).collect();
         assert_eq!(codes, [0, 2, 3, 4, 5, 1]);
+        let pair: Vec<u64> = choice
+            .uncore_attributes()
+            .iter()
+            .map(|a| a.config)
+            .collect();
+        assert_eq!(pair, [7, 6]);
     }
 
     #[test]

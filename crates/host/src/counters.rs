@@ -36,6 +36,11 @@ pub(crate) struct Reading {
     pub(crate) values: Vec<u64>,
 }
 
+/// Bytes that `read` gives for a group.
+const fn group_bytes(events: usize) -> usize {
+    (3 + events) * 8
+}
+
 /// Understands what `read` gave (`struct read_format` of a group); `None` when it is cut short.
 pub(crate) fn parse_group(bytes: &[u8]) -> Option<Reading> {
     let mut numbers = bytes
@@ -78,6 +83,7 @@ impl Group {
 
     /// Reads it: what it says now, and what it said before.
     fn read(&mut self, buffer: &mut [u8]) -> Option<(Reading, &Reading)> {
+        let buffer = &mut buffer[..group_bytes(self.events.len())];
         let length = rustix::io::read(&self.events[0], &mut *buffer).ok()?;
         let now = parse_group(buffer.get(..length)?)?;
         let before = std::mem::replace(&mut self.last, now);
@@ -117,7 +123,7 @@ impl Counters {
             choice,
             with_uncore: false,
             groups: HashMap::new(),
-            buffer: vec![0; (3 + most) * 8],
+            buffer: vec![0; group_bytes(most)],
             refused: HashMap::new(),
             without_turn: 0,
         }
@@ -225,6 +231,7 @@ mod tests {
     use crate::{choice, fake};
     use proptest::prelude::*;
     use std::io::Write;
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     fn chosen(senses: &dyn Senses, root: &Root) -> Choice {
@@ -266,17 +273,12 @@ mod tests {
     #[test]
     fn a_thread_is_counted_from_its_second_tick_and_closed_when_it_ends() {
         let (_folder, root) = fake::root();
-        let reads = AtomicU64::new(0);
-        let senses = fake::Counters(move |_: &Attribute, _, _| {
+        let senses = fake::Counters(|_: &Attribute, _, _| {
             // Every event is a file that holds a group; only the leader's is read, from its place on.
-            let mut file = tempfile::tempfile().unwrap();
-            file.write_all(&group(10, 10, &[100, 1, 1, 0, 200]))
-                .unwrap();
-            file.write_all(&group(20, 20, &[200, 3, 1, 2, 400]))
-                .unwrap();
-            std::io::Seek::rewind(&mut file).unwrap();
-            reads.fetch_add(1, Ordering::Relaxed);
-            Ok(file.into())
+            Ok(answers(&[
+                group(10, 10, &[100, 1, 1, 0, 200]),
+                group(20, 20, &[200, 3, 1, 2, 400]),
+            ]))
         });
         let choice = chosen(&senses, &root);
         let mut counters = Counters::new(choice);
@@ -290,6 +292,104 @@ mod tests {
         );
         assert!(counters.end_tick(|_| false).is_empty());
         assert!(counters.groups.is_empty());
+    }
+
+    /// A file that holds what a group's leader would answer, one answer after the other.
+    fn answers(groups: &[Vec<u8>]) -> OwnedFd {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&groups.concat()).unwrap();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file.into()
+    }
+
+    const BUSY: u64 = 0x0100_0760;
+
+    #[test]
+    fn the_uncore_penalty_is_counted_when_asked_for_in_a_group_of_its_own() {
+        let (_folder, root) = fake::root();
+        let opened = Arc::new(AtomicU64::new(0));
+        let busy = opened.clone();
+        let senses = fake::Counters(move |a: &Attribute, tid: Option<u32>, _| {
+            if a.config != BUSY {
+                let main = (1..6).map(|i| group(i * 10, i * 10, &[i * 100, i, i, 0, i * 200]));
+                return Ok(answers(&main.collect::<Vec<_>>()));
+            }
+            if tid != Some(0) {
+                busy.fetch_add(1, Ordering::Relaxed);
+            }
+            // It had its turn in half of the time, then in all of it, then never.
+            Ok(answers(&[
+                group(10, 5, &[300, 4]),
+                group(20, 15, &[900, 10]),
+                group(30, 15, &[900, 10]),
+            ]))
+        });
+        let mut counters = Counters::new(chosen(&senses, &root));
+        let thread = ThreadId { tid: 4, born: 40 };
+        let read = |counters: &mut Counters| {
+            let counts = counters.read(&senses, thread)?;
+            Some((
+                counts.instructions,
+                counts.uncore_busy_cycles,
+                counts.uncore_requests,
+            ))
+        };
+        assert_eq!(read(&mut counters), None);
+        assert_eq!(read(&mut counters), Some((100, None, None)));
+        assert_eq!(opened.load(Ordering::Relaxed), 0, "nobody asked for it");
+        counters.count_uncore(true);
+        assert_eq!(read(&mut counters), Some((100, None, None)));
+        assert_eq!(opened.load(Ordering::Relaxed), 1);
+        assert_eq!(read(&mut counters), Some((100, Some(600), Some(8))));
+        assert_eq!(read(&mut counters), Some((100, Some(600), Some(6))));
+        assert!(counters.end_tick(|_| true).is_empty());
+        counters.count_uncore(false);
+        assert!(
+            counters
+                .groups
+                .values()
+                .all(|groups| groups.uncore.is_none())
+        );
+    }
+
+    #[test]
+    fn without_its_turn_the_uncore_penalty_is_not_known_and_the_rest_is() {
+        let (_folder, root) = fake::root();
+        let senses = fake::Counters(|a: &Attribute, _, _| {
+            Ok(if a.config == BUSY {
+                answers(&[group(10, 0, &[0, 0])])
+            } else {
+                answers(&[group(10, 10, &[100, 1, 1, 0, 200])])
+            })
+        });
+        let mut counters = Counters::new(chosen(&senses, &root));
+        counters.count_uncore(true);
+        let thread = ThreadId { tid: 4, born: 40 };
+        assert_eq!(counters.read(&senses, thread), None);
+        let counts = counters.read(&senses, thread).unwrap();
+        assert_eq!((counts.instructions, counts.uncore_penalty()), (100, None));
+        let gaps = counters.end_tick(|_| true);
+        assert!(gaps[0].contains("had no turn"), "{gaps:?}");
+    }
+
+    #[test]
+    fn threads_that_are_refused_the_uncore_penalty_alone_are_a_gap_and_tried_again() {
+        let (_folder, root) = fake::root();
+        let senses = fake::Counters(|a: &Attribute, tid, _| match tid {
+            Some(4) if a.config == BUSY => Err(Errno::MFILE),
+            _ => Ok(answers(&[
+                group(10, 10, &[100, 1, 1, 0, 200]),
+                group(20, 20, &[200, 1, 1, 0, 400]),
+            ])),
+        });
+        let mut counters = Counters::new(chosen(&senses, &root));
+        counters.count_uncore(true);
+        let thread = ThreadId { tid: 4, born: 40 };
+        for tick in 0..3 {
+            assert_eq!(counters.read(&senses, thread).is_some(), tick > 0);
+            let gaps = counters.end_tick(|_| true);
+            assert!(gaps[0].starts_with("1 threads lack counters"), "{gaps:?}");
+        }
     }
 
     #[test]

@@ -112,7 +112,8 @@ pub struct HostOptions {
     /// Whether threads whose own affinity was set by their user may be steered.
     pub include_pinned: bool,
     /// Masks that an earlier run set and has not taken back (from its journal): they are ours, not
-    /// their users'.
+    /// their users'. Give back first what can be: threads whose own mask is not known are not
+    /// tagged.
     pub set_before: Vec<(ThreadId, CpuSet)>,
     /// Which events are counted on which machine.
     pub events: EventTable,

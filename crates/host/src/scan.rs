@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet, NodeSet};
-use numaherd_world::{ProcessId, Thread, ThreadId};
+use numaherd_world::{ProcessId, Tag, Thread, ThreadId};
 
 use crate::assignments::{Assignments, Owner};
 use crate::cpusets::{CpusetNumber, Cpusets};
@@ -48,7 +48,8 @@ struct Entry {
     schedstat: Option<File>,
     /// CPU time so far in ns.
     ran_ns: u64,
-    /// Whether `ran_ns` at first sight is of this interval: it was started in it.
+    /// Time so far in ns that it waited for a CPU.
+    waited_ns: u64,
     affinity: Arc<CpuSet>,
     cpuset: CpusetNumber,
 }
@@ -334,15 +335,14 @@ impl Scanner {
             stat: file,
             schedstat,
             ran_ns: 0,
+            waited_ns: 0,
             affinity: Arc::default(),
             cpuset: self.cpuset_of(&folder),
         };
         // What it ran before this interval began is not this interval's.
         let in_this_interval = born.saturating_mul(self.tick_ns) >= self.last_boot_ns;
         if self.last_boot_ns == 0 || !in_this_interval {
-            entry.ran_ns = self
-                .ran(&entry, &folder)
-                .unwrap_or(stat.ran_ticks * self.tick_ns);
+            (entry.ran_ns, entry.waited_ns) = self.times(&entry, &folder, &stat);
         }
         Some(entry)
     }
@@ -355,12 +355,18 @@ impl Scanner {
         self.cpusets.number(&cgroups.unwrap_or_default())
     }
 
-    /// CPU time so far in ns, to the nanosecond where the kernel keeps it.
-    fn ran(&self, entry: &Entry, folder: &str) -> Option<u64> {
+    /// CPU time and time of waiting for a CPU so far in ns, to the nanosecond where the kernel keeps
+    /// them (`sched_info`: the wait is added up when it ends, so one that lasts over several
+    /// intervals is counted in its last).
+    fn times(&self, entry: &Entry, folder: &str, stat: &stat::Stat<'_>) -> (u64, u64) {
         let mut buffer = [0; 128];
         let file = entry.schedstat.as_ref();
-        let text = read_again(&self.root, file, folder, "schedstat", &mut buffer)?;
-        decimal(words(text).next()?)
+        let kept =
+            read_again(&self.root, file, folder, "schedstat", &mut buffer).and_then(|text| {
+                let mut numbers = words(text);
+                Some((decimal(numbers.next()?)?, decimal(numbers.next()?)?))
+            });
+        kept.unwrap_or((stat.ran_ticks * self.tick_ns, 0))
     }
 
     fn is_seldom(&self, number: u32) -> bool {
@@ -421,11 +427,10 @@ impl Scanner {
         if tid == process.id.pid {
             process.parent = stat.parent;
         }
-        let ran_ns = self
-            .ran(entry, &folder)
-            .unwrap_or(stat.ran_ticks * self.tick_ns);
+        let (ran_ns, waited_ns) = self.times(entry, &folder, &stat);
         let ran_in_interval = ran_ns.saturating_sub(entry.ran_ns);
-        entry.ran_ns = ran_ns;
+        let waited_in_interval = waited_ns.saturating_sub(entry.waited_ns);
+        (entry.ran_ns, entry.waited_ns) = (ran_ns, waited_ns);
         process.ran_ns += ran_in_interval;
         let cpuset = self.cpusets.cpus(entry.cpuset);
         let (assigned, foreign) = match assignments.owner(
@@ -443,9 +448,11 @@ impl Scanner {
         let hands_off = stat.hands_off().or_else(|| {
             let mask = foreign?;
             Some(format!(
-                "its affinity {mask} was set by its user; --include-pinned to steer it too"
+                "its affinity {mask} was set by its user; --take-over to steer it too"
             ))
         });
+        // The kernel's own threads are bound for reasons of its own.
+        let is_pinned = !stat.is_kernels() && assignments.is_pinned(entry.id);
         threads.push(Thread {
             id: entry.id,
             process: process.id,
@@ -455,8 +462,8 @@ impl Scanner {
             affinity: entry.affinity.clone(),
             cpuset,
             cpu_share: share(ran_in_interval, interval_ns),
-            wait_share: 0.0,
-            tag: None,
+            wait_share: share(waited_in_interval, interval_ns),
+            tag: is_pinned.then_some(Tag::Mask),
             counts: None,
             hands_off,
         });
@@ -464,11 +471,12 @@ impl Scanner {
     }
 }
 
-fn share(ran_ns: u64, interval_ns: u64) -> f64 {
+/// The part of the interval that a time is, 0 to 1.
+fn share(ns: u64, interval_ns: u64) -> f64 {
     if interval_ns == 0 {
         return 0.0;
     }
-    (ran_ns as f64 / interval_ns as f64).min(1.0)
+    (ns as f64 / interval_ns as f64).min(1.0)
 }
 
 /// Reads a small file from its start: by its open descriptor, or else by its path.

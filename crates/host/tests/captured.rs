@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use numaherd_host::{Host, HostOptions, Selection, Verdict, doctor, user_number};
 use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
-use numaherd_world::{AffinityOrder, AffinityResult, Orders, SignalState, Snapshot, Thread, World};
+use numaherd_world::{
+    AffinityOrder, AffinityResult, Orders, SignalState, Snapshot, Tag, Thread, World,
+};
 
 struct Tree(tempfile::TempDir);
 
@@ -172,6 +174,41 @@ fn threads_to_leave_alone_are_there_with_the_reason() {
     assert_eq!(reason("audio"), "real-time class (SCHED_FIFO 50)");
     assert!(reason("pinned").contains("affinity 1 was set by its user"));
     assert_eq!(reason("free"), "");
+}
+
+#[test]
+fn a_thread_whose_user_bound_it_is_tagged_and_a_kernel_thread_never() {
+    let tree = Tree::new();
+    let kernels = Shown {
+        flags: 0x0020_0000,
+        mask: "1",
+        ..ordinary(2, "migration/1")
+    };
+    let pinned = Shown {
+        mask: "1",
+        ..ordinary(4, "pinned")
+    };
+    let all_it_can_have = Shown {
+        mask: "2-5",
+        cgroup: "/jobs",
+        ..ordinary(5, "free")
+    };
+    let part_of_it = Shown {
+        mask: "2-3",
+        cgroup: "/jobs",
+        ..ordinary(6, "bound")
+    };
+    for shown in [kernels, pinned, all_it_can_have, part_of_it] {
+        tree.show(&shown, 1, 0);
+    }
+    let snapshot = tree.observe(Selection::Machine);
+    let tagged: Vec<&str> = snapshot
+        .threads
+        .iter()
+        .filter(|thread| thread.tag == Some(Tag::Mask))
+        .map(|thread| thread.name.as_str())
+        .collect();
+    assert_eq!(tagged, ["pinned", "bound"]);
 }
 
 #[test]
@@ -376,4 +413,24 @@ fn a_tree_without_proc_is_refused_with_what_to_do() {
     options.root = empty.path().to_owned();
     let error = Host::new(options, topology()).unwrap_err().to_string();
     assert!(error.contains("is /proc mounted?"), "{error}");
+}
+
+#[test]
+fn waiting_for_a_cpu_is_of_the_interval_alone() {
+    let tree = Tree::new();
+    tree.show(&ordinary(4, "main"), 1, 0);
+    let waited = |ns: u64| {
+        tree.write("proc/4/task/4/schedstat", &format!("7 {ns} 1\n"));
+    };
+    waited(5_000_000_000);
+    let mut host = tree.host(Selection::Machine);
+    let share = |host: &mut Host| host.observe().unwrap().threads[0].wait_share;
+    assert!(share(&mut host).abs() < 1e-12, "before it was watched");
+    waited(6_000_000_000);
+    // A second in an interval of some microseconds: no more than all of it.
+    assert!((share(&mut host) - 1.0).abs() < 1e-12);
+    assert!(share(&mut host).abs() < 1e-12);
+    // A kernel that does not keep it.
+    tree.write("proc/4/task/4/schedstat", "7\n");
+    assert!(share(&mut host).abs() < 1e-12);
 }

@@ -12,7 +12,7 @@ use numaherd_host::{Host, HostOptions, Selection, doctor, start_with_new_pages};
 use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityResult, NewPages, Orders, PageOrder, Pages, Progress, Signal,
-    SignalState, Snapshot, Thread, World,
+    SignalState, Snapshot, Tag, Thread, World,
 };
 
 /// The program that is watched: two named threads and 8 MiB that it has touched. It prints the
@@ -174,6 +174,7 @@ fn an_affinity_is_set_read_back_and_given_back() {
     assert_eq!(grazer.assigned, Some(core));
     assert_eq!(grazer.affinity.iter().collect::<Vec<_>>(), [core]);
     assert_eq!(grazer.hands_off, None, "our own mask is no foreign one");
+    assert_eq!(grazer.tag, None, "nor a wish of its user");
     let orders = order(grazer, None, (*grazer.cpuset).clone());
     assert_eq!(result(&mut host, &orders), AffinityResult::Done);
     let restored = host.observe().unwrap();
@@ -195,16 +196,23 @@ fn a_mask_that_someone_else_set_is_left_alone_unless_asked_for() {
     assert_eq!(result(&mut setter, &orders), AffinityResult::Done);
     let seen_by_another = herd.host().observe().unwrap();
     let reason = thread(&seen_by_another, "grazer").hands_off.clone();
-    assert!(reason.unwrap().contains("--include-pinned"));
+    assert!(reason.unwrap().contains("--take-over"));
     let mut options = HostOptions::new(Selection::Child {
         pid: herd.child.id(),
     });
     options.include_pinned = true;
-    let asked_for = Host::new(options.clone(), topology())
-        .unwrap()
-        .observe()
-        .unwrap();
+    let mut asked = Host::new(options.clone(), topology()).unwrap();
+    let asked_for = asked.observe().unwrap();
     assert_eq!(thread(&asked_for, "grazer").hands_off, None);
+    assert_eq!(thread(&asked_for, "grazer").tag, Some(Tag::Mask));
+    // It is a candidate still when it has been given the whole machine, and one of ours.
+    for cpus in [(*grazer.cpuset).clone(), [core].into_iter().collect()] {
+        let orders = order(grazer, Some(core), cpus);
+        assert_eq!(result(&mut asked, &orders), AffinityResult::Done);
+        let placed = asked.observe().unwrap();
+        assert_eq!(thread(&placed, "grazer").assigned, Some(core));
+        assert_eq!(thread(&placed, "grazer").tag, Some(Tag::Mask));
+    }
     options.include_pinned = false;
     options.set_before = vec![(grazer.id, [core].into_iter().collect())];
     let after_restart = Host::new(options, topology()).unwrap().observe().unwrap();
