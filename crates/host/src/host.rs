@@ -13,6 +13,7 @@ use numaherd_world::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::affinity;
+use crate::agent::Agents;
 use crate::assignments::Assignments;
 use crate::blocks::MemoryBlocks;
 use crate::choice;
@@ -32,6 +33,7 @@ use crate::residency::Residencies;
 use crate::samples::{self, Recipe, Roster, Sampler};
 use crate::scan::Scanner;
 use crate::stop::Stop;
+use crate::vm::Machines;
 
 /// The live machine.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub struct Host {
     counters: Option<Counters>,
     recipe: Option<Recipe>,
     residencies: Residencies,
+    machines: Machines,
+    agents: Agents,
     /// The IPM unit, in the lab; shared with the pager.
     ipm: Option<Arc<Mutex<IpmUnit>>>,
     roster: Roster,
@@ -111,6 +115,8 @@ impl Host {
                 options.residency_share,
                 only_node,
             ),
+            machines: Machines::new(root.clone()),
+            agents: Agents::default(),
             mover: Some(Mover::new(root.clone(), options.pages.clone(), page_bytes)),
             signals: equipment.signals,
             counters: equipment.counters,
@@ -176,6 +182,13 @@ impl Host {
             seen.gaps
                 .extend(counters.end_tick(|thread| alive.contains(&thread)));
         }
+        let processes = self.scanner.processes();
+        self.machines.observe(
+            processes.map(|process| (process.id, process.name.as_str())),
+            &mut seen.threads,
+            now,
+            &mut seen.gaps,
+        );
         let mut roster = self
             .roster
             .write()
@@ -229,7 +242,7 @@ impl Host {
                 name: process.name.clone(),
                 allowed_nodes: process.allowed_nodes.clone(),
                 sharing: sharing.remove(&process.id).map(Arc::new),
-                machine: None,
+                machine: self.machines.of(process.id),
                 residency: self.residencies.of(process.id).cloned(),
             })
             .collect();
@@ -302,7 +315,7 @@ impl World for Host {
                 self.root.path("proc").display()
             ),
         })?;
-        let mut gaps = look.gaps;
+        let (mut threads, mut gaps) = (look.threads, look.gaps);
         let mut from_pager = self
             .pager_gaps
             .lock()
@@ -310,6 +323,10 @@ impl World for Host {
         gaps.append(&mut from_pager);
         drop(from_pager);
         let sharing = self.sharing(&mut gaps);
+        let mut processes = self.processes(look.interval_ns, sharing);
+        let ports = self.machines.agent_ports();
+        self.agents
+            .observe(ports, &mut processes, &mut threads, &mut gaps);
         let sequence = self.sequence;
         self.sequence += 1;
         Ok(Snapshot {
@@ -318,9 +335,9 @@ impl World for Host {
             interval_ns: look.interval_ns,
             page_bytes: self.page_bytes,
             online: look.online,
-            processes: self.processes(look.interval_ns, sharing),
+            processes,
             nodes: self.nodes(),
-            threads: look.threads,
+            threads,
             gaps,
         })
     }

@@ -9,6 +9,7 @@
 //!   │                 counters ◀─ choice ◀─ events, pmu  perf groups per thread
 //!   │                 residency                        numa_maps within a budget
 //!   │                 ipm_unit ◀─ ipm_records          who shares pages; in the lab
+//!   │                 vm                               machines, their vCPUs and monitors
 //!   │                 agent                            which vCPUs care where they run
 //!   ├── apply ──▶ affinity, pages                      checked, read back
 //!   └── pager ──▶ samples ◀─ records, blocks           rings per CPU or thread
@@ -55,6 +56,7 @@ mod scan;
 mod stop;
 mod sys;
 mod threads;
+mod vm;
 
 pub use agent::{AgentNews, AgentOptions, GuestAgent, Told};
 pub use doctor::{Doctor, Finding, Verdict, doctor};

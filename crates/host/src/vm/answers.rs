@@ -1,0 +1,213 @@
+//! What a monitor's answers say, by QEMU's own description of them (qapi/machine.json).
+//!
+//! An answer that is not as described is an error, never a guess. Whether it is true is for the
+//! asker to find out ([`super::inquiry`]).
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A vCPU, in the answer to `query-cpus-fast`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct CpuThread {
+    /// Its number in the machine.
+    #[serde(rename = "cpu-index")]
+    pub(crate) index: u32,
+    /// The thread that runs it, as numbered where QEMU runs.
+    #[serde(rename = "thread-id")]
+    pub(crate) thread: u32,
+}
+
+/// The answer to `query-memory-size-summary`, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct MemorySize {
+    base_memory: u64,
+    #[serde(default)]
+    plugged_memory: u64,
+}
+
+/// A piece of the machine's memory as QEMU has it, in the answer to `query-memdev`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Backend {
+    /// Its name; older QEMUs do not tell.
+    #[serde(default)]
+    pub(crate) id: String,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Whether it is mapped so that other processes can share it; older QEMUs do not tell.
+    #[serde(default)]
+    pub(crate) share: bool,
+    /// The nodes of the host that its owner gave it.
+    pub(crate) host_nodes: Vec<u32>,
+    /// How it is laid out over them: `default`, `preferred`, `bind` or `interleave`.
+    pub(crate) policy: String,
+}
+
+/// The vCPUs, ascending by index.
+///
+/// # Errors
+/// Why it is no answer to `query-cpus-fast`: its form, no vCPU at all, one number twice, or a thread
+/// that runs some but not all of them (in single-threaded emulation one runs them all).
+pub(crate) fn cpus(answer: Value) -> Result<Vec<CpuThread>, String> {
+    let mut cpus: Vec<CpuThread> = read(answer)?;
+    cpus.sort_unstable_by_key(|cpu| cpu.index);
+    let Some(first) = cpus.first() else {
+        return Err("it names no vCPU".to_owned());
+    };
+    if let Some(twice) = cpus.windows(2).find(|two| two[0].index == two[1].index) {
+        return Err(format!("it names vCPU {} twice", twice[0].index));
+    }
+    let mut threads: Vec<u32> = cpus.iter().map(|cpu| cpu.thread).collect();
+    threads.sort_unstable();
+    let one_for_all = threads.iter().all(|thread| *thread == first.thread);
+    let twice = threads.windows(2).find(|two| two[0] == two[1]);
+    match twice.filter(|_| !one_for_all) {
+        Some(twice) => Err(format!("it has thread {} run several vCPUs", twice[0])),
+        None => Ok(cpus),
+    }
+}
+
+/// The memory that the machine's system sees, in bytes.
+///
+/// # Errors
+/// Why it is no answer to `query-memory-size-summary`.
+pub(crate) fn memory_bytes(answer: Value) -> Result<u64, String> {
+    let size: MemorySize = read(answer)?;
+    let all = size.base_memory.checked_add(size.plugged_memory);
+    all.filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "its sizes make no memory".to_owned())
+}
+
+/// The bytes that plugged-in memory devices take up.
+///
+/// # Errors
+/// Why it is no answer to `query-memory-devices`.
+pub(crate) fn plugged_bytes(answer: Value) -> Result<u64, String> {
+    #[derive(Deserialize)]
+    struct Device {
+        data: Data,
+    }
+    #[derive(Deserialize)]
+    struct Data {
+        size: u64,
+    }
+    let devices: Vec<Device> = read(answer)?;
+    let sizes = devices.iter().map(|device| device.data.size);
+    sizes
+        .into_iter()
+        .try_fold(0_u64, u64::checked_add)
+        .ok_or_else(|| "its sizes are beyond all memory".to_owned())
+}
+
+/// The pieces of memory.
+///
+/// # Errors
+/// Why it is no answer to `query-memdev`.
+pub(crate) fn backends(answer: Value) -> Result<Vec<Backend>, String> {
+    read(answer)
+}
+
+/// The machine's name; `None` where it has none.
+///
+/// # Errors
+/// Why it is no answer to `query-name`.
+pub(crate) fn name(answer: Value) -> Result<Option<String>, String> {
+    #[derive(Deserialize)]
+    struct Name {
+        name: Option<String>,
+    }
+    read(answer).map(|name: Name| name.name)
+}
+
+/// What the machine does: `running`, `paused`, `prelaunch`, …
+///
+/// # Errors
+/// Why it is no answer to `query-status`.
+pub(crate) fn status(answer: Value) -> Result<String, String> {
+    #[derive(Deserialize)]
+    struct Status {
+        status: String,
+    }
+    read(answer).map(|status: Status| status.status)
+}
+
+fn read<T: for<'de> Deserialize<'de>>(answer: Value) -> Result<T, String> {
+    serde_json::from_value(answer)
+        .map_err(|error| format!("it is not as QEMU describes it: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn as_qemu_10_answers() {
+        let cpus = cpus(json!([
+            {"thread-id": 108, "props": {"core-id": 1}, "qom-path": "/machine/unattached/device[2]",
+             "cpu-index": 1, "target": "x86_64"},
+            {"thread-id": 107, "props": {"core-id": 0}, "qom-path": "/machine/unattached/device[0]",
+             "cpu-index": 0, "target": "x86_64"}
+        ]));
+        let cpu = |index, thread| CpuThread { index, thread };
+        assert_eq!(cpus, Ok(vec![cpu(0, 107), cpu(1, 108)]));
+        let summary = json!({"base-memory": 67_108_864, "plugged-memory": 67_108_864});
+        assert_eq!(memory_bytes(summary), Ok(128 << 20));
+        let devices = json!([{"type": "dimm", "data": {"memdev": "/objects/m1", "hotplugged": false,
+            "addr": 4_294_967_296_u64, "hotpluggable": true, "size": 67_108_864, "slot": 0,
+            "node": 0, "id": "d1"}}]);
+        assert_eq!(plugged_bytes(devices), Ok(64 << 20));
+        let memdevs = json!([{"share": true, "reserve": true, "prealloc": false,
+            "host-nodes": [1], "size": 67_108_864, "merge": true, "dump": true, "policy": "bind",
+            "id": "m1"}]);
+        let backends = backends(memdevs).unwrap();
+        assert!(backends[0].share && backends[0].host_nodes == [1]);
+        assert_eq!(name(json!({"name": "a,b=c"})), Ok(Some("a,b=c".to_owned())));
+        assert_eq!(name(json!({})), Ok(None));
+        let prelaunch = json!({"status": "prelaunch", "running": false});
+        assert_eq!(status(prelaunch).as_deref(), Ok("prelaunch"));
+    }
+
+    #[test]
+    fn one_thread_may_run_all_vcpus_but_not_some() {
+        let answer = |threads: &[u32]| {
+            let cpus = threads
+                .iter()
+                .enumerate()
+                .map(|(index, thread)| json!({"cpu-index": index, "thread-id": thread}));
+            cpus.collect::<Value>()
+        };
+        assert_eq!(cpus(answer(&[7, 7, 7])).map(|cpus| cpus.len()), Ok(3));
+        let some = cpus(answer(&[7, 8, 7])).unwrap_err();
+        assert_eq!(some, "it has thread 7 run several vCPUs");
+    }
+
+    #[test]
+    fn what_cannot_be_is_an_error() {
+        let cpu = |index: Value, thread: Value| json!([{"cpu-index": index, "thread-id": thread}]);
+        for answer in [
+            json!({}),
+            json!([]),
+            json!([{}]),
+            json!("CPU"),
+            cpu(json!("0"), json!(7)),
+            cpu(json!(0), json!(-7)),
+            cpu(json!(0), json!(7.5)),
+            cpu(json!(4_294_967_296_u64), json!(7)),
+            cpu(json!(0), json!(1e300)),
+            json!([{"cpu-index": 0, "thread-id": 7}, {"cpu-index": 0, "thread-id": 8}]),
+        ] {
+            assert!(cpus(answer.clone()).is_err(), "{answer}");
+        }
+        let sizes =
+            |base: u64, plugged: u64| json!({"base-memory": base, "plugged-memory": plugged});
+        assert!(memory_bytes(sizes(0, 0)).is_err());
+        assert!(memory_bytes(sizes(u64::MAX, 1)).is_err());
+        let device = json!({"data": {"size": u64::MAX}});
+        assert!(plugged_bytes(json!([device, device])).is_err());
+        assert!(backends(json!([{"size": 1}])).is_err());
+        assert!(status(json!({"status": 7})).is_err());
+    }
+}

@@ -1,0 +1,406 @@
+//! What QEMU's command line says of a machine: its name, memory, monitors and agent's port.
+//!
+//! Options begin with one dash or two; the word after most of them is their value: `key=value`
+//! pairs between commas, a comma in a value written twice, the key of the first left out where it
+//! goes without saying, or else one JSON object (qemu-options.hx, util/keyval.c). A value may look
+//! like an option (`-append -name`), so options are told from values by what takes one.
+//!
+//! Not read: `-readconfig` files, and sockets that are not in the file system (TCP, abstract).
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// The serial port's name by which an agent in the guest and the host find each other.
+pub(crate) const AGENT_PORT: &str = "org.numaherd.agent.0";
+
+/// Options without a value, of QEMU 2 to 10; all others take the next word.
+const WITHOUT_VALUE: &[&str] = &[
+    "S",
+    "alt-grab",
+    "ctrl-grab",
+    "curses",
+    "daemonize",
+    "enable-fips",
+    "enable-kvm",
+    "enable-sync-profile",
+    "full-screen",
+    "h",
+    "help",
+    "jitdump",
+    "mem-prealloc",
+    "no-acpi",
+    "no-fd-bootchk",
+    "no-frame",
+    "no-hpet",
+    "no-kvm",
+    "no-kvm-irqchip",
+    "no-kvm-pit",
+    "no-kvm-pit-reinjection",
+    "no-quit",
+    "no-reboot",
+    "no-shutdown",
+    "no-user-config",
+    "nodefaults",
+    "nodefconfig",
+    "nographic",
+    "old-param",
+    "only-migratable",
+    "perfmap",
+    "portrait",
+    "preconfig",
+    "s",
+    "sdl",
+    "semihosting",
+    "singlestep",
+    "snapshot",
+    "usb",
+    "version",
+    "win2k-hack",
+    "xen-attach",
+    "xen-domid-restrict",
+];
+
+/// Where a socket is that QEMU listens at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Socket {
+    /// A path as QEMU saw it: from its working directory, under its root.
+    Path {
+        path: PathBuf,
+        /// Whether QEMU waits with its machine until someone has connected (`wait=on`).
+        waits: bool,
+    },
+    /// A descriptor that whoever started QEMU gave it, already listening.
+    Descriptor(u32),
+}
+
+/// What a command line says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommandLine {
+    /// Name of the machine.
+    pub(crate) name: Option<String>,
+    /// Memory that the machine starts with, in bytes.
+    pub(crate) memory_bytes: Option<u64>,
+    /// Monitors that speak QMP.
+    pub(crate) monitors: Vec<Socket>,
+    /// The port of the agent in the guest.
+    pub(crate) agent: Option<Socket>,
+}
+
+/// Reads `/proc/PID/cmdline`: words that each end with a zero byte.
+pub(crate) fn parse(text: &[u8]) -> CommandLine {
+    let mut line = CommandLine::default();
+    let mut sockets = BTreeMap::new();
+    let mut monitors = Vec::new();
+    let mut agent = None;
+    for (option, value) in options(text) {
+        let with = |implied: &str| pairs(value, implied);
+        match option {
+            b"name" => line.name = with("guest").remove("guest").or(line.name),
+            b"m" => line.memory_bytes = with("size").get("size").and_then(|size| bytes(size)),
+            b"chardev" => {
+                let pairs = with("backend");
+                if let (Some("socket"), Some(id)) = (text_of(&pairs, "backend"), pairs.get("id")) {
+                    sockets.insert(id.clone(), listening(&pairs));
+                }
+            }
+            b"qmp" | b"qmp-pretty" => monitors.push(short_form(value)),
+            b"mon" => {
+                let mut pairs = with("chardev");
+                if text_of(&pairs, "mode") == Some("control") {
+                    monitors.extend(pairs.remove("chardev").map(Monitor::Named));
+                }
+            }
+            b"device" => {
+                let mut pairs = with("driver");
+                let is_port = text_of(&pairs, "driver") == Some("virtserialport");
+                if is_port && text_of(&pairs, "name") == Some(AGENT_PORT) {
+                    agent = pairs.remove("chardev");
+                }
+            }
+            _ => {}
+        }
+    }
+    let socket = |id: &String| sockets.get(id).cloned().flatten();
+    line.monitors = monitors
+        .into_iter()
+        .filter_map(|monitor| match monitor {
+            Monitor::Named(id) => socket(&id),
+            Monitor::At(socket) => socket,
+        })
+        .collect();
+    line.agent = agent.as_ref().and_then(socket);
+    line
+}
+
+/// A monitor as an option gives it.
+enum Monitor {
+    /// By the name of a character device.
+    Named(String),
+    /// By its socket; `None` where it is none that can be found.
+    At(Option<Socket>),
+}
+
+/// The options with their values, in order; without what stands alone (disk images).
+fn options(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    // The first word is the program.
+    let mut words = text.split(|byte| *byte == 0).skip(1);
+    std::iter::from_fn(move || {
+        loop {
+            let word = words.next()?;
+            let Some(option) = word.strip_prefix(b"-") else {
+                continue;
+            };
+            let option = option.strip_prefix(b"-").unwrap_or(option);
+            let alone = WITHOUT_VALUE.iter().any(|name| name.as_bytes() == option);
+            let value: &[u8] = if alone { b"" } else { words.next()? };
+            return Some((option, value));
+        }
+    })
+}
+
+/// The pairs of a value; `implied` is the key of a first word without one. The last of several
+/// counts. Words without a value are switches: `key` is on, `nokey` is off.
+fn pairs(value: &[u8], implied: &str) -> BTreeMap<String, String> {
+    if value.starts_with(b"{") {
+        return json_pairs(value);
+    }
+    let mut pairs = BTreeMap::new();
+    for (at, word) in between_commas(value).into_iter().enumerate() {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (key, value) = match word.iter().position(|byte| *byte == b'=') {
+            Some(equals) => (text(&word[..equals]), text(&word[equals + 1..])),
+            None if at == 0 && !implied.is_empty() => (implied.to_owned(), text(&word)),
+            None => match word.strip_prefix(b"no") {
+                Some(key) if !key.is_empty() => (text(key), "off".to_owned()),
+                _ => (text(&word), "on".to_owned()),
+            },
+        };
+        pairs.insert(key, value);
+    }
+    pairs
+}
+
+/// The members of a JSON object that are strings, numbers or truths.
+fn json_pairs(value: &[u8]) -> BTreeMap<String, String> {
+    use serde_json::Value;
+    let Ok(Value::Object(members)) = serde_json::from_slice(value) else {
+        return BTreeMap::new();
+    };
+    let plain = |value| match value {
+        Value::String(text) => Some(text),
+        Value::Bool(on) => Some(if on { "on" } else { "off" }.to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    };
+    members
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, plain(value)?)))
+        .collect()
+}
+
+/// Splits at single commas; two are one in the text.
+fn between_commas(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = vec![Vec::new()];
+    let mut bytes = value.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        if byte == b',' && bytes.next_if_eq(&b',').is_none() {
+            words.push(Vec::new());
+        } else if let Some(word) = words.last_mut() {
+            word.push(byte);
+        }
+    }
+    words
+}
+
+fn text_of<'p>(pairs: &'p BTreeMap<String, String>, key: &str) -> Option<&'p str> {
+    pairs.get(key).map(String::as_str)
+}
+
+/// A truth as QEMU reads them; `None` for what is none.
+fn truth(text: &str) -> Option<bool> {
+    match text {
+        "on" | "yes" | "true" | "y" => Some(true),
+        "off" | "no" | "false" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+/// The socket that a character device listens at; `None` for one that calls out, or whose place is
+/// not in the file system.
+fn listening(pairs: &BTreeMap<String, String>) -> Option<Socket> {
+    let on = |key: &str, unsaid: bool| text_of(pairs, key).and_then(truth).unwrap_or(unsaid);
+    if !on("server", false) || on("abstract", false) {
+        return None;
+    }
+    if let Some(descriptor) = pairs.get("fd") {
+        return descriptor.parse().ok().map(Socket::Descriptor);
+    }
+    let path = text_of(pairs, "path").filter(|path| !path.is_empty())?;
+    Some(Socket::Path {
+        path: PathBuf::from(OsStr::from_bytes(path.as_bytes())),
+        waits: on("wait", true),
+    })
+}
+
+/// The monitor that `-qmp` names: `unix:PATH,…`, or `chardev:ID`.
+fn short_form(value: &[u8]) -> Monitor {
+    if let Some(id) = value.strip_prefix(b"chardev:") {
+        return Monitor::Named(String::from_utf8_lossy(id).into_owned());
+    }
+    let socket = value.strip_prefix(b"unix:");
+    Monitor::At(socket.and_then(|value| listening(&pairs(value, "path"))))
+}
+
+/// A size of memory, in MiB where it has no unit.
+fn bytes(size: &str) -> Option<u64> {
+    let unit = size.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, unit) = size.split_at(unit.unwrap_or(size.len()));
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "b" => 0,
+        "k" => 10,
+        "" | "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        "p" => 50,
+        "e" => 60,
+        _ => return None,
+    };
+    let scale = 1_u64 << shift;
+    match number.parse::<u64>() {
+        Ok(number) => number.checked_mul(scale),
+        // `-m 1.5G`.
+        Err(_) => {
+            let exact = number.parse::<f64>().ok()? * scale as f64;
+            (exact < u64::MAX as f64).then_some(exact as u64)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(words: &[&str]) -> CommandLine {
+        let text: String = words.iter().map(|word| format!("{word}\0")).collect();
+        parse(text.as_bytes())
+    }
+
+    fn at(path: &str, waits: bool) -> Socket {
+        let path = path.into();
+        Socket::Path { path, waits }
+    }
+
+    #[test]
+    fn a_machine_started_by_hand() {
+        let line = line(&[
+            "qemu-system-x86_64",
+            "-enable-kvm",
+            "-name",
+            "guest=a,,b=c,debug-threads=on",
+            "-m",
+            "2G,slots=2,maxmem=8G",
+            "--qmp",
+            "unix:q.sock,server=on,wait=off",
+            "-qmp-pretty",
+            "unix:/run/pretty,server",
+            "disk.img",
+        ]);
+        assert_eq!(line.name.as_deref(), Some("a,b=c"));
+        assert_eq!(line.memory_bytes, Some(2 << 30));
+        assert_eq!(
+            line.monitors,
+            [at("q.sock", false), at("/run/pretty", true)]
+        );
+        assert_eq!(line.agent, None);
+    }
+
+    #[test]
+    fn a_machine_as_libvirt_starts_it() {
+        let line = line(&[
+            "/usr/bin/qemu-system-x86_64",
+            "-name",
+            "guest=web-1,debug-threads=on",
+            "-S",
+            "-object",
+            r#"{"qom-type":"secret","id":"masterKey0","format":"raw"}"#,
+            "-m",
+            "size=4194304k",
+            "-nodefaults",
+            "-chardev",
+            "socket,id=charmonitor,fd=29,server=on,wait=off",
+            "-mon",
+            "chardev=charmonitor,id=monitor,mode=control",
+            "-chardev",
+            "socket,id=charchannel0,fd=33,server=on,wait=off",
+            "-device",
+            r#"{"driver":"virtserialport","bus":"virtio-serial0.0","nr":1,"chardev":"charchannel0","id":"channel0","name":"org.numaherd.agent.0"}"#,
+        ]);
+        assert_eq!(line.name.as_deref(), Some("web-1"));
+        assert_eq!(line.memory_bytes, Some(4 << 30));
+        assert_eq!(line.monitors, [Socket::Descriptor(29)]);
+        assert_eq!(line.agent, Some(Socket::Descriptor(33)));
+    }
+
+    #[test]
+    fn only_the_agents_own_port_is_the_agents() {
+        let port = |name: &str| {
+            line(&[
+                "qemu",
+                "-chardev",
+                "socket,id=c,path=/run/a,server,nowait",
+                "-device",
+                &format!("virtserialport,chardev=c,name={name}"),
+            ])
+            .agent
+        };
+        assert_eq!(port(AGENT_PORT), Some(at("/run/a", false)));
+        assert_eq!(port("org.qemu.guest_agent.0"), None);
+    }
+
+    #[test]
+    fn a_value_that_looks_like_an_option_is_none() {
+        let line = line(&["qemu", "-append", "-name", "-nographic", "-name", "real"]);
+        assert_eq!(line.name.as_deref(), Some("real"));
+    }
+
+    #[test]
+    fn monitors_for_people_and_sockets_that_call_out_are_not_asked() {
+        let line = line(&[
+            "qemu",
+            "-chardev",
+            "socket,id=a,path=/run/a,server=on",
+            "-mon",
+            "chardev=a,mode=readline",
+            "-chardev",
+            "socket,id=b,path=/run/b",
+            "-mon",
+            "b,mode=control",
+            "-qmp",
+            "tcp:localhost:4444,server",
+            "-qmp",
+            "stdio",
+            "-qmp",
+            "unix:@hidden,abstract=on,server=on",
+            "-monitor",
+            "unix:/run/people,server",
+        ]);
+        assert_eq!(line.monitors, []);
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, expected) in [
+            ("128", Some(128 << 20)),
+            ("1.5G", Some(3 << 29)),
+            ("64m", Some(64 << 20)),
+            ("99999999999999999999", None),
+            ("18446744073709551615E", None),
+            ("4x", None),
+            ("", None),
+        ] {
+            assert_eq!(bytes(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,611 @@
+//! One inquiry at a machine's monitor: connect, ask, and check what was said.
+//!
+//! Runs in a thread of its own, so that whoever watches the machine never waits for it.
+//!
+//! What makes a monitor believed: the socket was made to listen by that very process (`SO_PEERCRED`,
+//! so a command line cannot lead to someone else's socket), it greets as a monitor does before it
+//! is told anything, and each thread that it names is a thread of that very process, and not its
+//! first, which runs no vCPU. A thread may end between answer and check (a vCPU that is unplugged),
+//! so what does not hold is asked once more before it is a lie.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use numaherd_world::{ProcessId, ThreadId, VirtualCpu};
+
+use crate::files::Root;
+use crate::proc::{decimal, stat, words};
+use crate::vm::answers::{self, CpuThread};
+use crate::vm::qmp::{Conversation, Limits, NoAnswer, Wire};
+use crate::vm::sockets;
+
+/// The longest that one inquiry takes, all of its questions together.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes of an answer that has nothing to do with the number of vCPUs.
+const ANSWER_BYTES: usize = 1 << 20;
+/// Bytes that an answer may have for each thread of the process: QEMU takes some 200 for a vCPU.
+const BYTES_PER_THREAD: usize = 4096;
+
+/// What is asked of whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inquiry {
+    /// The machine's process.
+    pub(crate) process: ProcessId,
+    /// Its monitor, as its command line has it.
+    pub(crate) monitor: PathBuf,
+    /// The longest that the inquiry takes.
+    pub(crate) patience: Duration,
+}
+
+/// What a monitor said that holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// The vCPUs, ascending by index.
+    pub(crate) vcpus: Vec<VirtualCpu>,
+    /// Memory that the machine's system sees.
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) name: Option<String>,
+    /// What people should know about the machine's memory and state, a sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Why nothing of a monitor is used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unheard {
+    /// It is not to be reached, or did not answer as it should.
+    #[error("asked the monitor at {monitor} of {process} for {asked}: {why}")]
+    NoAnswer {
+        process: ProcessId,
+        monitor: String,
+        asked: &'static str,
+        why: NoAnswer,
+    },
+    /// It could not be connected to.
+    #[error("cannot ask the monitor at {monitor} of {process}: {why}")]
+    NoWay {
+        process: ProcessId,
+        monitor: String,
+        why: String,
+    },
+    /// It said what is not so, or made no sense.
+    #[error(
+        "the monitor at {monitor} of {process} answered {asked} with what cannot be: {why}; it is \
+         not asked again"
+    )]
+    Lie {
+        process: ProcessId,
+        monitor: String,
+        asked: &'static str,
+        why: String,
+    },
+}
+
+impl Inquiry {
+    /// Connects, asks and checks; takes no longer than its patience.
+    ///
+    /// # Errors
+    /// [`Unheard`].
+    pub(crate) fn run(&self, root: &Root) -> Result<Told, Unheard> {
+        let began = Instant::now();
+        let socket =
+            sockets::connect(root, self.process, &self.monitor).map_err(|why| Unheard::NoWay {
+                process: self.process,
+                monitor: self.monitor.display().to_string(),
+                why,
+            })?;
+        self.ask(root, Live { socket, began })
+    }
+
+    /// Asks over a connection.
+    fn ask(&self, root: &Root, wire: impl Wire) -> Result<Told, Unheard> {
+        let threads = root
+            .numbers(&format!("proc/{}/task", self.process.pid), "")
+            .map_or(0, |tids| tids.len());
+        let message_bytes = ANSWER_BYTES + BYTES_PER_THREAD * threads;
+        let limits = Limits {
+            time: self.patience,
+            message_bytes,
+            // Seven answers, and the events between them.
+            bytes: 16 * message_bytes,
+        };
+        let greeting = "its greeting";
+        let mut talk =
+            Conversation::begin(wire, limits).map_err(|why| self.no_answer(greeting, why))?;
+        let mut told = Told {
+            vcpus: self.vcpus(root, &mut talk)?,
+            ..Told::default()
+        };
+        let size = self.optional(
+            &mut talk,
+            "query-memory-size-summary",
+            answers::memory_bytes,
+        )?;
+        let plugged = self.optional(&mut talk, "query-memory-devices", answers::plugged_bytes)?;
+        if let (Some(size), Some(plugged)) = (size, plugged)
+            && plugged > size
+        {
+            let why = format!("devices of {plugged} bytes in a machine of {size}");
+            return Err(self.lie("query-memory-devices", why));
+        }
+        told.memory_bytes = size;
+        let backends = self.optional(&mut talk, "query-memdev", answers::backends)?;
+        told.name = self
+            .optional(&mut talk, "query-name", answers::name)?
+            .flatten();
+        let status = self.optional(&mut talk, "query-status", answers::status)?;
+        told.notes
+            .extend(backends.iter().flatten().filter_map(memory_note));
+        told.notes.extend(status.as_deref().and_then(state_note));
+        Ok(told)
+    }
+
+    /// A question that an older QEMU may not know.
+    fn optional<T>(
+        &self,
+        talk: &mut Conversation<impl Wire>,
+        asked: &'static str,
+        read: fn(serde_json::Value) -> Result<T, String>,
+    ) -> Result<Option<T>, Unheard> {
+        match talk.ask(asked) {
+            Ok(answer) => read(answer).map(Some).map_err(|why| self.lie(asked, why)),
+            Err(NoAnswer::Refused(_)) => Ok(None),
+            Err(why) => Err(self.no_answer(asked, why)),
+        }
+    }
+
+    fn vcpus(
+        &self,
+        root: &Root,
+        talk: &mut Conversation<impl Wire>,
+    ) -> Result<Vec<VirtualCpu>, Unheard> {
+        const ASKED: &str = "query-cpus-fast";
+        let mut once = || {
+            let answer = talk.ask(ASKED).map_err(|why| self.no_answer(ASKED, why))?;
+            let cpus = answers::cpus(answer).map_err(|why| self.lie(ASKED, why))?;
+            self.checked(root, &cpus)
+                .map_err(|why| self.lie(ASKED, why))
+        };
+        match once() {
+            Err(Unheard::Lie { .. }) => once(),
+            other => other,
+        }
+    }
+
+    /// The vCPUs with their threads' identities, if all of them are this process's.
+    fn checked(&self, root: &Root, cpus: &[CpuThread]) -> Result<Vec<VirtualCpu>, String> {
+        let numbers = Numbers::of(root, self.process.pid);
+        let vcpus: Result<Vec<VirtualCpu>, String> = cpus
+            .iter()
+            .map(|cpu| {
+                let tid = numbers.here(cpu.thread);
+                let thread = tid.and_then(|tid| thread_of(root, self.process.pid, tid));
+                let thread = thread.ok_or_else(|| {
+                    let CpuThread { index, thread } = cpu;
+                    format!("vCPU {index} is no thread of this process by its number {thread}")
+                })?;
+                if thread.tid == self.process.pid {
+                    return Err(format!("vCPU {} is its first thread", cpu.index));
+                }
+                Ok(VirtualCpu {
+                    index: cpu.index,
+                    thread,
+                })
+            })
+            .collect();
+        // Whoever has the number now, it was this process's threads that were looked at.
+        let still = thread_of(root, self.process.pid, self.process.pid);
+        match still.is_some_and(|thread| thread.born == self.process.born) {
+            true => vcpus,
+            false => Err("the process has ended".to_owned()),
+        }
+    }
+
+    fn no_answer(&self, asked: &'static str, why: NoAnswer) -> Unheard {
+        Unheard::NoAnswer {
+            process: self.process,
+            monitor: self.monitor.display().to_string(),
+            asked,
+            why,
+        }
+    }
+
+    fn lie(&self, asked: &'static str, why: String) -> Unheard {
+        Unheard::Lie {
+            process: self.process,
+            monitor: self.monitor.display().to_string(),
+            asked,
+            why,
+        }
+    }
+}
+
+/// What of a piece of memory people should know before its pages are moved.
+fn memory_note(backend: &answers::Backend) -> Option<String> {
+    let name = super::printable(&backend.id);
+    let bound = matches!(backend.policy.as_str(), "bind" | "interleave" | "preferred");
+    bound.then(|| {
+        let nodes = &backend.host_nodes;
+        format!(
+            "its owner set its memory {name} to nodes {nodes:?} (policy {}): pages that are moved \
+             stay where they are put, but new ones go there",
+            backend.policy
+        )
+    })
+}
+
+/// What of a machine's state people should know.
+fn state_note(status: &str) -> Option<String> {
+    let why = match status {
+        "inmigrate" => "it is being received from another host",
+        "finish-migrate" | "postmigrate" => "it has gone to another host",
+        "io-error" | "internal-error" | "guest-panicked" | "watchdog" => "it has stopped by itself",
+        _ => return None,
+    };
+    Some(format!("{why} (status {status}): moving it has no use now"))
+}
+
+/// The thread of that number in a process; `None` when it has none, or the thread has ended.
+fn thread_of(root: &Root, pid: u32, tid: u32) -> Option<ThreadId> {
+    let text = root.read(&format!("proc/{pid}/task/{tid}/stat")).ok()?;
+    let stat = stat::parse(&text).filter(|stat| !stat.has_ended())?;
+    Some(ThreadId {
+        tid,
+        born: stat.born,
+    })
+}
+
+/// How the numbers of threads where QEMU runs are to be read here: a process in a container has a
+/// number space of its own (pid_namespaces(7)).
+enum Numbers {
+    Same,
+    /// Pairs of the number there and the number here.
+    Own(Vec<(u32, u32)>),
+}
+
+impl Numbers {
+    fn of(root: &Root, pid: u32) -> Self {
+        let inner = |path: String| {
+            let text = root.read(&path).ok()?;
+            inner_number(&text)
+        };
+        if inner(format!("proc/{pid}/status")).is_none() {
+            return Self::Same;
+        }
+        let tids = root.numbers(&format!("proc/{pid}/task"), "");
+        let pair = |tid| Some((inner(format!("proc/{pid}/task/{tid}/status"))?, tid));
+        Self::Own(
+            tids.unwrap_or_default()
+                .into_iter()
+                .filter_map(pair)
+                .collect(),
+        )
+    }
+
+    fn here(&self, there: u32) -> Option<u32> {
+        match self {
+            Self::Same => Some(there),
+            Self::Own(pairs) => pairs
+                .iter()
+                .find(|(inner, _)| *inner == there)
+                .map(|&(_, tid)| tid),
+        }
+    }
+}
+
+/// The number of a thread in the innermost space that it is in, from its status file; `None` where
+/// it is in no other than ours.
+fn inner_number(status: &[u8]) -> Option<u32> {
+    let line = status
+        .split(|byte| *byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"NSpid:"))?;
+    let mut numbers = words(line);
+    numbers.next()?;
+    numbers.last().and_then(decimal)?.try_into().ok()
+}
+
+/// A connection and the clock.
+#[derive(Debug)]
+struct Live {
+    socket: UnixStream,
+    began: Instant,
+}
+
+impl Wire for Live {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn read(&mut self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(within))?;
+        self.socket.read(buffer)
+    }
+
+    fn write(&mut self, bytes: &[u8], within: Duration) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(within))?;
+        self.socket.write(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread::JoinHandle;
+
+    use super::*;
+
+    const GREETING: &str = r#"{"QMP": {"version": {}, "capabilities": []}}"#;
+
+    /// Threads of this process for a monitor to tell of; they end with the value.
+    struct Crew {
+        tids: Vec<u32>,
+        ends: Vec<(Sender<()>, JoinHandle<()>)>,
+    }
+
+    impl Crew {
+        fn of(count: usize) -> Self {
+            let mut crew = Self {
+                tids: Vec::new(),
+                ends: Vec::new(),
+            };
+            for _ in 0..count {
+                let (began, begun) = channel();
+                let (end, ended) = channel();
+                let thread = std::thread::spawn(move || {
+                    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+                    began.send(tid.unsigned_abs()).unwrap();
+                    let _ = ended.recv();
+                });
+                crew.tids.push(begun.recv().unwrap());
+                crew.ends.push((end, thread));
+            }
+            crew
+        }
+
+        fn cpus(&self) -> String {
+            let cpus = self.tids.iter().enumerate();
+            let cpus = cpus.map(|(i, tid)| format!("{{\"cpu-index\":{i},\"thread-id\":{tid}}}"));
+            format!("[{}]", cpus.collect::<Vec<_>>().join(","))
+        }
+    }
+
+    impl Drop for Crew {
+        fn drop(&mut self) {
+            for (end, thread) in self.ends.drain(..) {
+                drop(end);
+                thread.join().unwrap();
+            }
+        }
+    }
+
+    /// What a monitor answers: the text for a question, or nothing ever again.
+    type Answers = fn(&str, &Crew) -> Option<String>;
+
+    /// As a well-behaved QEMU does.
+    fn honest(question: &str, crew: &Crew) -> Option<String> {
+        Some(match question {
+            "query-cpus-fast" => crew.cpus(),
+            "query-memory-size-summary" => r#"{"base-memory":1024,"plugged-memory":512}"#.into(),
+            "query-memory-devices" => r#"[{"type":"dimm","data":{"size":512}}]"#.into(),
+            "query-memdev" => {
+                r#"[{"id":"ram","size":1024,"share":true,"host-nodes":[1],"policy":"bind"}]"#.into()
+            }
+            "query-name" => r#"{"name":"web"}"#.into(),
+            "query-status" => r#"{"status":"postmigrate","running":false}"#.into(),
+            _ => "{}".into(),
+        })
+    }
+
+    /// A monitor in this process, and an inquiry at it.
+    fn asked(process: ProcessId, patience: Duration, answers: Answers) -> Result<Told, Unheard> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("qmp");
+        let listener = UnixListener::bind(&path).unwrap();
+        let crew = Crew::of(3);
+        std::thread::scope(|scope| {
+            let crew = &crew;
+            scope.spawn(move || serve(&listener.accept().unwrap().0, answers, crew));
+            let inquiry = Inquiry {
+                process,
+                monitor: path,
+                patience,
+            };
+            let told = inquiry.run(&Root::new(Path::new("/")));
+            if let Ok(told) = &told {
+                let tids: Vec<u32> = told.vcpus.iter().map(|vcpu| vcpu.thread.tid).collect();
+                assert_eq!(tids, crew.tids);
+            }
+            told
+        })
+    }
+
+    /// Serves until the other side has gone.
+    fn serve(stream: &UnixStream, answers: Answers, crew: &Crew) {
+        use std::io::BufRead;
+        let mut out = stream;
+        // Who has gone hears nothing.
+        let _ = writeln!(out, "{GREETING}");
+        for line in io::BufReader::new(stream).lines().map_while(Result::ok) {
+            let asked: serde_json::Value = serde_json::from_str(&line).unwrap();
+            let answer = answers(asked["execute"].as_str().unwrap(), crew);
+            if let Some(answer) = answer {
+                let _ = writeln!(out, r#"{{"return":{answer},"id":{}}}"#, asked["id"]);
+            }
+        }
+    }
+
+    /// This process, as a machine.
+    fn own() -> ProcessId {
+        let pid = std::process::id();
+        let root = Root::new(Path::new("/"));
+        let born = thread_of(&root, pid, pid).unwrap().born;
+        ProcessId { pid, born }
+    }
+
+    fn lie(answers: Answers) -> String {
+        match asked(own(), PATIENCE, answers) {
+            Err(lie @ Unheard::Lie { .. }) => lie.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_monitor_is_asked_for_all_that_it_knows() {
+        let told = asked(own(), PATIENCE, honest).unwrap();
+        assert_eq!(told.memory_bytes, Some(1536));
+        assert_eq!(told.name.as_deref(), Some("web"));
+        assert_eq!(told.notes.len(), 2, "{:?}", told.notes);
+        assert!(told.notes[0].contains("nodes [1] (policy bind)"));
+        assert!(told.notes[1].contains("gone to another host"));
+    }
+
+    #[test]
+    fn a_monitor_that_falls_silent_is_given_up_with_what_it_was_asked() {
+        // The patience is the client's own: none waits longer than it says.
+        let patience = Duration::from_millis(40);
+        let silent: Answers = |question, crew| match question {
+            "query-memdev" => None,
+            _ => honest(question, crew),
+        };
+        let error = asked(own(), patience, silent).unwrap_err().to_string();
+        let expected =
+            "for query-memdev: it did not answer within 40 ms: it serves another program";
+        assert!(error.contains(expected), "{error}");
+        assert!(PATIENCE <= Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_thread_of_another_process_is_a_lie() {
+        let foreign = lie(|question, crew| match question {
+            "query-cpus-fast" => Some(r#"[{"cpu-index":0,"thread-id":1}]"#.into()),
+            _ => honest(question, crew),
+        });
+        let expected = "answered query-cpus-fast with what cannot be: vCPU 0 is no thread of this \
+                        process by its number 1; it is not asked again";
+        assert!(foreign.contains(expected), "{foreign}");
+    }
+
+    #[test]
+    fn the_first_thread_runs_no_vcpu() {
+        let first = lie(|question, crew| match question {
+            "query-cpus-fast" => {
+                let pid = std::process::id();
+                Some(format!(r#"[{{"cpu-index":4,"thread-id":{pid}}}]"#))
+            }
+            _ => honest(question, crew),
+        });
+        assert!(first.contains("vCPU 4 is its first thread"), "{first}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_a_lie_whatever_was_asked() {
+        let twice = lie(|question, crew| match question {
+            "query-cpus-fast" => Some(crew.cpus().replace("\"cpu-index\":1", "\"cpu-index\":0")),
+            _ => honest(question, crew),
+        });
+        assert!(twice.contains("it names vCPU 0 twice"), "{twice}");
+        let huge = lie(|question, crew| match question {
+            "query-memory-size-summary" => {
+                Some(r#"{"base-memory":1e300,"plugged-memory":0}"#.into())
+            }
+            _ => honest(question, crew),
+        });
+        assert!(huge.contains("not as QEMU describes it"), "{huge}");
+        let more = lie(|question, crew| match question {
+            "query-memory-devices" => Some(r#"[{"data":{"size":4096}}]"#.into()),
+            _ => honest(question, crew),
+        });
+        assert!(
+            more.contains("devices of 4096 bytes in a machine of 1536"),
+            "{more}"
+        );
+        let nothing = lie(|question, crew| match question {
+            "query-status" => Some("[]".into()),
+            _ => honest(question, crew),
+        });
+        assert!(nothing.contains("answered query-status"), "{nothing}");
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_taken_for_its_successor() {
+        let successor = ProcessId { born: 1, ..own() };
+        let error = asked(successor, PATIENCE, honest).unwrap_err().to_string();
+        assert!(error.contains("the process has ended"), "{error}");
+    }
+
+    #[test]
+    fn anothers_socket_is_left_alone_whoever_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("qmp");
+        let listener = UnixListener::bind(&path).unwrap();
+        let ask = |monitor: &Path, pid: u32| {
+            let process = ProcessId { pid, born: 1 };
+            let root = Root::new(Path::new("/"));
+            sockets::connect(&root, process, monitor).unwrap_err()
+        };
+        let own = std::process::id();
+        let mut other = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let refused = ask(&path, other.id());
+        drop(other.stdin.take());
+        other.wait().unwrap();
+        assert!(
+            refused.contains(&format!("a socket of process {own}")),
+            "{refused}"
+        );
+        let (mut taken, _) = listener.accept().unwrap();
+        let mut said = Vec::new();
+        taken.read_to_end(&mut said).unwrap();
+        assert_eq!(said, b"", "nothing was said to it");
+        drop(listener);
+        assert!(ask(&path, own).contains("nobody listens"));
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        assert!(ask(&folder.path().join("file"), own).contains("no socket"));
+        assert!(ask(&folder.path().join("none"), own).contains("removed"));
+    }
+
+    #[test]
+    fn a_monitor_whose_queue_is_full_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        // Longer than a socket's own name may be.
+        let deep = folder.path().join("d".repeat(200));
+        std::fs::create_dir(&deep).unwrap();
+        let short = folder.path().join("qmp");
+        let listener = UnixListener::bind(&short).unwrap();
+        std::fs::rename(&short, deep.join("qmp")).unwrap();
+        let root = Root::new(Path::new("/"));
+        let connect = || sockets::connect(&root, own(), &deep.join("qmp"));
+        let mut held = Vec::new();
+        let refused = loop {
+            match connect() {
+                Ok(socket) => held.push(socket),
+                Err(refused) => break refused,
+            }
+        };
+        assert!(refused.contains("others wait for it already"), "{refused}");
+        drop(listener);
+    }
+
+    #[test]
+    fn numbers_of_threads_in_a_container_are_read_as_they_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, spaces: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, format!("Name:\tq\nNSpid:\t{spaces}\nThreads:\t2\n")).unwrap();
+        };
+        write("proc/50/status", "50\t1");
+        write("proc/50/task/50/status", "50\t1");
+        write("proc/50/task/53/status", "53\t4");
+        write("proc/60/status", "60");
+        let root = Root::new(folder.path());
+        let inside = Numbers::of(&root, 50);
+        assert_eq!((inside.here(4), inside.here(53)), (Some(53), None));
+        assert_eq!(Numbers::of(&root, 60).here(4), Some(4));
+    }
+}

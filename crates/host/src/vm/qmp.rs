@@ -1,0 +1,512 @@
+//! Talking to a QEMU monitor (QMP): JSON objects each way over a socket, one conversation at a time.
+//!
+//! The other side may be busy, broken or hostile. So a conversation as a whole has an end in time,
+//! however slowly bytes come; a message and all messages together have most bytes; nothing is said
+//! before the other side has greeted as a monitor does; and an answer must be to the question that
+//! was asked last. Messages are told apart by their braces and not by lines, for a pretty-printing
+//! monitor breaks them (docs/interop/qmp-spec.rst of QEMU).
+
+use std::io;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+/// Two ends of a socket, and a clock.
+pub(crate) trait Wire {
+    /// Now, on a clock that does not jump.
+    fn now(&self) -> Duration;
+
+    /// Waits for bytes, at most so long; 0 for the end.
+    ///
+    /// # Errors
+    /// `WouldBlock` or `TimedOut` when none came; as `read(2)`.
+    fn read(&mut self, buffer: &mut [u8], within: Duration) -> io::Result<usize>;
+
+    /// Gives bytes away, waiting at most so long; how many were taken.
+    ///
+    /// # Errors
+    /// As [`Wire::read`], as `write(2)`.
+    fn write(&mut self, bytes: &[u8], within: Duration) -> io::Result<usize>;
+}
+
+/// What a conversation may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The whole of it, from the greeting to the last answer.
+    pub(crate) time: Duration,
+    /// Bytes of one message.
+    pub(crate) message_bytes: usize,
+    /// Bytes of all messages.
+    pub(crate) bytes: usize,
+}
+
+/// Why there is no answer. The text goes on from "asked the monitor at PATH for QUESTION".
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoAnswer {
+    #[error(
+        "it did not answer within {} ms: it serves another program, or its machine hangs",
+        .0.as_millis()
+    )]
+    Silent(Duration),
+    #[error("it closed the connection instead")]
+    Closed,
+    #[error("more than {0} bytes came, which is no answer to this")]
+    TooLong(usize),
+    #[error("what came is not QMP ({why}): {begin:?}")]
+    NotQmp { why: String, begin: String },
+    #[error("it refused: {0}")]
+    Refused(String),
+    #[error("{0}")]
+    Io(io::Error),
+}
+
+/// One message of the monitor.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Message {
+    #[serde(rename = "QMP")]
+    greeting: Option<IgnoredAny>,
+    event: Option<IgnoredAny>,
+    id: Option<u64>,
+    #[serde(rename = "return")]
+    answer: Option<Value>,
+    error: Option<Refusal>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Refusal {
+    desc: String,
+}
+
+/// Finds where messages end: objects, by their braces, strings left aside.
+#[derive(Debug, Default)]
+pub(crate) struct Braces {
+    depth: u64,
+    in_string: bool,
+    escaped: bool,
+}
+
+/// What a byte was to the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Byte {
+    /// White space before a message.
+    Between,
+    /// Of a message.
+    Within,
+    /// The last of a message.
+    Last,
+    /// Outside of messages, and no white space.
+    Stray,
+}
+
+impl Braces {
+    /// Takes the next byte.
+    pub(crate) fn next(&mut self, byte: u8) -> Byte {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => {}
+            }
+            return Byte::Within;
+        }
+        match byte {
+            b'{' => self.depth += 1,
+            _ if self.depth == 0 => {
+                let blank = byte.is_ascii_whitespace();
+                return if blank { Byte::Between } else { Byte::Stray };
+            }
+            b'}' => self.depth -= 1,
+            b'"' => self.in_string = true,
+            _ => {}
+        }
+        if self.depth == 0 {
+            Byte::Last
+        } else {
+            Byte::Within
+        }
+    }
+}
+
+/// A conversation with a monitor that has greeted.
+#[derive(Debug)]
+pub(crate) struct Conversation<W> {
+    wire: W,
+    limits: Limits,
+    /// When it ends, on the wire's clock.
+    ends: Duration,
+    /// Bytes that have come and are not yet read.
+    came: Vec<u8>,
+    /// How far they have been read.
+    read: usize,
+    /// Bytes that have come in all.
+    bytes: usize,
+    /// The number of the last question.
+    asked: u64,
+}
+
+impl<W: Wire> Conversation<W> {
+    /// Waits for the greeting and agrees to what the monitor offers.
+    ///
+    /// # Errors
+    /// [`NoAnswer`]; nothing has been said when the greeting did not come.
+    pub(crate) fn begin(wire: W, limits: Limits) -> Result<Self, NoAnswer> {
+        let ends = wire.now().saturating_add(limits.time);
+        let mut conversation = Self {
+            wire,
+            limits,
+            ends,
+            came: Vec::new(),
+            read: 0,
+            bytes: 0,
+            asked: 0,
+        };
+        let bytes = conversation.message()?;
+        let message = parse(&bytes)?;
+        if message.greeting.is_none() {
+            return Err(not_qmp("it did not greet", &bytes));
+        }
+        conversation.ask("qmp_capabilities")?;
+        Ok(conversation)
+    }
+
+    /// Asks one thing and waits for the answer to it.
+    ///
+    /// # Errors
+    /// [`NoAnswer`]; after one other than [`NoAnswer::Refused`] nothing more can be asked.
+    pub(crate) fn ask(&mut self, question: &str) -> Result<Value, NoAnswer> {
+        self.asked += 1;
+        let text = format!("{{\"execute\":\"{question}\",\"id\":{}}}\n", self.asked);
+        self.say(text.as_bytes())?;
+        loop {
+            let bytes = self.message()?;
+            let message = parse(&bytes)?;
+            if message.event.is_some() {
+                continue;
+            }
+            // Only what the monitor could not even read is refused without its number.
+            match (message.id, message.error, message.answer) {
+                (None, Some(refusal), None) => return Err(NoAnswer::Refused(refusal.desc)),
+                (Some(id), _, _) if id != self.asked => {
+                    return Err(not_qmp("the answer is to another question", &bytes));
+                }
+                (Some(_), Some(refusal), None) => return Err(NoAnswer::Refused(refusal.desc)),
+                (Some(_), None, Some(answer)) => return Ok(answer),
+                _ => return Err(not_qmp("neither event nor answer", &bytes)),
+            }
+        }
+    }
+
+    /// Time that is left.
+    fn left(&self) -> Result<Duration, NoAnswer> {
+        let left = self.ends.saturating_sub(self.wire.now());
+        if left.is_zero() {
+            return Err(NoAnswer::Silent(self.limits.time));
+        }
+        Ok(left)
+    }
+
+    fn say(&mut self, mut bytes: &[u8]) -> Result<(), NoAnswer> {
+        while !bytes.is_empty() {
+            let left = self.left()?;
+            match self.wire.write(bytes, left) {
+                Ok(0) => return Err(NoAnswer::Closed),
+                Ok(taken) => bytes = &bytes[taken..],
+                Err(error) => again(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of the next message.
+    fn message(&mut self) -> Result<Vec<u8>, NoAnswer> {
+        let mut message = Vec::new();
+        let mut braces = Braces::default();
+        loop {
+            while let Some(&byte) = self.came.get(self.read) {
+                self.read += 1;
+                match braces.next(byte) {
+                    Byte::Between => {}
+                    Byte::Within => message.push(byte),
+                    Byte::Last => {
+                        message.push(byte);
+                        return Ok(message);
+                    }
+                    Byte::Stray => {
+                        let from = &self.came[self.read - 1..];
+                        return Err(not_qmp("no JSON object", from));
+                    }
+                }
+                if message.len() > self.limits.message_bytes {
+                    return Err(NoAnswer::TooLong(self.limits.message_bytes));
+                }
+            }
+            self.listen()?;
+        }
+    }
+
+    /// Waits for more bytes.
+    fn listen(&mut self) -> Result<(), NoAnswer> {
+        let mut buffer = [0; 16384];
+        loop {
+            let left = self.left()?;
+            match self.wire.read(&mut buffer, left) {
+                Ok(0) => return Err(NoAnswer::Closed),
+                Ok(length) => {
+                    self.bytes += length;
+                    if self.bytes > self.limits.bytes {
+                        return Err(NoAnswer::TooLong(self.limits.bytes));
+                    }
+                    self.came.clear();
+                    self.came.extend_from_slice(&buffer[..length]);
+                    self.read = 0;
+                    return Ok(());
+                }
+                Err(error) => again(error)?,
+            }
+        }
+    }
+}
+
+/// Whether a failed call is worth another: the time that is left says how long.
+fn again(error: io::Error) -> Result<(), NoAnswer> {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => Ok(()),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Err(NoAnswer::Closed),
+        _ => Err(NoAnswer::Io(error)),
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Message, NoAnswer> {
+    serde_json::from_slice(bytes).map_err(|error| not_qmp(&error.to_string(), bytes))
+}
+
+fn not_qmp(why: &str, bytes: &[u8]) -> NoAnswer {
+    let begin = &bytes[..bytes.len().min(60)];
+    NoAnswer::NotQmp {
+        why: why.to_owned(),
+        begin: String::from_utf8_lossy(begin).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits {
+        time: Duration::from_secs(1),
+        message_bytes: 1000,
+        bytes: 5000,
+    };
+    const GREETING: &str = r#"{"QMP": {"version": {}, "capabilities": ["oob"]}}"#;
+
+    /// What the other side does next.
+    enum Does {
+        Say(Vec<u8>),
+        /// So many milliseconds later, these bytes.
+        Later(u64, Vec<u8>),
+        Close,
+    }
+
+    /// The other side, by a script, with a clock of its own: who waits is told so at once, and the
+    /// clock is put forward. A script that has ended is silence.
+    #[derive(Default)]
+    struct Script {
+        does: std::collections::VecDeque<Does>,
+        now: Duration,
+        heard: String,
+    }
+
+    impl Wire for &mut Script {
+        fn now(&self) -> Duration {
+            self.now
+        }
+
+        fn read(&mut self, buffer: &mut [u8], within: Duration) -> io::Result<usize> {
+            let mut give = |bytes: Vec<u8>, does: &mut std::collections::VecDeque<Does>| {
+                let length = bytes.len().min(buffer.len());
+                buffer[..length].copy_from_slice(&bytes[..length]);
+                if length < bytes.len() {
+                    does.push_front(Does::Say(bytes[length..].to_vec()));
+                }
+                Ok(length)
+            };
+            match self.does.pop_front() {
+                Some(Does::Say(bytes)) => give(bytes, &mut self.does),
+                Some(Does::Later(ms, bytes)) if Duration::from_millis(ms) < within => {
+                    self.now += Duration::from_millis(ms);
+                    give(bytes, &mut self.does)
+                }
+                Some(Does::Close) => Ok(0),
+                Some(Does::Later(..)) | None => {
+                    self.now += within;
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+            }
+        }
+
+        fn write(&mut self, bytes: &[u8], _: Duration) -> io::Result<usize> {
+            self.heard += std::str::from_utf8(bytes).expect("questions are text");
+            Ok(bytes.len())
+        }
+    }
+
+    fn script(does: impl IntoIterator<Item = Does>) -> Script {
+        Script {
+            does: does.into_iter().collect(),
+            ..Script::default()
+        }
+    }
+
+    fn say(text: &str) -> Does {
+        Does::Say(text.as_bytes().to_vec())
+    }
+
+    /// Begins and asks for the status.
+    fn ask(script: &mut Script) -> Result<Value, NoAnswer> {
+        Conversation::begin(script, LIMITS)?.ask("query-status")
+    }
+
+    #[test]
+    fn a_question_and_its_answer() {
+        let mut script = script([
+            say(GREETING),
+            say("\r\n{\"return\": {}, \"id\": 1}\r\n"),
+            say(r#"{"event": "RESUME", "timestamp": {}} {"return": {"status": "}{"}, "id": 2}"#),
+        ]);
+        let answer = ask(&mut script).unwrap();
+        assert_eq!(answer, serde_json::json!({"status": "}{"}));
+        assert_eq!(
+            script.heard,
+            "{\"execute\":\"qmp_capabilities\",\"id\":1}\n{\"execute\":\"query-status\",\"id\":2}\n"
+        );
+    }
+
+    #[test]
+    fn a_monitor_that_prints_prettily_and_in_pieces() {
+        let text = format!(
+            "{GREETING}\n{{\n  \"return\": {{\n  }},\n  \"id\": 1\n}}\n{{\"return\":\n7, \"id\": 2}}"
+        );
+        let pieces = text.bytes().map(|byte| Does::Say(vec![byte]));
+        assert_eq!(ask(&mut script(pieces)).unwrap(), 7);
+    }
+
+    #[test]
+    fn silence_ends_with_the_time_and_not_later() {
+        for greets in [false, true] {
+            let mut script = script(greets.then(|| say(GREETING)));
+            let error = ask(&mut script).unwrap_err();
+            assert!(matches!(error, NoAnswer::Silent(_)), "{error}");
+            assert_eq!(script.now, LIMITS.time);
+            assert_eq!(
+                script.heard.is_empty(),
+                !greets,
+                "nothing is said before a greeting"
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_that_trickle_do_not_stretch_the_time() {
+        let trickle = GREETING.bytes().map(|byte| Does::Later(90, vec![byte]));
+        let mut script = script(trickle);
+        let error = ask(&mut script).unwrap_err();
+        assert!(matches!(error, NoAnswer::Silent(_)), "{error}");
+        assert_eq!(script.now, LIMITS.time);
+    }
+
+    #[test]
+    fn events_without_end_come_to_an_end() {
+        let event = r#"{"event": "STOP", "data": {}}"#;
+        let begin = [say(GREETING), say(r#"{"return": {}, "id": 1}"#)];
+        let slow = (0..1000).map(|_| Does::Later(1, event.into()));
+        let mut slowly = script(begin.into_iter().chain(slow));
+        assert!(matches!(ask(&mut slowly), Err(NoAnswer::TooLong(5000))));
+        assert!(slowly.now < LIMITS.time);
+    }
+
+    #[test]
+    fn a_message_has_an_end() {
+        let endless = std::iter::repeat_n(b"\"x\",".to_vec(), 10_000).map(Does::Say);
+        let mut script = script([say("{\"QMP\": [")].into_iter().chain(endless));
+        assert!(matches!(ask(&mut script), Err(NoAnswer::TooLong(1000))));
+    }
+
+    #[test]
+    fn a_connection_that_closes_is_told_from_silence() {
+        for does in [
+            vec![Does::Close],
+            vec![say("{\"QMP\""), Does::Close],
+            vec![say(GREETING), Does::Close],
+        ] {
+            assert!(matches!(ask(&mut script(does)), Err(NoAnswer::Closed)));
+        }
+    }
+
+    #[test]
+    fn what_is_not_qmp_is_not_taken_for_it() {
+        let ready = format!("{GREETING}{{\"return\": {{}}, \"id\": 1}}");
+        for said in [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "{}",
+            r#"{"event": "STOP"}"#,
+            "{\"QMP\": 1, \"QMP\": 2}",
+            &format!("{ready}{{\"return\": {{}}, \"id\": 1}}"),
+            &format!("{ready}{{\"return\": {{}}, \"id\": \"2\"}}"),
+            &format!("{ready}{{\"return\": {{}}}}"),
+            &format!("{ready}{{\"id\": 2}}"),
+            &format!("{ready}{{\"return\": 1, \"error\": {{\"desc\": \"x\"}}, \"id\": 2}}"),
+            &format!(
+                "{ready}{{\"return\": {}{}, \"id\": 2}}",
+                "[".repeat(200),
+                "]".repeat(200)
+            ),
+        ] {
+            let error = ask(&mut script([say(said)])).unwrap_err();
+            assert!(matches!(error, NoAnswer::NotQmp { .. }), "{said}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_leaves_the_conversation_as_it_is() {
+        let mut script = script([
+            say(GREETING),
+            say(r#"{"return": {}, "id": 1}"#),
+            say(r#"{"id": 2, "error": {"class": "CommandNotFound", "desc": "no such command"}}"#),
+            say(r#"{"return": 7, "id": 3}"#),
+        ]);
+        let mut conversation = Conversation::begin(&mut script, LIMITS).unwrap();
+        let refusal = conversation.ask("query-memdev").unwrap_err();
+        assert_eq!(refusal.to_string(), "it refused: no such command");
+        assert_eq!(conversation.ask("query-status").unwrap(), 7);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_ends_in_time_and_without_panic(
+            pieces in proptest::collection::vec(
+                (0_u64..300, proptest::collection::vec(any::<u8>(), 0..80)), 0..20
+            ),
+            greets: bool,
+        ) {
+            let greeting = greets.then(|| say(GREETING));
+            let pieces = pieces.into_iter().map(|(ms, bytes)| Does::Later(ms, bytes));
+            let mut script = script(greeting.into_iter().chain(pieces));
+            let _ = ask(&mut script);
+            prop_assert!(script.now <= LIMITS.time);
+        }
+
+        #[test]
+        fn braces_end_where_json_does(text in "[{}\"\\\\a ]{0,40}") {
+            let whole = serde_json::json!({ "k": text }).to_string();
+            let mut braces = Braces::default();
+            let bytes: Vec<Byte> = whole.bytes().map(|byte| braces.next(byte)).collect();
+            let last = bytes.iter().position(|byte| *byte == Byte::Last);
+            prop_assert_eq!(last, Some(whole.len() - 1));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Sockets that another process listens at: where they are from here, and connecting to them.
+//!
+//! A process names its sockets from its own working directory and under its own root, which in a
+//! container is another; `/proc/PID/cwd` and `/proc/PID/root` lead there (proc_pid_cwd(5)). Symbolic
+//! links in a container's paths are followed as if they were ours; who listens is checked, so that a
+//! wrong turn ends there.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use numaherd_world::ProcessId;
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::files::Root;
+use crate::proc::{decimal, words};
+
+/// Connects to a socket that a process listens at and has made to listen, without waiting.
+///
+/// # Errors
+/// Why it cannot be.
+pub(crate) fn connect(root: &Root, process: ProcessId, path: &Path) -> Result<UnixStream, String> {
+    let file = open_socket(&reachable(root, process.pid, path))?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )
+    .map_err(|errno| format!("no socket could be made: {errno}"))?;
+    // By its descriptor: a socket's name may have 107 bytes, its path any number.
+    let by_number = root.path(&format!("proc/self/fd/{}", file.as_raw_fd()));
+    let address = SocketAddrUnix::new(by_number.as_os_str().as_bytes())
+        .map_err(|errno| format!("{} is no name for a socket: {errno}", by_number.display()))?;
+    rustix::net::connect(&socket, &address).map_err(refusal)?;
+    let peer = socket_peercred(&socket)
+        .map_err(|errno| format!("it is not known whose socket it is: {errno}"))?;
+    let whose = peer.pid.as_raw_nonzero().get().unsigned_abs();
+    if whose != process.pid {
+        return Err(format!("it is a socket of process {whose}: left alone"));
+    }
+    let socket = UnixStream::from(socket);
+    socket
+        .set_nonblocking(false)
+        .map_err(|error| format!("its socket cannot be waited for: {error}"))?;
+    Ok(socket)
+}
+
+/// The path by which this program finds what a process calls so: from its working directory, under
+/// its root where that is another (a container's).
+pub(crate) fn reachable(root: &Root, pid: u32, path: &Path) -> PathBuf {
+    let folder = root.path(&format!("proc/{pid}"));
+    if path.is_relative() {
+        return folder.join("cwd").join(path);
+    }
+    let own = root.path("proc/self");
+    let differs = |what: &str| {
+        let of = |folder: &Path| std::fs::read_link(folder.join(what));
+        // Where it may not be known, nothing below its root may be opened either.
+        matches!((of(&folder), of(&own)), (Ok(its), Ok(ours)) if its != ours)
+    };
+    if !differs("ns/mnt") && !differs("root") {
+        return path.to_owned();
+    }
+    let below = path.strip_prefix("/").unwrap_or(path);
+    folder.join("root").join(below)
+}
+
+/// Takes hold of a socket in the file system, without touching what may be there instead.
+fn open_socket(path: &Path) -> Result<OwnedFd, String> {
+    let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let file = file.map_err(|errno| match errno {
+        Errno::ACCESS | Errno::PERM => {
+            format!("{errno}; it belongs to another user: run as root to ask it")
+        }
+        errno => format!("{errno}; it may have been removed: the threads' names must do"),
+    })?;
+    let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    match kind {
+        Ok(FileType::Socket) => Ok(file),
+        Ok(_) => Err("it is no socket".to_owned()),
+        Err(errno) => Err(format!("it cannot be looked at: {errno}")),
+    }
+}
+
+fn refusal(errno: Errno) -> String {
+    match errno {
+        Errno::AGAIN => {
+            "others wait for it already; a monitor serves one program at a time".to_owned()
+        }
+        Errno::CONNREFUSED => "nobody listens there any more".to_owned(),
+        Errno::ACCESS | Errno::PERM => {
+            format!("{errno}; it belongs to another user: run as root to ask it")
+        }
+        errno => errno.to_string(),
+    }
+}
+
+/// Where a socket listens that a process was handed open as a descriptor; `None` where the kernel
+/// does not tell, or it is not in the file system.
+pub(crate) fn listening_at(root: &Root, pid: u32, descriptor: u32) -> Option<PathBuf> {
+    let link = std::fs::read_link(root.path(&format!("proc/{pid}/fd/{descriptor}"))).ok()?;
+    let name = link.to_str()?;
+    let inode = name.strip_prefix("socket:[")?.strip_suffix(']')?;
+    let table = root.read(&format!("proc/{pid}/net/unix")).ok()?;
+    bound_path(&table, decimal(inode.as_bytes())?)
+}
+
+/// The path that a socket is bound to, from `/proc/PID/net/unix`: the eighth column, after the
+/// inode (net/unix/af_unix.c).
+fn bound_path(table: &[u8], inode: u64) -> Option<PathBuf> {
+    table.split(|byte| *byte == b'\n').find_map(|line| {
+        let number = words(line).nth(6)?;
+        if decimal(number) != Some(inode) {
+            return None;
+        }
+        // The path is the rest of the line, spaces and all.
+        let after = number.as_ptr() as usize + number.len() - line.as_ptr() as usize;
+        let path = line.get(after + 1..)?;
+        path.starts_with(b"/")
+            .then(|| PathBuf::from(std::ffi::OsStr::from_bytes(path)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_handed_over_open_is_found_by_its_inode() {
+        let table = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 17 @hidden\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 18\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 19 /run/a b/agent\n";
+        let at = |inode| bound_path(table, inode);
+        assert_eq!(at(19), Some(PathBuf::from("/run/a b/agent")));
+        assert_eq!((at(17), at(18), at(20)), (None, None, None));
+    }
+
+    #[test]
+    fn paths_are_from_where_the_process_is() {
+        let root = Root::new(Path::new("/"));
+        let own = std::process::id();
+        let from = |path: &str| reachable(&root, own, Path::new(path));
+        assert_eq!(from("/tmp/q"), PathBuf::from("/tmp/q"));
+        let relative = from("q.sock");
+        assert!(
+            relative.ends_with(format!("{own}/cwd/q.sock")),
+            "{relative:?}"
+        );
+    }
+}
