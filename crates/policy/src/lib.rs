@@ -8,6 +8,7 @@
 //! in [`registry`].
 
 pub mod busy;
+pub mod candidates;
 pub mod changes;
 pub mod classes;
 mod error;
@@ -25,6 +26,7 @@ pub mod rules;
 pub mod settings;
 #[cfg(test)]
 mod testing;
+pub mod uncore;
 
 pub use error::PolicyError;
 pub use foresight::{Foresight, Means};

@@ -25,6 +25,11 @@ impl<T: Default> PerThread<T> {
     /// Lines the memory up with a snapshot's threads: one entry each, in their order. New threads
     /// get the default; threads that are gone are forgotten.
     pub fn line_up(&mut self, threads: &[Thread]) -> &mut [T] {
+        self.line_up_without(threads, drop)
+    }
+
+    /// The same; what was remembered of each thread that is gone is handed on.
+    pub fn line_up_without(&mut self, threads: &[Thread], mut gone: impl FnMut(T)) -> &mut [T] {
         debug_assert!(threads.is_sorted_by_key(|thread| thread.id));
         if !threads
             .iter()
@@ -38,11 +43,14 @@ impl<T: Default> PerThread<T> {
                 .peekable();
             self.remembered.reserve(threads.len());
             for thread in threads {
-                while before.next_if(|(id, _)| *id < thread.id).is_some() {}
+                while let Some((_, of_gone)) = before.next_if(|(id, _)| *id < thread.id) {
+                    gone(of_gone);
+                }
                 let known = before.next_if(|(id, _)| *id == thread.id);
                 self.remembered
                     .push(known.map(|(_, t)| t).unwrap_or_default());
             }
+            before.for_each(|(_, of_gone)| gone(of_gone));
             self.threads = threads.iter().map(|thread| thread.id).collect();
         }
         &mut self.remembered

@@ -52,7 +52,8 @@ pub fn policies() -> String {
         "\n## Settings\n\nThese are the defaults. The values of `[classes]` are those of the \
          preset: `paper` (2, 100, 7 of 10) or `clavis` (1.5, 50, 5 of 10, and only when the mean \
          moved by more than 3); `devil_from`, `super_devil_above`, `votes` and `of_last` replace \
-         single ones. How often threads are placed (1000 ms, DINO 3.3.3) and samples looked at (10 \
+         single ones. How often threads are placed (1000 ms, DINO \
+         3.3.3; 10 ms for `brm`, BRM 5) and samples looked at (10 \
          ms, DINO 4.2) is set of the loop: `placement_interval_ms` and `paging_interval_ms` in \
          `[herd]`.\n\n```toml\n{defaults}```\n\n| key | meaning | unit | from |\n|---|---|---|---|\n",
     );
@@ -97,6 +98,14 @@ const KEYS: &[[&str; 4]] = &[
     ["ipm.cr_aging", "`CR_aging` of events (misses, samples) credited in place of residency", "binary digits, 1 to 15", "IPM 6.4"],
     ["ipm.cr_mig", "`CR_mig`, likewise", "binary digits, below `ipm.cr_aging`", "IPM 6.4"],
     ["kmaf.exclusivity", "The share of a page's faults that a node must have to get it", "share, 0 to 1", "chosen here"],
+    ["brm.candidates", "Which threads are moved: those that are tagged, those that are seen to go to the uncore often, all; `auto` is by tags in processes of which anybody tells, else by what is seen", "`auto`, `tagged`, `inferred` or `all`", "BRM 4.3, 8"],
+    ["brm.requests_per_s", "Requests to the uncore that make a thread a candidate where nobody tells", "requests per second", "chosen here"],
+    ["brm.least_change", "Such a candidate that was on another node, and whose own uncore penalty changed by less, is none any more", "share of the uncore penalty", "BRM 8; the figure chosen here"],
+    ["brm.forget_after_least_ms", "What a thread knows of nodes is forgotten after a random time, at least this", "ms for each other node that it may have", "BRM 4.4; the figure chosen here"],
+    ["brm.forget_after_most_ms", "And at most this", "the same", "BRM 4.4; the figure chosen here"],
+    ["brm.average", "Whether a thread's average penalty begins anew on another node, or goes on", "`anew` or `through`", "BRM 5 (does not say)"],
+    ["brm.steps", "With more than two nodes: one step of the probability a tick, or one for each other node", "`text` or `printed`", "BRM 4.4; Algorithm 1"],
+    ["brm.system_penalty", "How the system-wide penalty is kept: one total, or a shard for each node that sees the others as of the last tick", "`plain` or `sharded`", "BRM 4.2; 8"],
     ["oracle.layouts", "How many layouts are tried at most; where there are no more, all are", "layouts", "chosen here"],
     ["oracle.changed_by", "Threads are placed anew when a miss rate changed by more than this", "share of the miss rate", "as N-MASS 3.4"],
     ["penalty.estimate", "Where NUMA penalties come from: the profile of the program and else the regression, or the regression for all", "`profile` or `regression`", "N-MASS 3.4, 4.5"],

@@ -1,6 +1,7 @@
 //! Placements: which core each thread runs on. One file (or folder) each; what they share beside.
 
 mod arrange;
+pub mod brm;
 pub mod di;
 pub mod dino;
 pub mod linux;

@@ -20,6 +20,7 @@ use crate::paging::tlb_miss::{self, TlbMiss, TlbMissHistory};
 use crate::paging::whole_set::WholeSet;
 use crate::paging::window::Window;
 use crate::paging::{whole_set, window};
+use crate::placement::brm::{self, Brm};
 use crate::placement::di::{self, DistributedIntensity};
 use crate::placement::dino::{self, Dino};
 use crate::placement::linux::Linux;
@@ -91,6 +92,7 @@ pub const POLICIES: &[Entry] = &[
     Entry { name: "di-plain", placement: "di", paging: "stay", new_pages: FIRST_TOUCH, about: "Spreads miss rates over the memory domains; memory stays behind", source: "DINO 3.1" },
     Entry { name: "di-migrate", placement: "di", paging: "window", new_pages: FIRST_TOUCH, about: "Spreads miss rates over the memory domains; memory follows", source: "DINO 3.2" },
     Entry { name: "dino", placement: "dino", paging: "window", new_pages: FIRST_TOUCH, about: "Spreads classes of miss rates with the fewest moves; memory follows", source: "DINO 3.3, 4" },
+    Entry { name: "brm", placement: "brm", paging: "stay", new_pages: FIRST_TOUCH, about: "Threads that wait much for the uncore try nodes at random and tend to where all wait least; for virtual CPUs above all", source: "BRM 4, Algorithm 1" },
     Entry { name: "ipm", placement: "ipm", paging: "residency", new_pages: FIRST_TOUCH, about: "Pages go to the node that holds them longest in its TLBs; threads that share pages go together", source: "IPM 4" },
 ];
 
@@ -110,6 +112,7 @@ pub const PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, make: |settings, _| Some(Box::new(NMass::maximum_local(settings))) },
     Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::whole(settings))) },
     Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::with_regression(settings))) },
+    Half { name: "brm", about: "Bias random migration by uncore penalty", source: "BRM 4, Algorithm 1", rules: brm::RULES, make: |settings, _| Some(Box::new(Brm::new(settings))) },
     Half { name: "ipm", about: "Threads that share pages close together, by EagerMap", source: "IPM 4.4.4", rules: sharing::IPM_RULES, make: |settings, _| Some(Box::new(BySharing::ipm(settings))) },
     Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, make: |settings, _| Some(Box::new(BySharing::tlb_miss_history(settings))) },
     Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, make: |settings, _| Some(Box::new(BySharing::kmaf(settings))) },
@@ -306,6 +309,7 @@ mod tests {
                 "di-plain: CPU use, miss rate",
                 "di-migrate: CPU use, miss rate, memory samples",
                 "dino: CPU use, miss rate, memory samples",
+                "brm: CPU use, uncore penalty",
                 "ipm: TLB residency",
             ]
         );
@@ -380,7 +384,7 @@ mod tests {
             "there is no policy named \"dyno\" (did you mean \"dino\"?); choose one of: linux, \
              first-touch, interleave, random-mapping, next-touch, sampled, numa-balancing, \
              tlb-miss, kmaf, tlb-miss-history, random, maximum-local, n-mass-regression, n-mass, \
-             di-plain, di-migrate, dino, ipm, oracle"
+             di-plain, di-migrate, dino, brm, ipm, oracle"
         );
         assert_eq!(
             told("dino+windows"),

@@ -36,6 +36,16 @@
 //! [kmaf]
 //! exclusivity = 0.9        # share of a page's faults; no source
 //!
+//! [brm]
+//! candidates = "auto"      # or "tagged", "inferred", "all"; BRM 4.3, 8
+//! requests_per_s = 1000000 # requests to the uncore that make a candidate; no source
+//! least_change = 0.05      # share of its own penalty that keeps it one; BRM 8, figure: no source
+//! forget_after_least_ms = 5000   # ms for each node to explore; no source (BRM 4.4: "random")
+//! forget_after_most_ms = 15000   # likewise
+//! average = "anew"         # or "through"; BRM 5
+//! steps = "text"           # or "printed"; BRM 4.4, Algorithm 1
+//! system_penalty = "plain" # or "sharded"; BRM 4.2, 8
+//!
 //! [oracle]
 //! layouts = 20000          # how many it may try; no source
 //! changed_by = 0.2         # share of a miss rate; as N-MASS
@@ -58,6 +68,9 @@ use crate::penalty::PenaltySettings;
 /// piece of a window.
 const MOST_WINDOW_PAGES: u64 = 1 << 24;
 
+/// The longest that BRM may go by what it knows: a day, in ms.
+const MOST_FORGET_MS: u64 = 86_400_000;
+
 /// All settings of all policies.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -74,6 +87,8 @@ pub struct Settings {
     pub ipm: IpmSettings,
     /// Which pages kMAF moves.
     pub kmaf: KmafSettings,
+    /// Whom BRM moves, and how it looks for better nodes.
+    pub brm: BrmSettings,
     /// How long the best layout is looked for.
     pub oracle: OracleSettings,
     /// How NUMA penalties are found.
@@ -284,6 +299,96 @@ impl Default for KmafSettings {
     }
 }
 
+/// Who says which threads are candidates: are moved by BRM at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CandidatesBy {
+    /// In processes of which anybody tells, the tags; in others what is seen of the thread.
+    #[default]
+    Auto,
+    /// Tags alone: threads whose users, or whose agents in virtual machines, say so (BRM §4.3).
+    Tagged,
+    /// What is seen of the thread alone (BRM §8).
+    Inferred,
+    /// All threads are.
+    All,
+}
+
+/// What becomes of a thread's average penalty when it comes to another node: two readings of BRM §5,
+/// which does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AverageOver {
+    /// It begins anew there with the second interval: in the first its caches are cold.
+    #[default]
+    Anew,
+    /// It goes on: for some ten intervals it is partly of the node before.
+    Through,
+}
+
+/// How the probability to move goes up and down on a machine of more than two nodes: two readings of
+/// BRM. With two nodes they are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Steps {
+    /// One step a tick: up if any other node has had a smaller penalty, down if none (§4.4).
+    #[default]
+    Text,
+    /// A step for every other node (Algorithm 1, lines 17 to 26).
+    Printed,
+}
+
+/// How the system-wide penalty is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SystemPenaltyForm {
+    /// One total, exact at every update (BRM §4.2).
+    #[default]
+    Plain,
+    /// A shard per node that sees the others as of the last tick (BRM §8).
+    Sharded,
+}
+
+/// Whom BRM moves, and how it looks for better nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BrmSettings {
+    /// Who says which threads are candidates.
+    pub candidates: CandidatesBy,
+    /// Requests to the uncore per second that make a thread a candidate where nobody tells; 1,000,000
+    /// (no source: see [`crate::candidates`]).
+    pub requests_per_s: f64,
+    /// One that was on another node and whose own penalty changed by less than this share of it is none
+    /// any more; 0.05 (BRM §8; the figure has no source).
+    pub least_change: f64,
+    /// What a thread knows of nodes is forgotten after a random time, at least this for each node that it
+    /// then has to explore, in ms; 5000 (no source: see [`crate::placement::brm`]).
+    pub forget_after_least_ms: u64,
+    /// At most this, likewise; 15,000 (no source).
+    pub forget_after_most_ms: u64,
+    /// What becomes of averages on another node.
+    pub average: AverageOver,
+    /// How the probability to move goes up and down.
+    pub steps: Steps,
+    /// How the system-wide penalty is kept.
+    pub system_penalty: SystemPenaltyForm,
+}
+
+impl Default for BrmSettings {
+    fn default() -> Self {
+        Self {
+            candidates: CandidatesBy::default(),
+            requests_per_s: 1e6,
+            least_change: 0.05,
+            forget_after_least_ms: 5_000,
+            forget_after_most_ms: 15_000,
+            average: AverageOver::default(),
+            steps: Steps::default(),
+            system_penalty: SystemPenaltyForm::default(),
+        }
+    }
+}
+
 /// How long the best layout is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -408,6 +513,31 @@ impl Settings {
             self.ipm.cr_mig.to_string(),
             "be below ipm.cr_aging, or no event could ever move a page",
         )?;
+        let brm = &self.brm;
+        require(
+            brm.requests_per_s.is_finite() && brm.requests_per_s >= 0.0,
+            "brm.requests_per_s",
+            brm.requests_per_s.to_string(),
+            "be a number of requests per second, 0 or more",
+        )?;
+        require(
+            brm.least_change.is_finite() && brm.least_change >= 0.0,
+            "brm.least_change",
+            brm.least_change.to_string(),
+            "be a share of an uncore penalty, 0 or more",
+        )?;
+        require(
+            (1..=MOST_FORGET_MS).contains(&brm.forget_after_least_ms),
+            "brm.forget_after_least_ms",
+            brm.forget_after_least_ms.to_string(),
+            "be from 1 to 86400000, a day",
+        )?;
+        require(
+            (brm.forget_after_least_ms..=MOST_FORGET_MS).contains(&brm.forget_after_most_ms),
+            "brm.forget_after_most_ms",
+            brm.forget_after_most_ms.to_string(),
+            "be at least brm.forget_after_least_ms and at most 86400000, a day",
+        )?;
         let penalty = &self.penalty;
         for (key, figure) in [
             ("penalty.intercept", penalty.intercept),
@@ -508,6 +638,20 @@ mod tests {
             told("[n_mass]\nthreshold = nan"),
             "n_mass.threshold is NaN, but must be a miss rate of 0 or more"
         );
+        assert_eq!(
+            told("[brm]\nforget_after_least_ms = 20000"),
+            "brm.forget_after_most_ms is 15000, but must be at least brm.forget_after_least_ms and \
+             at most 86400000, a day"
+        );
+        assert_eq!(
+            told("[brm]\nleast_change = -0.1"),
+            "brm.least_change is -0.1, but must be a share of an uncore penalty, 0 or more"
+        );
+        assert_eq!(
+            told("[brm]\nrequests_per_s = inf"),
+            "brm.requests_per_s is inf, but must be a number of requests per second, 0 or more"
+        );
+        assert!(told("[brm]\ncandidates = \"some\"").contains("unknown variant `some`"));
         assert_eq!(
             told("[oracle]\nlayouts = 0"),
             "oracle.layouts is 0, but must be at least 1"

@@ -9,13 +9,14 @@ use proptest::prelude::*;
 use rand::SeedableRng;
 
 use crate::foresight::Foresight;
+use crate::placement::brm::Brm;
 use crate::placement::di::DistributedIntensity;
 use crate::placement::dino::Dino;
 use crate::placement::n_mass::NMass;
 use crate::placement::oracle::Oracle;
 use crate::placement::random::RandomCore;
 use crate::policy::{Place, Random};
-use crate::settings::Settings;
+use crate::settings::{CandidatesBy, Settings};
 use crate::testing::{Scene, Shape};
 
 /// One thread before it is put on a machine: numbers are taken modulo what the machine has.
@@ -113,6 +114,9 @@ fn place(policy: &mut dyn Place, scene: &Scene) -> Vec<Placement> {
 fn policies() -> Vec<(&'static str, Box<dyn Place>)> {
     let mut all = policies_with_slots();
     all.push(("random", Box::new(RandomCore::default())));
+    let mut everybody = Settings::default();
+    everybody.brm.candidates = CandidatesBy::All;
+    all.push(("brm", Box::new(Brm::new(&everybody))));
     all
 }
 

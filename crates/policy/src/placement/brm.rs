@@ -1,0 +1,397 @@
+//! BRM: bias random migration of candidates by the uncore penalty of all.
+//!
+//! Problem: where a thread runs best depends at once on where its memory is, who presses on the cache, and whom
+//! it shares data with; each alone misleads. What all of it comes to is how long requests to the uncore
+//! take (BRM §3), and where that is least is found by trying (§4).
+//!
+//! Rule (Algorithm 1, in `brm/algorithm.rs`), each tick of 10 ms, for each candidate ([`crate::candidates`])
+//! that ran:
+//! 1. *Update*: its average penalty goes into the system-wide penalty ([`crate::uncore`]), and what that
+//!    comes to is kept as the penalty of the node it is on. A node where it was less makes it more
+//!    likely to move, none makes it less likely.
+//! 2. *Bias random pick*: with that probability it goes to the node with the least penalty.
+//! 3. What it knows of nodes is forgotten after a random time. A node that nothing is known of counts as better
+//!    than any, so all nodes are tried again.
+//!
+//! What the paper leaves open, and what is different on Linux:
+//! * *Candidates are held* on their node from the first tick in which they run, and named so in the plan: else the
+//!   kernel moves them between nodes in the middle of a tick, and the penalty is no node's. Held means the whole
+//!   node ([`Stray::Node`]); inside it the kernel does what it likes, and the governor gives one to an
+//!   idle node where the kernel cannot (the paper's suspended steal, §4.4). Who was moved by somebody else is on another
+//!   node now, no more.
+//! * *Who ran*: Xen ticks on the CPU of the vCPU that runs, so one that sleeps is neither updated nor moved. Here: one that
+//!   retired an instruction in the interval. An interval is one tick however long it is.
+//! * *Nodes* are those with CPUs that the thread may have and that are online; others do not exist for it.
+//! * *Which core* of a node: the CPU that threads use and wait for least, then the one whose core they use least,
+//!   then the first. Moves of the same tick count.
+//! * *After which time*: from `forget_after_least_ms` to `forget_after_most_ms`, evenly, times the number of other nodes. A node
+//!   is tried for about 12 ticks (the mean number until a probability that grows by 1 % a tick strikes) and left as
+//!   slowly; 0.14 s on the wrong node at the paper's worst loss (44 %) cost 0.06 s, which every 10 s is
+//!   0.6 %. So it costs the same share however many nodes there are.
+//! * *Who comes and goes* changes the mean of the others' penalties without anybody having moved. That is no reason
+//!   to move, so it is taken out: penalties are kept as the mean less all it has jumped by for
+//!   candidates that came or went.
+//! * *An average is of one node*: on another it begins anew, with the second interval there; in the first its caches are
+//!   cold, nothing is known of the node, and it stays. Else the penalty kept for a node that it was on for a few ticks is mostly that of the node before,
+//!   and with more than two nodes it takes the wrong one for the best. `average = "through"` is the other reading.
+//! * *Threads that are hands off* and candidates count in the system-wide penalty: a move may hurt them too. They
+//!   are not moved.
+//! * *One that is no candidate any more* is not named again. It stays held on its node, and is left to the governor.
+//!
+//! Properties: only candidates are ever named, and with CPUs that they may have; a probability is from 0
+//! to 100, and 0 after a move; with penalties that depend on its node alone a thread ends on the least; same
+//! snapshots and same random numbers, same plans.
+//!
+//! Cost: linear in threads; in nodes for each candidate.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use numaherd_topology::Topology;
+use numaherd_world::{Placement, Signal, Snapshot, Stray, Thread};
+use rand::Rng;
+
+use crate::candidates::{Candidates, Standing};
+use crate::memory::PerThread;
+use crate::policy::{Place, Random};
+use crate::rules::Rule;
+use crate::settings::{AverageOver, BrmSettings, Settings};
+use crate::uncore::{self, Average, Part, SystemPenalty};
+
+mod algorithm;
+mod ground;
+
+use algorithm::{Picked, Vcpu};
+use ground::{Ground, Loads, Reach};
+
+/// The rules that plans name.
+pub const RULES: &[Rule] = &[HOLD, EXPLORE, BIAS];
+const HOLD: Rule = Rule {
+    name: "brm: hold",
+    source: "chosen here",
+    what: "A candidate is held on the node it is on, so that its penalty there can be told; or on another, where \
+           it may not have that any more.",
+};
+const EXPLORE: Rule = Rule {
+    name: "brm: explore",
+    source: "BRM 4.2, Algorithm 1",
+    what: "A candidate goes to a node of which it knows nothing, or nothing any more.",
+};
+const BIAS: Rule = Rule {
+    name: "brm: bias random pick",
+    source: "BRM 4.4, Algorithm 1",
+    what: "A candidate goes to the node where it was when candidates lost least cycles per request.",
+};
+
+/// How often Xen burns credits and looks whether a vCPU is to be moved (BRM §5).
+const TICK: Duration = Duration::from_millis(10);
+
+/// See the top of this file.
+#[derive(Debug)]
+pub struct Brm {
+    settings: BrmSettings,
+    candidates: Candidates,
+    threads: PerThread<Known>,
+    /// Made for the machine when it is first seen, and anew should it ever have other nodes.
+    system: Option<(usize, SystemPenalty)>,
+    /// How much the system-wide penalty has jumped for candidates that came or went, in cycles per request.
+    jumped: f64,
+}
+
+/// What is known of a thread.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    average: Average,
+    /// The node that the average is of, and the last that it came to, by their places in the topology.
+    average_of: Option<usize>,
+    came_to: Option<usize>,
+    /// The node (by its place in the topology) whose total it counts in, and what it added there.
+    counted: Option<(usize, Part)>,
+    vcpu: Vcpu,
+    /// When it forgets what it knows of nodes, in ns of the snapshots' time.
+    forgets_ns: Option<u64>,
+}
+
+/// A thread in one interval.
+struct Now<'a> {
+    thread: &'a Thread,
+    candidate: bool,
+    /// The node it is on, by its place in the topology.
+    node: Option<usize>,
+}
+
+impl<'a> Now<'a> {
+    fn new(thread: &'a Thread, standing: Standing, topology: &Topology) -> Self {
+        let node = topology.node_of(thread.cpu);
+        Self {
+            thread,
+            candidate: standing.is_candidate(),
+            node: node.and_then(|node| topology.node_index(node)),
+        }
+    }
+
+    fn ran(&self) -> bool {
+        let counts = self.thread.counts;
+        counts.is_some_and(|counts| counts.instructions > 0)
+    }
+}
+
+impl Brm {
+    /// Nothing seen yet.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            settings: settings.brm,
+            candidates: Candidates::new(settings),
+            threads: PerThread::default(),
+            system: None,
+            jumped: 0.0,
+        }
+    }
+}
+
+impl Place for Brm {
+    fn needs(&self) -> &[Signal] {
+        &[Signal::CpuUse, Signal::UncorePenalty]
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(TICK)
+    }
+
+    fn stray(&self) -> Option<Stray> {
+        Some(Stray::Node)
+    }
+
+    fn place(
+        &mut self,
+        snapshot: &Snapshot,
+        topology: &Topology,
+        random: &mut Random,
+    ) -> Vec<Placement> {
+        let nodes = topology.nodes().len();
+        if self.system.as_ref().is_none_or(|&(of, _)| of != nodes) {
+            let system = SystemPenalty::new(self.settings.system_penalty, nodes);
+            self.system = Some((nodes, system));
+            self.threads = PerThread::default();
+        }
+        let (_, system) = self.system.as_mut().expect("made above");
+
+        // Who comes and who goes; nobody has moved.
+        let before = system.mean();
+        let threads = self.threads.line_up_without(&snapshot.threads, |gone| {
+            if let Some((node, part)) = gone.counted {
+                system.at(node).remove(part);
+            }
+        });
+        let standings = self.candidates.judge(snapshot, topology);
+        let mut candidates = Vec::new();
+        let all = snapshot.threads.iter().zip(standings);
+        for (at, ((thread, &standing), known)) in all.zip(threads.iter_mut()).enumerate() {
+            let now = Now::new(thread, standing, topology);
+            known.come_or_go(&now, self.settings.average, system);
+            candidates.extend(now.candidate.then_some((at, now)));
+        }
+        let jump = system.mean().zip(before);
+        self.jumped += jump.map_or(0.0, |(after, before)| after - before);
+        system.tick();
+
+        let ground = Ground::new(snapshot, topology);
+        let mut loads = Loads::new(snapshot, topology);
+        let mut plan = Vec::new();
+        for (at, now) in candidates {
+            let known = &mut threads[at];
+            known.count(system);
+            let (Some(reach), Some(node), true) = (ground.reach(at), now.node, now.ran()) else {
+                continue;
+            };
+            known.forget_in_time(&self.settings, reach, snapshot.time_ns, random);
+            let measured = known.is_measured_on(node, self.settings.average);
+            let penalty = system.seen_from(node).filter(|_| measured);
+            let penalty = penalty.map(|mean| mean - self.jumped);
+            let picked = penalty.and_then(|penalty| {
+                let vcpu = &mut known.vcpu;
+                vcpu.update(node, &reach.nodes, penalty, self.settings.steps);
+                let picked = vcpu.bias_random_pick(random)?;
+                (picked.node != node).then_some((penalty, picked))
+            });
+            plan.extend(match picked {
+                Some((penalty, picked)) => {
+                    let there = known.vcpu.penalty_on(picked.node);
+                    let words = in_words(&picked, penalty, there, self.jumped, node, topology);
+                    Some(to_node(&now, picked.node, words, reach, &mut loads))
+                }
+                None => hold(&now, reach, &mut loads, topology),
+            });
+        }
+        plan
+    }
+}
+
+impl Known {
+    /// Takes in a thread's interval, and what it means for who counts in the system-wide penalty: candidates
+    /// that have an average, on the node where they are. What one counts for is changed by
+    /// [`Known::count`] alone.
+    fn come_or_go(&mut self, now: &Now<'_>, over: AverageOver, system: &mut SystemPenalty) {
+        self.learn(now, over);
+        let counts_in = now.node.filter(|_| now.candidate).zip(self.average.value());
+        match (self.counted, counts_in) {
+            (None, Some((node, cycles))) => {
+                let part = Part::of_cycles(cycles);
+                system.at(node).add(part);
+                self.counted = Some((node, part));
+            }
+            (Some((before, part)), Some((node, _))) if before != node => {
+                system.at(before).remove(part);
+                system.at(node).add(part);
+                self.counted = Some((node, part));
+            }
+            (Some((before, part)), None) => {
+                system.at(before).remove(part);
+                self.counted = None;
+            }
+            _ => {}
+        }
+        if !now.candidate {
+            self.vcpu = Vcpu::default();
+            self.forgets_ns = None;
+        }
+    }
+
+    /// Takes in the sample of an interval, if there is one.
+    fn learn(&mut self, now: &Now<'_>, over: AverageOver) {
+        let Some(sample) = now.thread.counts.as_ref().and_then(uncore::sample) else {
+            return;
+        };
+        let same = self.average_of.is_none() || self.average_of == now.node;
+        let arriving = std::mem::replace(&mut self.came_to, now.node) != now.node;
+        match over {
+            AverageOver::Anew if !same && arriving => return,
+            AverageOver::Anew if !same => self.average.restart(sample),
+            _ => self.average.observe(Some(sample)),
+        }
+        self.average_of = now.node;
+    }
+
+    /// Whether its average says anything of that node.
+    fn is_measured_on(&self, node: usize, over: AverageOver) -> bool {
+        match over {
+            AverageOver::Anew => self.average_of == Some(node),
+            AverageOver::Through => self.average_of.is_some(),
+        }
+    }
+
+    /// Line 16: brings the system-wide penalty up to date with the thread's average.
+    fn count(&mut self, system: &mut SystemPenalty) {
+        if let (Some((node, part)), Some(cycles)) = (&mut self.counted, self.average.value()) {
+            let now = Part::of_cycles(cycles);
+            system.at(*node).update(*part, now);
+            *part = now;
+        }
+    }
+
+    /// The timer of §4.4: forgets what is known of nodes after a random time.
+    fn forget_in_time(
+        &mut self,
+        settings: &BrmSettings,
+        reach: &Reach,
+        now_ns: u64,
+        random: &mut Random,
+    ) {
+        if self.forgets_ns.is_some_and(|at| now_ns < at) {
+            return;
+        }
+        if self.forgets_ns.is_some() {
+            self.vcpu.forget();
+        }
+        let ms = settings.forget_after_least_ms..=settings.forget_after_most_ms;
+        let others = reach.nodes.len().saturating_sub(1).max(1) as u64;
+        let period_ns = random.random_range(ms) * 1_000_000 * others;
+        self.forgets_ns = Some(now_ns.saturating_add(period_ns));
+    }
+}
+
+/// Lines 32 and 11: a core in that node, and the thread to it.
+fn to_node(
+    now: &Now<'_>,
+    node: usize,
+    (rule, why, instead_of): (Rule, String, String),
+    reach: &Reach,
+    loads: &mut Loads<'_>,
+) -> Placement {
+    let to = loads.least(reach.cpus_of(node));
+    loads.moves(now.thread, to);
+    Placement {
+        thread: now.thread.id,
+        from: now.thread.place(),
+        to,
+        rule: Cow::Borrowed(rule.name),
+        why,
+        instead_of,
+    }
+}
+
+/// Why a candidate moves, and what it left for it. Penalties are given as the mean of those who
+/// are candidates now.
+fn in_words(
+    picked: &Picked,
+    here: f64,
+    there: Option<f64>,
+    jumped: f64,
+    node: usize,
+    topology: &Topology,
+) -> (Rule, String, String) {
+    let id = |node: usize| topology.nodes()[node].id;
+    let (from, to) = (id(node), id(picked.node));
+    let now = here + jumped;
+    let chance = format!("drawn with a probability of {} %", picked.probability);
+    let stay = format!("stay on node {from}, where candidates lose {now:.1} cycles per request");
+    match there {
+        None => {
+            let why = format!("nothing is known of node {to} (any more); {chance}");
+            (EXPLORE, why, stay)
+        }
+        Some(there) => {
+            let then = there + jumped;
+            let why = format!(
+                "candidates lost {then:.1} cycles per request when it was last on node {to}; {chance}"
+            );
+            (BIAS, why, stay)
+        }
+    }
+}
+
+/// Names a candidate that has no core, or none that it may have, so that it is held from now on.
+fn hold(
+    now: &Now<'_>,
+    reach: &Reach,
+    loads: &mut Loads<'_>,
+    topology: &Topology,
+) -> Option<Placement> {
+    let thread = now.thread;
+    if thread.assigned.is_some_and(|core| reach.all.contains(core)) {
+        return None;
+    }
+    let at_home = now.node.filter(|node| reach.nodes.contains(node));
+    let to = match at_home {
+        _ if reach.all.contains(thread.cpu) => thread.cpu,
+        Some(node) => loads.least(reach.cpus_of(node)),
+        None => loads.least(reach.all.iter()),
+    };
+    loads.moves(thread, to);
+    let node = topology.node_of(to).expect("a CPU of the machine");
+    Some(Placement {
+        thread: thread.id,
+        from: thread.place(),
+        to,
+        rule: Cow::Borrowed(HOLD.name),
+        why: if at_home.is_some() {
+            format!("it is on node {node}, and its penalty is of that node while it stays there")
+        } else {
+            format!("it may not have a CPU of its node any more; node {node} has the least used")
+        },
+        instead_of: String::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

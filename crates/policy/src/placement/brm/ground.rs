@@ -1,0 +1,137 @@
+//! Where candidates may go: the nodes and CPUs of each, and how much these are used.
+
+use numaherd_topology::{CpuId, CpuSet, Topology};
+use numaherd_world::{Snapshot, Thread};
+
+use crate::pools::pools;
+
+/// What a thread may have. Nodes are by their place in the topology.
+#[derive(Clone, Debug, Default)]
+pub struct Reach {
+    /// All CPUs.
+    pub all: CpuSet,
+    /// Nodes that any of them is of, ascending.
+    pub nodes: Vec<usize>,
+    /// The CPUs of each of these.
+    cpus: Vec<Vec<CpuId>>,
+}
+
+impl Reach {
+    fn new(all: CpuSet, topology: &Topology) -> Self {
+        let mut by_node: Vec<Vec<CpuId>> = vec![Vec::new(); topology.nodes().len()];
+        for cpu in all.iter() {
+            let node = topology.node_of(cpu);
+            if let Some(node) = node.and_then(|node| topology.node_index(node)) {
+                by_node[node].push(cpu);
+            }
+        }
+        let own = by_node.into_iter().enumerate();
+        let (nodes, cpus) = own.filter(|(_, cpus)| !cpus.is_empty()).unzip();
+        Self { all, nodes, cpus }
+    }
+
+    /// The CPUs of a node, ascending; none if it is not one of [`Self::nodes`].
+    pub fn cpus_of(&self, node: usize) -> impl Iterator<Item = CpuId> + '_ {
+        let at = self.nodes.binary_search(&node);
+        at.into_iter().flat_map(|at| self.cpus[at].iter().copied())
+    }
+}
+
+/// What each thread of a snapshot may have.
+#[derive(Debug)]
+pub struct Ground {
+    reaches: Vec<Reach>,
+    /// Of each thread, its place there; `None` for one that is hands off or may have nothing.
+    of: Vec<Option<usize>>,
+}
+
+impl Ground {
+    /// The ground of a snapshot's threads.
+    pub fn new(snapshot: &Snapshot, topology: &Topology) -> Self {
+        let mut of = vec![None; snapshot.threads.len()];
+        let mut reaches = Vec::new();
+        for pool in pools(snapshot, topology) {
+            pool.threads
+                .iter()
+                .for_each(|&at| of[at] = Some(reaches.len()));
+            reaches.push(Reach::new(pool.cpus, topology));
+        }
+        Self { reaches, of }
+    }
+
+    /// What a thread may have, by its place in the snapshot.
+    pub fn reach(&self, at: usize) -> Option<&Reach> {
+        self.of[at].map(|reach| &self.reaches[reach])
+    }
+}
+
+/// How much each CPU is used and waited for. Found out when it is first asked: in most intervals nobody moves.
+pub struct Loads<'a> {
+    snapshot: &'a Snapshot,
+    topology: &'a Topology,
+    /// In CPUs, by CPU number.
+    of_cpus: Vec<f64>,
+}
+
+impl<'a> Loads<'a> {
+    /// The loads of a snapshot.
+    pub fn new(snapshot: &'a Snapshot, topology: &'a Topology) -> Self {
+        Self {
+            snapshot,
+            topology,
+            of_cpus: Vec::new(),
+        }
+    }
+
+    /// The CPU that is used least: itself, then its core; the first of several.
+    ///
+    /// # Panics
+    /// For no CPUs.
+    pub fn least(&mut self, cpus: impl Iterator<Item = CpuId>) -> CpuId {
+        self.find_out();
+        let load = |cpu: CpuId| {
+            let core = self.topology.cpu(cpu).map(|cpu| cpu.core);
+            let siblings = core.map(|core| self.topology.cores()[core.index()].cpus.iter());
+            let of_core: f64 = siblings.into_iter().flatten().map(|cpu| self.of(cpu)).sum();
+            (self.of(cpu), of_core)
+        };
+        let (least, _) = cpus
+            .map(|cpu| (cpu, load(cpu)))
+            .min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)))
+            .expect("a reach has CPUs, and so has each of its nodes");
+        least
+    }
+
+    /// From now on the thread uses that CPU.
+    pub fn moves(&mut self, thread: &Thread, to: CpuId) {
+        if !self.of_cpus.is_empty() {
+            self.put(thread.cpu, -load_of(thread));
+            self.put(to, load_of(thread));
+        }
+    }
+
+    fn find_out(&mut self) {
+        if self.of_cpus.is_empty() {
+            let last = self.topology.cpus().last();
+            self.of_cpus = vec![0.0; last.map_or(0, |cpu| cpu.id.index()) + 1];
+            for thread in &self.snapshot.threads {
+                self.put(thread.cpu, load_of(thread));
+            }
+        }
+    }
+
+    fn of(&self, cpu: CpuId) -> f64 {
+        self.of_cpus.get(cpu.index()).copied().unwrap_or_default()
+    }
+
+    fn put(&mut self, cpu: CpuId, load: f64) {
+        if let Some(of) = self.of_cpus.get_mut(cpu.index()) {
+            *of += load;
+        }
+    }
+}
+
+/// What a thread would use if it never waited, in CPUs.
+fn load_of(thread: &Thread) -> f64 {
+    thread.cpu_share + thread.wait_share
+}
