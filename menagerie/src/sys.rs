@@ -324,9 +324,12 @@ impl Ring {
             for word in 0..words {
                 // SAFETY: as in `walk`; the payload was zeroed by the kernel before anybody wrote
                 // it, so every word of it is a number.
+                // The pointer first: on a line that is on its way, whoever simulates a core by the
+                // values that loads return sees what the next address comes from.
                 unsafe {
+                    let next = ptr::read_volatile(&raw const (*at).next);
                     sum = sum.wrapping_add((*at).pad[word]);
-                    at = (*at).next;
+                    at = next;
                 }
             }
         }

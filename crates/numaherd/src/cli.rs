@@ -438,6 +438,8 @@ pub enum Lab {
     Run(LabRun),
     /// Run a scenario under several contenders and compare them side by side
     Compare(LabCompare),
+    /// Measure BRM's micro-benchmark in the guest: its Fig 5, 7, 8a and 9
+    Brm(LabBrm),
     /// One trial, inside the guest
     #[command(hide = true)]
     Trial(LabTrial),
@@ -493,6 +495,34 @@ pub struct LabCompare {
     /// Kill the guest when one trial takes longer than this
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5m")]
     pub limit: Duration,
+}
+
+/// Options of `lab brm`.
+#[derive(Debug, Args)]
+pub struct LabBrm {
+    /// Shorter runs and three repeats: an hour or two in place of half a day
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Working sets in MiB [default: 4,8,16,32,64,128]
+    #[arg(long, value_name = "MIB,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub working_sets: Vec<u64>,
+
+    /// How often each strategy is run, 0 for Fig 5 and 7 alone [default: 10, with --quick 3]
+    #[arg(long, value_name = "NUMBER")]
+    pub repeat: Option<u32>,
+
+    /// Steps of each thread in a run of Fig 8a and 9 [default: 80000000, with --quick 20000000]
+    #[arg(long, value_name = "NUMBER")]
+    pub steps: Option<u64>,
+
+    /// Only Fig 8a and 9
+    #[arg(long)]
+    pub strategies_only: bool,
+
+    /// Also write all figures to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
 /// Options of `lab trial`.

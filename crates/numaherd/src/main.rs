@@ -58,6 +58,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Trace(command) => trace::trace(&command),
         Command::Lab(Lab::Run(options)) => lab::run(&options),
         Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),
+        Command::Lab(Lab::Brm(options)) => reproduce::brm::lab::run(&options).map(done),
         Command::Lab(Lab::Trial(options)) => compare::trial(&options).map(done),
     }
 }

@@ -5,11 +5,11 @@
 //! more; one that fails is shown, counted as failed and left out of the figures, and the program ends
 //! with an error.
 
-mod contender;
+pub mod contender;
 mod inside;
-mod scenario;
+pub mod scenario;
 mod table;
-mod trial;
+pub mod trial;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -162,7 +162,44 @@ fn progress(trials: u64) -> ProgressBar {
     bar
 }
 
-/// One trial in a guest that runs.
+/// A scenario as it is to be tried in a guest.
+pub struct Tried<'a> {
+    /// Its name, or its file as the guest sees it.
+    pub scenario: &'a Path,
+    /// The menagerie's program.
+    pub menagerie: &'a Path,
+    /// Where in the guest to record runs, if anywhere.
+    pub ledger: Option<&'a Path>,
+    /// How long one trial may take.
+    pub limit: Duration,
+}
+
+impl Tried<'_> {
+    /// One trial in a guest that runs.
+    ///
+    /// # Errors
+    /// The trial fails, or the guest dies.
+    pub fn once(&self, guest: &Guest, contender: &Contender, repeat: u32) -> Result<Trial> {
+        let mut arguments: Vec<std::ffi::OsString> = vec![std::env::current_exe()?.into()];
+        arguments.extend(["lab", "trial"].map(Into::into));
+        arguments.push(self.scenario.into());
+        arguments.extend(["--policy".into(), contender.to_string().into()]);
+        arguments.extend(["--repeat".into(), repeat.to_string().into()]);
+        arguments.extend(["--menagerie".into(), self.menagerie.into()]);
+        if let Some(ledger) = self.ledger {
+            arguments.extend(["--ledger".into(), ledger.into()]);
+        }
+        let output = guest.output(&Command::inherited(arguments)?, Some(self.limit))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if output.ending != Ending::Exited(0) {
+            bail!("the trial ended with {:?}: {}", output.ending, said.trim());
+        }
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("the trial gave no result; it said {said:?}"))
+    }
+}
+
+/// One trial of a comparison; its ledger is kept where that is wanted.
 fn trial_in(
     guest: &Guest,
     options: &LabCompare,
@@ -170,29 +207,22 @@ fn trial_in(
     repeat: u32,
     menagerie: &Path,
 ) -> Result<Trial> {
-    let mut arguments: Vec<std::ffi::OsString> = vec![std::env::current_exe()?.into()];
     let scenario =
         fs::canonicalize(&options.scenario).unwrap_or_else(|_| (&options.scenario).into());
-    arguments.extend(["lab", "trial"].map(Into::into));
-    arguments.push(scenario.into());
-    arguments.extend(["--policy".into(), contender.to_string().into()]);
-    arguments.extend(["--repeat".into(), repeat.to_string().into()]);
-    arguments.extend(["--menagerie".into(), menagerie.into()]);
-    let ledger = "/run/numaherd-trial.ledger";
-    if options.ledgers.is_some() {
-        arguments.extend(["--ledger".into(), ledger.into()]);
-    }
-    let command = Command::inherited(arguments)?;
-    let output = guest.output(&command, Some(options.limit))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.ending != Ending::Exited(0) {
-        bail!("the trial ended with {:?}: {}", output.ending, said.trim());
-    }
-    let trial = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("the trial gave no result; it said {said:?}"))?;
+    let ledger = Path::new("/run/numaherd-trial.ledger");
+    let tried = Tried {
+        scenario: &scenario,
+        menagerie,
+        ledger: options.ledgers.is_some().then_some(ledger),
+        limit: options.limit,
+    };
+    let trial = tried.once(guest, contender, repeat)?;
     if let Some(directory) = &options.ledgers {
         let text = guest
-            .output(&Command::inherited(["cat", ledger])?, Some(options.limit))?
+            .output(
+                &Command::inherited(["cat".as_ref(), ledger.as_os_str()])?,
+                Some(options.limit),
+            )?
             .stdout;
         let path = directory.join(format!("{contender}.{repeat}.ledger"));
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;

@@ -15,6 +15,8 @@ pub struct ProgramResult {
     pub measured: bool,
     /// Seconds from the start of its measured part to its end.
     pub seconds: f64,
+    /// Mean of its threads' run times in seconds, which differ where they do not wait for each other.
+    pub mean_thread_seconds: f64,
     /// Whether it did all of its work, or was ended when the measured programs had.
     pub complete: bool,
     /// How often its threads were moved to another CPU, where the kernel tells.
@@ -35,6 +37,10 @@ pub struct Trial {
     pub misses_per_1000_instructions: Option<f64>,
     /// Share of those lines that came from the node of the core.
     pub local_access_ratio: Option<f64>,
+    /// Core cycles in which requests to the uncore were outstanding, per request (BRM §3.1), over all
+    /// threads of the scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncore_penalty: Option<f64>,
     /// Moves of threads that the policy ordered (none where there is no policy of ours).
     pub thread_moves_ordered: u64,
     /// Base pages that the policy moved, as read back.
@@ -131,13 +137,13 @@ impl Summary {
     }
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
+pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (count, sum) = values.fold((0u32, 0.0), |(count, sum), value| (count + 1, sum + value));
     sum / f64::from(count)
 }
 
 /// Standard deviation of a sample; `None` for fewer than two values.
-fn deviation(values: &[f64]) -> Option<f64> {
+pub fn deviation(values: &[f64]) -> Option<f64> {
     if values.len() < 2 {
         return None;
     }
@@ -160,6 +166,7 @@ mod tests {
             copy,
             measured,
             seconds,
+            mean_thread_seconds: seconds,
             complete: measured,
             thread_moves: Some(3),
         };
@@ -173,6 +180,7 @@ mod tests {
             ],
             misses_per_1000_instructions: Some(10.0),
             local_access_ratio: local,
+            uncore_penalty: None,
             thread_moves_ordered: 2,
             pages_moved_ordered: 0,
             pages_moved: 4096,

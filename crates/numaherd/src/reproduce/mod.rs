@@ -4,6 +4,7 @@
 //! Every claim is a line: what the paper says, what the model says, whether it holds. The record of
 //! what held is part of the program; a claim that held then and does not now is an error.
 
+pub mod brm;
 pub mod claim;
 pub mod dino;
 pub mod ipm;

@@ -1,0 +1,264 @@
+//! What the lab measured for BRM, and what is drawn from it: relative changes and their correlation
+//! with run time (§3.2), and strategies against each other (§6.1, §6.2).
+
+use serde::{Deserialize, Serialize};
+
+use crate::compare::trial::{deviation, mean};
+
+/// All that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The machine that the guest was made after.
+    pub machine: String,
+    /// Threads of the benchmark.
+    pub threads: u32,
+    /// The benchmark under two assignments of its threads (Fig 5, Fig 7).
+    pub assignments: Vec<Compared>,
+    /// The benchmark under strategies (Fig 8a, Fig 9).
+    pub strategies: Vec<Strategies>,
+}
+
+/// The two sizes and the length of a run of the micro-benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sizes {
+    /// Private lists of all threads together, in bytes.
+    pub working_set_bytes: u64,
+    /// What all threads share, in bytes.
+    pub sharing_bytes: u64,
+    /// How often each thread goes through both; the paper has 1000.
+    pub loops: u64,
+}
+
+/// A part of Fig 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// (a): nothing shared, working sets from 4 to 128 MB.
+    Capacity,
+    /// (b): 16 MB, more and more of it shared.
+    Sharing,
+    /// (c): 128 KB shared, working sets from 4 to 128 MB.
+    Both,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Mean run time of the threads in seconds: the paper's measure.
+    pub seconds: f64,
+    /// Cycles with a request to the uncore outstanding, per request, over all threads.
+    pub uncore_penalty: f64,
+    /// Cache lines fetched from memory per 1000 instructions, over all threads.
+    pub misses_per_1000_instructions: f64,
+}
+
+/// The same work under two assignments, its memory on node 0.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Compared {
+    /// Which part of Fig 5 it is a point of.
+    pub part: Part,
+    /// What was run.
+    #[serde(flatten)]
+    pub sizes: Sizes,
+    /// All threads on node 0.
+    pub intra: Run,
+    /// Half of them on node 1.
+    pub inter: Run,
+}
+
+impl Compared {
+    /// (V inter - V intra) / V intra of a figure (§3.2).
+    pub fn change(&self, figure: impl Fn(&Run) -> f64) -> f64 {
+        figure(&self.inter) / figure(&self.intra) - 1.0
+    }
+}
+
+/// How well changes of a figure go along with changes of the run time: 1 for a straight line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Correlations {
+    /// Of the uncore penalty; the paper has 0.91.
+    pub uncore_penalty: f64,
+    /// Of misses per 1000 instructions; the paper has 0.61.
+    pub miss_rate: f64,
+}
+
+/// Run times that were measured of one strategy, in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Repeats(pub Vec<f64>);
+
+impl Repeats {
+    /// Their mean in seconds.
+    pub fn mean(&self) -> f64 {
+        mean(self.0.iter().copied())
+    }
+
+    /// Their standard deviation as a share of their mean (§6.2); `None` for a single one.
+    pub fn relative_deviation(&self) -> Option<f64> {
+        Some(deviation(&self.0)? / self.mean())
+    }
+}
+
+/// A binding that holds for a whole run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Binding {
+    /// How many threads are on each node, in order of the nodes.
+    pub threads_on: Vec<u32>,
+    /// Run time in seconds.
+    pub seconds: f64,
+}
+
+/// One size under all strategies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Strategies {
+    /// What was run.
+    #[serde(flatten)]
+    pub sizes: Sizes,
+    /// Every binding that differs in how many threads are on which node.
+    pub bindings: Vec<Binding>,
+    /// The best of them again, as often as the others.
+    pub fixed: Repeats,
+    /// The kernel alone.
+    pub linux: Repeats,
+    /// BRM.
+    pub brm: Repeats,
+    /// Times that BRM sent a thread elsewhere, of each repeat.
+    pub brm_moves: Vec<u64>,
+}
+
+impl Strategies {
+    /// The binding with the shortest run time.
+    pub fn best(&self) -> Option<&Binding> {
+        let by_time = |a: &&Binding, b: &&Binding| a.seconds.total_cmp(&b.seconds);
+        self.bindings.iter().min_by(by_time)
+    }
+
+    /// By how much of it BRM takes longer than the best binding.
+    pub fn behind(&self) -> f64 {
+        self.brm.mean() / self.fixed.mean() - 1.0
+    }
+
+    /// By how much of it BRM takes less time than the kernel alone (§6.1).
+    pub fn gain(&self) -> f64 {
+        1.0 - self.brm.mean() / self.linux.mean()
+    }
+}
+
+impl Measured {
+    /// The correlations over all points of Fig 5; `None` where a figure never changes.
+    pub fn correlations(&self) -> Option<Correlations> {
+        let changes = |figure: fn(&Run) -> f64| -> Vec<f64> {
+            let all = self.assignments.iter();
+            all.map(|compared| compared.change(figure)).collect()
+        };
+        let seconds = changes(|run| run.seconds);
+        Some(Correlations {
+            uncore_penalty: correlation(&seconds, &changes(|run| run.uncore_penalty))?,
+            miss_rate: correlation(&seconds, &changes(|run| run.misses_per_1000_instructions))?,
+        })
+    }
+}
+
+/// Pearson's linear correlation coefficient of as many values of one figure as of another; `None`
+/// where one of them never changes.
+pub fn correlation(left: &[f64], right: &[f64]) -> Option<f64> {
+    let around_mean = |values: &[f64]| -> Vec<f64> {
+        let middle = mean(values.iter().copied());
+        values.iter().map(|value| value - middle).collect()
+    };
+    let product = |left: &[f64], right: &[f64]| -> f64 {
+        left.iter()
+            .zip(right)
+            .map(|(left, right)| left * right)
+            .sum()
+    };
+    let (left, right) = (around_mean(left), around_mean(right));
+    let spread = (product(&left, &left) * product(&right, &right)).sqrt();
+    (spread > 0.0).then(|| product(&left, &right) / spread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(seconds: f64, uncore_penalty: f64, misses: f64) -> Run {
+        Run {
+            seconds,
+            uncore_penalty,
+            misses_per_1000_instructions: misses,
+        }
+    }
+
+    fn compared(intra: Run, inter: Run) -> Compared {
+        let sizes = Sizes {
+            working_set_bytes: 16 << 20,
+            sharing_bytes: 0,
+            loops: 10,
+        };
+        Compared {
+            part: Part::Capacity,
+            sizes,
+            intra,
+            inter,
+        }
+    }
+
+    #[test]
+    fn a_change_is_relative_to_the_threads_on_one_node() {
+        let half = compared(run(2.0, 50.0, 4.0), run(1.0, 40.0, 5.0));
+        assert_eq!(half.change(|run| run.seconds), -0.5);
+        assert!((half.change(|run| run.uncore_penalty) + 0.2).abs() < 1e-12);
+        assert_eq!(half.change(|run| run.misses_per_1000_instructions), 0.25);
+    }
+
+    #[test]
+    fn a_line_correlates_wholly_and_a_constant_not_at_all() {
+        let rising = [1.0, 2.0, 4.0];
+        assert!((correlation(&rising, &[3.0, 5.0, 9.0]).unwrap() - 1.0).abs() < 1e-12);
+        assert!((correlation(&rising, &[-1.0, -2.0, -4.0]).unwrap() + 1.0).abs() < 1e-12);
+        assert_eq!(correlation(&rising, &[7.0; 3]), None);
+        // By hand: products of what is around the means add up to 1, squares to 2 and 2.
+        let half = correlation(&[0.0, 1.0, 2.0], &[0.0, 2.0, 1.0]).unwrap();
+        assert!((half - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn correlations_are_of_changes_not_of_values() {
+        let measured = Measured {
+            machine: "x".into(),
+            threads: 4,
+            // The penalty changes as the time does, misses the other way.
+            assignments: vec![
+                compared(run(10.0, 100.0, 8.0), run(5.0, 50.0, 8.0)),
+                compared(run(1.0, 70.0, 3.0), run(2.0, 140.0, 1.5)),
+            ],
+            strategies: Vec::new(),
+        };
+        let found = measured.correlations().unwrap();
+        assert!((found.uncore_penalty - 1.0).abs() < 1e-12);
+        assert!((found.miss_rate + 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn strategies_are_held_against_the_best_binding() {
+        let binding = |threads_on: [u32; 2], seconds| Binding {
+            threads_on: threads_on.into(),
+            seconds,
+        };
+        let sizes = compared(run(1.0, 1.0, 1.0), run(1.0, 1.0, 1.0)).sizes;
+        let strategies = Strategies {
+            sizes,
+            bindings: vec![binding([4, 0], 3.0), binding([2, 2], 2.0)],
+            fixed: Repeats(vec![2.0, 2.0]),
+            linux: Repeats(vec![2.0, 4.0]),
+            brm: Repeats(vec![2.1]),
+            brm_moves: vec![3],
+        };
+        assert_eq!(strategies.best().unwrap().threads_on, [2, 2]);
+        assert!((strategies.behind() - 0.05).abs() < 1e-12);
+        assert!((strategies.gain() - 0.3).abs() < 1e-12);
+        let deviation = strategies.linux.relative_deviation().unwrap();
+        assert!((deviation - 2.0_f64.sqrt() / 3.0).abs() < 1e-12);
+        assert_eq!(strategies.brm.relative_deviation(), None);
+    }
+}
