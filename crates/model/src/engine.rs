@@ -43,6 +43,8 @@ pub(crate) struct Process {
     pub(crate) memory: Memory,
     started_ns: f64,
     threads_left: u32,
+    /// Sum of the times that its threads ran which have ended.
+    ran_ns: f64,
 }
 
 /// A thread that runs.
@@ -68,6 +70,8 @@ pub(crate) struct Thread {
     pub(crate) intensity: f64,
     /// How it goes on, as found last.
     pub(crate) speed: Speed,
+    /// Bytes that it holds of its cache, also while it goes over a shared area and uses none of them.
+    held_bytes: f64,
     /// Share of the time that it has a CPU.
     share: f64,
     /// Of that, the share that it waits for its gang.
@@ -279,12 +283,16 @@ impl Engine {
             thread.seen.busy_ns += thread.share * ns;
             thread.seen.lines += lines;
             thread.seen.remote_lines += remote_lines;
-            thread.seen.requests += instructions * thread.speed.requests / 1000.0;
-            thread.seen.requested_ns += instructions * thread.speed.requested_ns / 1000.0;
+            let requests = instructions * thread.speed.requests / 1000.0;
+            let requested_ns = instructions * thread.speed.requested_ns / 1000.0;
+            thread.seen.requests += requests;
+            thread.seen.requested_ns += requested_ns;
             let work = &mut self.progress[thread.job].work;
             work.instructions += instructions;
             work.lines += lines;
             work.remote_lines += remote_lines;
+            work.requests += requests;
+            work.requested_ns += requested_ns;
             let busy = self.jobs[thread.job].program.phases[thread.phase].busy;
             work.active_s += busy * ns / SECOND_NS;
             thread.seen.waited_ns += (busy - thread.share).max(0.0) * ns;
@@ -332,6 +340,7 @@ impl Engine {
             .get_mut(&thread.process)
             .expect("its process");
         process.threads_left -= 1;
+        process.ran_ns += self.now_ns - process.started_ns;
         if process.threads_left > 0 {
             return;
         }
@@ -349,6 +358,7 @@ impl Engine {
             run: progress.runs,
             started_s: process.started_ns / SECOND_NS,
             ended_s: self.now_ns / SECOND_NS,
+            thread_s: process.ran_ns / f64::from(self.jobs[thread.job].program.threads) / SECOND_NS,
         });
         progress.runs += 1;
         progress.running = false;

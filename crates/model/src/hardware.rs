@@ -41,6 +41,7 @@ pub struct Hardware {
     llc_bytes: Vec<f64>,
     private_bytes: f64,
     own_bytes: f64,
+    own_ns: f64,
     modified_ns: Option<Vec<f64>>,
     llc_ns: f64,
     clock_ghz: f64,
@@ -116,6 +117,10 @@ impl Hardware {
             llc_bytes: vec![domain_bytes; topology.domains().len()],
             private_bytes: private.map_or(0.0, bytes),
             own_bytes: own.map_or(0.0, bytes),
+            own_ns: own
+                .and_then(|cache| cache.latency_ns)
+                .or(last.latency_ns)
+                .unwrap_or(REFERENCE_LLC_NS),
             modified_ns: memory.modified_line_ns.as_ref().map(|rows| rows.concat()),
             llc_ns: last.latency_ns.unwrap_or(REFERENCE_LLC_NS),
             clock_ghz,
@@ -162,6 +167,11 @@ impl Hardware {
     /// Bytes of the last of a core's own caches: what misses it asks the uncore.
     pub fn own_bytes(&self) -> f64 {
         self.own_bytes
+    }
+
+    /// Latency in ns of a hit there; where the file has none, that of the last-level cache.
+    pub fn own_ns(&self) -> f64 {
+        self.own_ns
     }
 
     /// Idle latency in ns of a line that a core at `owner` has written last, from another core at

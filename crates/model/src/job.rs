@@ -72,6 +72,9 @@ pub enum Placement {
     On(NodeId),
     /// Evenly over all nodes with memory.
     Interleave,
+    /// Of each thread's pages, and of the shared ones, so many parts on each of these nodes: as the
+    /// memory of a virtual machine that no node has room for, whose own kernel knows nothing of it.
+    Split(Vec<(NodeId, u32)>),
 }
 
 /// Where the threads of a process may run.
@@ -107,6 +110,8 @@ pub struct Completion {
     pub started_s: f64,
     /// When its last thread ended.
     pub ended_s: f64,
+    /// Mean time that its threads ran, each to its own end, in seconds.
+    pub thread_s: f64,
 }
 
 impl Completion {
@@ -127,6 +132,10 @@ pub struct Work {
     pub lines: f64,
     /// Of those, from other nodes.
     pub remote_lines: f64,
+    /// Requests that left the cores' own caches, prefetches not counted.
+    pub requests: f64,
+    /// Time with one of a thread's outstanding at least, in ns, added up over the threads.
+    pub requested_ns: f64,
     /// Thread moves between memory domains.
     pub thread_moves: u64,
     /// Base pages moved.
@@ -134,6 +143,16 @@ pub struct Work {
 }
 
 impl Work {
+    /// The uncore penalty in ns a request (BRM §3.1); `None` where nothing was requested.
+    pub fn uncore_penalty_ns(&self) -> Option<f64> {
+        (self.requests > 0.0).then(|| self.requested_ns / self.requests)
+    }
+
+    /// Lines from memory for 1000 instructions; `None` before anything was done.
+    pub fn miss_rate(&self) -> Option<f64> {
+        (self.instructions > 0.0).then(|| self.lines * 1000.0 / self.instructions)
+    }
+
     /// Mean time of one request in seconds, for a program that serves requests of so many
     /// instructions; `None` before anything was done.
     pub fn seconds_per_request(&self, request_instructions: f64) -> Option<f64> {

@@ -13,6 +13,7 @@
 //! | where are the pages | `memory` |
 //! | what happens when | `engine`: from event to event |
 //! | what does a policy see of it | `world` |
+//! | what does BRM's micro-benchmark do | [`Micro`] |
 //! | what does a given placement cost, and why | [`steady()`], [`Factors`] |
 //!
 //! What the model leaves out: SMT siblings are cores of their own; caches but the last level are in
@@ -27,6 +28,7 @@ mod job;
 mod kernel;
 mod loaded;
 mod memory;
+mod micro;
 pub mod program;
 mod shares;
 mod solve;
@@ -37,6 +39,7 @@ pub use error::ModelError;
 pub use foresight::Foresight;
 pub use hardware::Hardware;
 pub use job::{Binding, Completion, Job, Placement, Until, Work};
+pub use micro::{Micro, Outcome};
 pub use program::{Library, Program};
 pub use solve::{Factors, Speed};
 pub use steady::{Placed, alone, numa_penalty, steady};

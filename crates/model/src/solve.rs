@@ -100,6 +100,8 @@ pub(crate) struct Transfers {
     pub(crate) lines: f64,
     /// Latency of one without any wait.
     pub(crate) idle_ns: f64,
+    /// Of that, what the base cycles hold already.
+    pub(crate) in_base_ns: f64,
 }
 
 /// How one thread goes on. Lines are per 1000 of its instructions.
@@ -143,8 +145,10 @@ struct Thread {
     base_ns: f64,
     /// Latency beyond a hit of a line from memory, without waits.
     idle_ns: f64,
-    /// Latency beyond a hit of a line from another cache, without waits on links.
+    /// Latency of a line from another cache beyond what the base cycles hold of it, without waits on
+    /// links; and what they hold.
     transfer_ns: f64,
+    transfer_base_ns: f64,
     transfers: f64,
     in_flight: f64,
     cpu_share: f64,
@@ -312,7 +316,7 @@ impl Thread {
         let node = running.seat.node;
         let mut lines = Vec::new();
         let mut moved = Vec::new();
-        let (mut idle_ns, mut transfer_ns) = (0.0, 0.0);
+        let (mut idle_ns, mut transfer_ns, mut transfer_base_ns) = (0.0, 0.0, 0.0);
         for &(home, share) in &running.memory {
             idle_ns += share * (hardware.latency_ns(node, home) - hardware.llc_ns()).max(0.0);
             let written = share * phase.written_per_line;
@@ -330,8 +334,9 @@ impl Thread {
         let transfers: f64 = running.transfers.iter().map(|from| from.lines).sum();
         for from in &running.transfers {
             let share = from.lines / transfers;
-            let idle_ns = (from.idle_ns - hardware.llc_ns()).max(0.0);
+            let idle_ns = (from.idle_ns - from.in_base_ns).max(0.0);
             transfer_ns += share * (idle_ns + running.queue_ns);
+            transfer_base_ns += share * from.in_base_ns;
             for &link in hardware.way(from.node, node) {
                 add(&mut moved, link, share, share);
             }
@@ -340,6 +345,7 @@ impl Thread {
             base_ns: 1000.0 * phase.cycles_per_instruction * hardware.ns_per_reference_cycle(),
             idle_ns,
             transfer_ns,
+            transfer_base_ns,
             transfers,
             in_flight: phase.misses_in_flight.min(hardware.in_flight()).max(1.0),
             cpu_share: running.cpu_share,
@@ -381,7 +387,8 @@ impl Thread {
         let own = phase.demand_at(hardware.own_bytes().min(held_bytes));
         let asked = own * running.intensity;
         let hits = asked - phase.demand_at(held_bytes) * running.intensity;
-        let answered = (lines + hits + self.transfers) * hardware.llc_ns() / self.in_flight;
+        let answered = (lines + hits) * hardware.llc_ns() + self.transfers * self.transfer_base_ns;
+        let answered = answered / self.in_flight;
         let busy = answered + self.memory_ns(lines, waits) + self.sharing_ns(waits);
         (asked + self.transfers, busy.min(ns))
     }

@@ -441,11 +441,24 @@ fn check_jobs(hardware: &Hardware, jobs: &[Job]) -> Result<(), ModelError> {
         }
     }
     for (at, job) in jobs.iter().enumerate() {
-        if let Placement::On(node) = job.memory
-            && topology
-                .node(node)
-                .is_none_or(|node| node.memory_bytes == 0)
-        {
+        let nodes = match &job.memory {
+            Placement::FirstTouch | Placement::Interleave => Vec::new(),
+            Placement::On(node) => vec![*node],
+            Placement::Split(parts) => {
+                if parts.iter().all(|&(_, parts)| parts == 0) {
+                    let name = &job.program.name;
+                    return refuse(format!(
+                        "job {at} ({name}) has its memory split into no parts"
+                    ));
+                }
+                parts.iter().map(|&(node, _)| node).collect()
+            }
+        };
+        let has_none = |node: &&NodeId| {
+            let node = topology.node(**node);
+            node.is_none_or(|node| node.memory_bytes == 0)
+        };
+        if let Some(node) = nodes.iter().find(has_none) {
             let (name, machine) = (&job.program.name, topology.name());
             return refuse(format!(
                 "job {at} ({name}) has its memory on node {node}, where {machine} has none"

@@ -26,8 +26,7 @@ impl Engine {
                 .misses_in_flight
                 .min(self.hardware.in_flight())
                 .max(1.0);
-            thread.pause_ns +=
-                thread.speed.held_bytes / LINE_BYTES * thread.speed.latency_ns / in_flight;
+            thread.pause_ns += thread.held_bytes / LINE_BYTES * thread.speed.latency_ns / in_flight;
             self.progress[thread.job].work.thread_moves += 1;
         }
     }

@@ -46,7 +46,10 @@ impl Engine {
         let own = self.hardware.seat(cpu(thread));
         let mut transfers = Vec::new();
         let each = program.shared_written / f64::from(program.threads - 1);
-        self.take(&all, each, own, &mut transfers);
+        // The base cycles of a profile hold these lines as hits of the last-level cache, and of writes
+        // to a shared area nothing but the writes.
+        let hit_ns = self.hardware.llc_ns();
+        self.take(&all, each, own, hit_ns, &mut transfers);
         let Some(writes) = writes else {
             return (transfers, 0.0);
         };
@@ -54,13 +57,13 @@ impl Engine {
         if met == 0.0 {
             let known: f64 = all.iter().map(|&(_, threads)| threads).sum();
             if known > 0.0 {
-                self.take(&all, writes.lines / known, own, &mut transfers);
+                self.take(&all, writes.lines / known, own, 0.0, &mut transfers);
             }
             return (transfers, 0.0);
         }
         // With less than one other there on average, that part of the time.
         let taken = writes.lines + (writes.writes - writes.lines) * met.min(1.0);
-        self.take(&there, taken / met, own, &mut transfers);
+        self.take(&there, taken / met, own, 0.0, &mut transfers);
         let base_ns =
             1000.0 * phase.cycles_per_instruction * self.hardware.ns_per_reference_cycle();
         let turn_ns = base_ns / writes.writes;
@@ -82,12 +85,20 @@ impl Engine {
     }
 
     /// Adds `each` lines from every thread of `from`.
-    fn take(&self, from: &Seats, each: f64, own: Seat, transfers: &mut Vec<Transfers>) {
+    fn take(
+        &self,
+        from: &Seats,
+        each: f64,
+        own: Seat,
+        in_base_ns: f64,
+        transfers: &mut Vec<Transfers>,
+    ) {
         if each > 0.0 {
             transfers.extend(from.iter().map(|&(seat, threads)| Transfers {
                 node: seat.node,
                 lines: each * threads,
                 idle_ns: self.hardware.modified_ns(own, seat),
+                in_base_ns,
             }));
         }
     }

@@ -32,15 +32,22 @@ impl Engine {
             let running = self.running(&loads, &idle, |thread| thread.cpu);
             solve(&self.hardware, &running, Factors::ALL, &mut solution);
             // Who waits for its gang is on its CPU.
-            let shares: Vec<f64> = self
+            let shares: Vec<(f64, bool)> = self
                 .threads
                 .values()
-                .map(|thread| loads.share(thread.cpu, self.phase(thread).busy))
+                .map(|thread| {
+                    let phase = self.phase(thread);
+                    let share = loads.share(thread.cpu, phase.busy);
+                    (share, phase.shared_writes.is_none())
+                })
                 .collect();
             self.solution = solution;
             let found = self.solution.speeds.iter().zip(shares);
-            for (thread, (&speed, share)) in self.threads.values_mut().zip(found) {
+            for (thread, (&speed, (share, uses_cache))) in self.threads.values_mut().zip(found) {
                 thread.speed = speed;
+                if uses_cache {
+                    thread.held_bytes = speed.held_bytes;
+                }
                 thread.share = share;
                 thread.pace = 1000.0 / speed.ns * share;
             }

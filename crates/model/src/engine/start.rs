@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use numaherd_topology::{CpuId, CpuSet};
+use numaherd_topology::{CpuId, CpuSet, NodeId};
 use numaherd_world::{ProcessId, Tag, ThreadId};
 
 use super::{Engine, PAGE_BYTES, Process, Seen, Thread};
@@ -59,6 +59,7 @@ impl Engine {
                 memory: memory.answered_by(index, self.hardware.nodes()),
                 intensity: 1.0,
                 speed: Speed::default(),
+                held_bytes: 0.0,
                 share: 0.0,
                 idle: 0.0,
                 pace: 0.0,
@@ -73,6 +74,7 @@ impl Engine {
             memory,
             started_ns: self.now_ns,
             threads_left: job.program.threads,
+            ran_ns: 0.0,
         };
         self.processes.insert(id, process);
         self.progress[at].running = true;
@@ -101,6 +103,18 @@ impl Engine {
                     let each = |at: u64| pages * (at + 1) / among - pages * at / among;
                     let places = with_memory.iter().zip(0..);
                     places.map(|(&node, at)| (node, each(at))).collect()
+                }
+                Placement::Split(parts) => {
+                    let all: u64 = parts.iter().map(|&(_, parts)| u64::from(parts)).sum();
+                    let mut before = 0;
+                    let until =
+                        |part: u64| (u128::from(pages) * u128::from(part) / u128::from(all)) as u64;
+                    let each = |&(node, parts): &(NodeId, u32)| {
+                        let from = until(before);
+                        before += u64::from(parts);
+                        (hardware.place(node), until(before) - from)
+                    };
+                    parts.iter().map(each).collect()
                 }
             };
             for (node, mut left) in wanted {
