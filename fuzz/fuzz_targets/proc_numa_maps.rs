@@ -22,7 +22,8 @@ fuzz_target!(|input: (u64, &[u8])| {
             for (node, pages) in &mapping.pages {
                 written += &format!(" N{node}={pages}");
             }
-            written += "\n";
+            let again = if mapping.mapped_again { " mapmax=2" } else { "" };
+            written += &format!("{again}\n");
         }
         assert_eq!(
             proc::numa_maps::parse(written.as_bytes(), page_bytes),

@@ -898,17 +898,40 @@ mod tests {
         );
     }
 
-    #[test]
-    fn shared_mappings_are_left_alone_unless_asked_for() {
-        let mut case = process(10);
+    /// Ten pages of its own and one in a mapping that could be shared.
+    fn with_shared_page(mapped: &str) -> Case {
+        let case = process(10);
         case.kernel.pages(FIRST + 10, 1, 0);
+        let path = case.root.path().join("proc/9/numa_maps");
+        let own = std::fs::read_to_string(&path).unwrap();
+        let start = (FIRST + 10) * 4096;
+        let shared = format!("{start:x} default file=/dev/shm/x dirty=1 {mapped} N0=1\n");
+        std::fs::write(&path, own + &shared).unwrap();
+        case
+    }
+
+    #[test]
+    fn what_could_be_shared_is_moved_while_nobody_shares_it() {
+        assert_eq!(with_shared_page("").order(Pages::All, 1).moved, 11);
+        let shared = || with_shared_page("mapmax=2");
+        assert_eq!(shared().order(Pages::All, 1).moved, 10);
+        let mut on_request = shared();
+        on_request.options.shared_too = true;
+        assert_eq!(on_request.order(Pages::All, 1).moved, 11);
+    }
+
+    #[test]
+    fn of_a_window_the_kernel_says_which_pages_are_shared() {
+        let case = with_shared_page("mapmax=2");
+        // EACCES: mapped by another process too.
+        case.kernel.stuck(FIRST + 10, -13);
         let window = Pages::Window {
             first: FIRST,
             count: 11,
         };
-        assert_eq!(case.order(window, 1).moved, 10);
-        case.options.shared_too = true;
-        assert_eq!(case.order(window, 1).moved, 1);
+        let outcome = case.order(window, 1);
+        assert_eq!(outcome.moved, 10);
+        assert_eq!(outcome.failed, [(PageFailure::Shared, 1)].into());
     }
 
     proptest! {

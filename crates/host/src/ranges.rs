@@ -5,6 +5,12 @@
 //! it is enough to know which of its pages are there at all: all of them if there are as many as it
 //! has room for, else `pagemap` tells more cheaply than asking would
 //! (Documentation/admin-guide/mm/pagemap.rst: 8 bytes a page, bit 63 for present).
+//!
+//! Pages that another process maps too are only moved on request, and it is the kernel that holds
+//! to it, page by page. A mapping that could be shared (`MAP_SHARED`) often is not: the memory of a
+//! virtual machine is mapped so for devices that run in other processes, by QEMU alone where there
+//! are none. So orders for a whole process only pass over those that `numa_maps` says are mapped
+//! again: a large segment that many processes have would cost a refusal for each page of each.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,6 +20,7 @@ use numaherd_topology::NodeId;
 use numaherd_world::{PageOrder, Pages, ProcessId};
 
 use crate::files::Root;
+use crate::proc::numa_maps::NodePages;
 use crate::proc::{maps, numa_maps};
 
 /// What is known of the pages of a span.
@@ -57,9 +64,7 @@ pub(crate) fn spans(
     page_bytes: u64,
     shared_too: bool,
 ) -> Vec<Span> {
-    let movable = mappings
-        .iter()
-        .filter(|mapping| mapping.movable && (!mapping.shared || shared_too));
+    let movable = mappings.iter().filter(|mapping| mapping.movable);
     match order.pages {
         Pages::Window { first, count } => {
             let start = first.saturating_mul(page_bytes);
@@ -87,8 +92,11 @@ pub(crate) fn spans(
                     };
                     // Mappings without a page on another node need no walk.
                     let on = by_start.get(&mapping.start)?;
-                    let there = pages_on(on, |node| node == order.to);
-                    let elsewhere = pages_on(on, |node| node != order.to);
+                    if mapping.shared && on.mapped_again && !shared_too {
+                        return None;
+                    }
+                    let there = pages_on(&on.pages, |node| node == order.to);
+                    let elsewhere = pages_on(&on.pages, |node| node != order.to);
                     let room = (mapping.end - mapping.start) / page_bytes;
                     let known = match there {
                         0 if elsewhere == room => Known::AllElsewhere,
@@ -111,14 +119,10 @@ fn pages_on(pages: &[(NodeId, u64)], which: impl Fn(NodeId) -> bool) -> u64 {
 }
 
 /// The pages that each mapping has on each node, by its first address.
-fn on_nodes(
-    root: &Root,
-    process: ProcessId,
-    page_bytes: u64,
-) -> Option<BTreeMap<u64, Vec<(NodeId, u64)>>> {
+fn on_nodes(root: &Root, process: ProcessId, page_bytes: u64) -> Option<BTreeMap<u64, NodePages>> {
     let text = root.read(&format!("proc/{}/numa_maps", process.pid)).ok()?;
     let mappings = numa_maps::parse(&text, page_bytes);
-    Some(mappings.into_iter().map(|m| (m.start, m.pages)).collect())
+    Some(mappings.into_iter().map(|m| (m.start, m)).collect())
 }
 
 /// Which pages of a range are present; `None` where the kernel does not tell.

@@ -17,6 +17,8 @@ pub(crate) struct NodePages {
     pub(crate) start: u64,
     /// Resident base pages by node.
     pub(crate) pages: Vec<(NodeId, u64)>,
+    /// Whether one of the pages is mapped more than once (`mapmax=`).
+    pub(crate) mapped_again: bool,
 }
 
 /// Reads a numa_maps file; mappings without resident pages are left out.
@@ -31,6 +33,7 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
     let start = hexadecimal(fields.next()?)?;
     let mut pages = Vec::new();
     let mut page_bytes = base_page_bytes;
+    let mut mapped_again = false;
     for field in fields {
         let Some(equals) = field.iter().position(|byte| *byte == b'=') else {
             continue;
@@ -40,6 +43,8 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
             if let (Ok(node), Some(count)) = (u32::try_from(node), decimal(value)) {
                 pages.push((NodeId(node), count));
             }
+        } else if key == b"mapmax" {
+            mapped_again = decimal(value).is_none_or(|times| times > 1);
         } else if key == b"kernelpagesize_kB" {
             page_bytes = decimal(value)?.checked_mul(1024)?;
         }
@@ -48,7 +53,11 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
     for (_, count) in &mut pages {
         *count = count.saturating_mul(scale);
     }
-    (!pages.is_empty()).then_some(NodePages { start, pages })
+    (!pages.is_empty()).then_some(NodePages {
+        start,
+        pages,
+        mapped_again,
+    })
 }
 
 /// All mappings together.
@@ -75,17 +84,20 @@ mod tests {
 7f0000000000 default anon=4096 dirty=4096 active=0 N0=4000 N2=96 kernelpagesize_kB=4\n\
 7f1000000000 bind:1 file=/dev/hugepages/x\\040y huge dirty=3 N1=3 kernelpagesize_kB=2048\n\
 7f2000000000 default stack anon=3 dirty=3 N0=3 kernelpagesize_kB=4\n\
-7f3000000000 default file=/N7=9\n";
+7f3000000000 default file=/N7=9\n\
+7f4000000000 default file=/memfd:x dirty=2 mapmax=3 N0=2 kernelpagesize_kB=4\n";
 
     #[test]
     fn pages_by_node_in_base_pages() {
         let mappings = parse(CAPTURED, 4096);
-        assert_eq!(mappings.len(), 4, "a mapping without pages is left out");
+        assert_eq!(mappings.len(), 5, "a mapping without pages is left out");
         assert_eq!(mappings[1].start, 0x7f00_0000_0000);
+        let mapped_again: Vec<bool> = mappings.iter().map(|m| m.mapped_again).collect();
+        assert_eq!(mapped_again, [false, false, false, false, true]);
         let residency = residency(&mappings);
         assert_eq!(
             residency.pages,
-            [(NodeId(0), 4005), (NodeId(1), 3 * 512), (NodeId(2), 96)]
+            [(NodeId(0), 4007), (NodeId(1), 3 * 512), (NodeId(2), 96)]
         );
         assert_eq!(residency.home(), Some(NodeId(0)));
     }

@@ -32,6 +32,8 @@ mod qmp;
 mod sockets;
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -108,6 +110,14 @@ struct Machine {
     /// The host's end of its agent's port.
     agent_port: Option<PathBuf>,
     shown: Arc<VirtualMachine>,
+}
+
+/// What a look at a process found.
+enum Found {
+    /// Too early to say.
+    NotYet,
+    /// A machine, or none.
+    Is(Option<Machine>),
 }
 
 /// What is to be done about a machine's monitor.
@@ -213,7 +223,10 @@ impl Machines {
         name.clone_into(&mut known.name);
         // Spread over time: they were not all started at once, but first seen at once.
         known.again_ns = now_ns + SELDOM_NS / 2 + u64::from(process.pid) % 64 * SELDOM_NS / 128;
-        let found = Machine::find(&self.root, process, name, now_ns);
+        let Found::Is(found) = Machine::find(&self.root, process, name, now_ns) else {
+            known.again_ns = now_ns;
+            return;
+        };
         match (&mut known.machine, found) {
             // A machine that only changed its name.
             (Some(machine), Some(found)) if machine.line == found.line => {}
@@ -269,20 +282,23 @@ impl Known {
 }
 
 impl Machine {
-    /// What a process is as a machine; `None` when it is none.
-    fn find(root: &Root, process: ProcessId, name: &str, now_ns: u64) -> Option<Self> {
+    /// What a process is as a machine, if it is one.
+    fn find(root: &Root, process: ProcessId, name: &str, now_ns: u64) -> Found {
         let folder = format!("proc/{}", process.pid);
         let executable = std::fs::read_link(root.path(&format!("{folder}/exe"))).ok();
-        // Without the right to read the link, its first word must do.
-        if executable.as_deref().is_some_and(|path| !is_qemu(path)) {
-            return None;
-        }
-        let text = root.read(&format!("{folder}/cmdline")).ok()?;
-        if executable.is_none() {
-            use std::os::unix::ffi::OsStrExt;
-            let first = text.split(|byte| *byte == 0).next()?;
-            let first = std::ffi::OsStr::from_bytes(first);
-            is_qemu(Path::new(first)).then_some(())?;
+        let text = match executable.as_deref() {
+            Some(path) if !is_qemu(path) => return Found::Is(None),
+            _ => root.read(&format!("{folder}/cmdline")).unwrap_or_default(),
+        };
+        let first = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        match (&executable, first) {
+            // It is being replaced by the program: its words are not there yet.
+            (Some(_), b"") => return Found::NotYet,
+            // Without the right to read the link, its first word must do.
+            (None, first) if !is_qemu(Path::new(OsStr::from_bytes(first))) => {
+                return Found::Is(None);
+            }
+            _ => {}
         }
         let line = command_line::parse(&text);
         let cgroups = root.read(&format!("{folder}/cgroup")).unwrap_or_default();
@@ -302,7 +318,7 @@ impl Machine {
             Socket::Path { path, .. } => Some(reachable(root, process.pid, path)),
             Socket::Descriptor(number) => listening_at(root, process.pid, *number),
         });
-        Some(Self {
+        Found::Is(Some(Self {
             monitor: Monitor::of(root, &line, domain.is_some()),
             line,
             spare_name,
@@ -317,7 +333,7 @@ impl Machine {
             said_none: false,
             agent_port,
             shown: Arc::new(shown),
-        })
+        }))
     }
 
     /// Looks at the cgroups of its threads when due; whether its monitor is to be asked.
@@ -434,7 +450,9 @@ impl Machine {
             (None, Some(vcpus)) => (vcpus, format!("libvirt's cgroups ({monitor})")),
             (None, None) => (by_name(threads), format!("its threads' names ({monitor})")),
         };
-        if vcpus.is_empty() && !self.said_none && now_ns >= self.since_ns + SOON_NS {
+        // It may only just have begun, or been asked.
+        let is_settled = now_ns >= self.since_ns + SOON_NS && !self.monitor.may_tell();
+        if vcpus.is_empty() && is_settled && !self.said_none {
             gaps.push(format!(
                 "virtual machine {}: none of its threads can be told to run a vCPU ({monitor}); \
                  start it with -name {},debug-threads=on, or with a monitor of its own: -qmp \
@@ -442,8 +460,7 @@ impl Machine {
                 self.shown.name, self.shown.name
             ));
         }
-        self.said_none |= vcpus.is_empty() && now_ns >= self.since_ns + SOON_NS;
-        self.said_none &= vcpus.is_empty();
+        self.said_none = vcpus.is_empty() && (is_settled || self.said_none);
         let given = told
             .and_then(|told| told.name.as_ref())
             .or(self.line.name.as_ref());
@@ -512,6 +529,18 @@ impl Monitor {
             failures: 0,
             asked: false,
         }
+    }
+
+    /// Whether its first answer is still to come.
+    fn may_tell(&self) -> bool {
+        matches!(
+            self,
+            Self::Ready {
+                failures: 0,
+                waits: false,
+                ..
+            }
+        )
     }
 
     /// Why the vCPUs are not known from it.

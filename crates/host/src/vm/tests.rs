@@ -225,6 +225,17 @@ fn a_process_that_becomes_a_machine_is_found_later() {
 }
 
 #[test]
+fn a_process_that_is_just_becoming_qemu_is_looked_at_again_at_once() {
+    let tree = Tree::new();
+    tree.process(10, QEMU, "-name web");
+    tree.write("proc/10/cmdline", "");
+    let mut watch = tree.machines();
+    assert_eq!(watch.look(10, &["q"], 0).0, None);
+    tree.process(10, QEMU, "-name web");
+    assert_eq!(watch.look(10, &["q"], 0).0.unwrap().name, "web");
+}
+
+#[test]
 fn that_no_vcpu_can_be_told_is_said_once_and_with_what_to_do() {
     let tree = Tree::new();
     tree.process(10, QEMU, "-name web");
