@@ -10,7 +10,7 @@ use std::sync::Arc;
 use numaherd_world::{Counts, Signal, SignalReport, SignalState};
 
 use crate::counters::{Reading, scale};
-use crate::events::{CounterSet, Event, EventTable, Machine, Split, Uncore};
+use crate::events::{CounterSet, Event, EventTable, Machine, Role, Split, Uncore};
 use crate::files::Root;
 use crate::kernel::{Attribute, Errno, Senses, flag};
 use crate::pmu::Pmu;
@@ -295,6 +295,31 @@ impl Choice {
         &self.set.name
     }
 
+    /// Whether these are the events of that set.
+    pub(crate) fn is_of(&self, set: &Arc<CounterSet>) -> bool {
+        Arc::ptr_eq(&self.set, set)
+    }
+
+    /// What the events of the group that every thread gets are for.
+    pub(crate) fn roles(&self) -> Vec<Role> {
+        let is_taken = |role: &Role| match role {
+            Role::Prefetches => self.with_prefetches,
+            Role::Local | Role::Remote | Role::Both => self.split.is_some(),
+            Role::Cycles => self.cycles.is_some(),
+            Role::Instructions | Role::Lines => true,
+            Role::BusyCycles | Role::Requests => false,
+        };
+        let roles = self.set.events().into_iter().map(|(role, _)| role);
+        roles.filter(is_taken).collect()
+    }
+
+    /// What the events of the group of the uncore penalty are for; empty where there is none.
+    pub(crate) fn uncore_roles(&self) -> Vec<Role> {
+        let events = self.uncore_attributes().len();
+        let roles = std::iter::once(Role::BusyCycles).chain(std::iter::repeat(Role::Requests));
+        roles.take(events).collect()
+    }
+
     /// The group that every thread gets, its leader first.
     pub(crate) fn attributes(&self) -> &[Attribute] {
         &self.attributes
@@ -338,6 +363,13 @@ impl Choice {
         let scaled = |at: usize| counted(before, now, at, enabled, running);
         Some((scaled(0), (1..events).map(scaled).sum()))
     }
+}
+
+/// What each event of a group counted between two readings; `None` where it had no turn.
+pub(crate) fn difference(before: &Reading, now: &Reading, events: usize) -> Option<Vec<u64>> {
+    let (enabled, running) = turn(before, now, events)?;
+    let counted = |at| counted(before, now, at, enabled, running);
+    Some((0..events).map(counted).collect())
 }
 
 /// Time in ns that a group was to count and did count between two readings.

@@ -36,11 +36,6 @@ pub(crate) struct Reading {
     pub(crate) values: Vec<u64>,
 }
 
-/// Bytes that `read` gives for a group.
-const fn group_bytes(events: usize) -> usize {
-    (3 + events) * 8
-}
-
 /// Understands what `read` gave (`struct read_format` of a group); `None` when it is cut short.
 pub(crate) fn parse_group(bytes: &[u8]) -> Option<Reading> {
     let mut numbers = bytes
@@ -61,14 +56,23 @@ pub(crate) fn parse_group(bytes: &[u8]) -> Option<Reading> {
 
 /// A group of counters of one thread; the first is the leader that is read.
 #[derive(Debug)]
-struct Group {
+pub(crate) struct Group {
     events: Vec<OwnedFd>,
     last: Reading,
 }
 
 impl Group {
-    /// Opens a group on a thread.
-    fn open(senses: &dyn Senses, attributes: &[Attribute], tid: u32) -> Result<Self, Errno> {
+    /// Bytes that reading a group of so many events takes.
+    pub(crate) const fn bytes(events: usize) -> usize {
+        (3 + events) * 8
+    }
+
+    /// Opens a group on a thread, 0 for the calling one.
+    pub(crate) fn open(
+        senses: &dyn Senses,
+        attributes: &[Attribute],
+        tid: u32,
+    ) -> Result<Self, Errno> {
         let mut events: Vec<OwnedFd> = Vec::with_capacity(attributes.len());
         for attribute in attributes {
             let leader = events.first().map(AsFd::as_fd);
@@ -82,8 +86,8 @@ impl Group {
     }
 
     /// Reads it: what it says now, and what it said before.
-    fn read(&mut self, buffer: &mut [u8]) -> Option<(Reading, &Reading)> {
-        let buffer = &mut buffer[..group_bytes(self.events.len())];
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Option<(Reading, &Reading)> {
+        let buffer = &mut buffer[..Self::bytes(self.events.len())];
         let length = rustix::io::read(&self.events[0], &mut *buffer).ok()?;
         let now = parse_group(buffer.get(..length)?)?;
         let before = std::mem::replace(&mut self.last, now);
@@ -123,10 +127,15 @@ impl Counters {
             choice,
             with_uncore: false,
             groups: HashMap::new(),
-            buffer: vec![0; group_bytes(most)],
+            buffer: vec![0; Group::bytes(most)],
             refused: HashMap::new(),
             without_turn: 0,
         }
+    }
+
+    /// The events that are counted.
+    pub(crate) fn choice(&self) -> &Choice {
+        &self.choice
     }
 
     /// Counts the uncore penalty from now on, or no longer.

@@ -1,6 +1,9 @@
 //! What this machine offers, what is missing and what would help, and who else steers threads or
 //! pages: as data, which the program prints.
 
+mod events;
+mod walk;
+
 use std::path::Path;
 
 use numaherd_topology::Topology;
@@ -8,6 +11,11 @@ use numaherd_world::SignalReport;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
+pub use self::events::EventCheck;
+
+use self::events::{Load, Machinery};
+use crate::counters::Counters;
+use crate::events::EventTable;
 use crate::files::Root;
 use crate::host::Equipment;
 use crate::kernel::{Captured, Live, Senses};
@@ -53,29 +61,69 @@ pub struct Doctor {
     pub shape: String,
     /// Each signal, measured or missing, in the order of [`numaherd_world::Signal::ALL`].
     pub signals: Vec<SignalReport>,
+    /// The events that are counted here, each tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<EventCheck>,
     /// Rights, limits and the kernel's abilities.
     pub abilities: Vec<Finding>,
     /// Who else steers threads or pages here.
     pub others: Vec<Finding>,
 }
 
-/// Looks at the machine (root `/`) or at a captured tree.
-pub fn doctor(root: &Path, topology: &Topology) -> Doctor {
+/// Looks at the machine (root `/`) or at a captured tree. On the machine the events are tried on a
+/// walk over memory, which takes some hundredths of a second.
+pub fn doctor(root: &Path, topology: &Topology, events: &EventTable) -> Doctor {
     let files = Root::new(root);
-    if files.is_live() {
-        examine(&files, topology, &Live::new(files.clone()))
+    let mut load = events::walk(topology);
+    let senses = senses(&files);
+    let load: Option<Load<'_>> = if files.is_live() {
+        Some(&mut load)
     } else {
-        examine(&files, topology, &Captured::new(files.clone()))
+        None
+    };
+    examine(&files, topology, &*senses, events, load)
+}
+
+/// What can be measured on the machine or in a captured tree, and nothing else of the doctor's.
+pub fn signals(root: &Path, topology: &Topology, events: &EventTable) -> Vec<SignalReport> {
+    let files = Root::new(root);
+    Equipment::find(&files, &options(events), topology, &*senses(&files)).signals
+}
+
+fn senses(files: &Root) -> Box<dyn Senses> {
+    if files.is_live() {
+        Box::new(Live::new(files.clone()))
+    } else {
+        Box::new(Captured::new(files.clone()))
     }
 }
 
-fn examine(root: &Root, topology: &Topology, senses: &dyn Senses) -> Doctor {
+fn options(events: &EventTable) -> HostOptions {
+    let mut options = HostOptions::new(Selection::Machine);
+    options.events = events.clone();
+    options
+}
+
+fn examine(
+    root: &Root,
+    topology: &Topology,
+    senses: &dyn Senses,
+    events: &EventTable,
+    load: Option<Load<'_>>,
+) -> Doctor {
     let processor = root
         .read("proc/cpuinfo")
         .map(|text| cpuinfo::parse(&text))
         .unwrap_or_default();
-    let options = HostOptions::new(Selection::Machine);
-    let equipment = Equipment::find(root, &options, topology, senses);
+    let equipment = Equipment::find(root, &options(events), topology, senses);
+    let machinery = Machinery {
+        root,
+        senses,
+        processor: &processor,
+        reasons: &equipment.reasons,
+        choice: equipment.counters.as_ref().map(Counters::choice),
+    };
+    let events = events::check(&machinery, events, load);
     let nodes = topology.memory_nodes();
     let mut abilities = vec![
         nodes_finding(root, nodes.len()),
@@ -96,6 +144,7 @@ fn examine(root: &Root, topology: &Topology, senses: &dyn Senses) -> Doctor {
             topology.online_cpus().len()
         ),
         signals: equipment.signals,
+        events,
         abilities,
         others: others(root),
     }
@@ -210,8 +259,8 @@ fn rights(equipment: &Equipment) -> Vec<Finding> {
 
 fn open_files() -> Finding {
     let limit = getrlimit(Resource::Nofile).maximum;
-    // A thread takes two files of /proc and up to five counters.
-    let threads = limit.map(|files| files.saturating_sub(100) / 7);
+    // A thread takes two files of /proc, up to five counters, and two more of the uncore penalty.
+    let threads = limit.map(|files| files.saturating_sub(100) / 9);
     match threads {
         Some(threads) if threads < 10_000 => finding(
             "open files",

@@ -36,6 +36,7 @@
 //! one that a PMU names in sysfs (`pmu = "lab", name = "llc_miss"`). `counters` are the only ones
 //! that can count it, for messages: the kernel knows them itself.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::ops::RangeInclusive;
@@ -172,6 +173,36 @@ impl Machine {
     }
 }
 
+/// What an event of a set is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    Instructions,
+    Cycles,
+    Lines,
+    Prefetches,
+    Local,
+    Remote,
+    Both,
+    BusyCycles,
+    Requests,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Instructions => "instructions",
+            Self::Cycles => "cycles",
+            Self::Lines => "lines",
+            Self::Prefetches => "prefetches",
+            Self::Local => "local lines",
+            Self::Remote => "remote lines",
+            Self::Both => "local and remote lines",
+            Self::BusyCycles => "busy cycles",
+            Self::Requests => "requests",
+        })
+    }
+}
+
 /// The events of one kind of machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CounterSet {
@@ -190,6 +221,39 @@ pub(crate) struct CounterSet {
     /// What local and remote miss.
     pub(crate) split_caveat: Option<String>,
     pub(crate) uncore: Uncore,
+}
+
+impl CounterSet {
+    /// Its events and what each is for.
+    pub(crate) fn events(&self) -> Vec<(Role, &Event)> {
+        let mut all = vec![(Role::Instructions, &self.instructions)];
+        all.extend(self.lines.iter().map(|event| (Role::Lines, event)));
+        all.extend(
+            self.prefetches
+                .iter()
+                .map(|event| (Role::Prefetches, event)),
+        );
+        match &self.split {
+            Some(Split::Each { local, remote }) => {
+                all.extend([(Role::Local, local), (Role::Remote, remote)]);
+            }
+            Some(Split::All { both, remote }) => {
+                all.extend([(Role::Both, both), (Role::Remote, remote)]);
+            }
+            None => {}
+        }
+        all.push((Role::Cycles, &self.cycles));
+        if let Uncore::Counted {
+            busy_cycles,
+            requests,
+            ..
+        } = &self.uncore
+        {
+            all.push((Role::BusyCycles, busy_cycles));
+            all.extend(requests.iter().map(|event| (Role::Requests, event)));
+        }
+        all
+    }
 }
 
 /// Sets of events by kind of machine, in the order in which they are tried.

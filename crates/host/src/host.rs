@@ -430,7 +430,7 @@ fn refuse_pages(order: &numaherd_world::PageOrder) -> PageOutcome {
 pub(crate) struct Equipment {
     pub(crate) signals: Vec<SignalReport>,
     pub(crate) reasons: Reasons,
-    counters: Option<Counters>,
+    pub(crate) counters: Option<Counters>,
     recipe: Option<Recipe>,
     ipm: Option<IpmUnit>,
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use numaherd_host::{Host, HostOptions, Selection, Verdict, doctor, user_number};
+use numaherd_host::{EventTable, Host, HostOptions, Selection, Verdict, doctor, user_number};
 use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityResult, Orders, SignalState, Snapshot, Tag, Thread, World,
@@ -371,7 +371,7 @@ fn the_doctor_names_who_else_steers() {
         "var/lib/kubelet/cpu_manager_state",
         r#"{"policyName":"static"}"#,
     );
-    let report = doctor(tree.root(), &topology());
+    let report = doctor(tree.root(), &topology(), EventTable::built_in());
     let subjects: Vec<&str> = report.others.iter().map(|f| f.subject.as_str()).collect();
     assert_eq!(
         subjects,
@@ -386,7 +386,7 @@ fn the_doctor_names_who_else_steers() {
         .unwrap();
     assert_eq!(perf.verdict, Verdict::Bad);
     assert!(perf.found.contains("perf_event_paranoid is 2"));
-    let quiet = doctor(Tree::new().root(), &topology());
+    let quiet = doctor(Tree::new().root(), &topology(), EventTable::built_in());
     assert!(quiet.others.is_empty(), "{:?}", quiet.others);
 }
 

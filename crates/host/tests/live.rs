@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use numaherd_host::{Host, HostOptions, Selection, doctor, start_with_new_pages};
+use numaherd_host::{EventTable, Host, HostOptions, Selection, doctor, start_with_new_pages};
 use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityResult, NewPages, Orders, PageOrder, Pages, Progress, Signal,
@@ -337,7 +337,11 @@ fn every_signal_is_measured_or_its_lack_explained() {
 
 #[test]
 fn the_doctor_reports_as_data() {
-    let report = doctor(std::path::Path::new("/"), &topology());
+    let report = doctor(
+        std::path::Path::new("/"),
+        &topology(),
+        EventTable::built_in(),
+    );
     assert!(report.kernel.is_some());
     let subjects: Vec<&str> = report
         .abilities

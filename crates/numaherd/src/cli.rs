@@ -105,6 +105,10 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
+    /// Events to count with on this processor, tried before the built-in ones
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
+
     /// Record everything seen, decided and done in this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
@@ -169,6 +173,10 @@ pub struct Doctor {
     /// Look at the machine whose /proc and /sys are below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
+
+    /// Events to count with on this processor, tried before the built-in ones
+    #[arg(long, value_name = "FILE")]
+    pub events: Option<PathBuf>,
 }
 
 /// Options of `topology`.

@@ -2,6 +2,7 @@
 //!
 //! ```toml
 //! policy = "dino"        # or a placement and a paging joined: "dino+whole-set"
+//! events = "own.toml"    # events of a processor, before the built-in ones (data/events)
 //!
 //! [herd]                 # cadence: see `numaherd-herd`'s settings
 //! placement_interval_ms = 1000   # left out: as often as the policy's source has it
@@ -14,7 +15,7 @@
 //!
 //! Unknown keys are refused.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub struct Config {
     /// The policy's name; [`DEFAULT_POLICY`] when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// A file of events that are tried before the built-in ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<PathBuf>,
     /// Cadence and what the governor lets through.
     pub herd: numaherd_herd::Settings,
     /// What the policies can be told.
@@ -51,6 +55,9 @@ impl Config {
         };
         if let Some(policy) = &run.policy {
             config.policy = Some(policy.clone());
+        }
+        if run.events.is_some() {
+            config.events.clone_from(&run.events);
         }
         let herd = &mut config.herd;
         let milliseconds =
@@ -97,12 +104,17 @@ impl Config {
                 format!("cannot read the configuration {shown}: {error}"),
             )
         })?;
-        toml::from_str(&text).map_err(|error| {
+        let mut config: Self = toml::from_str(&text).map_err(|error| {
             ended(
                 Exit::Usage,
                 format!("the configuration {shown} is wrong: {error}"),
             )
-        })
+        })?;
+        // A file that it names is beside it.
+        if let (Some(folder), Some(events)) = (path.parent(), &mut config.events) {
+            *events = folder.join(&*events);
+        }
+        Ok(config)
     }
 
     /// The policy's name.

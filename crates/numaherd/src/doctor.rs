@@ -1,7 +1,9 @@
 //! `numaherd doctor`: what can and cannot be seen and done on a machine.
 
+use std::path::Path;
+
 use anyhow::Result;
-use numaherd_host::{Doctor as Report, Finding, Verdict};
+use numaherd_host::{Doctor as Report, EventCheck, EventTable, Finding, Verdict};
 use numaherd_policy::registry::{self, Entry, POLICIES};
 use numaherd_topology::sysfs;
 use numaherd_world::{NewPages, SignalReport, SignalState};
@@ -16,8 +18,21 @@ use crate::print::{self, Shown};
 /// The tree below the root is not that of a machine.
 pub fn doctor(options: &Doctor) -> Result<()> {
     let topology = sysfs::read(&options.root).map_err(|error| ended(Exit::Usage, error))?;
-    let report = numaherd_host::doctor(&options.root, &topology);
+    let events = event_table(options.events.as_deref())?;
+    let report = numaherd_host::doctor(&options.root, &topology, &events);
     print::shown(options.json, &report, || text(&report))
+}
+
+/// The built-in events, with those of a user's file before them.
+///
+/// # Errors
+/// The file cannot be read or is wrong: the message names file and line.
+pub fn event_table(path: Option<&Path>) -> Result<EventTable> {
+    let Some(path) = path else {
+        return Ok(EventTable::default());
+    };
+    let own = EventTable::read(path).map_err(|error| ended(Exit::Usage, error))?;
+    Ok(own.before(EventTable::built_in()))
 }
 
 fn text(report: &Report) -> Shown {
@@ -36,6 +51,9 @@ fn text(report: &Report) -> Shown {
     );
     for signal in &report.signals {
         text += &signal_text(signal);
+    }
+    if let Some(check) = &report.events {
+        text += &events_text(check);
     }
     text += "\nPolicies\n";
     for entry in POLICIES {
@@ -67,6 +85,18 @@ fn signal_text(report: &SignalReport) -> String {
             )
         }
     }
+}
+
+fn events_text(check: &EventCheck) -> String {
+    let EventCheck {
+        set,
+        because,
+        source,
+        findings,
+    } = check;
+    let mut text = format!("\nEvents of {set}\n  {because}; codes: {source}\n");
+    text.extend(findings.iter().map(finding_text));
+    text
 }
 
 fn policy_text(entry: &Entry, signals: &[SignalReport]) -> String {

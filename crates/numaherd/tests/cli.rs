@@ -124,6 +124,43 @@ fn doctor_tells_each_signal_measured_or_why_not() {
 }
 
 #[test]
+fn a_users_events_are_tried_and_a_wrong_file_is_named_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("own.toml");
+    let right = "[[set]]\nname = \"my processor\"\neverywhere = true\nsource = \"its manual\"\n\
+                 lines = [{ kernel = \"cache-misses\" }]\n[set.uncore]\nmissing = \"none\"\n\
+                 remedy = \"another\"\n";
+    fs::write(&own, right).unwrap();
+    let own_events = ["--events", own.to_str().unwrap()];
+    let output = numaherd(&[&["doctor"], own_events.as_slice()].concat());
+    assert_code(&output, 0);
+    assert!(
+        out(&output).contains("Events of my processor"),
+        "{}",
+        out(&output)
+    );
+
+    fs::write(&own, right.replace("lines", "lanes")).unwrap();
+    let configuration = folder.path().join("herd.toml");
+    fs::write(&configuration, "events = \"own.toml\"\n").unwrap();
+    let configured = ["--config", configuration.to_str().unwrap()];
+    let dry = ["run", "--policy", "linux", "--dry-run", "--for", "1ms"];
+    for arguments in [
+        [&["doctor"], own_events.as_slice()].concat(),
+        [dry.as_slice(), own_events.as_slice()].concat(),
+        [dry.as_slice(), configured.as_slice()].concat(),
+    ] {
+        let output = numaherd(&arguments);
+        assert_code(&output, 2);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            told.contains("own.toml:5") && told.contains("lanes"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn a_process_that_does_not_exist_is_named() {
     // Above the largest process number there can be.
     let output = numaherd(&["run", "--policy", "linux", "--dry-run", "--pid", "4194305"]);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use numaherd_host::{Host, HostOptions, Selection};
+use numaherd_host::{EventTable, Host, HostOptions, Selection};
 use numaherd_topology::{CpuSet, NodeId, Topology, sysfs};
 use numaherd_world::{Progress, Signal, SignalState, World};
 
@@ -119,7 +119,7 @@ pub fn run(options: &ProfileRun) -> Result<()> {
 /// # Errors
 /// It cannot: why, and what would help.
 pub fn counters(topology: &Topology) -> Result<(String, Option<String>)> {
-    let signals = numaherd_host::doctor(Path::new(ROOT), topology).signals;
+    let signals = numaherd_host::signals(Path::new(ROOT), topology, EventTable::built_in());
     let miss_rate = signals.iter().find(|s| s.signal == Signal::MissRate);
     match miss_rate.map(|report| &report.state) {
         Some(SignalState::Measured { source, caveat }) => Ok((source.clone(), caveat.clone())),
