@@ -8,8 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit::EXIT_CODES;
 
+mod machines;
 mod trace;
 
+pub use machines::{Advise, Agent, AsNumad, Wanted};
 pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};
 
 /// Decide which core every thread runs on and which memory node every page lives on.
@@ -45,6 +47,10 @@ pub enum Command {
     ProfileRun(Box<ProfileRun>),
     /// Give threads the affinities back that they had before a run that was killed
     Release(Release),
+    /// In a virtual machine: tell the host which vCPUs run threads that are bound to some of them
+    Agent(Agent),
+    /// Say which nodes to start something on, as numad -w does
+    Advise(Advise),
     /// Look into recorded memory accesses, and learn from them
     #[command(subcommand)]
     Trace(Trace),

@@ -3,6 +3,8 @@
 //! This crate is the command line: it turns arguments into values, calls the crates that do the
 //! work, and prints what they give. Exit codes are in `exit.rs`.
 
+mod advise;
+mod agent;
 mod chart_style;
 mod cli;
 mod compare;
@@ -26,14 +28,19 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, Lab};
+use crate::cli::{AsNumad, Cli, Command, Lab};
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
-    match dispatch(Cli::parse()) {
+    let done = if advise::called_as_numad(std::env::args_os()) {
+        advise::advise(&AsNumad::parse().advise).map(|()| ExitCode::SUCCESS)
+    } else {
+        dispatch(Cli::parse())
+    };
+    match done {
         Ok(code) => code,
         Err(error) => {
             eprintln!("numaherd: {error:#}");
@@ -55,6 +62,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Simulate(options) => simulate::simulate(&options).map(done),
         Command::Reproduce(options) => reproduce::reproduce(&options),
         Command::Release(options) => release::release(&options).map(done),
+        Command::Agent(options) => agent::agent(&options).map(done),
+        Command::Advise(options) => advise::advise(&options).map(done),
         Command::Trace(command) => trace::trace(&command),
         Command::Lab(Lab::Run(options)) => lab::run(&options),
         Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),

@@ -7,6 +7,7 @@
 //! To add a policy: write its file under `placement/` or `paging/`, and add its line to the table
 //! in [`registry`].
 
+pub mod advise;
 pub mod busy;
 pub mod candidates;
 pub mod changes;

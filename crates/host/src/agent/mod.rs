@@ -16,8 +16,6 @@
 //! A guest is foreign: whatever it sends costs the host no more than a bounded amount of memory and
 //! time, and the worst that it can gain is that its own vCPUs are, or are not, candidates.
 
-#![allow(dead_code, reason = "the host's side waits for the machines' ports")]
-
 mod guest;
 mod hearing;
 mod listener;

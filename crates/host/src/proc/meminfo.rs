@@ -24,6 +24,15 @@ pub(crate) fn parse(text: &[u8]) -> Option<(u64, u64)> {
     Some((total?, free?))
 }
 
+/// Memory of files that nobody has touched for long, in bytes; `None` where the file does not tell.
+pub(crate) fn inactive_file(text: &[u8]) -> Option<u64> {
+    let line = text
+        .split(|byte| *byte == b'\n')
+        .find(|line| words(line).any(|word| word == b"Inactive(file):"))?;
+    let mut after = words(line).skip_while(|word| *word != b"Inactive(file):");
+    decimal(after.nth(1)?)?.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -35,5 +44,8 @@ mod tests {
         let of_machine = b"MemTotal:  8 kB\nMemFree:  4 kB\nMemAvailable:  6 kB\n";
         assert_eq!(parse(of_machine), Some((8192, 4096)));
         assert_eq!(parse(b"MemTotal: 8 kB\n"), None);
+        assert_eq!(inactive_file(of_machine), None);
+        let of_node = b"Node 0 Inactive:  9 kB\nNode 0 Inactive(file):  3 kB\n";
+        assert_eq!(inactive_file(of_node), Some(3072));
     }
 }

@@ -4,6 +4,7 @@
 //! takes whatever it is given: text that is not understood is an error or is left out, never a panic.
 
 pub(crate) mod cgroup;
+pub(crate) mod cpu_times;
 pub(crate) mod cpuinfo;
 pub(crate) mod maps;
 pub(crate) mod meminfo;
@@ -54,9 +55,11 @@ mod tests {
             let _ = status::parse(&bytes);
             let _ = cgroup::parse(&bytes);
             let _ = cgroup::mounts(&bytes);
+            let _ = cpu_times::parse(&bytes);
             let _ = cpuinfo::parse(&bytes);
             let _ = maps::parse(&bytes);
             let _ = meminfo::parse(&bytes);
+            let _ = meminfo::inactive_file(&bytes);
             let _ = numa_maps::parse(&bytes, 4096);
         }
     }

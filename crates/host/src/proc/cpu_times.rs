@@ -1,0 +1,52 @@
+//! `/proc/stat`: what each CPU spent its time on since boot, in clock ticks.
+//!
+//! A line `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; the time of guests
+//! is in user and nice already. Older kernels write fewer columns.
+
+use std::collections::BTreeMap;
+
+use super::{decimal, words};
+
+/// Where a CPU's time went, in clock ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuTime {
+    /// Nothing to run, whether or not a thread waited for a disk.
+    pub(crate) idle: u64,
+    /// All of it.
+    pub(crate) all: u64,
+}
+
+/// Time by CPU number. Lines that are not understood are left out.
+pub(crate) fn parse(text: &[u8]) -> BTreeMap<u32, CpuTime> {
+    let of_line = |line| {
+        let mut fields = words(line);
+        let number = decimal(fields.next()?.strip_prefix(b"cpu")?)?;
+        let times: Vec<u64> = fields.take(8).map(decimal).collect::<Option<_>>()?;
+        let sum = |times: &[u64]| times.iter().copied().fold(0, u64::saturating_add);
+        let time = CpuTime {
+            idle: sum(times.get(3..times.len().min(5))?),
+            all: sum(&times),
+        };
+        Some((number.try_into().ok()?, time))
+    };
+    text.split(|byte| *byte == b'\n')
+        .filter_map(of_line)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cpu_has_its_line_and_the_sum_of_all_is_none() {
+        let times = parse(
+            b"cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 9 10\ncpu12 1 1 1 7\ncpu3 x\nintr 5\n",
+        );
+        let expected = [
+            (0, CpuTime { idle: 45, all: 72 }),
+            (12, CpuTime { idle: 7, all: 10 }),
+        ];
+        assert_eq!(times, expected.into());
+    }
+}

@@ -1,0 +1,106 @@
+//! `numaherd advise -w CPUS[:MB]`: which nodes to start something on. It answers as `numad -w` does,
+//! so that libvirt's `placement='auto'` can ask it: the list of nodes and a line feed on standard
+//! output, nothing else there, and exit code 0. All else is said on standard error.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use anyhow::Result;
+use numaherd_policy::advise::{Amount, Room, advise as choose};
+use numaherd_topology::sysfs;
+
+use crate::cli::{Advise, Wanted};
+use crate::exit::{Exit, ended};
+use crate::print;
+
+/// The name by which libvirt calls the program that it asks.
+const NUMAD: &str = "numad";
+
+const MIB: u64 = 1 << 20;
+
+/// Whether the program was called by numad's name: then it was called to advise.
+pub fn called_as_numad(arguments: impl Iterator<Item = OsString>) -> bool {
+    let mut arguments = arguments;
+    let first = arguments.next();
+    first.is_some_and(|first| Path::new(&first).file_name() == Some(OsStr::new(NUMAD)))
+}
+
+/// Looks at the machine and answers.
+///
+/// # Errors
+/// The machine cannot be read, or has no node that may be used.
+pub fn advise(options: &Advise) -> Result<()> {
+    let topology = sysfs::read(&options.root).map_err(|error| ended(Exit::Failure, error))?;
+    let rooms = numaherd_host::rooms(&options.root, &topology)
+        .map_err(|error| ended(Exit::Failure, error))?;
+    let rooms: Vec<Room> = rooms
+        .into_iter()
+        .map(|room| Room {
+            node: room.node,
+            has_cpus: !room.cpus.is_empty(),
+            idle: room.idle,
+            free: room.free_bytes,
+        })
+        .collect();
+    let want = Amount {
+        cpus: options.want.cpus.saturating_mul(100),
+        bytes: options.want.mib.saturating_mul(MIB),
+    };
+    let advice = choose(&topology, &rooms, want);
+    if advice.nodes.is_empty() {
+        let message = "no node with memory may be used by this program: see its cpuset";
+        return Err(ended(Exit::Failure, message));
+    }
+    if let Some(lack) = lack_text(options.want, advice.lacks) {
+        eprintln!("numaherd: {lack}");
+    }
+    print::out(&format!("{}\n", advice.nodes))
+}
+
+/// What lacks, where something does.
+fn lack_text(want: Wanted, lacks: Amount) -> Option<String> {
+    let cpus = (lacks.cpus > 0).then(|| {
+        let cpus = lacks.cpus as f64 / 100.0;
+        format!("{cpus:.1} of {} CPUs idle", want.cpus)
+    });
+    let memory = (lacks.bytes > 0).then(|| {
+        let mib = lacks.bytes.div_ceil(MIB);
+        format!("{mib} of {} MiB of memory free", want.mib)
+    });
+    let lacking: Vec<String> = cpus.into_iter().chain(memory).collect();
+    (!lacking.is_empty()).then(|| {
+        format!(
+            "all nodes together lack {}; they are named all the same",
+            lacking.join(" and ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_part_of_the_name_counts() {
+        let called = |name: &str| called_as_numad([name, "-w"].map(OsString::from).into_iter());
+        for name in ["numad", "/usr/bin/numad", "./numad"] {
+            assert!(called(name), "{name}");
+        }
+        for name in ["numaherd", "/opt/numad/numaherd", "", "numad2"] {
+            assert!(!called(name), "{name}");
+        }
+        assert!(!called_as_numad(std::iter::empty()));
+    }
+
+    #[test]
+    fn what_lacks_is_said_in_the_units_that_were_asked_in() {
+        let want = Wanted { cpus: 8, mib: 4096 };
+        let said = |cpus, bytes| lack_text(want, Amount { cpus, bytes });
+        assert_eq!(said(0, 0), None);
+        let both = said(130, 5 * MIB + 1).unwrap();
+        assert!(
+            both.contains("1.3 of 8 CPUs idle and 6 of 4096 MiB"),
+            "{both}"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! `numaherd agent`: tells the host, from inside a virtual machine, which vCPUs run threads that are
+//! bound to some of them.
+
+use anyhow::{Context, Result};
+use numaherd_host::{AgentNews, AgentOptions, GuestAgent, HostError, Stop, Told};
+use numaherd_topology::CpuSet;
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::Agent;
+use crate::exit::{Exit, ended};
+use crate::print;
+
+/// Tells the host until a signal ends it, or once.
+///
+/// # Errors
+/// There is no port to the host, or it cannot be opened; the message says how to give the machine
+/// one. With `--once`, nobody listens.
+pub fn agent(options: &Agent) -> Result<()> {
+    let mut agent_options = AgentOptions::new();
+    agent_options.root.clone_from(&options.root);
+    agent_options.port.clone_from(&options.port);
+    if let Some(interval) = options.interval {
+        agent_options.interval = interval;
+    }
+    let mut agent = GuestAgent::new(agent_options).map_err(host_error)?;
+    if options.once {
+        let told = agent.once().map_err(host_error)?;
+        return print::out(&once_text(&told));
+    }
+    stop_on_signals(agent.stop())?;
+    // Whoever waits for it (systemd, a script) may go on now; nobody need be waiting.
+    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    agent
+        .run(|news| eprintln!("numaherd: {}", news_text(news)))
+        .map_err(host_error)
+}
+
+fn once_text(told: &Told) -> String {
+    let tagged: CpuSet = told.tagged.iter().map(|&cpu| cpu.into()).collect();
+    let all = told.vcpus;
+    if tagged.is_empty() {
+        format!("Told the host: of {all} vCPUs none runs threads that are bound to some of them.\n")
+    } else {
+        format!(
+            "Told the host: of {all} vCPUs, {tagged} run threads that are bound to some of them.\n"
+        )
+    }
+}
+
+fn news_text(news: &AgentNews) -> String {
+    match news {
+        AgentNews::Heard => {
+            "the host listens, and is told which vCPUs run bound threads".to_owned()
+        }
+        AgentNews::NotHeard => {
+            "nobody on the host listens (is numaherd run at work there?); trying each second"
+                .to_owned()
+        }
+        AgentNews::PortLost { port, reason } => {
+            format!(
+                "lost the port {}: {reason}; trying each second",
+                port.display()
+            )
+        }
+    }
+}
+
+fn host_error(error: HostError) -> anyhow::Error {
+    let exit = match &error {
+        HostError::AgentPort { .. } => Exit::NotSetUp,
+        _ => Exit::Failure,
+    };
+    ended(exit, error)
+}
+
+/// Has SIGINT and SIGTERM end the agent.
+fn stop_on_signals(stop: Stop) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            stop.ask();
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! The command line of `numaherd agent` and `numaherd advise`, what concerns virtual machines.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser};
+
+use super::duration;
+
+/// Options of `agent`.
+#[derive(Debug, Args)]
+#[command(after_help = AGENT_HELP)]
+pub struct Agent {
+    /// The port to the host [default: the one named org.numaherd.agent.0]
+    #[arg(long, value_name = "PATH")]
+    pub port: Option<PathBuf>,
+
+    /// How often threads are looked at [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub interval: Option<Duration>,
+
+    /// Look once, tell the host and end
+    #[arg(long)]
+    pub once: bool,
+
+    /// Look at the machine whose /proc, /sys and /dev are below this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+}
+
+const AGENT_HELP: &str = "\
+The machine needs a virtio serial port. On QEMU's command line:
+  -device virtio-serial-pci
+  -chardev socket,id=numaherd,path=/run/NAME.numaherd,server=on,wait=off
+  -device virtserialport,chardev=numaherd,name=org.numaherd.agent.0
+In libvirt's XML, under <devices>:
+  <channel type='unix'><target type='virtio' name='org.numaherd.agent.0'/></channel>
+On the host, numaherd run finds it.";
+
+/// Options of `advise`.
+#[derive(Debug, Args)]
+#[command(after_help = ADVISE_HELP)]
+pub struct Advise {
+    /// So many CPUs, and so many MiB of memory
+    #[arg(short = 'w', value_name = "CPUS[:MB]", value_parser = wanted, required = true)]
+    pub want: Wanted,
+
+    /// Look at the machine whose /proc and /sys are below this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+}
+
+const ADVISE_HELP: &str = "\
+Prints a list such as 0-1,3: the fewest nodes with the CPUs idle and the memory free, the nearest to
+each other. Where all nodes are not enough, it names all and says on standard error what lacks.
+A link named numad makes libvirt's placement='auto' ask this program.";
+
+/// The command line when the program is called as numad.
+#[derive(Debug, Parser)]
+#[command(
+    name = "numad",
+    version,
+    about = "Numaherd, called as numad: of what numad does, it answers -w",
+    max_term_width = 100
+)]
+pub struct AsNumad {
+    /// All that it does.
+    #[command(flatten)]
+    pub advise: Advise,
+}
+
+/// What something that is to be started wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// CPUs.
+    pub cpus: u64,
+    /// Memory in MiB; 0 where it was not said.
+    pub mib: u64,
+}
+
+/// Reads `4` or `4:2048` as CPUs and MiB.
+fn wanted(text: &str) -> Result<Wanted, String> {
+    let (cpus, mib) = text.split_once(':').unwrap_or((text, "0"));
+    let number = |digits: &str| {
+        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| digits.parse::<u64>().ok()).flatten()
+    };
+    match (number(cpus), number(mib)) {
+        (Some(cpus @ 1..), Some(mib)) => Ok(Wanted { cpus, mib }),
+        (Some(0), _) => Err("it takes one CPU at least".to_owned()),
+        _ => Err("what is wanted is written 4 or 4:2048, CPUs and MiB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_is_read_as_numad_reads_it() {
+        assert_eq!(wanted("4"), Ok(Wanted { cpus: 4, mib: 0 }));
+        let (cpus, mib) = (16, 65536);
+        assert_eq!(wanted("16:65536"), Ok(Wanted { cpus, mib }));
+        for wrong in [
+            "", "0", "0:5", ":5", "4:", "-1", "+4", "4:5:6", "4 ", "4:5MiB",
+        ] {
+            assert!(wanted(wrong).is_err(), "{wrong}");
+        }
+    }
+}
