@@ -22,7 +22,11 @@ fuzz_target!(|input: (u64, &[u8])| {
             for (node, pages) in &mapping.pages {
                 written += &format!(" N{node}={pages}");
             }
-            let again = if mapping.mapped_again { " mapmax=2" } else { "" };
+            let again = if mapping.mapped_again {
+                " mapmax=2"
+            } else {
+                ""
+            };
             written += &format!("{again}\n");
         }
         assert_eq!(

@@ -32,8 +32,10 @@ pub(crate) fn domain(path: &str) -> Option<String> {
 
 /// The number of the vCPU whose cgroup this is.
 pub(crate) fn vcpu(path: &str) -> Option<u32> {
-    domain(path)?;
-    let number = path.rsplit('/').next()?.strip_prefix("vcpu")?;
+    let (above, own) = path.rsplit_once('/')?;
+    // A domain may be called so itself.
+    domain(above)?;
+    let number = own.strip_prefix("vcpu")?;
     let plain = number.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| number.parse().ok()).flatten()
 }
@@ -117,6 +119,8 @@ mod tests {
             assert_eq!(domain(path), None, "{path}");
             assert_eq!(vcpu(path), None, "{path}");
         }
+        assert_eq!(domain("/libvirt/qemu/vcpu7").as_deref(), Some("vcpu7"));
+        assert_eq!(vcpu("/libvirt/qemu/vcpu7"), None);
     }
 
     #[test]

@@ -117,7 +117,7 @@ enum Found {
     /// Too early to say.
     NotYet,
     /// A machine, or none.
-    Is(Option<Machine>),
+    Is(Option<Box<Machine>>),
 }
 
 /// What is to be done about a machine's monitor.
@@ -230,7 +230,7 @@ impl Machines {
         match (&mut known.machine, found) {
             // A machine that only changed its name.
             (Some(machine), Some(found)) if machine.line == found.line => {}
-            (machine, found) => *machine = found.map(Box::new),
+            (machine, found) => *machine = found,
         }
     }
 
@@ -318,7 +318,7 @@ impl Machine {
             Socket::Path { path, .. } => Some(reachable(root, process.pid, path)),
             Socket::Descriptor(number) => listening_at(root, process.pid, *number),
         });
-        Found::Is(Some(Self {
+        Found::Is(Some(Box::new(Self {
             monitor: Monitor::of(root, &line, domain.is_some()),
             line,
             spare_name,
@@ -333,7 +333,7 @@ impl Machine {
             said_none: false,
             agent_port,
             shown: Arc::new(shown),
-        }))
+        })))
     }
 
     /// Looks at the cgroups of its threads when due; whether its monitor is to be asked.
