@@ -19,9 +19,14 @@
 //! | bounce | what goes to and fro ([`bounce`]) |
 //! | worse | a thread whose move was just undone ([`worse`]) |
 //! | rate, bandwidth | moves and page traffic beyond the limits ([`rate`]) |
+//! | machine-rate, machine-bandwidth | the same beyond the limits of one virtual machine |
 //! | full-node | pages for a node that is nearly full |
 //! | superseded | a waiting order for all pages of a process when a later one comes |
 //! | journal | a first change that could not be written down before |
+//!
+//! Two things it does of its own accord, recorded with their reasons: a move that made things worse is
+//! undone ([`worse`]), and a thread that is held while it waits is given to an idle node (the suspended
+//! steal of BRM §4.4).
 
 pub mod bounce;
 pub mod ownership;
@@ -74,12 +79,23 @@ pub enum Guard {
     Rate,
     /// Too much page traffic.
     Bandwidth,
+    /// Too many moves of one virtual machine's threads.
+    MachineRate,
+    /// Too much page traffic of one virtual machine.
+    MachineBandwidth,
     /// The target node is nearly full.
     FullNode,
     /// A later order for the same pages has come.
     Superseded,
     /// The affinity as found could not be written down.
     Journal,
+}
+
+impl Guard {
+    /// Whether it refuses only until there is bandwidth again.
+    pub(crate) fn is_for_bandwidth(self) -> bool {
+        matches!(self, Self::Bandwidth | Self::MachineBandwidth)
+    }
 }
 
 impl fmt::Display for Guard {
@@ -100,6 +116,8 @@ impl fmt::Display for Guard {
             Self::Worse => "worse",
             Self::Rate => "rate",
             Self::Bandwidth => "bandwidth",
+            Self::MachineRate => "machine rate",
+            Self::MachineBandwidth => "machine bandwidth",
             Self::FullNode => "full node",
             Self::Superseded => "superseded",
             Self::Journal => "journal",
@@ -131,6 +149,19 @@ pub struct Undone {
     pub from: CpuId,
     /// The core that it had before; `None` when it was the kernel's to place.
     pub to: Option<CpuId>,
+    /// Why, in one sentence with the figures that counted.
+    pub why: String,
+}
+
+/// A thread that is given to an idle node, because it is held where it has to wait.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stolen {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// The core that it had been given.
+    pub from: CpuId,
+    /// The core on the idle node.
+    pub to: CpuId,
     /// Why, in one sentence with the figures that counted.
     pub why: String,
 }

@@ -15,7 +15,7 @@ use numaherd_world::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::governor::{Refusal, Undone};
+use crate::governor::{Refusal, Stolen, Undone};
 use crate::settings::Settings;
 use crate::summary::Summary;
 
@@ -63,7 +63,8 @@ pub struct Line {
 pub enum Record {
     /// How it began.
     Start(Start),
-    /// What was seen in an interval.
+    /// What was seen in an interval, or in several in which nothing was decided
+    /// ([`Settings::record_interval_ms`]).
     Snapshot(Snapshot),
     /// What the placement wanted, and what the governor made of it.
     Placing(Placing),
@@ -113,6 +114,9 @@ pub struct Placing {
     /// Moves that had made things worse; their orders are among `affinities`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undone: Vec<Undone>,
+    /// Threads given to idle nodes; their orders are among `affinities`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stolen: Vec<Stolen>,
     /// False in a dry run.
     pub carried_out: bool,
 }

@@ -16,7 +16,7 @@ use numaherd_policy::{Paging, Random, Settled};
 use numaherd_topology::Topology;
 use numaherd_world::{Notice, PageOrder, PageOutcome, Pages, ProcessId, Sample, Sharing, Snapshot};
 
-use crate::governor::{GovernedPages, Guard, PageGovernor};
+use crate::governor::{GovernedPages, PageGovernor};
 use crate::ledger::PagingTick;
 
 /// What the placement tells the paging, once an interval.
@@ -185,7 +185,7 @@ fn not_tried(plan: &[PageOrder], governed: &GovernedPages) -> Vec<PageOutcome> {
     governed
         .refusals
         .iter()
-        .filter(|refusal| refusal.guard == Guard::Bandwidth)
+        .filter(|refusal| refusal.guard.is_for_bandwidth())
         .filter_map(|refusal| Some((refusal, plan.get(refusal.entry?)?)))
         .map(|(refusal, order)| PageOutcome {
             process: order.process,

@@ -3,12 +3,14 @@
 //! Order within an interval: the world runs, and a paging in step with its time looks after pages
 //! meanwhile; a snapshot is taken; the placement makes a plan; the governor turns it into orders and
 //! refusals; what is about to change is in the journal; the world carries it out; the paging is told
-//! what is settled; all of it is recorded. In a dry run the world is never asked to change anything.
+//! what is settled; all of it is recorded, but that at a quick cadence intervals in which nothing was
+//! decided are recorded together (`passed_over`). In a dry run the world is never asked to change anything.
 //! At the end every thread that has a mask of ours is given back.
 //!
 //! Deterministic from the seed where the world is and has no pager that runs by itself: the same
 //! snapshots, samples and seed give the same ledger.
 
+mod passed_over;
 mod record;
 mod settled;
 
@@ -35,6 +37,7 @@ use crate::paging::thread::PagingThread;
 use crate::paging::{News, PagingHalf, Seen, Told};
 use crate::settings::Settings;
 use crate::summary::{Ending, Summary};
+use passed_over::PassedOver;
 use record::Recorder;
 use settled::settled;
 
@@ -176,7 +179,7 @@ impl<'w> Running<'w> {
         );
         let pager = world.pager();
         let summary = Summary::new(&policy.name, settings.dry_run);
-        let mut record = Recorder::new(ledger, watcher, summary);
+        let mut record = Recorder::new(ledger, watcher, summary, PassedOver::new(&settings));
         record.add(|| {
             Record::Start(Start {
                 topology: (*topology).clone(),
@@ -286,12 +289,12 @@ impl<'w> Running<'w> {
         self.last = Some(snapshot.clone());
         self.record.time_ns = self.record.time_ns.max(snapshot.time_ns);
         self.record.summary.saw(&snapshot);
-        self.record.add(|| Record::Snapshot((*snapshot).clone()));
 
         let placements = self
             .placement
             .place(&snapshot, &self.topology, &mut self.random);
         let mut governed = self.governor.govern(&snapshot, &placements);
+        let recorded = self.record.saw(&snapshot, &governed);
         self.leave_changed_alone(&mut governed);
         if !self.settings.dry_run {
             self.write_down(&mut governed);
@@ -307,7 +310,7 @@ impl<'w> Running<'w> {
             ),
             snapshot: snapshot.clone(),
         };
-        self.record_placing(&snapshot, placements, governed, outcome);
+        self.record_placing(recorded, placements, governed, outcome);
         self.page(told);
         self.record.flush();
         Ok(())
@@ -360,6 +363,9 @@ impl<'w> Running<'w> {
         governed
             .undone
             .retain(|undone| kept.contains(&undone.thread));
+        governed
+            .stolen
+            .retain(|stolen| kept.contains(&stolen.thread));
     }
 
     /// Has the changes carried out. In a dry run nothing is done and nothing came of it.
@@ -381,6 +387,7 @@ impl<'w> Running<'w> {
         let done = self.governor.carried_out(now_ns, changes, outcomes);
         self.record.summary.thread_moves += done.moves;
         self.record.summary.undone += done.undone;
+        self.record.summary.stolen += done.stolen;
         for notice in done.notices {
             self.record.notice(notice);
         }
@@ -400,9 +407,11 @@ impl<'w> Running<'w> {
         done.settled.len() as u64
     }
 
+    /// Records what was made of a plan, where the snapshot that it is drawn from is recorded; `recorded`
+    /// is the sequence of that.
     fn record_placing(
         &mut self,
-        snapshot: &Snapshot,
+        recorded: Option<u64>,
         placements: Vec<Placement>,
         mut governed: Governed,
         outcome: Outcome,
@@ -413,19 +422,22 @@ impl<'w> Running<'w> {
         self.record.summary.planned_thread_moves += moves.count() as u64;
         let carried_out = !self.settings.dry_run;
         let notices = std::mem::take(&mut governed.notices);
-        self.record.add(|| {
-            Record::Placing(Placing {
-                snapshot: snapshot.sequence,
-                affinities: governed.orders(),
-                plan: Plan {
-                    placements,
-                    pages: Vec::new(),
-                },
-                refusals: governed.refusals,
-                undone: governed.undone,
-                carried_out,
-            })
-        });
+        if let Some(snapshot) = recorded {
+            self.record.add(|| {
+                Record::Placing(Placing {
+                    snapshot,
+                    affinities: governed.orders(),
+                    plan: Plan {
+                        placements,
+                        pages: Vec::new(),
+                    },
+                    refusals: governed.refusals,
+                    undone: governed.undone,
+                    stolen: governed.stolen,
+                    carried_out,
+                })
+            });
+        }
         if !outcome.affinities.is_empty() {
             self.record.add(|| Record::Outcome(outcome));
         }
@@ -481,6 +493,7 @@ impl<'w> Running<'w> {
             let news = thread.stop();
             self.hear(news);
         }
+        self.record.passed_over_last();
         self.give_back();
         if let Some(journal) = self.journal.take() {
             match journal.close() {
@@ -523,7 +536,7 @@ impl<'w> Running<'w> {
         let given_back = self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
         self.record.summary.restored += given_back;
         // What was observed just now is no interval and is not recorded.
-        let recorded = self.last.as_ref().map_or(0, |last| last.sequence);
+        let recorded = self.record.last_recorded();
         self.record.add(|| {
             Record::Placing(Placing {
                 snapshot: recorded,

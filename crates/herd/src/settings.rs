@@ -12,26 +12,21 @@
 //!
 //! Times are in ms or s as their names say; memory in MiB (2^20 bytes).
 
-use std::ops::RangeInclusive;
+mod limits;
+
 use std::time::Duration;
 
 use numaherd_policy::Place;
-use numaherd_topology::{CpuSet, NodeSet};
 pub use numaherd_world::Stray;
 use serde::{Deserialize, Serialize};
 
 use crate::error::HerdError;
+use limits::within;
+pub use limits::{Limits, Steal, StealWhen, Worse};
 
-// Bounds beyond all use, so that what is computed from a setting keeps within its type.
-
-/// A day in ms: the most that a time in ms may be.
+/// A day in ms: the most that a time in ms may be. Beyond all use, so that what is computed from one
+/// keeps within its type.
 const DAY_MS: u64 = 86_400_000;
-
-/// The most intervals that speeds are remembered for, on one side of a move.
-const MOST_INTERVALS: u64 = 1_000_000;
-
-/// The most that a rate per second or a time in s may be: a billion.
-const MOST: f64 = 1e9;
 
 /// How often threads are placed where neither the user nor the placement says, in ms (DINO §3.3.3: more
 /// often brought no gain).
@@ -56,6 +51,10 @@ pub struct Settings {
     pub first_interval_ms: u64,
     /// How often pages are looked after, in ms. 10 (DINO §4.2).
     pub paging_interval_ms: u64,
+    /// How often what was seen is recorded while nothing is decided, in ms; 1000. 0: every interval.
+    /// Counts for cadences that are shorter: an hour of 10 ms intervals, recorded each, is some
+    /// gigabytes. What lies between two records is in the later one, summed.
+    pub record_interval_ms: u64,
     /// How many placement intervals to run; without end when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intervals: Option<u64>,
@@ -71,104 +70,18 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// What the governor lets through.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// The CPUs that may be given to threads; all when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<CpuSet>,
-    /// The nodes that pages may be moved to; all when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<NodeSet>,
-    /// How far a thread may stray from its core. Left out: as far as the placement says itself
-    /// ([`Place::stray`]), or else within its memory domain.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stray: Option<Stray>,
-    /// Steer threads that have an affinity of their own, too.
-    pub take_over: bool,
-    /// Most thread moves in one interval.
-    pub moves_per_interval: u32,
-    /// Most thread moves per second, on average; up to one second's worth may come at once.
-    pub moves_per_second: f64,
-    /// A thread moved this often between the same two memory domains within
-    /// `bounce_window_s` stays where it is for `freeze_s`; pages between two nodes likewise.
-    /// 5 is Clavis's BOUNCING_LIMIT.
-    pub bounce_limit: u32,
-    /// See `bounce_limit`.
-    pub bounce_window_s: f64,
-    /// See `bounce_limit`; also how long a thread stays after a move of it was undone.
-    pub freeze_s: f64,
-    /// Most page traffic for all processes together, in MiB/s.
-    pub pages_mib_per_s: f64,
-    /// Most page traffic for one process, in MiB/s.
-    pub process_pages_mib_per_s: f64,
-    /// How much page traffic may come at once after a pause, as a time at the full rate, in ms.
-    pub pages_burst_ms: u64,
-    /// Share of a node's memory that page moves leave free, 0 to 1.
-    pub node_reserve: f64,
-    /// When a move made a thread slower, and whether it is undone.
-    pub worse: Worse,
-}
-
-/// When a move counts as having made a thread slower. See [`crate::governor::worse`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Worse {
-    /// Whether such a move is undone. `false` where a policy is to be measured as it was published;
-    /// then nobody looks for such moves either.
-    pub undo: bool,
-    /// Share of its speed that a thread must have lost, 0 to 1.
-    pub share: f64,
-    /// How many intervals are compared on either side of the move.
-    pub intervals: usize,
-    /// How many intervals after the move are passed over: caches fill and pages follow.
-    pub settle: usize,
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
             placement_interval_ms: None,
             first_interval_ms: 500,
             paging_interval_ms: 10,
+            record_interval_ms: 1000,
             intervals: None,
             length_ms: None,
             dry_run: false,
             seed: 0,
             limits: Limits::default(),
-        }
-    }
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            cpus: None,
-            nodes: None,
-            stray: None,
-            take_over: false,
-            moves_per_interval: 128,
-            moves_per_second: 128.0,
-            bounce_limit: 5,
-            bounce_window_s: 60.0,
-            freeze_s: 60.0,
-            pages_mib_per_s: 1024.0,
-            process_pages_mib_per_s: 512.0,
-            pages_burst_ms: 100,
-            node_reserve: 0.05,
-            worse: Worse::default(),
-        }
-    }
-}
-
-impl Default for Worse {
-    fn default() -> Self {
-        Self {
-            undo: true,
-            share: 0.3,
-            intervals: 3,
-            settle: 2,
         }
     }
 }
@@ -180,9 +93,7 @@ impl Settings {
         let own = placement.interval().map(milliseconds);
         self.placement_interval_ms
             .get_or_insert(own.unwrap_or(USUAL_PLACEMENT_INTERVAL_MS));
-        self.limits
-            .stray
-            .get_or_insert(placement.stray().unwrap_or_default());
+        self.limits.resolve(placement);
         self
     }
 
@@ -221,7 +132,6 @@ impl Settings {
     /// # Errors
     /// [`HerdError::Setting`] names the first.
     pub fn check(&self) -> Result<(), HerdError> {
-        let limits = &self.limits;
         let a_day = "it must be from 1 to 86400000, a day";
         if let Some(placement) = self.placement_interval_ms {
             within("placement_interval_ms", placement, 1..=DAY_MS, a_day)?;
@@ -239,42 +149,12 @@ impl Settings {
             a_day,
         )?;
         within(
-            "limits.bounce_limit",
-            limits.bounce_limit.into(),
-            1..=u32::MAX.into(),
-            "it must be 1 or more; to let nothing move, use a dry run",
-        )?;
-        amount("limits.moves_per_second", limits.moves_per_second)?;
-        amount("limits.bounce_window_s", limits.bounce_window_s)?;
-        amount("limits.freeze_s", limits.freeze_s)?;
-        amount("limits.pages_mib_per_s", limits.pages_mib_per_s)?;
-        amount(
-            "limits.process_pages_mib_per_s",
-            limits.process_pages_mib_per_s,
-        )?;
-        within(
-            "limits.pages_burst_ms",
-            limits.pages_burst_ms,
+            "record_interval_ms",
+            self.record_interval_ms,
             0..=DAY_MS,
             "it must be at most 86400000, a day",
         )?;
-        share("limits.node_reserve", limits.node_reserve)?;
-        let worse = &limits.worse;
-        share("limits.worse.share", worse.share)?;
-        within(
-            "limits.worse.intervals",
-            worse.intervals as u64,
-            1..=MOST_INTERVALS,
-            "it must be from 1 to 1000000; to never undo, set limits.worse.undo to false",
-        )?;
-        within(
-            "limits.worse.settle",
-            worse.settle as u64,
-            0..=MOST_INTERVALS,
-            "it must be at most 1000000",
-        )?;
-        no_empty("limits.cpus", limits.cpus.as_ref().map(CpuSet::is_empty))?;
-        no_empty("limits.nodes", limits.nodes.as_ref().map(NodeSet::is_empty))
+        self.limits.check()
     }
 }
 
@@ -283,55 +163,10 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(DAY_MS).max(1)
 }
 
-fn within(
-    key: &'static str,
-    value: u64,
-    range: RangeInclusive<u64>,
-    why: &'static str,
-) -> Result<(), HerdError> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    let value = value.to_string();
-    Err(HerdError::Setting { key, value, why })
-}
-
-fn amount(key: &'static str, value: f64) -> Result<(), HerdError> {
-    if (0.0..=MOST).contains(&value) {
-        return Ok(());
-    }
-    Err(HerdError::Setting {
-        key,
-        value: value.to_string(),
-        why: "it must be a number from 0 to 1000000000",
-    })
-}
-
-fn share(key: &'static str, value: f64) -> Result<(), HerdError> {
-    if (0.0..=1.0).contains(&value) {
-        return Ok(());
-    }
-    Err(HerdError::Setting {
-        key,
-        value: value.to_string(),
-        why: "it is a share, from 0 to 1",
-    })
-}
-
-fn no_empty(key: &'static str, empty: Option<bool>) -> Result<(), HerdError> {
-    if empty != Some(true) {
-        return Ok(());
-    }
-    Err(HerdError::Setting {
-        key,
-        value: "empty".to_owned(),
-        why: "name at least one, or leave it out for all",
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaherd_topology::CpuSet;
 
     #[test]
     fn the_defaults_are_sound() {

@@ -45,6 +45,10 @@ pub struct Summary {
     pub thread_moves: u64,
     /// Thread moves undone because they had made things worse; counted in `thread_moves` too.
     pub undone: u64,
+    /// Threads given to idle nodes because they were held where they had to wait; counted in
+    /// `thread_moves` too.
+    #[serde(default)]
+    pub stolen: u64,
     /// Thread moves that the governor let through, carried out or not; those undone among them. In
     /// a dry run no thread goes, so that one which is wanted elsewhere for long counts each time.
     pub planned_thread_moves: u64,
@@ -63,6 +67,13 @@ pub struct Summary {
     pub local: u64,
     /// Of the lines whose node was counted, those from other nodes.
     pub remote: u64,
+    /// Cycles in which requests to the uncore were outstanding, of all threads, where both this and
+    /// the requests were counted.
+    #[serde(default)]
+    pub uncore_busy_cycles: u64,
+    /// Such requests.
+    #[serde(default)]
+    pub uncore_requests: u64,
     /// Plan entries refused, by guard.
     pub refusals: BTreeMap<Guard, u64>,
     /// Affinities that were given back at the end.
@@ -81,6 +92,7 @@ impl Summary {
             duration_ns: 0,
             thread_moves: 0,
             undone: 0,
+            stolen: 0,
             planned_thread_moves: 0,
             planned_pages: 0,
             pages_moved: 0,
@@ -89,6 +101,8 @@ impl Summary {
             lines: 0,
             local: 0,
             remote: 0,
+            uncore_busy_cycles: 0,
+            uncore_requests: 0,
             refusals: BTreeMap::new(),
             restored: 0,
             notices: Vec::new(),
@@ -106,6 +120,12 @@ impl Summary {
         (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
     }
 
+    /// Cycles per request to the uncore, over all threads; `None` where that was not counted.
+    pub fn uncore_penalty(&self) -> Option<f64> {
+        let (busy, requests) = (self.uncore_busy_cycles, self.uncore_requests);
+        (requests > 0).then(|| busy as f64 / requests as f64)
+    }
+
     pub(crate) fn saw(&mut self, snapshot: &Snapshot) {
         self.intervals += 1;
         self.duration_ns = snapshot.time_ns;
@@ -115,6 +135,11 @@ impl Summary {
             if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
                 add(&mut self.local, local);
                 add(&mut self.remote, remote);
+            }
+            let uncore = counts.uncore_busy_cycles.zip(counts.uncore_requests);
+            if let Some((busy, requests)) = uncore {
+                add(&mut self.uncore_busy_cycles, busy);
+                add(&mut self.uncore_requests, requests);
             }
         }
     }

@@ -27,7 +27,6 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::Run;
 use crate::config::Config;
-use crate::doctor;
 use crate::exit::{Exit, ended};
 use crate::print;
 use crate::release::{self, journal_error, usual_journal};
@@ -49,8 +48,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         .map_err(|error| ended(Exit::Usage, error))?;
     let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
     let alternatives = alternatives();
-    let events = doctor::event_table(config.events.as_deref())?;
-    let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
+    let signals = numaherd_host::doctor(Path::new(ROOT), &topology).signals;
     needs::check(&policy, &signals, &alternatives).map_err(journal_error)?;
     let journal = open_journal(options, config.herd.dry_run)?;
     let ledger = options.ledger.as_deref().map(create_ledger).transpose()?;
@@ -65,7 +63,6 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let mut host_options = HostOptions::new(selection(options, program.as_ref())?);
     host_options.started_with = new_pages;
     host_options.include_pinned = config.herd.limits.take_over;
-    host_options.events = events;
     let mut host = Host::new(host_options, topology).map_err(host_error)?;
     let stop = stop_on_signals(host.stop())?;
     let mut live = (!options.json && std::io::stderr().is_terminal()).then(Live::new);
@@ -94,13 +91,14 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     Ok(code.unwrap_or(ExitCode::SUCCESS))
 }
 
-/// What `--json` prints: the summary, and the two ratios that follow from it.
+/// What `--json` prints: the summary, and the ratios that follow from it.
 #[derive(Serialize)]
 struct Printed<'a> {
     #[serde(flatten)]
     summary: &'a Summary,
     local_access_ratio: Option<f64>,
     misses_per_1000_instructions: Option<f64>,
+    uncore_penalty: Option<f64>,
 }
 
 impl<'a> Printed<'a> {
@@ -109,6 +107,7 @@ impl<'a> Printed<'a> {
             summary,
             local_access_ratio: summary.local_access_ratio(),
             misses_per_1000_instructions: summary.miss_rate(),
+            uncore_penalty: summary.uncore_penalty(),
         }
     }
 }

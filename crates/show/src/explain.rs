@@ -177,7 +177,8 @@ pub struct ThreadStory {
     pub name: String,
     /// Why it had to be left alone, if it had, as last seen.
     pub hands_off: Option<String>,
-    /// Intervals in which it was observed.
+    /// Recorded snapshots in which it was observed; at a quick cadence one may stand for several
+    /// intervals.
     pub intervals: u64,
     /// Its miss rate over the intervals in which it was counted and ran.
     pub miss_rate: Option<Range>,
@@ -233,7 +234,7 @@ pub struct Decision {
     pub wanted: Wanted,
     /// Pages named by windows, summed; `None` for threads and for whole processes.
     pub wanted_pages: Option<u64>,
-    /// By which rule; `None` for what the governor does by itself.
+    /// By which rule; `None` for an undoing or a giving back.
     pub rule: Option<CitedRule>,
     /// What was seen of the thread then; `None` when it was not observed.
     pub seen: Option<Seen>,
@@ -281,6 +282,17 @@ pub enum Wanted {
         /// The node of that.
         node: Option<NodeId>,
     },
+    /// A thread that is held where it has to wait to be on an idle node.
+    Steal {
+        /// Where it was.
+        from: CpuId,
+        /// The node of that.
+        from_node: Option<NodeId>,
+        /// Where it is to be.
+        to: CpuId,
+        /// The node of that.
+        to_node: Option<NodeId>,
+    },
     /// A move to be undone.
     Undo {
         /// Where it was.
@@ -317,6 +329,8 @@ pub struct Seen {
     pub miss_rate: Option<f64>,
     /// Share of those from the core's own node, where counted.
     pub local_access_ratio: Option<f64>,
+    /// Cycles per request to the uncore, where counted.
+    pub uncore_penalty: Option<f64>,
     /// Share of one CPU that it used.
     pub cpu_share: f64,
     /// The node that held most of its process's memory.
@@ -419,6 +433,8 @@ pub struct Side {
     pub miss_rate: Option<f64>,
     /// Share of lines from the core's own node.
     pub local_access_ratio: Option<f64>,
+    /// Cycles per request to the uncore.
+    pub uncore_penalty: Option<f64>,
     /// Instructions per second of CPU time. An interval in which the thread ran, or was counted, for
     /// less than a tenth of the time says nothing of its speed and is passed over.
     pub instructions_per_second: Option<f64>,

@@ -24,6 +24,12 @@ pub fn meaning(guard: Guard) -> &'static str {
         Guard::Worse => "a move of it was just undone because it had made things worse",
         Guard::Rate => "more threads wanted to move than the limits let through",
         Guard::Bandwidth => "more pages wanted to move than the limits let through",
+        Guard::MachineRate => {
+            "more threads of one virtual machine wanted to move than its limit lets through"
+        }
+        Guard::MachineBandwidth => {
+            "more pages of one virtual machine wanted to move than its limit lets through"
+        }
         Guard::FullNode => "the target node is nearly full; some of its memory is kept free",
         Guard::Superseded => "a later order for the same pages took its place while it waited",
         Guard::Journal => {

@@ -8,7 +8,7 @@ use numaherd_world::PageFailure;
 use crate::guards::meaning;
 use crate::totals::{Totals, sum};
 use crate::words::{
-    count, counted, entry, listed, misses, paragraph, percent, sentence, stopped, time,
+    count, counted, entry, listed, misses, paragraph, percent, sentence, short, stopped, time,
 };
 
 /// A run's summary as text of several lines.
@@ -124,6 +124,20 @@ fn moved(totals: &Totals) -> String {
             &format!("{} {moves} had made things worse.", count(totals.undone)),
         );
     }
+    if totals.stolen > 0 {
+        let threads = counted(totals.stolen, "thread");
+        let it = if totals.stolen == 1 {
+            "it was"
+        } else {
+            "they were"
+        };
+        text += &paragraph(
+            0,
+            &format!(
+                "{threads} given to an idle node because {it} held where threads had to wait."
+            ),
+        );
+    }
     let failed = sum(totals.pages_failed.values().copied());
     if failed > 0 {
         let pages = counted(failed, "page");
@@ -154,25 +168,26 @@ fn why_a_page(failure: PageFailure) -> &'static str {
 }
 
 fn measured(totals: &Totals) -> Option<String> {
-    let rate = totals.miss_rate();
-    let local = totals.local_access_ratio();
-    let rate = rate.map(|rate| {
-        format!(
+    let mut parts = Vec::new();
+    if let Some(rate) = totals.miss_rate() {
+        parts.push(format!(
             "{} cache lines per 1000 instructions came from memory",
             misses(rate)
-        )
-    });
-    let local = local.map(|local| {
-        format!(
-            "{} of those whose node was counted were local",
-            percent(local)
-        )
-    });
-    match (rate, local) {
-        (Some(rate), Some(local)) => Some(format!("{rate}; {local}.")),
-        (Some(rate), None) => Some(format!("{rate}.")),
-        (None, _) => None,
+        ));
+        if let Some(local) = totals.local_access_ratio() {
+            parts.push(format!(
+                "{} of those whose node was counted were local",
+                percent(local)
+            ));
+        }
     }
+    if let Some(penalty) = totals.uncore_penalty() {
+        parts.push(format!(
+            "the uncore penalty was {} cycles per request",
+            short(penalty)
+        ));
+    }
+    (!parts.is_empty()).then(|| format!("{}.", sentence(&parts.join("; "))))
 }
 
 fn restored_sentence(restored: u64) -> String {

@@ -18,6 +18,9 @@ pub struct Totals {
     pub thread_moves: u64,
     /// Thread moves undone because they had made things worse; counted in `thread_moves` too.
     pub undone: u64,
+    /// Threads given to idle nodes because they were held where they had to wait; counted in
+    /// `thread_moves` too.
+    pub stolen: u64,
     /// Thread moves that the governor let through, carried out or not.
     pub planned_thread_moves: u64,
     /// Pages that were asked for by orders, carried out or not.
@@ -34,6 +37,11 @@ pub struct Totals {
     pub local: u64,
     /// Of the lines whose node was counted, those from other nodes.
     pub remote: u64,
+    /// Cycles in which requests to the uncore were outstanding, of all threads, where both this and
+    /// the requests were counted.
+    pub uncore_busy_cycles: u64,
+    /// Such requests.
+    pub uncore_requests: u64,
     /// Plan entries refused, by guard.
     pub refusals: BTreeMap<Guard, u64>,
     /// Affinities that were given back at the end; `None` where the ledger does not say.
@@ -52,8 +60,18 @@ impl Totals {
         (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
     }
 
-    pub(crate) fn saw(&mut self, snapshot: &Snapshot) {
-        self.intervals += 1;
+    /// Cycles per request to the uncore, over all threads; `None` where that was not counted.
+    pub fn uncore_penalty(&self) -> Option<f64> {
+        let (busy, requests) = (self.uncore_busy_cycles, self.uncore_requests);
+        (requests > 0).then(|| busy as f64 / requests as f64)
+    }
+
+    /// Takes in a snapshot, which stands for the intervals since the one before it that is recorded.
+    pub(crate) fn saw(&mut self, snapshot: &Snapshot, before: Option<&Snapshot>) {
+        let passed = before.map_or(1, |before| {
+            snapshot.sequence.saturating_sub(before.sequence)
+        });
+        add(&mut self.intervals, passed);
         self.duration_ns = snapshot.time_ns;
         for counts in snapshot.threads.iter().filter_map(|t| t.counts.as_ref()) {
             add(&mut self.instructions, counts.instructions);
@@ -61,6 +79,11 @@ impl Totals {
             if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
                 add(&mut self.local, local);
                 add(&mut self.remote, remote);
+            }
+            let uncore = counts.uncore_busy_cycles.zip(counts.uncore_requests);
+            if let Some((busy, requests)) = uncore {
+                add(&mut self.uncore_busy_cycles, busy);
+                add(&mut self.uncore_requests, requests);
             }
         }
     }
@@ -84,6 +107,7 @@ impl From<&Summary> for Totals {
             duration_ns: summary.duration_ns,
             thread_moves: summary.thread_moves,
             undone: summary.undone,
+            stolen: summary.stolen,
             planned_thread_moves: summary.planned_thread_moves,
             planned_pages: summary.planned_pages,
             pages_moved: summary.pages_moved,
@@ -92,6 +116,8 @@ impl From<&Summary> for Totals {
             lines: summary.lines,
             local: summary.local,
             remote: summary.remote,
+            uncore_busy_cycles: summary.uncore_busy_cycles,
+            uncore_requests: summary.uncore_requests,
             refusals: summary.refusals.clone(),
             restored: Some(summary.restored),
         }

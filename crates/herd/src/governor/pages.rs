@@ -110,7 +110,7 @@ impl PageGovernor {
         for (entry, order) in plan.iter().enumerate() {
             match self.check(&ordered, order) {
                 Ok(()) => ordered.push(order.clone()),
-                Err((Guard::Bandwidth, _)) if order.pages == Pages::All => {
+                Err((guard, _)) if guard.is_for_bandwidth() && order.pages == Pages::All => {
                     governed.refusals.extend(self.wait(order));
                     governed.waiting.push(entry);
                 }
@@ -156,7 +156,7 @@ impl PageGovernor {
         self.does_not_bounce(order)?;
         let size = self.size_bytes(order);
         self.target_has_room(&snapshot, order.to, size)?;
-        self.within_bandwidth(order.process)?;
+        self.within_bandwidth(process)?;
         let size = size.unwrap_or(0);
         self.charge(order.process, size as f64);
         let sent = self.sent_bytes.entry(order.to).or_default();
@@ -171,7 +171,7 @@ impl PageGovernor {
             };
             match self.check(ordered, &order) {
                 Ok(()) => ordered.push(order),
-                Err((Guard::Bandwidth, _)) => self.line.push_back(order),
+                Err((guard, _)) if guard.is_for_bandwidth() => self.line.push_back(order),
                 Err((guard, why)) => governed.refusals.push(refusal(None, &order, guard, why)),
             }
         }
@@ -238,27 +238,31 @@ impl PageGovernor {
         })
     }
 
-    fn within_bandwidth(&mut self, process: ProcessId) -> Verdict {
-        let now = self.now_ns;
-        let (whole, own) = (
-            self.limits.pages_mib_per_s,
-            self.limits.process_pages_mib_per_s,
-        );
-        let all = self
-            .whole
-            .get_or_insert_with(|| bucket(&self.limits, whole, now));
+    fn within_bandwidth(&mut self, process: &Process) -> Verdict {
+        let (now, limits) = (self.now_ns, &self.limits);
+        let whole = limits.pages_mib_per_s;
+        let all = self.whole.get_or_insert_with(|| bucket(limits, whole, now));
         all.advance(now);
         unless(all.allows(), Guard::Bandwidth, || {
             format!("page traffic is limited to {whole} MiB/s")
         })?;
-        let limits = &self.limits;
+        let (own, guard) = match &process.machine {
+            None => (limits.process_pages_mib_per_s, Guard::Bandwidth),
+            Some(_) => (limits.machine_pages_mib_per_s, Guard::MachineBandwidth),
+        };
         let one = self
             .processes
-            .entry(process)
+            .entry(process.id)
             .or_insert_with(|| bucket(limits, own, now));
+        // That a process runs a machine may have turned out since.
+        one.set(own * MIB, burst_bytes(limits, own));
         one.advance(now);
-        unless(one.allows(), Guard::Bandwidth, || {
-            format!("page traffic of one process is limited to {own} MiB/s")
+        unless(one.allows(), guard, || match &process.machine {
+            None => format!("page traffic of one process is limited to {own} MiB/s"),
+            Some(machine) => format!(
+                "page traffic of one virtual machine is limited to {own} MiB/s, and it is of {}",
+                machine.name
+            ),
         })
     }
 
@@ -401,9 +405,11 @@ fn pieces(pages: &Pages) -> RangeInclusive<u64> {
 }
 
 fn bucket(limits: &Limits, mib_per_s: f64, now_ns: u64) -> TokenBucket {
-    let rate = mib_per_s * MIB;
-    let burst = rate * limits.pages_burst_ms as f64 / 1000.0;
-    TokenBucket::full(rate, burst, now_ns)
+    TokenBucket::full(mib_per_s * MIB, burst_bytes(limits, mib_per_s), now_ns)
+}
+
+fn burst_bytes(limits: &Limits, mib_per_s: f64) -> f64 {
+    mib_per_s * MIB * limits.pages_burst_ms as f64 / 1000.0
 }
 
 fn reserve_bytes(node: &NodeState, share: f64) -> u64 {

@@ -28,6 +28,13 @@ impl TokenBucket {
         }
     }
 
+    /// From now on it fills at another rate, up to another burst.
+    pub fn set(&mut self, rate: f64, burst: f64) {
+        self.rate = rate;
+        self.burst = burst;
+        self.tokens = self.tokens.min(burst);
+    }
+
     /// Lets time pass. A time that lies back changes nothing.
     pub fn advance(&mut self, now_ns: u64) {
         let passed = now_ns.saturating_sub(self.at_ns) as f64 / SECOND_NS;
@@ -67,6 +74,13 @@ mod tests {
         assert!(!bucket.allows());
         bucket.advance(3_600_000_000_000);
         assert_eq!(bucket, TokenBucket::full(10.0, 5.0, 3_600_000_000_000));
+    }
+
+    #[test]
+    fn a_bucket_keeps_no_more_than_its_new_burst() {
+        let mut bucket = TokenBucket::full(10.0, 5.0, 0);
+        bucket.set(1.0, 2.0);
+        assert_eq!(bucket, TokenBucket::full(1.0, 2.0, 0));
     }
 
     #[test]

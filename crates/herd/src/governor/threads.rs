@@ -4,12 +4,15 @@
 //! before they are carried out, and the refusals. [`ThreadGovernor::carried_out`] is then told what
 //! became of the orders; limits count what was done, not what was wished.
 //!
-//! Apart: the guards that look at nothing but thread and machine (`guards`), what is undone (`undo`),
-//! what was done (`done`), what a person is told (`said`).
+//! Apart: the guards that look at nothing but thread and machine (`guards`), how many may move
+//! (`moves`), what is undone (`undo`), what is given to idle nodes (`steal`), what was done (`done`),
+//! what a person is told (`said`).
 
 mod done;
 mod guards;
+mod moves;
 mod said;
+mod steal;
 mod undo;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +23,8 @@ use numaherd_world::{AffinityOrder, Placement, ProcessId, Snapshot, Thread, Thre
 
 use super::bounce::{BounceLimit, Bounces};
 use super::ownership::{Held, Holdings, Machine, Owner, all_cpus};
-use super::rate::TokenBucket;
 use super::worse::Judge;
-use super::{Guard, Objection, Refusal, Undone, Verdict, shown, unless};
+use super::{Guard, Objection, Refusal, Stolen, Undone, Verdict, shown, unless};
 use crate::settings::Limits;
 use guards::{
     affinity_is_not_foreign, allowed, is_a_change, is_online, known_cpu, known_thread,
@@ -30,6 +32,8 @@ use guards::{
 };
 
 pub use done::Done;
+use moves::Moves;
+use steal::Places;
 
 /// Why an affinity is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub enum Cause {
     Placement(usize),
     /// A move that made things worse is undone.
     Undo,
+    /// A thread that is held where it has to wait is given to an idle node.
+    Steal,
     /// The thread is no longer among those to be steered, or herding ends.
     GiveBack,
 }
@@ -68,6 +74,8 @@ pub struct Governed {
     pub refusals: Vec<Refusal>,
     /// Moves that are undone; their orders are among `changes`.
     pub undone: Vec<Undone>,
+    /// Threads that are given to idle nodes; their orders are among `changes`.
+    pub stolen: Vec<Stolen>,
     /// Threads that were started with a mask of ours, to be written down as such.
     pub adopted: Vec<(ThreadId, Held)>,
     /// Threads that would be given back, whose mask someone else has changed since.
@@ -81,7 +89,7 @@ impl Change {
     pub fn entry(&self) -> Option<usize> {
         match self.cause {
             Cause::Placement(entry) => Some(entry),
-            Cause::Undo | Cause::GiveBack => None,
+            Cause::Undo | Cause::Steal | Cause::GiveBack => None,
         }
     }
 
@@ -106,10 +114,11 @@ pub struct ThreadGovernor {
     all: Arc<CpuSet>,
     masks: BTreeMap<CpuId, Arc<CpuSet>>,
     holdings: Holdings,
-    moves: Option<TokenBucket>,
+    moves: Moves,
     bounces: Bounces<ThreadId, DomainId>,
     judge: Option<Judge>,
     frozen_until_ns: BTreeMap<ThreadId, u64>,
+    places: Option<Places>,
     said: BTreeSet<(ProcessId, &'static str)>,
 }
 
@@ -117,14 +126,13 @@ pub struct ThreadGovernor {
 struct Pass<'a> {
     snapshot: &'a Snapshot,
     ordered: BTreeSet<ThreadId>,
-    moves_left: u32,
 }
 
 impl ThreadGovernor {
     /// A governor that has let nothing through yet.
     pub fn new(limits: &Limits, topology: &Arc<Topology>) -> Self {
         let bounce = BounceLimit {
-            limit: limits.bounce_limit as usize,
+            limit: limits.thread_bounces() as usize,
             window_ns: nanoseconds(limits.bounce_window_s),
             freeze_ns: nanoseconds(limits.freeze_s),
         };
@@ -134,10 +142,11 @@ impl ThreadGovernor {
             all: all_cpus(topology),
             masks: BTreeMap::new(),
             holdings: Holdings::default(),
-            moves: None,
+            moves: Moves::new(limits),
             bounces: Bounces::new(bounce),
             judge: limits.worse.undo.then(|| Judge::new(limits.worse)),
             frozen_until_ns: BTreeMap::new(),
+            places: Places::of(limits, topology),
             said: BTreeSet::new(),
         }
     }
@@ -150,10 +159,7 @@ impl ThreadGovernor {
     /// Turns the placements of a plan into changes and refusals; each becomes one or the other.
     pub fn govern(&mut self, snapshot: &Snapshot, placements: &[Placement]) -> Governed {
         self.forget_the_gone(snapshot);
-        let rate = self.limits.moves_per_second;
-        self.moves
-            .get_or_insert_with(|| TokenBucket::full(rate, rate.max(1.0), snapshot.time_ns))
-            .advance(snapshot.time_ns);
+        self.moves.begin(snapshot);
         let mut governed = Governed {
             adopted: self.holdings.adopt(snapshot),
             changes: self.leavers(snapshot),
@@ -165,7 +171,6 @@ impl ThreadGovernor {
         let mut pass = Pass {
             snapshot,
             ordered: BTreeSet::new(),
-            moves_left: self.limits.moves_per_interval,
         };
         self.undo_what_worsened(&mut pass, &mut governed);
         for (entry, placement) in placements.iter().enumerate() {
@@ -182,6 +187,7 @@ impl ThreadGovernor {
                 }
             }
         }
+        self.steal(&mut pass, &mut governed);
         governed
     }
 
@@ -251,7 +257,7 @@ impl ThreadGovernor {
         }
         let leaves = !mask.contains(thread.cpu);
         if leaves {
-            self.within_rate(pass)?;
+            self.moves.take(snapshot, thread)?;
         }
         pass.ordered.insert(thread.id);
         Ok(self.change(snapshot, thread, Some(to), mask, Cause::Placement(entry)))
@@ -331,21 +337,6 @@ impl ThreadGovernor {
                 };
                 (Guard::Bounce, why)
             })
-    }
-
-    fn within_rate(&mut self, pass: &mut Pass<'_>) -> Verdict {
-        let most = self.limits.moves_per_interval;
-        unless(pass.moves_left > 0, Guard::Rate, || {
-            format!("{most} threads are moved in this interval already, the most that is set")
-        })?;
-        let rate = self.limits.moves_per_second;
-        let bucket = self.moves.as_mut().expect("made before the first check");
-        unless(bucket.allows(), Guard::Rate, || {
-            format!("no more than {rate} thread moves per second are set")
-        })?;
-        bucket.take(1.0);
-        pass.moves_left -= 1;
-        Ok(())
     }
 
     /// Threads with a mask of ours that are no longer seen: they have ended or left the selection,

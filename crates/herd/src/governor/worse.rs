@@ -1,19 +1,25 @@
 //! Notices when a move made a thread slower, and has it undone, once.
 //!
 //! *Speed* is instructions per second of CPU time, so that a thread which merely waits does not
-//! count as slow. Compared are `n` intervals before the move with `n` intervals after it, `settle`
-//! intervals in between being passed over (caches fill, pages follow).
+//! count as slow. It is taken over *spans* of a second or so: as many intervals as make one up, so
+//! that the rule means the same at any cadence. Compared are `n` spans before the move with `n` spans
+//! after it, `settle` spans in between being passed over (caches fill, pages follow).
+//!
+//! A thread that is moved again before it is judged is not judged: there is no telling which move is
+//! to blame, and where it was before the first is not where an undo would put it. So a policy that
+//! tries places out and corrects itself within those seconds (BRM does, in some tenths of one) is left
+//! to it; what it lets stand is judged.
 //!
 //! A move made a thread slower when
 //! * its mean speed after is below its mean speed before by more than `share`, and
 //! * its highest speed after is below its lowest before: what the workload does by itself from one
-//!   interval to the next (its phases) is no fault of the move.
+//!   span to the next (its phases) is no fault of the move.
 //!
 //! It is undone when, besides, the threads together gained nothing by what was moved then: the mean
 //! over all measured threads of speed after / speed before is below 1. A policy may slow one thread
 //! for the good of the others.
 //!
-//! On by default, with a loss of 30 % over 3 intervals: it costs nothing while all goes well, and a
+//! On by default, with a loss of 30 % over 3 s: it costs nothing while all goes well, and a
 //! wrong undo costs one move. Turn it off (`limits.worse.undo`) where a policy is to be measured as it
 //! was published.
 //! A move of a thread to the same domain is undone once only; if the policy insists, it has its way.
@@ -50,20 +56,59 @@ impl Worsened {
     }
 }
 
+/// A move that is yet to be judged.
 #[derive(Clone, Debug)]
 struct Pending {
     from: Option<CpuId>,
     to: CpuId,
     domain: DomainId,
-    intervals: usize,
+    /// Spans since.
+    spans: usize,
+}
+
+/// What a thread did since its last span was over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    length_ns: u64,
+    cpu_s: f64,
+    counted_s: f64,
+    instructions: f64,
+}
+
+impl Span {
+    fn add(&mut self, thread: &Thread, interval_ns: u64) {
+        self.length_ns = self.length_ns.saturating_add(interval_ns);
+        let cpu_s = thread.cpu_share * interval_ns as f64 / 1e9;
+        self.cpu_s += cpu_s;
+        if let Some(counts) = &thread.counts {
+            self.counted_s += counts.counted_share * cpu_s;
+            self.instructions += counts.instructions as f64;
+        }
+    }
+
+    /// Instructions per second of CPU time; `None` where that would be a guess.
+    fn speed(&self) -> Option<f64> {
+        let ran = self.cpu_s >= LEAST_SHARE * self.length_ns as f64 / 1e9;
+        let counted = self.counted_s >= LEAST_SHARE * self.cpu_s;
+        let known = ran && counted && self.instructions > 0.0 && self.cpu_s > 0.0;
+        known.then(|| self.instructions / self.cpu_s)
+    }
+}
+
+/// A thread that is followed.
+#[derive(Clone, Debug, Default)]
+struct Followed {
+    open: Span,
+    /// Speeds of the latest spans, as many as count, the oldest first.
+    speeds: VecDeque<f64>,
+    pending: Option<Pending>,
 }
 
 /// Follows the speeds of threads around their moves.
 #[derive(Clone, Debug)]
 pub struct Judge {
     rule: Worse,
-    speeds: BTreeMap<ThreadId, VecDeque<f64>>,
-    pending: BTreeMap<ThreadId, Pending>,
+    threads: BTreeMap<ThreadId, Followed>,
     judged: BTreeSet<(ThreadId, DomainId)>,
 }
 
@@ -72,71 +117,66 @@ impl Judge {
     pub fn new(rule: Worse) -> Self {
         Self {
             rule,
-            speeds: BTreeMap::new(),
-            pending: BTreeMap::new(),
+            threads: BTreeMap::new(),
             judged: BTreeSet::new(),
         }
     }
 
     /// Takes in an interval; returns the moves that turn out to have made a thread slower.
     pub fn saw(&mut self, snapshot: &Snapshot) -> Vec<Worsened> {
-        let span = 2 * self.rule.intervals + self.rule.settle;
-        let mut speeds = std::mem::take(&mut self.speeds);
+        let mut before = std::mem::take(&mut self.threads);
+        let span_ns = self.rule.span_ms.saturating_mul(1_000_000);
+        let mut due = Vec::new();
         for thread in &snapshot.threads {
-            // One interval without a speed, and before and after cannot be compared.
-            let Some(speed) = speed(thread, snapshot.interval_ns) else {
-                continue;
-            };
-            let mut history = speeds.remove(&thread.id).unwrap_or_default();
-            if history.len() == span {
-                history.pop_front();
+            let mut followed = before.remove(&thread.id).unwrap_or_default();
+            followed.open.add(thread, snapshot.interval_ns);
+            // To the nearest interval.
+            let half = snapshot.interval_ns / 2;
+            if followed.open.length_ns.saturating_add(half) >= span_ns {
+                due.extend(followed.close(&self.rule).map(|moved| (thread.id, moved)));
             }
-            history.push_back(speed);
-            self.speeds.insert(thread.id, history);
+            self.threads.insert(thread.id, followed);
         }
-        let speeds = &self.speeds;
-        self.pending.retain(|thread, _| speeds.contains_key(thread));
         self.judged
             .retain(|&(thread, _)| snapshot.thread(thread).is_some());
-        self.judge()
+        self.judge(due)
     }
 
     /// Notes that a thread was moved to another domain. `from` is the core that it had been given
     /// before.
     pub fn moved(&mut self, thread: ThreadId, from: Option<CpuId>, to: CpuId, domain: DomainId) {
-        let pending = Pending {
+        let followed = self.threads.entry(thread).or_default();
+        followed.break_off();
+        followed.pending = Some(Pending {
             from,
             to,
             domain,
-            intervals: 0,
-        };
-        self.pending.insert(thread, pending);
+            spans: 0,
+        });
     }
 
-    fn judge(&mut self) -> Vec<Worsened> {
-        let due = self.rule.settle + self.rule.intervals;
+    /// Notes that a thread was moved to another domain by something that is not judged.
+    pub fn disturbed(&mut self, thread: ThreadId) {
+        if let Some(followed) = self.threads.get_mut(&thread) {
+            followed.break_off();
+            followed.speeds.clear();
+        }
+    }
+
+    fn judge(&mut self, due: Vec<(ThreadId, Pending)>) -> Vec<Worsened> {
         let mut worsened = Vec::new();
-        let mut judged = Vec::new();
-        for (&thread, pending) in &mut self.pending {
-            pending.intervals += 1;
-            if pending.intervals < due {
+        for (thread, moved) in due {
+            let lost = lost(&self.threads[&thread].speeds, &self.rule);
+            let Some(lost) = lost.filter(|_| self.judged.insert((thread, moved.domain))) else {
                 continue;
-            }
-            judged.push(thread);
-            let fresh = !self.judged.contains(&(thread, pending.domain));
-            let lost = lost(&self.speeds[&thread], &self.rule).filter(|_| fresh);
-            let Some(lost) = lost else { continue };
-            self.judged.insert((thread, pending.domain));
+            };
             worsened.push(Worsened {
                 thread,
-                to: pending.to,
-                from: pending.from,
+                to: moved.to,
+                from: moved.from,
                 lost,
                 all: 1.0,
             });
-        }
-        for thread in judged {
-            self.pending.remove(&thread);
         }
         if !worsened.is_empty() {
             let all = self.all_after_by_before();
@@ -147,8 +187,8 @@ impl Judge {
 
     fn all_after_by_before(&self) -> f64 {
         let (mut sum, mut count) = (0.0, 0);
-        for speeds in self.speeds.values() {
-            if let Some((before, after)) = sides(speeds, &self.rule) {
+        for followed in self.threads.values() {
+            if let Some((before, after)) = sides(&followed.speeds, &self.rule) {
                 sum += mean(&after) / mean(&before);
                 count += 1;
             }
@@ -161,15 +201,35 @@ impl Judge {
     }
 }
 
-/// Instructions per second of CPU time; `None` where that would be a guess.
-fn speed(thread: &Thread, interval_ns: u64) -> Option<f64> {
-    let counts = thread.counts.as_ref()?;
-    let enough = thread.cpu_share >= LEAST_SHARE && counts.counted_share >= LEAST_SHARE;
-    if !enough || counts.instructions == 0 || interval_ns == 0 {
-        return None;
+impl Followed {
+    /// Ends the span; returns the move that can be judged by now.
+    fn close(&mut self, rule: &Worse) -> Option<Pending> {
+        let Some(speed) = std::mem::take(&mut self.open).speed() else {
+            // One span without a speed, and before and after cannot be compared.
+            self.speeds.clear();
+            self.pending = None;
+            return None;
+        };
+        if self.speeds.len() == 2 * rule.intervals + rule.settle {
+            self.speeds.pop_front();
+        }
+        self.speeds.push_back(speed);
+        let pending = self.pending.as_mut()?;
+        pending.spans += 1;
+        if pending.spans < rule.settle + rule.intervals {
+            return None;
+        }
+        self.pending.take()
     }
-    let cpu_seconds = thread.cpu_share * interval_ns as f64 / 1e9;
-    Some(counts.instructions as f64 / cpu_seconds)
+
+    /// The thread goes elsewhere: what it did since the last span is of no one place, and when its last
+    /// move is not judged yet, neither is what was before.
+    fn break_off(&mut self) {
+        self.open = Span::default();
+        if self.pending.take().is_some() {
+            self.speeds.clear();
+        }
+    }
 }
 
 /// The share of its speed that a thread lost, when the move is to blame for it.

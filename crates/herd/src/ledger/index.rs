@@ -66,6 +66,7 @@ fn spoken_of(record: &Record) -> BTreeSet<ThreadId> {
                 affinities,
                 refusals,
                 undone,
+                stolen,
                 ..
             } = placing;
             let planned = plan.placements.iter().map(|p| p.thread);
@@ -74,6 +75,7 @@ fn spoken_of(record: &Record) -> BTreeSet<ThreadId> {
                 .chain(affinities.iter().map(|a| a.thread))
                 .chain(refusals.iter().map(|r| r.thread))
                 .chain(undone.iter().map(|u| u.thread))
+                .chain(stolen.iter().map(|s| s.thread))
                 .collect()
         }
         Record::Outcome(outcome) => {

@@ -65,10 +65,12 @@ fn named_by_snapshot(snapshot: &Snapshot) -> Largest {
 fn named_by_placing(placing: &Placing) -> Largest {
     let planned = placing.plan.placements.iter();
     let undone = placing.undone.iter();
+    let stolen = placing.stolen.iter();
     let cpus = planned
         .flat_map(|placement| [placement.from, placement.to])
         .chain(placing.affinities.iter().filter_map(|order| order.core))
-        .chain(undone.flat_map(|undone| [Some(undone.from), undone.to].into_iter().flatten()));
+        .chain(undone.flat_map(|undone| [Some(undone.from), undone.to].into_iter().flatten()))
+        .chain(stolen.flat_map(|stolen| [stolen.from, stolen.to]));
     (cpus.max(), placing.plan.pages.iter().map(|o| o.to).max())
 }
 

@@ -3,8 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use numaherd_world::Snapshot;
+
 use super::Watcher;
+use super::passed_over::PassedOver;
 use crate::error::HerdError;
+use crate::governor::Governed;
 use crate::ledger::{Line, Notice, Record, Writer};
 use crate::paging::News;
 use crate::summary::Summary;
@@ -17,6 +21,7 @@ pub(super) struct Recorder<'w> {
     /// The world's time of the latest snapshot or page tick, in ns.
     pub(super) time_ns: u64,
     said: BTreeSet<String>,
+    passed_over: PassedOver,
     pub(super) summary: Summary,
 }
 
@@ -26,6 +31,7 @@ impl<'w> Recorder<'w> {
         ledger: Option<Writer>,
         watcher: Option<Watcher<'w>>,
         summary: Summary,
+        passed_over: PassedOver,
     ) -> Self {
         Self {
             ledger,
@@ -33,6 +39,7 @@ impl<'w> Recorder<'w> {
             sequence: 0,
             time_ns: 0,
             said: BTreeSet::new(),
+            passed_over,
             summary,
         }
     }
@@ -53,6 +60,32 @@ impl<'w> Recorder<'w> {
         }
         let written = self.ledger.as_mut().map(|ledger| ledger.write(&line));
         self.end_ledger_on(written);
+    }
+
+    /// Adds what was seen, or has it added with what comes later. The sequence of the snapshot if it is
+    /// recorded: what was made of it is then to be recorded too.
+    pub(super) fn saw(&mut self, snapshot: &Snapshot, governed: &Governed) -> Option<u64> {
+        if self.ledger.is_none() && self.watcher.is_none() {
+            return None;
+        }
+        let recorded = self.passed_over.saw(snapshot, governed);
+        let is_recorded = !recorded.is_empty();
+        for snapshot in recorded {
+            self.add(|| Record::Snapshot(snapshot));
+        }
+        is_recorded.then_some(snapshot.sequence)
+    }
+
+    /// Adds what has been passed over until now: the run ends.
+    pub(super) fn passed_over_last(&mut self) {
+        if let Some(snapshot) = self.passed_over.rest() {
+            self.add(|| Record::Snapshot(snapshot));
+        }
+    }
+
+    /// The sequence of the latest snapshot that is recorded.
+    pub(super) fn last_recorded(&self) -> u64 {
+        self.passed_over.last_recorded()
     }
 
     /// Adds what the paging says.

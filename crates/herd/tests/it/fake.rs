@@ -10,10 +10,10 @@ use numaherd_topology::{
     Cache, CacheKind, CpuId, CpuPart, CpuSet, Node, NodeId, NodeSet, Parts, Timing, Topology,
 };
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Counts, NewPages, NodeState, Notice, Orders,
-    Outcome, PageOrder, PageOutcome, Pager, Pages, Placement, Process, ProcessId, Progress,
+    AffinityOrder, AffinityOutcome, AffinityResult, Agent, Counts, NewPages, NodeState, Notice,
+    Orders, Outcome, PageOrder, PageOutcome, Pager, Pages, Placement, Process, ProcessId, Progress,
     Residency, Sample, Sharing, Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId,
-    World, WorldError,
+    VirtualCpu, VirtualMachine, World, WorldError,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -145,6 +145,23 @@ pub fn snapshot(topology: &Topology, seconds: f64, threads: &[Thread]) -> Snapsh
     }
 }
 
+/// The virtual machine of that name, whose vCPUs are these threads in their order.
+pub fn virtual_machine(name: &str, threads: &[Thread]) -> Arc<VirtualMachine> {
+    let vcpus = (0..).zip(threads);
+    Arc::new(VirtualMachine {
+        name: name.to_owned(),
+        vcpus: vcpus
+            .map(|(index, thread)| VirtualCpu {
+                index,
+                thread: thread.id,
+            })
+            .collect(),
+        memory_bytes: None,
+        source: "made up".to_owned(),
+        agent: Agent::Silent,
+    })
+}
+
 pub fn place(thread: &Thread, to: u32) -> Placement {
     Placement {
         thread: thread.id,
@@ -255,6 +272,7 @@ pub struct Fake {
     intervals: u64,
     observed: u64,
     now_ns: u64,
+    interval_ns: u64,
 }
 
 impl Fake {
@@ -277,6 +295,7 @@ impl Fake {
             intervals: 0,
             observed: 0,
             now_ns: 0,
+            interval_ns: 0,
         }
     }
 
@@ -355,7 +374,8 @@ impl World for Fake {
         if self.intervals == self.ends_after {
             return Progress::Ended;
         }
-        self.now_ns += u64::try_from(interval.as_nanos()).unwrap();
+        self.interval_ns = u64::try_from(interval.as_nanos()).unwrap();
+        self.now_ns += self.interval_ns;
         if let Some(mut script) = self.script.take() {
             script(self.intervals, self);
             self.script = Some(script);
@@ -377,6 +397,7 @@ impl World for Fake {
         seen.retain(|thread| !self.unseen.contains(&thread.id));
         Ok(Snapshot {
             sequence: self.observed - 1,
+            interval_ns: self.interval_ns,
             online: self.online.clone(),
             ..snapshot(&self.topology, seconds, &seen)
         })

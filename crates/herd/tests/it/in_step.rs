@@ -211,10 +211,11 @@ impl Pager for SteppedPager {
     }
 }
 
-/// Placement every 100 ms, pages every 30 ms, three intervals.
+/// Placement every 100 ms, pages every 30 ms, three intervals, each recorded.
 fn quick() -> Settings {
     Settings {
         placement_interval_ms: Some(100),
+        record_interval_ms: 0,
         paging_interval_ms: 30,
         intervals: Some(3),
         ..Settings::default()

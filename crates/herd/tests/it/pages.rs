@@ -7,7 +7,9 @@ use numaherd_herd::settings::Limits;
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{PageOrder, Residency, Snapshot, Thread};
 
-use crate::fake::{MIB, all_pages, machine, moved, nodes, snapshot, thread, window};
+use crate::fake::{
+    MIB, all_pages, machine, moved, nodes, snapshot, thread, virtual_machine, window,
+};
 
 /// Pages of a MiB.
 const MIB_PAGES: u64 = 256;
@@ -273,4 +275,34 @@ fn an_order_for_no_pages_is_refused() {
     let scene = scene();
     let told = scene.told(Limits::default(), &window(&scene.one, 0, 0, 1));
     assert_eq!(told.unwrap_err(), "unchanged: it names no pages");
+}
+
+#[test]
+fn a_virtual_machine_has_a_bandwidth_of_its_own() {
+    let scene = scene();
+    let limits = Limits {
+        machine_pages_mib_per_s: 100.0,
+        pages_burst_ms: 100,
+        ..Limits::default()
+    };
+    let mut governor = scene.governor(limits);
+    let mut send = |seen: &Snapshot, at: u64, mib: u64| {
+        governor.see(Arc::new(seen.clone()));
+        let order = window(&scene.one, at * MIB_PAGES, mib * MIB_PAGES, 1);
+        let governed = governor.govern(&[order]);
+        governed.refusals.first().map(|r| (r.guard, r.why.clone()))
+    };
+    let mut guest = scene.seen.clone();
+    assert_eq!(send(&guest, 0, 10), None, "a process like any other");
+    guest.processes[0].machine = Some(virtual_machine("guest-a", std::slice::from_ref(&scene.one)));
+    guest.time_ns += 1_000_000_000;
+    assert_eq!(send(&guest, 100, 10), None);
+    let (guard, why) = send(&guest, 200, 1).unwrap();
+    assert_eq!(guard, Guard::MachineBandwidth);
+    assert_eq!(
+        why,
+        "page traffic of one virtual machine is limited to 100 MiB/s, and it is of guest-a"
+    );
+    guest.time_ns += 10_000_000;
+    assert_eq!(send(&guest, 200, 1), None, "a MiB in 10 ms");
 }

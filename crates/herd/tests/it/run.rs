@@ -171,7 +171,11 @@ fn a_placement_is_asked_at_its_own_cadence_and_the_first_interval_is_no_longer()
     };
     let mut times = Vec::new();
     let mut used = None;
-    Herd::new(&mut world, brisk, Settings::default(), None, None)
+    let settings = Settings {
+        record_interval_ms: 0,
+        ..Settings::default()
+    };
+    Herd::new(&mut world, brisk, settings, None, None)
         .watched(|line| match &line.record {
             Record::Start(start) => used = Some(start.settings.clone()),
             Record::Snapshot(snapshot) => times.push(snapshot.time_ns),

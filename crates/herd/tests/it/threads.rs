@@ -7,7 +7,7 @@ use numaherd_herd::settings::{Limits, Stray};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Snapshot, Thread};
 
-use crate::fake::{cpus, machine, place, snapshot, thread};
+use crate::fake::{cpus, machine, place, snapshot, thread, virtual_machine};
 
 /// Two nodes of four CPUs.
 fn two_nodes() -> Arc<Topology> {
@@ -37,7 +37,7 @@ fn refused(limits: Limits, to: u32, change: impl FnOnce(&mut Thread)) -> String 
 }
 
 /// Tells the governor that all it ordered was done, and the threads that they have what it ordered.
-fn carry_out(
+pub fn carry_out(
     governor: &mut ThreadGovernor,
     now: &Snapshot,
     governed: &Governed,
@@ -374,4 +374,38 @@ fn a_cpuset_without_a_cpu_is_named_once_with_what_is_wrong() {
     );
     let seen = snapshot(&topology, 2.0, &[one]);
     assert!(governor.govern(&seen, &[]).notices.is_empty());
+}
+
+#[test]
+fn one_virtual_machine_does_not_take_all_moves_there_are() {
+    let topology = two_nodes();
+    let all: Vec<Thread> = (1..=8)
+        .map(|n| thread(n, if n <= 6 { 1 } else { n }, 0, &topology))
+        .collect();
+    let limits = Limits {
+        machine_moves_per_second: 4.0,
+        ..Limits::default()
+    };
+    let mut governor = governor(limits);
+    let mut at = |seconds: f64| {
+        let mut seen = snapshot(&topology, seconds, &all);
+        seen.processes[0].machine = Some(virtual_machine("guest-a", &all[..6]));
+        let plan: Vec<_> = all.iter().map(|thread| place(thread, 5)).collect();
+        governor.govern(&seen, &plan)
+    };
+    let governed = at(1.0);
+    let moved: Vec<u32> = governed
+        .changes
+        .iter()
+        .map(|c| c.order.thread.tid)
+        .collect();
+    assert_eq!(moved, [1, 2, 3, 4, 7, 8], "others go on");
+    let refusal = &governed.refusals[0];
+    assert_eq!(refusal.guard, Guard::MachineRate);
+    assert_eq!(
+        refusal.why,
+        "no more than 4 moves per second of one virtual machine's threads are set, and it is of \
+         guest-a"
+    );
+    assert_eq!(at(1.5).changes.len(), 2 + 2, "two in half a second");
 }

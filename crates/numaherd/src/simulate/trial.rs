@@ -44,7 +44,8 @@ pub struct Ran {
     pub summary: Summary,
 }
 
-/// Settings of the loop that let a policy act as it was published: nothing is limited or undone.
+/// Settings of the loop that let a policy act as it was published: nothing is limited or undone. What
+/// is given to idle nodes stays as it is: it is BRM's own, and nobody else's.
 pub fn as_published() -> numaherd_herd::Settings {
     let mut settings = numaherd_herd::Settings {
         // As long as the others; where a placement is asked more often, it is cut to that.
@@ -54,9 +55,11 @@ pub fn as_published() -> numaherd_herd::Settings {
     let limits = &mut settings.limits;
     limits.moves_per_interval = u32::MAX;
     limits.moves_per_second = 1e9;
+    limits.machine_moves_per_second = 1e9;
     limits.bounce_limit = u32::MAX;
     limits.pages_mib_per_s = 1e9;
     limits.process_pages_mib_per_s = 1e9;
+    limits.machine_pages_mib_per_s = 1e9;
     limits.node_reserve = 0.0;
     limits.worse.undo = false;
     settings

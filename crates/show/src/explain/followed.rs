@@ -21,7 +21,7 @@ pub(super) fn followed(
     moved_at: &[u64],
 ) -> Option<Followed> {
     let carried_out = match (&decision.wanted, &decision.happened) {
-        (Wanted::Move { .. } | Wanted::Undo { .. }, _) => decision.is_done(),
+        (Wanted::Move { .. } | Wanted::Undo { .. } | Wanted::Steal { .. }, _) => decision.is_done(),
         (_, Some(Happened::Pages(pages))) => pages.moved > 0,
         _ => false,
     };
@@ -69,10 +69,15 @@ fn side(intervals: &[Interval]) -> Side {
     let known = || counts().filter_map(|counts| Some((counts.local?, counts.remote?)));
     let local = sum(known().map(|(local, _)| local));
     let all = sum(known().map(|(local, remote)| local.saturating_add(remote)));
+    let uncore =
+        || counts().filter_map(|counts| counts.uncore_busy_cycles.zip(counts.uncore_requests));
+    let busy = sum(uncore().map(|(busy, _)| busy));
+    let requests = sum(uncore().map(|(_, requests)| requests));
     Side {
         intervals: intervals.len() as u64,
         miss_rate: (instructions > 0).then(|| lines as f64 * 1000.0 / instructions as f64),
         local_access_ratio: (all > 0).then(|| local as f64 / all as f64),
+        uncore_penalty: (requests > 0).then(|| busy as f64 / requests as f64),
         instructions_per_second: mean_speed(intervals),
     }
 }

@@ -80,8 +80,8 @@ impl<'l> Reading<'l> {
     }
 
     fn snapshot(&mut self, snapshot: &'l Snapshot) {
+        self.totals.saw(snapshot, self.snapshot);
         self.snapshot = Some(snapshot);
-        self.totals.saw(snapshot);
         for thread in &snapshot.threads {
             let track = self.threads.entry(thread.id).or_default();
             track.saw(thread, snapshot.time_ns, snapshot.interval_ns);
@@ -148,7 +148,8 @@ impl<'l> Reading<'l> {
         }
     }
 
-    /// A thread's new mask: one that the plan wanted, one that undoes a move, or one given back.
+    /// A thread's new mask: one that the plan wanted, one that undoes a move, one on an idle node, or one
+    /// given back.
     fn order(
         &mut self,
         time_ns: u64,
@@ -161,11 +162,31 @@ impl<'l> Reading<'l> {
         let seen = snapshot.and_then(|snapshot| snapshot.thread(order.thread));
         let leaves = seen.is_some_and(|thread| !order.cpus.contains(thread.cpu));
         let undone = placing.undone.iter().find(|u| u.thread == order.thread);
+        let stolen = placing.stolen.iter().find(|s| s.thread == order.thread);
         let governor = Verdict::Ordered {
             cpus: Some((*order.cpus).clone()),
         };
-        let mut decision = match (undone, placement) {
-            (Some(undone), _) => Decision {
+        let mut decision = match (undone, stolen, placement) {
+            (None, Some(stolen), _) => Decision {
+                wanted: Wanted::Steal {
+                    from: stolen.from,
+                    from_node: self.node_of(stolen.from),
+                    to: stolen.to,
+                    to_node: self.node_of(stolen.to),
+                },
+                rule: Some(CitedRule {
+                    name: "governor: suspended steal".to_owned(),
+                    source: Some("BRM 4.4"),
+                    what: Some(
+                        "a held thread that waits is given to an idle node, when the kernel can \
+                         take nobody there",
+                    ),
+                }),
+                why: Some(stolen.why.clone()),
+                seen: self.seen(seen, snapshot),
+                ..plain(time_ns)
+            },
+            (Some(undone), ..) => Decision {
                 wanted: Wanted::Undo {
                     from: undone.from,
                     to: undone.to,
@@ -174,7 +195,7 @@ impl<'l> Reading<'l> {
                 seen: self.seen(seen, snapshot),
                 ..plain(time_ns)
             },
-            (None, Some(placement)) => {
+            (None, None, Some(placement)) => {
                 let decision = self.wanted(time_ns, placement, snapshot);
                 let wanted = if leaves {
                     decision.wanted
@@ -183,7 +204,7 @@ impl<'l> Reading<'l> {
                 };
                 Decision { wanted, ..decision }
             }
-            (None, None) => plain(time_ns),
+            (None, None, None) => plain(time_ns),
         };
         decision.governor = governor;
         decision.happened = Some(happened);
@@ -192,6 +213,7 @@ impl<'l> Reading<'l> {
         let moved = took && leaves && !given_back;
         self.totals.thread_moves += u64::from(moved);
         self.totals.undone += u64::from(took && undone.is_some());
+        self.totals.stolen += u64::from(took && stolen.is_some());
         self.totals.planned_thread_moves += u64::from(leaves && !given_back);
         self.decided(order.thread, seen.map(|t| t.process), decision, moved);
     }
@@ -350,6 +372,7 @@ impl<'l> Reading<'l> {
         Some(Seen {
             miss_rate: counts.and_then(|counts| counts.miss_rate()),
             local_access_ratio: counts.and_then(|counts| counts.local_access_ratio()),
+            uncore_penalty: counts.and_then(|counts| counts.uncore_penalty()),
             cpu_share: thread.cpu_share,
             home: residency.and_then(Residency::home),
         })

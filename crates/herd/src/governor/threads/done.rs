@@ -17,6 +17,8 @@ pub struct Done {
     pub moves: u64,
     /// Of these, moves undone.
     pub undone: u64,
+    /// Of these, threads that were given to idle nodes.
+    pub stolen: u64,
     /// Masks that the kernel narrowed, to be written down as ours.
     pub narrowed: Vec<(ThreadId, Held)>,
     /// Threads that need not be given back any more: they are back, or gone.
@@ -83,7 +85,11 @@ impl ThreadGovernor {
         };
         done.moves += u64::from(change.leaves);
         done.undone += u64::from(change.cause == Cause::Undo);
+        done.stolen += u64::from(change.cause == Cause::Steal);
         self.holdings.hold(thread, held);
+        if let Some(places) = &mut self.places {
+            places.went(change.from, to);
+        }
         let domain = |cpu: CpuId| self.topology.cpu(cpu).map(|cpu| cpu.domain);
         let (Some(from), Some(domain)) = (change.from.and_then(domain), domain(to)) else {
             return;
@@ -92,8 +98,12 @@ impl ThreadGovernor {
             return;
         }
         self.bounces.moved(thread, from, domain, now_ns);
-        if let (Cause::Placement(_), Some(judge)) = (change.cause, &mut self.judge) {
-            judge.moved(thread, change.assigned_before, to, domain);
+        match (change.cause, &mut self.judge) {
+            (_, None) => {}
+            (Cause::Placement(_), Some(judge)) => {
+                judge.moved(thread, change.assigned_before, to, domain);
+            }
+            (_, Some(judge)) => judge.disturbed(thread),
         }
     }
 }

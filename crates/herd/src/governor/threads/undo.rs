@@ -69,7 +69,7 @@ impl ThreadGovernor {
         };
         let change = self.change(snapshot, thread, worsened.from, mask, Cause::Undo);
         if change.leaves {
-            self.within_rate(pass)?;
+            self.moves.take(snapshot, thread)?;
         }
         pass.ordered.insert(thread.id);
         let until = snapshot

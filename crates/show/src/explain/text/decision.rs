@@ -92,6 +92,11 @@ const GIVE_BACK: Verb = Verb {
     plain: "give it back",
     perfect: "given it back",
 };
+const STEAL: Verb = Verb {
+    done: "given",
+    plain: "give it",
+    perfect: "given it",
+};
 const SEND: Verb = Verb {
     done: "sent",
     plain: "send",
@@ -110,6 +115,19 @@ fn deed(decision: &Decision) -> String {
             MOVE,
             format!(
                 "from {} to {}",
+                place(*from, *from_node),
+                place(*to, *to_node)
+            ),
+        ),
+        Wanted::Steal {
+            from,
+            from_node,
+            to,
+            to_node,
+        } => (
+            STEAL,
+            format!(
+                "from {} to {}, where CPUs were idle",
                 place(*from, *from_node),
                 place(*to, *to_node)
             ),
@@ -165,6 +183,9 @@ fn saw(seen: &Seen) -> String {
     }];
     if let Some(local) = seen.local_access_ratio {
         parts.push(format!("{} of them local", percent(local)));
+    }
+    if let Some(penalty) = seen.uncore_penalty {
+        parts.push(format!("{} cycles per uncore request", short(penalty)));
     }
     parts.push(format!("{} of a CPU used", percent(seen.cpu_share)));
     if let Some(home) = seen.home {
@@ -290,6 +311,12 @@ fn sides(before: &Side, after: &Side) -> String {
         before.local_access_ratio,
         after.local_access_ratio,
         percent,
+    );
+    pair(
+        "cycles per uncore request",
+        before.uncore_penalty,
+        after.uncore_penalty,
+        short,
     );
     if parts.is_empty() {
         ".".to_owned()

@@ -1,0 +1,83 @@
+//! How many threads may move: at one moment, per second, and per second of one virtual machine.
+
+use std::collections::BTreeMap;
+
+use numaherd_world::{ProcessId, Snapshot, Thread};
+
+use crate::governor::rate::TokenBucket;
+use crate::governor::{Guard, Verdict, unless};
+use crate::settings::Limits;
+
+/// What is left of the moves that may be made.
+#[derive(Clone, Debug)]
+pub(super) struct Moves {
+    per_interval: u32,
+    per_second: f64,
+    per_machine: f64,
+    left: u32,
+    all: Option<TokenBucket>,
+    machines: BTreeMap<ProcessId, TokenBucket>,
+}
+
+impl Moves {
+    /// None made yet.
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            per_interval: limits.moves_per_interval,
+            per_second: limits.moves_per_second,
+            per_machine: limits.machine_moves_per_second,
+            left: 0,
+            all: None,
+            machines: BTreeMap::new(),
+        }
+    }
+
+    /// An interval begins.
+    pub(super) fn begin(&mut self, snapshot: &Snapshot) {
+        self.left = self.per_interval;
+        let full = |rate: f64| TokenBucket::full(rate, rate.max(1.0), snapshot.time_ns);
+        self.all
+            .get_or_insert_with(|| full(self.per_second))
+            .advance(snapshot.time_ns);
+        self.machines
+            .retain(|&process, _| snapshot.process(process).is_some());
+        for process in snapshot.processes.iter().filter(|p| p.machine.is_some()) {
+            self.machines
+                .entry(process.id)
+                .or_insert_with(|| full(self.per_machine))
+                .advance(snapshot.time_ns);
+        }
+    }
+
+    /// Takes one move of a thread, if it may be made.
+    ///
+    /// # Errors
+    /// Which limit is in the way.
+    pub(super) fn take(&mut self, snapshot: &Snapshot, thread: &Thread) -> Verdict {
+        let (most, rate, own) = (self.per_interval, self.per_second, self.per_machine);
+        unless(self.left > 0, Guard::Rate, || {
+            format!("{most} threads are moved in this interval already, the most that is set")
+        })?;
+        let mut buckets = [self.all.as_mut(), self.machines.get_mut(&thread.process)];
+        let [all, machine] = buckets
+            .each_ref()
+            .map(|bucket| bucket.as_ref().is_none_or(|bucket| bucket.allows()));
+        unless(all, Guard::Rate, || {
+            format!("no more than {rate} thread moves per second are set")
+        })?;
+        unless(machine, Guard::MachineRate, || {
+            let process = snapshot.process(thread.process);
+            let machine = process.and_then(|process| process.machine.as_ref());
+            let name = machine.map_or("this one", |machine| &machine.name);
+            format!(
+                "no more than {own} moves per second of one virtual machine's threads are set, and \
+                 it is of {name}"
+            )
+        })?;
+        for bucket in buckets.iter_mut().flatten() {
+            bucket.take(1.0);
+        }
+        self.left -= 1;
+        Ok(())
+    }
+}
