@@ -1,5 +1,7 @@
-//! What modelled time costs: an hour of eight programs on four nodes, and one epoch of ever larger
-//! machines, beside a plain pass over the same threads (the least that any model must do).
+//! What modelled time costs: an hour of eight programs on four nodes, watched every second and every
+//! 10 ms (BRM's tick), a minute of BRM's micro-benchmark, whose phases take milliseconds, and one
+//! epoch of ever larger machines, beside a plain pass over the same threads (the least that any model
+//! must do).
 
 use std::hint::black_box;
 use std::path::Path;
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use numaherd_model::program::Library;
-use numaherd_model::{Hardware, Job, Model, Options, Until};
+use numaherd_model::{Hardware, Job, Micro, Model, Options, Until};
 use numaherd_topology::{Machine, NodeId};
 use numaherd_world::{Progress, World};
 
@@ -33,7 +35,13 @@ fn hour(c: &mut Criterion) {
     let hardware = Hardware::of(&machine).expect("figures");
     let mut group = c.benchmark_group("an hour of eight programs on four nodes");
     group.sample_size(20);
-    for (name, variation) in [("even", 0.0), ("varying every second", 0.05)] {
+    let second = Duration::from_secs(1);
+    let tick = Duration::from_millis(10);
+    for (name, variation, interval) in [
+        ("even", 0.0, second),
+        ("varying every second", 0.05, second),
+        ("varying every second, watched every 10 ms", 0.05, tick),
+    ] {
         group.bench_function(name, |b| {
             b.iter(|| {
                 let options = Options {
@@ -43,7 +51,39 @@ fn hour(c: &mut Criterion) {
                 let until = Until::Time(Duration::from_secs(3600));
                 let jobs = jobs(8, 4);
                 let mut model = Model::new(hardware.clone(), jobs, until, options).expect("jobs");
-                while model.run_for(Duration::from_secs(1)) == Progress::Ran {
+                while model.run_for(interval) == Progress::Ran {
+                    black_box(model.observe().expect("a snapshot"));
+                }
+            });
+        });
+    }
+}
+
+fn micro(c: &mut Criterion) {
+    let machine = Machine::preset("xeon-e5620-2s").expect("a preset");
+    let hardware = Hardware::of(&machine).expect("figures");
+    let micro = Micro {
+        threads: 4,
+        working_set_bytes: 16 << 20,
+        shared_bytes: 128 << 10,
+        loops: 1000,
+    };
+    let program = Arc::new(micro.program(&hardware).expect("something to do"));
+    let mut group = c.benchmark_group("a minute of the micro-benchmark");
+    group.sample_size(10);
+    for (name, interval) in [
+        ("watched every second", Duration::from_secs(1)),
+        ("watched every 10 ms", Duration::from_millis(10)),
+    ] {
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                let until = Until::Time(Duration::from_secs(60));
+                // Memory on one node of two, so that threads do not keep step.
+                let job = Job::new(program.clone()).homed(NodeId(0));
+                let options = Options::default();
+                let mut model =
+                    Model::new(hardware.clone(), vec![job], until, options).expect("a job");
+                while model.run_for(interval) == Progress::Ran {
                     black_box(model.observe().expect("a snapshot"));
                 }
             });
@@ -93,5 +133,5 @@ fn epoch(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, hour, epoch);
+criterion_group!(benches, hour, micro, epoch);
 criterion_main!(benches);

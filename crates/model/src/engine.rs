@@ -6,7 +6,8 @@
 //! sleeps now and then is counted with the share of the time that it wants a CPU.
 //!
 //! What moves cost. A thread that comes to another memory domain finds none of its lines in the
-//! cache: it loses the time to fetch what it held, at its lines in flight. Pages take
+//! cache: it loses the time to fetch what it held, at its lines in flight, and asks the uncore for
+//! it; the lines are not counted as misses, so that miss rates are those of the profile. Pages take
 //! [`Options::page_move_ns`] each, which the thread they are moved for loses: the mover needs a CPU,
 //! and the process waits for its page tables.
 
@@ -64,6 +65,8 @@ pub(crate) struct Thread {
     left: f64,
     /// Time that it must still wait before it goes on.
     pause_ns: f64,
+    /// Of that, what it fetches again after a move.
+    refill: Refill,
     /// Where its lines come from.
     memory: Vec<(usize, f64)>,
     /// How much more or less than its profile it asks for just now, 1 on average.
@@ -79,6 +82,27 @@ pub(crate) struct Thread {
     /// Instructions per ns, waiting for a CPU or for its gang included.
     pace: f64,
     pub(crate) seen: Seen,
+}
+
+/// What a thread that has moved is still to fetch again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Refill {
+    left_ns: f64,
+    /// Time for one line.
+    line_ns: f64,
+}
+
+impl Refill {
+    /// Goes on for so long; gives the time that it took and the lines that came.
+    fn pass(&mut self, ns: f64) -> (f64, f64) {
+        let passed = self.left_ns.min(ns);
+        self.left_ns -= passed;
+        if passed > 0.0 {
+            (passed, passed / self.line_ns)
+        } else {
+            (0.0, 0.0)
+        }
+    }
 }
 
 /// What a thread has done since it was last looked at.
@@ -273,6 +297,7 @@ impl Engine {
         for thread in self.threads.values_mut() {
             let own = thread.pause_ns.min(ns);
             thread.pause_ns -= own;
+            let (refilled_ns, refilled) = thread.refill.pass(own);
             let gang = self.jobs[thread.job].gang.and_then(|gang| gangs.get(&gang));
             let paused = gang.map_or(own, |&pause| pause.min(ns));
             let instructions = (thread.pace * (ns - paused)).min(thread.left);
@@ -283,8 +308,9 @@ impl Engine {
             thread.seen.busy_ns += thread.share * ns;
             thread.seen.lines += lines;
             thread.seen.remote_lines += remote_lines;
-            let requests = instructions * thread.speed.requests / 1000.0;
-            let requested_ns = instructions * thread.speed.requested_ns / 1000.0;
+            let thousands = instructions / 1000.0;
+            let requests = thousands * thread.speed.requests + refilled;
+            let requested_ns = thousands * thread.speed.requested_ns + refilled_ns;
             thread.seen.requests += requests;
             thread.seen.requested_ns += requested_ns;
             let work = &mut self.progress[thread.job].work;

@@ -9,7 +9,7 @@ use numaherd_model::{
     Binding, Factors, Hardware, Job, Model, Options, Placed, Program, Until, steady,
 };
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId};
-use numaherd_world::{Snapshot, Tag, World};
+use numaherd_world::{AffinityOrder, Orders, Snapshot, Tag, World};
 use proptest::prelude::*;
 
 /// Two nodes of two cores with 64 KiB of level 2 and 1 MiB of inclusive level 3 for both, cycles of
@@ -143,6 +143,39 @@ fn lines_that_others_wrote_come_from_their_caches_and_are_requests() {
             assert_eq!(counts.lines, 0, "no memory is asked");
         }
     }
+}
+
+#[test]
+fn what_a_moved_thread_fetches_again_is_asked_of_the_uncore() {
+    // 1 MiB of cache at 64 bytes a line, 100 ns each, one at a time.
+    let (lines, refill_ns) = (16384.0, 1_638_400.0);
+    let job = Job {
+        binding: Binding::StartOn(cpus(&[0])),
+        ..Job::new(program("", WALKER)).homed(NodeId(0))
+    };
+    let until = Until::Time(Duration::from_secs(9));
+    let mut model = Model::new(hardware(), vec![job], until, Options::default()).unwrap();
+    model.run_for(Duration::from_millis(10));
+    let thread = model.observe().unwrap().threads[0].id;
+    model.apply(&Orders {
+        affinities: vec![AffinityOrder {
+            thread,
+            core: Some(CpuId(2)),
+            cpus: Arc::new(CpuSet::from_iter([CpuId(2)])),
+        }],
+        pages: Vec::new(),
+    });
+    model.run_for(Duration::from_millis(1));
+    let fetching = model.observe().unwrap().threads[0].counts.unwrap();
+    assert_eq!(fetching.instructions, 0, "it does nothing else meanwhile");
+    close(fetching.uncore_penalty().unwrap(), 100.0);
+    close(fetching.uncore_busy_cycles.unwrap() as f64, 1e6);
+    model.run_for(Duration::from_millis(1));
+    let counts = model.observe().unwrap().threads[0].counts.unwrap();
+    let own = counts.instructions as f64 / 1000.0 * 20.0;
+    let rest = (refill_ns - 1e6) / refill_ns * lines;
+    close(counts.uncore_requests.unwrap() as f64, own + rest);
+    close(counts.lines as f64, own / 2.0);
 }
 
 #[test]

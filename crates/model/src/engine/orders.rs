@@ -7,7 +7,7 @@ use numaherd_world::{
     AffinityOrder, AffinityResult, PageFailure, PageOrder, PageOutcome, ThreadId,
 };
 
-use super::{Engine, PAGE_BYTES};
+use super::{Engine, PAGE_BYTES, Refill};
 use crate::program::LINE_BYTES;
 
 impl Engine {
@@ -26,7 +26,13 @@ impl Engine {
                 .misses_in_flight
                 .min(self.hardware.in_flight())
                 .max(1.0);
-            thread.pause_ns += thread.held_bytes / LINE_BYTES * thread.speed.latency_ns / in_flight;
+            let line_ns = thread.speed.latency_ns / in_flight;
+            let refill_ns = thread.held_bytes / LINE_BYTES * line_ns;
+            thread.pause_ns += refill_ns;
+            thread.refill = Refill {
+                left_ns: thread.refill.left_ns + refill_ns,
+                line_ns,
+            };
             self.progress[thread.job].work.thread_moves += 1;
         }
     }

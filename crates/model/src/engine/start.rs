@@ -5,7 +5,7 @@ use std::sync::Arc;
 use numaherd_topology::{CpuId, CpuSet, NodeId};
 use numaherd_world::{ProcessId, Tag, ThreadId};
 
-use super::{Engine, PAGE_BYTES, Process, Seen, Thread};
+use super::{Engine, PAGE_BYTES, Process, Refill, Seen, Thread};
 use crate::job::{Binding, Job, Placement};
 use crate::kernel::Loads;
 use crate::memory::Memory;
@@ -56,6 +56,7 @@ impl Engine {
                 phase: 0,
                 left: job.program.phases[0].instructions,
                 pause_ns: 0.0,
+                refill: Refill::default(),
                 memory: memory.answered_by(index, self.hardware.nodes()),
                 intensity: 1.0,
                 speed: Speed::default(),
