@@ -120,9 +120,9 @@ pub fn refine(
         processors.put(&items[thread], made.to);
         mapping.processor[thread] = made.to;
         moves[thread] = Some(made);
+        // Both out before either goes in: what is searched for a place must be in order.
+        ranked.retain(|&at| at != made.from && at != made.to);
         for at in [made.from, made.to] {
-            let without = ranked.iter().position(|&other| other == at);
-            ranked.remove(without.expect("all processors are ranked"));
             let place = ranked.partition_point(|&o| by_pressure(processors, o, at).is_lt());
             ranked.insert(place, at);
         }

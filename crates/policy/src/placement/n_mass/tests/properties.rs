@@ -133,6 +133,29 @@ fn threads_on(ground: &Ground, processor: &[usize]) -> Vec<usize> {
     (0..ground.domains.len()).map(on).collect()
 }
 
+/// The first move changes the rank of both processors at once, each past the other's old place.
+#[test]
+fn both_ends_of_a_move_find_their_new_rank() {
+    let case = Case {
+        nodes: vec![vec![1], vec![2], vec![2], vec![2]],
+        threads: vec![
+            (0, 20.0, 1.2),
+            (2, 20.0, 1.0),
+            (4, 0.0, 2.1),
+            (0, 20.0, 1.0),
+            (1, 72.0, 1.0),
+        ],
+    };
+    let settings = NMassSettings {
+        threshold: 115.7,
+        most_moved: MostMoved::Difference,
+        ..NMassSettings::default()
+    };
+    let (_, _, decision) = decide(&case, Some(&settings));
+    assert_eq!(decision.processor, [1, 3, 0, 3, 2]);
+    assert_eq!(decision.processor, refine_naively(&case, &settings));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
