@@ -1,41 +1,43 @@
 //! Candidates: which threads BRM moves at all.
 //!
-//! Problem: moving a thread between nodes helps only those that wait much for what is beyond their own
-//! caches; all others are better left to the kernel (BRM §4.3).
+//! Problem: moving a thread between nodes helps only those that wait much for what is beyond their
+//! own caches; all others are better left to the kernel (BRM §4.3).
 //!
 //! Rules, one of which the settings choose for every process:
-//! * *By tags* (§4.3): a thread is a candidate where its own mask, or the agent in its virtual machine, says
-//!   so ([`Tag`]).
-//! * *Inferred* (§8, the paper's future work), each interval in which something was seen of the thread:
+//! * *By tags* (§4.3): a thread is a candidate where its own mask, or the agent in its virtual
+//!   machine, says so ([`Tag`]).
+//! * *Inferred* (§8, the paper's future work), each interval in which something was seen of the
+//!   thread:
 //!   1. *Often*: one whose requests to the uncore per second, averaged as the penalty is
-//!      ([`Average`]), reach `requests_per_s` is a candidate ([`Standing::Frequent`]), until they fall
-//!      below half of that ([`Standing::Quiet`]).
+//!      ([`Average`]), reach `requests_per_s` is a candidate ([`Standing::Frequent`]), until they
+//!      fall below half of that ([`Standing::Quiet`]).
 //!   2. *Does not care*: when a candidate has come to another node and has been seen there in 8
-//!      intervals, the mean of its own penalty in these is compared with its average when it left the
-//!      node before. If they differ by less than `least_change`, it is no candidate any more
+//!      intervals, the mean of its own penalty in these is compared with its average when it left
+//!      the node before. If they differ by less than `least_change`, it is no candidate any more
 //!      ([`Standing::Insensitive`]), until about the time after which BRM forgets all it knows (the
 //!      middle of the two settings, without chance).
 //!   3. Then it is judged by 1 again.
-//! * *Auto*: by tags where anybody tells anything of the process (a tag on any of its threads, or an agent that is
-//!   being heard), else inferred.
+//! * *Auto*: by tags where anybody tells anything of the process (a tag on any of its threads, or
+//!   an agent that is being heard), else inferred.
 //!
 //! Choices:
-//! * *Per second, not per instruction.* A request costs at most some 50 ns more on the wrong node (the
-//!   difference of local and remote memory on the machines of BRM, N-MASS and their successors), so requests
-//!   per second times that is the share of its time that a thread could gain. 1,000,000 per second
-//!   make 5 %, several times what exploring costs it. By the same scale a vCPU that
-//!   wakes seldom is none, whatever its rate per instruction. Of SPEC CPU2006 that takes in what DINO
-//!   calls devils and leaves out its turtles (povray, calculix, h264ref). What prefetching hides
-//!   (lbm, bwaves) asks for little in demand requests, and is left out though it needs bandwidth: the uncore penalty
-//!   cannot see it either.
-//! * *Half of it*, so that a thread that is slowed down by a move, and so asks less often, stays one.
+//! * *Per second, not per instruction.* A request costs at most some 50 ns more on the wrong node
+//!   (the difference of local and remote memory on the machines of BRM, N-MASS and their
+//!   successors), so requests per second times that is the share of its time that a thread could
+//!   gain. 1,000,000 per second make 5 %, several times what exploring costs it. By the same scale
+//!   a vCPU that wakes seldom is none, whatever its rate per instruction. Of SPEC CPU2006 that
+//!   takes in what DINO calls devils and leaves out its turtles (povray, calculix, h264ref). What
+//!   prefetching hides (lbm, bwaves) asks for little in demand requests, and is left out though it
+//!   needs bandwidth: the uncore penalty cannot see it either.
+//! * *Half of it*, so that a thread that is slowed down by a move, and so asks less often, stays
+//!   one.
 //! * *8 intervals*: as many as an average with a weight of 1/8 looks back on.
 //!
-//! Without chance and without regard to who was ordered where, so anybody who is shown the same snapshots
-//! comes to the same standings: see [`Accuracy`].
+//! Without chance and without regard to who was ordered where, so anybody who is shown the same
+//! snapshots comes to the same standings: see [`Accuracy`].
 //!
-//! Properties: by tags, exactly those that a tag makes candidates; inferred, nobody who never reaches the rate;
-//! nobody is dropped who has been on one node only.
+//! Properties: by tags, exactly those that a tag makes candidates; inferred, nobody who never
+//! reaches the rate; nobody is dropped who has been on one node only.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -235,8 +237,8 @@ fn who_tells(snapshot: &Snapshot) -> HashSet<ProcessId> {
 }
 
 impl Watched {
-    /// Takes in what an interval tells of the thread. Gives the share of its penalty by which another node
-    /// changed it, in the interval in which that can first be told.
+    /// Takes in what an interval tells of the thread. Gives the share of its penalty by which
+    /// another node changed it, in the interval in which that can first be told.
     fn see(&mut self, thread: &Thread, snapshot: &Snapshot, topology: &Topology) -> Option<f64> {
         let slept = || (thread.cpu_share == 0.0).then_some(0);
         let requests = thread
@@ -300,8 +302,8 @@ impl Watched {
 /// How well standings that were inferred agree with what users and agents tell: of the threads that
 /// somebody tells something about, how many are which.
 ///
-/// To measure it on any run: keep a [`Candidates`] with `candidates = "inferred"`, show it the run's
-/// snapshots, and count each with [`Accuracy::count`].
+/// To measure it on any run: keep a [`Candidates`] with `candidates = "inferred"`, show it the
+/// run's snapshots, and count each with [`Accuracy::count`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accuracy {
     /// Candidates by both.
@@ -315,9 +317,9 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// Counts the threads of an interval, with the standings that [`Candidates::judge`] gave of it. In
-    /// a process of which anybody tells, a thread without a tag is told to be none; processes of which
-    /// nobody tells do not count.
+    /// Counts the threads of an interval, with the standings that [`Candidates::judge`] gave of it.
+    /// In a process of which anybody tells, a thread without a tag is told to be none; processes of
+    /// which nobody tells do not count.
     pub fn count(&mut self, snapshot: &Snapshot, standings: &[Standing]) {
         let tells = who_tells(snapshot);
         for (thread, standing) in snapshot.threads.iter().zip(standings) {

@@ -1,35 +1,38 @@
 //! Uncore penalties averaged: of each thread over time, and of all candidates together.
 //!
-//! Problem: the uncore penalty of one interval of 10 ms is noisy, and what a placement is to be judged
-//! by is not one thread's penalty but everybody's (BRM §4.2): a thread that moves may gain what its
-//! neighbours lose.
+//! Problem: the uncore penalty of one interval of 10 ms is noisy, and what a placement is to be
+//! judged by is not one thread's penalty but everybody's (BRM §4.2): a thread that moves may gain
+//! what its neighbours lose.
 //!
-//! Terms: the *uncore penalty* is in core cycles per request ([`numaherd_world::Counts::uncore_penalty`]).
-//! A thread's *average* is an exponentially weighted moving average of it. The *system-wide penalty* is
-//! the mean of the averages of all candidates that have one.
+//! Terms: the *uncore penalty* is in core cycles per request
+//! ([`numaherd_world::Counts::uncore_penalty`]). A thread's *average* is an exponentially weighted
+//! moving average of it. The *system-wide penalty* is the mean of the averages of all candidates
+//! that have one.
 //!
 //! Rules:
-//! * `average = (7 × average + sample) / 8`, a sample each interval (BRM §5). The first sample is the
-//!   average; an interval in which a thread asked for next to nothing leaves its average as it is.
+//! * `average = (7 × average + sample) / 8`, a sample each interval (BRM §5). The first sample is
+//!   the average; an interval in which a thread asked for next to nothing leaves its average as it
+//!   is.
 //! * The system-wide penalty is kept up to date thread by thread, as each one's average changes
 //!   (BRM Algorithm 1, line 16), never added up anew. So that this stays exact for ever, averages
 //!   are added up as whole numbers of 1/1024 of a cycle.
 //!
 //! Readings (the paper does not print how penalties are put together):
-//! * *Mean, not sum.* While the candidates stay the same they are one thing; when one comes or goes,
-//!   a sum jumps by a whole penalty and a mean only by what the one differs from the rest. (What is left of
-//!   the jump is taken out where penalties are compared over time: `placement/brm.rs`.)
-//! * *Not weighted by requests.* Requests per second fall when a thread is slowed down, so a mean that
-//!   is weighted by them would count a thread least where it is hurt most. Requests per unit of work do
-//!   not depend on placement (§3), but nobody can see units of work. Unweighted, what brm makes small is the
-//!   mean number of cycles that a candidate loses per request.
+//! * *Mean, not sum.* While the candidates stay the same they are one thing; when one comes or
+//!   goes, a sum jumps by a whole penalty and a mean only by what the one differs from the rest.
+//!   (What is left of the jump is taken out where penalties are compared over time:
+//!   `placement/brm.rs`.)
+//! * *Not weighted by requests.* Requests per second fall when a thread is slowed down, so a mean
+//!   that is weighted by them would count a thread least where it is hurt most. Requests per unit
+//!   of work do not depend on placement (§3), but nobody can see units of work. Unweighted, what
+//!   brm makes small is the mean number of cycles that a candidate loses per request.
 //!
 //! Two forms, the same while nothing happens between two ticks:
 //! * [`Total`], plain: one total that every update goes to, exact at every moment. With several
 //!   updating cores that is a lock (and BRM §6.3's cost).
-//! * [`Shard`], the form that §8 leaves open: a shard of it per node, updated by its owner alone, who
-//!   sees the other shards as they were at the last tick. No lock, and nothing is written that another
-//!   core writes.
+//! * [`Shard`], the form that §8 leaves open: a shard of it per node, updated by its owner alone,
+//!   who sees the other shards as they were at the last tick. No lock, and nothing is written that
+//!   another core writes.
 //!
 //! Properties: a total is exactly the sum of what was added and not taken away, in any order; at a
 //! tick all shards see what one total would be.
@@ -42,12 +45,12 @@ use numaherd_world::Counts;
 use crate::settings::SystemPenaltyForm;
 
 /// Requests of an interval below which its penalty is no sample. Ours: a mean of fewer is off by a
-/// tenth of what single requests differ by, and at 10 ms a thread that asks for fewer loses less than
-/// a thousandth of its time to them.
+/// tenth of what single requests differ by, and at 10 ms a thread that asks for fewer loses less
+/// than a thousandth of its time to them.
 const LEAST_REQUESTS: u64 = 100;
 
-/// A sample of the uncore penalty in cycles per request; `None` where it is not measured, or where the
-/// thread asked for next to nothing.
+/// A sample of the uncore penalty in cycles per request; `None` where it is not measured, or where
+/// the thread asked for next to nothing.
 pub fn sample(counts: &Counts) -> Option<f64> {
     counts.uncore_requests.filter(|&n| n >= LEAST_REQUESTS)?;
     counts.uncore_penalty()
@@ -83,8 +86,8 @@ pub struct Part(u64);
 
 impl Part {
     const PER_CYCLE: f64 = 1024.0;
-    /// No request waits half a second. A total of as many threads as the kernel can number (2^22) holds
-    /// that many times this.
+    /// No request waits half a second. A total of as many threads as the kernel can number (2^22)
+    /// holds that many times this.
     const MOST_CYCLES: f64 = (1 << 30) as f64;
 
     /// Of an average in cycles per request.
@@ -144,8 +147,9 @@ struct Published {
 /// A shard of the system-wide penalty.
 ///
 /// Its owner adds and updates as with a [`Total`], and calls [`Shard::publish`] and then
-/// [`Shard::look`] once a tick. Who looks while another publishes may see the one's new sum with its old
-/// number of candidates: a wrong mean until the next tick, and only where a candidate came or went.
+/// [`Shard::look`] once a tick. Who looks while another publishes may see the one's new sum with
+/// its old number of candidates: a wrong mean until the next tick, and only where a candidate came
+/// or went.
 #[derive(Debug)]
 pub struct Shard {
     own: Total,

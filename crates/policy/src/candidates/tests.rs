@@ -70,8 +70,8 @@ fn where_nobody_tells_it_is_seen_and_where_anybody_does_it_is_not() {
     let mut scene = scene(6);
     (0..6).for_each(|thread| asks(&mut scene, thread, 1_000_000, 200));
     let process = Scene::process;
-    // 0 and 1 of a process of which one is tagged; 2 of a machine whose agent is heard, 3 of one whose
-    // agent is not; 4 of no known process; 5 is cleared.
+    // 0 and 1 of a process of which one is tagged; 2 of a machine whose agent is heard, 3 of one
+    // whose agent is not; 4 of no known process; 5 is cleared.
     scene.snapshot.threads[1].process = process(0);
     scene.snapshot.threads[1].tag = Some(Tag::Mask);
     scene.snapshot.threads[5].tag = Some(Tag::Clear);
@@ -147,8 +147,8 @@ fn one_that_sleeps_asks_for_nothing_and_one_that_is_not_measured_is_not_known() 
     assert_eq!(are, [false, true]);
 }
 
-/// A candidate on node 0 for 20 intervals and then on node 1, with these penalties; the intervals on node 1
-/// after which it was a candidate no more.
+/// A candidate on node 0 for 20 intervals and then on node 1, with these penalties; the intervals
+/// on node 1 after which it was a candidate no more.
 fn dropped_after(penalties: (u64, u64), intervals: usize) -> (Scene, Candidates, Option<usize>) {
     let mut scene = scene(1);
     let mut candidates = Candidates::new(&settings(CandidatesBy::Inferred));

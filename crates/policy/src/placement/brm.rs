@@ -1,46 +1,52 @@
 //! BRM: bias random migration of candidates by the uncore penalty of all.
 //!
-//! Problem: where a thread runs best depends at once on where its memory is, who presses on the cache, and whom
-//! it shares data with; each alone misleads. What all of it comes to is how long requests to the uncore
-//! take (BRM §3), and where that is least is found by trying (§4).
+//! Problem: where a thread runs best depends at once on where its memory is, who presses on the
+//! cache, and whom it shares data with; each alone misleads. What all of it comes to is how long
+//! requests to the uncore take (BRM §3), and where that is least is found by trying (§4).
 //!
-//! Rule (Algorithm 1, in `brm/algorithm.rs`), each tick of 10 ms, for each candidate ([`crate::candidates`])
-//! that ran:
-//! 1. *Update*: its average penalty goes into the system-wide penalty ([`crate::uncore`]), and what that
-//!    comes to is kept as the penalty of the node it is on. A node where it was less makes it more
-//!    likely to move, none makes it less likely.
+//! Rule (Algorithm 1, in `brm/algorithm.rs`), each tick of 10 ms, for each candidate
+//! ([`crate::candidates`]) that ran:
+//! 1. *Update*: its average penalty goes into the system-wide penalty ([`crate::uncore`]), and what
+//!    that comes to is kept as the penalty of the node it is on. A node where it was less makes it
+//!    more likely to move, none makes it less likely.
 //! 2. *Bias random pick*: with that probability it goes to the node with the least penalty.
-//! 3. What it knows of nodes is forgotten after a random time. A node that nothing is known of counts as better
-//!    than any, so all nodes are tried again.
+//! 3. What it knows of nodes is forgotten after a random time. A node that nothing is known of
+//!    counts as better than any, so all nodes are tried again.
 //!
 //! What the paper leaves open, and what is different on Linux:
-//! * *Candidates are held* on their node from the first tick in which they run, and named so in the plan: else the
-//!   kernel moves them between nodes in the middle of a tick, and the penalty is no node's. Held means the whole
-//!   node ([`Stray::Node`]); inside it the kernel does what it likes, and the governor gives one to an
-//!   idle node where the kernel cannot (the paper's suspended steal, §4.4). Who was moved by somebody else is on another
-//!   node now, no more.
-//! * *Who ran*: Xen ticks on the CPU of the vCPU that runs, so one that sleeps is neither updated nor moved. Here: one that
-//!   retired an instruction in the interval. An interval is one tick however long it is.
-//! * *Nodes* are those with CPUs that the thread may have and that are online; others do not exist for it.
-//! * *Which core* of a node: the CPU that threads use and wait for least, then the one whose core they use least,
-//!   then the first. Moves of the same tick count.
-//! * *After which time*: from `forget_after_least_ms` to `forget_after_most_ms`, evenly, times the number of other nodes. A node
-//!   is tried for about 12 ticks (the mean number until a probability that grows by 1 % a tick strikes) and left as
-//!   slowly; 0.14 s on the wrong node at the paper's worst loss (44 %) cost 0.06 s, which every 10 s is
-//!   0.6 %. So it costs the same share however many nodes there are.
-//! * *Who comes and goes* changes the mean of the others' penalties without anybody having moved. That is no reason
-//!   to move, so it is taken out: penalties are kept as the mean less all it has jumped by for
-//!   candidates that came or went.
-//! * *An average is of one node*: on another it begins anew, with the second interval there; in the first its caches are
-//!   cold, nothing is known of the node, and it stays. Else the penalty kept for a node that it was on for a few ticks is mostly that of the node before,
-//!   and with more than two nodes it takes the wrong one for the best. `average = "through"` is the other reading.
-//! * *Threads that are hands off* and candidates count in the system-wide penalty: a move may hurt them too. They
-//!   are not moved.
-//! * *One that is no candidate any more* is not named again. It stays held on its node, and is left to the governor.
+//! * *Candidates are held* on their node from the first tick in which they run, and named so in the
+//!   plan: else the kernel moves them between nodes in the middle of a tick, and the penalty is no
+//!   node's. Held means the whole node ([`Stray::Node`]); inside it the kernel does what it likes,
+//!   and the governor gives one to an idle node where the kernel cannot (the paper's suspended
+//!   steal, §4.4). Who was moved by somebody else is on another node now, no more.
+//! * *Who ran*: Xen ticks on the CPU of the vCPU that runs, so one that sleeps is neither updated
+//!   nor moved. Here: one that retired an instruction in the interval. An interval is one tick
+//!   however long it is.
+//! * *Nodes* are those with CPUs that the thread may have and that are online; others do not exist
+//!   for it.
+//! * *Which core* of a node: the CPU that threads use and wait for least, then the one whose core
+//!   they use least, then the first. Moves of the same tick count.
+//! * *After which time*: from `forget_after_least_ms` to `forget_after_most_ms`, evenly, times the
+//!   number of other nodes. A node is tried for about 12 ticks (the mean number until a probability
+//!   that grows by 1 % a tick strikes) and left as slowly; 0.14 s on the wrong node at the paper's
+//!   worst loss (44 %) cost 0.06 s, which every 10 s is 0.6 %. So it costs the same share however
+//!   many nodes there are.
+//! * *Who comes and goes* changes the mean of the others' penalties without anybody having moved.
+//!   That is no reason to move, so it is taken out: penalties are kept as the mean less all it has
+//!   jumped by for candidates that came or went.
+//! * *An average is of one node*: on another it begins anew, with the second interval there; in the
+//!   first its caches are cold, nothing is known of the node, and it stays. Else the penalty kept
+//!   for a node that it was on for a few ticks is mostly that of the node before, and with more
+//!   than two nodes it takes the wrong one for the best. `average = "through"` is the other
+//!   reading.
+//! * *Threads that are hands off* and candidates count in the system-wide penalty: a move may hurt
+//!   them too. They are not moved.
+//! * *One that is no candidate any more* is not named again. It stays held on its node, and is left
+//!   to the governor.
 //!
-//! Properties: only candidates are ever named, and with CPUs that they may have; a probability is from 0
-//! to 100, and 0 after a move; with penalties that depend on its node alone a thread ends on the least; same
-//! snapshots and same random numbers, same plans.
+//! Properties: only candidates are ever named, and with CPUs that they may have; a probability is
+//! from 0 to 100, and 0 after a move; with penalties that depend on its node alone a thread ends on
+//! the least; same snapshots and same random numbers, same plans.
 //!
 //! Cost: linear in threads; in nodes for each candidate.
 
@@ -94,7 +100,8 @@ pub struct Brm {
     threads: PerThread<Known>,
     /// Made for the machine when it is first seen, and anew should it ever have other nodes.
     system: Option<(usize, SystemPenalty)>,
-    /// How much the system-wide penalty has jumped for candidates that came or went, in cycles per request.
+    /// How much the system-wide penalty has jumped for candidates that came or went, in cycles per
+    /// request.
     jumped: f64,
 }
 
@@ -102,7 +109,8 @@ pub struct Brm {
 #[derive(Clone, Debug, Default)]
 struct Known {
     average: Average,
-    /// The node that the average is of, and the last that it came to, by their places in the topology.
+    /// The node that the average is of, and the last that it came to, by their places in the
+    /// topology.
     average_of: Option<usize>,
     came_to: Option<usize>,
     /// The node (by its place in the topology) whose total it counts in, and what it added there.
@@ -228,9 +236,9 @@ impl Place for Brm {
 }
 
 impl Known {
-    /// Takes in a thread's interval, and what it means for who counts in the system-wide penalty: candidates
-    /// that have an average, on the node where they are. What one counts for is changed by
-    /// [`Known::count`] alone.
+    /// Takes in a thread's interval, and what it means for who counts in the system-wide penalty:
+    /// candidates that have an average, on the node where they are. What one counts for is changed
+    /// by [`Known::count`] alone.
     fn come_or_go(&mut self, now: &Now<'_>, over: AverageOver, system: &mut SystemPenalty) {
         self.learn(now, over);
         let counts_in = now.node.filter(|_| now.candidate).zip(self.average.value());

@@ -8,18 +8,19 @@
 //!
 //! Readings:
 //! 1. *`unc` of a node of which nothing is known.* §4.2: penalties are reset, "this will force the
-//!    migration algorithm to explore on each node". Here: nothing known is less than any penalty, as 0
-//!    would be.
-//! 2. *`bias` at first.* Not printed. Here: the node that the vCPU is on, so that the first better one
-//!    becomes it; likewise where the one that it was cannot be had any more.
-//! 3. *Steps.* Printed: a step up for every other node that was better, a step down for every one that
-//!    was not. So on the second best of four nodes it is one up and two down: such a vCPU stays where it
-//!    is, or hardly ever moves. The text (§4.4): "If current penalty is larger than the recorded penalty
-//!    on any other node, the probability […] increases. […] Otherwise […] decreases." Here: as the text,
-//!    one step a tick; as printed with [`Steps::Printed`]. With two nodes they are the same.
+//!    migration algorithm to explore on each node". Here: nothing known is less than any penalty,
+//!    as 0 would be.
+//! 2. *`bias` at first.* Not printed. Here: the node that the vCPU is on, so that the first better
+//!    one becomes it; likewise where the one that it was cannot be had any more.
+//! 3. *Steps.* Printed: a step up for every other node that was better, a step down for every one
+//!    that was not. So on the second best of four nodes it is one up and two down: such a vCPU
+//!    stays where it is, or hardly ever moves. The text (§4.4): "If current penalty is larger than
+//!    the recorded penalty on any other node, the probability […] increases. […] Otherwise […]
+//!    decreases." Here: as the text, one step a tick; as printed with [`Steps::Printed`]. With two
+//!    nodes they are the same.
 //! 4. *`vnc`* of the printed lines 18 to 20 is `unc`.
-//! 5. *A bias to the node it is on* (left from before somebody else moved it there): picks the node it
-//!    is on, and the probability is reset. As printed.
+//! 5. *A bias to the node it is on* (left from before somebody else moved it there): picks the node
+//!    it is on, and the probability is reset. As printed.
 //!
 //! Properties: as those at the top of `brm.rs`.
 
@@ -31,8 +32,8 @@ use crate::settings::Steps;
 /// What Algorithm 1 keeps of a vCPU. Nodes are by their place in the topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vcpu {
-    /// The system-wide penalty when it was last on each node; `None` where nothing is known. As long as
-    /// the highest node seen.
+    /// The system-wide penalty when it was last on each node; `None` where nothing is known. As
+    /// long as the highest node seen.
     unc: Vec<Option<f64>>,
     /// Probability to migrate in percent, 0 to 100.
     prob: u32,
@@ -50,8 +51,8 @@ pub struct Picked {
 }
 
 impl Vcpu {
-    /// `Update(v)` on node `n` with the system-wide penalty as it is now. `nodes` are those that it may
-    /// have.
+    /// `Update(v)` on node `n` with the system-wide penalty as it is now. `nodes` are those that it
+    /// may have.
     pub fn update(&mut self, n: usize, nodes: &[usize], penalty: f64, steps: Steps) {
         if self.unc.len() <= n {
             self.unc.resize(n + 1, None);

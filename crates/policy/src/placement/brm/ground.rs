@@ -65,7 +65,8 @@ impl Ground {
     }
 }
 
-/// How much each CPU is used and waited for. Found out when it is first asked: in most intervals nobody moves.
+/// How much each CPU is used and waited for. Found out when it is first asked: in most intervals
+/// nobody moves.
 pub struct Loads<'a> {
     snapshot: &'a Snapshot,
     topology: &'a Topology,

@@ -228,8 +228,8 @@ fn waiting_counts_as_use() {
 
 #[test]
 fn who_comes_or_goes_moves_nobody() {
-    // One candidate at rest between two nodes that are alike; another comes and goes with ten times its
-    // penalty.
+    // One candidate at rest between two nodes that are alike; another comes and goes with ten times
+    // its penalty.
     let mut run = two_nodes();
     run.vcpu(0);
     run.vcpu(4);
@@ -298,7 +298,8 @@ fn one_that_somebody_else_moved_knows_what_it_knew() {
     );
 }
 
-/// The penalty that a vCPU has kept of node 1 after so many ticks there, of 100 and 200 cycles by node.
+/// The penalty that a vCPU has kept of node 1 after so many ticks there, of 100 and 200 cycles by
+/// node.
 fn kept_of_another_node(average: AverageOver, ticks: usize) -> Option<f64> {
     let mut settings = Settings::default();
     settings.brm.average = average;

@@ -35,9 +35,10 @@ fn update(v: &mut Vcpu, global: f64) {
     }
 }
 
-/// The same in the words of §4.4: "If current penalty is larger than the recorded penalty on any other
-/// node, the probability of migrating this vCPU increases. The node bias […] is then modified to point to
-/// the node with the minimum penalty. Otherwise […] the migration probability decreases".
+/// The same in the words of §4.4: "If current penalty is larger than the recorded penalty on any
+/// other node, the probability of migrating this vCPU increases. The node bias […] is then modified
+/// to point to the node with the minimum penalty. Otherwise […] the migration probability
+/// decreases".
 fn update_as_told(v: &mut Vcpu, global: f64) {
     v.unc[v.n] = global;
     let mut others = (0..v.unc.len()).filter(|&i| i != v.n);
