@@ -27,6 +27,7 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::Run;
 use crate::config::Config;
+use crate::doctor;
 use crate::exit::{Exit, ended};
 use crate::print;
 use crate::release::{self, journal_error, usual_journal};
@@ -48,7 +49,8 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         .map_err(|error| ended(Exit::Usage, error))?;
     let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
     let alternatives = alternatives();
-    let signals = numaherd_host::doctor(Path::new(ROOT), &topology).signals;
+    let events = doctor::event_table(config.events.as_deref())?;
+    let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
     needs::check(&policy, &signals, &alternatives).map_err(journal_error)?;
     let journal = open_journal(options, config.herd.dry_run)?;
     let ledger = options.ledger.as_deref().map(create_ledger).transpose()?;
@@ -63,6 +65,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let mut host_options = HostOptions::new(selection(options, program.as_ref())?);
     host_options.started_with = new_pages;
     host_options.include_pinned = config.herd.limits.take_over;
+    host_options.events = events;
     let mut host = Host::new(host_options, topology).map_err(host_error)?;
     let stop = stop_on_signals(host.stop())?;
     let mut live = (!options.json && std::io::stderr().is_terminal()).then(Live::new);
