@@ -27,6 +27,7 @@ use numaherd_world::{PageFailure, Residency, SignalReport};
 use serde::Serialize;
 
 use crate::error::ShowError;
+use crate::guests::Guest;
 use crate::totals::Totals;
 pub use text::text;
 
@@ -153,6 +154,9 @@ pub struct ProcessStory {
     pub pid: Option<u32>,
     /// Its name, where it was observed.
     pub name: Option<String>,
+    /// The virtual machine that it runs, where it does, as last seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest: Option<Guest>,
     /// Where its pages were when first and last read; `None` where they never were.
     pub pages: Option<Moved>,
     /// Its threads, ascending.

@@ -10,10 +10,12 @@
 mod error;
 pub mod explain;
 pub mod guards;
+mod guests;
 pub mod live;
 pub mod summary;
 mod totals;
 mod words;
 
 pub use error::ShowError;
+pub use guests::{Guest, Vcpu};
 pub use totals::Totals;

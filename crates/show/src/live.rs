@@ -1,21 +1,31 @@
 //! What happens, a line for each interval in which something does, while a run is under way.
 //!
 //! Drawn from the same records as all else, as they are recorded. A line is given as soon as what
-//! became of an interval's orders is known; pages, which move all the time, are summed up to then.
+//! became of an interval's orders is known; pages, which move all the time, are summed up to then. Where
+//! threads are placed more often than once a second, a line tells of a second.
+//!
+//! A virtual machine has a row of its own when it is first seen, and whenever its CPUs have gone to
+//! other nodes, its agent is heard or cut off, or its candidates change.
+
+mod acts;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use numaherd_herd::ledger::{PagingTick, Placing, Start};
 use numaherd_herd::{Guard, Line, Record, Refusal};
-use numaherd_topology::CpuId;
-use numaherd_world::{AffinityResult, Outcome, PageFailure, Snapshot, ThreadId};
+use numaherd_topology::{CpuId, Topology};
+use numaherd_world::{Outcome, PageFailure, ProcessId, Snapshot, ThreadId};
 
+use crate::guests::Guest;
 use crate::summary::failures;
 use crate::totals::{add, sum};
-use crate::words::{at, count, counted, listed, percent};
+use crate::words::{at, count, counted, percent, short};
+use acts::Acts;
 
-/// Most threads that a line names.
-const MOST_NAMED: usize = 4;
+/// Lines follow each other by at least this, but for single intervals that are longer.
+const LEAST_NS: u64 = 1_000_000_000;
 
 /// A thread as the latest snapshot has it.
 #[derive(Clone, Debug)]
@@ -24,11 +34,30 @@ struct Known {
     cpu: CpuId,
 }
 
+/// Of the accesses that were counted, how many were local, and what the uncore took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Accesses {
+    local: u64,
+    all: u64,
+    uncore_busy_cycles: u64,
+    uncore_requests: u64,
+}
+
 /// Turns records into lines as they come.
 #[derive(Debug, Default)]
 pub struct Live {
+    topology: Option<Arc<Topology>>,
+    /// Whether there are more intervals than lines.
+    quick: bool,
+    /// When the last line was given, in ns since the world began.
+    said_ns: u64,
     threads: BTreeMap<ThreadId, Known>,
-    local_access_ratio: Option<f64>,
+    /// Virtual machines as they were last shown.
+    guests: BTreeMap<ProcessId, Guest>,
+    /// When rows of them were last given, in ns since the world began.
+    rows_ns: u64,
+    accesses: Accesses,
+    acts: Acts,
     pages_moved: u64,
     pages_wanted: u64,
     pages_failed: BTreeMap<PageFailure, u64>,
@@ -44,15 +73,19 @@ impl Live {
         Self::default()
     }
 
-    /// What is to be shown now that this was recorded, without a line feed; `None` for nothing.
+    /// What is to be shown now that this was recorded, one line or several, without the last line feed;
+    /// `None` for nothing.
     pub fn line(&mut self, line: &Line) -> Option<String> {
+        let time_ns = line.time_ns;
         let said = match &line.record {
-            Record::Start(start) => return Some(begins(start)),
-            Record::Notice(notice) => Some(format!("note: {}", notice.text)),
-            Record::Snapshot(snapshot) => {
-                self.saw(snapshot);
-                None
+            Record::Start(start) => {
+                self.topology = Some(Arc::new(start.topology.clone()));
+                let usual = start.settings.placement_interval(u64::MAX);
+                self.quick = usual < Duration::from_nanos(LEAST_NS);
+                return Some(begins(start));
             }
+            Record::Notice(notice) => Some(format!("note: {}", notice.text)),
+            Record::Snapshot(snapshot) => self.saw(snapshot),
             Record::Paging(tick) => {
                 self.paged(tick);
                 None
@@ -61,33 +94,76 @@ impl Live {
                 self.placing = Some(placing.clone());
                 None
             }
-            Record::Placing(placing) => self.interval(placing, None),
+            Record::Placing(placing) => self.interval(placing, None, time_ns),
             Record::Outcome(outcome) => {
                 let placing = self.placing.take().unwrap_or_default();
-                self.interval(&placing, Some(outcome))
+                self.interval(&placing, Some(outcome), time_ns)
             }
-            Record::End(_) => self.interval(&Placing::default(), None),
+            Record::End(_) => {
+                self.quick = false;
+                self.interval(&Placing::default(), None, time_ns)
+            }
             Record::Unknown => None,
-        };
-        said.map(|said| format!("{:>9}  {said}", at(line.time_ns)))
+        }?;
+        let timed = |said: &str| format!("{:>9}  {said}", at(time_ns));
+        Some(said.lines().map(timed).collect::<Vec<_>>().join("\n"))
     }
 
-    fn saw(&mut self, snapshot: &Snapshot) {
+    /// Takes in a snapshot; the rows of virtual machines that are new or have changed.
+    fn saw(&mut self, snapshot: &Snapshot) -> Option<String> {
         self.threads.clear();
-        let (mut local, mut all) = (0, 0);
+        if !self.quick {
+            self.accesses = Accesses::default();
+        }
         for thread in &snapshot.threads {
+            let machine = snapshot
+                .process(thread.process)
+                .and_then(|process| process.machine.as_ref());
+            let vcpu = machine.and_then(|machine| {
+                let vcpu = machine.vcpu_of(thread.id)?;
+                Some(format!("{} vCPU {vcpu}", machine.name))
+            });
             let known = Known {
-                name: thread.name.clone(),
+                name: vcpu.unwrap_or_else(|| thread.name.clone()),
                 cpu: thread.cpu,
             };
             self.threads.insert(thread.id, known);
-            let counts = thread.counts.as_ref();
-            if let Some((near, far)) = counts.and_then(|c| Some((c.local?, c.remote?))) {
-                add(&mut local, near);
-                add(&mut all, near.saturating_add(far));
+            let Some(counts) = &thread.counts else {
+                continue;
+            };
+            let sums = &mut self.accesses;
+            if let Some((near, far)) = counts.local.zip(counts.remote) {
+                add(&mut sums.local, near);
+                add(&mut sums.all, near.saturating_add(far));
+            }
+            let uncore = counts.uncore_busy_cycles.zip(counts.uncore_requests);
+            if let Some((busy, requests)) = uncore {
+                add(&mut sums.uncore_busy_cycles, busy);
+                add(&mut sums.uncore_requests, requests);
             }
         }
-        self.local_access_ratio = (all > 0).then(|| local as f64 / all as f64);
+        let due = !self.quick || snapshot.time_ns >= self.rows_ns.saturating_add(LEAST_NS);
+        let rows = if due { self.rows(snapshot) } else { None };
+        if rows.is_some() {
+            self.rows_ns = snapshot.time_ns;
+        }
+        rows
+    }
+
+    fn rows(&mut self, snapshot: &Snapshot) -> Option<String> {
+        let mut rows = Vec::new();
+        for process in &snapshot.processes {
+            let guest = Guest::of(process, snapshot, self.topology.as_deref());
+            let Some(guest) = guest else { continue };
+            let known = self.guests.get(&process.id);
+            if known.is_none_or(|known| !known.is_as(&guest)) {
+                rows.push(format!("{}: {}", guest.name, guest.row()));
+                self.guests.insert(process.id, guest);
+            }
+        }
+        self.guests
+            .retain(|&process, _| snapshot.process(process).is_some());
+        (!rows.is_empty()).then(|| rows.join("\n"))
     }
 
     fn paged(&mut self, tick: &PagingTick) {
@@ -112,10 +188,20 @@ impl Live {
         }
     }
 
-    /// The line of an interval, if anything happened in it.
-    fn interval(&mut self, placing: &Placing, outcome: Option<&Outcome>) -> Option<String> {
+    /// The line of an interval, or of what happened since the last line, if anything did.
+    fn interval(
+        &mut self,
+        placing: &Placing,
+        outcome: Option<&Outcome>,
+        time_ns: u64,
+    ) -> Option<String> {
         self.refused(&placing.refusals);
-        let mut said = self.threads_said(placing, outcome);
+        self.acts.add(placing, outcome, &self.threads);
+        if self.quick && time_ns < self.said_ns.saturating_add(LEAST_NS) {
+            return None;
+        }
+        self.said_ns = time_ns;
+        let mut said = std::mem::take(&mut self.acts).said();
         if self.pages_moved > 0 {
             said.push(format!("{} moved", counted(self.pages_moved, "page")));
         }
@@ -149,82 +235,22 @@ impl Live {
         self.page_errors = 0;
         self.pages_failed.clear();
         self.refusals.clear();
+        let accesses = self.accesses;
+        if self.quick {
+            self.accesses = Accesses::default();
+        }
         if said.is_empty() {
             return None;
         }
-        if let Some(local) = self.local_access_ratio {
+        if accesses.all > 0 {
+            let local = accesses.local as f64 / accesses.all as f64;
             said.push(format!("{} local", percent(local)));
         }
+        if accesses.uncore_requests > 0 {
+            let penalty = accesses.uncore_busy_cycles as f64 / accesses.uncore_requests as f64;
+            said.push(format!("uncore penalty {} cycles", short(penalty)));
+        }
         Some(said.join("; "))
-    }
-
-    fn threads_said(&self, placing: &Placing, outcome: Option<&Outcome>) -> Vec<String> {
-        let (mut moved, mut undone, mut held, mut back) = (Vec::new(), Vec::new(), 0, 0);
-        let (mut gone, mut failed) = (0, Vec::new());
-        for (place, order) in placing.affinities.iter().enumerate() {
-            let result = outcome.and_then(|outcome| outcome.affinities.get(place));
-            match result.map(|outcome| &outcome.result) {
-                Some(AffinityResult::Gone) => gone += 1,
-                Some(AffinityResult::Failed { .. }) => failed.push(self.shown(order.thread)),
-                Some(AffinityResult::Done | AffinityResult::Narrowed { .. }) | None => {
-                    let known = self.threads.get(&order.thread);
-                    let leaves = known.filter(|known| !order.cpus.contains(known.cpu));
-                    let from =
-                        |known: &Known| format!("{} {}", self.shown(order.thread), known.cpu);
-                    let is_undo = placing.undone.iter().any(|u| u.thread == order.thread);
-                    match (is_undo, order.core, leaves) {
-                        (true, _, _) => undone.push(self.shown(order.thread)),
-                        (_, None, _) => back += 1,
-                        (_, Some(core), Some(known)) => {
-                            moved.push(format!("{}>{core}", from(known)));
-                        }
-                        (_, Some(_), None) => held += 1,
-                    }
-                }
-            }
-        }
-        let would = if placing.carried_out {
-            ""
-        } else {
-            "would have "
-        };
-        let mut said = Vec::new();
-        let mut named = |verb: &str, threads: &[String]| {
-            if !threads.is_empty() {
-                let number = counted(threads.len() as u64, "thread");
-                said.push(format!("{would}{verb} {number} ({})", some(threads)));
-            }
-        };
-        named("moved", &moved);
-        named("undone a move of", &undone);
-        named("failed to set", &failed);
-        let mut numbered = |verb: &str, number: u64| {
-            if number > 0 {
-                said.push(format!("{would}{verb} {}", counted(number, "thread")));
-            }
-        };
-        numbered("held", held);
-        numbered("given back", back);
-        numbered("came too late for", gone);
-        said
-    }
-
-    fn shown(&self, thread: ThreadId) -> String {
-        match self.threads.get(&thread) {
-            Some(known) => format!("{} {}", known.name, thread.tid),
-            None => thread.tid.to_string(),
-        }
-    }
-}
-
-/// The first few of these, and how many more there are.
-fn some(items: &[String]) -> String {
-    match items.len() {
-        many if many > MOST_NAMED => {
-            let more = many - MOST_NAMED;
-            format!("{} and {more} more", items[..MOST_NAMED].join(", "))
-        }
-        _ => listed(items),
     }
 }
 

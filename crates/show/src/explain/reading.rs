@@ -21,12 +21,14 @@ use numaherd_world::{
 use super::story::Track;
 use super::{CitedRule, Decision, Gap, Happened, Moved, PagesMoved, Said, Seen, Verdict, Wanted};
 use crate::guards::meaning;
+use crate::guests::Guest;
 use crate::totals::{Totals, add};
 
 /// A process while it is read of.
 #[derive(Debug, Default)]
 struct ProcessTrack {
     name: String,
+    guest: Option<Guest>,
     pages: Option<Moved>,
 }
 
@@ -86,9 +88,13 @@ impl<'l> Reading<'l> {
             let track = self.threads.entry(thread.id).or_default();
             track.saw(thread, snapshot.time_ns, snapshot.interval_ns);
         }
+        let topology = self.topology();
         for process in &snapshot.processes {
             let track = self.processes.entry(process.id).or_default();
             track.name.clone_from(&process.name);
+            if let Some(guest) = Guest::of(process, snapshot, topology) {
+                track.guest = Some(guest);
+            }
             if let Some(residency) = &process.residency {
                 let residency = || residency.clone();
                 match &mut track.pages {
@@ -178,7 +184,7 @@ impl<'l> Reading<'l> {
                     name: "governor: suspended steal".to_owned(),
                     source: Some("BRM 4.4"),
                     what: Some(
-                        "a held thread that waits is given to an idle node, when the kernel can \
+                        "A held thread that waits is given to an idle node, when the kernel can \
                          take nobody there",
                     ),
                 }),

@@ -281,6 +281,10 @@ fn process_story(process: &ProcessStory, threads: &[&ThreadStory], most: (usize,
     };
     let name = process.name.as_deref().unwrap_or("never seen");
     let mut text = paragraph(0, &format!("Process {pid} ({name})"));
+    if let Some(guest) = &process.guest {
+        let row = format!("Virtual machine {}: {}.", guest.name, guest.row());
+        text += &paragraph(2, &row);
+    }
     text += &paragraph(2, &homes(process));
     for thread in threads {
         text += &thread_story(thread, most);

@@ -55,6 +55,11 @@ fn orders_that_the_kernel_refuses() {
 }
 
 #[test]
+fn a_virtual_machine_is_one_row_and_a_steal_is_told_of() {
+    insta::assert_snapshot!(told(&runs::virtual_machine()));
+}
+
+#[test]
 fn one_thread_of_several() {
     let ledger = runs::faster().ledger();
     let choice = Choice {

@@ -23,6 +23,7 @@ fn of_each_kind_of_run() {
         ("got slower and was undone", runs::slower_and_undone()),
         ("refused by the kernel", runs::refused_by_the_kernel()),
         ("dry run", runs::dry()),
+        ("virtual machine", runs::virtual_machine()),
     ];
     let all: Vec<String> = runs
         .iter()
@@ -50,5 +51,49 @@ fn a_line_names_few_threads_and_counts_the_rest() {
         line.trim(),
         "1.0 s  moved 9 threads (crew 800 0>6, crew 801 0>6, crew 802 0>6, crew 803 0>6 and 5 more); \
          100 % local"
+    );
+}
+
+#[test]
+fn at_a_quick_cadence_a_line_tells_of_a_second() {
+    let mut made = Made::every(10, "brm", false);
+    let mut cpu = 0;
+    for interval in 0..250 {
+        let mut one = thread(900, 900, "walk", cpu, 10, 20.0, 1.0);
+        let counts = one.counts.as_mut().unwrap();
+        // The penalty is 20 cycles in the first second and 30 from then on.
+        counts.uncore_requests = Some(1_000);
+        counts.uncore_busy_cycles = Some(if interval < 100 { 20_000 } else { 30_000 });
+        made.second(vec![one], vec![process(900, "walk", &[(0, 1_000)])]);
+        if interval % 40 == 0 {
+            cpu = 7 - cpu;
+            made.placed(
+                vec![placement(
+                    900,
+                    7 - cpu,
+                    cpu,
+                    "brm: bias random pick",
+                    "drawn",
+                    "",
+                )],
+                vec![order(900, Some(cpu), if cpu == 0 { "0-1" } else { "6-7" })],
+            );
+        } else {
+            made.placed(vec![], vec![]);
+        }
+    }
+    made.end(ended("brm"));
+    let told = told(&made);
+    let lines: Vec<&str> = told.lines().skip(1).map(str::trim).collect();
+    assert_eq!(
+        lines,
+        [
+            "1.0 s  moved 1 thread 3 times (walk 900 0>7, walk 900 7>0 and walk 900 0>7); 100 % \
+             local; uncore penalty 20 cycles",
+            "2.0 s  moved 1 thread 2 times (walk 900 7>0 and walk 900 0>7); 100 % local; uncore \
+             penalty 30 cycles",
+            "2.5 s  moved 1 thread 2 times (walk 900 7>0 and walk 900 0>7); 100 % local; uncore \
+             penalty 30 cycles",
+        ]
     );
 }

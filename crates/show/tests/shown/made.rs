@@ -192,11 +192,18 @@ pub fn refusal(entry: Option<usize>, tid: u32, guard: Guard, why: &str) -> Refus
 pub struct Made {
     lines: Vec<Line>,
     snapshots: u64,
+    interval_ns: u64,
     time_ns: u64,
 }
 
 impl Made {
+    /// Of a run whose threads are placed once a second.
     pub fn new(policy: &str, dry_run: bool) -> Self {
+        Self::every(1000, policy, dry_run)
+    }
+
+    /// Of a run whose threads are placed once in so many ms.
+    pub fn every(interval_ms: u64, policy: &str, dry_run: bool) -> Self {
         let measured = |signal, source: &str, caveat: Option<&str>| SignalReport {
             signal,
             state: SignalState::Measured {
@@ -228,7 +235,7 @@ impl Made {
         let settings = Settings {
             dry_run,
             seed: 7,
-            placement_interval_ms: Some(1000),
+            placement_interval_ms: Some(interval_ms),
             limits: Limits {
                 stray: Some(Stray::Domain),
                 ..Limits::default()
@@ -246,6 +253,7 @@ impl Made {
         let mut made = Self {
             lines: Vec::new(),
             snapshots: 0,
+            interval_ns: interval_ms * 1_000_000,
             time_ns: 0,
         };
         made.add(Record::Start(start));
@@ -260,7 +268,7 @@ impl Made {
         });
     }
 
-    /// An interval of a second, with what was seen at its end.
+    /// An interval, of a second unless said otherwise, with what was seen at its end.
     pub fn second(&mut self, threads: Vec<Thread>, processes: Vec<Process>) {
         self.second_with_gaps(threads, processes, Vec::new());
     }
@@ -271,7 +279,7 @@ impl Made {
         processes: Vec<Process>,
         gaps: Vec<String>,
     ) {
-        self.time_ns = (self.snapshots + 1) * SECOND;
+        self.time_ns = (self.snapshots + 1) * self.interval_ns;
         let node = |id| NodeState {
             id: NodeId(id),
             total_bytes: 1 << 30,
@@ -280,7 +288,7 @@ impl Made {
         self.add(Record::Snapshot(Snapshot {
             sequence: self.snapshots,
             time_ns: self.time_ns,
-            interval_ns: SECOND,
+            interval_ns: self.interval_ns,
             page_bytes: 4096,
             online: cpus("0-7"),
             threads,

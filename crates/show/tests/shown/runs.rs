@@ -1,12 +1,15 @@
 //! Runs that the tests tell of, each made for one thing that can happen.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use numaherd_herd::governor::Undone;
+use numaherd_herd::governor::{Stolen, Undone};
 use numaherd_herd::ledger::{PagingTick, Placing};
 use numaherd_herd::{Guard, Summary};
 use numaherd_topology::CpuId;
-use numaherd_world::{AffinityResult, PageFailure, Plan};
+use numaherd_world::{
+    AffinityResult, Agent, PageFailure, Plan, Process, Tag, Thread, VirtualCpu, VirtualMachine,
+};
 
 use crate::made::*;
 
@@ -416,6 +419,95 @@ pub fn refused_by_the_kernel() -> Made {
     made.end(Summary {
         thread_moves: 1,
         ..ended("random")
+    });
+    made
+}
+
+/// A vCPU of a virtual machine, with its uncore penalty in cycles.
+fn vcpu(index: u32, cpu: u32, penalty: u64) -> Thread {
+    let name = format!("CPU {index}/KVM");
+    let mut vcpu = thread(701 + index, 700, &name, cpu, 1_000, 20.0, 1.0);
+    let counts = vcpu.counts.as_mut().unwrap();
+    counts.uncore_requests = Some(1_000_000);
+    counts.uncore_busy_cycles = Some(1_000_000 * penalty);
+    vcpu.assigned = Some(CpuId(cpu));
+    vcpu.tag = Some(if index < 3 { Tag::Agent } else { Tag::Clear });
+    vcpu
+}
+
+/// The process of a virtual machine of four vCPUs.
+fn guest() -> Process {
+    let vcpu = |index| VirtualCpu {
+        index,
+        thread: thread_id(701 + index),
+    };
+    let machine = VirtualMachine {
+        name: "guest-a".to_owned(),
+        vcpus: (0..4).map(vcpu).collect(),
+        memory_bytes: Some(4 << 30),
+        source: "its monitor".to_owned(),
+        agent: Agent::Telling,
+    };
+    Process {
+        machine: Some(Arc::new(machine)),
+        ..process(700, "qemu-system-x86", &[(0, 800_000), (1, 200_000)])
+    }
+}
+
+/// A virtual machine: one vCPU goes to the node with the least penalty, another is given to an idle
+/// one.
+pub fn virtual_machine() -> Made {
+    let mut made = Made::new("brm", false);
+    let seen = |cpus: [u32; 4], penalty, made: &mut Made| {
+        let vcpus = (0..).zip(cpus).map(|(n, cpu)| {
+            let mut vcpu = vcpu(n, cpu, penalty);
+            vcpu.wait_share = if cpu == 2 && n == 2 { 0.5 } else { 0.0 };
+            vcpu
+        });
+        made.second(vcpus.collect(), vec![guest()]);
+    };
+    seen([0, 2, 2, 3], 30, &mut made);
+    made.placed(vec![], vec![]);
+    seen([0, 2, 2, 3], 31, &mut made);
+    made.placed(
+        vec![placement(
+            702,
+            2,
+            1,
+            "brm: bias random pick",
+            "17 of 100, and the least penalty is 24.0 on node 0",
+            "",
+        )],
+        vec![order(702, Some(1), "0-1")],
+    );
+    seen([0, 1, 2, 3], 24, &mut made);
+    let why = "it waited 50 % of the time; threads wait for 1.0 more CPUs than 2-3, to which it is \
+               held, have, while of 4-5 2.0 CPUs are free and no thread waits that the kernel \
+               could take there";
+    let stolen = Stolen {
+        thread: thread_id(703),
+        from: CpuId(2),
+        to: CpuId(4),
+        why: why.to_owned(),
+    };
+    made.placing(
+        Placing {
+            affinities: vec![order(703, Some(4), "4-5")],
+            stolen: vec![stolen],
+            carried_out: true,
+            ..Placing::default()
+        },
+        vec![AffinityResult::Done],
+    );
+    seen([0, 1, 4, 3], 22, &mut made);
+    made.placed(vec![], vec![]);
+    made.end(Summary {
+        thread_moves: 2,
+        stolen: 1,
+        planned_thread_moves: 2,
+        uncore_busy_cycles: 428_000_000,
+        uncore_requests: 16_000_000,
+        ..ended("brm")
     });
     made
 }

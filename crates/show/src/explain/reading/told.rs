@@ -83,6 +83,7 @@ impl Reading<'_> {
             let story = stories.entry(process).or_insert_with(|| ProcessStory {
                 pid: process.map(|process| process.pid),
                 name: known.map(|known| known.name.clone()),
+                guest: known.and_then(|known| known.guest.clone()),
                 pages: known.and_then(|known| known.pages.clone()),
                 threads: Vec::new(),
             });
