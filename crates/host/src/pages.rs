@@ -582,14 +582,15 @@ fn node_is_full(order: &PageOrder) -> String {
 
 fn refusal(order: &PageOrder, errno: Errno) -> String {
     let why = match errno {
-        Errno::SRCH => return gone(order),
+        // It had mappings when the order began: a process that has no memory any more is ending,
+        // though it is still there for its parent to hear of.
+        Errno::SRCH | Errno::INVAL => return gone(order),
         Errno::PERM => {
             "permission denied: run as its user or as root, or give CAP_SYS_NICE and CAP_SYS_PTRACE"
         }
         Errno::ACCESS => "its cpuset does not let it have memory there",
         Errno::NODEV => "there is no such node online",
         Errno::NOSYS => "this kernel has no move_pages (CONFIG_MIGRATION), or a filter hides it",
-        Errno::INVAL => "it has no memory of its own (a kernel thread, or it is ending)",
         _ => "unexpected; see move_pages(2)",
     };
     format!(
@@ -896,6 +897,16 @@ mod tests {
             "{:?}",
             case.kernel.batches()
         );
+    }
+
+    #[test]
+    fn a_process_that_gave_up_its_memory_is_ending() {
+        let case = process(10);
+        case.kernel.refuse_next_move(Errno::INVAL);
+        let outcome = case.order(Pages::All, 1);
+        let error = outcome.error.unwrap();
+        assert!(error.starts_with("process 9 has ended"), "{error}");
+        assert_eq!(outcome.not_tried, 10);
     }
 
     /// Ten pages of its own and one in a mapping that could be shared.

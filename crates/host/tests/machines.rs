@@ -147,13 +147,17 @@ fn until(
     panic!("it never was as it should: {last:?}");
 }
 
-fn by_monitor(snapshot: &Snapshot, machine: &VirtualMachine) -> bool {
-    assert_eq!(snapshot.gaps, Vec::<String>::new());
+fn by_monitor(_: &Snapshot, machine: &VirtualMachine) -> bool {
     machine.source.starts_with("its monitor")
 }
 
 fn by_names(_: &Snapshot, machine: &VirtualMachine) -> bool {
     machine.source.starts_with("its threads' names") && machine.vcpus.len() == VCPUS as usize
+}
+
+/// However they were found.
+fn complete(_: &Snapshot, machine: &VirtualMachine) -> bool {
+    machine.vcpus.len() == VCPUS as usize
 }
 
 fn indices(machine: &VirtualMachine) -> Vec<u32> {
@@ -251,7 +255,7 @@ fn vcpus_without_a_monitor_are_told_by_their_names() {
 fn one_vcpu_is_moved_and_the_others_stay() {
     let machine = Machine::usual();
     let mut host = machine.host();
-    let snapshot = until(&mut host, by_monitor);
+    let snapshot = until(&mut host, complete);
     let (process, told) = machine_in(&snapshot).unwrap();
     let vcpu = told.vcpus[2].thread;
     let core = snapshot.thread(vcpu).unwrap().cpuset.last().unwrap();
@@ -329,8 +333,8 @@ fn a_machine_killed_before_its_move_is_gone_and_others_are_moved() {
     let other = Machine::usual();
     let mut host = killed.host();
     let mut others_host = other.host();
-    let snapshot = until(&mut host, by_monitor);
-    let others = until(&mut others_host, by_monitor);
+    let snapshot = until(&mut host, complete);
+    let others = until(&mut others_host, complete);
     let (process, told) = machine_in(&snapshot).unwrap();
     killed.kill(process);
     let mut orders = Orders::default();
@@ -397,7 +401,7 @@ fn a_machine_killed_while_its_memory_is_moved_ends_the_move() {
 #[test]
 fn a_machine_that_hangs_is_given_up_and_known_by_its_names() {
     let machine = Machine::usual();
-    let snapshot = until(&mut machine.host(), by_monitor);
+    let snapshot = until(&mut machine.host(), complete);
     let (process, _) = machine_in(&snapshot).unwrap();
     // Its kernel side still takes connections.
     signal(process, Signal::STOP);

@@ -1,0 +1,408 @@
+//! One machine over time: what it was started as, when it is looked at again, what is shown of it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use numaherd_world::{Agent, ProcessId, Thread, ThreadId, VirtualCpu, VirtualMachine};
+
+use super::command_line::{self, CommandLine, Socket};
+use super::inquiry::{Inquiry, PATIENCE, Told, Unheard};
+use super::libvirt;
+use super::sockets::{listening_at, reachable};
+use super::threads::{by_cgroup, by_name, paths};
+use super::{SECOND_NS, SELDOM_NS};
+use crate::files::Root;
+use crate::proc::cgroup;
+
+/// Least time between two looks at a machine whose threads come and go.
+const SOON_NS: u64 = 2 * SECOND_NS;
+/// Longest time between two inquiries at a monitor that does not answer.
+const RARELY_NS: u64 = 300 * SECOND_NS;
+/// Characters of a name that are shown.
+const NAME_CHARACTERS: usize = 255;
+
+/// A machine.
+#[derive(Debug)]
+pub(super) struct Machine {
+    line: CommandLine,
+    /// Its name where it has given itself none.
+    spare_name: String,
+    /// Whether it is in a cgroup of libvirt's.
+    is_libvirts: bool,
+    pub(super) monitor: Monitor,
+    /// When it is asked, and its cgroups read, next.
+    pub(super) due_ns: u64,
+    /// When that was done last.
+    looked_ns: u64,
+    /// Its threads at that time.
+    looked_at: Vec<ThreadId>,
+    /// What its monitor told last.
+    pub(super) told: Option<Told>,
+    by_cgroup: Vec<VirtualCpu>,
+    /// When it was found.
+    since_ns: u64,
+    /// What its monitor said that people were told and that still holds: each is told once.
+    said: Vec<String>,
+    /// Whether people were told that its vCPUs are not to be found.
+    said_none: bool,
+    /// The host's end of its agent's port.
+    pub(super) agent_port: Option<PathBuf>,
+    shown: Arc<VirtualMachine>,
+}
+
+/// What a look at a process found.
+pub(super) enum Found {
+    /// Too early to say.
+    NotYet,
+    /// A machine, or none.
+    Is(Option<Box<Machine>>),
+}
+
+/// What is to be done about a machine's monitor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Monitor {
+    /// It is left alone; why.
+    LeftAlone(&'static str),
+    /// It can be asked.
+    Ready {
+        paths: Vec<PathBuf>,
+        /// Whether QEMU may be waiting for the first to connect.
+        waits: bool,
+        /// Inquiries without an answer since the last answer.
+        failures: u32,
+        asked: bool,
+    },
+    /// It told what cannot be.
+    Liar,
+}
+
+impl Machine {
+    /// What a process is as a machine, if it is one.
+    pub(super) fn find(root: &Root, process: ProcessId, name: &str, now_ns: u64) -> Found {
+        let folder = format!("proc/{}", process.pid);
+        let executable = std::fs::read_link(root.path(&format!("{folder}/exe"))).ok();
+        let text = match executable.as_deref() {
+            Some(path) if !is_qemu(path) => return Found::Is(None),
+            _ => root.read(&format!("{folder}/cmdline")).unwrap_or_default(),
+        };
+        let first = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        match (&executable, first) {
+            // It is being replaced by the program: its words are not there yet.
+            (Some(_), b"") => return Found::NotYet,
+            // Without the right to read the link, its first word must do.
+            (None, first) if !is_qemu(Path::new(OsStr::from_bytes(first))) => {
+                return Found::Is(None);
+            }
+            _ => {}
+        }
+        let line = command_line::parse(&text);
+        let cgroups = root.read(&format!("{folder}/cgroup")).unwrap_or_default();
+        let domain = paths(&cgroup::parse(&cgroups)).find_map(libvirt::domain);
+        let given = line.name.clone().filter(|name| !name.is_empty());
+        let spare_name = domain
+            .clone()
+            .unwrap_or_else(|| format!("{name} {}", process.pid));
+        let shown = VirtualMachine {
+            name: printable(&given.unwrap_or_else(|| spare_name.clone())),
+            vcpus: Vec::new(),
+            memory_bytes: line.memory_bytes,
+            source: String::new(),
+            agent: Agent::Silent,
+        };
+        let agent_port = line.agent.as_ref().and_then(|socket| match socket {
+            Socket::Path { path, .. } => Some(reachable(root, process.pid, path)),
+            Socket::Descriptor(number) => listening_at(root, process.pid, *number),
+        });
+        Found::Is(Some(Box::new(Self {
+            monitor: Monitor::of(root, &line, domain.is_some()),
+            line,
+            spare_name,
+            is_libvirts: domain.is_some(),
+            due_ns: now_ns,
+            looked_ns: 0,
+            looked_at: Vec::new(),
+            told: None,
+            by_cgroup: Vec::new(),
+            since_ns: now_ns,
+            said: Vec::new(),
+            said_none: false,
+            agent_port,
+            shown: Arc::new(shown),
+        })))
+    }
+
+    /// Whether another look at the process finds the same machine.
+    pub(super) fn is_started_as(&self, other: &Self) -> bool {
+        self.line == other.line && self.is_libvirts == other.is_libvirts
+    }
+
+    /// What is shown of it, as of the last look.
+    pub(super) fn shown(&self) -> Arc<VirtualMachine> {
+        self.shown.clone()
+    }
+
+    /// Looks at the cgroups of its threads when due; whether its monitor is to be asked.
+    pub(super) fn look(
+        &mut self,
+        root: &Root,
+        process: ProcessId,
+        threads: &[&mut Thread],
+        now_ns: u64,
+    ) -> bool {
+        // QEMU's pool of workers comes and goes all the time.
+        let lasting = threads.iter().filter(|thread| thread.name != "worker");
+        let changed = !lasting.clone().map(|thread| &thread.id).eq(&self.looked_at);
+        let fails = matches!(self.monitor, Monitor::Ready { failures, .. } if failures > 0);
+        let soon = changed && !fails && now_ns >= self.looked_ns + SOON_NS;
+        if now_ns < self.due_ns && !soon {
+            return false;
+        }
+        self.looked_at = lasting.map(|thread| thread.id).collect();
+        self.looked_ns = now_ns;
+        self.due_ns = now_ns + SELDOM_NS;
+        if self.is_libvirts {
+            self.by_cgroup = by_cgroup(root, process, threads);
+        }
+        let has_vcpus = !by_name(threads).is_empty() || !self.by_cgroup.is_empty();
+        match &self.monitor {
+            Monitor::Ready { waits, asked, .. } => !asked && (!waits || has_vcpus),
+            Monitor::LeftAlone(_) | Monitor::Liar => false,
+        }
+    }
+
+    /// The next inquiry at its monitor.
+    pub(super) fn inquiry(&mut self, process: ProcessId) -> Option<Inquiry> {
+        let Monitor::Ready {
+            paths,
+            failures,
+            asked,
+            ..
+        } = &mut self.monitor
+        else {
+            return None;
+        };
+        // Where there are several, another may answer.
+        let monitor = paths.get(*failures as usize % paths.len().max(1))?.clone();
+        *asked = true;
+        Some(Inquiry {
+            process,
+            monitor,
+            patience: PATIENCE,
+        })
+    }
+
+    /// Takes back that an inquiry has begun: it is asked when it is due again.
+    pub(super) fn is_not_asked(&mut self) {
+        if let Monitor::Ready { asked, .. } = &mut self.monitor {
+            *asked = false;
+        }
+    }
+
+    /// Takes what its monitor said.
+    pub(super) fn hear(
+        &mut self,
+        result: Result<Told, Unheard>,
+        now_ns: u64,
+        gaps: &mut Vec<String>,
+    ) {
+        let Monitor::Ready {
+            failures, asked, ..
+        } = &mut self.monitor
+        else {
+            return;
+        };
+        *asked = false;
+        match result {
+            Ok(told) => {
+                *failures = 0;
+                self.said.retain(|said| told.notes.contains(said));
+                for note in &told.notes {
+                    if !self.said.contains(note) {
+                        gaps.push(format!("virtual machine {}: {note}", self.shown.name));
+                        self.said.push(note.clone());
+                    }
+                }
+                self.told = Some(told);
+            }
+            // QEMU makes its sockets some time after it has begun, and serves them later still.
+            Err(Unheard::NoWay { .. } | Unheard::NoAnswer { .. })
+                if now_ns < self.since_ns + SOON_NS =>
+            {
+                self.due_ns = now_ns + SOON_NS;
+            }
+            Err(unheard) => {
+                *failures = failures.saturating_add(1);
+                let pause = SELDOM_NS << (*failures - 1).min(5);
+                self.due_ns = now_ns + pause.min(RARELY_NS);
+                let told_before = self.told.take().is_some();
+                let is_first = *failures == 1;
+                if matches!(unheard, Unheard::Lie { .. }) {
+                    self.monitor = Monitor::Liar;
+                }
+                if is_first || told_before {
+                    gaps.push(format!(
+                        "virtual machine {}: {unheard}; its vCPUs are found by {}",
+                        self.shown.name,
+                        if self.is_libvirts {
+                            "cgroup"
+                        } else {
+                            "its threads' names"
+                        }
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Brings what is shown up to date, and names the threads that run vCPUs.
+    pub(super) fn show(
+        &mut self,
+        threads: &mut [&mut Thread],
+        now_ns: u64,
+        gaps: &mut Vec<String>,
+    ) {
+        let told = self.told.as_ref();
+        let alive = |vcpu: &&VirtualCpu| threads.iter().any(|thread| thread.id == vcpu.thread);
+        let of = |vcpus: &[VirtualCpu]| vcpus.iter().filter(alive).copied().collect::<Vec<_>>();
+        let monitor = self.monitor.why_not();
+        let by_monitor = told
+            .map(|told| of(&told.vcpus))
+            .filter(|vcpus| !vcpus.is_empty());
+        let by_cgroup = Some(of(&self.by_cgroup)).filter(|vcpus| !vcpus.is_empty());
+        let (vcpus, source) = match (by_monitor, by_cgroup) {
+            (Some(vcpus), _) => (vcpus, "its monitor (query-cpus-fast)".to_owned()),
+            (None, Some(vcpus)) => (vcpus, format!("libvirt's cgroups ({monitor})")),
+            (None, None) => (by_name(threads), format!("its threads' names ({monitor})")),
+        };
+        // It may only just have begun, or been asked.
+        let is_settled = now_ns >= self.since_ns + SOON_NS && !self.monitor.may_tell();
+        if vcpus.is_empty() && is_settled && !self.said_none {
+            gaps.push(format!(
+                "virtual machine {}: none of its threads can be told to run a vCPU ({monitor}); \
+                 start it with -name {},debug-threads=on, or with a monitor of its own: -qmp \
+                 unix:PATH,server=on,wait=off",
+                self.shown.name, self.shown.name
+            ));
+        }
+        self.said_none = vcpus.is_empty() && (is_settled || self.said_none);
+        let given = told
+            .and_then(|told| told.name.as_ref())
+            .or(self.line.name.as_ref());
+        let name = given
+            .filter(|name| !name.is_empty())
+            .unwrap_or(&self.spare_name);
+        let now = VirtualMachine {
+            name: printable(name),
+            vcpus,
+            memory_bytes: told
+                .and_then(|told| told.memory_bytes)
+                .or(self.line.memory_bytes),
+            source,
+            agent: Agent::Silent,
+        };
+        if *self.shown != now {
+            self.shown = Arc::new(now);
+        }
+        // One thread runs them all in single-threaded emulation.
+        let vcpus = &self.shown.vcpus;
+        let is_shared = vcpus.len() > 1 && vcpus[0].thread == vcpus[1].thread;
+        for thread in threads {
+            match self.shown.vcpu_of(thread.id) {
+                Some(_) if is_shared => "all vCPUs".clone_into(&mut thread.name),
+                Some(index) => thread.name = format!("vCPU {index}"),
+                None => {}
+            }
+        }
+    }
+}
+
+impl Monitor {
+    /// What is to be done about the monitors of a command line.
+    fn of(root: &Root, line: &CommandLine, is_libvirts: bool) -> Self {
+        if is_libvirts {
+            return Self::LeftAlone("its monitor belongs to libvirt and is left alone");
+        }
+        if !root.is_live() {
+            return Self::LeftAlone("nobody answers in a captured tree");
+        }
+        let belongs_to_libvirt =
+            |path: &Path| path.components().any(|part| part.as_os_str() == "libvirt");
+        let mut paths = Vec::new();
+        let mut waiting = false;
+        let mut why = "it has no monitor in the file system";
+        for socket in &line.monitors {
+            match socket {
+                Socket::Path { path, .. } if belongs_to_libvirt(path) => {
+                    why = "its monitor belongs to libvirt and is left alone";
+                }
+                Socket::Path { path, waits } => {
+                    waiting |= waits;
+                    paths.push(path.clone());
+                }
+                Socket::Descriptor(_) => {
+                    why = "its monitor belongs to whoever started it and is left alone";
+                }
+            }
+        }
+        if paths.is_empty() {
+            return Self::LeftAlone(why);
+        }
+        Self::Ready {
+            paths,
+            waits: waiting,
+            failures: 0,
+            asked: false,
+        }
+    }
+
+    /// Whether its first answer is still to come.
+    fn may_tell(&self) -> bool {
+        matches!(
+            self,
+            Self::Ready {
+                failures: 0,
+                waits: false,
+                ..
+            }
+        )
+    }
+
+    /// Why the vCPUs are not known from it.
+    fn why_not(&self) -> &'static str {
+        match self {
+            Self::LeftAlone(why) => why,
+            Self::Ready {
+                failures: 0,
+                waits: true,
+                ..
+            } => {
+                "its monitor has not answered yet; where QEMU waits for someone to connect \
+                 (wait=on), it is left to do so"
+            }
+            Self::Ready { failures: 0, .. } => "its monitor has not answered yet",
+            Self::Ready { .. } => "its monitor does not answer",
+            Self::Liar => "its monitor told what cannot be",
+        }
+    }
+}
+
+/// Whether a program is a QEMU that runs machines, by its file name: `qemu-system-…`, or
+/// `qemu-kvm` and `kvm` as some distributions call it. Replaced files are shown as `… (deleted)`.
+fn is_qemu(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    name.is_some_and(|name| {
+        let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+        // NixOS wraps its programs as `.NAME-wrapped`.
+        let name = name.strip_prefix('.').unwrap_or(name);
+        let name = name.strip_suffix("-wrapped").unwrap_or(name);
+        name.starts_with("qemu-system-") || name == "qemu-kvm" || name == "kvm"
+    })
+}
+
+/// A name that a machine's owner chose, fit to be shown.
+pub(super) fn printable(name: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    name.chars().take(NAME_CHARACTERS).map(shown).collect()
+}
