@@ -7,6 +7,7 @@
 //!   no network, and all files that QEMU shares with this program are anonymous memory, reached as
 //!   `/proc/self/fd/N`, so that nothing has to be removed afterwards, whoever dies first. The one
 //!   exception is a trace that is asked for: the plugin, not the guest, writes it as it is recorded.
+//! * QEMU's threads have names, so that the host can tell which of them runs which vCPU.
 //! * Standard input is the agent's socket, standard output the kernel's console, standard error
 //!   QEMU's and the plugin's own messages.
 
@@ -30,6 +31,15 @@ pub struct Model {
     pub arguments: Vec<String>,
     /// The trace to record, in place of modelling accesses.
     pub recording: Option<Recording>,
+}
+
+/// A virtio serial port for a program in the guest, and the socket that it is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SerialPort {
+    /// What the port is called; the guest's kernel shows it below `/sys/class/virtio-ports`.
+    pub name: String,
+    /// The UNIX socket on the host, which QEMU makes and listens at.
+    pub socket: PathBuf,
 }
 
 /// A trace to be recorded.
@@ -114,9 +124,11 @@ pub fn arguments(
     kernel_image: &Path,
     kernel_parameters: &[String],
     model: Option<&Model>,
+    serial_port: Option<&SerialPort>,
     inherited: &Inherited,
 ) -> Vec<OsString> {
     let mut arguments = Arguments::default();
+    arguments.words("-name numaherd-lab,debug-threads=on");
     arguments.words("-nodefaults -no-user-config -no-reboot -display none");
     let time = model.map(|model| model.time);
     arguments.words(machine_type(time));
@@ -147,6 +159,16 @@ pub fn arguments(
     arguments.words(&format!(
         "-device virtserialport,chardev=agent,name={PORT_NAME}"
     ));
+    if let Some(port) = serial_port {
+        let mut socket = joined("socket,id=port,path=", &port.socket);
+        socket.push(",server=on,wait=off");
+        arguments.option("-chardev", socket);
+        let name = &port.name;
+        arguments.option(
+            "-device",
+            format!("virtserialport,chardev=port,name={name}"),
+        );
+    }
     arguments.words(
         "-fsdev local,id=hostroot,path=/,security_model=none,readonly=on,multidevs=remap \
          -device virtio-9p-pci,fsdev=hostroot,mount_tag=hostroot",
@@ -282,6 +304,7 @@ mod tests {
             Path::new("/lab/vmlinuz"),
             &[],
             None,
+            None,
             &inherited(false),
         );
         insta::assert_snapshot!("one_node", shown(&arguments));
@@ -325,6 +348,10 @@ mod tests {
             Path::new("/lab/vmlinuz"),
             &parameters,
             Some(&model),
+            Some(&SerialPort {
+                name: "org.example.0".to_owned(),
+                socket: "/run/a,b.socket".into(),
+            }),
             &inherited(true),
         );
         insta::assert_snapshot!("uneven_nodes", shown(&arguments));

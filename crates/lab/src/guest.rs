@@ -16,7 +16,7 @@ use numaherd_lab_guest::protocol::{Decoder, Message, ProtocolError, ToGuest, ToH
 pub use numaherd_lab_guest::protocol::{Ending, Stream};
 
 use crate::command::Command;
-use crate::command_line::{self, Inherited, InheritedModel, Model, shared_bytes};
+use crate::command_line::{self, Inherited, InheritedModel, Model, SerialPort, shared_bytes};
 use crate::error::{Cause, Context, Error, Result};
 use crate::files::KernelFiles;
 use crate::initrd;
@@ -40,6 +40,8 @@ pub struct Options {
     pub model: Option<Model>,
     /// Further kernel parameters.
     pub kernel_parameters: Vec<String>,
+    /// A port for a program in the guest to talk to one on the host.
+    pub serial_port: Option<SerialPort>,
     /// How long it may take to boot.
     pub boot_limit: Duration,
     /// How long it may live in all, boot included.
@@ -59,6 +61,7 @@ impl Options {
             kernel,
             model: None,
             kernel_parameters: Vec::new(),
+            serial_port: None,
             boot_limit: Self::BOOT_LIMIT,
             time_limit: None,
         }
@@ -175,6 +178,7 @@ impl Guest {
             &options.kernel.image,
             &options.kernel_parameters,
             options.model.as_ref(),
+            options.serial_port.as_ref(),
             &inherited,
         );
         let (qemu, agent) = Qemu::start(

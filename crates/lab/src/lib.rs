@@ -42,7 +42,7 @@ pub mod run;
 pub mod shape;
 
 pub use command::Command;
-pub use command_line::{Model, Time};
+pub use command_line::{Model, SerialPort, Time};
 pub use error::{Error, Result};
 pub use files::{KernelFiles, find_plugin};
 pub use guest::{Ending, Event, Guest, Options, Output, Running, Stopped, Stream};
