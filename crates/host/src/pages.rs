@@ -582,8 +582,7 @@ fn node_is_full(order: &PageOrder) -> String {
 
 fn refusal(order: &PageOrder, errno: Errno) -> String {
     let why = match errno {
-        // It had mappings when the order began: a process that has no memory any more is ending,
-        // though it is still there for its parent to hear of.
+        // INVAL: it has no memory any more, though it had some when the order began.
         Errno::SRCH | Errno::INVAL => return gone(order),
         Errno::PERM => {
             "permission denied: run as its user or as root, or give CAP_SYS_NICE and CAP_SYS_PTRACE"

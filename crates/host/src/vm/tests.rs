@@ -473,8 +473,8 @@ fn the_port_of_an_agent_is_found_by_its_path_or_its_descriptor() {
         watch.machines.agent_ports().collect::<Vec<_>>()
     };
     assert_eq!(
-        by("path=/run/a", 10),
-        [(process(10), PathBuf::from("/run/a"))]
+        by("path=/srv/a", 10),
+        [(process(10), PathBuf::from("/srv/a"))]
     );
     assert_eq!(by("fd=33", 11), [], "nothing is known of it");
     let bound = "0: 2 0 10000 1 1 77 /var/lib/libvirt/qemu/channel/a\n";
