@@ -3,7 +3,8 @@
 //!
 //! As in the paper, four threads have all their memory on node 0, and the run time is the mean of the
 //! threads'. *Intra-S* has all of them on node 0, *Inter-S* half of them on node 1. Each run is a trial
-//! as those of `numaherd lab compare`: a policy that does nothing observes it where none is tried.
+//! as those of `numaherd lab compare`. Where BRM is not tried it runs dry: it counts and decides as
+//! ever, at the same cost, and nothing is carried out.
 //!
 //! Not as in the paper: fewer loops than 1000, since a modelled second takes a minute or more; a
 //! length in steps in place of one number of loops, so that small working sets are not over before
@@ -52,9 +53,10 @@ const FEWEST_LOOPS: u64 = 4;
 /// Where the guest finds the scenario of the next trial.
 const SCENARIO: &str = "/run/numaherd-brm.toml";
 
-/// How often counters are read where nothing is placed; where something is, as often as BRM does it
-/// (§5), whoever places, so that all pay for it.
-const LOOK_MS: i64 = 20;
+/// How often counters are read for Fig 5, where the shortest runs take some 50 ms and what comes after
+/// the last reading is lost; for strategies as often as BRM does it (§5), whoever places, so that
+/// all pay for it.
+const LOOK_MS: i64 = 5;
 const TICK_MS: i64 = 10;
 
 /// How much is run.
@@ -93,7 +95,8 @@ impl Options {
     /// All of Fig 5 with shorter runs, three sizes of Fig 8a with three repeats.
     pub fn quick() -> Self {
         Self {
-            steps: 2_000_000,
+            sharing_sizes: [8, 32, 128].map(|kib| kib * KIB).into(),
+            steps: 3_000_000,
             strategy_steps: 20_000_000,
             repeats: 3,
             ..Self::full()
@@ -275,7 +278,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// One run with its threads bound.
     fn assigned(&mut self, sizes: Sizes, cpus: &str) -> Result<Run> {
-        let trial = self.run(sizes, Some(cpus), &Contender::Linux, 0, LOOK_MS)?;
+        let trial = self.run(sizes, Strategy::Bound(cpus), 0, LOOK_MS)?;
         let missing = |what| format!("{what} could not be counted in the lab's guest");
         Ok(Run {
             seconds: seconds(&trial),
@@ -306,7 +309,7 @@ impl Bench<'_> {
         };
         for layout in layouts {
             let cpus = cpus_of(topology, layout);
-            let trial = self.run(sizes, Some(&cpus), &Contender::Linux, 0, TICK_MS)?;
+            let trial = self.run(sizes, Strategy::Bound(&cpus), 0, TICK_MS)?;
             all.bindings.push(Binding {
                 threads_on: layout.clone(),
                 seconds: seconds(&trial),
@@ -316,13 +319,12 @@ impl Bench<'_> {
             .best()
             .context("the machine has no room for the threads")?;
         let best = cpus_of(topology, &best.threads_on);
-        let brm = Contender::parse("brm")?;
         for repeat in 0..repeats {
-            let trial = self.run(sizes, Some(&best), &Contender::Linux, repeat, TICK_MS)?;
+            let trial = self.run(sizes, Strategy::Bound(&best), repeat, TICK_MS)?;
             all.fixed.0.push(seconds(&trial));
-            let trial = self.run(sizes, None, &Contender::Linux, repeat, TICK_MS)?;
+            let trial = self.run(sizes, Strategy::Linux, repeat, TICK_MS)?;
             all.linux.0.push(seconds(&trial));
-            let trial = self.run(sizes, None, &brm, repeat, TICK_MS)?;
+            let trial = self.run(sizes, Strategy::Brm, repeat, TICK_MS)?;
             all.brm.0.push(seconds(&trial));
             all.brm_moves.push(trial.thread_moves_ordered);
         }
@@ -333,16 +335,20 @@ impl Bench<'_> {
     fn run(
         &mut self,
         sizes: Sizes,
-        cpus: Option<&str>,
-        contender: &Contender,
+        strategy: Strategy<'_>,
         repeat: u32,
         interval_ms: i64,
     ) -> Result<Trial> {
         let (set, shared) = (sizes.working_set_bytes / MIB, sizes.sharing_bytes / KIB);
-        let place = cpus.map_or_else(|| contender.to_string(), |cpus| format!("on CPUs {cpus}"));
+        let place = match strategy {
+            Strategy::Bound(cpus) => format!("on CPUs {cpus}"),
+            Strategy::Linux => "linux".to_owned(),
+            Strategy::Brm => "brm".to_owned(),
+        };
+        let brm = Contender::parse("brm")?;
         self.bar
             .set_message(format!("{set} MiB, {shared} KiB shared, {place}"));
-        let scenario = toml::to_string(&scenario(sizes, cpus, interval_ms))?;
+        let scenario = toml::to_string(&scenario(sizes, strategy, interval_ms))?;
         let attempt = |bench: &mut Self| {
             let guest = match bench.guest.take() {
                 Some(guest) => guest,
@@ -355,7 +361,7 @@ impl Bench<'_> {
                 ledger: None,
                 limit: bench.limit,
             };
-            let trial = tried.once(&guest, contender, repeat)?;
+            let trial = tried.once(&guest, &brm, repeat)?;
             bench.guest = Some(guest);
             Ok(trial)
         };
@@ -377,22 +383,32 @@ fn seconds(trial: &Trial) -> f64 {
     trial.programs[0].mean_thread_seconds
 }
 
-/// The benchmark as a scenario, bound to CPUs or free, with all its memory on node 0.
-fn scenario(sizes: Sizes, cpus: Option<&str>, interval_ms: i64) -> Scenario {
+/// Who places the threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strategy<'a> {
+    /// Nobody: they are bound to these CPUs, one each.
+    Bound(&'a str),
+    /// The kernel alone.
+    Linux,
+    /// BRM.
+    Brm,
+}
+
+/// The benchmark as a scenario for the policy `brm`, with all its memory on node 0.
+fn scenario(sizes: Sizes, strategy: Strategy<'_>, interval_ms: i64) -> Scenario {
     let mut command: Vec<String> = ["menagerie", "micro"].map(Into::into).into();
     let mut option = |name: &str, value: String| command.extend([name.to_owned(), value]);
     option("--threads", THREADS.to_string());
     option("--working-set", sizes.working_set_bytes.to_string());
     option("--sharing-size", sizes.sharing_bytes.to_string());
     option("--rounds", sizes.loops.to_string());
-    if let Some(cpus) = cpus {
+    if let Strategy::Bound(cpus) = strategy {
         option("--cpus", cpus.to_owned());
     }
     let table = |key: &str, value: Value| Table::from_iter([(key.to_owned(), value)]);
-    let mut settings = table(
-        "herd",
-        table("placement_interval_ms", interval_ms.into()).into(),
-    );
+    let mut herd = table("placement_interval_ms", interval_ms.into());
+    herd.extend(table("dry_run", (strategy != Strategy::Brm).into()));
+    let mut settings = table("herd", herd.into());
     // As if the guest of each virtual CPU had tagged it: all threads are the benchmark's.
     let brm = table("candidates", "all".into());
     settings.extend(table("policies", table("brm", brm.into()).into()));
@@ -461,17 +477,16 @@ mod tests {
     #[test]
     fn the_guest_is_given_the_benchmark_with_its_memory_on_node_0() {
         let sizes = Options::sizes(16 * MIB, 128 * KIB, 819_200);
-        let text = toml::to_string(&scenario(sizes, Some("0,1,4,5"), TICK_MS)).unwrap();
+        let text = toml::to_string(&scenario(sizes, Strategy::Bound("0,1,4,5"), TICK_MS)).unwrap();
         let read: Scenario = toml::from_str(&text).unwrap();
         assert_eq!(
             read.programs[0].arguments(0).join(" "),
             "micro --threads 4 --working-set 16777216 --sharing-size 131072 --rounds 10 \
              --cpus 0,1,4,5 --home 0"
         );
-        assert_eq!(
-            read.settings["herd"]["placement_interval_ms"].as_integer(),
-            Some(10)
-        );
+        let herd = &read.settings["herd"];
+        assert_eq!(herd["placement_interval_ms"].as_integer(), Some(10));
+        assert_eq!(herd["dry_run"].as_bool(), Some(true));
         assert_eq!(
             read.settings["policies"]["brm"]["candidates"].as_str(),
             Some("all")
