@@ -21,12 +21,16 @@ fn written(processor: &Processor) -> String {
         vendor,
         family,
         model,
+        implementer,
+        part,
         name,
         hypervisor,
     } = processor;
+    let implementer = implementer.map(|code| format!("CPU implementer\t: {code:#x}\n"));
+    let implementer = implementer.unwrap_or_default();
     let flags = if *hypervisor { "fpu hypervisor" } else { "fpu" };
     format!(
         "vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n\
-         model name\t: {name}\nflags\t\t: {flags}\n"
+         model name\t: {name}\nflags\t\t: {flags}\n{implementer}CPU part\t: {part:#x}\n"
     )
 }

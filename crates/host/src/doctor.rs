@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::events::EventCheck;
 
-use self::events::{Load, Machinery};
+use self::events::{Machinery, MakeLoad};
 use crate::counters::Counters;
 use crate::events::EventTable;
 use crate::files::Root;
@@ -74,13 +74,9 @@ pub struct Doctor {
 /// walk over memory, which takes some hundredths of a second.
 pub fn doctor(root: &Path, topology: &Topology, events: &EventTable) -> Doctor {
     let files = Root::new(root);
-    let mut load = events::walk(topology);
     let senses = senses(&files);
-    let load: Option<Load<'_>> = if files.is_live() {
-        Some(&mut load)
-    } else {
-        None
-    };
+    let walk = || events::walk(topology);
+    let load = files.is_live().then_some::<MakeLoad<'_>>(&walk);
     examine(&files, topology, &*senses, events, load)
 }
 
@@ -109,7 +105,7 @@ fn examine(
     topology: &Topology,
     senses: &dyn Senses,
     events: &EventTable,
-    load: Option<Load<'_>>,
+    load: Option<MakeLoad<'_>>,
 ) -> Doctor {
     let processor = root
         .read("proc/cpuinfo")

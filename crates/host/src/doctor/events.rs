@@ -5,6 +5,7 @@
 //! nothing. So the events count a walk of which is known how many lines it fetches.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use numaherd_topology::Topology;
 use serde::{Deserialize, Serialize};
@@ -46,14 +47,16 @@ pub(super) struct Machinery<'m> {
     pub(super) choice: Option<&'m Choice>,
 }
 
-/// A load that gives the number of lines that it fetched.
-pub(super) type Load<'l> = &'l mut dyn FnMut() -> u64;
+/// Goes over memory that was made ready, and gives the number of lines that it fetched.
+pub(super) type Load = Box<dyn Fn() -> u64>;
+/// Makes a load ready.
+pub(super) type MakeLoad<'l> = &'l dyn Fn() -> Load;
 
 /// Tries the events of the set that fits best; without a load there is nothing to try them on.
 pub(super) fn check(
     machine: &Machinery<'_>,
     table: &EventTable,
-    load: Option<Load<'_>>,
+    load: Option<MakeLoad<'_>>,
 ) -> Option<EventCheck> {
     let set = sets_of(table, machine.root, machine.processor).next()?;
     let findings = match load {
@@ -71,10 +74,10 @@ pub(super) fn check(
     })
 }
 
-/// The walk as a load, made when it is first needed.
-pub(super) fn walk(topology: &Topology) -> impl FnMut() -> u64 {
-    let mut made = None;
-    move || made.get_or_insert_with(|| Walk::new(topology)).run()
+/// The walk as a load.
+pub(super) fn walk(topology: &Topology) -> Load {
+    let walk = Walk::new(topology);
+    Box::new(move || walk.run())
 }
 
 fn because(set: &CounterSet, processor: &Processor) -> String {
@@ -112,14 +115,15 @@ enum Fate {
 }
 
 impl Machinery<'_> {
-    fn findings(&self, set: &std::sync::Arc<CounterSet>, load: Load<'_>) -> Vec<Finding> {
+    fn findings(&self, set: &Arc<CounterSet>, load: MakeLoad<'_>) -> Vec<Finding> {
         let events = set.events();
         let mut fates: Vec<Fate> = events.iter().map(|(_, event)| self.alone(event)).collect();
         let mut lines = 0;
         let taken = self.choice.filter(|choice| choice.is_of(set));
         if let Some(choice) = taken {
+            let load = load();
             let (main, uncore) = (choice.roles(), choice.uncore_roles());
-            lines = self.count(choice.attributes(), &main, &events, &mut fates, load);
+            lines = self.count(choice.attributes(), &main, &events, &mut fates, &load);
             let mut attributes = choice.uncore_attributes().to_vec();
             if !attributes.is_empty() {
                 // Cycles too, if there is a counter for them, to hold the busy ones against.
@@ -132,7 +136,7 @@ impl Machinery<'_> {
                     attributes.truncate(uncore.len());
                     roles.truncate(uncore.len());
                 }
-                self.count(&attributes, &roles, &events, &mut fates, load);
+                self.count(&attributes, &roles, &events, &mut fates, &load);
             }
         }
         let mut findings = self.refusals(&events, &fates);
@@ -178,7 +182,7 @@ impl Machinery<'_> {
         roles: &[Role],
         events: &[(Role, &Event)],
         fates: &mut [Fate],
-        load: Load<'_>,
+        load: &Load,
     ) -> u64 {
         let mut buffer = vec![0; Group::bytes(attributes.len())];
         let mut lines = 0;

@@ -120,7 +120,7 @@ fn told(senses: &dyn Senses, processor: &Processor) -> String {
         reasons: &reasons,
         choice: choice.as_ref(),
     };
-    let check = check(&machinery, table, Some(&mut || WALKED)).unwrap();
+    let check = check(&machinery, table, Some(&|| Box::new(|| WALKED))).unwrap();
     let mut text = format!("{} ({})\n", check.set, check.because);
     for finding in check.findings {
         let Finding {
