@@ -41,8 +41,6 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// Bytes of an entry of a list: a line.
 const ENTRY: u64 = 64;
-/// Bytes of a shared word.
-const WORD: u64 = 8;
 /// What is shared where working sets vary (§2.2.2).
 const SHARED: u64 = 128 * KIB;
 /// The working set where what is shared varies (§2.2.2).
@@ -68,7 +66,7 @@ pub struct Options {
     pub working_sets: Vec<u64>,
     /// Sharing sizes of Fig 5b in bytes.
     pub sharing_sizes: Vec<u64>,
-    /// Steps (entries visited and words added to) of each thread, for Fig 5.
+    /// Entries of its list that each thread visits in all, for Fig 5.
     pub steps: u64,
     /// The same for Fig 8a: BRM needs time to find a layout, and it must be small beside the run.
     pub strategy_steps: u64,
@@ -85,7 +83,7 @@ impl Options {
             assignments: true,
             working_sets: [4, 8, 16, 32, 64, 128].map(|mib| mib * MIB).into(),
             sharing_sizes: [4, 8, 16, 32, 64, 128].map(|kib| kib * KIB).into(),
-            steps: 4_000_000,
+            steps: 8_000_000,
             strategy_steps: 80_000_000,
             repeats: 10,
             limit: Duration::from_secs(3600),
@@ -96,20 +94,20 @@ impl Options {
     pub fn quick() -> Self {
         Self {
             sharing_sizes: [8, 32, 128].map(|kib| kib * KIB).into(),
-            steps: 3_000_000,
+            steps: 4_000_000,
             strategy_steps: 20_000_000,
             repeats: 3,
             ..Self::full()
         }
     }
 
-    /// Sizes with as many loops as make up `steps`.
+    /// Sizes with as many loops as take each thread through `steps` entries of its list.
     fn sizes(working_set_bytes: u64, sharing_bytes: u64, steps: u64) -> Sizes {
-        let loop_steps = working_set_bytes / u64::from(THREADS) / ENTRY + sharing_bytes / WORD;
+        let entries = working_set_bytes / u64::from(THREADS) / ENTRY;
         Sizes {
             working_set_bytes,
             sharing_bytes,
-            loops: (steps / loop_steps.max(1)).max(FEWEST_LOOPS),
+            loops: (steps / entries.max(1)).max(FEWEST_LOOPS),
         }
     }
 
@@ -206,8 +204,7 @@ pub fn measure(options: &Options, keep: &dyn Fn(&Measured) -> Result<()>) -> Res
     }
     if options.repeats > 0 {
         for &set in &options.working_sets {
-            let sizes = Options::sizes(set, SHARED, options.strategy_steps);
-            let all = bench.strategies(sizes, &topology, &layouts, options.repeats)?;
+            let all = bench.strategies(set, options, &topology, &layouts)?;
             measured.strategies.push(all);
             keep(&measured)?;
         }
@@ -279,7 +276,10 @@ impl Bench<'_> {
     /// One run with its threads bound.
     fn assigned(&mut self, sizes: Sizes, cpus: &str) -> Result<Run> {
         let trial = self.run(sizes, Strategy::Bound(cpus), 0, LOOK_MS)?;
-        let missing = |what| format!("{what} could not be counted in the lab's guest");
+        let missing = |what| {
+            let ms = 1e3 * seconds(&trial);
+            format!("{what} could not be counted in a run of {ms:.0} ms: it needs more steps")
+        };
         Ok(Run {
             seconds: seconds(&trial),
             uncore_penalty: trial
@@ -291,16 +291,20 @@ impl Bench<'_> {
         })
     }
 
-    /// Every binding once, then the strategies in turn.
+    /// Every binding once, in runs as short as Fig 5's, as each goes on as it begins; then the
+    /// strategies in turn.
     fn strategies(
         &mut self,
-        sizes: Sizes,
+        working_set: u64,
+        options: &Options,
         topology: &Topology,
         layouts: &[Vec<u32>],
-        repeats: u32,
     ) -> Result<Strategies> {
+        let sizes = Options::sizes(working_set, SHARED, options.strategy_steps);
+        let short = Options::sizes(working_set, SHARED, options.steps);
         let mut all = Strategies {
             sizes,
+            binding_loops: short.loops,
             bindings: Vec::new(),
             fixed: Repeats(Vec::new()),
             linux: Repeats(Vec::new()),
@@ -309,7 +313,7 @@ impl Bench<'_> {
         };
         for layout in layouts {
             let cpus = cpus_of(topology, layout);
-            let trial = self.run(sizes, Strategy::Bound(&cpus), 0, TICK_MS)?;
+            let trial = self.run(short, Strategy::Bound(&cpus), 0, TICK_MS)?;
             all.bindings.push(Binding {
                 threads_on: layout.clone(),
                 seconds: seconds(&trial),
@@ -319,7 +323,7 @@ impl Bench<'_> {
             .best()
             .context("the machine has no room for the threads")?;
         let best = cpus_of(topology, &best.threads_on);
-        for repeat in 0..repeats {
+        for repeat in 0..options.repeats {
             let trial = self.run(sizes, Strategy::Bound(&best), repeat, TICK_MS)?;
             all.fixed.0.push(seconds(&trial));
             let trial = self.run(sizes, Strategy::Linux, repeat, TICK_MS)?;
@@ -469,14 +473,14 @@ mod tests {
         assert_eq!(of(Part::Capacity), sets.map(|set| (set, 0)));
         assert_eq!(of(Part::Both), sets.map(|set| (set, 128)));
         assert!(of(Part::Sharing).iter().all(|point| point.0 == 16));
-        // 4,000,000 steps of 65,536 entries and no words; large sets have their fewest loops.
-        assert_eq!(points[2].1.loops, 61);
+        // 8,000,000 of 65,536 entries; large sets have their fewest loops.
+        assert_eq!(points[2].1.loops, 122);
         assert_eq!(Options::sizes(1024 * MIB, 0, 1).loops, FEWEST_LOOPS);
     }
 
     #[test]
     fn the_guest_is_given_the_benchmark_with_its_memory_on_node_0() {
-        let sizes = Options::sizes(16 * MIB, 128 * KIB, 819_200);
+        let sizes = Options::sizes(16 * MIB, 128 * KIB, 655_360);
         let text = toml::to_string(&scenario(sizes, Strategy::Bound("0,1,4,5"), TICK_MS)).unwrap();
         let read: Scenario = toml::from_str(&text).unwrap();
         assert_eq!(

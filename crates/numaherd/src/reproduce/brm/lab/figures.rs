@@ -114,6 +114,8 @@ pub struct Strategies {
     /// What was run.
     #[serde(flatten)]
     pub sizes: Sizes,
+    /// Loops of the runs in which bindings were tried.
+    pub binding_loops: u64,
     /// Every binding that differs in how many threads are on which node.
     pub bindings: Vec<Binding>,
     /// The best of them again, as often as the others.
@@ -248,6 +250,7 @@ mod tests {
         let sizes = compared(run(1.0, 1.0, 1.0), run(1.0, 1.0, 1.0)).sizes;
         let strategies = Strategies {
             sizes,
+            binding_loops: 5,
             bindings: vec![binding([4, 0], 3.0), binding([2, 2], 2.0)],
             fixed: Repeats(vec![2.0, 2.0]),
             linux: Repeats(vec![2.0, 4.0]),

@@ -7,7 +7,7 @@ use super::figures::{Binding, Measured, Part, Repeats, Strategies};
 /// Both tables, each with what it comes to.
 pub fn text(measured: &Measured) -> String {
     let mut parts = vec![format!(
-        "BRM's micro-benchmark on {}, {} threads, all memory on node 0",
+        "BRM's micro-benchmark on {}, {} threads, all memory on node 0; changes are from Intra-S to Inter-S",
         measured.machine, measured.threads
     )];
     if !measured.assignments.is_empty() {
@@ -28,8 +28,8 @@ fn assignments(measured: &Measured) -> String {
         "Intra-S s",
         "Inter-S s",
         "time",
-        "uncore penalty",
-        "misses/1000",
+        "penalty",
+        "misses",
     ]);
     for compared in &measured.assignments {
         let part = match compared.part {
@@ -65,7 +65,7 @@ fn strategies(all: &[Strategies]) -> String {
     let mut table = table(&[
         "set MiB",
         "loops",
-        "bindings s (threads on each node)",
+        "binding ms a loop",
         "best s",
         "linux s",
         "brm s",
@@ -76,7 +76,8 @@ fn strategies(all: &[Strategies]) -> String {
     for one in all {
         let binding = |binding: &Binding| {
             let on: Vec<String> = binding.threads_on.iter().map(u32::to_string).collect();
-            format!("{} {:.3}", on.join("+"), binding.seconds)
+            let loop_ms = 1000.0 * binding.seconds / one.binding_loops as f64;
+            format!("{} {loop_ms:.2}", on.join("+"))
         };
         let bindings: Vec<String> = one.bindings.iter().map(binding).collect();
         let moves: Vec<String> = one.brm_moves.iter().map(u64::to_string).collect();
@@ -151,6 +152,7 @@ mod tests {
             ],
             strategies: vec![Strategies {
                 sizes: sizes(16, 128),
+                binding_loops: 15,
                 bindings: vec![
                     Binding {
                         threads_on: vec![4, 0],
