@@ -9,9 +9,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::exit::EXIT_CODES;
 
 mod machines;
+mod report;
 mod trace;
 
 pub use machines::{Advise, Agent, AsNumad, Wanted};
+pub use report::Report;
 pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};
 
 /// Decide which core every thread runs on and which memory node every page lives on.
@@ -36,6 +38,8 @@ pub enum Command {
     Policies(Policies),
     /// Tell what was seen, decided and done, from a ledger
     Explain(Explain),
+    /// Draw one run, or several side by side, as a page of charts and tables
+    Report(Report),
     /// Run a program alone, with memory near and far, and write its profile
     Profile(Box<Profile>),
     /// Run a scenario on a model of a machine, under one policy or several

@@ -27,7 +27,7 @@ pub fn explain(options: &Explain) -> Result<()> {
 }
 
 /// Why a ledger cannot be read at all, with its exit code.
-fn unreadable(error: HerdError) -> anyhow::Error {
+pub fn unreadable(error: HerdError) -> anyhow::Error {
     let exit = match &error {
         HerdError::NotOurs { .. } | HerdError::Newer { .. } => Exit::Usage,
         HerdError::Io { source, .. } => match source.kind() {

@@ -29,6 +29,7 @@ use serde::Serialize;
 use crate::error::ShowError;
 use crate::guests::Guest;
 use crate::totals::Totals;
+pub(crate) use reading::{about, cited};
 pub use text::text;
 
 /// Version of the JSON form. It goes up when a member is taken away or changes its meaning.

@@ -7,6 +7,8 @@
 
 mod told;
 
+pub(crate) use told::about;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use numaherd_herd::ledger::{Ledger, PagingTick, Placing, Start};
@@ -427,7 +429,8 @@ fn is_of(outcome: &PageOutcome, order: &PageOrder) -> bool {
         == (order.process, order.thread, order.pages, order.to)
 }
 
-fn cited(name: &str) -> CitedRule {
+/// A rule by its name, with its source where this program knows it.
+pub(crate) fn cited(name: &str) -> CitedRule {
     let placements = PLACEMENTS.iter().flat_map(|half| half.rules);
     let pagings = PAGINGS.iter().flat_map(|half| half.rules);
     let known = placements.chain(pagings).find(|rule| rule.name == name);

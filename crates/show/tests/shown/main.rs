@@ -3,6 +3,7 @@
 mod explained;
 mod lived;
 mod made;
+mod reported;
 mod runs;
 mod summed;
 mod totalled;

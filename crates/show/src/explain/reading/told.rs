@@ -149,7 +149,8 @@ fn there_are(what: &str, names: &[String]) -> String {
     }
 }
 
-fn about(policy: &str) -> Option<About> {
+/// What a policy does, by its name, where this program knows it.
+pub(crate) fn about(policy: &str) -> Option<About> {
     if let Some(entry) = POLICIES.iter().find(|entry| entry.name == policy) {
         return Some(About {
             what: entry.about.to_owned(),

@@ -1,0 +1,186 @@
+//! `numaherd report`: a page of HTML drawn from ledgers.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use numaherd_herd::ledger::Reader;
+use numaherd_show::report::{Reading, Run, page};
+use rayon::prelude::*;
+
+use crate::cli::Report;
+use crate::exit::{Exit, ended};
+use crate::explain::unreadable;
+use crate::print;
+
+/// Writes the page, whole or not at all. Ledgers are read line by line, several at once.
+///
+/// # Errors
+/// A file cannot be read, is no ledger or that of a later program; the page cannot be written, or
+/// would be written over a ledger that it is drawn from.
+pub fn report(options: &Report) -> Result<()> {
+    let output = options.output.as_path();
+    let is_standard = output == Path::new("-");
+    if !is_standard {
+        spare_ledgers(output, &options.ledgers)?;
+    }
+    let runs: Vec<Run> = options
+        .ledgers
+        .par_iter()
+        .map(|ledger| read(ledger))
+        .collect::<Result<_>>()?;
+    for (path, run) in options.ledgers.iter().zip(&runs) {
+        if let Some(damage) = run.damage() {
+            eprintln!(
+                "numaherd: drawn up to the damage of {}: {damage}",
+                path.display()
+            );
+        }
+    }
+    let page = page(&runs);
+    if is_standard {
+        return print::out(&page);
+    }
+    write(output, page.as_bytes())
+        .with_context(|| format!("cannot write the page {}", output.display()))
+}
+
+fn read(path: &Path) -> Result<Run> {
+    let mut reader = Reader::open(path).map_err(unreadable)?;
+    let mut reading = Reading::new(&path.display().to_string(), reader.header());
+    let mut damage = None;
+    for line in &mut reader {
+        match line {
+            Ok(line) => reading.line(&line),
+            Err(error) => damage = Some(error),
+        }
+    }
+    Ok(reading.finish(reader.skipped(), damage.as_ref()))
+}
+
+/// Refuses to write over a ledger that the page is drawn from.
+fn spare_ledgers(output: &Path, ledgers: &[PathBuf]) -> Result<()> {
+    let Ok(output) = output.canonicalize() else {
+        return Ok(());
+    };
+    let same = ledgers
+        .iter()
+        .find(|ledger| ledger.canonicalize().is_ok_and(|ledger| ledger == output));
+    match same {
+        Some(ledger) => Err(ended(
+            Exit::Usage,
+            format!(
+                "the page would be written over the ledger {}; choose another name for --output",
+                ledger.display()
+            ),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Writes a file whole: under another name first, which is renamed once all is on disk. What is there
+/// and is no regular file (a device, a pipe) is written into instead.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return OpenOptions::new().write(true).open(path)?.write_all(bytes);
+    }
+    // A link stays one, and what it leads to is replaced.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it names no file"))?;
+    let mut unfinished = name.to_owned();
+    unfinished.push(format!(".{}.unfinished", std::process::id()));
+    let unfinished = path.with_file_name(unfinished);
+    let written = write_new(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, &path));
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit;
+
+    /// A file with this text, and its folder.
+    fn folder_with(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        (folder, path)
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_no_ledger_leaves_no_page() {
+        let (folder, notes) = folder_with("notes", "milk, bread\n");
+        let options = Report {
+            ledgers: vec![notes],
+            output: folder.path().join("page.html"),
+        };
+        let error = report(&options).unwrap_err();
+        assert_eq!(exit::of(&error), Some(Exit::Usage));
+        assert!(
+            error.to_string().contains("not a ledger's header"),
+            "{error}"
+        );
+        assert_eq!(names(folder.path()), ["notes"]);
+    }
+
+    #[test]
+    fn a_page_takes_the_place_of_another_and_leaves_nothing_beside_it() {
+        let (folder, path) = folder_with("page.html", "the one before");
+        write(&path, b"whole").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert_eq!(names(folder.path()), ["page.html"]);
+    }
+
+    #[test]
+    fn a_link_stays_one() {
+        let (folder, path) = folder_with("page.html", "the one before");
+        let link = folder.path().join("latest.html");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        write(&link, b"whole").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_written_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(write(&folder.path().join("missing/page.html"), b"whole").is_err());
+        assert!(write(folder.path(), b"whole").is_err());
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_ledger_is_not_written_over() {
+        let (_folder, ledger) = folder_with("run.ledger", "{}");
+        let options = Report {
+            ledgers: vec![ledger.clone()],
+            output: ledger.clone(),
+        };
+        let error = report(&options).unwrap_err();
+        assert!(
+            error.to_string().contains("written over the ledger"),
+            "{error}"
+        );
+        assert_eq!(fs::read(&ledger).unwrap(), b"{}");
+    }
+}

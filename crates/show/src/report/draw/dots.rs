@@ -1,0 +1,88 @@
+//! Groups of runs side by side: a ring for each run, a bar at the mean, a line for the interval.
+
+use maud::{Markup, html};
+
+use super::{LEFT, Px, RIGHT, brief, figure};
+use crate::report::compare::Mean;
+
+/// Height of a row.
+const ROW: f64 = 26.0;
+
+/// A group: its name, its runs' figures, and their mean as written.
+pub(in crate::report) struct Dots {
+    pub(in crate::report) name: String,
+    pub(in crate::report) figures: Vec<f64>,
+    pub(in crate::report) mean: Option<Mean>,
+    pub(in crate::report) written: String,
+}
+
+/// Draws groups on one scale; nothing where fewer than two have figures, or all have the same.
+pub(in crate::report) fn dots(id: &str, title: &str, about: &str, groups: &[Dots]) -> Markup {
+    let measured = groups.iter().filter(|group| !group.figures.is_empty());
+    if measured.count() < 2 {
+        return Markup::default();
+    }
+    let ends = |group: &Dots| {
+        let half = group.mean.map(|mean| (mean.mean, mean.half.unwrap_or(0.0)));
+        let interval = half
+            .into_iter()
+            .flat_map(|(mean, half)| [mean - half, mean + half]);
+        group
+            .figures
+            .iter()
+            .copied()
+            .chain(interval)
+            .collect::<Vec<f64>>()
+    };
+    let all: Vec<f64> = groups
+        .iter()
+        .flat_map(ends)
+        .filter(|f| f.is_finite())
+        .collect();
+    let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if greatest <= least {
+        // They are all the same, which the table says as well.
+        return Markup::default();
+    }
+    let room = (greatest - least) * 0.05;
+    let (least, greatest) = (least - room, greatest + room);
+    let x = |figure: f64| LEFT + (figure - least) / (greatest - least) * (RIGHT - 110.0 - LEFT);
+    let bottom = 6.0 + ROW * groups.len() as f64;
+    let drawn = html! {
+        @for tenth in [0.0, 0.25, 0.5, 0.75, 1.0] {
+            @let figure = least + (greatest - least) * tenth;
+            path.grid d={ "M" (Px(x(figure))) " 4V" (Px(bottom)) } {}
+            text.tick x=(Px(x(figure))) y=(Px(bottom + 15.0)) text-anchor="middle" { (brief(figure)) }
+        }
+        @for (at, group) in groups.iter().enumerate() {
+            @let y = 6.0 + ROW * (at as f64 + 0.5);
+            text.name x=(Px(4.0)) y=(Px(y + 4.0)) { (group.name) }
+            @for &figure in &group.figures {
+                circle.run cx=(Px(x(figure))) cy=(Px(y)) r="3.5" {}
+            }
+            @if let Some(mean) = group.mean {
+                @if let Some(half) = mean.half {
+                    path.whisker d={
+                        "M" (Px(x(mean.mean - half))) " " (Px(y - 5.0)) "v10m0-5H"
+                        (Px(x(mean.mean + half))) "m0-5v10"
+                    } {}
+                }
+                path.mean d={ "M" (Px(x(mean.mean))) " " (Px(y - 8.0)) "v16" } {}
+            }
+            text.tick x=(Px(RIGHT - 100.0)) y=(Px(y + 4.0)) { (group.written) }
+        }
+    };
+    let said: Vec<String> = groups
+        .iter()
+        .map(|group| format!("{}: {}", group.name, group.written))
+        .collect();
+    figure(
+        id,
+        title,
+        about,
+        &format!("{}.", said.join("; ")),
+        bottom + 22.0,
+        &drawn,
+    )
+}

@@ -1,0 +1,417 @@
+//! The tables of a run.
+
+use maud::{Markup, html};
+use numaherd_topology::{CpuId, NodeId};
+use numaherd_world::{Agent, ProcessId, Residency, SignalState};
+
+use super::one::refusals_by_count;
+use super::{Said, name, process_name, row_name};
+use crate::guards::meaning;
+use crate::report::Run;
+use crate::report::acts::{Did, Move, RuleTally};
+use crate::report::draw::brief;
+use crate::report::tracks::{LAST, ProcessTrack};
+use crate::report::work::Work;
+use crate::summary::failures;
+use crate::words::{at, count, counted, misses, percent, sentence, short, stopped};
+
+/// Most processes that are listed: those that used most CPU time.
+const MOST_PROCESSES: usize = 100;
+
+/// Each process before and after.
+pub(super) fn processes(run: &Run) -> Markup {
+    let mut processes: Vec<(ProcessId, &ProcessTrack)> = run
+        .processes
+        .iter()
+        .map(|(&id, track)| (id, track))
+        .collect();
+    if processes.is_empty() {
+        return Markup::default();
+    }
+    processes.sort_by(|one, other| other.1.all.cpu_seconds.total_cmp(&one.1.all.cpu_seconds));
+    let left_out = processes.len().saturating_sub(MOST_PROCESSES);
+    html! {
+        h3 { "Processes" }
+        p.soft {
+            "Before, and since the first of a process's threads or pages was moved; then its last "
+            (LAST) " intervals at most. This is what followed, not what was caused: others moved too, and programs \
+             have phases. Speed is instructions per second of CPU time."
+            @if left_out > 0 { " The " (MOST_PROCESSES) " that used most CPU time; " (left_out) " more are not shown." }
+        }
+        div.wide { table {
+            thead { tr {
+                th { "process" } th.n { "threads" } th.n { "CPU time" } th.n { "moves" } th.n { "pages moved" }
+                th { } th.n { "intervals" } th.n { "speed" } th.n { "change" } th.n { "local" } th.n { "miss rate" }
+                th.n { "uncore penalty" } th { "pages by node" }
+            } }
+            @for (id, track) in processes.into_iter().take(MOST_PROCESSES) {
+                tbody { (process(run, id, track)) }
+            }
+        } }
+    }
+}
+
+fn process(run: &Run, id: ProcessId, track: &ProcessTrack) -> Markup {
+    let homes = |of: fn(&crate::report::tracks::Homes) -> &Residency| {
+        track
+            .homes
+            .as_ref()
+            .map_or_else(|| "not read".to_owned(), |homes| pages(of(homes)))
+    };
+    let (end, end_intervals) = track.at_the_end();
+    let before = &track.before.0;
+    let sides = if track.is_moved() {
+        vec![
+            (
+                "before",
+                before,
+                track.before.1,
+                homes(|homes| &homes.first),
+            ),
+            ("after", &track.after.0, track.after.1, String::new()),
+            (
+                "at the end",
+                &end,
+                end_intervals,
+                homes(|homes| &homes.last),
+            ),
+        ]
+    } else {
+        vec![(
+            "not moved",
+            before,
+            track.before.1,
+            homes(|homes| &homes.last),
+        )]
+    };
+    let rows = sides.len();
+    html! {
+        @for (place, (side, work, intervals, homes)) in sides.into_iter().enumerate() {
+            tr {
+                @if place == 0 {
+                    th scope="rowgroup" rowspan=(rows) { bdi { (process_name(run, id)) } }
+                    td.n rowspan=(rows) { (track.threads) }
+                    td.n rowspan=(rows) { (short(track.all.cpu_seconds)) " s" }
+                    td.n rowspan=(rows) { (count(track.thread_moves)) }
+                    td.n rowspan=(rows) { (count(track.pages_moved)) }
+                }
+                td.t { (side) }
+                td.n { (intervals) }
+                td.n { (or_dash(work.speed().map(brief))) }
+                td.n { @if place > 0 { (or_dash(change(before, work))) } }
+                td.n { (or_dash(work.local_access_ratio().map(percent))) }
+                td.n { (or_dash(work.miss_rate().map(misses))) }
+                td.n { (or_dash(work.uncore_penalty().map(|of| format!("{of:.1}")))) }
+                td { (homes) }
+            }
+        }
+    }
+}
+
+fn or_dash(shown: Option<String>) -> String {
+    shown.unwrap_or_else(|| "–".to_owned())
+}
+
+/// How the speed changed.
+fn change(before: &Work, after: &Work) -> Option<String> {
+    let change = (after.speed()? / before.speed()? - 1.0) * 100.0;
+    change.is_finite().then(|| format!("{change:+.1} %"))
+}
+
+/// Pages by node, most first; of many nodes the first.
+fn pages(residency: &Residency) -> String {
+    let mut nodes: Vec<(u64, NodeId)> = residency
+        .pages
+        .iter()
+        .map(|&(node, pages)| (pages, node))
+        .collect();
+    nodes.sort_by_key(|&(pages, node)| (std::cmp::Reverse(pages), node));
+    let total = residency.total();
+    let shown = nodes.iter().filter(|&&(pages, _)| pages > 0).take(4);
+    let each: Vec<String> = shown
+        .map(|&(pages, node)| format!("{node}: {}", percent(pages as f64 / total as f64)))
+        .collect();
+    match each.is_empty() {
+        true => "none".to_owned(),
+        false if nodes.len() > 4 => format!("{}, … of {}", each.join(", "), count(total)),
+        false => format!("{} of {}", each.join(", "), count(total)),
+    }
+}
+
+/// Each virtual machine.
+pub(super) fn machines(run: &Run) -> Markup {
+    let machines = run
+        .processes
+        .iter()
+        .filter_map(|(&id, track)| Some((id, track.machine.as_ref()?)));
+    let machines: Vec<_> = machines.take(MOST_PROCESSES).collect();
+    if machines.is_empty() {
+        return Markup::default();
+    }
+    html! {
+        h3 { "Virtual machines" }
+        div.wide { table {
+            thead { tr {
+                th { "machine" } th.n { "process" } th.n { "vCPUs" } th.n { "memory" } th { "home" }
+                th { "found by" } th { "agent" }
+            } }
+            tbody {
+                @for (id, machine) in machines {
+                    @let home = run.processes.get(&id).and_then(ProcessTrack::home);
+                    tr {
+                        th scope="row" { bdi { (name(&machine.name)) } }
+                        td.n { (id.pid) }
+                        td.n { (machine.vcpus.len()) }
+                        td.n { (or_dash(machine.memory_bytes.map(|b| format!("{} MiB", count(b >> 20))))) }
+                        td { (or_dash(home.map(|node| format!("node {node}")))) }
+                        td { (Said(&machine.source)) }
+                        td {
+                            @match machine.agent {
+                                Agent::Silent => "none was heard",
+                                Agent::Telling => "tells which vCPUs care where they run",
+                                Agent::Distrusted => "cut off: it told what cannot be, or not in time",
+                            }
+                        }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// What each rule wanted, and what came of it.
+pub(super) fn rules(run: &Run) -> Markup {
+    let acts = &run.acts;
+    let row = |rule: &str, what: &str, tally: &RuleTally| {
+        let cited = crate::explain::cited(rule);
+        html! {
+            tr {
+                th scope="row" { bdi { (name(rule)) } }
+                td { (what) }
+                td.n { (count(tally.wanted)) }
+                td.n { (count(tally.refused)) }
+                td.n { @if what == "threads" { (count(tally.moved)) } @else { "–" } }
+                td { (Said(&tally.why)) }
+                td { @match cited.source { Some(source) => (source), None => "–" } }
+            }
+        }
+    };
+    html! {
+        @if !(acts.threads.is_empty() && acts.pages.is_empty()) {
+            h3 { "Decisions by rule" }
+            div.wide { table {
+                thead { tr {
+                    th { "rule" } th { "of" } th.n { "wanted" } th.n { "refused" } th.n { "moved" }
+                    th { "why, the first time" } th { "from" }
+                } }
+                tbody {
+                    @for (rule, tally) in &acts.threads { (row(rule, "threads", tally)) }
+                    @for (rule, tally) in &acts.pages { (row(rule, "pages", tally)) }
+                }
+            } }
+        }
+    }
+}
+
+/// Moves of threads one by one.
+pub(super) fn moves(run: &Run) -> Markup {
+    let moves = &run.acts.moves;
+    if moves.first.is_empty() {
+        return Markup::default();
+    }
+    html! {
+        h3 { "Thread moves" }
+        div.wide { table {
+            thead { tr {
+                th.n { "at" } th { "thread" } th { "process" } th { "what" } th { "from" } th { "to" } th { "why" }
+            } }
+            tbody {
+                @for one in &moves.first { (moved(run, one)) }
+                @if moves.left_out > 0 {
+                    tr { td colspan="7" { "… " (counted(moves.left_out, "more move")) " in between …" } }
+                }
+                @for one in &moves.last { (moved(run, one)) }
+            }
+        } }
+    }
+}
+
+fn moved(run: &Run, one: &Move) -> Markup {
+    let track = run.threads.get(&one.thread);
+    let thread = track.map_or_else(
+        || one.thread.tid.to_string(),
+        |track| row_name(run, one.thread, track),
+    );
+    let process = track.map_or_else(String::new, |track| process_name(run, track.process));
+    html! {
+        tr {
+            td.n { (at(one.time_ns)) }
+            td { bdi { (thread) } }
+            td { bdi { (process) } }
+            td.t {
+                @match one.did {
+                    Did::Moved => "moved",
+                    Did::Undone => "undone",
+                    Did::Stolen => "given to an idle node",
+                    Did::Planned => "would move",
+                    Did::Failed => "failed",
+                }
+            }
+            td.t { (place(run, one.from)) }
+            td.t { @match one.to { Some(to) => (place(run, to)), None => "the kernel" } }
+            td {
+                @if !one.rule.is_empty() { b { (Said(&one.rule)) } " " }
+                (Said(&stopped(&one.why)))
+                @if !one.instead_of.is_empty() { br; small { "Instead of: " (Said(&stopped(&one.instead_of))) } }
+            }
+        }
+    }
+}
+
+fn place(run: &Run, cpu: CpuId) -> String {
+    let node = run
+        .start
+        .as_ref()
+        .and_then(|start| start.topology.node_of(cpu));
+    match node {
+        Some(node) => format!("CPU {cpu}, node {node}"),
+        None => format!("CPU {cpu}"),
+    }
+}
+
+/// What was refused, and what could not be moved.
+pub(super) fn refusals(run: &Run) -> Markup {
+    let refusals = refusals_by_count(run);
+    let errors = &run.acts.page_errors;
+    let failed = &run.totals.pages_failed;
+    html! {
+        @if !refusals.is_empty() {
+            h3 { "Refused by the governor" }
+            div.wide { table {
+                thead { tr { th { "guard" } th.n { "times" } th { "what it means" } th { "why, the first time" } } }
+                tbody {
+                    @for (guard, times) in refusals {
+                        tr {
+                            th.t scope="row" { (guard) }
+                            td.n { (count(times)) }
+                            td { (sentence(&stopped(meaning(guard)))) }
+                            td {
+                                @if let Some(why) = run.acts.refusals.get(&guard) { (Said(&stopped(why))) }
+                                @else { "in a part of the ledger that is not here" }
+                            }
+                        }
+                    }
+                }
+            } }
+        }
+        @if !failed.is_empty() || !errors.said.is_empty() {
+            h3 { "Pages that were not moved" }
+            @if !failed.is_empty() { p { (sentence(&failures(failed))) "." } }
+            (sentences(errors, "time"))
+        }
+    }
+}
+
+/// Notices and gaps.
+pub(super) fn said(run: &Run) -> Markup {
+    html! {
+        @if !run.notices.said.is_empty() {
+            h3 { "To know" }
+            (sentences(&run.notices, "time"))
+        }
+        @if !run.gaps.said.is_empty() {
+            h3 { "Gaps: what could not be seen at times" }
+            (sentences(&run.gaps, "interval"))
+        }
+    }
+}
+
+fn sentences(sentences: &crate::report::acts::Sentences, of: &str) -> Markup {
+    html! {
+        ul {
+            @for (text, first_ns, times) in &sentences.said {
+                li {
+                    (Said(&stopped(text))) " "
+                    span.soft { "(" (counted(*times, of)) ", first at " (at(*first_ns)) ")" }
+                }
+            }
+            @if sentences.left_out > 0 { li { "… and " (counted(sentences.left_out, "more sentence")) } }
+        }
+    }
+}
+
+/// What could be measured.
+pub(super) fn signals(run: &Run) -> Markup {
+    let Some(start) = &run.start else {
+        return Markup::default();
+    };
+    html! {
+        h3 { "Signals" }
+        div.wide { table {
+            thead { tr { th { "signal" } th { "measured" } th { "by what, or why not" } } }
+            tbody {
+                @for report in start.signals.iter().take(64) {
+                    tr {
+                        th.t scope="row" { (report.signal) }
+                        @match &report.state {
+                            SignalState::Measured { source, caveat } => {
+                                td { "yes" }
+                                td {
+                                    (Said(source))
+                                    @if let Some(caveat) = caveat { "; " (Said(caveat)) }
+                                }
+                            },
+                            SignalState::Missing { reason, remedy } => {
+                                td { "no" }
+                                td { (Said(&sentence(&stopped(reason)))) " What would help: " (Said(&stopped(remedy))) }
+                            },
+                        }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// The settings, as used.
+pub(super) fn settings(run: &Run) -> Markup {
+    let Some(start) = &run.start else {
+        return Markup::default();
+    };
+    html! {
+        h3 { "Settings" }
+        div.wide { table {
+            thead { tr { th { "setting" } th { "value" } } }
+            tbody {
+                @for (key, value) in listed(&start.settings) {
+                    tr { th scope="row" { (key) } td { (Said(&value)) } }
+                }
+                tr { th scope="row" { "pages in a thread of their own" } td { (if start.pager { "yes" } else { "no" }) } }
+            }
+        } }
+    }
+}
+
+/// Settings by their names in the configuration file; what is left out there is left out here.
+fn listed(settings: &numaherd_herd::Settings) -> Vec<(String, String)> {
+    let value = serde_json::to_value(settings).unwrap_or_default();
+    let mut listed = Vec::new();
+    flatten("", &value, &mut listed);
+    listed
+}
+
+fn flatten(key: &str, value: &serde_json::Value, listed: &mut Vec<(String, String)>) {
+    match value {
+        serde_json::Value::Object(members) => {
+            for (name, value) in members {
+                let key = match key {
+                    "" => name.clone(),
+                    key => format!("{key}.{name}"),
+                };
+                flatten(&key, value, listed);
+            }
+        }
+        serde_json::Value::String(text) => listed.push((key.to_owned(), text.clone())),
+        other => listed.push((key.to_owned(), other.to_string())),
+    }
+}

@@ -1,0 +1,190 @@
+//! Threads and processes while a ledger is read: what is kept of each, which is bounded however long
+//! they live.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use numaherd_topology::{CpuId, NodeId};
+use numaherd_world::{Process, ProcessId, Residency, Thread, ThreadId, VirtualMachine};
+
+use super::columns::{Clock, Columns, Spread, Stay};
+use super::work::Work;
+
+/// How many intervals *at the end* are.
+pub(super) const LAST: usize = 10;
+
+/// A thread.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadTrack {
+    pub(super) process: ProcessId,
+    pub(super) name: String,
+    /// Where it last ran.
+    pub(super) cpu: CpuId,
+    pub(super) stays: Columns<Stay>,
+    /// How long it was found on each node, by the node's place in the machine's list, in ns.
+    pub(super) on_ns: BTreeMap<u16, u64>,
+    pub(super) cpu_seconds: f64,
+    /// Times that it had to leave its CPU by order.
+    pub(super) moves: u64,
+}
+
+impl ThreadTrack {
+    pub(super) fn new(thread: &Thread, clock: &Clock) -> Self {
+        Self {
+            process: thread.process,
+            name: thread.name.clone(),
+            cpu: thread.cpu,
+            stays: Columns::new(clock),
+            on_ns: BTreeMap::new(),
+            cpu_seconds: 0.0,
+            moves: 0,
+        }
+    }
+
+    /// Takes in an interval, in which it was on the node of this place in the machine's list.
+    pub(super) fn saw(
+        &mut self,
+        clock: &Clock,
+        thread: &Thread,
+        node: Option<u16>,
+        span: (u64, u64),
+    ) {
+        if self.name != thread.name {
+            self.name.clone_from(&thread.name);
+        }
+        self.cpu = thread.cpu;
+        if let Some(node) = node {
+            self.stays.put(clock, span.0, span.1, |_| Stay::On(node));
+            let on_ns = self.on_ns.entry(node).or_default();
+            *on_ns = on_ns.saturating_add(span.1.saturating_sub(span.0));
+        }
+    }
+}
+
+/// Where a process's pages were when first and last read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Homes {
+    pub(super) first: Residency,
+    pub(super) last: Residency,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessTrack {
+    pub(super) name: String,
+    pub(super) machine: Option<Arc<VirtualMachine>>,
+    pub(super) homes: Option<Homes>,
+    /// The beginning of the first interval in which it was there and the end of the last, in ns.
+    pub(super) seen_ns: (u64, u64),
+    pub(super) threads: u64,
+    pub(super) thread_moves: u64,
+    pub(super) pages_moved: u64,
+    pub(super) local: Columns<Spread>,
+    pub(super) all: Work,
+    /// Before the first of its threads or pages moved, with the number of intervals.
+    pub(super) before: (Work, u64),
+    /// Since then.
+    pub(super) after: (Work, u64),
+    /// The last [`LAST`] intervals.
+    last: VecDeque<Work>,
+    /// This interval, while its threads are read.
+    now: Work,
+    /// How much pairs of its threads shared, over the run.
+    pub(super) sharing: BTreeMap<(ThreadId, ThreadId), u64>,
+}
+
+impl ProcessTrack {
+    pub(super) fn new(clock: &Clock, span: (u64, u64)) -> Self {
+        Self {
+            name: String::new(),
+            machine: None,
+            homes: None,
+            seen_ns: span,
+            threads: 0,
+            thread_moves: 0,
+            pages_moved: 0,
+            local: Columns::new(clock),
+            all: Work::default(),
+            before: (Work::default(), 0),
+            after: (Work::default(), 0),
+            last: VecDeque::new(),
+            now: Work::default(),
+            sharing: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what is said of the process itself.
+    pub(super) fn saw(&mut self, process: &Process) {
+        if self.name != process.name {
+            self.name.clone_from(&process.name);
+        }
+        if process.machine.is_some() {
+            self.machine.clone_from(&process.machine);
+        }
+        if let Some(residency) = &process.residency {
+            match &mut self.homes {
+                Some(homes) => homes.last.pages.clone_from(&residency.pages),
+                None => {
+                    self.homes = Some(Homes {
+                        first: residency.clone(),
+                        last: residency.clone(),
+                    });
+                }
+            }
+        }
+        if let Some(sharing) = &process.sharing {
+            for &(one, other, amount) in &sharing.pairs {
+                let sum = self.sharing.entry((one, other)).or_default();
+                *sum = sum.saturating_add(amount);
+            }
+        }
+    }
+
+    /// Takes in what one of its threads did.
+    pub(super) fn worked(&mut self, work: &Work) {
+        self.now.add(work);
+    }
+
+    /// Ends an interval.
+    pub(super) fn interval(&mut self, clock: &Clock, span: (u64, u64)) {
+        let now = std::mem::take(&mut self.now);
+        self.seen_ns.1 = span.1;
+        self.all.add(&now);
+        let side = if self.is_moved() {
+            &mut self.after
+        } else {
+            &mut self.before
+        };
+        side.0.add(&now);
+        side.1 += 1;
+        if self.last.len() == LAST {
+            self.last.pop_front();
+        }
+        self.last.push_back(now);
+        if let Some(local) = now.local_access_ratio() {
+            self.local
+                .put(clock, span.0, span.1, |ns| Spread::of(local, ns));
+        }
+    }
+
+    /// Whether one of its threads or pages was moved.
+    pub(super) fn is_moved(&self) -> bool {
+        self.thread_moves > 0 || self.pages_moved > 0
+    }
+
+    /// The last intervals together, and how many they are: those since the first move, where there
+    /// was one.
+    pub(super) fn at_the_end(&self) -> (Work, u64) {
+        let mut work = Work::default();
+        let most = usize::try_from(self.after.1).unwrap_or(usize::MAX);
+        let last = self.last.iter().rev().take(most.min(LAST));
+        let intervals = last.clone().count() as u64;
+        last.for_each(|one| work.add(one));
+        (work, intervals)
+    }
+
+    /// The node that held most of its memory when that was last read.
+    pub(super) fn home(&self) -> Option<NodeId> {
+        self.homes.as_ref()?.last.home()
+    }
+}

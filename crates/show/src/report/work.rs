@@ -1,0 +1,133 @@
+//! Work done over some intervals, and the figures that it comes to.
+
+use numaherd_world::Counts;
+
+use crate::totals::add;
+
+/// Of its time, a thread must have run and been counted for this share to tell its speed; the same
+/// as where `explain` tells what followed a decision.
+const LEAST_SHARE: f64 = 0.1;
+
+/// Sums over threads and intervals.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Work {
+    /// Instructions, where counted.
+    instructions: u64,
+    /// Cache lines fetched from memory, where counted.
+    pub(super) lines: u64,
+    /// Of the lines whose node was counted, those from the core's own node.
+    local: u64,
+    /// Of these, all.
+    known: u64,
+    /// Cycles with a request to the uncore outstanding, and requests (BRM §3.1: t' and λ).
+    busy_cycles: u64,
+    requests: u64,
+    /// Instructions of intervals that tell a speed, and their seconds of CPU time.
+    timed_instructions: f64,
+    timed_seconds: f64,
+    /// Seconds of CPU time.
+    pub(super) cpu_seconds: f64,
+}
+
+impl Work {
+    /// What a thread did in an interval of so many ns.
+    pub(super) fn of(counts: Option<&Counts>, cpu_share: f64, interval_ns: u64) -> Self {
+        let share = if cpu_share.is_finite() {
+            cpu_share.clamp(0.0, 1.0)
+        } else {
+            0.0
+        };
+        let seconds = share * interval_ns as f64 / 1e9;
+        let mut work = Self {
+            cpu_seconds: seconds,
+            ..Self::default()
+        };
+        let Some(counts) = counts else {
+            return work;
+        };
+        work.instructions = counts.instructions;
+        work.lines = counts.lines;
+        if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
+            work.local = local;
+            work.known = local.saturating_add(remote);
+        }
+        if let (Some(busy), Some(requests)) = (counts.uncore_busy_cycles, counts.uncore_requests) {
+            work.busy_cycles = busy;
+            work.requests = requests;
+        }
+        if share >= LEAST_SHARE && counts.counted_share >= LEAST_SHARE && counts.instructions > 0 {
+            work.timed_instructions = counts.instructions as f64;
+            work.timed_seconds = seconds;
+        }
+        work
+    }
+
+    /// Adds what was done elsewhere or later.
+    pub(super) fn add(&mut self, other: &Self) {
+        add(&mut self.instructions, other.instructions);
+        add(&mut self.lines, other.lines);
+        add(&mut self.local, other.local);
+        add(&mut self.known, other.known);
+        add(&mut self.busy_cycles, other.busy_cycles);
+        add(&mut self.requests, other.requests);
+        self.timed_instructions += other.timed_instructions;
+        self.timed_seconds += other.timed_seconds;
+        self.cpu_seconds += other.cpu_seconds;
+    }
+
+    /// Lines fetched from memory per 1000 instructions.
+    pub(super) fn miss_rate(&self) -> Option<f64> {
+        (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
+    }
+
+    /// Share of lines that came from the core's own node.
+    pub(super) fn local_access_ratio(&self) -> Option<f64> {
+        (self.known > 0).then(|| self.local as f64 / self.known as f64)
+    }
+
+    /// The uncore penalty in cycles per request (BRM §3.1).
+    pub(super) fn uncore_penalty(&self) -> Option<f64> {
+        (self.requests > 0).then(|| self.busy_cycles as f64 / self.requests as f64)
+    }
+
+    /// Instructions per second of CPU time, of intervals in which threads ran and were counted for a
+    /// tenth of the time or more.
+    pub(super) fn speed(&self) -> Option<f64> {
+        (self.timed_seconds > 0.0).then(|| self.timed_instructions / self.timed_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(millions: u64) -> Counts {
+        Counts {
+            instructions: millions * 1_000_000,
+            lines: millions * 10_000,
+            local: Some(millions * 2_500),
+            remote: Some(millions * 7_500),
+            counted_share: 1.0,
+            ..Counts::default()
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_the_sums() {
+        let mut work = Work::of(Some(&counts(300)), 0.5, 1_000_000_000);
+        work.add(&Work::of(Some(&counts(100)), 0.5, 1_000_000_000));
+        assert_eq!(work.speed(), Some(400e6));
+        assert_eq!(work.miss_rate(), Some(10.0));
+        assert_eq!(work.local_access_ratio(), Some(0.25));
+        assert_eq!(work.uncore_penalty(), None);
+        assert_eq!(work.cpu_seconds, 1.0);
+    }
+
+    #[test]
+    fn a_thread_that_hardly_ran_tells_no_speed_but_its_misses_count() {
+        let work = Work::of(Some(&counts(300)), 0.05, 1_000_000_000);
+        assert_eq!(work.speed(), None);
+        assert_eq!(work.miss_rate(), Some(10.0));
+        assert_eq!(Work::of(None, f64::INFINITY, 1).cpu_seconds, 0.0);
+    }
+}
