@@ -5,6 +5,9 @@
 //! every thread is wanted on another node and goes there. The world takes snapshots from memory and
 //! does as it is told, so that what is measured is the loop, the governor and the ledger.
 //!
+//! Then an interval at BRM's cadence, with BRM itself deciding: 16 and 256 candidates whose penalties
+//! vary; each figure is also given as a share of the 10 ms, with what an hour of it puts in the ledger.
+//!
 //! Then what an hour of 8 threads costs beside the model, where the pager is in step with a modelled
 //! time: with a paging that does not listen, and with one that looks at samples of every thread each
 //! 10 ms, 360,000 times, and finds nothing to fetch.
@@ -18,6 +21,7 @@ use criterion::Criterion;
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Limits, Settings};
 use numaherd_policy::registry;
+use numaherd_policy::settings::CandidatesBy;
 use numaherd_policy::{Paging, Place, Policy, Random, Settled};
 use numaherd_topology::{CpuId, NodeSet, Topology, hwloc};
 use numaherd_world::{
@@ -28,6 +32,8 @@ use numaherd_world::{
 
 /// A modelled experiment, and a large machine.
 const THREADS: [u32; 2] = [8, 1_000];
+/// Candidates of BRM's.
+const CANDIDATES: [u32; 2] = [16, 256];
 const CPUS: u32 = 64;
 const MACHINE: &str = "pack:8 [numa(memory=4GiB)] l3:1(size=16MiB) core:8 pu:1";
 
@@ -304,6 +310,104 @@ fn intervals(threads: u32, number: u64, all_move: bool, ledger: Option<&Path>) -
     world.began[last] - world.began[0]
 }
 
+/// BRM's interval.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Candidates whose penalties vary by the node and by chance, seen every 10 ms.
+struct Candidates {
+    scripted: Scripted,
+    signals: [SignalReport; 2],
+    chance: u64,
+}
+
+impl Candidates {
+    fn new(threads: u32) -> Self {
+        let mut scripted = Scripted::new(threads);
+        scripted.snapshot.interval_ns = u64::try_from(TICK.as_nanos()).expect("a short interval");
+        let signals = [Signal::CpuUse, Signal::UncorePenalty].map(|signal| SignalReport {
+            signal,
+            state: SignalState::Measured {
+                source: "the bench".to_owned(),
+                caveat: None,
+            },
+        });
+        Self {
+            scripted,
+            signals,
+            chance: 1,
+        }
+    }
+}
+
+impl World for Candidates {
+    fn topology(&self) -> &Arc<Topology> {
+        &self.scripted.topology
+    }
+
+    fn signals(&self) -> &[SignalReport] {
+        &self.signals
+    }
+
+    fn run_for(&mut self, interval: Duration) -> Progress {
+        let threads = &mut self.scripted.snapshot.threads;
+        for counts in threads.iter_mut().filter_map(|t| t.counts.as_mut()) {
+            // Knuth's generator (TAOCP 3.3.4): what matters is that no two intervals are the same.
+            self.chance = self
+                .chance
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            counts.uncore_requests = Some(10_000);
+            counts.uncore_busy_cycles = Some(300_000 + (self.chance >> 48));
+        }
+        self.scripted.run_for(interval)
+    }
+
+    fn observe(&mut self) -> Result<Snapshot, WorldError> {
+        self.scripted.observe()
+    }
+
+    fn apply(&mut self, orders: &Orders) -> Outcome {
+        self.scripted.apply(orders)
+    }
+
+    fn pager(&mut self) -> Option<Box<dyn Pager>> {
+        None
+    }
+}
+
+/// The time that so many of BRM's intervals take, as [`intervals`].
+fn ticks(threads: u32, number: u64, ledger: Option<&Path>) -> Duration {
+    let mut world = Candidates::new(threads);
+    let mut of_policy = numaherd_policy::Settings::default();
+    of_policy.brm.candidates = CandidatesBy::All;
+    let settings = Settings {
+        intervals: Some(number + 1),
+        ..Settings::default()
+    };
+    let writer = ledger.map(|path| {
+        Writer::create(path, "bench", None, 1 << 40).expect("a directory that can be written")
+    });
+    let policy = registry::build("brm", &of_policy).expect("a policy");
+    let herd = Herd::new(&mut world, policy, settings, writer, None);
+    let summary = herd.run(&AtomicBool::new(false)).expect("it can run");
+    assert_eq!(summary.intervals, number + 1);
+    let last = usize::try_from(number).expect("few intervals");
+    world.scripted.began[last] - world.scripted.began[0]
+}
+
+/// Says what a minute of BRM's intervals takes of it, and what an hour puts in the ledger.
+fn shares(threads: u32, ledger: &Path) {
+    const MINUTE: u64 = 6_000;
+    let took = ticks(threads, MINUTE, Some(ledger));
+    let share = took.as_secs_f64() / (TICK.as_secs_f64() * MINUTE as f64);
+    let bytes = std::fs::metadata(ledger).expect("it was written").len();
+    println!(
+        "brm, {threads} threads: {:.2} % of each 10 ms; {:.0} MB of ledger an hour",
+        share * 100.0,
+        bytes as f64 * 60.0 / 1e6
+    );
+}
+
 /// Runs an hour of 8 threads, placed as they are, in step.
 fn hour(paging: &str) {
     let mut world = Scripted::in_step(8);
@@ -335,6 +439,20 @@ fn main() {
             });
         }
         group.finish();
+    }
+    for threads in CANDIDATES {
+        let name = format!("an interval of brm with {threads} threads");
+        let mut group = criterion.benchmark_group(name);
+        for (name, ledger) in [
+            ("without a ledger", None),
+            ("with a ledger", Some(path.as_path())),
+        ] {
+            group.bench_function(name, |bench| {
+                bench.iter_custom(|number| ticks(threads, number, ledger));
+            });
+        }
+        group.finish();
+        shares(threads, &path);
     }
     let mut group = criterion.benchmark_group("an hour of 8 threads in step");
     group.sample_size(20);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use numaherd_herd::governor::Guard;
 use numaherd_herd::ledger::{Ledger, Writer};
 use numaherd_herd::{Herd, Record, Replay, Settings, Stray, Summary};
-use numaherd_policy::{Place, Policy, Random};
+use numaherd_policy::settings::CandidatesBy;
+use numaherd_policy::{Place, Policy, Random, registry};
 use numaherd_topology::Topology;
 use numaherd_world::{Placement, Signal, Snapshot, Thread};
 use tempfile::TempDir;
@@ -284,6 +285,41 @@ fn a_policy_that_tries_nodes_out_by_design_is_neither_frozen_nor_undone() {
     assert_eq!(summary.refusals.get(&Guard::Bounce), None);
     assert_eq!(summary.refusals.get(&Guard::Worse), None);
     assert_eq!((summary.undone, summary.thread_moves), (0, 12_000 / 13));
+}
+
+#[test]
+fn brm_goes_its_way_on_penalties_that_say_nothing() {
+    let mut world = world(4, u64::MAX);
+    let mut chance = 1u64;
+    world = world.scripted(move |_, world| {
+        for thread in &mut world.threads {
+            // Knuth's generator (TAOCP 3.3.4): the same on every node, and never the same.
+            chance = chance
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let counts = thread.counts.as_mut().unwrap();
+            counts.uncore_requests = Some(100_000);
+            counts.uncore_busy_cycles = Some(3_000_000 + (chance >> 44));
+        }
+    });
+    let mut of_policy = numaherd_policy::Settings::default();
+    of_policy.brm.candidates = CandidatesBy::All;
+    let brm = registry::build("brm", &of_policy).unwrap();
+    let settings = Settings {
+        length_ms: Some(120_000),
+        ..Settings::default()
+    };
+    let summary = Herd::new(&mut world, brm, settings, None, None)
+        .run(&GO)
+        .unwrap();
+    assert_eq!(summary.intervals, 12_000);
+    assert!(summary.thread_moves > 100, "{}", summary.thread_moves);
+    let hindered = [Guard::Bounce, Guard::Worse, Guard::Rate];
+    let refused: Vec<_> = hindered
+        .iter()
+        .filter_map(|g| summary.refusals.get(g))
+        .collect();
+    assert!(refused.is_empty(), "{:?}", summary.refusals);
 }
 
 #[test]
