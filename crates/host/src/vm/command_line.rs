@@ -281,6 +281,7 @@ fn bytes(size: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn line(words: &[&str]) -> CommandLine {
         let text: String = words.iter().map(|word| format!("{word}\0")).collect();
@@ -401,6 +402,32 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(bytes(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_read_back(name in "[a-z,= {-]{1,20}") {
+            let value = format!("guest={}", name.replace(',', ",,"));
+            prop_assert_eq!(line(&["qemu", "-S", "-name", &value]).name, Some(name));
+        }
+
+        #[test]
+        fn garbage_never_panics(
+            words in proptest::collection::vec(
+                prop_oneof![
+                    Just("-qmp".to_owned()),
+                    Just("-chardev".to_owned()),
+                    Just("-device".to_owned()),
+                    Just("-m".to_owned()),
+                    "[a-z0-9,=:/{}\"]{0,40}",
+                    any::<String>(),
+                ],
+                0..12,
+            ),
+        ) {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let _ = line(&words);
         }
     }
 }
