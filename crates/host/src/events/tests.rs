@@ -92,6 +92,23 @@ fn every_event_is_coded_as_published() {
 }
 
 #[test]
+fn the_examples_of_the_page_and_of_this_module_are_files() {
+    let page = include_str!("../../../../docs/events.md");
+    let of_module: String = include_str!("../events.rs")
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)))
+        .collect();
+    for text in [page, &of_module] {
+        let example = text.split_once("```toml\n").unwrap().1;
+        let example = example.split_once("```").unwrap().0;
+        let table = parse(example).unwrap();
+        assert_eq!(table.names().collect::<Vec<_>>(), ["Example 3000"]);
+        assert!(matches!(table.sets()[0].uncore, Uncore::Counted { .. }));
+    }
+}
+
+#[test]
 fn a_users_sets_come_before_the_built_in_ones() {
     let own = parse(&with(
         "vendor = \"GenuineIntel\"\nfamily = 6\nmodels = [0x55]",
