@@ -14,8 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use numaherd_herd::ledger::Reader;
-use numaherd_herd::{Record, Summary};
+use numaherd_herd::Summary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
@@ -69,11 +68,7 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
     set_balancing(options.contender.kernel_balances())?;
     let pages_before = vmstat("pgmigrate_success")?;
     let gate = Gate::on()?;
-    let ledger = match options.ledger {
-        Some(path) => path.to_owned(),
-        None => scratch.0.join("ledger"),
-    };
-    let mut observer = Observer::start(options, &herd_members, &scratch.0, &ledger)?;
+    let mut observer = Observer::start(options, &herd_members, &scratch.0)?;
     // At once: its first interval has begun, and threads that wait in it look idle.
     release(&scratch.0)?;
     let mut programs = Vec::new();
@@ -96,7 +91,7 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
         programs,
         misses_per_1000_instructions: seen.miss_rate(),
         local_access_ratio: seen.local_access_ratio(),
-        uncore_penalty: uncore_penalty(&ledger)?,
+        uncore_penalty: seen.uncore_penalty(),
         thread_moves_ordered: seen.thread_moves,
         pages_moved_ordered: seen.pages_moved,
         pages_moved: pages_after.saturating_sub(pages_before),
@@ -118,21 +113,6 @@ fn vmstat(name: &str) -> Result<u64> {
         .trim()
         .parse()
         .with_context(|| format!("{VMSTAT}: {name} is {value:?}, not a number"))
-}
-
-/// The uncore penalty over all threads and the whole of a run; `None` where it is not counted.
-fn uncore_penalty(ledger: &Path) -> Result<Option<f64>> {
-    let (mut busy_cycles, mut requests) = (0, 0);
-    for line in Reader::open(ledger)? {
-        let Record::Snapshot(snapshot) = line?.record else {
-            continue;
-        };
-        for counts in snapshot.threads.iter().filter_map(|thread| thread.counts) {
-            busy_cycles += counts.uncore_busy_cycles.unwrap_or(0);
-            requests += counts.uncore_requests.unwrap_or(0);
-        }
-    }
-    Ok((requests > 0).then(|| busy_cycles as f64 / requests as f64))
 }
 
 fn release(scratch: &Path) -> Result<()> {
@@ -281,12 +261,7 @@ struct Observer {
 }
 
 impl Observer {
-    fn start(
-        options: &TrialOptions<'_>,
-        members: &[Member],
-        scratch: &Path,
-        ledger: &Path,
-    ) -> Result<Self> {
+    fn start(options: &TrialOptions<'_>, members: &[Member], scratch: &Path) -> Result<Self> {
         let socket = scratch.join("notify");
         let notified = UnixDatagram::bind(&socket)
             .with_context(|| format!("cannot bind {}", socket.display()))?;
@@ -304,9 +279,10 @@ impl Observer {
             .arg("--config")
             .arg(&config)
             .arg("--journal")
-            .arg(scratch.join("journal"))
-            .arg("--ledger")
-            .arg(ledger);
+            .arg(scratch.join("journal"));
+        if let Some(ledger) = options.ledger {
+            command.arg("--ledger").arg(ledger);
+        }
         let mut process = command
             .env("NOTIFY_SOCKET", &socket)
             .stdin(Stdio::null())
