@@ -40,8 +40,9 @@
 //! candidates = "auto"      # or "tagged", "inferred", "all"; BRM 4.3, 8
 //! requests_per_s = 1000000 # requests to the uncore that make a candidate; no source
 //! least_change = 0.05      # share of its own penalty that keeps it one; BRM 8, figure: no source
-//! forget_after_least_ms = 5000   # ms for each node to explore; no source (BRM 4.4: "random")
-//! forget_after_most_ms = 15000   # likewise
+//! forget_after_least_ms = 10000  # ms for each node to explore; no source (BRM 4.4: "random")
+//! forget_after_most_ms = 30000   # likewise
+//! least_gain = 0.03        # share of the system-wide penalty; no source (as printed: 0)
 //! average = "anew"         # or "through"; BRM 5
 //! steps = "text"           # or "printed"; BRM 4.4, Algorithm 1
 //! system_penalty = "plain" # or "sharded"; BRM 4.2, 8
@@ -64,8 +65,8 @@ use crate::classes::ClassRule;
 use crate::error::PolicyError;
 use crate::penalty::PenaltySettings;
 
-/// The most base pages that one access may move (64 GiB of 4 KiB pages): the governor looks at every
-/// piece of a window.
+/// The most base pages that one access may move (64 GiB of 4 KiB pages): the governor looks at
+/// every piece of a window.
 const MOST_WINDOW_PAGES: u64 = 1 << 24;
 
 /// The longest that BRM may go by what it knows: a day, in ms.
@@ -252,14 +253,15 @@ pub enum Mapper {
     Exact,
 }
 
-/// What IPM goes by and how it maps threads. `tlb-miss-history` goes by the same but for `evidence`.
+/// What IPM goes by and how it maps threads. `tlb-miss-history` goes by the same but for
+/// `evidence`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct IpmSettings {
     /// What is left after an interval of what was known to be shared; 0.75, of 0 to 1 (IPM §4.4.4).
     pub age: f64,
-    /// Threads are mapped anew when more than this share of all sharing is between other pairs; 0.2,
-    /// of 0 to 1 (no source: IPM §4.4.4 says "significantly").
+    /// Threads are mapped anew when more than this share of all sharing is between other pairs;
+    /// 0.2, of 0 to 1 (no source: IPM §4.4.4 says "significantly").
     pub changed_by: f64,
     /// What maps them; EagerMap (IPM §4.4.4).
     pub mapper: Mapper,
@@ -288,8 +290,8 @@ impl Default for IpmSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KmafSettings {
-    /// The share of a page's faults that a node must have to get it; 0.9, of 0 to 1 (no source known
-    /// to us).
+    /// The share of a page's faults that a node must have to get it; 0.9, of 0 to 1 (no source
+    /// known to us).
     pub exclusivity: f64,
 }
 
@@ -314,20 +316,21 @@ pub enum CandidatesBy {
     All,
 }
 
-/// What becomes of a thread's average penalty when it comes to another node: two readings of BRM §5,
+/// What becomes of average penalties when a thread comes to another node: two readings of BRM §5,
 /// which does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AverageOver {
-    /// It begins anew there with the second interval: in the first its caches are cold.
+    /// When any candidate has come to another node all begin anew, its own with the second interval
+    /// there: in the first its caches are cold.
     #[default]
     Anew,
-    /// It goes on: for some ten intervals it is partly of the node before.
+    /// They go on: for some ten intervals they are partly of the layout before.
     Through,
 }
 
-/// How the probability to move goes up and down on a machine of more than two nodes: two readings of
-/// BRM. With two nodes they are the same.
+/// How the probability to move goes up and down on a machine of more than two nodes: two readings
+/// of BRM. With two nodes they are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Steps {
@@ -355,17 +358,20 @@ pub enum SystemPenaltyForm {
 pub struct BrmSettings {
     /// Who says which threads are candidates.
     pub candidates: CandidatesBy,
-    /// Requests to the uncore per second that make a thread a candidate where nobody tells; 1,000,000
-    /// (no source: see [`crate::candidates`]).
+    /// Requests to the uncore per second that make a thread a candidate where nobody tells;
+    /// 1,000,000 (no source: see [`crate::candidates`]).
     pub requests_per_s: f64,
-    /// One that was on another node and whose own penalty changed by less than this share of it is none
-    /// any more; 0.05 (BRM §8; the figure has no source).
+    /// One that was on another node and whose own penalty changed by less than this share of it is
+    /// none any more; 0.05 (BRM §8; the figure has no source).
     pub least_change: f64,
-    /// What a thread knows of nodes is forgotten after a random time, at least this for each node that it
-    /// then has to explore, in ms; 5000 (no source: see [`crate::placement::brm`]).
+    /// What a thread knows of nodes is forgotten after a random time, at least this for each node
+    /// that it then has to explore, in ms; 10,000 (no source: see [`crate::placement::brm`]).
     pub forget_after_least_ms: u64,
-    /// At most this, likewise; 15,000 (no source).
+    /// At most this, likewise; 30,000 (no source).
     pub forget_after_most_ms: u64,
+    /// A node counts as better where the system-wide penalty was less by more than this share of it;
+    /// 0.03 (BRM prints 0; the figure has no source: see [`crate::placement::brm`]).
+    pub least_gain: f64,
     /// What becomes of averages on another node.
     pub average: AverageOver,
     /// How the probability to move goes up and down.
@@ -380,8 +386,9 @@ impl Default for BrmSettings {
             candidates: CandidatesBy::default(),
             requests_per_s: 1e6,
             least_change: 0.05,
-            forget_after_least_ms: 5_000,
-            forget_after_most_ms: 15_000,
+            forget_after_least_ms: 10_000,
+            forget_after_most_ms: 30_000,
+            least_gain: 0.03,
             average: AverageOver::default(),
             steps: Steps::default(),
             system_penalty: SystemPenaltyForm::default(),
@@ -520,12 +527,17 @@ impl Settings {
             brm.requests_per_s.to_string(),
             "be a number of requests per second, 0 or more",
         )?;
-        require(
-            brm.least_change.is_finite() && brm.least_change >= 0.0,
-            "brm.least_change",
-            brm.least_change.to_string(),
-            "be a share of an uncore penalty, 0 or more",
-        )?;
+        for (key, share) in [
+            ("brm.least_change", brm.least_change),
+            ("brm.least_gain", brm.least_gain),
+        ] {
+            require(
+                share.is_finite() && share >= 0.0,
+                key,
+                share.to_string(),
+                "be a share of an uncore penalty, 0 or more",
+            )?;
+        }
         require(
             (1..=MOST_FORGET_MS).contains(&brm.forget_after_least_ms),
             "brm.forget_after_least_ms",
@@ -639,8 +651,8 @@ mod tests {
             "n_mass.threshold is NaN, but must be a miss rate of 0 or more"
         );
         assert_eq!(
-            told("[brm]\nforget_after_least_ms = 20000"),
-            "brm.forget_after_most_ms is 15000, but must be at least brm.forget_after_least_ms and \
+            told("[brm]\nforget_after_least_ms = 40000"),
+            "brm.forget_after_most_ms is 30000, but must be at least brm.forget_after_least_ms and \
              at most 86400000, a day"
         );
         assert_eq!(

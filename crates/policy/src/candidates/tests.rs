@@ -168,13 +168,13 @@ fn one_whose_penalty_another_node_does_not_change_is_dropped_for_a_time() {
     assert_eq!(dropped_after((200, 190), 100).2, None);
     let (mut scene, mut candidates, dropped) = dropped_after((200, 209), 100);
     assert_eq!(dropped, Some(8));
-    // After 10 s, the middle of 5 and 15 for one other node, it is judged anew.
+    // After 20 s, the middle of 10 and 30 for one other node, it is judged anew.
     let mut out = 0;
     while !next(&mut candidates, &mut scene)[0].is_candidate() {
         out += 1;
-        assert!(out < 2000);
+        assert!(out < 4000);
     }
-    assert_eq!(out, 999);
+    assert_eq!(out, 1999);
     // And is not dropped again before it has been on another node.
     for _ in 0..2000 {
         assert!(next(&mut candidates, &mut scene)[0].is_candidate());

@@ -29,20 +29,37 @@
 //! * *After which time*: from `forget_after_least_ms` to `forget_after_most_ms`, evenly, times the
 //!   number of other nodes. A node is tried for about 12 ticks (the mean number until a probability
 //!   that grows by 1 % a tick strikes) and left as slowly; 0.14 s on the wrong node at the paper's
-//!   worst loss (44 %) cost 0.06 s, which every 10 s is 0.6 %. So it costs the same share however
-//!   many nodes there are.
+//!   worst loss (44 %) cost 0.06 s, which every 20 s is 0.3 %, or 1.2 % where all of the paper's
+//!   four threads lose whenever one of them is away. It costs the same share however many nodes
+//!   there are.
+//! * *When they begin*: each candidate at a random time, within 100 ticks for each candidate and
+//!   each other node (four times as long as seeing a node takes), but `forget_after_least_ms` at
+//!   most for each node. Until then it is held and counts. Began all at once, all would see other
+//!   nodes in the same dozen ticks, each would keep what the others' excursions cost as its nodes'
+//!   penalties, and a group that had been together would be scattered until each forgets.
+//! * *Less by how much*: by more than `least_gain` of the system-wide penalty. As printed, any
+//!   difference counts: then, while one is away and all lose by it, noise alone makes others go who
+//!   remember about the same.
 //! * *Who comes and goes* changes the mean of the others' penalties without anybody having moved.
 //!   That is no reason to move, so it is taken out: penalties are kept as the mean less all it has
 //!   jumped by for candidates that came or went.
-//! * *An average is of one node*: on another it begins anew, with the second interval there; in the
-//!   first its caches are cold, nothing is known of the node, and it stays. Else the penalty kept
-//!   for a node that it was on for a few ticks is mostly that of the node before, and with more
-//!   than two nodes it takes the wrong one for the best. `average = "through"` is the other
-//!   reading.
+//! * *An average is of one layout*: when any candidate has come to another node, all averages begin
+//!   anew with the next sample; its own with the second that it has there (in the first its caches
+//!   are cold, nothing is known of the node, and it stays). Else the penalty kept for a node that
+//!   it was on for a few ticks is mostly that of the layout before. With more than two nodes it
+//!   then takes the wrong one for the best, and those who stayed take an excursion of another, when
+//!   they see all that it costs, for a reason to go where they remember less: one excursion
+//!   scatters a group. `average = "through"` is the other reading.
 //! * *Threads that are hands off* and candidates count in the system-wide penalty: a move may hurt
 //!   them too. They are not moved.
 //! * *One that is no candidate any more* is not named again. It stays held on its node, and is left
 //!   to the governor.
+//!
+//! *When they begin*, *less by how much*, *an average is of one layout* and the middle of *after
+//! which time* were chosen with results in sight: the micro-benchmark of §2.2 with 4 MiB of lists and
+//! 128 KiB shared, by the penalties that the model gives of each of its layouts, with 2 % noise.
+//! Begun together on one node, the loss over 60 s against staying there was 2.5 % with them, and
+//! some 15 % as printed.
 //!
 //! Properties: only candidates are ever named, and with CPUs that they may have; a probability is
 //! from 0 to 100, and 0 after a move; with penalties that depend on its node alone a thread ends on
@@ -92,6 +109,10 @@ const BIAS: Rule = Rule {
 /// How often Xen burns credits and looks whether a vCPU is to be moved (BRM §5).
 const TICK: Duration = Duration::from_millis(10);
 
+/// Ticks that seeing a node takes: some 12 until a probability that grows by 1 % a tick strikes,
+/// and as many until it strikes again.
+const BEGIN_WITHIN_TICKS: u64 = 100;
+
 /// See the top of this file.
 #[derive(Debug)]
 pub struct Brm {
@@ -113,9 +134,13 @@ struct Known {
     /// topology.
     average_of: Option<usize>,
     came_to: Option<usize>,
+    /// Whether the average is of another layout than the present one.
+    stale: bool,
     /// The node (by its place in the topology) whose total it counts in, and what it added there.
     counted: Option<(usize, Part)>,
     vcpu: Vcpu,
+    /// When it begins to take part, in ns of the snapshots' time.
+    begins_ns: Option<u64>,
     /// When it forgets what it knows of nodes, in ns of the snapshots' time.
     forgets_ns: Option<u64>,
 }
@@ -126,6 +151,8 @@ struct Now<'a> {
     candidate: bool,
     /// The node it is on, by its place in the topology.
     node: Option<usize>,
+    /// Its uncore penalty in the interval, in cycles per request.
+    sample: Option<f64>,
 }
 
 impl<'a> Now<'a> {
@@ -135,6 +162,7 @@ impl<'a> Now<'a> {
             thread,
             candidate: standing.is_candidate(),
             node: node.and_then(|node| topology.node_index(node)),
+            sample: thread.counts.as_ref().and_then(uncore::sample),
         }
     }
 
@@ -192,12 +220,15 @@ impl Place for Brm {
             }
         });
         let standings = self.candidates.judge(snapshot, topology);
-        let mut candidates = Vec::new();
         let all = snapshot.threads.iter().zip(standings);
-        for (at, ((thread, &standing), known)) in all.zip(threads.iter_mut()).enumerate() {
-            let now = Now::new(thread, standing, topology);
-            known.come_or_go(&now, self.settings.average, system);
-            candidates.extend(now.candidate.then_some((at, now)));
+        let all: Vec<Now<'_>> = all
+            .map(|(thread, &standing)| Now::new(thread, standing, topology))
+            .collect();
+        let mut both = threads.iter().zip(&all);
+        let other_layout = both.any(|(known, now)| now.candidate && known.arrives(now));
+        for (known, now) in threads.iter_mut().zip(&all) {
+            known.learn(now, self.settings.average, other_layout);
+            known.come_or_go(now, system);
         }
         let jump = system.mean().zip(before);
         self.jumped += jump.map_or(0.0, |(after, before)| after - before);
@@ -206,19 +237,23 @@ impl Place for Brm {
         let ground = Ground::new(snapshot, topology);
         let mut loads = Loads::new(snapshot, topology);
         let mut plan = Vec::new();
-        for (at, now) in candidates {
+        let candidates = all.iter().filter(|now| now.candidate).count() as u64;
+        for (at, now) in all.iter().enumerate().filter(|(_, now)| now.candidate) {
             let known = &mut threads[at];
             known.count(system);
             let (Some(reach), Some(node), true) = (ground.reach(at), now.node, now.ran()) else {
                 continue;
             };
-            known.forget_in_time(&self.settings, reach, snapshot.time_ns, random);
-            let measured = known.is_measured_on(node, self.settings.average);
-            let penalty = system.seen_from(node).filter(|_| measured);
-            let penalty = penalty.map(|mean| mean - self.jumped);
-            let picked = penalty.and_then(|penalty| {
-                let vcpu = &mut known.vcpu;
-                vcpu.update(node, &reach.nodes, penalty, self.settings.steps);
+            let takes_part = known.takes_part(&self.settings, snapshot, candidates, reach, random);
+            if takes_part {
+                known.forget_in_time(&self.settings, reach, snapshot.time_ns, random);
+            }
+            let measured = takes_part && known.is_measured_on(node, self.settings.average);
+            let mean = system.seen_from(node).filter(|_| measured);
+            let picked = mean.and_then(|mean| {
+                let (vcpu, penalty) = (&mut known.vcpu, mean - self.jumped);
+                let least_gain = mean * self.settings.least_gain;
+                vcpu.update(node, &reach.nodes, penalty, least_gain, self.settings.steps);
                 let picked = vcpu.bias_random_pick(random)?;
                 (picked.node != node).then_some((penalty, picked))
             });
@@ -226,9 +261,9 @@ impl Place for Brm {
                 Some((penalty, picked)) => {
                     let there = known.vcpu.penalty_on(picked.node);
                     let words = in_words(&picked, penalty, there, self.jumped, node, topology);
-                    Some(to_node(&now, picked.node, words, reach, &mut loads))
+                    Some(to_node(now, picked.node, words, reach, &mut loads))
                 }
-                None => hold(&now, reach, &mut loads, topology),
+                None => hold(now, reach, &mut loads, topology),
             });
         }
         plan
@@ -239,8 +274,7 @@ impl Known {
     /// Takes in a thread's interval, and what it means for who counts in the system-wide penalty:
     /// candidates that have an average, on the node where they are. What one counts for is changed
     /// by [`Known::count`] alone.
-    fn come_or_go(&mut self, now: &Now<'_>, over: AverageOver, system: &mut SystemPenalty) {
-        self.learn(now, over);
+    fn come_or_go(&mut self, now: &Now<'_>, system: &mut SystemPenalty) {
         let counts_in = now.node.filter(|_| now.candidate).zip(self.average.value());
         match (self.counted, counts_in) {
             (None, Some((node, cycles))) => {
@@ -261,23 +295,30 @@ impl Known {
         }
         if !now.candidate {
             self.vcpu = Vcpu::default();
-            self.forgets_ns = None;
+            (self.begins_ns, self.forgets_ns) = (None, None);
         }
     }
 
-    /// Takes in the sample of an interval, if there is one.
-    fn learn(&mut self, now: &Now<'_>, over: AverageOver) {
-        let Some(sample) = now.thread.counts.as_ref().and_then(uncore::sample) else {
+    /// Whether it is seen to run on another node for the first time.
+    fn arrives(&self, now: &Now<'_>) -> bool {
+        now.sample.is_some() && self.came_to.is_some() && self.came_to != now.node
+    }
+
+    /// Takes in the sample of an interval, if there is one; see the top, *an average is of one
+    /// layout*.
+    fn learn(&mut self, now: &Now<'_>, over: AverageOver, other_layout: bool) {
+        self.stale |= other_layout;
+        let Some(sample) = now.sample else {
             return;
         };
-        let same = self.average_of.is_none() || self.average_of == now.node;
-        let arriving = std::mem::replace(&mut self.came_to, now.node) != now.node;
+        let arrives = self.arrives(now);
+        self.came_to = now.node;
         match over {
-            AverageOver::Anew if !same && arriving => return,
-            AverageOver::Anew if !same => self.average.restart(sample),
+            AverageOver::Anew if arrives => return,
+            AverageOver::Anew if self.stale => self.average.restart(sample),
             _ => self.average.observe(Some(sample)),
         }
-        self.average_of = now.node;
+        (self.average_of, self.stale) = (now.node, false);
     }
 
     /// Whether its average says anything of that node.
@@ -297,6 +338,26 @@ impl Known {
         }
     }
 
+    /// Whether it takes part yet: see the top, *when they begin*.
+    fn takes_part(
+        &mut self,
+        settings: &BrmSettings,
+        snapshot: &Snapshot,
+        candidates: u64,
+        reach: &Reach,
+        random: &mut Random,
+    ) -> bool {
+        let begins_ns = *self.begins_ns.get_or_insert_with(|| {
+            let each = snapshot.interval_ns.saturating_mul(BEGIN_WITHIN_TICKS);
+            let most = settings.forget_after_least_ms * 1_000_000;
+            let within = each.saturating_mul(candidates).min(most) * reach.others();
+            snapshot
+                .time_ns
+                .saturating_add(random.random_range(0..=within))
+        });
+        snapshot.time_ns >= begins_ns
+    }
+
     /// The timer of §4.4: forgets what is known of nodes after a random time.
     fn forget_in_time(
         &mut self,
@@ -312,8 +373,7 @@ impl Known {
             self.vcpu.forget();
         }
         let ms = settings.forget_after_least_ms..=settings.forget_after_most_ms;
-        let others = reach.nodes.len().saturating_sub(1).max(1) as u64;
-        let period_ns = random.random_range(ms) * 1_000_000 * others;
+        let period_ns = random.random_range(ms) * 1_000_000 * reach.others();
         self.forgets_ns = Some(now_ns.saturating_add(period_ns));
     }
 }

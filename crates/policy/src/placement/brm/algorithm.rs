@@ -21,6 +21,8 @@
 //! 4. *`vnc`* of the printed lines 18 to 20 is `unc`.
 //! 5. *A bias to the node it is on* (left from before somebody else moved it there): picks the node
 //!    it is on, and the probability is reset. As printed.
+//! 6. *Larger* (line 18): by more than `least_gain`, which is 0 as printed; see the top of
+//!    `brm.rs`.
 //!
 //! Properties: as those at the top of `brm.rs`.
 
@@ -52,8 +54,15 @@ pub struct Picked {
 
 impl Vcpu {
     /// `Update(v)` on node `n` with the system-wide penalty as it is now. `nodes` are those that it
-    /// may have.
-    pub fn update(&mut self, n: usize, nodes: &[usize], penalty: f64, steps: Steps) {
+    /// may have; where the penalty was less by no more than `least_gain` it counts as no better.
+    pub fn update(
+        &mut self,
+        n: usize,
+        nodes: &[usize],
+        penalty: f64,
+        least_gain: f64,
+        steps: Steps,
+    ) {
         if self.unc.len() <= n {
             self.unc.resize(n + 1, None);
         }
@@ -63,7 +72,8 @@ impl Vcpu {
         let (mut better, mut not) = (0, 0);
         for &i in nodes.iter().filter(|&&i| i != n) {
             // 17
-            if self.penalty_on(n) > self.penalty_on(i) {
+            let enough = |unc| penalty - unc > least_gain;
+            if self.penalty_on(i).is_none_or(enough) {
                 // 18
                 better += 1;
                 if steps == Steps::Printed {

@@ -30,6 +30,12 @@ impl Reach {
         Self { all, nodes, cpus }
     }
 
+    /// How many nodes it may have besides the one that it is on; 1 where there is none, since it is
+    /// what times are multiplied by.
+    pub fn others(&self) -> u64 {
+        self.nodes.len().saturating_sub(1).max(1) as u64
+    }
+
     /// The CPUs of a node, ascending; none if it is not one of [`Self::nodes`].
     pub fn cpus_of(&self, node: usize) -> impl Iterator<Item = CpuId> + '_ {
         let at = self.nodes.binary_search(&node);

@@ -113,7 +113,7 @@ fn compare(
             }
             Event::Tick(penalty) => {
                 by_the_paper(&mut paper, penalty);
-                code.update(n, &all, penalty, steps);
+                code.update(n, &all, penalty, 0.0, steps);
                 paper.n = bias_random_pick(&mut paper, &mut random.0);
                 n = code.bias_random_pick(&mut random.1).map_or(n, |p| p.node);
                 prop_assert_eq!(n, paper.n);
