@@ -56,10 +56,10 @@
 //!   to the governor.
 //!
 //! *When they begin*, *less by how much*, *an average is of one layout* and the middle of *after
-//! which time* were chosen with results in sight: the micro-benchmark of §2.2 with 4 MiB of lists and
-//! 128 KiB shared, by the penalties that the model gives of each of its layouts, with 2 % noise.
-//! Begun together on one node, the loss over 60 s against staying there was 2.5 % with them, and
-//! some 15 % as printed.
+//! which time* were chosen with results in sight: the micro-benchmark of §2.2 with 4 MiB of lists
+//! and 128 KiB shared, by the penalties that the model gives of each of its layouts, with 2 %
+//! noise. Begun together on one node, the loss over 60 s against staying there was 2.5 % with them,
+//! and 14 % with averages that go through, any difference, all at once and 10 s in the middle.
 //!
 //! Properties: only candidates are ever named, and with CPUs that they may have; a probability is
 //! from 0 to 100, and 0 after a move; with penalties that depend on its node alone a thread ends on
