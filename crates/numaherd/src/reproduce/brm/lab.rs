@@ -479,6 +479,20 @@ mod tests {
     }
 
     #[test]
+    fn scenarios_for_comparisons_are_right_and_settings_are_those_of_a_run() {
+        for name in ["beside-others", "caches-apart", "memory-near"] {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/brm");
+            let scenario = Scenario::find(&format!("{folder}/{name}.toml")).unwrap();
+            assert_eq!(scenario.name, format!("brm-{name}"));
+            assert_eq!(scenario.machine, MACHINE);
+            scenario
+                .settings
+                .try_into::<crate::config::Config>()
+                .unwrap();
+        }
+    }
+
+    #[test]
     fn the_guest_is_given_the_benchmark_with_its_memory_on_node_0() {
         let sizes = Options::sizes(16 * MIB, 128 * KIB, 655_360);
         let text = toml::to_string(&scenario(sizes, Strategy::Bound("0,1,4,5"), TICK_MS)).unwrap();

@@ -241,6 +241,17 @@ mod tests {
         assert!((found.miss_rate + 1.0).abs() < 1e-12);
     }
 
+    /// What docs/brm-lab.md shows.
+    #[test]
+    fn in_the_recorded_run_the_penalty_goes_along_with_run_time_and_better_than_misses_do() {
+        let text = include_str!("../../../../../../scenarios/brm/measured/assignments.json");
+        let measured: Measured = serde_json::from_str(text).unwrap();
+        assert_eq!(measured.assignments.len(), 15, "all points of Fig 5");
+        let found = measured.correlations().unwrap();
+        assert!(found.uncore_penalty >= 0.9, "{found:?}");
+        assert!(found.uncore_penalty > found.miss_rate, "{found:?}");
+    }
+
     #[test]
     fn strategies_are_held_against_the_best_binding() {
         let binding = |threads_on: [u32; 2], seconds| Binding {
