@@ -1,5 +1,6 @@
 //! `numaherd report`: a page of HTML drawn from ledgers.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -25,10 +26,10 @@ pub fn report(options: &Report) -> Result<()> {
     if !is_standard {
         spare_ledgers(output, &options.ledgers)?;
     }
-    let runs: Vec<Run> = options
-        .ledgers
-        .par_iter()
-        .map(|ledger| read(ledger))
+    let names = names(&options.ledgers);
+    let ledgers = options.ledgers.par_iter().zip(names);
+    let runs: Vec<Run> = ledgers
+        .map(|(ledger, name)| read(ledger, &name))
         .collect::<Result<_>>()?;
     for (path, run) in options.ledgers.iter().zip(&runs) {
         if let Some(damage) = run.damage() {
@@ -46,9 +47,22 @@ pub fn report(options: &Report) -> Result<()> {
         .with_context(|| format!("cannot write the page {}", output.display()))
 }
 
-fn read(path: &Path) -> Result<Run> {
+/// What people are shown ledgers by: their files' names, or their whole paths where names are alike.
+fn names(ledgers: &[PathBuf]) -> Vec<String> {
+    let mut names: Vec<&OsStr> = ledgers.iter().filter_map(|path| path.file_name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let is_enough = names.len() == ledgers.len();
+    let shown = |path: &PathBuf| match path.file_name() {
+        Some(name) if is_enough => name.to_string_lossy().into_owned(),
+        _ => path.display().to_string(),
+    };
+    ledgers.iter().map(shown).collect()
+}
+
+fn read(path: &Path, name: &str) -> Result<Run> {
     let mut reader = Reader::open(path).map_err(unreadable)?;
-    let mut reading = Reading::new(&path.display().to_string(), reader.header());
+    let mut reading = Reading::new(name, reader.header());
     let mut damage = None;
     for line in &mut reader {
         match line {
@@ -141,6 +155,13 @@ mod tests {
             "{error}"
         );
         assert_eq!(names(folder.path()), ["notes"]);
+    }
+
+    #[test]
+    fn ledgers_are_shown_by_what_tells_them_apart() {
+        let paths = |these: &[&str]| these.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(names(&paths(&["runs/a", "runs/b"])), ["a", "b"]);
+        assert_eq!(names(&paths(&["one/a", "two/a"])), ["one/a", "two/a"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use numaherd_world::{ProcessId, ThreadId};
 
 use super::Run;
 use super::tracks::ThreadTrack;
-use crate::words::{counted, date};
+use crate::words::counted;
 
 /// The style sheet: one drawing for light, dark and print by its variables.
 const STYLE: &str = include_str!("page/style.css");
@@ -67,11 +67,7 @@ fn contents(runs: &[Run]) -> Markup {
         nav {
             ol {
                 @for (number, run) in (1..).zip(runs) {
-                    li {
-                        a href={ "#run-" (number) } { (Said(policy(run))) }
-                        " " (Said(&run.name))
-                        @if let Some(begun) = run.source.begun_unix_ms { ", " (date(begun)) }
-                    }
+                    li { a href={ "#run-" (number) } title=(Said(&run.name)) { (number) " " (name(policy(run))) } }
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{LEFT, Px, RIGHT, brief, figure};
+use super::{LEFT, Px, RIGHT, brief, figure, round_up};
 use crate::report::compare::Mean;
 
 /// Height of a row.
@@ -45,13 +45,14 @@ pub(in crate::report) fn dots(id: &str, title: &str, about: &str, groups: &[Dots
         // They are all the same, which the table says as well.
         return Markup::default();
     }
-    let room = (greatest - least) * 0.05;
-    let (least, greatest) = (least - room, greatest + room);
+    let step = round_up((greatest - least) / 4.0);
+    let (first, last) = ((least / step).floor(), (greatest / step).ceil());
+    let (least, greatest) = (first * step, last * step);
     let x = |figure: f64| LEFT + (figure - least) / (greatest - least) * (RIGHT - 110.0 - LEFT);
     let bottom = 6.0 + ROW * groups.len() as f64;
     let drawn = html! {
-        @for tenth in [0.0, 0.25, 0.5, 0.75, 1.0] {
-            @let figure = least + (greatest - least) * tenth;
+        @for tick in 0..=((last - first) as u32).min(8) {
+            @let figure = (first + f64::from(tick)) * step;
             path.grid d={ "M" (Px(x(figure))) " 4V" (Px(bottom)) } {}
             text.tick x=(Px(x(figure))) y=(Px(bottom + 15.0)) text-anchor="middle" { (brief(figure)) }
         }

@@ -28,7 +28,9 @@ pub(super) fn compared(runs: &[Run]) -> Markup {
             "Means over the runs of each policy" @if !alike { " on each machine" }
             ", ± half of the 95 % confidence interval (Student's t) where there is more than one run; n is \
              the number of runs. Intervals of few runs are wide: overlapping ones do not show that two \
-             policies are alike, nor does one run alone show that they differ."
+             policies are alike, nor does one run alone show that they differ. In the charts there is a \
+             ring for each run, a bar at the mean and a line for the interval; scales need not begin at 0, and \
+             what is the same in all runs is not drawn."
         }
         (means(&groups, &titles))
         @for (number, measure) in MEASURES.iter().enumerate() {
@@ -58,7 +60,7 @@ fn parts(unit: Unit, figure: f64) -> (String, &'static str) {
         Unit::Percent => (format!("{figure:.1}"), " %"),
         Unit::PerSecond => (brief(figure), "/s"),
         Unit::Plain if figure.fract() == 0.0 && figure.abs() < 1e15 => (count(figure as u64), ""),
-        Unit::Plain if figure.abs() < 1e6 => (misses(figure), ""),
+        Unit::Plain if figure.abs() < 1e4 => (misses(figure), ""),
         Unit::Plain => (brief(figure), ""),
     }
 }
@@ -135,10 +137,7 @@ fn chart(number: usize, measure: &Measure, groups: &[Group<'_>], titles: &[Strin
             }
         })
         .collect();
-    let about = format!(
-        "{}. A ring for each run, a bar at the mean, a line for the interval; the scale need not begin at 0.",
-        crate::words::sentence(measure.about)
-    );
+    let about = format!("{}.", crate::words::sentence(measure.about));
     let title = crate::words::sentence(measure.name);
     dots(&format!("compared-{number}"), &title, &about, &rows)
 }
