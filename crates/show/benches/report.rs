@@ -104,8 +104,8 @@ fn process_id(number: u32) -> ProcessId {
 }
 
 fn write(path: &Path) {
-    let topology = Machine::preset("xeon-e5620-2s").and_then(|machine| machine.topology());
-    let topology = topology.expect("a preset");
+    let machine = Machine::preset("xeon-e5620-2s").expect("a preset");
+    let topology = machine.topology().expect("a machine");
     let begun = Some(1_700_000_000_000);
     let mut writer = Writer::create(path, "numaherd", begun, 1 << 40).expect("a ledger");
     let mut sequence = 0;

@@ -331,7 +331,7 @@ impl Reading {
         match did {
             Did::Undone => self.count(time_ns, 1, |seen| &mut seen.undone),
             Did::Moved | Did::Stolen | Did::Planned => {
-                self.count(time_ns, 1, |seen| &mut seen.moves)
+                self.count(time_ns, 1, |seen| &mut seen.moves);
             }
             Did::Failed => {}
         }

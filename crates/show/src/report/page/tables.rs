@@ -102,7 +102,7 @@ fn process(run: &Run, id: ProcessId, track: &ProcessTrack) -> Markup {
                 td.n { (or_dash(work.local_access_ratio().map(percent))) }
                 td.n { (or_dash(work.miss_rate().map(misses))) }
                 td.n { (or_dash(work.uncore_penalty().map(|of| format!("{of:.1}")))) }
-                td { (homes) }
+                td.t { (homes) }
             }
         }
     }
