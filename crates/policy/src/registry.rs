@@ -93,6 +93,7 @@ pub const POLICIES: &[Entry] = &[
     Entry { name: "di-migrate", placement: "di", paging: "window", new_pages: FIRST_TOUCH, about: "Spreads miss rates over the memory domains; memory follows", source: "DINO 3.2" },
     Entry { name: "dino", placement: "dino", paging: "window", new_pages: FIRST_TOUCH, about: "Spreads classes of miss rates with the fewest moves; memory follows", source: "DINO 3.3, 4" },
     Entry { name: "brm", placement: "brm", paging: "stay", new_pages: FIRST_TOUCH, about: "Threads that wait much for the uncore try nodes at random and tend to where all wait least; for virtual CPUs above all", source: "BRM 4, Algorithm 1" },
+    Entry { name: "brm-in-turn", placement: "brm-in-turn", paging: "stay", new_pages: FIRST_TOUCH, about: "As brm, but one candidate at a time, until its effect is seen", source: "chosen here" },
     Entry { name: "ipm", placement: "ipm", paging: "residency", new_pages: FIRST_TOUCH, about: "Pages go to the node that holds them longest in its TLBs; threads that share pages go together", source: "IPM 4" },
 ];
 
@@ -113,6 +114,7 @@ pub const PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::whole(settings))) },
     Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::with_regression(settings))) },
     Half { name: "brm", about: "Bias random migration by uncore penalty", source: "BRM 4, Algorithm 1", rules: brm::RULES, make: |settings, _| Some(Box::new(Brm::new(settings))) },
+    Half { name: "brm-in-turn", about: "The same, one candidate at a time", source: "chosen here", rules: brm::IN_TURN_RULES, make: |settings, _| Some(Box::new(Brm::in_turn(settings))) },
     Half { name: "ipm", about: "Threads that share pages close together, by EagerMap", source: "IPM 4.4.4", rules: sharing::IPM_RULES, make: |settings, _| Some(Box::new(BySharing::ipm(settings))) },
     Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, make: |settings, _| Some(Box::new(BySharing::tlb_miss_history(settings))) },
     Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, make: |settings, _| Some(Box::new(BySharing::kmaf(settings))) },
@@ -310,6 +312,7 @@ mod tests {
                 "di-migrate: CPU use, miss rate, memory samples",
                 "dino: CPU use, miss rate, memory samples",
                 "brm: CPU use, uncore penalty",
+                "brm-in-turn: CPU use, uncore penalty",
                 "ipm: TLB residency",
             ]
         );
@@ -384,7 +387,7 @@ mod tests {
             "there is no policy named \"dyno\" (did you mean \"dino\"?); choose one of: linux, \
              first-touch, interleave, random-mapping, next-touch, sampled, numa-balancing, \
              tlb-miss, kmaf, tlb-miss-history, random, maximum-local, n-mass-regression, n-mass, \
-             di-plain, di-migrate, dino, brm, ipm, oracle"
+             di-plain, di-migrate, dino, brm, brm-in-turn, ipm, oracle"
         );
         assert_eq!(
             told("dino+windows"),

@@ -61,6 +61,8 @@
 //! noise. Begun together on one node, the loss over 60 s against staying there was 2.5 % with them,
 //! and 14 % with averages that go through, any difference, all at once and 10 s in the middle.
 //!
+//! *brm-in-turn* is the same but for one thing: candidates take turns (`brm/turn.rs`).
+//!
 //! Properties: only candidates are ever named, and with CPUs that they may have; a probability is
 //! from 0 to 100, and 0 after a move; with penalties that depend on its node alone a thread ends on
 //! the least; same snapshots and same random numbers, same plans.
@@ -83,12 +85,16 @@ use crate::uncore::{self, Average, Part, SystemPenalty};
 
 mod algorithm;
 mod ground;
+mod turn;
 
 use algorithm::{Picked, Vcpu};
 use ground::{Ground, Loads, Reach};
+use turn::{Role, Turn};
 
 /// The rules that plans name.
 pub const RULES: &[Rule] = &[HOLD, EXPLORE, BIAS];
+/// The rules that plans of candidates in turn name.
+pub const IN_TURN_RULES: &[Rule] = &[HOLD, EXPLORE, BIAS, TURN];
 const HOLD: Rule = Rule {
     name: "brm: hold",
     source: "chosen here",
@@ -104,6 +110,12 @@ const BIAS: Rule = Rule {
     name: "brm: bias random pick",
     source: "BRM 4.4, Algorithm 1",
     what: "A candidate goes to the node where it was when candidates lost least cycles per request.",
+};
+
+const TURN: Rule = Rule {
+    name: "brm-in-turn: go on",
+    source: "chosen here",
+    what: "A candidate whose turn it is goes on to the node with the least penalty, or back to it.",
 };
 
 /// How often Xen burns credits and looks whether a vCPU is to be moved (BRM §5).
@@ -124,6 +136,9 @@ pub struct Brm {
     /// How much the system-wide penalty has jumped for candidates that came or went, in cycles per
     /// request.
     jumped: f64,
+    /// Whether candidates take turns (`brm/turn.rs`), and whose it is.
+    in_turn: bool,
+    turn: Option<Turn>,
 }
 
 /// What is known of a thread.
@@ -181,6 +196,16 @@ impl Brm {
             threads: PerThread::default(),
             system: None,
             jumped: 0.0,
+            in_turn: false,
+            turn: None,
+        }
+    }
+
+    /// Nothing seen yet; one candidate at a time.
+    pub fn in_turn(settings: &Settings) -> Self {
+        Self {
+            in_turn: true,
+            ..Self::new(settings)
         }
     }
 }
@@ -237,6 +262,8 @@ impl Place for Brm {
         let ground = Ground::new(snapshot, topology);
         let mut loads = Loads::new(snapshot, topology);
         let mut plan = Vec::new();
+        self.turn = self.turn.and_then(|turn| turn.tick(snapshot));
+        let mut changed_by = None;
         let candidates = all.iter().filter(|now| now.candidate).count() as u64;
         for (at, now) in all.iter().enumerate().filter(|(_, now)| now.candidate) {
             let known = &mut threads[at];
@@ -244,27 +271,53 @@ impl Place for Brm {
             let (Some(reach), Some(node), true) = (ground.reach(at), now.node, now.ran()) else {
                 continue;
             };
-            let takes_part = known.takes_part(&self.settings, snapshot, candidates, reach, random);
+            let role = self
+                .turn
+                .map_or(Role::Free, |turn| turn.role(now.thread.id));
+            let takes_part = self.in_turn
+                || known.takes_part(&self.settings, snapshot, candidates, reach, random);
             if takes_part {
-                known.forget_in_time(&self.settings, reach, snapshot.time_ns, random);
+                let each = if self.in_turn { candidates } else { 1 };
+                known.forget_in_time(&self.settings, reach, each, snapshot.time_ns, random);
             }
+            let takes_part = takes_part && role != Role::Waits;
             let measured = takes_part && known.is_measured_on(node, self.settings.average);
             let mean = system.seen_from(node).filter(|_| measured);
             let picked = mean.and_then(|mean| {
                 let (vcpu, penalty) = (&mut known.vcpu, mean - self.jumped);
                 let least_gain = mean * self.settings.least_gain;
                 vcpu.update(node, &reach.nodes, penalty, least_gain, self.settings.steps);
-                let picked = vcpu.bias_random_pick(random)?;
+                let picked = match role {
+                    Role::Decides => vcpu.best(node),
+                    Role::Free | Role::Waits => vcpu.bias_random_pick(random)?,
+                };
                 (picked.node != node).then_some((penalty, picked))
             });
+            if role == Role::Decides && mean.is_some() && picked.is_none() {
+                let over = self.turn.take().filter(|turn| turn.has_changed(node));
+                changed_by = over.map(|_| at);
+            }
             plan.extend(match picked {
                 Some((penalty, picked)) => {
+                    match &mut self.turn {
+                        Some(turn) => turn.moves(),
+                        None if self.in_turn => {
+                            self.turn = Some(Turn::begins(now.thread.id, node));
+                        }
+                        None => {}
+                    }
                     let there = known.vcpu.penalty_on(picked.node);
                     let words = in_words(&picked, penalty, there, self.jumped, node, topology);
                     Some(to_node(now, picked.node, words, reach, &mut loads))
                 }
                 None => hold(now, reach, &mut loads, topology),
             });
+        }
+        if let Some(mover) = changed_by {
+            let others = threads.iter_mut().enumerate();
+            for (_, known) in others.filter(|&(at, _)| at != mover) {
+                known.vcpu.forget();
+            }
         }
         plan
     }
@@ -363,6 +416,7 @@ impl Known {
         &mut self,
         settings: &BrmSettings,
         reach: &Reach,
+        times: u64,
         now_ns: u64,
         random: &mut Random,
     ) {
@@ -373,7 +427,7 @@ impl Known {
             self.vcpu.forget();
         }
         let ms = settings.forget_after_least_ms..=settings.forget_after_most_ms;
-        let period_ns = random.random_range(ms) * 1_000_000 * reach.others();
+        let period_ns = random.random_range(ms) * 1_000_000 * reach.others() * times;
         self.forgets_ns = Some(now_ns.saturating_add(period_ns));
     }
 }
@@ -411,7 +465,10 @@ fn in_words(
     let id = |node: usize| topology.nodes()[node].id;
     let (from, to) = (id(node), id(picked.node));
     let now = here + jumped;
-    let chance = format!("drawn with a probability of {} %", picked.probability);
+    let chance = match picked.probability {
+        Some(percent) => format!("drawn with a probability of {percent} %"),
+        None => "it is its turn".to_owned(),
+    };
     let stay = format!("stay on node {from}, where candidates lose {now:.1} cycles per request");
     match there {
         None => {
@@ -423,7 +480,12 @@ fn in_words(
             let why = format!(
                 "candidates lost {then:.1} cycles per request when it was last on node {to}; {chance}"
             );
-            (BIAS, why, stay)
+            let rule = if picked.probability.is_some() {
+                BIAS
+            } else {
+                TURN
+            };
+            (rule, why, stay)
         }
     }
 }

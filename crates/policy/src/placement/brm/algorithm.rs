@@ -48,8 +48,8 @@ pub struct Vcpu {
 pub struct Picked {
     /// The node, by its place in the topology.
     pub node: usize,
-    /// The probability that it was drawn with, in percent.
-    pub probability: u32,
+    /// The probability that it was drawn with, in percent; `None` where nothing was drawn.
+    pub probability: Option<u32>,
 }
 
 impl Vcpu {
@@ -104,9 +104,19 @@ impl Vcpu {
         let rand = random.random_range(0..100); // 30
         let node = self.bias?;
         (rand < self.prob).then(|| Picked {
-            node,                                        // 32
-            probability: std::mem::take(&mut self.prob), // 33
+            node,                                              // 32
+            probability: Some(std::mem::take(&mut self.prob)), // 33
         })
+    }
+
+    /// The node with the least penalty, without a draw; `on` where none is better. Not in the paper.
+    pub fn best(&mut self, on: usize) -> Picked {
+        self.prob = 0;
+        let better = |bias: &usize| self.penalty_on(*bias) < self.penalty_on(on);
+        Picked {
+            node: self.bias.filter(better).unwrap_or(on),
+            probability: None,
+        }
     }
 
     /// The system-wide penalty when it was last on a node, `None` where nothing is known.

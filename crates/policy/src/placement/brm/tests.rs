@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 mod printed;
 mod properties;
+mod turns;
 
 const TICK_NS: u64 = 10_000_000;
 
