@@ -429,6 +429,8 @@ pub enum Papers {
     Dino,
     /// N-MASS (Majo and Gross, 2011).
     NMass,
+    /// BRM (Rao and others, 2013).
+    Brm,
     /// IPM (Cruz and others, 2016); needs the lab, which records the traces.
     Ipm,
     /// All of them.

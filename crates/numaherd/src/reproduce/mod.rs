@@ -118,19 +118,22 @@ pub enum Paper {
     /// Memory management in NUMA multicore systems: trapped between cache contention and
     /// interconnect overhead.
     NMass,
+    /// Optimizing virtual machine scheduling in NUMA multicore systems.
+    Brm,
     /// Hardware-assisted thread and data mapping in hierarchical multi-core architectures.
     Ipm,
 }
 
 impl Paper {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Dino, Self::NMass, Self::Ipm];
+    pub const ALL: [Self; 4] = [Self::Dino, Self::NMass, Self::Brm, Self::Ipm];
 
     /// What its policy is called.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dino => "DINO",
             Self::NMass => "N-MASS",
+            Self::Brm => "BRM",
             Self::Ipm => "IPM",
         }
     }
@@ -140,6 +143,7 @@ impl Paper {
         match self {
             Self::Dino => "DINO: Blagodurov, Zhuravlev, Dashti, Fedorova, USENIX ATC 2011",
             Self::NMass => "N-MASS: Majo, Gross, ISMM 2011",
+            Self::Brm => "BRM: Rao, Wang, Zhou, Xu, HPCA 2013",
             Self::Ipm => "IPM: Cruz, Diener, Pilla, Navaux, ACM TACO 2016",
         }
     }
@@ -154,6 +158,11 @@ impl Paper {
             Self::NMass => {
                 "\"Memory Management in NUMA Multicore Systems: Trapped between Cache Contention and \
                  Interconnect Overhead\", on the model of its machine, `xeon-e5520-2s`."
+            }
+            Self::Brm => {
+                "\"Optimizing Virtual Machine Scheduling in NUMA Multicore Systems\", on the model of its \
+                 machine, `xeon-e5620-2s`, SMT off, whose remote latency is derived from the paper's own \
+                 Fig 4a; Linux stands for Xen's scheduler, and threads for its vCPUs."
             }
             Self::Ipm => {
                 "\"Hardware-Assisted Thread and Data Mapping in Hierarchical Multi-Core Architectures\", on \
@@ -188,6 +197,7 @@ impl Paper {
                 Ok((claims, not_run))
             }
             Self::NMass => Ok((nmass::claims(effort)?, None)),
+            Self::Brm => Ok((brm::claims(effort)?, None)),
             Self::Ipm => Ok((ipm::claims(effort, &Traces::within(traces)?)?, None)),
         }
     }
@@ -211,6 +221,7 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
     let papers = match options.paper {
         Papers::Dino => &[Paper::Dino][..],
         Papers::NMass => &[Paper::NMass],
+        Papers::Brm => &[Paper::Brm],
         Papers::Ipm => &[Paper::Ipm],
         Papers::All => &Paper::ALL,
     };
