@@ -133,7 +133,7 @@ mod tests {
         (folder, path)
     }
 
-    fn names(folder: &Path) -> Vec<String> {
+    fn entries(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let mut names: Vec<String> = names.collect();
@@ -154,14 +154,14 @@ mod tests {
             error.to_string().contains("not a ledger's header"),
             "{error}"
         );
-        assert_eq!(names(folder.path()), ["notes"]);
+        assert_eq!(entries(folder.path()), ["notes"]);
     }
 
     #[test]
     fn ledgers_are_shown_by_what_tells_them_apart() {
         let paths = |these: &[&str]| these.iter().map(PathBuf::from).collect::<Vec<_>>();
-        assert_eq!(names(&paths(&["runs/a", "runs/b"])), ["a", "b"]);
-        assert_eq!(names(&paths(&["one/a", "two/a"])), ["one/a", "two/a"]);
+        assert_eq!(super::names(&paths(&["runs/a", "runs/b"])), ["a", "b"]);
+        assert_eq!(super::names(&paths(&["one/a", "two/a"])), ["one/a", "two/a"]);
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         let (folder, path) = folder_with("page.html", "the one before");
         write(&path, b"whole").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
-        assert_eq!(names(folder.path()), ["page.html"]);
+        assert_eq!(entries(folder.path()), ["page.html"]);
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(write(&folder.path().join("missing/page.html"), b"whole").is_err());
         assert!(write(folder.path(), b"whole").is_err());
-        assert!(names(folder.path()).is_empty());
+        assert!(entries(folder.path()).is_empty());
     }
 
     #[test]
