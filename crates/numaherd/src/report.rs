@@ -161,14 +161,7 @@ mod tests {
     fn ledgers_are_shown_by_what_tells_them_apart() {
         let paths = |these: &[&str]| these.iter().map(PathBuf::from).collect::<Vec<_>>();
         assert_eq!(super::names(&paths(&["runs/a", "runs/b"])), ["a", "b"]);
-<<<<<<< ours
         assert_eq!(super::names(&paths(&["one/a", "two/a"])), ["one/a", "two/a"]);
-=======
-        assert_eq!(
-            super::names(&paths(&["one/a", "two/a"])),
-            ["one/a", "two/a"]
-        );
->>>>>>> theirs
     }
 
     #[test]
