@@ -101,8 +101,8 @@ pub struct Start {
 /// What the placement wanted, and what the governor made of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Placing {
-    /// [`Snapshot::sequence`] of the snapshot that it is drawn from; of the giving back at the end,
-    /// that of the last one recorded.
+    /// [`Snapshot::sequence`] of the snapshot that it is drawn from, which is not recorded where there
+    /// is too much to record; of the giving back at the end, that of the last one recorded.
     pub snapshot: u64,
     /// What the placement wanted.
     pub plan: Plan,

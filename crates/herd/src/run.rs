@@ -310,7 +310,7 @@ impl<'w> Running<'w> {
             ),
             snapshot: snapshot.clone(),
         };
-        self.record_placing(recorded, placements, governed, outcome);
+        self.record_placing(&snapshot, recorded, placements, governed, outcome);
         self.page(told);
         self.record.flush();
         Ok(())
@@ -407,11 +407,11 @@ impl<'w> Running<'w> {
         done.settled.len() as u64
     }
 
-    /// Records what was made of a plan, where the snapshot that it is drawn from is recorded; `recorded`
-    /// is the sequence of that.
+    /// Records what was made of a plan, if it is to be `recorded`.
     fn record_placing(
         &mut self,
-        recorded: Option<u64>,
+        snapshot: &Snapshot,
+        recorded: bool,
         placements: Vec<Placement>,
         mut governed: Governed,
         outcome: Outcome,
@@ -422,10 +422,10 @@ impl<'w> Running<'w> {
         self.record.summary.planned_thread_moves += moves.count() as u64;
         let carried_out = !self.settings.dry_run;
         let notices = std::mem::take(&mut governed.notices);
-        if let Some(snapshot) = recorded {
+        if recorded {
             self.record.add(|| {
                 Record::Placing(Placing {
-                    snapshot,
+                    snapshot: snapshot.sequence,
                     affinities: governed.orders(),
                     plan: Plan {
                         placements,

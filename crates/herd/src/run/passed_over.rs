@@ -9,6 +9,11 @@
 //!   threads that ended meanwhile;
 //! * when nothing is decided, such a record is made once in the record interval.
 //!
+//! Hundreds of threads that are decided on in every interval would still be gigabytes. So no more than
+//! [`MOST_PER_SECOND`] threads are recorded in a second on average, but for the one record of all in the
+//! record interval: about a gigabyte an hour. Beyond that what was decided is recorded without what it
+//! was decided on; what counted is in its reasons.
+//!
 //! Something was decided when anything is ordered or undone or a person is told something, and when a
 //! wish is refused for the first time in the record interval: a policy that insists on what it may not
 //! have says so a hundred times a second.
@@ -23,8 +28,21 @@ use std::time::Duration;
 
 use numaherd_world::{Counts, Process, Sharing, Snapshot, Thread, ThreadId};
 
+use crate::governor::rate::TokenBucket;
 use crate::governor::{Governed, Guard};
 use crate::settings::Settings;
+
+/// Most threads that are recorded in a second on average, at some 350 bytes each.
+const MOST_PER_SECOND: f64 = 800.0;
+
+/// What is to be recorded of an interval.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    /// Snapshots, in order; the last is of this interval, or of this one and those before it.
+    pub(super) snapshots: Vec<Snapshot>,
+    /// Whether what was made of it is.
+    pub(super) placing: bool,
+}
 
 /// What has been seen and is not recorded yet, and when it will be.
 #[derive(Debug)]
@@ -39,6 +57,8 @@ pub(super) struct PassedOver {
     last: u64,
     /// What was refused since, and recorded.
     refused: BTreeSet<(ThreadId, Guard)>,
+    /// Threads that may be recorded.
+    room: TokenBucket,
 }
 
 impl PassedOver {
@@ -52,15 +72,18 @@ impl PassedOver {
             recorded_ns: None,
             last: 0,
             refused: BTreeSet::new(),
+            room: TokenBucket::full(MOST_PER_SECOND, MOST_PER_SECOND, 0),
         }
     }
 
-    /// The snapshots to record now, in order; the last is this one, or this one with those before it.
-    /// None when it is passed over.
-    pub(super) fn saw(&mut self, snapshot: &Snapshot, governed: &Governed) -> Vec<Snapshot> {
+    /// What is to be recorded now; nothing when the interval is passed over.
+    pub(super) fn saw(&mut self, snapshot: &Snapshot, governed: &Governed) -> Recorded {
         let Some(every_ns) = self.every_ns else {
             self.last = snapshot.sequence;
-            return vec![snapshot.clone()];
+            return Recorded {
+                snapshots: vec![snapshot.clone()],
+                placing: true,
+            };
         };
         let decided = self.is_decided(governed);
         // To the nearest interval.
@@ -74,21 +97,32 @@ impl PassedOver {
         if decided || is_due {
             let refused = governed.refusals.iter().map(|r| (r.thread, r.guard));
             self.refused.extend(refused);
+        }
+        self.room.advance(snapshot.time_ns);
+        let earlier = self.rest.take();
+        let snapshots = if decided && self.room.allows() {
+            earlier.into_iter().chain([snapshot.clone()]).collect()
+        } else {
+            let together = match earlier {
+                Some(earlier) => as_one(earlier, snapshot),
+                None => snapshot.clone(),
+            };
+            if is_due {
+                vec![together]
+            } else {
+                self.rest = Some(together);
+                Vec::new()
+            }
+        };
+        if !snapshots.is_empty() {
             self.last = snapshot.sequence;
         }
-        let earlier = self.rest.take();
-        if decided {
-            return earlier.into_iter().chain([snapshot.clone()]).collect();
+        let threads: usize = snapshots.iter().map(|s| s.threads.len()).sum();
+        self.room.take(threads as f64);
+        Recorded {
+            placing: decided || !snapshots.is_empty(),
+            snapshots,
         }
-        let together = match earlier {
-            Some(earlier) => as_one(earlier, snapshot),
-            None => snapshot.clone(),
-        };
-        if is_due {
-            return vec![together];
-        }
-        self.rest = Some(together);
-        Vec::new()
     }
 
     /// What is not recorded yet, as one.

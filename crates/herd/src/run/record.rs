@@ -62,18 +62,17 @@ impl<'w> Recorder<'w> {
         self.end_ledger_on(written);
     }
 
-    /// Adds what was seen, or has it added with what comes later. The sequence of the snapshot if it is
-    /// recorded: what was made of it is then to be recorded too.
-    pub(super) fn saw(&mut self, snapshot: &Snapshot, governed: &Governed) -> Option<u64> {
+    /// Adds what was seen, or has it added with what comes later. Says whether what was made of it is to
+    /// be added too.
+    pub(super) fn saw(&mut self, snapshot: &Snapshot, governed: &Governed) -> bool {
         if self.ledger.is_none() && self.watcher.is_none() {
-            return None;
+            return false;
         }
         let recorded = self.passed_over.saw(snapshot, governed);
-        let is_recorded = !recorded.is_empty();
-        for snapshot in recorded {
+        for snapshot in recorded.snapshots {
             self.add(|| Record::Snapshot(snapshot));
         }
-        is_recorded.then_some(snapshot.sequence)
+        recorded.placing
     }
 
     /// Adds what has been passed over until now: the run ends.

@@ -154,6 +154,43 @@ fn a_policy_that_insists_is_recorded_once_in_the_record_interval() {
 }
 
 #[test]
+fn where_there_is_too_much_to_record_decisions_are_recorded_without_what_was_seen() {
+    let mut world = world(100, 300);
+    // The first thread goes to and fro in every interval.
+    let mut records = Vec::new();
+    let summary = Herd::new(
+        &mut world,
+        brisk(|snapshot| {
+            let first = &snapshot.threads[0];
+            vec![place(first, (first.place().0 + 4) % 8)]
+        }),
+        Settings::default(),
+        None,
+        None,
+    )
+    .watched(|line| records.push(line.record.clone()))
+    .run(&GO)
+    .unwrap();
+    let placings = records
+        .iter()
+        .filter(|record| matches!(record, Record::Placing(placing) if !placing.plan.is_empty()));
+    // None is lost; the last refusals are of the rate, and told once a second.
+    assert!(placings.count() as u64 >= summary.thread_moves);
+    let seen = snapshots(&records);
+    let threads: usize = seen.iter().map(|s| s.threads.len()).sum();
+    // A second's worth at once and three seconds'; two snapshots in debt, and the last one.
+    assert!(threads <= 4 * 800 + 3 * 100, "{threads}");
+    let instructions = seen.iter().flat_map(|s| &s.threads);
+    let instructions: u64 = instructions.map(|t| t.counts.unwrap().instructions).sum();
+    assert_eq!(
+        instructions, summary.instructions,
+        "nothing counted is lost"
+    );
+    let lengths: u64 = seen.iter().map(|s| s.interval_ns).sum();
+    assert_eq!(lengths, 3_000_000_000, "no time is left out");
+}
+
+#[test]
 fn every_interval_is_recorded_at_the_usual_cadence_or_when_that_is_set() {
     let usual = recorded(policy(|_| Vec::new()), Settings::default(), 20).0;
     assert_eq!(snapshots(&usual).len(), 20);

@@ -168,9 +168,18 @@ impl<'l> Reading<'l> {
     ) {
         let snapshot = self.snapshot.filter(|s| s.sequence == placing.snapshot);
         let seen = snapshot.and_then(|snapshot| snapshot.thread(order.thread));
-        let leaves = seen.is_some_and(|thread| !order.cpus.contains(thread.cpu));
         let undone = placing.undone.iter().find(|u| u.thread == order.thread);
         let stolen = placing.stolen.iter().find(|s| s.thread == order.thread);
+        // Where it was seen, or else, when that is not recorded, where the decision says it was.
+        let decided_from = placement
+            .map(|placement| placement.from)
+            .or(stolen.map(|stolen| stolen.from))
+            .or(undone.map(|undone| undone.from));
+        let was_on = match seen {
+            Some(thread) => Some(thread.cpu),
+            None => decided_from.filter(|_| snapshot.is_none()),
+        };
+        let leaves = was_on.is_some_and(|cpu| !order.cpus.contains(cpu));
         let governor = Verdict::Ordered {
             cpus: Some((*order.cpus).clone()),
         };
