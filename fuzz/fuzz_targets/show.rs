@@ -1,9 +1,10 @@
-//! What people see of recordings that nobody vouches for: the live lines, the summary, `explain`.
+//! What people see of recordings that nobody vouches for: the live lines, the summary, `explain`,
+//! `report`.
 //!
 //! The input is a ledger whose lines have no sums yet ([`sealed`] adds them).
 //!
 //! Holds: no recording makes any of them panic; each thread and process that a snapshot names can
-//! be explained.
+//! be explained; a page has the size of a page.
 #![no_main]
 
 use std::path::Path;
@@ -13,6 +14,7 @@ use numaherd_fuzz::sealed;
 use numaherd_herd::ledger::{Ledger, Reader, Record};
 use numaherd_show::explain::{Choice, explain, text};
 use numaherd_show::live::Live;
+use numaherd_show::report::{Reading, page};
 use numaherd_show::summary::summary;
 
 fuzz_target!(|recording: &[u8]| {
@@ -20,6 +22,10 @@ fuzz_target!(|recording: &[u8]| {
         return;
     };
     let ledger = Ledger::of(reader);
+    let mut reading = Reading::new("fuzz.ledger", &ledger.header);
+    ledger.lines.iter().for_each(|line| reading.line(line));
+    let page = page(&[reading.finish(ledger.skipped, ledger.damage.as_ref())]);
+    assert!(page.ends_with("</html>") && page.len() < 5_000_000);
     let mut live = Live::new();
     let mut chosen = vec![Choice::default()];
     for line in &ledger.lines {

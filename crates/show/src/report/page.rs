@@ -22,6 +22,9 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// Letters of a name that are shown.
 const MOST_NAME: usize = 40;
 
+/// Letters of any other text that are shown.
+const MOST_SAID: usize = 1_000;
+
 /// Runs as a page of HTML.
 pub fn page(runs: &[Run]) -> String {
     let title = match runs {
@@ -80,17 +83,21 @@ fn policy(run: &Run) -> &str {
         .map_or("a run whose start is lost", |start| &start.policy)
 }
 
-/// Text that a ledger holds: escaped, and with what would not be shown, or would change how what
+/// Text that a ledger holds: escaped, cut where it is too long, and with what would not be shown, or would change how what
 /// follows is shown (control characters, marks of writing direction), replaced.
 pub(super) struct Said<'t>(pub(super) &'t str);
 
 impl Render for Said<'_> {
     fn render_to(&self, buffer: &mut String) {
         let mut escaper = Escaper::new(buffer);
-        for letter in self.0.chars() {
+        let mut letters = self.0.chars();
+        for letter in letters.by_ref().take(MOST_SAID) {
             let letter = if is_seen(letter) { letter } else { '\u{fffd}' };
             // An escaper takes whatever is written.
             let _ = escaper.write_char(letter);
+        }
+        if letters.next().is_some() {
+            let _ = escaper.write_char('…');
         }
     }
 }
@@ -156,6 +163,8 @@ mod tests {
     #[test]
     fn names_are_cut() {
         assert_eq!(name("chase"), "chase");
+        let said = Said(&"&".repeat(MOST_SAID + 1)).render().into_string();
+        assert_eq!(said, format!("{}…", "&amp;".repeat(MOST_SAID)));
         assert_eq!(name(&"ü".repeat(41)), format!("{}…", "ü".repeat(40)));
     }
 }
