@@ -160,8 +160,8 @@ mod tests {
     #[test]
     fn ledgers_are_shown_by_what_tells_them_apart() {
         let paths = |these: &[&str]| these.iter().map(PathBuf::from).collect::<Vec<_>>();
-        assert_eq!(super::names(&paths(&["runs/a", "runs/b"])), ["a", "b"]);
-        assert_eq!(super::names(&paths(&["one/a", "two/a"])), ["one/a", "two/a"]);
+        assert_eq!(names(&paths(&["runs/a", "runs/b"])), ["a", "b"]);
+        assert_eq!(names(&paths(&["one/a", "two/a"])), ["one/a", "two/a"]);
     }
 
     #[test]

@@ -31,6 +31,7 @@ use numaherd_world::{Process, ProcessId, Tag, Thread, VirtualMachine};
 use listener::{AgentListener, Port};
 
 pub use guest::{AgentNews, AgentOptions, GuestAgent};
+pub(crate) use protocol::PORT_NAME;
 pub use protocol::Told;
 
 /// The agents of all machines that are watched.

@@ -12,8 +12,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// The serial port's name by which an agent in the guest and the host find each other.
-pub(crate) const AGENT_PORT: &str = "org.numaherd.agent.0";
+use crate::agent::PORT_NAME;
 
 /// Options without a value, of QEMU 2 to 10; all others take the next word.
 const WITHOUT_VALUE: &[&str] = &[
@@ -115,7 +114,7 @@ pub(crate) fn parse(text: &[u8]) -> CommandLine {
             b"device" => {
                 let mut pairs = with("driver");
                 let is_port = text_of(&pairs, "driver") == Some("virtserialport");
-                if is_port && text_of(&pairs, "name") == Some(AGENT_PORT) {
+                if is_port && text_of(&pairs, "name") == Some(PORT_NAME) {
                     agent = pairs.remove("chardev");
                 }
             }
@@ -356,7 +355,7 @@ mod tests {
             ])
             .agent
         };
-        assert_eq!(port(AGENT_PORT), Some(at("/run/a", false)));
+        assert_eq!(port(PORT_NAME), Some(at("/run/a", false)));
         assert_eq!(port("org.qemu.guest_agent.0"), None);
     }
 

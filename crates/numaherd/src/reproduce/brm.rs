@@ -25,7 +25,7 @@ mod workloads;
 use anyhow::Result;
 
 use super::claim::{at_least, at_most, claim, points};
-use super::{Claim, Effort, largest, mean};
+use super::{Claim, Effort, correlation, largest, mean};
 
 /// All claims of BRM, in the paper's order.
 ///
@@ -39,18 +39,6 @@ pub fn claims(effort: &Effort) -> Result<Vec<Claim>> {
     claims.extend(overhead::claims(&ground)?);
     claims.extend(inference::claims(&ground, effort)?);
     Ok(claims)
-}
-
-/// Linear correlation of two rows of figures (Pearson's r); no number where either does not vary.
-pub(super) fn correlation(one: &[f64], other: &[f64]) -> f64 {
-    let (a, b) = (mean(one.iter().copied()), mean(other.iter().copied()));
-    let (mut both, mut of_one, mut of_other) = (0.0, 0.0, 0.0);
-    for (x, y) in one.iter().zip(other) {
-        both += (x - a) * (y - b);
-        of_one += (x - a).powi(2);
-        of_other += (y - b).powi(2);
-    }
-    both / (of_one * of_other).sqrt()
 }
 
 #[cfg(test)]
@@ -71,14 +59,5 @@ mod tests {
         for claim in &claims {
             assert!(claim.ours.is_finite(), "{}: {}", claim.id, claim.ours);
         }
-    }
-
-    #[test]
-    fn a_line_correlates_wholly_and_noise_not() {
-        let line = correlation(&[1.0, 2.0, 3.0], &[10.0, 8.0, 6.0]);
-        assert!((line + 1.0).abs() < 1e-12);
-        let none = correlation(&[-1.0, 1.0, -1.0, 1.0], &[1.0, 1.0, -1.0, -1.0]);
-        assert!(none.abs() < 1e-12);
-        assert!(correlation(&[1.0, 1.0], &[1.0, 2.0]).is_nan());
     }
 }

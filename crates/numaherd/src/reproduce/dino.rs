@@ -34,7 +34,7 @@ use numaherd_model::{Hardware, Library};
 use numaherd_topology::{CpuId, Machine, NodeId};
 
 use super::claim::{at_least, at_most, claim, points};
-use super::{Claim, Effort, largest, mean};
+use super::{Claim, Effort, correlation, largest, mean};
 
 /// All claims of DINO, in the paper's order.
 ///

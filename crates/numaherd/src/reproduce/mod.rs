@@ -78,6 +78,20 @@ fn largest(figures: impl IntoIterator<Item = f64>) -> f64 {
     figures.into_iter().fold(f64::NEG_INFINITY, f64::max)
 }
 
+/// Linear correlation of two rows of figures (Pearson's coefficient; of ranks, Spearman's); no number
+/// where either does not vary.
+fn correlation(one: &[f64], other: &[f64]) -> f64 {
+    let around_mean = |row: &[f64]| -> Vec<f64> {
+        let middle = mean(row.iter().copied());
+        row.iter().map(|figure| figure - middle).collect()
+    };
+    let product = |one: &[f64], other: &[f64]| -> f64 {
+        one.iter().zip(other).map(|(one, other)| one * other).sum()
+    };
+    let (one, other) = (around_mean(one), around_mean(other));
+    product(&one, &other) / (product(&one, &one) * product(&other, &other)).sqrt()
+}
+
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
@@ -354,6 +368,14 @@ fn write(path: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_correlates_wholly_and_noise_not() {
+        assert!((correlation(&[1.0, 2.0, 3.0], &[10.0, 8.0, 6.0]) + 1.0).abs() < 1e-12);
+        assert!((correlation(&[0.0, 1.0, 2.0], &[0.0, 2.0, 1.0]) - 0.5).abs() < 1e-12);
+        assert!(correlation(&[1.0, 2.0, 3.0], &[1.0, 0.0, 1.0]).abs() < 1e-12);
+        assert!(correlation(&[1.0, 1.0], &[1.0, 2.0]).is_nan());
+    }
 
     #[test]
     fn a_claim_that_fell_ends_the_program_with_a_code_of_its_own() {

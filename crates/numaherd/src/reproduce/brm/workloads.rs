@@ -14,7 +14,7 @@ use numaherd_model::{Job, Program};
 use rayon::prelude::*;
 
 use super::ground::{BRM, Ground, KERNEL, Measured, Memory};
-use super::{Claim, Effort, at_least, at_most, claim, largest, mean, points};
+use super::{Claim, Effort, at_least, at_most, claim, correlation, largest, mean, points};
 use crate::reproduce::Says;
 
 /// The parallel programs in the order of Fig 1, those that depend most on their placement first, as far
@@ -227,7 +227,7 @@ fn parallel_claims(rows: &[Row]) -> Vec<Claim> {
              loss with the gain",
             "r",
             Says::Ranking,
-            super::correlation(
+            correlation(
                 &rows
                     .iter()
                     .map(|row| row.worst / row.best.mean())

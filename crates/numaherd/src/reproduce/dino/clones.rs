@@ -5,7 +5,7 @@
 use anyhow::Result;
 use numaherd_model::{Factors, Placed, alone, steady};
 
-use super::{Claim, Class, Ground, at_least, claim, mean};
+use super::{Claim, Class, Ground, at_least, claim, correlation, mean};
 use crate::reproduce::{CPU2006, Says};
 
 /// One program's bar and point.
@@ -183,16 +183,6 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     values.iter().map(rank).collect()
 }
 
-/// Pearson's coefficient; of ranks, Spearman's.
-fn correlation(x: &[f64], y: &[f64]) -> f64 {
-    let (mean_x, mean_y) = (mean(x.iter().copied()), mean(y.iter().copied()));
-    let both = || x.iter().zip(y).map(|(x, y)| (x - mean_x, y - mean_y));
-    let together: f64 = both().map(|(x, y)| x * y).sum();
-    let (own_x, own_y): (f64, f64) =
-        both().fold((0.0, 0.0), |(sx, sy), (x, y)| (sx + x * x, sy + y * y));
-    together / (own_x * own_y).sqrt()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,13 +190,6 @@ mod tests {
     #[test]
     fn ranks_of_equals_are_shared() {
         assert_eq!(ranks(&[3.0, 1.0, 3.0, 9.0]), [2.5, 1.0, 2.5, 4.0]);
-    }
-
-    #[test]
-    fn correlation_is_pearsons() {
-        assert!((correlation(&[1.0, 2.0, 3.0], &[2.0, 4.0, 6.0]) - 1.0).abs() < 1e-12);
-        assert!((correlation(&[1.0, 2.0, 3.0], &[3.0, 2.0, 1.0]) + 1.0).abs() < 1e-12);
-        assert!(correlation(&[1.0, 2.0, 3.0], &[1.0, 0.0, 1.0]).abs() < 1e-12);
     }
 
     #[test]
