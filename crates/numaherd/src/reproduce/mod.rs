@@ -176,7 +176,9 @@ impl Paper {
             Self::Brm => {
                 "\"Optimizing Virtual Machine Scheduling in NUMA Multicore Systems\", on the model of its \
                  machine, `xeon-e5620-2s`, SMT off, whose remote latency is derived from the paper's own \
-                 Fig 4a; Linux stands for Xen's scheduler, and threads for its vCPUs."
+                 Fig 4a; Linux stands for Xen's scheduler, and threads for its vCPUs. What the paper leaves open of \
+                 its algorithm was chosen with results in sight (`crates/policy/src/placement/brm.rs` names \
+                 each choice). The same in the lab: docs/brm-lab.md."
             }
             Self::Ipm => {
                 "\"Hardware-Assisted Thread and Data Mapping in Hierarchical Multi-Core Architectures\", on \
