@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn scenarios_for_comparisons_are_right_and_settings_are_those_of_a_run() {
-        for name in ["beside-others", "caches-apart", "memory-near"] {
+        for name in ["beside-others", "caches-apart", "longer", "memory-near"] {
             let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/brm");
             let scenario = Scenario::find(&format!("{folder}/{name}.toml")).unwrap();
             assert_eq!(scenario.name, format!("brm-{name}"));
