@@ -11,6 +11,14 @@ use libfuzzer_sys::fuzz_target;
 mod command_line;
 #[path = "../../crates/host/src/vm/libvirt.rs"]
 mod libvirt;
+#[path = "../../crates/host/src/agent/protocol.rs"]
+#[allow(dead_code, reason = "the target uses a part of the module")]
+mod protocol;
+
+/// Where the readers look for the name of the agent's port.
+mod agent {
+    pub(crate) use crate::protocol::PORT_NAME;
+}
 
 use command_line::{CommandLine, Socket};
 
