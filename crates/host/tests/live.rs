@@ -9,11 +9,15 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use numaherd_host::{EventTable, Host, HostOptions, Selection, doctor, start_with_new_pages};
-use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
+use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{
     AffinityOrder, AffinityResult, NewPages, Orders, PageOrder, Pages, Progress, Signal,
     SignalState, Snapshot, Tag, Thread, World,
 };
+
+mod this_machine;
+
+use this_machine::topology;
 
 /// The program that is watched: two named threads and 8 MiB that it has touched. It prints the
 /// address of that memory and runs until its input ends.
@@ -89,34 +93,6 @@ impl Drop for Herd {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// This machine as one node.
-fn topology() -> Arc<Topology> {
-    let online: CpuSet = std::fs::read_to_string("/sys/devices/system/cpu/online")
-        .unwrap()
-        .parse()
-        .unwrap();
-    let cpu = |id: CpuId| CpuPart {
-        id,
-        online: true,
-        package: None,
-        siblings: CpuSet::new(),
-        capacity: None,
-    };
-    let node = Node {
-        id: NodeId(0),
-        online: true,
-        cpus: online.clone(),
-        memory_bytes: 1 << 30,
-    };
-    let parts = Parts {
-        name: "this machine".into(),
-        nodes: vec![node],
-        cpus: online.iter().map(cpu).collect(),
-        ..Parts::default()
-    };
-    Arc::new(Topology::new(parts).unwrap())
 }
 
 fn thread<'s>(snapshot: &'s Snapshot, name: &str) -> &'s Thread {

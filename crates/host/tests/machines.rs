@@ -10,12 +10,16 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use numaherd_host::{Host, HostOptions, Selection};
-use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
+use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{
     AffinityOrder, AffinityResult, Orders, PageOrder, Pages, Process, Progress, Snapshot, ThreadId,
     VirtualMachine, World,
 };
 use rustix::process::{Pid, Signal, kill_process};
+
+mod this_machine;
+
+use this_machine::topology;
 
 const VCPUS: u32 = 4;
 /// Looks at a machine, 10 ms apart, after which it will not become what it should: two minutes.
@@ -90,32 +94,6 @@ impl Drop for Machine {
 fn signal(machine: &Process, signal: Signal) {
     let pid = i32::try_from(machine.id.pid).ok().and_then(Pid::from_raw);
     kill_process(pid.unwrap(), signal).unwrap();
-}
-
-/// This machine as one node.
-fn topology() -> Arc<Topology> {
-    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
-    let online: CpuSet = online.parse().unwrap();
-    let cpu = |id: CpuId| CpuPart {
-        id,
-        online: true,
-        package: None,
-        siblings: CpuSet::new(),
-        capacity: None,
-    };
-    let node = Node {
-        id: NodeId(0),
-        online: true,
-        cpus: online.clone(),
-        memory_bytes: 1 << 30,
-    };
-    let parts = Parts {
-        name: "this machine".into(),
-        nodes: vec![node],
-        cpus: online.iter().map(cpu).collect(),
-        ..Parts::default()
-    };
-    Arc::new(Topology::new(parts).unwrap())
 }
 
 fn machine_in(snapshot: &Snapshot) -> Option<(&Process, &VirtualMachine)> {

@@ -8,12 +8,14 @@
 //! These need `make setup` and the plugin (`cargo build --profile lab -p numaherd-lab-plugin`).
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::process;
+use std::path::Path;
 use std::time::Duration;
 
-use numaherd_lab::{Command, Ending, Guest, KernelFiles, Options, machine};
-use numaherd_topology::Machine;
+use numaherd_lab::{Command, Ending, Guest};
+
+mod walked;
+
+use walked::{boot, build, square};
 
 /// Lines in a walk: 4 MiB, twice the preset's last-level cache.
 const LINES: u64 = 65_536;
@@ -27,38 +29,6 @@ const TIMED_ROUNDS: u64 = 8;
 /// Misses beyond those of the walk that are let pass: of the loop's own surroundings, and what an
 /// interrupt's way back touches.
 const STRAYS: u64 = 150;
-
-fn square() -> Machine {
-    let mut machine = Machine::preset("lab-4x2").expect("a preset");
-    machine.core.prefetch_lines = Some(0);
-    machine
-}
-
-fn boot(machine: &Machine) -> Guest {
-    let start = || {
-        let files = KernelFiles::find(None)?;
-        let model = Some(machine::model(machine, None)?);
-        let shape = machine::shape(machine, Some(384))?;
-        Guest::start(&Options {
-            model,
-            ..Options::new(shape, files)
-        })
-    };
-    start().unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Compiles the guest's side with the compiler that `make setup` also needs for the PMU module.
-fn build_walk() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/walk.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("walk");
-    let status = process::Command::new("gcc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .args([&program, &source])
-        .status()
-        .expect("gcc is installed; run `make setup`");
-    assert!(status.success());
-    program
-}
 
 /// What one thread of the walk said.
 type Said = HashMap<String, u64>;
@@ -193,7 +163,7 @@ fn check_against_report(said: &Said, report: &serde_json::Value) {
 #[test]
 fn counts_times_and_samples_are_those_of_the_model() {
     let machine = square();
-    let program = build_walk();
+    let program = build("walk");
     let guest = boot(&machine);
     guest.gate(true).unwrap_or_else(|error| panic!("{error}"));
 
@@ -246,7 +216,7 @@ fn counts_times_and_samples_are_those_of_the_model() {
 fn with_the_gate_closed_nothing_is_counted() {
     let machine = square();
     let guest = boot(&machine);
-    let said = walk(&guest, &build_walk(), ROUNDS, 0, &[(0, 0)]);
+    let said = walk(&guest, &build("walk"), ROUNDS, 0, &[(0, 0)]);
     assert_eq!((said[0]["misses"], said[0]["user_instructions"]), (0, 0));
     guest.stop().expect("it stops");
 }

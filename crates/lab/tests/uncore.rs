@@ -7,15 +7,17 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_host::{EventTable, Host, HostOptions, Selection, Verdict, doctor};
-use numaherd_lab::{Command, Guest, KernelFiles, Options, machine};
-use numaherd_topology::{Machine, sysfs};
+use numaherd_lab::{Command, Guest};
+use numaherd_topology::sysfs;
 use numaherd_world::{Counts, Progress, Signal, World};
+
+mod walked;
 
 /// Lines in a walk: 4 MiB, twice the preset's last-level cache.
 const LINES: &str = "65536";
@@ -80,34 +82,6 @@ fn look() {
     println!("looked {}", serde_json::to_string(&check).expect("ours"));
 }
 
-fn boot() -> Guest {
-    let mut machine = Machine::preset("lab-4x2").expect("a preset");
-    machine.core.prefetch_lines = Some(0);
-    let start = || {
-        let files = KernelFiles::find(None)?;
-        let model = Some(machine::model(&machine, None)?);
-        let shape = machine::shape(&machine, Some(384))?;
-        Guest::start(&Options {
-            model,
-            ..Options::new(shape, files)
-        })
-    };
-    start().unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Compiles the walk with the compiler that `make setup` also needs for the PMU module.
-fn build_walk() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/walk.c");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("watched-walk");
-    let status = process::Command::new("gcc")
-        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"])
-        .args([&program, &source])
-        .status()
-        .expect("gcc is installed; run `make setup`");
-    assert!(status.success());
-    program
-}
-
 /// Runs one of the functions above in the guest and gives what it printed after `word`.
 fn in_guest(guest: &Guest, function: &str, word: &str, walk: Option<&str>) -> serde_json::Value {
     let this = env::current_exe().expect("this program");
@@ -130,8 +104,8 @@ fn in_guest(guest: &Guest, function: &str, word: &str, walk: Option<&str>) -> se
 
 #[test]
 fn the_penalty_is_the_latency_of_the_memory_in_cycles() {
-    let walk = build_walk();
-    let guest = boot();
+    let walk = walked::build("watched-walk");
+    let guest = walked::boot(&walked::square());
     guest.gate(true).unwrap_or_else(|error| panic!("{error}"));
     // CPU 0 is on node 0; CPU 2 on node 1, one hop away.
     let [local, remote] = [0, 2].map(|home| {

@@ -57,9 +57,9 @@
 //!
 //! *When they begin*, *less by how much*, *an average is of one layout* and the middle of *after
 //! which time* were chosen with results in sight: the micro-benchmark of §2.2 with 4 MiB of lists
-//! and 128 KiB shared, by the penalties that the model gives of each of its layouts, with 2 %
-//! noise. Begun together on one node, the loss over 60 s against staying there was 2.5 % with them,
-//! and 14 % with averages that go through, any difference, all at once and 10 s in the middle.
+//! and 128 KiB shared, by the penalties that the model gives of each of its layouts. What they come
+//! to is in docs/FIDELITY.md (`numaherd reproduce brm`, Fig 8a and 9): threads that share data and
+//! start apart are late to come together, so that short runs lose by it.
 //!
 //! *brm-in-turn* is the same but for one thing: candidates take turns (`brm/turn.rs`).
 //!
