@@ -1,29 +1,27 @@
 //! `numaherd run`: herds this machine's threads and pages, until told to stop.
 
-use std::ffi::OsString;
+mod program;
+mod selection;
+mod signals;
+
 use std::io::IsTerminal;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use numaherd_herd::journal::Journal;
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Ending, Herd, Line, Summary};
-use numaherd_host::{Host, HostError, HostOptions, Selection, start_with_new_pages};
+use numaherd_host::{Host, HostError, HostOptions};
 use numaherd_policy::registry::{self, Entry, POLICIES};
 use numaherd_show::live::Live;
-use numaherd_topology::{Topology, sysfs};
+use numaherd_topology::sysfs;
 use numaherd_world::NewPages;
-use rustix::process::{Pid, Signal, kill_process};
 use sd_notify::NotifyState;
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::cli::Run;
 use crate::config::Config;
@@ -31,6 +29,7 @@ use crate::doctor;
 use crate::exit::{Exit, ended};
 use crate::print;
 use crate::release::{self, journal_error, usual_journal};
+use program::Program;
 
 /// The machine that `run` herds.
 const ROOT: &str = "/";
@@ -38,12 +37,41 @@ const ROOT: &str = "/";
 /// Largest ledger in bytes, before its older half is let go.
 const LEDGER_BYTES: u64 = 1 << 30;
 
-/// Herds until told to stop.
+/// Sees every line of the ledger as it is recorded. It is called from the loop: it hands the line on and
+/// returns, and never waits for anybody.
+pub type Watcher<'a> = Box<dyn FnMut(&Line) + 'a>;
+
+/// Who takes part in a run besides the loop.
+#[derive(Default)]
+pub struct Attached<'a> {
+    /// Who sees what happens, in this order.
+    pub watchers: Vec<Watcher<'a>>,
+}
+
+/// `numaherd run`: herds until told to stop, saying on standard error what happens when somebody is there
+/// to read it.
+///
+/// # Errors
+/// As [`herd`].
+pub fn run(options: &Run) -> Result<ExitCode> {
+    let mut attached = Attached::default();
+    if !options.json && std::io::stderr().is_terminal() {
+        let mut live = Live::new();
+        attached.watchers.push(Box::new(move |line: &Line| {
+            if let Some(text) = live.line(line) {
+                eprintln!("{text}");
+            }
+        }));
+    }
+    herd(options, attached)
+}
+
+/// Herds until told to stop, and prints what came of it.
 ///
 /// # Errors
 /// The policy or a setting is unknown, the machine lacks what the policy needs, another numaherd
 /// is at work, or the kernel does not permit it; nothing has been changed then.
-pub fn run(options: &Run) -> Result<ExitCode> {
+pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let config = Config::of(options)?;
     let policy = registry::build(config.policy(), &config.policies)
         .map_err(|error| ended(Exit::Usage, error))?;
@@ -62,18 +90,19 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         policy.new_pages
     };
     let program = Program::start(&options.program, new_pages, &topology)?;
-    let mut host_options = HostOptions::new(selection(options, program.as_ref())?);
+    let selection = selection::selection(&options.selection, program.as_ref())?;
+    let mut host_options = HostOptions::new(selection);
     host_options.started_with = new_pages;
     host_options.include_pinned = config.herd.limits.take_over;
     host_options.events = events;
     let mut host = Host::new(host_options, topology).map_err(host_error)?;
-    let stop = stop_on_signals(host.stop())?;
-    let mut live = (!options.json && std::io::stderr().is_terminal()).then(Live::new);
+    let stop = signals::stop_on_signals(host.stop())?;
+    let mut watchers = attached.watchers;
     let herd = Herd::new(&mut host, policy, config.herd, ledger, journal)
         .or_else(alternatives)
         .watched(move |line: &Line| {
-            if let Some(text) = live.as_mut().and_then(|live| live.line(line)) {
-                eprintln!("{text}");
+            for watcher in &mut watchers {
+                watcher(line);
             }
         });
     // Whoever waits for it (systemd, a script) may go on now; nobody need be waiting.
@@ -154,111 +183,11 @@ fn create_ledger(path: &Path) -> Result<Writer> {
     Writer::create(path, program, begun, LEDGER_BYTES).map_err(journal_error)
 }
 
-fn selection(options: &Run, program: Option<&Program>) -> Result<Selection> {
-    let chosen = &options.selection;
-    if let Some(program) = program {
-        return Ok(Selection::Child {
-            pid: program.0.id(),
-        });
-    }
-    if !chosen.pid.is_empty() {
-        return Ok(Selection::Processes {
-            pids: chosen.pid.clone(),
-            descendants: true,
-        });
-    }
-    if let Some(path) = &chosen.cgroup {
-        let path = path.to_str().map(str::to_owned);
-        let path = path.context("the cgroup's path is not UTF-8, as the kernel's are")?;
-        return Ok(Selection::Cgroup { path });
-    }
-    if let Some(name) = &chosen.name {
-        return Ok(Selection::Command { name: name.clone() });
-    }
-    if let Some(user) = &chosen.user {
-        let uid = match user.parse() {
-            Ok(uid) => uid,
-            Err(_) => numaherd_host::user_number(Path::new(ROOT), user).map_err(host_error)?,
-        };
-        return Ok(Selection::User { uid });
-    }
-    Ok(Selection::Machine)
-}
-
+/// What is wrong about the machine or the selection, as the program's end.
 fn host_error(error: HostError) -> anyhow::Error {
     let exit = match &error {
         HostError::NoSuchProcess { .. } | HostError::NoSuchUser { .. } => Exit::Usage,
         _ => Exit::Failure,
     };
     ended(exit, error)
-}
-
-/// A flag that SIGINT and SIGTERM set, waking the world as well. A second signal ends the program
-/// at once; what it owes is in the journal.
-fn stop_on_signals(world: numaherd_host::Stop) -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_default(signal, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .context("cannot watch for signals")?;
-    }
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
-    std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            world.ask();
-        }
-    });
-    Ok(stop)
-}
-
-/// The program that was started for this run; ended with it when the run cannot begin.
-struct Program(Child);
-
-impl Program {
-    fn start(
-        program: &[OsString],
-        new_pages: NewPages,
-        topology: &Topology,
-    ) -> Result<Option<Self>> {
-        let Some((name, arguments)) = program.split_first() else {
-            return Ok(None);
-        };
-        let mut command = Command::new(name);
-        start_with_new_pages(command.args(arguments), new_pages, topology).map_err(|error| {
-            ended(
-                Exit::Usage,
-                format!("cannot start {}: {}", name.display(), error.reason),
-            )
-        })?;
-        let child = command.spawn().map_err(|error| {
-            ended(
-                Exit::Usage,
-                format!("cannot start {}: {error}", name.display()),
-            )
-        })?;
-        Ok(Some(Self(child)))
-    }
-
-    /// Waits for its end, having asked for it when the run was stopped; its exit code.
-    fn finish(mut self, stopped: bool) -> Result<ExitCode> {
-        if stopped {
-            // It may have ended already; then there is nobody to ask.
-            let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
-        }
-        let status = self.0.wait().context("cannot wait for the program")?;
-        let code = status.code().or_else(|| Some(128 + status.signal()?));
-        Ok(ExitCode::from(
-            code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
-        ))
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            // Ended in between: nothing to end.
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
 }
