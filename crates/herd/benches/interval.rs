@@ -95,6 +95,7 @@ impl Scripted {
             allowed_nodes: nodes.clone(),
             sharing: None,
             machine: None,
+            group: None,
             residency: Some(Residency {
                 pages: nodes.iter().map(|node| (node, 123_456)).collect(),
             }),

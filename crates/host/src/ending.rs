@@ -11,7 +11,7 @@ use crate::error::HostError;
 use crate::files::Root;
 use crate::kernel::can_be_read;
 use crate::options::Selection;
-use crate::stop::Stop;
+use crate::stop::{Nudge, Stop};
 
 /// The processes that the world ends with; none for one that goes on until it is stopped.
 #[derive(Debug)]
@@ -48,13 +48,18 @@ impl Ending {
         Ok(Self { processes })
     }
 
-    /// Waits for an interval.
-    pub(crate) fn run_for(&self, stop: &Stop, interval: Duration) -> Progress {
+    /// Waits for an interval, or until it is nudged, by those who can be.
+    pub(crate) fn run_for(
+        &self,
+        stop: &Stop,
+        nudge: Option<&Nudge>,
+        interval: Duration,
+    ) -> Progress {
         let end = Instant::now() + interval;
         loop {
-            let running: Vec<&OwnedFd> =
+            let mut awaited: Vec<&OwnedFd> =
                 self.processes.iter().filter(|p| !can_be_read(p)).collect();
-            let all_ended = running.is_empty() && !self.processes.is_empty();
+            let all_ended = awaited.is_empty() && !self.processes.is_empty();
             if stop.is_asked() || all_ended {
                 return Progress::Ended;
             }
@@ -62,7 +67,11 @@ impl Ending {
             if left.is_zero() {
                 return Progress::Ran;
             }
-            stop.wait(left, &running);
+            if nudge.is_some_and(Nudge::take) {
+                return Progress::Woken { left };
+            }
+            awaited.extend(nudge.map(Nudge::descriptor));
+            stop.wait(left, &awaited);
         }
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{
     AffinityOutcome, NewPages, NodeState, Orders, Outcome, PageOutcome, Pager, Process, ProcessId,
-    Progress, Sharing, Signal, SignalReport, SignalState, Snapshot, ThreadId, World, WorldError,
+    Progress, Sharing, Signal, SignalReport, SignalState, Snapshot, ThreadId, Waker, World,
+    WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -32,7 +33,7 @@ use crate::reasons::{Reasons, Refusal};
 use crate::residency::Residencies;
 use crate::samples::{self, Recipe, Roster, Sampler};
 use crate::scan::Scanner;
-use crate::stop::Stop;
+use crate::stop::{Nudge, Stop};
 use crate::vm::Machines;
 
 /// The live machine.
@@ -58,6 +59,7 @@ pub struct Host {
     /// `None` once the pager has it.
     mover: Option<Mover>,
     stop: Stop,
+    nudge: Nudge,
     ending: Arc<Ending>,
     page_bytes: u64,
     sequence: u64,
@@ -125,6 +127,7 @@ impl Host {
             roster: Arc::new(RwLock::new(HashMap::new())),
             pager_gaps: Arc::default(),
             stop: Stop::new()?,
+            nudge: Nudge::new()?,
             options,
             root,
             topology,
@@ -243,6 +246,7 @@ impl Host {
                 allowed_nodes: process.allowed_nodes.clone(),
                 sharing: sharing.remove(&process.id).map(Arc::new),
                 machine: self.machines.of(process.id),
+                group: None,
                 residency: self.residencies.of(process.id).cloned(),
             })
             .collect();
@@ -304,7 +308,12 @@ impl World for Host {
     }
 
     fn run_for(&mut self, interval: Duration) -> Progress {
-        self.ending.run_for(&self.stop, interval)
+        self.ending.run_for(&self.stop, Some(&self.nudge), interval)
+    }
+
+    fn waker(&self) -> Option<Waker> {
+        let nudge = self.nudge.clone();
+        Some(Arc::new(move || nudge.wake()))
     }
 
     fn observe(&mut self) -> Result<Snapshot, WorldError> {

@@ -58,7 +58,7 @@ impl HostPager {
 
 impl Pager for HostPager {
     fn run_for(&mut self, interval: Duration) -> Progress {
-        self.ending.run_for(&self.stop, interval)
+        self.ending.run_for(&self.stop, None, interval)
     }
 
     fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {

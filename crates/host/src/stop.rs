@@ -1,4 +1,5 @@
-//! A way to stop a waiting world from anywhere: another thread, or a signal handler's thread.
+//! Ways to stop a waiting world, or only to wake it, from anywhere: another thread, or a signal
+//! handler's thread.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -67,5 +68,36 @@ impl Stop {
                 Ok(_) | Err(_) => return,
             }
         }
+    }
+}
+
+/// Wakes a waiting world without stopping it. Clones wake the same world.
+#[derive(Clone, Debug)]
+pub(crate) struct Nudge {
+    wake: Arc<OwnedFd>,
+}
+
+impl Nudge {
+    pub(crate) fn new() -> Result<Self, HostError> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| HostError::Wake { errno })?;
+        Ok(Self {
+            wake: Arc::new(wake),
+        })
+    }
+
+    /// Wakes whoever waits, or will wait next. A full counter wakes as well.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Whether it has been used since the last call.
+    pub(crate) fn take(&self) -> bool {
+        let mut count = [0; 8];
+        rustix::io::read(&*self.wake, &mut count).is_ok()
+    }
+
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
+        &self.wake
     }
 }

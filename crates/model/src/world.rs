@@ -269,6 +269,7 @@ impl World for Model {
                     allowed_nodes: all_nodes.clone(),
                     sharing: None,
                     machine: None,
+                    group: None,
                     residency: Some(residency(&process.memory)),
                 })
                 .collect(),

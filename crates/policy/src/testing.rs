@@ -151,6 +151,7 @@ impl Scene {
             allowed_nodes: Arc::new(self.topology.memory_nodes()),
             sharing: None,
             machine: None,
+            group: None,
             residency: Some(Residency {
                 pages: vec![(NodeId(node), 1000)],
             }),

@@ -181,6 +181,7 @@ fn snapshot(topology: &Topology, second: u64) -> Snapshot {
         }),
         sharing: None,
         machine: None,
+        group: None,
     };
     let node = |id| NodeState {
         id,

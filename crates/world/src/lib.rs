@@ -23,7 +23,7 @@ pub use plan::{PageOrder, Pages, Placement, Plan, Stray};
 pub use sample::{MemorySource, Sample};
 pub use signal::{Signal, SignalReport, SignalState};
 pub use snapshot::{Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId};
-pub use world::{NewPages, Pager, Progress, World, WorldError};
+pub use world::{NewPages, Pager, Progress, Waker, World, WorldError};
 
 /// Bytes of a base page. Page numbers and page counts in this crate are in base pages of the
 /// machine, which [`Snapshot::page_bytes`] gives.

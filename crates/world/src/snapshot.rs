@@ -193,6 +193,10 @@ pub struct Process {
     /// The virtual machine that it runs, where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Arc<VirtualMachine>>,
+    /// The group of the configuration that it belongs to, by name; `None` for the rest. Groups are
+    /// steered each by a policy of its own, or by none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Arc<str>>,
 }
 
 /// A node as it was at the end of the interval.

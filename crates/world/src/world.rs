@@ -1,9 +1,11 @@
 //! The trait of all worlds, and the order in which its methods may be called.
 //!
-//! [`World::topology`], [`World::signals`] and [`World::affinity_of`] at any time.
-//! [`World::place_new_pages`] and then [`World::attend`] at most once, before time passes; after
-//! them, also before time passes, [`World::pager`] once: it hands out the half of the world that
-//! samples accesses and moves pages at the faster cadence. What follows depends on that half.
+//! [`World::topology`], [`World::signals`], [`World::waker`] and [`World::affinity_of`] at any time.
+//! [`World::place_new_pages`] and then [`World::attend`] before time passes, and again, both, whenever
+//! another policy takes over while the world runs (not between a [`World::run_for`] that has run its
+//! time and the [`World::apply`] that follows); after their first, also before time passes,
+//! [`World::pager`] once: it hands out the half of the world that samples accesses and moves pages at
+//! the faster cadence. What follows depends on that half.
 //!
 //! *No pager.* For each placement interval [`World::run_for`], [`World::observe`], then
 //! [`World::apply`], with page orders too, as often as there are orders.
@@ -49,7 +51,17 @@ pub enum Progress {
     Ran,
     /// Someone asked to stop, or what was watched has ended.
     Ended,
+    /// Its waker was used ([`World::waker`]): the interval is not over, and goes on with another
+    /// [`World::run_for`] or is ended early by [`World::observe`].
+    Woken {
+        /// What is left of the interval.
+        left: Duration,
+    },
 }
+
+/// Wakes a world that waits, from any thread. A world that does not wait just then is woken when it
+/// begins to.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// Where pages go that are touched for the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +105,12 @@ pub trait World {
     /// What can be measured here, in the order of [`crate::Signal::ALL`].
     fn signals(&self) -> &[SignalReport];
 
+    /// What wakes it from [`World::run_for`], where that waits and can be woken. A pager's
+    /// [`Pager::run_for`] is not woken by it.
+    fn waker(&self) -> Option<Waker> {
+        None
+    }
+
     /// Told which signals the policy needs, so that a world for which signals have a price need not
     /// pay for others, and so that it knows which accesses [`Pager::samples`] is to hand out where
     /// it has several kinds: TLB misses if [`Signal::TlbMisses`] is among them, else hint faults if
@@ -100,7 +118,7 @@ pub trait World {
     /// likes.
     fn attend(&mut self, _needs: &[Signal]) {}
 
-    /// Sets where pages go that are touched for the first time.
+    /// Sets where pages go that are touched for the first time from now on.
     ///
     /// # Errors
     /// When this world cannot have new pages go there; then nothing has changed.

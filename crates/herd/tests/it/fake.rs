@@ -119,6 +119,7 @@ pub fn snapshot(topology: &Topology, seconds: f64, threads: &[Thread]) -> Snapsh
             allowed_nodes: Arc::new(topology.memory_nodes()),
             sharing: None,
             machine: None,
+            group: None,
             residency: Some(Residency {
                 pages: vec![(NodeId(0), 4096)],
             }),

@@ -166,6 +166,7 @@ mod tests {
             residency: None,
             sharing: None,
             machine: Some(Arc::new(machine)),
+            group: None,
         }];
         let mut gaps = Vec::new();
         let mut agents = Agents::default();

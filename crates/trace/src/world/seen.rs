@@ -312,6 +312,7 @@ fn processes(engine: &mut Engine) -> Vec<Process> {
             }),
             sharing,
             machine: None,
+            group: None,
         });
     }
     processes.sort_by_key(|process| process.id);

@@ -240,6 +240,7 @@ fn resident(number: u32, residency: Option<[u64; 2]>) -> Process {
         allowed_nodes: Arc::default(),
         sharing: None,
         machine: None,
+        group: None,
         residency: residency.map(|on| Residency { pages: pages(on) }),
     }
 }
