@@ -95,43 +95,14 @@ impl Reader {
             }
             self.line += 1;
             self.byte += read as u64;
-            let line = self
-                .parse(&bytes)
+            let line = record(&bytes)
+                .and_then(|line| in_order(line, &mut self.next_sequence))
                 .map_err(|why| damaged(&self.path, self.line, at, why))?;
             if line.record != Record::Unknown {
                 return Ok(Some(line));
             }
             self.skipped += 1;
         }
-    }
-
-    fn parse(&mut self, bytes: &[u8]) -> Result<Line, String> {
-        let text = without_feed(bytes);
-        if !is_whole(text) {
-            return Err(if bytes.ends_with(b"\n") {
-                "its sum is wrong".to_owned()
-            } else {
-                "the line is cut off or its sum is wrong".to_owned()
-            });
-        }
-        let line: Line = serde_json::from_slice(text)
-            .map_err(|error| format!("the line is whole but is no record: {error}"))?;
-        if let Some(flaw) = flaw(&line.record) {
-            return Err(format!("the line is whole but {flaw}"));
-        }
-        if let Some(next) = self.next_sequence
-            && line.sequence != next
-        {
-            return Err(format!(
-                "it is record {}, where {next} was to come: lines are missing",
-                line.sequence
-            ));
-        }
-        // The start is repeated with the number of the line after it when a file is turned over.
-        let repeated = self.next_sequence.is_none() && line.sequence > 0;
-        let step = u64::from(!(repeated && matches!(line.record, Record::Start(_))));
-        self.next_sequence = Some(line.sequence.saturating_add(step));
-        Ok(line)
     }
 }
 
@@ -198,7 +169,42 @@ impl Ledger {
     }
 }
 
-fn header(path: &Path, line: &[u8]) -> Result<Header, HerdError> {
+/// The record that a line holds, with or without its line feed; why it holds none.
+pub(super) fn record(bytes: &[u8]) -> Result<Line, String> {
+    let text = without_feed(bytes);
+    if !is_whole(text) {
+        return Err(if bytes.ends_with(b"\n") {
+            "its sum is wrong".to_owned()
+        } else {
+            "the line is cut off or its sum is wrong".to_owned()
+        });
+    }
+    let line: Line = serde_json::from_slice(text)
+        .map_err(|error| format!("the line is whole but is no record: {error}"))?;
+    match flaw(&line.record) {
+        Some(flaw) => Err(format!("the line is whole but {flaw}")),
+        None => Ok(line),
+    }
+}
+
+/// The line, if it is the one to come; which that is, `next` knows after the first line of a file.
+pub(super) fn in_order(line: Line, next: &mut Option<u64>) -> Result<Line, String> {
+    if let Some(next) = *next
+        && line.sequence != next
+    {
+        return Err(format!(
+            "it is record {}, where {next} was to come: lines are missing",
+            line.sequence
+        ));
+    }
+    // The start is repeated with the number of the line after it when a file is turned over.
+    let repeated = next.is_none() && line.sequence > 0;
+    let step = u64::from(!(repeated && matches!(line.record, Record::Start(_))));
+    *next = Some(line.sequence.saturating_add(step));
+    Ok(line)
+}
+
+pub(super) fn header(path: &Path, line: &[u8]) -> Result<Header, HerdError> {
     let not_ours = |why: &str| HerdError::NotOurs {
         path: path.to_owned(),
         what: "ledger",
@@ -230,7 +236,7 @@ fn header(path: &Path, line: &[u8]) -> Result<Header, HerdError> {
         .map_err(|error| damaged(path, 1, 0, format!("the header cannot be read: {error}")))
 }
 
-fn damaged(path: &Path, line: u64, byte: u64, why: String) -> HerdError {
+pub(super) fn damaged(path: &Path, line: u64, byte: u64, why: String) -> HerdError {
     HerdError::Damaged {
         path: path.to_owned(),
         line,
@@ -239,6 +245,6 @@ fn damaged(path: &Path, line: u64, byte: u64, why: String) -> HerdError {
     }
 }
 
-fn without_feed(line: &[u8]) -> &[u8] {
+pub(super) fn without_feed(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }

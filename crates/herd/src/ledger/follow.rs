@@ -1,0 +1,347 @@
+//! Reads a ledger that is still being written: complete lines as they come.
+//!
+//! The last line may be half written; it is taken when its line feed is there. A ledger that has grown
+//! to its size is renamed to `<name>.1` and begun anew under its name ([`super::Writer`]): what is left
+//! of the old file is read first, which is open and stays so, then the new one, whose repeated start is
+//! passed over. Where the file was turned over twice between two looks, lines are missing; they are
+//! counted. Another run's ledger in its place is read from its beginning.
+//!
+//! A whole line that is no record, or not the one to come, is damage here as it is to [`super::Reader`].
+//!
+//! Lines can be had again: each has a [`Place`], at which it is read anew. Who looks back through a
+//! ledger of hours need not keep it in memory.
+
+use std::fs::File;
+use std::io::{self, BufRead, ErrorKind, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::reader::{damaged, header, in_order, record, without_feed};
+use super::{Header, Line, Record};
+use crate::error::HerdError;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 1 << 18;
+
+/// Where a line is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    file: Arc<File>,
+    byte: u64,
+    bytes: usize,
+}
+
+impl Place {
+    /// Reads the line again; `None` when the file does not hold it any more.
+    pub fn read(&self) -> Option<Line> {
+        let mut bytes = vec![0; self.bytes];
+        self.file.read_exact_at(&mut bytes, self.byte).ok()?;
+        record(&bytes).ok()
+    }
+}
+
+/// What comes next.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is handled one at a time, as a line is"
+)]
+pub enum Next {
+    /// A line.
+    Line(Line, Place),
+    /// A ledger begins here: the first, or one that took the place of the one before.
+    Begins(Header),
+    /// Nothing more is there now.
+    NothingYet,
+}
+
+/// A ledger that grows.
+#[derive(Debug)]
+pub struct Follow {
+    path: PathBuf,
+    file: Option<Open>,
+    /// Of the run being read, once a line was.
+    next_sequence: Option<u64>,
+    skipped: u64,
+    missing: u64,
+    failed: bool,
+}
+
+/// The file being read.
+#[derive(Debug)]
+struct Open {
+    file: Arc<File>,
+    /// What was read and not taken yet, from this byte of the file on.
+    ahead: Vec<u8>,
+    /// Of these, how many were taken; the rest begins a line.
+    taken: usize,
+    /// Of these, how many hold no line feed from the line's beginning on.
+    looked_at: usize,
+    /// Where `ahead` begins.
+    byte: u64,
+    /// The line to come, from 1.
+    line: u64,
+    /// Whether a record of it was read.
+    begun: bool,
+}
+
+impl Follow {
+    /// A ledger by its name. It need not be there yet.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            file: None,
+            next_sequence: None,
+            skipped: 0,
+            missing: 0,
+            failed: false,
+        }
+    }
+
+    /// How many records of unknown kind were passed over so far.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// How many lines were gone before they were read.
+    pub fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// Bytes of a line that has not come to its end.
+    pub fn unfinished(&self) -> usize {
+        let open = self.file.as_ref();
+        open.map_or(0, |open| open.ahead.len() - open.taken)
+    }
+
+    /// What comes next, as far as it is there.
+    ///
+    /// # Errors
+    /// As [`super::Reader::open`], but for a file that is not there yet; [`HerdError::Damaged`] where a
+    /// line is damaged. After an error there is nothing more.
+    pub fn next(&mut self) -> Result<Next, HerdError> {
+        if self.failed {
+            return Ok(Next::NothingYet);
+        }
+        let next = self.advance();
+        self.failed = next.is_err();
+        next
+    }
+
+    fn advance(&mut self) -> Result<Next, HerdError> {
+        loop {
+            let Some(open) = &mut self.file else {
+                match self.open()? {
+                    Some(open) => self.file = Some(open),
+                    None => return Ok(Next::NothingYet),
+                }
+                continue;
+            };
+            let Some((bytes, place)) = open.next_line(&self.path)? else {
+                if self.is_replaced()? {
+                    self.file = None;
+                    continue;
+                }
+                return Ok(Next::NothingYet);
+            };
+            if open.line == 1 {
+                let header = header(&self.path, without_feed(&bytes))?;
+                open.line += 1;
+                return Ok(Next::Begins(header));
+            }
+            let at = open.line;
+            let first = !open.begun;
+            open.line += 1;
+            open.begun = true;
+            let line = record(&bytes).and_then(|line| self.ordered(line, first));
+            let line = line.map_err(|why| damaged(&self.path, at, place.byte, why))?;
+            match line {
+                Some(line) if line.record == Record::Unknown => self.skipped += 1,
+                Some(line) => return Ok(Next::Line(line, place)),
+                None => {}
+            }
+        }
+    }
+
+    /// The line if it is to be shown: not the repeated start of a file that goes on where the one
+    /// before ended.
+    fn ordered(&mut self, line: Line, first: bool) -> Result<Option<Line>, String> {
+        if !first {
+            return in_order(line, &mut self.next_sequence).map(Some);
+        }
+        let expected = self.next_sequence.take();
+        let goes_on = line.sequence > 0 && matches!(line.record, Record::Start(_));
+        if let Some(expected) = expected.filter(|_| goes_on) {
+            self.missing += line.sequence.saturating_sub(expected);
+        }
+        let repeats = goes_on && expected.is_some();
+        in_order(line, &mut self.next_sequence).map(|line| (!repeats).then_some(line))
+    }
+
+    fn open(&self) -> Result<Option<Open>, HerdError> {
+        match File::open(&self.path) {
+            Ok(file) => Ok(Some(Open {
+                file: Arc::new(file),
+                ahead: Vec::new(),
+                taken: 0,
+                looked_at: 0,
+                byte: 0,
+                line: 1,
+                begun: false,
+            })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(HerdError::io("open the ledger", &self.path, error)),
+        }
+    }
+
+    /// Whether another file has the name by now, and all of this one is read. While there is none
+    /// (it is just being turned over), this one is kept.
+    fn is_replaced(&mut self) -> Result<bool, HerdError> {
+        let failed = |error: io::Error| HerdError::io("read the ledger", &self.path, error);
+        let Some(open) = &mut self.file else {
+            return Ok(true);
+        };
+        let now = match std::fs::metadata(&self.path) {
+            Ok(now) => now,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(failed(error)),
+        };
+        let ours = open.file.metadata().map_err(failed)?;
+        if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) {
+            // Somebody emptied it: what is in it now is another ledger.
+            return Ok(now.len() < open.byte + open.ahead.len() as u64);
+        }
+        // It was renamed after its last byte was written: what is not read by now is read first.
+        Ok(open.byte + open.ahead.len() as u64 >= ours.len())
+    }
+}
+
+impl Open {
+    /// The next line with its line feed, if it is there to its end.
+    fn next_line(&mut self, path: &Path) -> Result<Option<(Vec<u8>, Place)>, HerdError> {
+        loop {
+            let fresh = &self.ahead[self.looked_at..];
+            if let Some(feed) = fresh.iter().position(|&byte| byte == b'\n') {
+                let end = self.looked_at + feed + 1;
+                let line = self.ahead[self.taken..end].to_vec();
+                let place = Place {
+                    file: self.file.clone(),
+                    byte: self.byte + self.taken as u64,
+                    bytes: line.len(),
+                };
+                self.taken = end;
+                self.looked_at = end;
+                return Ok(Some((line, place)));
+            }
+            self.looked_at = self.ahead.len();
+            if self.read_more(path)? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn read_more(&mut self, path: &Path) -> Result<usize, HerdError> {
+        self.ahead.drain(..self.taken);
+        self.byte += self.taken as u64;
+        self.looked_at -= self.taken;
+        self.taken = 0;
+        let had = self.ahead.len();
+        self.ahead.resize(had + CHUNK, 0);
+        let at = self.byte + had as u64;
+        let read = loop {
+            match self.file.read_at(&mut self.ahead[had..], at) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        let read = read.map_err(|error| HerdError::io("read the ledger", path, error));
+        self.ahead.truncate(had + *read.as_ref().unwrap_or(&0));
+        read
+    }
+}
+
+/// The lines that a running herd hands out to those who watch it: a header, then records, sealed as in
+/// a file. Lines may be missing in between, where the watcher could not keep up; they are counted.
+pub struct Watched<R> {
+    from: R,
+    path: PathBuf,
+    number: u64,
+    last_sequence: Option<u64>,
+    missing: u64,
+}
+
+/// Longest line that is taken from a herd, in bytes: beyond any that a machine of 100,000 threads
+/// makes, and little enough to be held.
+const LONGEST_LINE: u64 = 1 << 28;
+
+impl<R: BufRead> Watched<R> {
+    /// Reads the header; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`HerdError::Io`], and [`HerdError::NotOurs`], [`HerdError::Newer`] or [`HerdError::Damaged`]
+    /// when what comes is no header of a ledger that can be read.
+    pub fn begin(mut from: R, path: &Path) -> Result<(Self, Header), HerdError> {
+        let mut first = Vec::new();
+        read_line(&mut from, &mut first)
+            .map_err(|error| HerdError::io("read from", path, error))?;
+        let header = header(path, without_feed(&first))?;
+        let watched = Self {
+            from,
+            path: path.to_owned(),
+            number: 1,
+            last_sequence: None,
+            missing: 0,
+        };
+        Ok((watched, header))
+    }
+
+    /// How many lines did not come.
+    pub fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// The next record, as soon as it comes; `None` when the herd has ended. Records of unknown kind
+    /// are passed over.
+    ///
+    /// # Errors
+    /// [`HerdError::Io`], and [`HerdError::Damaged`] when a line is no record.
+    pub fn next(&mut self) -> Result<Option<Line>, HerdError> {
+        loop {
+            let mut bytes = Vec::new();
+            read_line(&mut self.from, &mut bytes)
+                .map_err(|error| HerdError::io("read from", &self.path, error))?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            self.number += 1;
+            let line = record(&bytes).map_err(|why| damaged(&self.path, self.number, 0, why))?;
+            if line.record == Record::Unknown {
+                continue;
+            }
+            // Before the first snapshot come the latest start and snapshot, whatever their numbers.
+            let follows = matches!(line.record, Record::Start(_) | Record::Snapshot(_));
+            if let Some(last) = self.last_sequence
+                && !(follows && self.number <= 3)
+            {
+                self.missing += line.sequence.saturating_sub(last.saturating_add(1));
+            }
+            self.last_sequence = Some(line.sequence);
+            return Ok(Some(line));
+        }
+    }
+}
+
+impl<R> std::fmt::Debug for Watched<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watched")
+            .field("path", &self.path)
+            .field("line", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
+    from.by_ref().take(LONGEST_LINE).read_until(b'\n', line)?;
+    Ok(())
+}
