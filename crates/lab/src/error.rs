@@ -165,27 +165,28 @@ impl Cause {
     }
 
     /// The part of a console's text that an error shows: from a little before the line that tells
-    /// why the guest ended, or where there is none, the end.
+    /// why the guest ended, or where there is none, the end. Of a panic in which an oops ended, the
+    /// oops from its first line on, since only that says where in the kernel it was.
     #[must_use]
     pub fn excerpt(console: &str) -> String {
         const LINES: usize = 15;
+        const OOPS_LINES: usize = 60;
         let lines: Vec<&str> = console
             .lines()
             .filter(|line| !line.trim().is_empty())
             .collect();
-        let start = match lines
+        let told = lines
             .iter()
-            .position(|line| Self::from_line(line).is_some())
-        {
-            Some(told) => told.saturating_sub(2),
-            None => lines.len().saturating_sub(LINES),
+            .position(|line| Self::from_line(line).is_some());
+        let before_it = &lines[..told.unwrap_or(0)];
+        let oops = before_it.iter().position(|line| begins_oops(line));
+        let (start, most) = match (oops, told) {
+            (Some(oops), _) => (oops, OOPS_LINES),
+            (None, Some(told)) => (told.saturating_sub(2), LINES),
+            (None, None) => (lines.len().saturating_sub(LINES), LINES),
         };
-        lines[start..]
-            .iter()
-            .take(LINES)
-            .copied()
-            .collect::<Vec<_>>()
-            .join("\n")
+        let shown: Vec<&str> = lines[start..].iter().take(most).copied().collect();
+        shown.join("\n")
     }
 
     fn from_line(line: &str) -> Option<Self> {
@@ -201,6 +202,20 @@ impl Cause {
             None
         }
     }
+}
+
+/// Whether a line of the console is the first of an oops, as x86's kernel words them.
+fn begins_oops(line: &str) -> bool {
+    let message = without_timestamp(line);
+    const BEGINNINGS: [&str; 6] = [
+        "BUG: ",
+        "Oops: ",
+        "kernel BUG at ",
+        "general protection fault",
+        "invalid opcode: ",
+        "traps: PANIC: double fault",
+    ];
+    BEGINNINGS.iter().any(|begin| message.starts_with(begin))
 }
 
 /// The kernel's message without the `[   12.345678] ` before it.
@@ -252,6 +267,13 @@ mod tests {
         let excerpt = Cause::excerpt(&console);
         assert!(
             excerpt.starts_with("line 48\nline 49\nKernel panic"),
+            "{excerpt}"
+        );
+        let oops = console.replace("line 20\n", "[ 1.5] BUG: kernel NULL pointer dereference\n");
+        let excerpt = Cause::excerpt(&oops);
+        assert!(
+            excerpt.starts_with("[ 1.5] BUG: kernel NULL pointer dereference\nline 21\n")
+                && excerpt.contains("Kernel panic"),
             "{excerpt}"
         );
         let quiet = console.replace("Kernel panic", "Nothing");
