@@ -142,6 +142,18 @@ fn after(console: &str) -> String {
     }
 }
 
+impl Error {
+    /// Whether the guest's kernel crashed while it booted: it panicked in an oops, not because it
+    /// missed something or was told to.
+    #[must_use]
+    pub fn is_crash(&self) -> bool {
+        let Self::NoBoot { cause, console } = self else {
+            return false;
+        };
+        matches!(cause, Cause::Panic(_)) && console.lines().any(begins_oops)
+    }
+}
+
 /// Attaches what was tried to an I/O error.
 pub(crate) trait Context<T> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T>;
@@ -206,15 +218,16 @@ impl Cause {
 
 /// Whether a line of the console is the first of an oops, as x86's kernel words them.
 fn begins_oops(line: &str) -> bool {
-    let message = without_timestamp(line);
-    const BEGINNINGS: [&str; 6] = [
+    const BEGINNINGS: [&str; 7] = [
         "BUG: ",
+        "int3: ",
         "Oops: ",
         "kernel BUG at ",
         "general protection fault",
         "invalid opcode: ",
         "traps: PANIC: double fault",
     ];
+    let message = without_timestamp(line);
     BEGINNINGS.iter().any(|begin| message.starts_with(begin))
 }
 

@@ -125,6 +125,7 @@ pub struct Guest {
     next_id: AtomicU32,
     reader: Option<JoinHandle<()>>,
     kernel: String,
+    crashed_boots: Vec<String>,
 }
 
 /// A command that runs in a guest. Dropped before its end it is killed.
@@ -137,11 +138,33 @@ pub struct Running<'a> {
 }
 
 impl Guest {
-    /// Boots a guest and waits until its agent answers.
+    /// Boots a guest and waits until its agent answers. A boot in which the kernel crashed (an oops,
+    /// [`Error::is_crash`]) is tried again, [`Self::BOOTS`] in all: QEMU's emulation on several
+    /// threads now and then runs code of a stock kernel that another CPU is patching, and the kernel
+    /// patches most while it boots (docs/lab.md, "What is left out"). Whatever else fails would fail again.
     ///
     /// # Errors
     /// [`Error::Shape`], [`Error::Io`], and [`Error::NoBoot`] with the kernel's last lines.
     pub fn start(options: &Options) -> Result<Self> {
+        let mut crashed_boots = Vec::new();
+        loop {
+            match Self::boot(options) {
+                Ok(mut guest) => {
+                    guest.crashed_boots = crashed_boots;
+                    return Ok(guest);
+                }
+                Err(error) if error.is_crash() && crashed_boots.len() + 1 < Self::BOOTS => {
+                    crashed_boots.push(error.to_string());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// How often a guest is booted at most until it is up.
+    pub const BOOTS: usize = 3;
+
+    fn boot(options: &Options) -> Result<Self> {
         let refuse = |reason| Error::Shape {
             machine: "asked for".to_owned(),
             reason,
@@ -222,6 +245,7 @@ impl Guest {
             next_id: AtomicU32::new(1),
             reader: Some(reader),
             kernel: String::new(),
+            crashed_boots: Vec::new(),
         };
         // A QEMU that refuses its arguments is gone before it reads anything.
         let _ = guest.send(&ToGuest::Hello { version: VERSION });
@@ -252,6 +276,12 @@ impl Guest {
     #[must_use]
     pub fn kernel(&self) -> &str {
         &self.kernel
+    }
+
+    /// Of each boot before this one in which the kernel crashed, how.
+    #[must_use]
+    pub fn crashed_boots(&self) -> &[String] {
+        &self.crashed_boots
     }
 
     /// QEMU's process id on the host.

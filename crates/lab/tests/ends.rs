@@ -3,7 +3,10 @@
 //! No test here waits by the clock: each waits for QEMU's process to be gone.
 
 use std::env;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{self, Stdio};
 use std::time::Duration;
 
@@ -95,6 +98,59 @@ fn a_kernel_that_panics_under_a_command_is_reported_with_its_last_lines() {
     assert!(matches!(guest.stop(), Err(Error::Died { .. })));
 }
 
+/// A program in QEMU's place: at its first `crashes` starts it shows a kernel that ends with `last`,
+/// and ends; after that it is QEMU.
+fn in_place_of_qemu(directory: &Path, crashes: usize, last: &str) -> Options {
+    let mut options = options();
+    let program = directory.join("qemu");
+    let script = format!(
+        "#!/bin/sh\necho start >> '{starts}'\n\
+         if [ $(wc -l < '{starts}') -le {crashes} ]; then\n\
+         echo '[    1.5] {last}'\n\
+         echo '[    1.6] Kernel panic - not syncing: Fatal exception in interrupt'\n\
+         exit 0\nfi\nexec '{qemu}' \"$@\"\n",
+        starts = directory.join("starts").display(),
+        qemu = options.kernel.qemu.display(),
+    );
+    fs::write(&program, script).expect("a temporary directory");
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("it is there");
+    options.kernel.qemu = program;
+    options
+}
+
+fn starts(directory: &Path) -> usize {
+    let starts = fs::read_to_string(directory.join("starts")).expect("it was started");
+    starts.lines().count()
+}
+
+#[test]
+fn a_boot_in_which_the_kernel_crashes_is_tried_again_and_told_of() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let guest = start(&in_place_of_qemu(
+        directory.path(),
+        2,
+        "int3: 0000 [#1] PREEMPT SMP NOPTI",
+    ));
+    assert_eq!(starts(directory.path()), 3);
+    let told = guest.crashed_boots();
+    assert_eq!(told.len(), 2);
+    assert!(told[0].contains("int3: 0000"), "{}", told[0]);
+    assert!(guest.output(&shell("true"), None).is_ok());
+}
+
+#[test]
+fn a_boot_that_crashes_always_or_panics_without_a_crash_is_given_up() {
+    for (last, boots) in [
+        ("BUG: unable to handle page fault", Guest::BOOTS),
+        ("VFS: Cannot open root device", 1),
+    ] {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let error = Guest::start(&in_place_of_qemu(directory.path(), 99, last)).unwrap_err();
+        assert_eq!(starts(directory.path()), boots, "{error}");
+        assert!(error.to_string().contains("Fatal exception"), "{error}");
+    }
+}
+
 #[test]
 fn a_kernel_parameter_that_breaks_the_boot_is_reported() {
     let broken = Options {
@@ -180,16 +236,15 @@ fn a_killed_parent_leaves_no_qemu_behind() {
 /// that nobody has filled, and say so.
 #[test]
 fn a_model_without_its_plugin_is_refused() {
-    use std::os::unix::fs::PermissionsExt;
     let mut options = options();
-    let wrapper = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu-without-plugin");
+    let wrapper = Path::new(env!("CARGO_TARGET_TMPDIR")).join("qemu-without-plugin");
     let script = format!(
         "#!/bin/bash\nkept=()\nwhile [ $# -gt 0 ]; do\n  if [ \"$1\" = -plugin ]; then shift 2; \
          else kept+=(\"$1\"); shift; fi\ndone\nexec {} \"${{kept[@]}}\"\n",
         options.kernel.qemu.display()
     );
-    std::fs::write(&wrapper, script).expect("a script");
-    std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).expect("executable");
+    fs::write(&wrapper, script).expect("a script");
+    fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).expect("executable");
     options.kernel.qemu = wrapper;
     options.model = Some(numaherd_lab::Model {
         plugin: "/no/such/plugin".into(),
