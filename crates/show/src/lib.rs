@@ -3,21 +3,27 @@
 //! * [`live`]: what happened in an interval, one line, while it runs;
 //! * [`summary`]: what a run came to, at its end;
 //! * [`mod@explain`]: what was seen, decided, refused, done, and what followed, from a whole ledger;
+//! * [`status`]: what a herd and its machine are like now;
 //! * [`report`]: a page of charts and tables, of one run or of several side by side.
 //!
 //! Values in, text or serializable values out: nothing here reads a file, asks a clock or knows a
 //! world. A figure that was not measured is not shown, or said to be missing; none is made up.
 
+mod dealt;
+mod deeds;
 mod error;
 pub mod explain;
 pub mod guards;
 mod guests;
 pub mod live;
 pub mod report;
+mod said;
+pub mod status;
 pub mod summary;
 mod totals;
 mod words;
 
+pub use deeds::Did;
 pub use error::ShowError;
 pub use guests::{Guest, Vcpu};
 pub use totals::Totals;

@@ -33,6 +33,7 @@ use crate::explain::Source;
 use crate::totals::Totals;
 pub use page::page;
 pub use reading::Reading;
+pub(crate) use work::Work;
 
 /// What a page draws of one run.
 #[derive(Debug)]

@@ -7,6 +7,8 @@ use numaherd_herd::{Guard, Summary};
 use numaherd_world::{PageFailure, PageOutcome, Snapshot};
 use serde::Serialize;
 
+use crate::deeds::Deed;
+
 /// What a run came to. Pages are base pages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
@@ -86,6 +88,15 @@ impl Totals {
                 add(&mut self.uncore_requests, requests);
             }
         }
+    }
+
+    /// Takes in what an order came to.
+    pub(crate) fn ordered(&mut self, deed: &Deed<'_>) {
+        let moves = deed.leaves && !deed.is_back;
+        self.planned_thread_moves += u64::from(moves);
+        self.thread_moves += u64::from(deed.took && moves);
+        self.undone += u64::from(deed.took && deed.is_undo);
+        self.stolen += u64::from(deed.took && deed.is_stolen);
     }
 
     pub(crate) fn paged(&mut self, outcome: &PageOutcome) {

@@ -104,6 +104,21 @@ pub(crate) fn cpus(set: &CpuSet) -> String {
     format!("CPU{s} {set}")
 }
 
+/// Bytes of a sentence of a ledger's that are kept.
+pub(crate) const MOST_TEXT: usize = 400;
+
+/// A text of a ledger's, cut where it is too long to be a sentence.
+pub(crate) fn cut(text: &str) -> &str {
+    if text.len() <= MOST_TEXT {
+        return text;
+    }
+    let mut end = MOST_TEXT;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// The same text with a capital at its front.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();

@@ -7,14 +7,14 @@ use numaherd_herd::Guard;
 use numaherd_topology::CpuId;
 use numaherd_world::ThreadId;
 
+pub(super) use crate::deeds::Did;
+pub(super) use crate::words::cut as short;
+
 /// Most moves that are shown one by one: so many of the first and so many of the last.
 pub(super) const SHOWN: usize = 50;
 
 /// Most rules, sentences and gaps that are kept; a ledger can come from anywhere.
 const MOST_KINDS: usize = 200;
-
-/// Bytes of a sentence that are kept.
-const MOST_TEXT: usize = 400;
 
 /// What a rule wanted, and what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,21 +27,6 @@ pub(super) struct RuleTally {
     pub(super) moved: u64,
     /// Why, the first time.
     pub(super) why: String,
-}
-
-/// What was done to a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Did {
-    /// It had to leave its CPU.
-    Moved,
-    /// A move of it was undone.
-    Undone,
-    /// It was held where it had to wait, and was given to an idle node.
-    Stolen,
-    /// It was to move in a dry run.
-    Planned,
-    /// It was to move, and the kernel refused.
-    Failed,
 }
 
 /// One move of a thread.
@@ -142,21 +127,10 @@ impl Acts {
     }
 }
 
-/// A sentence, cut where it is too long to be one.
-pub(super) fn short(text: &str) -> &str {
-    if text.len() <= MOST_TEXT {
-        return text;
-    }
-    let mut end = MOST_TEXT;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::words::MOST_TEXT;
 
     #[test]
     fn the_first_and_the_last_are_kept_and_the_rest_is_counted() {

@@ -9,9 +9,7 @@ use std::collections::BTreeMap;
 use numaherd_herd::ledger::{Header, PagingTick, Placing, Start};
 use numaherd_herd::{HerdError, Line, Record, Summary};
 use numaherd_topology::Topology;
-use numaherd_world::{
-    AffinityOrder, AffinityResult, Outcome, Placement, ProcessId, Snapshot, ThreadId,
-};
+use numaherd_world::{Outcome, Placement, ProcessId, Snapshot, ThreadId};
 
 use super::Run;
 use super::acts::{Acts, Did, Move, RuleTally, Sentences, short};
@@ -19,6 +17,7 @@ use super::columns::{Amount, Clock, Columns, Spread};
 use super::nodes::Nodes;
 use super::tracks::{ProcessTrack, ThreadTrack};
 use super::work::Work;
+use crate::deeds::{Deed, deeds};
 use crate::explain::Source;
 use crate::totals::{Totals, add, sum};
 
@@ -271,58 +270,22 @@ impl Reading {
                 tallied(&mut self.acts, placement).refused += 1;
             }
         }
-        // The first of a thread's: a second is refused as a duplicate.
-        let mut asked: BTreeMap<ThreadId, &Placement> = BTreeMap::new();
-        for placement in plan {
-            asked.entry(placement.thread).or_insert(placement);
-        }
-        for (at, order) in placing.affinities.iter().enumerate() {
-            let result = outcome.and_then(|outcome| outcome.affinities.get(at));
-            let result = result.filter(|result| result.thread == order.thread);
-            let result = result.map(|result| &result.result);
-            let placement = asked.get(&order.thread).copied();
-            self.order(time_ns, placing, order, placement, result);
+        let threads = &self.threads;
+        let cpu_of = |thread| threads.get(&thread).map(|track: &ThreadTrack| track.cpu);
+        for deed in deeds(placing, outcome, cpu_of) {
+            self.totals.ordered(&deed);
+            self.done(time_ns, &deed);
         }
     }
 
-    /// A thread's new mask: one that the plan wanted, one that undoes a move, one on an idle
-    /// node, or one given back.
-    fn order(
-        &mut self,
-        time_ns: u64,
-        placing: &Placing,
-        order: &AffinityOrder,
-        placement: Option<&Placement>,
-        result: Option<&AffinityResult>,
-    ) {
-        let Some(track) = self.threads.get_mut(&order.thread) else {
+    /// Takes in what an order came to.
+    fn done(&mut self, time_ns: u64, deed: &Deed<'_>) {
+        let Some(did) = deed.did else {
             return;
         };
-        let undone = placing.undone.iter().find(|u| u.thread == order.thread);
-        let leaves = !order.cpus.contains(track.cpu);
-        let stolen = placing.stolen.iter().find(|s| s.thread == order.thread);
-        let is_back = undone.is_none() && stolen.is_none() && placement.is_none();
-        let took = matches!(
-            result,
-            Some(AffinityResult::Done | AffinityResult::Narrowed { .. })
-        );
-        self.totals.planned_thread_moves += u64::from(leaves && !is_back);
-        self.totals.thread_moves += u64::from(took && leaves && !is_back);
-        self.totals.undone += u64::from(took && undone.is_some());
-        self.totals.stolen += u64::from(took && stolen.is_some());
-        let failed = matches!(result, Some(AffinityResult::Failed { .. }));
-        let did = match (placing.carried_out, took, undone) {
-            _ if is_back => return,
-            (false, _, _) if leaves => Did::Planned,
-            (true, true, Some(_)) => Did::Undone,
-            (true, true, None) if stolen.is_some() => Did::Stolen,
-            (true, true, None) if leaves => Did::Moved,
-            (true, false, _) if failed => Did::Failed,
-            _ => return,
-        };
-        let from = track.cpu;
-        let moved = matches!(did, Did::Moved | Did::Undone | Did::Stolen) && leaves;
-        if moved {
+        if deed.is_move()
+            && let Some(track) = self.threads.get_mut(&deed.thread)
+        {
             track.moves += 1;
             if let Some(process) = self.processes.get_mut(&track.process) {
                 process.thread_moves += 1;
@@ -335,28 +298,20 @@ impl Reading {
             }
             Did::Failed => {}
         }
-        if let Some(placement) = placement.filter(|_| did == Did::Moved) {
+        if let Some(placement) = deed.placement.filter(|_| did == Did::Moved) {
             tallied(&mut self.acts, placement).moved += 1;
         }
-        let error = match result {
-            Some(AffinityResult::Failed { error }) => Some(error.as_str()),
-            _ => None,
-        };
-        let why = error
-            .or(undone.map(|undone| undone.why.as_str()))
-            .or(stolen.map(|stolen| stolen.why.as_str()))
-            .or(placement.map(|placement| placement.why.as_str()));
-        let by_plan = undone.is_none() && stolen.is_none();
         let said = |text: Option<&str>| short(text.unwrap_or_default()).to_owned();
+        let by_plan = deed.by_plan();
         self.acts.moves.add(Move {
             time_ns,
-            thread: order.thread,
-            from,
-            to: order.core,
+            thread: deed.thread,
+            from: deed.from,
+            to: deed.to,
             did,
-            rule: said(placement.filter(|_| by_plan).map(|p| p.rule.as_ref())),
-            why: said(why),
-            instead_of: said(placement.filter(|_| by_plan).map(|p| p.instead_of.as_str())),
+            rule: said(by_plan.map(|placement| placement.rule.as_ref())),
+            why: said(Some(deed.why)),
+            instead_of: said(by_plan.map(|placement| placement.instead_of.as_str())),
         });
     }
 

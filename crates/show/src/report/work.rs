@@ -10,11 +10,11 @@ const LEAST_SHARE: f64 = 0.1;
 
 /// Sums over threads and intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Work {
+pub(crate) struct Work {
     /// Instructions, where counted.
     instructions: u64,
     /// Cache lines fetched from memory, where counted.
-    pub(super) lines: u64,
+    pub(crate) lines: u64,
     /// Of the lines whose node was counted, those from the core's own node.
     local: u64,
     /// Of these, all.
@@ -26,12 +26,12 @@ pub(super) struct Work {
     timed_instructions: f64,
     timed_seconds: f64,
     /// Seconds of CPU time.
-    pub(super) cpu_seconds: f64,
+    pub(crate) cpu_seconds: f64,
 }
 
 impl Work {
     /// What a thread did in an interval of so many ns.
-    pub(super) fn of(counts: Option<&Counts>, cpu_share: f64, interval_ns: u64) -> Self {
+    pub(crate) fn of(counts: Option<&Counts>, cpu_share: f64, interval_ns: u64) -> Self {
         let share = if cpu_share.is_finite() {
             cpu_share.clamp(0.0, 1.0)
         } else {
@@ -63,7 +63,7 @@ impl Work {
     }
 
     /// Adds what was done elsewhere or later.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         add(&mut self.instructions, other.instructions);
         add(&mut self.lines, other.lines);
         add(&mut self.local, other.local);
@@ -76,23 +76,23 @@ impl Work {
     }
 
     /// Lines fetched from memory per 1000 instructions.
-    pub(super) fn miss_rate(&self) -> Option<f64> {
+    pub(crate) fn miss_rate(&self) -> Option<f64> {
         (self.instructions > 0).then(|| self.lines as f64 * 1000.0 / self.instructions as f64)
     }
 
     /// Share of lines that came from the core's own node.
-    pub(super) fn local_access_ratio(&self) -> Option<f64> {
+    pub(crate) fn local_access_ratio(&self) -> Option<f64> {
         (self.known > 0).then(|| self.local as f64 / self.known as f64)
     }
 
     /// The uncore penalty in cycles per request (BRM §3.1).
-    pub(super) fn uncore_penalty(&self) -> Option<f64> {
+    pub(crate) fn uncore_penalty(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.busy_cycles as f64 / self.requests as f64)
     }
 
     /// Instructions per second of CPU time, of intervals in which threads ran and were counted for a
     /// tenth of the time or more.
-    pub(super) fn speed(&self) -> Option<f64> {
+    pub(crate) fn speed(&self) -> Option<f64> {
         (self.timed_seconds > 0.0).then(|| self.timed_instructions / self.timed_seconds)
     }
 }

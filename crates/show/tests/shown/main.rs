@@ -5,5 +5,6 @@ mod lived;
 mod made;
 mod reported;
 mod runs;
+mod status;
 mod summed;
 mod totalled;

@@ -264,22 +264,22 @@ fn local_by_process(run: &Run) -> Chart<'static> {
 /// `None` where it is not known of any line whether it was local.
 fn controllers(seen: &Seen) -> Option<Chart<'static>> {
     let nodes = &seen.nodes;
-    let all = nodes.assigned + nodes.unassigned;
+    let all = nodes.dealt.assigned + nodes.dealt.unassigned;
     if all <= 0.0 {
         return None;
     }
     let mut about = "Cache lines per second that each node's memory controller served.".to_owned();
-    if nodes.guessed > 0.0 {
+    if nodes.dealt.guessed > 0.0 {
         about += &format!(
             " An estimate: counters do not say which other node a remote line came from, and {} of the \
              lines were dealt out by where the pages of their process were.",
-            percent(nodes.guessed / all)
+            percent(nodes.dealt.guessed / all)
         );
     }
-    if nodes.unassigned > 0.0 {
+    if nodes.dealt.unassigned > 0.0 {
         about += &format!(
             " Of {} of the lines it is not known which node served them.",
-            percent(nodes.unassigned / all)
+            percent(nodes.dealt.unassigned / all)
         );
     }
     Some(Chart {

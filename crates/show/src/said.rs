@@ -1,0 +1,75 @@
+//! Text of a ledger's on a page: whoever wrote it, it is text, never markup.
+
+use std::fmt::Write;
+
+use maud::{Escaper, Render};
+
+/// Letters of a name that are shown.
+const MOST_NAME: usize = 40;
+
+/// Letters of any other text that are shown.
+const MOST_SAID: usize = 1_000;
+
+/// Text that a ledger holds: escaped, cut where it is too long, and with what would not be shown, or
+/// would change how what follows is shown (control characters, marks of writing direction), replaced.
+pub(crate) struct Said<'t>(pub(crate) &'t str);
+
+impl Render for Said<'_> {
+    fn render_to(&self, buffer: &mut String) {
+        let mut escaper = Escaper::new(buffer);
+        let mut letters = self.0.chars();
+        for letter in letters.by_ref().take(MOST_SAID) {
+            let letter = if is_seen(letter) { letter } else { '\u{fffd}' };
+            // An escaper takes whatever is written.
+            let _ = escaper.write_char(letter);
+        }
+        if letters.next().is_some() {
+            let _ = escaper.write_char('…');
+        }
+    }
+}
+
+fn is_seen(letter: char) -> bool {
+    let is_mark = matches!(
+        letter,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    let is_none = matches!(letter, '\u{fdd0}'..='\u{fdef}') || u32::from(letter) & 0xfffe == 0xfffe;
+    !(letter.is_control() || is_mark || is_none)
+}
+
+/// A name, cut where it is too long, with what cannot be seen replaced.
+pub(crate) fn name(text: &str) -> String {
+    let mut letters = text
+        .chars()
+        .map(|letter| if is_seen(letter) { letter } else { '\u{fffd}' });
+    let mut name: String = letters.by_ref().take(MOST_NAME).collect();
+    if letters.next().is_some() {
+        name.push('…');
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_ledger_says_is_never_markup() {
+        let said = Said("<script>\"&'\u{202e}\u{0}\u{ffff}</script>")
+            .render()
+            .into_string();
+        assert_eq!(
+            said,
+            "&lt;script&gt;&quot;&amp;'\u{fffd}\u{fffd}\u{fffd}&lt;/script&gt;"
+        );
+    }
+
+    #[test]
+    fn names_are_cut() {
+        assert_eq!(name("chase"), "chase");
+        let said = Said(&"&".repeat(MOST_SAID + 1)).render().into_string();
+        assert_eq!(said, format!("{}…", "&amp;".repeat(MOST_SAID)));
+        assert_eq!(name(&"ü".repeat(41)), format!("{}…", "ü".repeat(40)));
+    }
+}

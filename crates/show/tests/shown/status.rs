@@ -1,0 +1,195 @@
+//! `status`: what it says of a run at any moment, and that it holds no more than that.
+
+use numaherd_herd::{Guard, Record};
+use numaherd_policy::classes::Class;
+use numaherd_show::Did;
+use numaherd_show::explain::{Choice, explain};
+use numaherd_show::status::{MOST_KEPT, MOST_RULES, Status};
+use numaherd_topology::NodeId;
+
+use crate::made::*;
+use crate::runs;
+
+/// The status after all lines but the end.
+pub fn before_the_end(made: &Made) -> Status {
+    let mut status = Status::new();
+    for line in made.lines() {
+        if !matches!(line.record, Record::End(_)) {
+            status.fold(line);
+        }
+    }
+    status
+}
+
+#[test]
+fn nodes_processes_and_threads_are_as_last_seen() {
+    let status = before_the_end(&runs::faster());
+    let machine = status.machine.as_ref().unwrap();
+    assert_eq!((machine.nodes, machine.cpus), (4, 8));
+    assert_eq!((status.policy.as_str(), status.is_complete), ("dino", true));
+    let node = &status.nodes[2];
+    assert_eq!((node.id, node.cpus, node.threads), (NodeId(2), 2, 1));
+    assert_eq!((node.cpus_used, node.pages), (1.0, 10_000));
+    assert_eq!(node.memory_bytes, Some(1 << 30));
+    assert_eq!(node.free_bytes, Some(1 << 29));
+    let process = status.process(process_id(100)).unwrap();
+    assert_eq!((process.threads, process.cpus_used), (2, 2.0));
+    assert_eq!(process.threads_on, [(NodeId(0), 1), (NodeId(2), 1)]);
+    assert_eq!(process.home, Some(NodeId(0)));
+    assert_eq!(process.class, Some(Class::Devil));
+    assert_eq!((process.thread_moves, process.pages_moved), (1, 10_000));
+    let thread = status.thread(thread_id(101)).unwrap();
+    assert_eq!((thread.node, thread.moves), (Some(NodeId(2)), 1));
+    let last = thread.last.as_ref().unwrap();
+    assert_eq!(
+        (last.did, last.rule.as_str()),
+        (Did::Moved, "dino: fill slots")
+    );
+    assert_eq!(
+        (last.from_node, last.to_node),
+        (Some(NodeId(0)), Some(NodeId(2)))
+    );
+    assert!(last.why.starts_with("devil (41.0 lines"));
+    assert_eq!(status.decisions.len(), 1);
+    let rules = &status.more.rules;
+    assert_eq!(
+        (
+            rules["dino: fill slots"].wanted,
+            rules["dino: fill slots"].moved
+        ),
+        (1, 1)
+    );
+    assert_eq!(
+        (
+            rules["dino: keep core"].wanted,
+            rules["dino: keep core"].moved
+        ),
+        (1, 0)
+    );
+}
+
+#[test]
+fn where_pages_came_from_is_said_only_where_it_is_known() {
+    // Until its pages were seen on node 2 as well, all that were elsewhere were on node 0.
+    let status = before_the_end(&runs::faster());
+    let flows: Vec<_> = status.more.page_flows.into_iter().collect();
+    assert_eq!(flows, [((Some(NodeId(0)), NodeId(2)), 10_000)]);
+    let mut made = Made::new("dino", false);
+    made.second(
+        vec![thread(1, 1, "wide", 0, 100, 5.0, 0.5)],
+        vec![process(1, "wide", &[(0, 10), (1, 10), (3, 10)])],
+    );
+    let order = whole_set(1, 1, 3);
+    made.paging(
+        10,
+        numaherd_herd::ledger::PagingTick {
+            outcomes: vec![page_outcome(&order, 7)],
+            plan: vec![order],
+            carried_out: true,
+            ..Default::default()
+        },
+    );
+    let flows: Vec<_> = before_the_end(&made).more.page_flows.into_iter().collect();
+    assert_eq!(flows, [((None, NodeId(3)), 7)]);
+}
+
+#[test]
+fn sums_are_those_that_explain_counts() {
+    let runs = [
+        runs::nothing(),
+        runs::faster(),
+        runs::slower_and_undone(),
+        runs::refused_by_each_guard(),
+        runs::pages_fail(),
+        runs::dry(),
+        runs::refused_by_the_kernel(),
+        runs::virtual_machine(),
+    ];
+    for made in runs {
+        let mut ledger = made.ledger();
+        ledger
+            .lines
+            .retain(|line| !matches!(line.record, Record::End(_)));
+        let counted = explain(&ledger, Choice::default())
+            .unwrap()
+            .run
+            .unwrap()
+            .totals;
+        let status = before_the_end(&made);
+        // What `explain` finds in the last placing, which gives back, is no sum of a run that goes on.
+        let expected = numaherd_show::Totals {
+            restored: None,
+            ..counted
+        };
+        assert_eq!(status.totals, expected);
+    }
+}
+
+#[test]
+fn refusals_are_counted_by_guard() {
+    let status = before_the_end(&runs::refused_by_each_guard());
+    assert!(status.totals.refusals[&Guard::Bounce] > 0);
+    assert!(status.totals.refusals[&Guard::Bandwidth] > 0);
+}
+
+#[test]
+fn lost_lines_make_it_incomplete_until_the_next_snapshot() {
+    let made = runs::faster();
+    let mut status = Status::new();
+    assert!(!status.is_complete);
+    let (first, rest) = made.lines().split_at(4);
+    first.iter().for_each(|line| status.fold(line));
+    assert!(status.is_complete);
+    let judged = status.lateness.intervals;
+    status.lost(0);
+    assert!(status.is_complete);
+    status.lost(3);
+    assert!(!status.is_complete);
+    let mut rest = rest.iter();
+    let next = rest
+        .by_ref()
+        .find(|line| matches!(line.record, Record::Snapshot(_)))
+        .unwrap();
+    status.fold(next);
+    assert!(status.is_complete);
+    assert_eq!(status.more.lines_lost, 3);
+    assert_eq!(
+        status.lateness.intervals, judged,
+        "its interval cannot be judged"
+    );
+}
+
+#[test]
+fn nothing_is_kept_of_what_has_ended_and_no_list_grows() {
+    let mut made = Made::new("dino", false);
+    for round in 0..200u32 {
+        let tid = 1000 + round;
+        made.second(
+            vec![thread(tid, tid, "short", 0, 100, 5.0, 0.5)],
+            vec![process(tid, "short", &[(0, 10)])],
+        );
+        let rule: &'static str = Box::leak(format!("rule {round}").into_boxed_str());
+        made.placed(
+            vec![placement(tid, 0, 4, rule, "so", "")],
+            vec![order(tid, Some(4), "4-5")],
+        );
+        made.notice(&format!("notice {round}"));
+    }
+    let status = before_the_end(&made);
+    assert_eq!((status.threads.len(), status.processes.len()), (1, 1));
+    assert_eq!(
+        (status.decisions.len(), status.notices.len()),
+        (MOST_KEPT, MOST_KEPT)
+    );
+    assert_eq!(status.more.rules.len(), MOST_RULES + 1);
+    assert_eq!(status.totals.thread_moves, 200);
+    assert_eq!(status.decisions.back().unwrap().thread, thread_id(1199));
+    assert!(serde_json::to_string(&status).unwrap().len() < 100_000);
+}
+
+#[test]
+fn before_the_first_line_there_is_nothing_to_say() {
+    let status = Status::new();
+    assert!(status.machine.is_none() && status.nodes.is_empty());
+    serde_json::to_string(&status).unwrap();
+}
