@@ -21,7 +21,7 @@
 //! | rate, bandwidth | moves and page traffic beyond the limits ([`rate`]) |
 //! | machine-rate, machine-bandwidth | the same beyond the limits of one virtual machine |
 //! | full-node | pages for a node that is nearly full |
-//! | superseded | a waiting order for all pages of a process when a later one comes |
+//! | superseded | a waiting order for all pages of a process when a later one comes, or another policy takes over |
 //! | journal | a first change that could not be written down before |
 //!
 //! Two things it does of its own accord, recorded with their reasons: a move that made things worse is
@@ -85,7 +85,7 @@ pub enum Guard {
     MachineBandwidth,
     /// The target node is nearly full.
     FullNode,
-    /// A later order for the same pages has come.
+    /// A later order for the same pages has come, or another policy has taken over.
     Superseded,
     /// The affinity as found could not be written down.
     Journal,

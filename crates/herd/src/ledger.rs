@@ -4,6 +4,8 @@
 //! `docs/ledger.md`: JSON lines, each sealed with a sum; a header line, then [`Line`]s whose
 //! sequence goes up by one. [`Writer`] bounds its size; [`Reader`] reads up to the damage.
 
+mod control;
+mod follow;
 mod index;
 mod reader;
 mod sound;
@@ -19,6 +21,8 @@ use crate::governor::{Refusal, Stolen, Undone};
 use crate::settings::Settings;
 use crate::summary::Summary;
 
+pub use control::{Asked, Controlled};
+pub use follow::{Follow, Next, Place, Watched};
 pub use index::Index;
 pub use reader::{Ledger, Reader};
 pub use writer::Writer;
@@ -74,6 +78,8 @@ pub enum Record {
     Paging(PagingTick),
     /// What a person should know.
     Notice(Notice),
+    /// What was asked of the running herd, and what came of it.
+    Control(Controlled),
     /// How it ended.
     End(Summary),
     /// A kind that a later program wrote.
@@ -81,7 +87,7 @@ pub enum Record {
     Unknown,
 }
 
-/// How it began.
+/// How it began; at the head of the later part of a ledger that was turned over, how it goes on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// The machine.
@@ -96,6 +102,33 @@ pub struct Start {
     pub seed: u64,
     /// Whether pages were looked after at a cadence of their own, by a pager.
     pub pager: bool,
+    /// Whether nothing is decided until it is resumed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub paused: bool,
+}
+
+impl Start {
+    /// Takes in what was asked since: afterwards it says what holds now.
+    pub fn follow(&mut self, controlled: &Controlled) {
+        if controlled.refused.is_some() {
+            return;
+        }
+        match &controlled.asked {
+            Asked::Pause { .. } => self.paused = true,
+            Asked::Resume => self.paused = false,
+            Asked::Change {
+                policy, settings, ..
+            } => {
+                if let Some(policy) = policy {
+                    self.policy.clone_from(policy);
+                }
+                if let Some(settings) = settings {
+                    self.settings = (**settings).clone();
+                    self.seed = settings.seed;
+                }
+            }
+        }
+    }
 }
 
 /// What the placement wanted, and what the governor made of it.
@@ -149,6 +182,10 @@ pub struct PagingTick {
     pub outcomes: Vec<PageOutcome>,
     /// False in a dry run.
     pub carried_out: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -9,6 +9,7 @@
 //!
 //! The crate knows no concrete world and makes no system calls but to read and write its own files.
 
+pub mod control;
 pub mod error;
 pub mod governor;
 pub mod journal;
@@ -21,6 +22,7 @@ pub mod run;
 pub mod settings;
 pub mod summary;
 
+pub use control::{Change, Control, ControlError, Request, Requests};
 pub use error::HerdError;
 pub use governor::{Guard, Refusal};
 pub use journal::Journal;

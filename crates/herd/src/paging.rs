@@ -4,9 +4,10 @@
 //! It is run in one of three ways: within the placement's loop, once an interval, where the world has
 //! no [`Pager`](numaherd_world::Pager); in a thread of its own at the paging cadence ([`thread`]); or
 //! at the paging cadence within the loop, where the pager is in step with the world's own time
-//! ([`in_step`]). All three go through [`PagingHalf::round`].
+//! ([`in_step`]). All three go through [`PagingHalf::round`]; [`place`] has which one it is.
 
 pub(crate) mod in_step;
+pub(crate) mod place;
 pub(crate) mod thread;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use numaherd_world::{Notice, PageOrder, PageOutcome, Pages, ProcessId, Sample, S
 
 use crate::governor::{GovernedPages, PageGovernor};
 use crate::ledger::PagingTick;
+use crate::settings::Limits;
 
 /// What the placement tells the paging, once an interval.
 #[derive(Debug)]
@@ -40,6 +42,18 @@ impl Seen {
         let notice = self.notices.last().map_or(0, |notice| notice.time_ns);
         sample.max(notice)
     }
+}
+
+/// What is to be otherwise from now on.
+#[derive(Default)]
+pub(crate) struct PagingChange {
+    /// Another policy's paging; `None` keeps the one in charge.
+    pub(crate) paging: Option<Box<dyn Paging>>,
+    /// Other random numbers; `None` goes on with those in use.
+    pub(crate) random: Option<Random>,
+    pub(crate) limits: Limits,
+    pub(crate) dry_run: bool,
+    pub(crate) cadence: Duration,
 }
 
 /// What the paging tells the placement.
@@ -87,6 +101,25 @@ impl PagingHalf {
             remote: 0,
             notices: 0,
         }
+    }
+
+    /// Goes on otherwise. Orders of a paging that is replaced and that wait for bandwidth are refused.
+    pub(crate) fn change(&mut self, change: PagingChange) -> Option<News> {
+        self.governor.set_limits(&change.limits);
+        self.dry_run = change.dry_run;
+        if let Some(random) = change.random {
+            self.random = random;
+        }
+        self.paging = change.paging?;
+        let refusals = self.governor.refuse_waiting();
+        (!refusals.is_empty()).then(|| News::Tick {
+            time_ns: self.governor.now_ns(),
+            tick: PagingTick {
+                refusals,
+                carried_out: !self.dry_run,
+                ..PagingTick::default()
+            },
+        })
     }
 
     /// Whether samples or notices could lead to an order now.

@@ -2,19 +2,25 @@
 //!
 //! Order within an interval: the world runs, and a paging in step with its time looks after pages
 //! meanwhile; a snapshot is taken; the placement makes a plan; the governor turns it into orders and
-//! refusals; what is about to change is in the journal; the world carries it out; the paging is told
-//! what is settled; all of it is recorded, but that at a quick cadence intervals in which nothing was
-//! decided are recorded together (`passed_over`). In a dry run the world is never asked to change anything.
-//! At the end every thread that has a mask of ours is given back.
+//! refusals; what is about to change is in the journal; the world carries it out (`carry_out`); the
+//! paging is told what is settled; all of it is recorded, but that at a quick cadence intervals in which
+//! nothing was decided are recorded together (`passed_over`). In a dry run the world is never asked to
+//! change anything. At the end every thread that has a mask of ours is given back.
 //!
-//! Deterministic from the seed where the world is and has no pager that runs by itself: the same
-//! snapshots, samples and seed give the same ledger.
+//! Between two intervals the loop answers what is asked of it ([`crate::control`], `answers`). While it
+//! is paused it sees and records, and does nothing else; another policy or other settings hold from the
+//! next decision on. A world that waits is woken for a request, and the interval then goes on.
+//!
+//! Deterministic from the seed where the world is and has no pager that runs by itself, and nothing is
+//! asked: the same snapshots, samples and seed give the same ledger.
 
+mod answers;
+mod carry_out;
 mod passed_over;
 mod record;
 mod settled;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -22,27 +28,29 @@ use std::time::Duration;
 use numaherd_policy::{Policy, Random};
 use numaherd_topology::Topology;
 use numaherd_world::{
-    AffinityOutcome, Orders, Outcome, Placement, Plan, ProcessId, Progress, Sharing, Snapshot,
-    ThreadId, World, WorldError,
+    NewPages, Outcome, Placement, Plan, ProcessId, Progress, Sharing, Snapshot, World, WorldError,
 };
 use rand::SeedableRng;
 
+use crate::control::Requests;
 use crate::error::HerdError;
-use crate::governor::{Governed, Guard, PageGovernor, Refusal, ThreadChange, ThreadGovernor};
-use crate::journal::{Entry, Journal};
+use crate::governor::{Governed, PageGovernor, ThreadGovernor};
+use crate::journal::Journal;
 use crate::ledger::{Line, Placing, Record, Start, Writer};
 use crate::needs::{self, Alternative};
-use crate::paging::in_step::{Failed, PagingInStep};
-use crate::paging::thread::PagingThread;
-use crate::paging::{News, PagingHalf, Seen, Told};
+use crate::paging::in_step::Failed;
+use crate::paging::place::PagingPlace;
+use crate::paging::{News, PagingHalf, Told};
 use crate::settings::Settings;
 use crate::summary::{Ending, Summary};
 use passed_over::PassedOver;
 use record::Recorder;
 use settled::settled;
 
-/// Sees every line as it is recorded.
-pub type Watcher<'w> = Box<dyn FnMut(&Line) + 'w>;
+/// Sees every line as it is recorded. It is called from within the loop and must not keep it waiting:
+/// one that has more to do than a few comparisons hands the line on over a bounded channel (a clone of
+/// the [`Arc`] costs next to nothing) and counts what finds no room there.
+pub type Watcher<'w> = Box<dyn FnMut(&Arc<Line>) + 'w>;
 
 /// A world, a policy, and what stands between them.
 pub struct Herd<'w> {
@@ -52,7 +60,8 @@ pub struct Herd<'w> {
     ledger: Option<Writer>,
     journal: Option<Journal>,
     alternatives: Vec<Alternative>,
-    watcher: Option<Watcher<'w>>,
+    watchers: Vec<Watcher<'w>>,
+    requests: Option<Requests>,
 }
 
 impl<'w> Herd<'w> {
@@ -72,7 +81,8 @@ impl<'w> Herd<'w> {
             ledger,
             journal,
             alternatives: Vec::new(),
-            watcher: None,
+            watchers: Vec::new(),
+            requests: None,
         }
     }
 
@@ -83,9 +93,21 @@ impl<'w> Herd<'w> {
     }
 
     /// Shows every line to `watcher` as it is recorded, with or without a ledger: what is drawn live
-    /// is drawn from the same lines as later.
-    pub fn watched(mut self, watcher: impl FnMut(&Line) + 'w) -> Self {
-        self.watcher = Some(Box::new(watcher));
+    /// is drawn from the same lines as later. There may be several watchers; each line goes to them in
+    /// the order in which they were added.
+    pub fn watched(self, mut watcher: impl FnMut(&Line) + 'w) -> Self {
+        self.watched_by(Box::new(move |line: &Arc<Line>| watcher(line)))
+    }
+
+    /// The same for a watcher that keeps lines or hands them on.
+    pub fn watched_by(mut self, watcher: Watcher<'w>) -> Self {
+        self.watchers.push(watcher);
+        self
+    }
+
+    /// Answers what is asked of it while it runs. See [`crate::control`].
+    pub fn controlled(mut self, requests: Requests) -> Self {
+        self.requests = Some(requests);
         self
     }
 
@@ -110,46 +132,72 @@ impl<'w> Herd<'w> {
     /// where they would without us.
     fn ask_world(&mut self) -> Result<(), HerdError> {
         if !self.settings.dry_run {
-            let rule = self.policy.new_pages;
-            let placed = self.world.place_new_pages(rule);
-            placed.map_err(|error| HerdError::NewPages {
-                policy: self.policy.name.clone(),
-                rule,
-                world: error.world,
-                reason: error.reason,
-            })?;
+            place_new_pages(&mut *self.world, &self.policy.name, self.policy.new_pages)?;
         }
         self.world.attend(&self.policy.needs());
         Ok(())
     }
 }
 
-/// How the paging is run.
-enum PagingPlace {
-    /// Within the loop, once an interval: the world has no pager.
-    Here(Box<PagingHalf>),
-    /// Within the loop at its own cadence: the pager is in step with the world's time.
-    InStep(Box<PagingInStep>),
-    /// In its own thread.
-    Thread(PagingThread),
-    /// It has ended.
-    Over,
+/// Has the world place new pages by the rule of a policy.
+fn place_new_pages(world: &mut dyn World, policy: &str, rule: NewPages) -> Result<(), HerdError> {
+    let placed = world.place_new_pages(rule);
+    placed.map_err(|error| HerdError::NewPages {
+        policy: policy.to_owned(),
+        rule,
+        world: error.world,
+        reason: error.reason,
+    })
 }
 
 /// A herd that runs.
 struct Running<'w> {
     world: &'w mut dyn World,
     placement: Box<dyn numaherd_policy::Place>,
+    /// Where the policy wants new pages.
+    new_pages: NewPages,
+    /// The settings as they were given: what they leave out is the policy's own affair.
+    given: Settings,
+    /// The settings as used.
     settings: Settings,
     topology: Arc<Topology>,
     governor: ThreadGovernor,
     random: Random,
     paging: PagingPlace,
     journal: Option<Journal>,
+    alternatives: Vec<Alternative>,
+    requests: Option<Requests>,
+    paused: Option<Paused>,
     record: Recorder<'w>,
     /// How much threads shared pages since the last interval, as the paging found out.
     shared: BTreeMap<ProcessId, Sharing>,
     last: Option<Arc<Snapshot>>,
+}
+
+/// How the herd is paused.
+#[derive(Clone, Copy, Debug)]
+struct Paused {
+    /// Whether threads get the affinities back that they were found with.
+    give_back: bool,
+}
+
+/// How an interval passed.
+enum Waited {
+    /// Its time is over.
+    Over,
+    /// Someone asked for something that ended it early; it has been seen and recorded.
+    Seen,
+    /// The world has ended.
+    Ended,
+}
+
+/// Generators for placement and paging, from one seed.
+fn generators(seed: u64) -> (Random, Random) {
+    let placement = Random::seed_from_u64(seed);
+    let mut paging = placement.clone();
+    // 2^128 numbers on: the halves never draw the same ones.
+    paging.jump();
+    (placement, paging)
 }
 
 impl<'w> Running<'w> {
@@ -157,18 +205,16 @@ impl<'w> Running<'w> {
         let Herd {
             world,
             policy,
-            settings,
+            settings: given,
             ledger,
             journal,
-            watcher,
-            ..
+            alternatives,
+            watchers,
+            requests,
         } = herd;
-        let settings = settings.resolved(&*policy.placement);
+        let settings = given.clone().resolved(&*policy.placement);
         let topology = world.topology().clone();
-        let random = Random::seed_from_u64(settings.seed);
-        let mut paging_random = random.clone();
-        // 2^128 numbers on: the halves never draw the same ones.
-        paging_random.jump();
+        let (random, paging_random) = generators(settings.seed);
         let caveat = policy.paging.caveat();
         let half = PagingHalf::new(
             policy.paging,
@@ -179,7 +225,7 @@ impl<'w> Running<'w> {
         );
         let pager = world.pager();
         let summary = Summary::new(&policy.name, settings.dry_run);
-        let mut record = Recorder::new(ledger, watcher, summary, PassedOver::new(&settings));
+        let mut record = Recorder::new(ledger, watchers, summary, PassedOver::new(&settings));
         record.add(|| {
             Record::Start(Start {
                 topology: (*topology).clone(),
@@ -188,38 +234,35 @@ impl<'w> Running<'w> {
                 policy: policy.name,
                 seed: settings.seed,
                 pager: pager.is_some(),
+                paused: false,
             })
         });
         if let Some(caveat) = caveat {
             record.notice(caveat.to_owned());
         }
-        let cadence = settings.paging_interval();
-        let paging = match pager {
-            None => PagingPlace::Here(Box::new(half)),
-            Some(pager) if pager.in_step() => {
-                PagingPlace::InStep(Box::new(PagingInStep::new(half, pager, cadence)))
-            }
-            Some(pager) => match PagingThread::start(half, pager, cadence) {
-                Ok(thread) => PagingPlace::Thread(thread),
-                Err(error) => {
-                    record.notice(format!(
-                        "pages are not looked after: cannot start a thread for it: {error}; \
-                         raise the limit of processes (ulimit -u, pids.max)"
-                    ));
-                    PagingPlace::Over
-                }
-            },
-        };
+        let paging =
+            PagingPlace::of(half, pager, settings.paging_interval()).unwrap_or_else(|why| {
+                record.notice(why);
+                PagingPlace::Over
+            });
         record.flush();
+        if let Some(requests) = &requests {
+            requests.woken_by(world.waker());
+        }
         Self {
             governor: ThreadGovernor::new(&settings.limits, &topology),
             placement: policy.placement,
+            new_pages: policy.new_pages,
             world,
+            given,
             settings,
             topology,
             random,
             paging,
             journal,
+            alternatives,
+            requests,
+            paused: None,
             record,
             shared: BTreeMap::new(),
             last: None,
@@ -239,25 +282,45 @@ impl<'w> Running<'w> {
             let Some(interval) = self.settings.next_interval(seen, now_ns) else {
                 return Ending::Length;
             };
-            if self.run_for(interval) == Progress::Ended {
-                return if stop.load(Ordering::Relaxed) {
-                    Ending::Stopped
-                } else {
-                    Ending::World
-                };
-            }
-            if let Err(error) = self.interval() {
+            let done = match self.wait(interval) {
+                Waited::Over => self.interval(),
+                Waited::Seen => Ok(()),
+                Waited::Ended if stop.load(Ordering::Relaxed) => return Ending::Stopped,
+                Waited::Ended => return Ending::World,
+            };
+            if let Err(error) = done {
                 let error = error.to_string();
                 return Ending::Failed { error };
             }
         }
     }
 
+    /// Lets an interval pass, and answers what is asked meanwhile: when it is over, or as soon as the
+    /// world is woken for it.
+    fn wait(&mut self, interval: Duration) -> Waited {
+        let mut left = interval;
+        loop {
+            let progress = self.run_for(left);
+            if progress == Progress::Ended {
+                return Waited::Ended;
+            }
+            if self.answer_requests() {
+                return Waited::Seen;
+            }
+            let Progress::Woken { left: rest } = progress else {
+                return Waited::Over;
+            };
+            // The cadence may be another one now.
+            left = rest.min(self.settings.placement_interval(u64::MAX));
+        }
+    }
+
     /// Lets the world run for an interval; a paging in step looks after pages meanwhile.
     fn run_for(&mut self, interval: Duration) -> Progress {
         let (world, record, shared) = (&mut *self.world, &mut self.record, &mut self.shared);
-        let PagingPlace::InStep(paging) = &mut self.paging else {
-            return world.run_for(interval);
+        let paging = match &mut self.paging {
+            PagingPlace::InStep(paging) if self.paused.is_none() => paging,
+            _ => return world.run_for(interval),
         };
         let hear = |news| match news {
             News::Shared(found) => add_sharing(shared, found),
@@ -276,8 +339,8 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// What follows an interval, from its snapshot to its records.
-    fn interval(&mut self) -> Result<(), WorldError> {
+    /// What was seen in an interval that is over.
+    fn look(&mut self) -> Result<Arc<Snapshot>, WorldError> {
         let mut snapshot = self.world.observe()?;
         for process in &mut snapshot.processes {
             if let Some(found) = self.shared.remove(&process.id) {
@@ -289,16 +352,23 @@ impl<'w> Running<'w> {
         self.last = Some(snapshot.clone());
         self.record.time_ns = self.record.time_ns.max(snapshot.time_ns);
         self.record.summary.saw(&snapshot);
+        Ok(snapshot)
+    }
 
+    /// What follows an interval, from its snapshot to its records.
+    fn interval(&mut self) -> Result<(), WorldError> {
+        if let Some(paused) = self.paused {
+            self.watch(paused)?;
+            return Ok(());
+        }
+        let snapshot = self.look()?;
         let placements = self
             .placement
             .place(&snapshot, &self.topology, &mut self.random);
         let mut governed = self.governor.govern(&snapshot, &placements);
         let recorded = self.record.saw(&snapshot, &governed);
         self.leave_changed_alone(&mut governed);
-        if !self.settings.dry_run {
-            self.write_down(&mut governed);
-        }
+        self.write_down(&mut governed);
         let outcome = self.carry_out(&snapshot, &governed);
         let told = Told {
             settled: settled(
@@ -311,100 +381,10 @@ impl<'w> Running<'w> {
             snapshot: snapshot.clone(),
         };
         self.record_placing(&snapshot, recorded, placements, governed, outcome);
-        self.page(told);
+        let news = self.paging.tell(told, &mut *self.world);
+        self.hear(news);
         self.record.flush();
         Ok(())
-    }
-
-    /// Leaves alone what someone else has changed since; the journal owes it nothing any more.
-    fn leave_changed_alone(&mut self, governed: &mut Governed) {
-        let world = &*self.world;
-        self.governor
-            .leave_changed_alone(governed, |thread| world.affinity_of(thread));
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.settle(&governed.left_alone)
-        {
-            self.record.notice(error.to_string());
-        }
-    }
-
-    /// Has in the journal what is about to change. What cannot be written down is refused.
-    fn write_down(&mut self, governed: &mut Governed) {
-        let Some(journal) = &mut self.journal else {
-            return;
-        };
-        let adopted = governed
-            .adopted
-            .iter()
-            .map(|(thread, held)| Entry::of(*thread, held));
-        let placed = governed
-            .changes
-            .iter()
-            .filter(|change| change.order.core.is_some())
-            .map(|change| Entry::of(change.order.thread, &change.held));
-        let entries: Vec<Entry> = adopted.chain(placed).collect();
-        let Err(error) = journal.record(&entries) else {
-            return;
-        };
-        self.record.notice(format!(
-            "threads are not moved, because it cannot be written down how they were found: {error}"
-        ));
-        let why = error.to_string();
-        let refused = governed
-            .changes
-            .extract_if(.., |change| change.order.core.is_some());
-        governed.refusals.extend(refused.map(|change| Refusal {
-            entry: change.entry(),
-            thread: change.order.thread,
-            guard: Guard::Journal,
-            why: why.clone(),
-        }));
-        let kept: BTreeSet<ThreadId> = governed.changes.iter().map(|c| c.order.thread).collect();
-        governed
-            .undone
-            .retain(|undone| kept.contains(&undone.thread));
-        governed
-            .stolen
-            .retain(|stolen| kept.contains(&stolen.thread));
-    }
-
-    /// Has the changes carried out. In a dry run nothing is done and nothing came of it.
-    fn carry_out(&mut self, snapshot: &Snapshot, governed: &Governed) -> Outcome {
-        if self.settings.dry_run || governed.changes.is_empty() {
-            return Outcome::default();
-        }
-        let orders = Orders {
-            affinities: governed.orders(),
-            pages: Vec::new(),
-        };
-        let outcome = self.world.apply(&orders);
-        self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
-        outcome
-    }
-
-    /// Tells governor, journal and summary what was done.
-    fn note(&mut self, now_ns: u64, changes: &[ThreadChange], outcomes: &[AffinityOutcome]) -> u64 {
-        let done = self.governor.carried_out(now_ns, changes, outcomes);
-        self.record.summary.thread_moves += done.moves;
-        self.record.summary.undone += done.undone;
-        self.record.summary.stolen += done.stolen;
-        for notice in done.notices {
-            self.record.notice(notice);
-        }
-        if let Some(journal) = &mut self.journal {
-            let narrowed: Vec<Entry> = done
-                .narrowed
-                .iter()
-                .map(|(thread, held)| Entry::of(*thread, held))
-                .collect();
-            let written = journal
-                .record(&narrowed)
-                .and_then(|()| journal.settle(&done.settled));
-            if let Err(error) = written {
-                self.record.notice(error.to_string());
-            }
-        }
-        done.settled.len() as u64
     }
 
     /// Records what was made of a plan, if it is to be `recorded`.
@@ -446,33 +426,6 @@ impl<'w> Running<'w> {
         }
     }
 
-    /// Tells the paging what is settled, and records what it has done.
-    fn page(&mut self, told: Told) {
-        match &mut self.paging {
-            PagingPlace::Over => {}
-            PagingPlace::Here(half) => {
-                let world = &mut *self.world;
-                let news = half.round(Duration::ZERO, [told], &Seen::default(), |orders| {
-                    let orders = Orders {
-                        affinities: Vec::new(),
-                        pages: orders.to_vec(),
-                    };
-                    world.apply(&orders).pages
-                });
-                self.hear(news);
-            }
-            PagingPlace::InStep(paging) => {
-                let news = paging.tell(told);
-                self.hear(news);
-            }
-            PagingPlace::Thread(thread) => {
-                thread.tell(told);
-                let news = thread.news();
-                self.hear(news);
-            }
-        }
-    }
-
     fn hear(&mut self, news: impl IntoIterator<Item = News>) {
         for news in news {
             match news {
@@ -488,13 +441,10 @@ impl<'w> Running<'w> {
 
     /// Stops paging, gives back every thread, closes ledger and journal.
     fn end(mut self, ending: Ending) -> Summary {
-        if let PagingPlace::Thread(thread) = std::mem::replace(&mut self.paging, PagingPlace::Over)
-        {
-            let news = thread.stop();
-            self.hear(news);
-        }
+        let news = std::mem::replace(&mut self.paging, PagingPlace::Over).stop();
+        self.hear(news);
         self.record.passed_over_last();
-        self.give_back();
+        self.give_back_at_the_end();
         if let Some(journal) = self.journal.take() {
             match journal.close() {
                 Ok(false) => {}
@@ -511,41 +461,6 @@ impl<'w> Running<'w> {
         self.record.add(|| Record::End(summary));
         self.record.flush();
         self.record.summary
-    }
-
-    fn give_back(&mut self) {
-        if self.governor.holdings().iter().next().is_none() {
-            return;
-        }
-        // Masks may have changed since the last interval; where the world cannot be seen any more,
-        // the last snapshot must do.
-        let fresh = self.world.observe().ok().map(Arc::new);
-        let Some(snapshot) = fresh.or_else(|| self.last.clone()) else {
-            return;
-        };
-        let mut governed = self.governor.release(&snapshot);
-        self.leave_changed_alone(&mut governed);
-        for notice in &governed.notices {
-            self.record.notice(notice.clone());
-        }
-        let orders = Orders {
-            affinities: governed.orders(),
-            pages: Vec::new(),
-        };
-        let outcome = self.world.apply(&orders);
-        let given_back = self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
-        self.record.summary.restored += given_back;
-        // What was observed just now is no interval and is not recorded.
-        let recorded = self.record.last_recorded();
-        self.record.add(|| {
-            Record::Placing(Placing {
-                snapshot: recorded,
-                affinities: orders.affinities,
-                carried_out: true,
-                ..Placing::default()
-            })
-        });
-        self.record.add(|| Record::Outcome(outcome));
     }
 }
 

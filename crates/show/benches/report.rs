@@ -127,6 +127,7 @@ fn write(path: &Path) {
             policy: "dino".to_owned(),
             seed: 0,
             pager: true,
+            paused: false,
         }),
     );
     for second in 0..SECONDS {

@@ -11,6 +11,7 @@
 
 mod dealt;
 mod deeds;
+pub mod controlled;
 mod error;
 pub mod explain;
 pub mod guards;

@@ -18,6 +18,7 @@ use numaherd_herd::{Guard, Line, Record, Refusal};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{Outcome, PageFailure, ProcessId, Snapshot, ThreadId};
 
+use crate::controlled::sentence;
 use crate::guests::Guest;
 use crate::summary::failures;
 use crate::totals::{add, sum};
@@ -103,6 +104,7 @@ impl Live {
                 self.quick = false;
                 self.interval(&Placing::default(), None, time_ns)
             }
+            Record::Control(controlled) => Some(sentence(controlled)),
             Record::Unknown => None,
         }?;
         let timed = |said: &str| format!("{:>9}  {said}", at(time_ns));

@@ -43,6 +43,11 @@ impl<K: Ord + Copy, P: Ord + Copy> Bounces<K, P> {
         }
     }
 
+    /// Another limit from now on; what has moved still counts, and what is frozen stays so.
+    pub fn set_limit(&mut self, limit: BounceLimit) {
+        self.limit = limit;
+    }
+
     /// Whether the thing may go from one place to the other now. One time too many freezes it.
     ///
     /// # Errors

@@ -57,11 +57,6 @@ pub struct PageGovernor {
 impl PageGovernor {
     /// A governor that has let nothing through yet.
     pub fn new(limits: &Limits, topology: &Arc<Topology>) -> Self {
-        let bounce = BounceLimit {
-            limit: limits.bounce_limit as usize,
-            window_ns: nanoseconds(limits.bounce_window_s),
-            freeze_ns: nanoseconds(limits.freeze_s),
-        };
         Self {
             limits: limits.clone(),
             topology: topology.clone(),
@@ -70,9 +65,33 @@ impl PageGovernor {
             sent_bytes: BTreeMap::new(),
             whole: None,
             processes: BTreeMap::new(),
-            bounces: Bounces::new(bounce),
+            bounces: Bounces::new(bounce_limit(limits)),
             line: VecDeque::new(),
         }
+    }
+
+    /// From now on within other limits. What was moved still counts: budgets are not filled again.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        self.limits = limits.clone();
+        self.bounces.set_limit(bounce_limit(limits));
+        // What passed until now has filled them at the former rates.
+        for bucket in self.whole.iter_mut().chain(self.processes.values_mut()) {
+            bucket.advance(self.now_ns);
+        }
+        if let Some(whole) = &mut self.whole {
+            let rate = limits.pages_mib_per_s;
+            whole.set(rate * MIB, burst_bytes(limits, rate));
+        }
+    }
+
+    /// Refuses the orders that wait in line: whoever gave them decides no more.
+    pub fn refuse_waiting(&mut self) -> Vec<Refusal> {
+        let waiting = std::mem::take(&mut self.line);
+        let refused = |order: &PageOrder| {
+            let why = "another policy decides now".to_owned();
+            refusal(None, order, Guard::Superseded, why)
+        };
+        waiting.iter().map(refused).collect()
     }
 
     /// The time up to which it has been told, in ns since the world began.
@@ -401,6 +420,14 @@ fn pieces(pages: &Pages) -> RangeInclusive<u64> {
             let last = first.saturating_add(count.saturating_sub(1));
             first / PIECE_PAGES..=last / PIECE_PAGES
         }
+    }
+}
+
+fn bounce_limit(limits: &Limits) -> BounceLimit {
+    BounceLimit {
+        limit: limits.bounce_limit as usize,
+        window_ns: nanoseconds(limits.bounce_window_s),
+        freeze_ns: nanoseconds(limits.freeze_s),
     }
 }
 

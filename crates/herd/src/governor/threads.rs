@@ -131,11 +131,6 @@ struct Pass<'a> {
 impl ThreadGovernor {
     /// A governor that has let nothing through yet.
     pub fn new(limits: &Limits, topology: &Arc<Topology>) -> Self {
-        let bounce = BounceLimit {
-            limit: limits.thread_bounces() as usize,
-            window_ns: nanoseconds(limits.bounce_window_s),
-            freeze_ns: nanoseconds(limits.freeze_s),
-        };
         Self {
             limits: limits.clone(),
             topology: topology.clone(),
@@ -143,7 +138,7 @@ impl ThreadGovernor {
             masks: BTreeMap::new(),
             holdings: Holdings::default(),
             moves: Moves::new(limits),
-            bounces: Bounces::new(bounce),
+            bounces: Bounces::new(bounce_limit(limits)),
             judge: limits.worse.undo.then(|| Judge::new(limits.worse)),
             frozen_until_ns: BTreeMap::new(),
             places: Places::of(limits, topology),
@@ -154,6 +149,41 @@ impl ThreadGovernor {
     /// The threads that have a mask of ours.
     pub fn holdings(&self) -> &Holdings {
         &self.holdings
+    }
+
+    /// From now on within other limits. Threads are held as before, and nothing that limits count is
+    /// forgotten: budgets are not filled again, and what went to and fro is still frozen.
+    pub fn set_limits(&mut self, limits: &Limits) {
+        let before = std::mem::replace(&mut self.limits, limits.clone());
+        self.masks.clear();
+        self.moves.set(limits);
+        self.bounces.set_limit(bounce_limit(limits));
+        if before.worse != limits.worse {
+            let judged = self.judge.take().map(Judge::into_judged);
+            self.judge = (limits.worse.undo)
+                .then(|| Judge::with_judged(limits.worse, judged.unwrap_or_default()));
+        }
+        if (before.steal, before.stray) != (limits.steal, limits.stray) {
+            self.places = Places::of(limits, &self.topology);
+        }
+    }
+
+    /// Sees an interval in which nothing is decided. Returns the threads that were started with a mask
+    /// of ours, to be written down as such.
+    pub fn watch(&mut self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
+        self.forget_the_gone(snapshot);
+        let adopted = self.holdings.adopt(snapshot);
+        self.holdings.keep_processes(snapshot);
+        adopted
+    }
+
+    /// Told that decisions go on, after intervals in which there were none: what was measured before
+    /// says nothing of now.
+    pub fn resume(&mut self) {
+        if let Some(judge) = &mut self.judge {
+            judge.forget_speeds();
+        }
+        self.places = Places::of(&self.limits, &self.topology);
     }
 
     /// Turns the placements of a plan into changes and refusals; each becomes one or the other.
@@ -207,6 +237,9 @@ impl ThreadGovernor {
                 }
                 _ => governed.changes.push(give_back(id, held, thread)),
             }
+        }
+        for &id in &governed.left_alone {
+            self.holdings.drop_thread(id);
         }
         governed
     }
@@ -356,6 +389,14 @@ impl ThreadGovernor {
             .retain(|&thread, &mut until| there(thread) && until > snapshot.time_ns);
         self.said
             .retain(|&(process, _)| snapshot.process(process).is_some());
+    }
+}
+
+fn bounce_limit(limits: &Limits) -> BounceLimit {
+    BounceLimit {
+        limit: limits.thread_bounces() as usize,
+        window_ns: nanoseconds(limits.bounce_window_s),
+        freeze_ns: nanoseconds(limits.freeze_s),
     }
 }
 

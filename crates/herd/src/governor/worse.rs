@@ -122,6 +122,25 @@ impl Judge {
         }
     }
 
+    /// By another rule; `judged` are the moves that an earlier judge has judged, which are undone once
+    /// only.
+    pub fn with_judged(rule: Worse, judged: BTreeSet<(ThreadId, DomainId)>) -> Self {
+        Self {
+            judged,
+            ..Self::new(rule)
+        }
+    }
+
+    /// The moves that have been judged.
+    pub fn into_judged(self) -> BTreeSet<(ThreadId, DomainId)> {
+        self.judged
+    }
+
+    /// Forgets all speeds, and with them the moves that are yet to be judged.
+    pub fn forget_speeds(&mut self) {
+        self.threads.clear();
+    }
+
     /// Takes in an interval; returns the moves that turn out to have made a thread slower.
     pub fn saw(&mut self, snapshot: &Snapshot) -> Vec<Worsened> {
         let mut before = std::mem::take(&mut self.threads);

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Header, Line, Record, VERSION};
+use super::{Header, Line, Record, Start, VERSION};
 use crate::error::HerdError;
 use crate::line::{seal, seal_into};
 
@@ -24,8 +24,9 @@ pub struct Writer {
     header: Vec<u8>,
     // The line being written, its memory kept from one to the next.
     line: Vec<u8>,
-    // The first record, which is repeated in each file so that each can be read by itself.
-    start: Option<Record>,
+    // The first record, with what has changed since. It is repeated in each file so that each can be
+    // read by itself.
+    start: Option<Start>,
     written: u64,
     // Lines in this file after the start.
     lines: u64,
@@ -92,15 +93,18 @@ impl Writer {
             && self.written + bytes.len() as u64 > half
         {
             let again = Line {
-                record: start.clone(),
+                record: Record::Start(start.clone()),
                 ..line.clone()
             };
             self.turn_over(&seal(&again))?;
         }
-        if matches!(line.record, Record::Start(_)) {
-            self.start = Some(line.record.clone());
-        } else {
-            self.lines += 1;
+        match (&line.record, &mut self.start) {
+            (Record::Start(start), _) => self.start = Some(start.clone()),
+            (Record::Control(controlled), Some(start)) => {
+                start.follow(controlled);
+                self.lines += 1;
+            }
+            _ => self.lines += 1,
         }
         self.write_bytes(bytes)
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use numaherd_world::{Pager, Progress, World, WorldError};
 
-use super::{News, PagingHalf, Seen, Told};
+use super::{News, PagingChange, PagingHalf, Seen, Told};
 
 /// The paging half and a pager in step.
 pub(crate) struct PagingInStep {
@@ -56,10 +56,14 @@ impl PagingInStep {
             } else {
                 world.run_for(step)
             };
-            if progress == Progress::Ended {
-                return Ok(Progress::Ended);
+            match progress {
+                Progress::Ran => left -= step,
+                Progress::Ended => return Ok(Progress::Ended),
+                Progress::Woken { left: rest } => {
+                    let left = left - step.saturating_sub(rest);
+                    return Ok(Progress::Woken { left });
+                }
             }
-            left -= step;
             let seen = if listens {
                 let samples = self.pager.samples();
                 Seen {
@@ -77,6 +81,12 @@ impl PagingInStep {
         }
         self.half.shared().into_iter().for_each(say);
         Ok(Progress::Ran)
+    }
+
+    /// Goes on otherwise.
+    pub(crate) fn change(&mut self, change: PagingChange) -> Option<News> {
+        self.cadence = change.cadence;
+        self.half.change(change)
     }
 
     /// Tells the paging what is settled, and has carried out what it wants then.

@@ -4,23 +4,41 @@
 //! sends back what is to be recorded. What it finds out of who shares pages it says once an interval, when
 //! it is told: the placement has it an interval later. It stops when its flag is set; when it fails or panics, paging
 //! ends with a message and the placement goes on.
+//!
+//! The half is behind a lock that the thread holds for a round and not while it waits. So it can be
+//! paused and replaced between two rounds, and once that is done no round of before is still at work.
+//! While it is paused the thread throws away what is sampled, lest it be taken for news later. A
+//! cadence that changes holds from the round after next: the wait that is under way goes on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use numaherd_world::{Pager, Progress};
 
-use super::{News, PagingHalf, Seen, Told};
+use super::{News, PagingChange, PagingHalf, Seen, Told};
 
 /// The running paging thread, as the placement sees it.
 pub(crate) struct PagingThread {
     told: Sender<Told>,
     news: Receiver<News>,
     stop: Arc<AtomicBool>,
+    shared: Arc<Mutex<Shared>>,
     handle: Option<JoinHandle<()>>,
+}
+
+/// What the loop and the thread have in common.
+struct Shared {
+    half: PagingHalf,
+    paused: bool,
+    cadence: Duration,
+}
+
+/// The lock of what is shared. A thread that panicked with it has ended, and said so.
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PagingThread {
@@ -37,13 +55,20 @@ impl PagingThread {
         let (says, news) = unbounded();
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
+        let shared = Arc::new(Mutex::new(Shared {
+            half,
+            paused: false,
+            cadence,
+        }));
+        let its = shared.clone();
         let handle = std::thread::Builder::new()
             .name("paging".to_owned())
-            .spawn(move || run(half, pager, cadence, &hears, &says, &flag))?;
+            .spawn(move || run(&its, pager, &hears, &says, &flag))?;
         Ok(Self {
             told,
             news,
             stop,
+            shared,
             handle: Some(handle),
         })
     }
@@ -52,6 +77,18 @@ impl PagingThread {
     pub(crate) fn tell(&self, told: Told) {
         // When the thread has ended nobody hears it, and `news` has said why.
         let _ = self.told.send(told);
+    }
+
+    /// Has it rest or go on. Waits for a round that is under way.
+    pub(crate) fn pause(&self, rests: bool) {
+        lock(&self.shared).paused = rests;
+    }
+
+    /// Has it go on otherwise. Waits for a round that is under way.
+    pub(crate) fn change(&self, change: PagingChange) -> Option<News> {
+        let mut shared = lock(&self.shared);
+        shared.cadence = change.cadence;
+        shared.half.change(change)
     }
 
     /// What it has said since the last call. A panic in it is news, once.
@@ -88,22 +125,28 @@ impl Drop for PagingThread {
 }
 
 fn run(
-    mut half: PagingHalf,
+    shared: &Mutex<Shared>,
     mut pager: Box<dyn Pager>,
-    cadence: Duration,
     hears: &Receiver<Told>,
     says: &Sender<News>,
     stop: &AtomicBool,
 ) {
     while !stop.load(Ordering::Relaxed) {
+        let cadence = lock(shared).cadence;
         if pager.run_for(cadence) == Progress::Ended {
             return;
         }
+        let mut shared = lock(shared);
+        let told: Vec<Told> = hears.try_iter().collect();
         let news = match pager.samples() {
+            Ok(_) if shared.paused => {
+                pager.notices();
+                continue;
+            }
             Ok(samples) => {
                 let notices = pager.notices();
                 let seen = Seen { samples, notices };
-                let told: Vec<Told> = hears.try_iter().collect();
+                let half = &mut shared.half;
                 let shared = if told.is_empty() { None } else { half.shared() };
                 let round = half.round(cadence, told, &seen, |orders| pager.apply(orders));
                 shared.into_iter().chain(round)

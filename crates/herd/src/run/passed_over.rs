@@ -64,16 +64,20 @@ pub(super) struct PassedOver {
 impl PassedOver {
     /// Nothing seen yet. `settings` are resolved.
     pub(super) fn new(settings: &Settings) -> Self {
-        let every = Duration::from_millis(settings.record_interval_ms);
-        let thins = settings.placement_interval(u64::MAX) < every;
         Self {
-            every_ns: thins.then(|| u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)),
+            every_ns: every_ns(settings),
             rest: None,
             recorded_ns: None,
             last: 0,
             refused: BTreeSet::new(),
             room: TokenBucket::full(MOST_PER_SECOND, MOST_PER_SECOND, 0),
         }
+    }
+
+    /// From now on by these settings, which are resolved. What has not been recorded yet has been asked
+    /// for before ([`Self::rest`]).
+    pub(super) fn set_cadence(&mut self, settings: &Settings) {
+        self.every_ns = every_ns(settings);
     }
 
     /// What is to be recorded now; nothing when the interval is passed over.
@@ -143,6 +147,13 @@ impl PassedOver {
         let ordered = !governed.changes.is_empty() || !governed.undone.is_empty();
         ordered || anew || !governed.notices.is_empty()
     }
+}
+
+/// Time from one record to the next while nothing is decided; `None` where every interval is recorded.
+fn every_ns(settings: &Settings) -> Option<u64> {
+    let every = Duration::from_millis(settings.record_interval_ms);
+    let thins = settings.placement_interval(u64::MAX) < every;
+    thins.then(|| u64::try_from(every.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Two spans of time as one: what happened in both, and how it was at the end of the later one.

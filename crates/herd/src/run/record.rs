@@ -1,7 +1,8 @@
-//! The recorder of a run: every line goes to the ledger while that can be written, to the watcher, and
-//! into the summary.
+//! The recorder of a run: every line goes to the ledger while that can be written, to whoever watches,
+//! and into the summary.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use numaherd_world::Snapshot;
 
@@ -11,12 +12,13 @@ use crate::error::HerdError;
 use crate::governor::Governed;
 use crate::ledger::{Line, Notice, Record, Writer};
 use crate::paging::News;
+use crate::settings::Settings;
 use crate::summary::Summary;
 
-/// Records: to the ledger while that can be written, to the watcher, and to the summary.
+/// Records: to the ledger while that can be written, to whoever watches, and to the summary.
 pub(super) struct Recorder<'w> {
     ledger: Option<Writer>,
-    watcher: Option<Watcher<'w>>,
+    watchers: Vec<Watcher<'w>>,
     sequence: u64,
     /// The world's time of the latest snapshot or page tick, in ns.
     pub(super) time_ns: u64,
@@ -29,13 +31,13 @@ impl<'w> Recorder<'w> {
     /// Nothing is recorded yet.
     pub(super) fn new(
         ledger: Option<Writer>,
-        watcher: Option<Watcher<'w>>,
+        watchers: Vec<Watcher<'w>>,
         summary: Summary,
         passed_over: PassedOver,
     ) -> Self {
         Self {
             ledger,
-            watcher,
+            watchers,
             sequence: 0,
             time_ns: 0,
             said: BTreeSet::new(),
@@ -44,18 +46,23 @@ impl<'w> Recorder<'w> {
         }
     }
 
+    /// Whether anybody sees what is recorded.
+    fn is_seen(&self) -> bool {
+        self.ledger.is_some() || !self.watchers.is_empty()
+    }
+
     /// Adds a record, at the latest time. It is made only if anybody sees it.
     pub(super) fn add(&mut self, record: impl FnOnce() -> Record) {
-        if self.ledger.is_none() && self.watcher.is_none() {
+        if !self.is_seen() {
             return;
         }
-        let line = Line {
+        let line = Arc::new(Line {
             sequence: self.sequence,
             time_ns: self.time_ns,
             record: record(),
-        };
+        });
         self.sequence += 1;
-        if let Some(watcher) = &mut self.watcher {
+        for watcher in &mut self.watchers {
             watcher(&line);
         }
         let written = self.ledger.as_mut().map(|ledger| ledger.write(&line));
@@ -65,7 +72,7 @@ impl<'w> Recorder<'w> {
     /// Adds what was seen, or has it added with what comes later. Says whether what was made of it is to
     /// be added too.
     pub(super) fn saw(&mut self, snapshot: &Snapshot, governed: &Governed) -> bool {
-        if self.ledger.is_none() && self.watcher.is_none() {
+        if !self.is_seen() {
             return false;
         }
         let recorded = self.passed_over.saw(snapshot, governed);
@@ -75,11 +82,17 @@ impl<'w> Recorder<'w> {
         recorded.placing
     }
 
-    /// Adds what has been passed over until now: the run ends.
+    /// Adds what has been passed over until now: the run ends, or its cadence changes.
     pub(super) fn passed_over_last(&mut self) {
         if let Some(snapshot) = self.passed_over.rest() {
             self.add(|| Record::Snapshot(snapshot));
         }
+    }
+
+    /// From now on intervals are passed over as these settings have it. `settings` are resolved.
+    pub(super) fn set_cadence(&mut self, settings: &Settings) {
+        self.passed_over_last();
+        self.passed_over.set_cadence(settings);
     }
 
     /// The sequence of the latest snapshot that is recorded.

@@ -79,7 +79,7 @@ impl<'l> Reading<'l> {
             }),
             Record::End(summary) => self.end = Some(summary),
             // An outcome is read with its placing; a reader passes over what is unknown.
-            Record::Outcome(_) | Record::Unknown => {}
+            Record::Outcome(_) | Record::Control(_) | Record::Unknown => {}
         }
     }
 

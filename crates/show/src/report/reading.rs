@@ -144,7 +144,7 @@ impl Reading {
             Record::Paging(tick) => self.paging(line.time_ns, tick),
             Record::Notice(notice) => self.notices.add(&notice.text, line.time_ns),
             Record::End(summary) => self.end = Some(Box::new(summary.clone())),
-            Record::Outcome(_) | Record::Unknown => {}
+            Record::Outcome(_) | Record::Control(_) | Record::Unknown => {}
         }
     }
 

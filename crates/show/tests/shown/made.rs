@@ -250,6 +250,7 @@ impl Made {
             policy: policy.to_owned(),
             seed: 7,
             pager: true,
+            paused: false,
         };
         let mut made = Self {
             lines: Vec::new(),

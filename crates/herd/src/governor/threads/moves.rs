@@ -15,6 +15,8 @@ pub(super) struct Moves {
     per_second: f64,
     per_machine: f64,
     left: u32,
+    /// Whether the rates are others than those that the buckets filled at until now.
+    changed: bool,
     all: Option<TokenBucket>,
     machines: BTreeMap<ProcessId, TokenBucket>,
 }
@@ -27,15 +29,35 @@ impl Moves {
             per_second: limits.moves_per_second,
             per_machine: limits.machine_moves_per_second,
             left: 0,
+            changed: false,
             all: None,
             machines: BTreeMap::new(),
         }
     }
 
+    /// Other limits from the next interval on. What was made until then still counts.
+    pub(super) fn set(&mut self, limits: &Limits) {
+        self.per_interval = limits.moves_per_interval;
+        self.per_second = limits.moves_per_second;
+        self.per_machine = limits.machine_moves_per_second;
+        self.changed = true;
+    }
+
     /// An interval begins.
     pub(super) fn begin(&mut self, snapshot: &Snapshot) {
         self.left = self.per_interval;
-        let full = |rate: f64| TokenBucket::full(rate, rate.max(1.0), snapshot.time_ns);
+        if std::mem::take(&mut self.changed) {
+            // What passed until now has filled them at the former rates.
+            for (rate, bucket) in (self.all.iter_mut().map(|all| (self.per_second, all))).chain(
+                self.machines
+                    .values_mut()
+                    .map(|one| (self.per_machine, one)),
+            ) {
+                bucket.advance(snapshot.time_ns);
+                bucket.set(rate, burst(rate));
+            }
+        }
+        let full = |rate: f64| TokenBucket::full(rate, burst(rate), snapshot.time_ns);
         self.all
             .get_or_insert_with(|| full(self.per_second))
             .advance(snapshot.time_ns);
@@ -80,4 +102,9 @@ impl Moves {
         self.left -= 1;
         Ok(())
     }
+}
+
+/// The most moves that may come at once: a second's worth, but always one.
+fn burst(rate: f64) -> f64 {
+    rate.max(1.0)
 }

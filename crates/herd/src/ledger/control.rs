@@ -1,0 +1,46 @@
+//! What was asked of a running herd, and what came of it, as it is recorded.
+
+use serde::{Deserialize, Serialize};
+
+use crate::settings::Settings;
+
+/// A request, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Controlled {
+    /// Who asked, as they named themselves; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// What was asked.
+    #[serde(flatten)]
+    pub asked: Asked,
+    /// Why it was refused, in a sentence; `None` when it was done. What was refused changed nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// What was asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "asked", rename_all = "kebab-case")]
+pub enum Asked {
+    /// To decide and carry out nothing until it is resumed.
+    Pause {
+        /// Whether threads were to get their affinities back; their orders and outcomes are in the
+        /// `placing` and `outcome` before this record.
+        give_back: bool,
+        /// How many got theirs back.
+        given_back: u64,
+    },
+    /// To go on after a pause.
+    Resume,
+    /// To go on by another policy or by other settings.
+    Change {
+        /// The policy's name, where another one was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        policy: Option<String>,
+        /// The settings from now on, as used; `None` when the change was refused.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        settings: Option<Box<Settings>>,
+        /// Why, in the words of the one who asked.
+        why: String,
+    },
+}

@@ -1,0 +1,105 @@
+//! Where the paging is run, and what the loop does with it there.
+
+use std::time::Duration;
+
+use numaherd_world::{Orders, Pager, World};
+
+use super::in_step::PagingInStep;
+use super::thread::PagingThread;
+use super::{News, PagingChange, PagingHalf, Seen, Told};
+
+/// How the paging is run.
+pub(crate) enum PagingPlace {
+    /// Within the loop, once an interval: the world has no pager.
+    Here(Box<PagingHalf>),
+    /// Within the loop at its own cadence: the pager is in step with the world's time.
+    InStep(Box<PagingInStep>),
+    /// In its own thread.
+    Thread(PagingThread),
+    /// It has ended.
+    Over,
+}
+
+impl PagingPlace {
+    /// Where the world's pager wants it to be.
+    ///
+    /// # Errors
+    /// A notice with what is wrong and what to do: there is no thread for it.
+    pub(crate) fn of(
+        half: PagingHalf,
+        pager: Option<Box<dyn Pager>>,
+        cadence: Duration,
+    ) -> Result<Self, String> {
+        match pager {
+            None => Ok(Self::Here(Box::new(half))),
+            Some(pager) if pager.in_step() => {
+                let paging = PagingInStep::new(half, pager, cadence);
+                Ok(Self::InStep(Box::new(paging)))
+            }
+            Some(pager) => PagingThread::start(half, pager, cadence)
+                .map(Self::Thread)
+                .map_err(|error| {
+                    format!(
+                        "pages are not looked after: cannot start a thread for it: {error}; \
+                         raise the limit of processes (ulimit -u, pids.max)"
+                    )
+                }),
+        }
+    }
+
+    /// Tells it what is settled, and returns what it has done then or since.
+    pub(crate) fn tell(&mut self, told: Told, world: &mut dyn World) -> Vec<News> {
+        match self {
+            Self::Over => Vec::new(),
+            Self::Here(half) => {
+                let news = half.round(Duration::ZERO, [told], &Seen::default(), |orders| {
+                    let orders = Orders {
+                        affinities: Vec::new(),
+                        pages: orders.to_vec(),
+                    };
+                    world.apply(&orders).pages
+                });
+                news.into_iter().collect()
+            }
+            Self::InStep(paging) => paging.tell(told).into_iter().collect(),
+            Self::Thread(thread) => {
+                thread.tell(told);
+                thread.news()
+            }
+        }
+    }
+
+    /// What it has done since it was last asked or told.
+    pub(crate) fn news(&mut self) -> Vec<News> {
+        match self {
+            Self::Thread(thread) => thread.news(),
+            Self::Here(_) | Self::InStep(_) | Self::Over => Vec::new(),
+        }
+    }
+
+    /// Has it rest or go on. When this returns nothing more is ordered. Within the loop it rests by not
+    /// being told anything and not being run.
+    pub(crate) fn pause(&self, rests: bool) {
+        if let Self::Thread(thread) = self {
+            thread.pause(rests);
+        }
+    }
+
+    /// Has it go on otherwise.
+    pub(crate) fn change(&mut self, change: PagingChange) -> Option<News> {
+        match self {
+            Self::Over => None,
+            Self::Here(half) => half.change(change),
+            Self::InStep(paging) => paging.change(change),
+            Self::Thread(thread) => thread.change(change),
+        }
+    }
+
+    /// Ends it, and returns what it still had to say.
+    pub(crate) fn stop(self) -> Vec<News> {
+        match self {
+            Self::Thread(thread) => thread.stop(),
+            Self::Here(_) | Self::InStep(_) | Self::Over => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Answers to what is asked of the running herd.
+//!
+//! *Pause.* Nothing is decided and nothing carried out, pages included; what is seen is recorded as
+//! always, and threads that are started with a mask of ours are held like those that started them. With
+//! `give_back` threads get the affinities back that they were found with, also those that are started
+//! with a mask of ours just then. For that the interval ends where it is asked for: what is given back
+//! is what is seen then.
+//!
+//! *Resume.* Decisions go on with the next interval. What was being judged when the herd was paused is
+//! judged no more: nobody saw what happened meanwhile.
+//!
+//! *Change.* First everything that may be refused, in the order of a start: settings, signals, the rule
+//! for new pages. Then the policy is replaced. What the governor holds and what is left of its budgets
+//! stay; orders of the former policy that wait for bandwidth are refused. A seed that is not the one
+//! in force begins new random numbers, else they go on.
+//!
+//! Each request is recorded with what came of it before it is answered.
+
+use numaherd_policy::Policy;
+use numaherd_world::WorldError;
+
+use super::{Paused, Running, generators, place_new_pages};
+use crate::control::{Change, MOST_WAITING, Request, Requests, Waiting};
+use crate::error::HerdError;
+use crate::governor::Governed;
+use crate::ledger::{Asked, Controlled, Record};
+use crate::needs;
+use crate::paging::PagingChange;
+use crate::settings::Settings;
+
+impl Running<'_> {
+    /// Answers the requests that wait. Says whether the interval has been seen and recorded for one of
+    /// them, and is over.
+    pub(super) fn answer_requests(&mut self) -> bool {
+        let mut is_over = false;
+        // No more than can wait at once: whoever asks without end does not keep the loop.
+        for _ in 0..MOST_WAITING {
+            let Some(waiting) = self.requests.as_ref().and_then(Requests::next) else {
+                break;
+            };
+            let Waiting {
+                request,
+                by,
+                answer,
+            } = waiting;
+            let (asked, came) = match request {
+                Request::Pause { give_back } => {
+                    let (given_back, came) = match self.pause(give_back) {
+                        Ok(seen) => {
+                            is_over |= seen.is_some();
+                            (seen.unwrap_or(0), Ok(()))
+                        }
+                        Err(why) => (0, Err(why)),
+                    };
+                    let asked = Asked::Pause {
+                        give_back,
+                        given_back,
+                    };
+                    (asked, came)
+                }
+                Request::Resume => (Asked::Resume, self.resume()),
+                Request::Change(change) => self.change(*change),
+            };
+            let controlled = Controlled {
+                by: by.to_string(),
+                asked,
+                refused: came.clone().err(),
+            };
+            self.record.add(|| Record::Control(controlled));
+            self.record.flush();
+            answer.give(came);
+        }
+        is_over
+    }
+
+    /// Pauses. Where threads are given back the interval is over; returns how many were.
+    fn pause(&mut self, give_back: bool) -> Result<Option<u64>, String> {
+        match self.paused {
+            Some(Paused { give_back: true }) => {
+                return Err("it is paused already, and affinities are given back".to_owned());
+            }
+            Some(Paused { give_back: false }) if !give_back => {
+                return Err("it is paused already".to_owned());
+            }
+            _ => {}
+        }
+        self.paging.pause(true);
+        let paused = Paused { give_back };
+        self.paused = Some(paused);
+        if !give_back {
+            return Ok(None);
+        }
+        match self.watch(paused) {
+            Ok(given_back) => Ok(Some(given_back)),
+            Err(error) => Err(format!(
+                "it is paused, but affinities could not be given back: {error}"
+            )),
+        }
+    }
+
+    fn resume(&mut self) -> Result<(), String> {
+        if self.paused.take().is_none() {
+            return Err("it is not paused".to_owned());
+        }
+        self.paging.pause(false);
+        self.governor.resume();
+        Ok(())
+    }
+
+    /// An interval of a pause: it is seen and recorded. Returns how many threads were given back.
+    pub(super) fn watch(&mut self, paused: Paused) -> Result<u64, WorldError> {
+        let snapshot = self.look()?;
+        self.record.saw(&snapshot, &Governed::default());
+        let adopted = self.governor.watch(&snapshot);
+        self.write_down_adopted(&adopted);
+        let given_back = if paused.give_back {
+            self.give_back(&snapshot)
+        } else {
+            0
+        };
+        let news = self.paging.news();
+        self.hear(news);
+        self.record.flush();
+        Ok(given_back)
+    }
+
+    fn change(&mut self, change: Change) -> (Asked, Result<(), String>) {
+        let Change {
+            policy,
+            settings,
+            why,
+        } = change;
+        let name = policy.as_ref().map(|policy| policy.name.clone());
+        let made = self.make_change(policy, settings);
+        let used = made.is_ok().then(|| Box::new(self.settings.clone()));
+        let asked = Asked::Change {
+            policy: name,
+            settings: used,
+            why,
+        };
+        (asked, made.map_err(|error| error.to_string()))
+    }
+
+    fn make_change(
+        &mut self,
+        policy: Option<Policy>,
+        settings: Option<Settings>,
+    ) -> Result<(), HerdError> {
+        let given = settings.unwrap_or_else(|| self.given.clone());
+        given.check()?;
+        self.ask_world_again(policy.as_ref(), given.dry_run)?;
+        let mut caveat = None;
+        let paging = policy.map(|policy| {
+            caveat = policy.paging.caveat();
+            self.record.summary.policy = policy.name;
+            self.placement = policy.placement;
+            self.new_pages = policy.new_pages;
+            policy.paging
+        });
+        let before =
+            std::mem::replace(&mut self.settings, given.clone().resolved(&*self.placement));
+        self.given = given;
+        let used = &self.settings;
+        let random = (used.seed != before.seed).then(|| generators(used.seed));
+        let paging_random = random.map(|(placement, paging)| {
+            self.random = placement;
+            paging
+        });
+        self.governor.set_limits(&used.limits);
+        let news = self.paging.change(PagingChange {
+            paging,
+            random: paging_random,
+            limits: used.limits.clone(),
+            dry_run: used.dry_run,
+            cadence: used.paging_interval(),
+        });
+        self.record.summary.dry_run = used.dry_run;
+        self.record.set_cadence(used);
+        self.hear(news);
+        if let Some(caveat) = caveat {
+            self.record.notice(caveat.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Says to the world what is wanted of it from now on, if it can do that. In a dry run new pages go
+    /// where they would without us.
+    fn ask_world_again(&mut self, policy: Option<&Policy>, dry_run: bool) -> Result<(), HerdError> {
+        if let Some(policy) = policy {
+            needs::check(policy, self.world.signals(), &self.alternatives)?;
+        }
+        let name = policy.map_or(&self.record.summary.policy, |policy| &policy.name);
+        let wanted = policy.map_or(self.new_pages, |policy| policy.new_pages);
+        if dry_run && !self.settings.dry_run {
+            place_new_pages(&mut *self.world, name, numaherd_world::NewPages::FirstTouch)?;
+        } else if !dry_run && (policy.is_some() || self.settings.dry_run) {
+            place_new_pages(&mut *self.world, name, wanted)?;
+        }
+        if let Some(policy) = policy {
+            self.world.attend(&policy.needs());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! Carrying out: what is about to change is written down, the world changes it, and governor, journal and
+//! summary are told what came of it. Likewise for giving back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use numaherd_world::{AffinityOutcome, Orders, Outcome, Snapshot, ThreadId};
+
+use super::Running;
+use crate::governor::ownership::Held;
+use crate::governor::{Governed, Guard, Refusal, ThreadChange};
+use crate::journal::Entry;
+use crate::ledger::{Placing, Record};
+
+impl Running<'_> {
+    /// Leaves alone what someone else has changed since; the journal owes it nothing any more.
+    pub(super) fn leave_changed_alone(&mut self, governed: &mut Governed) {
+        let world = &*self.world;
+        self.governor
+            .leave_changed_alone(governed, |thread| world.affinity_of(thread));
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.settle(&governed.left_alone)
+        {
+            self.record.notice(error.to_string());
+        }
+    }
+
+    /// Has in the journal what is about to change. What cannot be written down is refused. In a dry run
+    /// nothing is, but threads may still be held from before it became one, and what they start is held
+    /// too.
+    pub(super) fn write_down(&mut self, governed: &mut Governed) {
+        if self.settings.dry_run {
+            self.write_down_adopted(&governed.adopted);
+            return;
+        }
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        let adopted = governed
+            .adopted
+            .iter()
+            .map(|(thread, held)| Entry::of(*thread, held));
+        let placed = governed
+            .changes
+            .iter()
+            .filter(|change| change.order.core.is_some())
+            .map(|change| Entry::of(change.order.thread, &change.held));
+        let entries: Vec<Entry> = adopted.chain(placed).collect();
+        let Err(error) = journal.record(&entries) else {
+            return;
+        };
+        self.record.notice(format!(
+            "threads are not moved, because it cannot be written down how they were found: {error}"
+        ));
+        let why = error.to_string();
+        let refused = governed
+            .changes
+            .extract_if(.., |change| change.order.core.is_some());
+        governed.refusals.extend(refused.map(|change| Refusal {
+            entry: change.entry(),
+            thread: change.order.thread,
+            guard: Guard::Journal,
+            why: why.clone(),
+        }));
+        let kept: BTreeSet<ThreadId> = governed.changes.iter().map(|c| c.order.thread).collect();
+        governed
+            .undone
+            .retain(|undone| kept.contains(&undone.thread));
+        governed
+            .stolen
+            .retain(|stolen| kept.contains(&stolen.thread));
+    }
+
+    /// Has the changes carried out. In a dry run nothing is done and nothing came of it.
+    pub(super) fn carry_out(&mut self, snapshot: &Snapshot, governed: &Governed) -> Outcome {
+        if self.settings.dry_run || governed.changes.is_empty() {
+            return Outcome::default();
+        }
+        let orders = Orders {
+            affinities: governed.orders(),
+            pages: Vec::new(),
+        };
+        let outcome = self.world.apply(&orders);
+        self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
+        outcome
+    }
+
+    /// Tells governor, journal and summary what was done.
+    fn note(&mut self, now_ns: u64, changes: &[ThreadChange], outcomes: &[AffinityOutcome]) -> u64 {
+        let done = self.governor.carried_out(now_ns, changes, outcomes);
+        self.record.summary.thread_moves += done.moves;
+        self.record.summary.undone += done.undone;
+        self.record.summary.stolen += done.stolen;
+        for notice in done.notices {
+            self.record.notice(notice);
+        }
+        if let Some(journal) = &mut self.journal {
+            let narrowed: Vec<Entry> = done
+                .narrowed
+                .iter()
+                .map(|(thread, held)| Entry::of(*thread, held))
+                .collect();
+            let written = journal
+                .record(&narrowed)
+                .and_then(|()| journal.settle(&done.settled));
+            if let Err(error) = written {
+                self.record.notice(error.to_string());
+            }
+        }
+        done.settled.len() as u64
+    }
+
+    /// Has in the journal that threads were started with a mask of ours.
+    pub(super) fn write_down_adopted(&mut self, adopted: &[(ThreadId, Held)]) {
+        let entries: Vec<Entry> = adopted
+            .iter()
+            .map(|(thread, held)| Entry::of(*thread, held))
+            .collect();
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.record(&entries)
+        {
+            self.record.notice(error.to_string());
+        }
+    }
+
+    /// Gives back every thread that still has a mask of ours, at the end of a run.
+    pub(super) fn give_back_at_the_end(&mut self) {
+        if self.governor.holdings().iter().next().is_none() {
+            return;
+        }
+        // Masks may have changed since the last interval; where the world cannot be seen any more,
+        // the last snapshot must do. What is observed just now is no interval and is not recorded.
+        let fresh = self.world.observe().ok().map(Arc::new);
+        if let Some(snapshot) = fresh.or_else(|| self.last.clone()) {
+            self.give_back(&snapshot);
+        }
+    }
+
+    /// Gives back every thread that has a mask of ours; returns how many got theirs back.
+    pub(super) fn give_back(&mut self, snapshot: &Snapshot) -> u64 {
+        let mut governed = self.governor.release(snapshot);
+        self.leave_changed_alone(&mut governed);
+        for notice in &governed.notices {
+            self.record.notice(notice.clone());
+        }
+        if governed.changes.is_empty() {
+            return 0;
+        }
+        let orders = Orders {
+            affinities: governed.orders(),
+            pages: Vec::new(),
+        };
+        let outcome = self.world.apply(&orders);
+        let given_back = self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
+        self.record.summary.restored += given_back;
+        let recorded = self.record.last_recorded();
+        self.record.add(|| {
+            Record::Placing(Placing {
+                snapshot: recorded,
+                affinities: orders.affinities,
+                carried_out: true,
+                ..Placing::default()
+            })
+        });
+        self.record.add(|| Record::Outcome(outcome));
+        given_back
+    }
+}
