@@ -4,9 +4,10 @@
 //! was observed and of their own state. No I/O, no clock, no threads; random numbers come from
 //! the seeded generator handed in.
 //!
-//! To add a policy: write its file under `placement/` or `paging/`, and add its line to the table
-//! in [`registry`].
+//! To add a policy: write its file in `added/` ([`added`] finds it), or under `placement/` or
+//! `paging/` with a line in the tables of [`registry`].
 
+pub mod added;
 pub mod advise;
 pub mod busy;
 pub mod candidates;

@@ -1,4 +1,4 @@
-//! All policies by name. A new one is one line in one of the tables below.
+//! All policies by name: those of the tables below, and those that [`crate::added`] finds.
 //!
 //! A name is that of a policy (`dino`), or a placement and a paging joined by `+`
 //! (`dino+whole-set`, `di+window`). Before the `+` the name of a policy stands for its placement,
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use numaherd_topology::CpuId;
 use numaherd_world::{NewPages, Signal, ThreadId};
 
+use crate::added::with_added;
 use crate::error::PolicyError;
 use crate::foresight::{Foresight, Means};
 use crate::paging::counted::{self, Kmaf, Sampled};
@@ -72,9 +73,11 @@ pub type MakePaging = fn(&Settings) -> Box<dyn Paging>;
 const FIRST_TOUCH: NewPages = NewPages::FirstTouch;
 
 /// All policies that any world can have, in the order people are shown them: those that do more come
-/// later.
+/// later. Of what was added nobody knows that, so that it comes right after `linux`.
+pub const POLICIES: &[Entry] = with_added!(Entry, OUR_POLICIES, 1, policies);
+
 #[rustfmt::skip]
-pub const POLICIES: &[Entry] = &[
+const OUR_POLICIES: &[Entry] = &[
     Entry { name: "linux", placement: "linux", paging: "stay", new_pages: FIRST_TOUCH, about: "The kernel places threads and pages; Numaherd only watches", source: "baseline" },
     Entry { name: "first-touch", placement: "linux", paging: "stay", new_pages: FIRST_TOUCH, about: "As linux: new pages go to the node of the thread that touches them first", source: "baseline of the papers" },
     Entry { name: "interleave", placement: "linux", paging: "stay", new_pages: NewPages::Interleave, about: "New pages go to all nodes in turn; the kernel places threads", source: "IPM 5.2" },
@@ -103,9 +106,16 @@ pub const MODELLED: &[Entry] = &[
     Entry { name: "oracle", placement: "oracle", paging: "stay", new_pages: FIRST_TOUCH, about: "The layout of threads that would cost least; for modelled worlds only", source: "baseline of the papers" },
 ];
 
-/// All placements.
+/// All placements, those that were added last.
+pub const PLACEMENTS: &[Half<MakePlacement>] = with_added!(
+    Half<MakePlacement>,
+    OUR_PLACEMENTS,
+    OUR_PLACEMENTS.len(),
+    placements
+);
+
 #[rustfmt::skip]
-pub const PLACEMENTS: &[Half<MakePlacement>] = &[
+const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "linux", about: "The kernel's own", source: "baseline", rules: &[], make: |_, _| Some(Box::new(Linux)) },
     Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, make: |_, _| Some(Box::new(RandomCore::default())) },
     Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, make: |settings, _| Some(Box::new(DistributedIntensity::new(settings))) },
@@ -121,9 +131,12 @@ pub const PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, make: |settings, means| Some(Box::new(Oracle::new(settings, means.foresight.clone()?))) },
 ];
 
-/// All pagings.
+/// All pagings, those that were added last.
+pub const PAGINGS: &[Half<MakePaging>] =
+    with_added!(Half<MakePaging>, OUR_PAGINGS, OUR_PAGINGS.len(), pagings);
+
 #[rustfmt::skip]
-pub const PAGINGS: &[Half<MakePaging>] = &[
+const OUR_PAGINGS: &[Half<MakePaging>] = &[
     Half { name: "stay", about: "Pages stay where they are", source: "DINO 3.1", rules: &[], make: |_| Box::new(Stay) },
     Half { name: "whole-set", about: "All pages of a process follow its threads", source: "DINO 4", rules: whole_set::RULES, make: |_| Box::new(WholeSet) },
     Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, make: |settings| Box::new(Window::new(settings)) },
@@ -282,7 +295,7 @@ mod tests {
 
     #[test]
     fn every_policy_can_be_built_and_names_its_needs() {
-        let needs: Vec<String> = POLICIES
+        let told: Vec<String> = POLICIES
             .iter()
             .map(|entry| {
                 let policy = build(entry.name, &Settings::default()).unwrap();
@@ -291,8 +304,14 @@ mod tests {
                 format!("{}: {}", policy.name, signals.join(", "))
             })
             .collect();
+        let ours = |told: &&String| {
+            OUR_POLICIES.iter().any(|entry| {
+                told.split_once(':')
+                    .is_some_and(|(name, _)| name == entry.name)
+            })
+        };
         assert_eq!(
-            needs,
+            told.iter().filter(ours).collect::<Vec<_>>(),
             [
                 "linux: ",
                 "first-touch: ",
@@ -382,21 +401,38 @@ mod tests {
     #[test]
     fn an_unknown_name_is_told_the_nearest_and_all() {
         let told = |name| halves(name).unwrap_err().to_string();
+        let all: Vec<_> = policies().map(|entry| entry.name).collect();
         assert_eq!(
             told("dyno"),
-            "there is no policy named \"dyno\" (did you mean \"dino\"?); choose one of: linux, \
-             first-touch, interleave, random-mapping, next-touch, sampled, numa-balancing, \
-             tlb-miss, kmaf, tlb-miss-history, random, maximum-local, n-mass-regression, n-mass, \
-             di-plain, di-migrate, dino, brm, brm-in-turn, ipm, oracle"
+            format!(
+                "there is no policy named \"dyno\" (did you mean \"dino\"?); choose one of: {}",
+                all.join(", ")
+            )
         );
-        assert_eq!(
-            told("dino+windows"),
+        assert!(told("dino+windows").starts_with(
             "there is no paging named \"windows\" (did you mean \"window\"?); choose one of: stay, \
-             whole-set, window, residency, tlb-miss, tlb-miss-history, numa-balancing, kmaf, \
-             next-touch, sampled"
-        );
+             whole-set, window, "
+        ));
         assert!(told("dine+stay").starts_with("there is no placement named \"dine\" (did"));
         assert!(told("carrefour").starts_with("there is no policy named \"carrefour\"; "));
+    }
+
+    #[test]
+    fn what_was_added_is_beside_the_others() {
+        let names: Vec<_> = POLICIES.iter().map(|entry| entry.name).collect();
+        let added: Vec<_> = crate::added::ALL
+            .iter()
+            .flat_map(|added| added.policies)
+            .map(|entry| entry.name)
+            .collect();
+        assert!(added.contains(&"homeward"));
+        assert_eq!(names[0], "linux");
+        assert_eq!(names[1..=added.len()], added);
+        assert_eq!(names.len(), OUR_POLICIES.len() + added.len());
+        assert_eq!(names.last(), OUR_POLICIES.last().map(|entry| &entry.name));
+        // And its halves can be joined with anybody's.
+        let joined = |name| halves(name).map(|(placement, paging)| (placement.name, paging.name));
+        assert_eq!(joined("homeward+window"), Ok(("homeward", "window")));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use numaherd_world::{Placement, ThreadId};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
-use crate::foresight::Foresight;
+use crate::foresight::{Foresight, Means};
 use crate::placement::brm::Brm;
 use crate::placement::di::DistributedIntensity;
 use crate::placement::dino::Dino;
@@ -120,6 +120,20 @@ fn policies() -> Vec<(&'static str, Box<dyn Place>)> {
     all
 }
 
+/// Those that are one file each. What holds of all plans must hold of theirs; whom they place is
+/// their own affair.
+fn added() -> Vec<(&'static str, Box<dyn Place>)> {
+    let halves = crate::added::ALL.iter().flat_map(|added| added.placements);
+    halves
+        .filter_map(|half| {
+            Some((
+                half.name,
+                (half.make)(&Settings::default(), &Means::default())?,
+            ))
+        })
+        .collect()
+}
+
 /// Wants threads of high numbers on CPUs of high numbers. Like cores do not cost the same to it: what
 /// must hold of every plan holds for any costs.
 struct Numbered;
@@ -165,7 +179,8 @@ proptest! {
         shape in shapes(), seeds in seeds(5, 0.2),
     ) {
         let scene = scene(&shape, &seeds);
-        for (name, mut policy) in policies() {
+        let all = || policies().into_iter().chain(added());
+        for (name, mut policy) in all() {
             let plan = place(policy.as_mut(), &scene);
             let named: BTreeSet<_> = plan.iter().map(|placement| placement.thread).collect();
             prop_assert_eq!(named.len(), plan.len(), "{}", name);
@@ -178,7 +193,7 @@ proptest! {
                 prop_assert!(!placement.why.is_empty());
             }
             // The same once more from the start.
-            let (_, mut again) = policies().into_iter().find(|(n, _)| *n == name).unwrap();
+            let (_, mut again) = all().find(|(n, _)| *n == name).unwrap();
             prop_assert_eq!(place(again.as_mut(), &scene), plan);
         }
     }
