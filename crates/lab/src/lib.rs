@@ -47,5 +47,5 @@ pub use error::{Error, Result};
 pub use files::{KernelFiles, find_plugin};
 pub use guest::{Ending, Event, Guest, Options, Output, Running, Stopped, Stream};
 pub use record::{RecordOptions, Recorded, record};
-pub use run::{Finished, RunOptions, run};
+pub use run::{Finished, RunOptions, run, run_beside};
 pub use shape::{NodeShape, Shape};

@@ -1,6 +1,8 @@
 //! One command in a guest of its own: boot, run, power off. What `numaherd lab run -- CMD` does.
 
 use std::io::Write;
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::Duration;
 
 use numaherd_hardware::IpmConfig;
@@ -10,7 +12,7 @@ use crate::command::Command;
 use crate::command_line::{Recording, Time};
 use crate::error::{Context, Result, without_timestamp};
 use crate::files::KernelFiles;
-use crate::guest::{Ending, Guest, Options, Stopped, Stream};
+use crate::guest::{Ending, Event, Guest, Options, Running, Stopped, Stream};
 use crate::machine;
 
 /// What to run, and in what.
@@ -137,25 +139,69 @@ pub fn run(
     stdout: &mut dyn Write,
     stderr: &mut dyn Write,
 ) -> Result<Finished> {
+    run_beside(options, stdout, stderr, |_, _| ()).map(|(finished, ())| finished)
+}
+
+/// The same, with somebody beside: once the command has started, `beside` is called in a thread of its
+/// own with the guest and the command's process number in it, and is waited for after the command's end.
+///
+/// # Errors
+/// As [`run`]; of a command that cannot be started, `beside` is not called.
+pub fn run_beside<T: Send>(
+    options: &RunOptions,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+    beside: impl FnOnce(&Guest, u32) -> T + Send,
+) -> Result<(Finished, T)> {
     let guest = options.boot()?;
     if options.model.is_some() {
         guest.gate(true)?;
     }
-    let mut written = Ok(());
-    let ending = guest.stream(&options.command, None, |stream, bytes| {
-        let to: &mut dyn Write = match stream {
-            Stream::Stdout => stdout,
-            Stream::Stderr => stderr,
-        };
-        if written.is_ok() {
-            written = to.write_all(bytes).and_then(|()| to.flush());
+    let (ending, written, said) = thread::scope(|scope| {
+        let guest = &guest;
+        let mut running = guest.spawn(&options.command)?;
+        let pid = started(&mut running)?;
+        let beside = scope.spawn(move || beside(guest, pid));
+        let (ending, written) = pass_on(running, stdout, stderr)?;
+        if options.model.is_some() {
+            guest.gate(false)?;
         }
+        let said = beside.join().unwrap_or_else(|panic| resume_unwind(panic));
+        Ok((ending, written, said))
     })?;
     written.context(|| "passing on the command's output".to_owned())?;
-    if options.model.is_some() {
-        guest.gate(false)?;
+    Ok((Finished::new(ending, guest.stop()?), said))
+}
+
+/// Waits for a command's start; its process number.
+fn started(running: &mut Running<'_>) -> Result<u32> {
+    loop {
+        if let Some(Event::Started(pid)) = running.next(None)? {
+            return Ok(pid);
+        }
     }
-    Ok(Finished::new(ending, guest.stop()?))
+}
+
+/// Passes on what a command writes until its end, and what came of the writing.
+fn pass_on(
+    mut running: Running<'_>,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> Result<(Ending, std::io::Result<()>)> {
+    let mut written = Ok(());
+    loop {
+        match running.next(None)? {
+            Some(Event::Output(stream, bytes)) if written.is_ok() => {
+                let to: &mut dyn Write = match stream {
+                    Stream::Stdout => stdout,
+                    Stream::Stderr => stderr,
+                };
+                written = to.write_all(&bytes).and_then(|()| to.flush());
+            }
+            Some(Event::Ended(ending)) => return Ok((ending, written)),
+            _ => {}
+        }
+    }
 }
 
 /// The signal by which the kernel takes a program's memory back.

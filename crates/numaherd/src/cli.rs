@@ -13,7 +13,7 @@ mod machines;
 mod report;
 mod trace;
 
-pub use lab::{Lab, LabBrm, LabCompare, LabRun, LabTrial};
+pub use lab::{Herding, Lab, LabBrm, LabCompare, LabRun, LabTrial};
 pub use machines::{Advise, Agent, AsNumad, Wanted};
 pub use report::Report;
 pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use numaherd_topology::{CpuSet, NodeSet};
 
-use super::duration;
+use super::{Stray, duration};
 
 /// The lab.
 #[derive(Debug, Subcommand)]
@@ -24,6 +25,7 @@ pub enum Lab {
 
 /// Options of `lab run`.
 #[derive(Debug, Args)]
+#[command(after_help = RUN_HELP)]
 pub struct LabRun {
     /// What the guest looks like: a preset or a machine file
     #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
@@ -42,9 +44,106 @@ pub struct LabRun {
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
     pub limit: Duration,
 
+    /// Who herds CMD, if anybody is to
+    #[command(flatten)]
+    pub herding: Herding,
+
     /// Program and arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub program: Vec<OsString>,
+}
+
+const RUN_HELP: &str = "\
+With --policy, `numaherd run` herds CMD in the guest: what it prints at its end goes to standard error,
+and with --ledger the record of it comes out while it runs. See it live by `numaherd top --follow FILE`,
+and afterwards by `numaherd explain FILE`.
+What CMD writes to files stays in the guest and is gone with it.";
+
+/// `numaherd run` in the guest, and what it is told.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Herding")]
+#[group(skip)]
+pub struct Herding {
+    /// Herd CMD in the guest by this policy (`numaherd policies`)
+    #[arg(long, value_name = "NAME", group = "herded")]
+    pub policy: Option<String>,
+
+    /// Configuration file, as `numaherd run` takes it; it may name the policy
+    #[arg(long, value_name = "FILE", group = "herded")]
+    pub config: Option<PathBuf>,
+
+    /// Record everything seen, decided and done in this file of the host, while it runs
+    #[arg(long, value_name = "FILE", requires = "herded")]
+    pub ledger: Option<PathBuf>,
+
+    /// Plan, govern and record, but carry nothing out
+    #[arg(long, requires = "herded")]
+    pub dry_run: bool,
+
+    /// How often threads are placed [default: as the policy's source has it, or 1s]
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "herded")]
+    pub interval: Option<Duration>,
+
+    /// How often pages are looked after [default: 10ms]
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "herded")]
+    pub paging_interval: Option<Duration>,
+
+    /// Keep threads to these CPUs
+    #[arg(long, value_name = "LIST", requires = "herded")]
+    pub cpus: Option<CpuSet>,
+
+    /// Move pages to these nodes only
+    #[arg(long, value_name = "LIST", requires = "herded")]
+    pub nodes: Option<NodeSet>,
+
+    /// How far a thread may stray from the core it is given [default: as the policy has it, or domain]
+    #[arg(long, value_enum, requires = "herded")]
+    pub stray: Option<Stray>,
+
+    /// Steer threads that have an affinity of their own, too
+    #[arg(long, requires = "herded")]
+    pub take_over: bool,
+
+    /// Seed of the policy's random numbers [default: 0]
+    #[arg(long, value_name = "NUMBER", requires = "herded")]
+    pub seed: Option<u64>,
+}
+
+impl Herding {
+    /// What `numaherd run` is told of it; nothing when nobody is to herd.
+    pub fn arguments(&self) -> Option<Vec<OsString>> {
+        if self.policy.is_none() && self.config.is_none() {
+            return None;
+        }
+        let mut told = Vec::new();
+        let mut option = |name: &str, value: Option<OsString>| {
+            told.extend(
+                value
+                    .map(|value| [name.into(), value])
+                    .into_iter()
+                    .flatten(),
+            );
+        };
+        let time = |time: Duration| format!("{}ms", time.as_millis()).into();
+        let stray = self.stray.and_then(|stray| stray.to_possible_value());
+        option("--policy", self.policy.as_ref().map(Into::into));
+        option("--config", self.config.as_ref().map(Into::into));
+        option("--interval", self.interval.map(time));
+        option("--paging-interval", self.paging_interval.map(time));
+        option(
+            "--cpus",
+            self.cpus.as_ref().map(|cpus| cpus.to_string().into()),
+        );
+        option(
+            "--nodes",
+            self.nodes.as_ref().map(|nodes| nodes.to_string().into()),
+        );
+        option("--stray", stray.map(|stray| stray.get_name().into()));
+        option("--seed", self.seed.map(|seed| seed.to_string().into()));
+        told.extend(self.dry_run.then(|| "--dry-run".into()));
+        told.extend(self.take_over.then(|| "--take-over".into()));
+        Some(told)
+    }
 }
 
 /// Options of `lab compare`.

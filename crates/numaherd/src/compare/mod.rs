@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::cli::{LabCompare, LabTrial};
 use crate::exit::{Exit, ended};
-use crate::lab;
+use crate::lab::{self, outlet};
 use contender::Contender;
 pub use contender::USUAL;
 use inside::TrialOptions;
@@ -218,14 +218,11 @@ fn trial_in(
     };
     let trial = tried.once(guest, contender, repeat)?;
     if let Some(directory) = &options.ledgers {
-        let text = guest
-            .output(
-                &Command::inherited(["cat".as_ref(), ledger.as_os_str()])?,
-                Some(options.limit),
-            )?
-            .stdout;
         let path = directory.join(format!("{contender}.{repeat}.ledger"));
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::File::create(&path)
+            .map_err(Into::into)
+            .and_then(|mut file| outlet::copy(guest, ledger, &mut file, options.limit))
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(trial)
 }
