@@ -4,6 +4,7 @@
 //! * [`summary`]: what a run came to, at its end;
 //! * [`mod@explain`]: what was seen, decided, refused, done, and what followed, from a whole ledger;
 //! * [`status`]: what a herd and its machine are like now;
+//! * [`top`]: a run on a terminal, now or at any moment;
 //! * [`report`]: a page of charts and tables, of one run or of several side by side.
 //!
 //! Values in, text or serializable values out: nothing here reads a file, asks a clock or knows a
@@ -21,6 +22,7 @@ pub mod report;
 mod said;
 pub mod status;
 pub mod summary;
+pub mod top;
 mod totals;
 mod words;
 

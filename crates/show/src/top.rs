@@ -1,0 +1,269 @@
+//! `numaherd top`: a run on a terminal, as it is now or was at any moment.
+//!
+//! [`Top`] takes a ledger's lines as they come ([`Top::take`]), keys ([`Top::key`]) and time
+//! ([`Top::tick`]), and draws a frame into a buffer ([`Top::draw`]). It reads nothing and knows no
+//! terminal: lines of the past are asked for ([`Again`]), and frames can be made into text
+//! ([`text`]) or SVG ([`svg()`]).
+//!
+//! ```text
+//!  lines ─▶ timeline ─▶ state ─▶ ui: order ─▶ draw ─▶ Buffer
+//!                          ▲        ▲
+//!  keys ───────────────────┴────────┘
+//! ```
+//!
+//! What is derived from a snapshot (sums, classes, where threads are) is derived once, when it is
+//! folded; the order of rows once, when it or what was chosen has changed; and of rows only those on
+//! the screen are written.
+
+mod acts;
+mod canvas;
+mod columns;
+mod draw;
+mod figures;
+mod filter;
+mod harmless;
+mod heat;
+mod keys;
+mod look;
+mod state;
+mod svg;
+mod timeline;
+mod tracks;
+mod ui;
+
+use std::sync::Arc;
+
+use numaherd_herd::Line;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+pub use acts::{Act, Acts, Came, What};
+pub use filter::Filter;
+pub use heat::{Heat, HeatSource};
+pub use keys::Key;
+pub use look::{Colors, Look, Tone};
+pub use state::{NodeNow, ProcessTrack, State, ThreadTrack};
+pub use svg::{svg, text};
+pub use timeline::{Again, Moment, Timeline};
+pub use ui::{Open, Tab, Ui};
+
+use draw::Layout;
+
+/// What is to be done after a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Nothing,
+    /// Draw again.
+    Redraw,
+    /// Draw again, over whatever is on the screen.
+    Repaint,
+    /// Stand back until called again (the shell's job control).
+    Suspend,
+    /// End.
+    Quit,
+}
+
+/// A run as it is looked at.
+#[derive(Debug)]
+pub struct Top {
+    timeline: Timeline,
+    ui: Ui,
+    look: Look,
+    /// Where the lines come from, for people.
+    source: String,
+    /// Whether lines may still come.
+    grows: bool,
+    /// What went wrong with the source, or is being done.
+    said: Option<String>,
+    /// Whether `said` is bad news.
+    bad: bool,
+    /// The time that is played, in ns since the world began.
+    playing: Option<f64>,
+    /// The speed at which is played, of [`keys::SPEEDS`].
+    speed: usize,
+    /// The moment to be shown next.
+    wanted: Option<usize>,
+    /// Columns and rows of the screen.
+    size: (u16, u16),
+    /// Rows of the table on the screen.
+    rows: usize,
+    /// The rows of the table, filtered and sorted, and of what.
+    order: Vec<u64>,
+    ordered: Option<Ordered>,
+    /// Counts up when the state that is shown changes.
+    version: u64,
+}
+
+/// What the order of rows was made of.
+#[derive(Clone, Debug, PartialEq)]
+struct Ordered {
+    version: u64,
+    tab: Tab,
+    sort: Option<ui::Sort>,
+    within: Option<numaherd_world::ProcessId>,
+    filter: String,
+}
+
+impl Top {
+    /// A run that comes from `source` (for people), of which lines may still come if it `grows`.
+    pub fn new(timeline: Timeline, source: &str, grows: bool, look: Look) -> Self {
+        Self {
+            timeline,
+            ui: Ui::default(),
+            look,
+            source: source.to_owned(),
+            grows,
+            said: None,
+            bad: false,
+            playing: None,
+            speed: 3,
+            wanted: None,
+            size: (80, 24),
+            rows: 1,
+            order: Vec::new(),
+            ordered: None,
+            version: 0,
+        }
+    }
+
+    /// Takes in the next line.
+    pub fn take(&mut self, line: &Arc<Line>) {
+        self.timeline.take(line);
+        if self.timeline.is_newest() {
+            self.version += 1;
+        }
+    }
+
+    /// No more lines will come; `error` says why, where that is not simply the end.
+    pub fn ended(&mut self, error: Option<String>) {
+        self.grows = false;
+        self.bad = error.is_some();
+        self.said = error;
+    }
+
+    /// Says what is being done, or `None` for nothing in particular.
+    pub fn say(&mut self, what: Option<String>) {
+        self.bad = false;
+        self.said = what;
+    }
+
+    /// The run over time.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// What was chosen.
+    pub fn ui(&self) -> &Ui {
+        &self.ui
+    }
+
+    /// Shows a tab.
+    pub fn show_tab(&mut self, tab: Tab) {
+        self.ui.tab = tab;
+    }
+
+    /// Sorts the table that is shown by the column of a title, whatever its case; whether there is one.
+    pub fn sort_by_title(&mut self, title: &str) -> bool {
+        let mut columns = self.ui.tab.columns().iter();
+        let column = columns.find(|column| column.title().eq_ignore_ascii_case(title));
+        match (column, self.ui.sorts.get_mut(self.ui.tab.place())) {
+            (Some(&column), Some(sort)) => {
+                sort.column = column;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Shows only rows of which a text or regular expression is found.
+    pub fn filter(&mut self, text: &str) {
+        self.ui.filter = Filter::new(text);
+    }
+
+    /// Shows the last moment that is not after a time in ns.
+    pub fn show_time(&mut self, time_ns: u64) {
+        self.wanted = Some(self.timeline.moment_at(time_ns));
+    }
+
+    /// Whether it is played, so that [`Top::tick`] wants to be called often.
+    pub fn is_playing(&self) -> bool {
+        self.playing.is_some()
+    }
+
+    /// Lets time pass, in seconds; whether something is to be drawn.
+    pub fn tick(&mut self, seconds: f64) -> bool {
+        let Some(time_ns) = &mut self.playing else {
+            return false;
+        };
+        *time_ns += seconds * keys::SPEEDS[self.speed] * 1e9;
+        let moment = self.timeline.moment_at(*time_ns as u64);
+        let last = self.timeline.moments().len().saturating_sub(1);
+        if moment >= last {
+            self.playing = None;
+            self.wanted = None;
+            self.timeline.follow();
+            self.version += 1;
+            return true;
+        }
+        if moment == self.wanted.unwrap_or_else(|| self.timeline.at()) {
+            return false;
+        }
+        self.wanted = Some(moment);
+        true
+    }
+
+    /// Makes ready what is to be drawn on a screen of so many columns and rows: the moment that is
+    /// wanted, from lines that `again` reads, and the order of rows.
+    pub fn prepare(&mut self, columns: u16, rows: u16, again: Again<'_>) {
+        self.size = (columns, rows);
+        if let Some(moment) = self.wanted.take() {
+            if !self.timeline.show(moment, again) && !self.bad {
+                self.said = Some("that moment is not kept any more".to_owned());
+            }
+            self.version += 1;
+        }
+        let ordered = Ordered {
+            version: if self.timeline.is_newest() {
+                self.version
+            } else {
+                // What comes meanwhile does not change what is shown.
+                self.version | 1 << 63
+            },
+            tab: self.ui.tab,
+            sort: self.ui.sort(),
+            within: self.ui.within,
+            filter: self.ui.filter.text().to_owned(),
+        };
+        if self.ordered.as_ref() != Some(&ordered) {
+            self.order = ui::order(&self.ui, self.timeline.state());
+            self.ordered = Some(ordered);
+        }
+        let layout = self.layout();
+        self.rows = usize::from(layout.rows().height);
+        let state = self.timeline.state();
+        let cursor = &mut self.ui.cursors[self.ui.tab.place()];
+        ui::settle(cursor, state, self.ui.tab, &self.order, self.rows);
+        let lines = draw::open_lines(self, layout.over);
+        let most = lines.saturating_sub(usize::from(layout.over.height.saturating_sub(2)));
+        self.ui.open_top = self.ui.open_top.min(most);
+    }
+
+    /// Draws what was made ready.
+    pub fn draw(&self, buffer: &mut Buffer) {
+        draw::draw(self, buffer);
+    }
+
+    /// One frame of so many columns and rows.
+    pub fn frame(&mut self, columns: u16, rows: u16, again: Again<'_>) -> Buffer {
+        self.prepare(columns, rows, again);
+        let mut buffer = Buffer::empty(Rect::new(0, 0, columns, rows));
+        self.draw(&mut buffer);
+        buffer
+    }
+
+    fn layout(&self) -> Layout {
+        let (columns, rows) = self.size;
+        Layout::of(self, Rect::new(0, 0, columns, rows))
+    }
+}

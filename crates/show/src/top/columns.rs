@@ -1,0 +1,498 @@
+//! The columns of the tables of processes and threads: what each shows, by what it sorts, and which
+//! there is room for.
+
+use numaherd_policy::classes::Class;
+use numaherd_world::{Process, Thread};
+
+use super::acts::{Act, Came, What};
+use super::figures::{ago, bytes, percent, rate};
+use super::look::{Look, Tone};
+use super::state::{ProcessTrack, State, ThreadTrack, share};
+use crate::Did;
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Column {
+    /// The process's number.
+    Pid,
+    /// The thread's number.
+    Tid,
+    /// Its name; of a virtual machine the machine's.
+    Name,
+    /// The name of a thread's process.
+    Process,
+    /// The group of the configuration that the process is in.
+    Group,
+    /// DINO's class.
+    Class,
+    /// How many threads.
+    Threads,
+    /// CPU use, in percent of one CPU.
+    Cpu,
+    /// Time spent waiting for a CPU, in percent of one CPU.
+    Wait,
+    /// The CPU that the thread last ran on.
+    On,
+    /// The core that it was given by order.
+    Given,
+    /// The node of its CPU.
+    Node,
+    /// Lines fetched from memory per 1000 instructions.
+    Misses,
+    /// Share of lines from the core's own node.
+    Local,
+    /// The node with most of its pages.
+    Home,
+    /// Resident memory.
+    Memory,
+    /// Resident pages by node.
+    Pages,
+    /// Threads by node.
+    Spread,
+    /// What last moved, and how long ago.
+    Moved,
+    /// Why it moved.
+    Why,
+}
+
+/// What a row is.
+#[derive(Clone, Copy, Debug)]
+pub enum Row<'s> {
+    /// A process, with its place in the snapshot.
+    Process(usize, &'s Process, &'s ProcessTrack),
+    /// A thread.
+    Thread(&'s Thread, &'s ThreadTrack),
+}
+
+/// What a cell shows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Text.
+    Text(String, Tone),
+    /// A letter for each share of 0 to 1.
+    Levels(Vec<f64>),
+}
+
+/// By what a row is sorted. What is not known comes last, whichever way it is sorted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Key {
+    /// By number.
+    Number(f64),
+    /// By letters.
+    Text(String),
+    /// Not known.
+    Unknown,
+}
+
+/// Columns of the table of processes.
+pub const PROCESS: &[Column] = &[
+    Column::Pid,
+    Column::Name,
+    Column::Group,
+    Column::Class,
+    Column::Threads,
+    Column::Cpu,
+    Column::Wait,
+    Column::Misses,
+    Column::Local,
+    Column::Home,
+    Column::Memory,
+    Column::Pages,
+    Column::Spread,
+    Column::Moved,
+    Column::Why,
+];
+
+/// Columns of the table of threads.
+pub const THREAD: &[Column] = &[
+    Column::Tid,
+    Column::Name,
+    Column::Process,
+    Column::Class,
+    Column::Cpu,
+    Column::Wait,
+    Column::On,
+    Column::Node,
+    Column::Given,
+    Column::Home,
+    Column::Misses,
+    Column::Local,
+    Column::Moved,
+    Column::Why,
+];
+
+/// Least columns that the reason is shown in.
+const LEAST_WHY: u16 = 12;
+
+impl Column {
+    /// What stands at its head.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Pid => "PID",
+            Self::Tid => "TID",
+            Self::Name => "NAME",
+            Self::Process => "PROCESS",
+            Self::Group => "GROUP",
+            Self::Class => "CLASS",
+            Self::Threads => "THR",
+            Self::Cpu => "CPU%",
+            Self::Wait => "WAIT%",
+            Self::On => "ON",
+            Self::Given => "GIVEN",
+            Self::Node => "NODE",
+            Self::Misses => "MISS",
+            Self::Local => "LOCAL",
+            Self::Home => "HOME",
+            Self::Memory => "MEM",
+            Self::Pages => "PAGES",
+            Self::Spread => "THREADS",
+            Self::Moved => "LAST MOVE",
+            Self::Why => "WHY",
+        }
+    }
+
+    /// Columns of the screen that it takes, on a machine of so many nodes.
+    fn width(self, nodes: u16) -> u16 {
+        match self {
+            Self::Pid | Self::Tid => 7,
+            Self::Name | Self::Process => 15,
+            Self::Group => 10,
+            Self::Class => 11,
+            Self::Threads | Self::On | Self::Node | Self::Home => 4,
+            Self::Cpu | Self::Wait | Self::Misses | Self::Local | Self::Given => 5,
+            Self::Memory => 6,
+            Self::Pages => nodes.clamp(5, 32),
+            Self::Spread => nodes.clamp(7, 32),
+            Self::Moved => 17,
+            Self::Why => LEAST_WHY,
+        }
+    }
+
+    /// Which go first where there is no room for all: the larger ones.
+    fn rank(self) -> u8 {
+        match self {
+            Self::Pid | Self::Tid | Self::Name => 0,
+            Self::Cpu => 1,
+            Self::Home | Self::Node => 2,
+            Self::Pages => 3,
+            Self::Spread | Self::Moved => 4,
+            Self::Class => 5,
+            Self::Local => 6,
+            Self::On => 7,
+            Self::Threads => 8,
+            Self::Memory => 9,
+            Self::Misses => 10,
+            Self::Process => 11,
+            Self::Why => 12,
+            Self::Group => 13,
+            Self::Given => 14,
+            Self::Wait => 15,
+        }
+    }
+
+    /// Whether its text ends at its right border.
+    pub fn is_right(self) -> bool {
+        !matches!(
+            self,
+            Self::Name
+                | Self::Process
+                | Self::Group
+                | Self::Class
+                | Self::Pages
+                | Self::Spread
+                | Self::Moved
+                | Self::Why
+        )
+    }
+
+    /// Whether it sorts from the largest down unless it is asked to sort the other way.
+    pub fn falls(self) -> bool {
+        !matches!(
+            self,
+            Self::Pid | Self::Tid | Self::Name | Self::Process | Self::Group | Self::Why
+        )
+    }
+
+    /// By what a row is sorted.
+    pub fn key(self, state: &State, row: Row<'_>) -> Key {
+        let number = |number: Option<f64>| {
+            number
+                .filter(|n| !n.is_nan())
+                .map_or(Key::Unknown, Key::Number)
+        };
+        let act = |act: Option<&Act>| number(act.map(|act| act.number as f64));
+        let class = |class: Option<Class>| number(class.map(|class| f64::from(class as u8)));
+        match (self, row) {
+            (Self::Pid, Row::Process(_, process, _)) => number(Some(f64::from(process.id.pid))),
+            (Self::Tid, Row::Thread(thread, _)) => number(Some(f64::from(thread.id.tid))),
+            (Self::Class, Row::Process(_, _, track)) => class(track.class()),
+            (Self::Class, Row::Thread(_, track)) => class(track.class()),
+            (Self::Threads, Row::Process(_, _, track)) => number(Some(f64::from(track.threads))),
+            (Self::Cpu, Row::Process(_, _, track)) => number(Some(track.cpus)),
+            (Self::Cpu, Row::Thread(thread, _)) => number(Some(share(thread.cpu_share))),
+            (Self::Wait, Row::Process(_, _, track)) => number(Some(track.waited)),
+            (Self::Wait, Row::Thread(thread, _)) => number(Some(share(thread.wait_share))),
+            (Self::On, Row::Thread(thread, _)) => number(Some(f64::from(thread.cpu.0))),
+            (Self::Given, Row::Thread(thread, _)) => {
+                number(thread.assigned.map(|cpu| f64::from(cpu.0)))
+            }
+            (Self::Node, Row::Thread(_, track)) => number(track.node.map(|place| place as f64)),
+            (Self::Misses, row) => number(misses(row)),
+            (Self::Local, row) => number(local(row)),
+            (Self::Home, row) => number(home(state, row).map(f64::from)),
+            (Self::Memory, Row::Process(_, process, _)) => {
+                let pages = process.residency.as_ref();
+                number(pages.map(|pages| pages.total() as f64))
+            }
+            (Self::Pages, Row::Process(_, process, _)) => number(
+                process
+                    .residency
+                    .as_ref()
+                    .map(|pages| evenness(pages.pages.iter().map(|&(_, n)| n as f64))),
+            ),
+            (Self::Spread, Row::Process(at, _, _)) => {
+                let spread = state.spread(at).iter();
+                number(Some(evenness(spread.map(|&n| f64::from(n)))))
+            }
+            (Self::Moved, Row::Process(_, _, track)) => act(track.last.as_deref()),
+            (Self::Moved, Row::Thread(_, track)) => act(track.last.as_deref()),
+            (_, row) => match self.cell(state, row, Look::default()) {
+                Cell::Text(text, _) if !text.is_empty() => Key::Text(text.to_lowercase()),
+                _ => Key::Unknown,
+            },
+        }
+    }
+
+    /// What it shows of a row.
+    pub fn cell(self, state: &State, row: Row<'_>, look: Look) -> Cell {
+        let plain = |text: String| Cell::Text(text, Tone::Plain);
+        let known = |text: Option<String>| match text {
+            Some(text) => Cell::Text(text, Tone::Plain),
+            None => Cell::Text("-".to_owned(), Tone::Dim),
+        };
+        match (self, row) {
+            (Self::Pid, Row::Process(_, process, _)) => plain(process.id.pid.to_string()),
+            (Self::Tid, Row::Thread(thread, _)) => plain(thread.id.tid.to_string()),
+            (Self::Name, row) => Cell::Text(name(state, row), Tone::Strong),
+            (Self::Process, Row::Thread(_, track)) => {
+                known(process_of(state, track).map(shown_name))
+            }
+            (Self::Group, Row::Process(_, process, _)) => {
+                known(process.group.as_deref().map(str::to_owned))
+            }
+            (Self::Class, Row::Process(_, _, track)) => class(track.class()),
+            (Self::Class, Row::Thread(_, track)) => class(track.class()),
+            (Self::Threads, Row::Process(_, _, track)) => plain(track.threads.to_string()),
+            (Self::Cpu, Row::Process(_, _, track)) => plain(whole_percent(track.cpus)),
+            (Self::Cpu, Row::Thread(thread, _)) => plain(whole_percent(share(thread.cpu_share))),
+            (Self::Wait, Row::Process(_, _, track)) => plain(whole_percent(track.waited)),
+            (Self::Wait, Row::Thread(thread, _)) => plain(whole_percent(share(thread.wait_share))),
+            (Self::On, Row::Thread(thread, _)) => plain(thread.cpu.to_string()),
+            (Self::Given, Row::Thread(thread, _)) => {
+                known(thread.assigned.map(|cpu| cpu.to_string()))
+            }
+            (Self::Node, Row::Thread(_, track)) => {
+                let node = track.node.and_then(|place| state.nodes().get(place));
+                known(node.map(|node| node.id.to_string()))
+            }
+            (Self::Misses, row) => known(misses(row).map(rate)),
+            (Self::Local, row) => match local(row) {
+                Some(local) => Cell::Text(percent(local), local_tone(local)),
+                None => known(None),
+            },
+            (Self::Home, row) => known(home(state, row).map(|node| node.to_string())),
+            (Self::Memory, Row::Process(_, process, _)) => {
+                let page = state.snapshot().map_or(0, |snapshot| snapshot.page_bytes);
+                let pages = process.residency.as_ref();
+                known(pages.map(|pages| bytes(pages.total().saturating_mul(page))))
+            }
+            (Self::Pages, Row::Process(_, process, _)) => match &process.residency {
+                Some(pages) => {
+                    let all = pages.total().max(1) as f64;
+                    let nodes = state.nodes().iter();
+                    Cell::Levels(nodes.map(|n| pages.on(n.id) as f64 / all).collect())
+                }
+                None => known(None),
+            },
+            (Self::Spread, Row::Process(at, _, track)) => {
+                let all = f64::from(track.threads.max(1));
+                let spread = state.spread(at).iter();
+                Cell::Levels(spread.map(|&n| f64::from(n) / all).collect())
+            }
+            (Self::Moved, Row::Process(_, _, track)) => moved(state, track.last.as_deref(), look),
+            (Self::Moved, Row::Thread(_, track)) => moved(state, track.last.as_deref(), look),
+            (Self::Why, Row::Process(_, _, track)) => why(track.last.as_deref()),
+            (Self::Why, Row::Thread(thread, track)) => match (&track.last, &thread.hands_off) {
+                (None, Some(reason)) => Cell::Text(format!("left alone: {reason}"), Tone::Dim),
+                (last, _) => why(last.as_deref()),
+            },
+            _ => plain(String::new()),
+        }
+    }
+}
+
+/// Columns that there is room for, each with where it begins and its width; the last takes what is left.
+pub fn fit(all: &[Column], state: &State, width: u16) -> Vec<(Column, u16, u16)> {
+    let nodes = u16::try_from(state.nodes().len()).unwrap_or(u16::MAX);
+    let grouped = state
+        .snapshot()
+        .is_some_and(|snapshot| snapshot.processes.iter().any(|p| p.group.is_some()));
+    let mut wanted: Vec<Column> = all.to_vec();
+    if !grouped {
+        wanted.retain(|&column| column != Column::Group);
+    }
+    wanted.sort_by_key(|column| column.rank());
+    let mut room = width;
+    let mut taken = Vec::new();
+    for column in wanted {
+        let needs = column.width(nodes).saturating_add(1);
+        if needs > room.saturating_add(1) && column.rank() > 0 {
+            continue;
+        }
+        room = room.saturating_sub(needs);
+        taken.push(column);
+    }
+    let mut x = 0u16;
+    let mut fitted = Vec::new();
+    for &column in all.iter().filter(|column| taken.contains(column)) {
+        fitted.push((column, x, column.width(nodes)));
+        x = x.saturating_add(column.width(nodes)).saturating_add(1);
+    }
+    if let Some((Column::Why | Column::Moved, x, wide)) = fitted.last_mut() {
+        *wide = width.saturating_sub(*x);
+    }
+    fitted
+}
+
+/// What people know a row by.
+pub fn name(state: &State, row: Row<'_>) -> String {
+    match row {
+        Row::Process(_, process, _) => shown_name(process),
+        Row::Thread(thread, track) => {
+            let machine = process_of(state, track).and_then(|p| p.machine.as_ref());
+            let vcpu = machine.and_then(|machine| machine.vcpu_of(thread.id));
+            vcpu.map_or_else(|| thread.name.clone(), |vcpu| format!("vCPU {vcpu}"))
+        }
+    }
+}
+
+fn shown_name(process: &Process) -> String {
+    match &process.machine {
+        Some(machine) => format!("vm {}", machine.name),
+        None => process.name.clone(),
+    }
+}
+
+/// The process of a thread.
+pub fn process_of<'s>(state: &'s State, track: &ThreadTrack) -> Option<&'s Process> {
+    state.snapshot()?.processes.get(track.process?)
+}
+
+fn misses(row: Row<'_>) -> Option<f64> {
+    match row {
+        Row::Process(_, _, track) => track.counts?.miss_rate(),
+        Row::Thread(thread, _) => thread.counts?.miss_rate(),
+    }
+}
+
+fn local(row: Row<'_>) -> Option<f64> {
+    match row {
+        Row::Process(_, _, track) => track.local_access_ratio(),
+        Row::Thread(thread, _) => thread.counts?.local_access_ratio(),
+    }
+}
+
+fn home(state: &State, row: Row<'_>) -> Option<u32> {
+    let process = match row {
+        Row::Process(_, process, _) => process,
+        Row::Thread(_, track) => process_of(state, track)?,
+    };
+    Some(process.residency.as_ref()?.home()?.0)
+}
+
+/// How evenly things are spread: 1 over the sum of squared shares, 1 for all in one place.
+fn evenness(amounts: impl Iterator<Item = f64> + Clone) -> f64 {
+    let all: f64 = amounts.clone().sum();
+    let squares: f64 = amounts.map(|amount| amount * amount).sum();
+    if squares > 0.0 {
+        all * all / squares
+    } else {
+        0.0
+    }
+}
+
+fn whole_percent(cpus: f64) -> String {
+    format!("{:.0}", cpus * 100.0)
+}
+
+pub(super) fn local_tone(local: f64) -> Tone {
+    match local {
+        _ if local >= 0.8 => Tone::Good,
+        _ if local >= 0.5 => Tone::Warn,
+        _ => Tone::Bad,
+    }
+}
+
+fn class(class: Option<Class>) -> Cell {
+    match class {
+        None => Cell::Text("-".to_owned(), Tone::Dim),
+        Some(class) => Cell::Text(
+            class.to_string(),
+            match class {
+                Class::Turtle => Tone::Plain,
+                Class::Devil => Tone::Warn,
+                Class::SuperDevil => Tone::Bad,
+            },
+        ),
+    }
+}
+
+fn moved(state: &State, act: Option<&Act>, look: Look) -> Cell {
+    let Some(act) = act else {
+        return Cell::Text("-".to_owned(), Tone::Dim);
+    };
+    let since = ago(state.time_ns().saturating_sub(act.time_ns));
+    Cell::Text(format!("{since} {}", went(act, look)), came_tone(act))
+}
+
+fn why(act: Option<&Act>) -> Cell {
+    let why = act.map(|act| act.why.clone());
+    Cell::Text(why.unwrap_or_default(), Tone::Plain)
+}
+
+/// What went where, in a few letters.
+pub(super) fn went(act: &Act, look: Look) -> String {
+    let arrow = look.arrow();
+    match act.what {
+        What::Thread { from, to, .. } => match to {
+            Some(to) => format!("{from}{arrow}{to}"),
+            None => format!("{from}{arrow}any"),
+        },
+        What::Pages { to, moved, .. } if moved > 0 => {
+            format!("{}p{arrow}n{to}", super::figures::count(moved as f64))
+        }
+        What::Pages { to, .. } => format!("pages{arrow}n{to}"),
+    }
+}
+
+/// What came of a decision, in a word or two.
+pub(super) fn came(act: &Act) -> String {
+    match act.came() {
+        Came::Did(Did::Moved) => "moved".to_owned(),
+        Came::Did(Did::Undone) => "undone".to_owned(),
+        Came::Did(Did::Stolen) => "to idle node".to_owned(),
+        Came::Did(Did::Planned) => "dry run".to_owned(),
+        Came::Did(Did::Failed) => "failed".to_owned(),
+        Came::Refused(guard) => format!("no: {guard}"),
+        Came::Waits => "waits".to_owned(),
+    }
+}
+
+pub(super) fn came_tone(act: &Act) -> Tone {
+    match act.came() {
+        Came::Did(Did::Moved | Did::Stolen) => Tone::Good,
+        Came::Did(Did::Failed) => Tone::Bad,
+        Came::Did(Did::Planned) | Came::Waits => Tone::Plain,
+        Came::Did(Did::Undone) | Came::Refused(_) => Tone::Warn,
+    }
+}

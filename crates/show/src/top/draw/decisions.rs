@@ -1,0 +1,66 @@
+//! What was decided, the latest first.
+
+use ratatui::layout::Rect;
+
+use super::super::Top;
+use super::super::acts::Act;
+use super::super::canvas::Canvas;
+use super::super::columns::{came, came_tone, went};
+use super::super::look::Tone;
+use super::Layout;
+use crate::words::at;
+
+/// Where each column begins.
+const WHO: u16 = 10;
+const WENT: u16 = 32;
+const CAME: u16 = 44;
+const WHY: u16 = 58;
+
+/// Draws the decisions up to the moment that is shown.
+pub(super) fn decisions(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
+    let heads = [
+        (0, "TIME"),
+        (WHO, "THREAD"),
+        (WENT, "WHERE"),
+        (CAME, "WHAT CAME"),
+        (WHY, "WHY"),
+    ];
+    for (x, head) in heads {
+        canvas.text(layout.table, x, 0, head, Tone::Head);
+    }
+    let state = top.timeline.state();
+    let rows = layout.rows();
+    let cursor = top.ui.cursor();
+    if top.order.is_empty() {
+        let none = "nothing has been decided up to here";
+        canvas.text(rows, 0, 0, none, Tone::Dim);
+    }
+    let shown = top.order.iter().enumerate().skip(cursor.top);
+    for ((place, &number), y) in shown.zip(0..rows.height) {
+        let Some(act) = state.acts().get(number) else {
+            continue;
+        };
+        row(act, canvas, rows, y);
+        if place == cursor.at {
+            canvas.select(rows, y);
+        }
+    }
+}
+
+fn row(act: &Act, canvas: &mut Canvas<'_>, rows: Rect, y: u16) {
+    let until = |end: u16| Rect {
+        width: rows.width.min(end - 1),
+        ..rows
+    };
+    canvas.right(rows, 0, WHO - 1, y, &at(act.time_ns), Tone::Dim);
+    let who = format!("{} {}", act.thread.tid, act.name);
+    canvas.text(until(WENT), WHO, y, &who, Tone::Strong);
+    canvas.text(until(CAME), WENT, y, &went(act, canvas.look), Tone::Plain);
+    canvas.text(until(WHY), CAME, y, &came(act), came_tone(act));
+    let why = if act.said.is_empty() {
+        &act.why
+    } else {
+        &act.said
+    };
+    canvas.text(rows, WHY, y, why, Tone::Plain);
+}

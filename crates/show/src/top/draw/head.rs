@@ -1,0 +1,221 @@
+//! The rows around the tables: what runs, what it came to, the tabs, the time, the keys.
+
+use ratatui::layout::Rect;
+
+use super::super::canvas::Canvas;
+use super::super::keys::SPEEDS;
+use super::super::look::Tone;
+use super::super::state::State;
+use super::super::ui::{Open, Tab};
+use super::super::{Top, harmless};
+use crate::words::{at, count, counted, percent};
+
+/// What runs on what, and which moment is shown.
+pub(super) fn head(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
+    let state = top.timeline.state();
+    let when = when(top);
+    let room = area
+        .width
+        .saturating_sub(u16::try_from(harmless::columns(&when)).unwrap_or(u16::MAX));
+    let left = Rect {
+        width: room.saturating_sub(1),
+        ..area
+    };
+    let x = canvas.text(left, 0, 0, "numaherd top ", Tone::Strong);
+    let what = match state.start() {
+        Some(start) => {
+            let topology = &start.topology;
+            let dry = if start.settings.dry_run {
+                " (dry run)"
+            } else {
+                ""
+            };
+            let paused = if start.paused { " PAUSED" } else { "" };
+            format!(
+                "{}{dry}{paused} on {}: {}, {}",
+                start.policy,
+                topology.name(),
+                counted(state.nodes().len() as u64, "node"),
+                counted(topology.online_cpus().len() as u64, "CPU"),
+            )
+        }
+        None => top.source.clone(),
+    };
+    canvas.text(left, x, 0, &what, Tone::Plain);
+    let tone = if top.timeline.is_newest() {
+        Tone::Good
+    } else {
+        Tone::Warn
+    };
+    canvas.right(area, 0, area.width, 0, &when, tone);
+}
+
+/// Which moment is shown, and of which run.
+fn when(top: &Top) -> String {
+    let now = at(top.timeline.state().time_ns());
+    let newest = top.timeline.newest();
+    let of = at(newest.time_ns());
+    if top.playing.is_some() {
+        return format!("playing x{} {now} of {of}", SPEEDS[top.speed]);
+    }
+    match (top.timeline.is_newest(), top.grows) {
+        (true, true) => format!("live {now}"),
+        (true, false) if newest.end().is_some() => format!("ended {now}"),
+        (true, false) => format!("last {now}"),
+        (false, true) => format!("held {now}, now {of}"),
+        (false, false) => format!("{now} of {of}"),
+    }
+}
+
+/// What the run came to until the moment that is shown.
+pub(super) fn sums(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+    let Some(snapshot) = state.snapshot() else {
+        canvas.text(area, 0, 0, "nothing has been seen yet", Tone::Dim);
+        return;
+    };
+    let totals = state.totals();
+    let mut parts = vec![
+        counted(snapshot.threads.len() as u64, "thread"),
+        counted(snapshot.processes.len() as u64, "process"),
+    ];
+    let moves = counted(totals.thread_moves, "move");
+    parts.push(match totals.undone {
+        0 => moves,
+        undone => format!("{moves} ({} undone)", count(undone)),
+    });
+    if state.start().is_some_and(|start| start.settings.dry_run) {
+        parts.push(format!("{} planned", count(totals.planned_thread_moves)));
+    }
+    parts.push(format!("{} moved", counted(totals.pages_moved, "page")));
+    let refused: u64 = crate::totals::sum(totals.refusals.values().copied());
+    if refused > 0 {
+        parts.push(format!("{} refused", count(refused)));
+    }
+    if let Some(local) = totals.local_access_ratio() {
+        parts.push(format!("{} local in all", percent(local)));
+    }
+    canvas.text(area, 0, 0, &parts.join("; "), Tone::Plain);
+}
+
+/// The tabs, and what the table shows.
+pub(super) fn tabs(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
+    let mut x = 0u16;
+    for (place, tab) in Tab::ALL.into_iter().enumerate() {
+        let tone = if tab == top.ui.tab {
+            Tone::Head
+        } else {
+            Tone::Dim
+        };
+        x = canvas.text(area, x, 0, &format!("{} {}", place + 1, tab.title()), tone);
+        x = x.saturating_add(2);
+    }
+    let mut said = Vec::new();
+    if top.ui.tab == Tab::Threads
+        && let Some(process) = top.ui.within
+    {
+        let seen = top.timeline.state().snapshot();
+        let name = seen
+            .and_then(|snapshot| snapshot.process(process))
+            .map_or("(ended)", |process| process.name.as_str());
+        said.push(format!("of {} {name}", process.pid));
+    }
+    if !top.ui.filter.is_empty() {
+        let kind = if top.ui.filter.is_text() {
+            " (as text)"
+        } else {
+            ""
+        };
+        said.push(format!("with {}{kind}", top.ui.filter.text()));
+    }
+    if !said.is_empty() {
+        said.push(counted(top.order.len() as u64, "row"));
+    }
+    canvas.text(area, x, 0, &said.join(", "), Tone::Accent);
+}
+
+/// Where in the run one is, and where something was decided.
+pub(super) fn time(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
+    let moments = top.timeline.moments();
+    let (Some(first), Some(last)) = (moments.clone().next(), moments.clone().next_back()) else {
+        return;
+    };
+    let (from, to) = (at(first.time_ns), at(last.time_ns));
+    let begin = canvas.text(area, 0, 0, &from, Tone::Dim).saturating_add(1);
+    let end = area
+        .width
+        .saturating_sub(u16::try_from(to.chars().count() + 1).unwrap_or(u16::MAX));
+    if end <= begin.saturating_add(1) {
+        return;
+    }
+    canvas.right(area, end, area.width, 0, &to, Tone::Dim);
+    let columns = usize::from(end - begin);
+    let number = moments.len();
+    let column = |moment: usize| moment * (columns - 1) / (number - 1).max(1);
+    let mut decided = vec![false; columns];
+    for (place, moment) in moments.enumerate() {
+        decided[column(place).min(columns - 1)] |= moment.acts > 0;
+    }
+    let (line, mark, here) = if canvas.look.ascii {
+        ("-", "+", "|")
+    } else {
+        ("─", "•", "█")
+    };
+    let now = column(top.timeline.at()).min(columns - 1);
+    for (place, decided) in decided.into_iter().enumerate() {
+        let (text, tone) = match decided {
+            _ if place == now => (here, Tone::Accent),
+            true => (mark, Tone::Warn),
+            false => (line, Tone::Dim),
+        };
+        let x = begin.saturating_add(u16::try_from(place).unwrap_or(u16::MAX));
+        canvas.text(area, x, 0, text, tone);
+    }
+}
+
+/// What is typed, what is wrong, or the keys.
+pub(super) fn foot(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
+    if top.ui.typing.is_some() {
+        let x = canvas.text(area, 0, 0, "show rows with: ", Tone::Strong);
+        let x = canvas.text(area, x, 0, top.ui.filter.text(), Tone::Plain);
+        let x = canvas.text(area, x, 0, "_", Tone::Accent);
+        let help = "  (Enter: keep, Esc: as before)";
+        canvas.text(area, x, 0, help, Tone::Dim);
+        return;
+    }
+    if let Some(said) = &top.said {
+        let tone = if top.bad { Tone::Bad } else { Tone::Accent };
+        canvas.text(area, 0, 0, said, tone);
+        return;
+    }
+    let keys = match top.ui.open {
+        Open::Nothing => keys(top),
+        _ => "Esc back  Up/Down scroll  q quit".to_owned(),
+    };
+    let mut x = 0u16;
+    for (place, part) in keys.split("  ").enumerate() {
+        let (key, what) = part.split_once(' ').unwrap_or((part, ""));
+        if place > 0 {
+            x = x.saturating_add(2);
+        }
+        x = canvas.text(area, x, 0, key, Tone::Strong).saturating_add(1);
+        x = canvas.text(area, x, 0, what, Tone::Dim);
+        if x >= area.width {
+            break;
+        }
+    }
+}
+
+fn keys(top: &Top) -> String {
+    let time = if top.grows {
+        "Space hold"
+    } else {
+        "Space play"
+    };
+    let table = match top.ui.tab {
+        Tab::Processes => "Enter threads  <> sort  / filter",
+        Tab::Threads => "Enter thread  <> sort  / filter",
+        Tab::Heat => "Tab next",
+        Tab::Decisions => "Enter reason  / filter",
+    };
+    format!("? help  {table}  {time}  Left/Right step  [] decisions  q quit")
+}

@@ -1,0 +1,132 @@
+//! From node to node: how much the threads on each node take from the memory of each.
+//!
+//! Where lines are counted by node, it is lines per second. Local ones are known; remote ones are dealt
+//! out as everywhere else in this crate ([`Dealt`]): on two nodes there is but one other, on more it is
+//! an estimate by where the process's pages are. Where lines are not counted it is what follows from
+//! where threads and pages are, were every page used alike: CPUs in use on the one node, times the share
+//! of their process's pages on the other.
+
+use super::state::{State, share};
+use crate::dealt::Dealt;
+
+/// From node to node, at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heat {
+    nodes: usize,
+    cells: Vec<f64>,
+    /// What it is drawn from.
+    pub source: HeatSource,
+}
+
+/// What a heat map is drawn from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HeatSource {
+    /// Lines per second, as counted by node.
+    Lines {
+        /// Share that was dealt out by where pages are: an estimate.
+        guessed: f64,
+        /// Share of which it is not known where they came from; in no cell.
+        unassigned: f64,
+    },
+    /// CPUs in use times share of pages.
+    Pages,
+    /// Neither lines nor pages are known.
+    Nothing,
+}
+
+impl Heat {
+    /// The map of a state.
+    pub fn of(state: &State) -> Self {
+        let nodes = state.nodes().len();
+        let lines = by_lines(state, nodes);
+        lines.unwrap_or_else(|| by_pages(state, nodes))
+    }
+
+    /// From the threads on the node at one place to the memory of that at another.
+    pub fn cell(&self, from: usize, to: usize) -> f64 {
+        self.cells
+            .get(from * self.nodes + to)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The largest cell.
+    pub fn most(&self) -> f64 {
+        self.cells.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// The same with `by` nodes next to each other taken together.
+    pub fn together(&self, by: usize) -> Self {
+        let by = by.max(1);
+        let nodes = self.nodes.div_ceil(by);
+        let mut cells = vec![0.0; nodes * nodes];
+        for from in 0..self.nodes {
+            for to in 0..self.nodes {
+                cells[from / by * nodes + to / by] += self.cell(from, to);
+            }
+        }
+        Self {
+            nodes,
+            cells,
+            source: self.source,
+        }
+    }
+}
+
+fn by_lines(state: &State, nodes: usize) -> Option<Heat> {
+    let snapshot = state.snapshot()?;
+    let seconds = snapshot.interval_ns as f64 / 1e9;
+    let mut dealt = Dealt::new(state.topology()?);
+    let mut cells = Vec::with_capacity(nodes * nodes);
+    for from in 0..nodes {
+        for (thread, track) in snapshot.threads.iter().zip(state.threads()) {
+            if track.node != Some(from) {
+                continue;
+            }
+            let process = track.process.and_then(|at| snapshot.processes.get(at));
+            let pages = process.and_then(|process| process.residency.as_ref());
+            dealt.worked(from, thread, pages);
+        }
+        cells.extend(dealt.now.iter().map(|node| node.served / seconds));
+        dealt.clear();
+    }
+    let all = dealt.assigned + dealt.unassigned;
+    (dealt.is_dealt && all > 0.0 && seconds > 0.0).then(|| Heat {
+        nodes,
+        cells,
+        source: HeatSource::Lines {
+            guessed: dealt.guessed / all,
+            unassigned: dealt.unassigned / all,
+        },
+    })
+}
+
+fn by_pages(state: &State, nodes: usize) -> Heat {
+    let mut cells = vec![0.0; nodes * nodes];
+    let mut source = HeatSource::Nothing;
+    let threads = state
+        .snapshot()
+        .map_or(&[][..], |snapshot| &snapshot.threads);
+    for (thread, track) in threads.iter().zip(state.threads()) {
+        let process = super::columns::process_of(state, track);
+        let pages = process.and_then(|process| process.residency.as_ref());
+        let (Some(from), Some(pages)) = (track.node, pages) else {
+            continue;
+        };
+        let all = pages.total();
+        if all == 0 {
+            continue;
+        }
+        source = HeatSource::Pages;
+        for &(node, number) in &pages.pages {
+            if let Some(to) = state.place(node) {
+                cells[from * nodes + to] += share(thread.cpu_share) * number as f64 / all as f64;
+            }
+        }
+    }
+    Heat {
+        nodes,
+        cells,
+        source,
+    }
+}

@@ -1,0 +1,280 @@
+//! A run over time: the moments there are, and the state at any of them.
+//!
+//! A moment is a snapshot with all that follows it up to the next. Going back folds lines again from
+//! the checkpoint before: a copy of the state, kept every so many snapshots. The lines come from where
+//! they are kept: a file, by whoever holds it ([`Again`]), or here, the latest of them, for what is only
+//! heard. Checkpoints are thinned out as the run grows, so that their number is bounded.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use numaherd_herd::{Line, Record};
+
+use super::state::State;
+
+/// Most checkpoints.
+const CHECKPOINTS: usize = 64;
+
+/// Threads in the snapshots that are kept here, at most: some tens of MB.
+const KEPT_THREADS: u64 = 200_000;
+
+/// Lines that are kept here, at most: paging speaks a hundred times a second.
+const KEPT_LINES: usize = 100_000;
+
+/// Reads a line again, by its place among those that came, from 0; `None` when it is not to be had any
+/// more.
+pub type Again<'a> = &'a mut dyn FnMut(u64) -> Option<Arc<Line>>;
+
+/// A snapshot and what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// When, in ns since the world began.
+    pub time_ns: u64,
+    /// The place of its line among those that came.
+    line: u64,
+    /// Decisions in it.
+    pub acts: u32,
+}
+
+/// A run over time.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    newest: State,
+    /// Lines that came.
+    lines: u64,
+    moments: VecDeque<Moment>,
+    /// States, each with how many lines were folded into it; ascending.
+    checkpoints: VecDeque<(u64, State)>,
+    /// Snapshots from one checkpoint to the next.
+    stride: u64,
+    since_checkpoint: u64,
+    /// The lines from the oldest checkpoint on, where they are kept here.
+    kept: Option<Kept>,
+    /// The moment that is shown, counted from the run's first, and its state; `None` for the newest.
+    shown: Option<(u64, u64, State)>,
+    /// Moments that were dropped at the front.
+    dropped: u64,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    lines: VecDeque<Arc<Line>>,
+    threads: u64,
+    first: u64,
+}
+
+impl Timeline {
+    /// Of lines that can be had again elsewhere.
+    pub fn new() -> Self {
+        Self {
+            stride: 1,
+            checkpoints: VecDeque::from([(0, State::new())]),
+            ..Self::default()
+        }
+    }
+
+    /// Of lines that are only heard: the latest are kept here.
+    pub fn keeping() -> Self {
+        Self {
+            kept: Some(Kept::default()),
+            ..Self::new()
+        }
+    }
+
+    /// Takes in the next line.
+    pub fn take(&mut self, line: &Arc<Line>) {
+        let is_snapshot = matches!(line.record, Record::Snapshot(_));
+        if is_snapshot {
+            self.since_checkpoint += 1;
+            if self.since_checkpoint > self.stride {
+                self.checkpoint();
+            }
+            self.moments.push_back(Moment {
+                time_ns: line.time_ns,
+                line: self.lines,
+                acts: 0,
+            });
+        }
+        let before = self.newest.acts().number();
+        self.newest.fold(line);
+        let now = self.newest.acts().number();
+        if let Some(moment) = self.moments.back_mut() {
+            let more = u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX);
+            moment.acts = moment.acts.saturating_add(more);
+        }
+        self.lines += 1;
+        if let Some(kept) = &mut self.kept {
+            kept.lines.push_back(line.clone());
+            kept.threads += threads_in(line);
+            self.let_go();
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        self.since_checkpoint = 1;
+        self.checkpoints
+            .push_back((self.lines, self.newest.clone()));
+        if self.kept.is_none() && self.checkpoints.len() > CHECKPOINTS {
+            // Every other one goes, but the first.
+            let mut at = 0;
+            self.checkpoints.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+            self.stride *= 2;
+        }
+    }
+
+    /// Lets go of the oldest lines that are kept, up to a checkpoint, where there are too many.
+    fn let_go(&mut self) {
+        let Some(kept) = &mut self.kept else {
+            return;
+        };
+        while (kept.threads > KEPT_THREADS || kept.lines.len() > KEPT_LINES)
+            && self.checkpoints.len() > 1
+        {
+            self.checkpoints.pop_front();
+            let first = self.checkpoints[0].0;
+            while kept.first < first {
+                if let Some(line) = kept.lines.pop_front() {
+                    kept.threads -= threads_in(&line);
+                }
+                kept.first += 1;
+            }
+            while self.moments.front().is_some_and(|m| m.line < first) {
+                self.moments.pop_front();
+                self.dropped += 1;
+            }
+        }
+    }
+
+    /// The state to be shown.
+    pub fn state(&self) -> &State {
+        self.shown
+            .as_ref()
+            .map_or(&self.newest, |(_, _, state)| state)
+    }
+
+    /// The state after all lines.
+    pub fn newest(&self) -> &State {
+        &self.newest
+    }
+
+    /// The moments that can be shown.
+    pub fn moments(&self) -> impl DoubleEndedIterator<Item = &Moment> + ExactSizeIterator + Clone {
+        self.moments.iter()
+    }
+
+    /// The place of the moment that is shown among [`Timeline::moments`]; 0 while there is none.
+    pub fn at(&self) -> usize {
+        let newest = self.moments.len().saturating_sub(1);
+        self.shown.as_ref().map_or(newest, |&(moment, _, _)| {
+            usize::try_from(moment.saturating_sub(self.dropped)).map_or(newest, |at| at.min(newest))
+        })
+    }
+
+    /// Whether the newest moment is shown, and those that come will be.
+    pub fn is_newest(&self) -> bool {
+        self.shown.is_none()
+    }
+
+    /// The last moment that is not after a time in ns.
+    pub fn moment_at(&self, time_ns: u64) -> usize {
+        let after = self.moments.partition_point(|m| m.time_ns <= time_ns);
+        after.saturating_sub(1)
+    }
+
+    /// The nearest moment after (or before) the one shown in which something was decided.
+    pub fn next_decided(&self, forward: bool) -> Option<usize> {
+        let at = self.at();
+        let decided = |place: &usize| self.moments[*place].acts > 0;
+        if forward {
+            (at + 1..self.moments.len()).find(decided)
+        } else {
+            (0..at.min(self.moments.len())).rev().find(decided)
+        }
+    }
+
+    /// Shows the newest moment, and those that come.
+    pub fn follow(&mut self) {
+        self.shown = None;
+    }
+
+    /// Stays at the moment that is shown, whatever comes.
+    pub fn hold(&mut self) {
+        if self.shown.is_none() && !self.moments.is_empty() {
+            let moment = self.dropped + self.moments.len() as u64 - 1;
+            self.shown = Some((moment, self.lines, self.newest.clone()));
+        }
+    }
+
+    /// Shows a moment, and stays there. Where its lines are not to be had any more, what is shown
+    /// stays; returns whether it could be.
+    pub fn show(&mut self, moment: usize, again: Again<'_>) -> bool {
+        let Some(moment) = self
+            .moments
+            .len()
+            .checked_sub(1)
+            .map(|last| last.min(moment))
+        else {
+            return false;
+        };
+        let until = self
+            .moments
+            .get(moment + 1)
+            .map_or(self.lines, |next| next.line);
+        let number = self.dropped + moment as u64;
+        if until == self.lines {
+            self.shown = Some((number, self.lines, self.newest.clone()));
+            return true;
+        }
+        let after = self
+            .checkpoints
+            .partition_point(|&(lines, _)| lines <= until);
+        let Some((before, state)) = after.checked_sub(1).map(|at| &self.checkpoints[at]) else {
+            return false;
+        };
+        let mut folded = *before;
+        let shown = self.shown.take();
+        let (nearer, shown) = match shown {
+            Some((_, lines, state)) if (folded..=until).contains(&lines) => {
+                (Some((lines, state)), None)
+            }
+            shown => (None, shown),
+        };
+        let mut state = match nearer {
+            Some((lines, state)) => {
+                folded = lines;
+                state
+            }
+            None => state.clone(),
+        };
+        for place in folded..until {
+            let line = match &self.kept {
+                Some(kept) => kept.line(place),
+                None => again(place),
+            };
+            let Some(line) = line else {
+                self.shown = shown.or_else(|| Some((number, place, state)));
+                return false;
+            };
+            state.fold(&line);
+        }
+        self.shown = Some((number, until, state));
+        true
+    }
+}
+
+impl Kept {
+    fn line(&self, place: u64) -> Option<Arc<Line>> {
+        let at = place.checked_sub(self.first)?;
+        self.lines.get(usize::try_from(at).ok()?).cloned()
+    }
+}
+
+fn threads_in(line: &Line) -> u64 {
+    match &line.record {
+        Record::Snapshot(snapshot) => snapshot.threads.len() as u64,
+        _ => 1,
+    }
+}

@@ -1,0 +1,307 @@
+//! What a person chose to see: which table, sorted and filtered how, which row, and what is open.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use numaherd_world::{ProcessId, ThreadId};
+
+use super::acts::Act;
+use super::columns::{self, Column, Key, Row};
+use super::filter::Filter;
+use super::state::State;
+
+/// What fills most of the screen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tab {
+    /// The table of processes and virtual machines.
+    #[default]
+    Processes,
+    /// The table of threads, of one process or of all.
+    Threads,
+    /// From node to node.
+    Heat,
+    /// What was decided, latest first.
+    Decisions,
+}
+
+impl Tab {
+    /// All, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Processes, Self::Threads, Self::Heat, Self::Decisions];
+
+    /// What it is called.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Processes => "Processes",
+            Self::Threads => "Threads",
+            Self::Heat => "Heat map",
+            Self::Decisions => "Decisions",
+        }
+    }
+
+    /// Its place among [`Tab::ALL`].
+    pub(super) fn place(self) -> usize {
+        match self {
+            Self::Processes => 0,
+            Self::Threads => 1,
+            Self::Heat => 2,
+            Self::Decisions => 3,
+        }
+    }
+
+    /// The columns that it can be sorted by.
+    pub(super) fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Processes => columns::PROCESS,
+            Self::Threads => columns::THREAD,
+            Self::Heat | Self::Decisions => &[],
+        }
+    }
+}
+
+/// What lies over the tables.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Open {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The keys.
+    Help,
+    /// A decision: its reason, its alternative, what came of it.
+    Act(Arc<Act>),
+    /// A thread, with what was decided about it.
+    Thread(ThreadId),
+}
+
+/// A row by what stays the same of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowId {
+    /// A process.
+    Process(ProcessId),
+    /// A thread.
+    Thread(ThreadId),
+    /// A decision, by its number.
+    Act(u64),
+    /// A node, by its place.
+    Node(usize),
+}
+
+/// Where a person is in a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cursor {
+    /// The row, by what it is: it is followed wherever it is sorted to.
+    pub row: Option<RowId>,
+    /// Where it is, or was when it went away.
+    pub at: usize,
+    /// The first row that is shown.
+    pub top: usize,
+}
+
+/// What a table is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sort {
+    /// The column.
+    pub column: Column,
+    /// Whether the other way round than the column usually is.
+    pub reversed: bool,
+}
+
+/// What a person chose to see.
+#[derive(Clone, Debug)]
+pub struct Ui {
+    /// What fills most of the screen.
+    pub tab: Tab,
+    /// What lies over it.
+    pub open: Open,
+    /// First line shown of what is open.
+    pub open_top: usize,
+    /// The process whose threads are shown; `None` for all.
+    pub within: Option<ProcessId>,
+    /// What the tables of processes and of threads are sorted by.
+    pub sorts: [Sort; 2],
+    /// Where one is in each of [`Tab::ALL`].
+    pub cursors: [Cursor; 4],
+    /// Which rows are shown.
+    pub filter: Filter,
+    /// While a filter is typed, the one before.
+    pub typing: Option<String>,
+    /// Whether the nodes are shown above the table.
+    pub nodes: bool,
+}
+
+impl Default for Ui {
+    fn default() -> Self {
+        let by_cpu = Sort {
+            column: Column::Cpu,
+            reversed: false,
+        };
+        Self {
+            tab: Tab::default(),
+            open: Open::default(),
+            open_top: 0,
+            within: None,
+            sorts: [by_cpu; 2],
+            cursors: [Cursor::default(); 4],
+            filter: Filter::default(),
+            typing: None,
+            nodes: true,
+        }
+    }
+}
+
+impl Ui {
+    /// What the table that is shown is sorted by.
+    pub fn sort(&self) -> Option<Sort> {
+        self.sorts.get(self.tab.place()).copied()
+    }
+
+    /// Where one is in the table that is shown.
+    pub fn cursor(&self) -> Cursor {
+        self.cursors[self.tab.place()]
+    }
+
+    pub(super) fn cursor_mut(&mut self) -> &mut Cursor {
+        &mut self.cursors[self.tab.place()]
+    }
+}
+
+/// The rows of a tab, filtered and sorted: places in the snapshot's list of processes or of threads, in
+/// the list of nodes, or numbers of decisions.
+pub fn order(ui: &Ui, state: &State) -> Vec<u64> {
+    match ui.tab {
+        Tab::Processes | Tab::Threads => table(ui, state),
+        Tab::Heat => (0..state.nodes().len() as u64).collect(),
+        Tab::Decisions => {
+            let acts = state.acts().latest().rev();
+            let admitted = acts.filter(|act| ui.filter.is_empty() || ui.filter.admits(&known(act)));
+            admitted.map(|act| act.number).collect()
+        }
+    }
+}
+
+/// What a decision is known by.
+fn known(act: &Act) -> String {
+    let pid = act.process.map(|process| process.pid.to_string());
+    format!(
+        "{} {} {} {} {}",
+        act.thread.tid,
+        pid.unwrap_or_default(),
+        act.name,
+        act.rule,
+        columns::came(act)
+    )
+}
+
+fn table(ui: &Ui, state: &State) -> Vec<u64> {
+    let (Some(snapshot), Some(sort)) = (state.snapshot(), ui.sort()) else {
+        return Vec::new();
+    };
+    let mut keyed: Vec<(Key, u64)> = Vec::new();
+    let mut add = |at: usize, row: Row<'_>, known: &dyn Fn() -> String| {
+        if ui.filter.is_empty() || ui.filter.admits(&known()) {
+            keyed.push((sort.column.key(state, row), at as u64));
+        }
+    };
+    match ui.tab {
+        Tab::Processes => {
+            let tracks = state.processes();
+            for (at, (process, track)) in snapshot.processes.iter().zip(tracks).enumerate() {
+                let row = Row::Process(at, process, track);
+                add(at, row, &|| {
+                    let class = track.class().map(|class| class.to_string());
+                    format!(
+                        "{} {} {} {}",
+                        process.id.pid,
+                        columns::name(state, row),
+                        process.group.as_deref().unwrap_or_default(),
+                        class.unwrap_or_default()
+                    )
+                });
+            }
+        }
+        _ => {
+            for (at, (thread, track)) in snapshot.threads.iter().zip(state.threads()).enumerate() {
+                if ui.within.is_some_and(|process| process != thread.process) {
+                    continue;
+                }
+                let row = Row::Thread(thread, track);
+                add(at, row, &|| {
+                    let process = columns::process_of(state, track);
+                    let class = track.class().map(|class| class.to_string());
+                    format!(
+                        "{} {} {} {}",
+                        thread.id.tid,
+                        columns::name(state, row),
+                        process.map_or("", |process| process.name.as_str()),
+                        class.unwrap_or_default()
+                    )
+                });
+            }
+        }
+    }
+    let falls = sort.column.falls() != sort.reversed;
+    keyed.sort_by(|(one, a), (other, b)| compare(one, other, falls).then(a.cmp(b)));
+    keyed.into_iter().map(|(_, at)| at).collect()
+}
+
+fn compare(one: &Key, other: &Key, falls: bool) -> Ordering {
+    let way = |ordering: Ordering| if falls { ordering.reverse() } else { ordering };
+    match (one, other) {
+        (Key::Number(one), Key::Number(other)) => way(one.total_cmp(other)),
+        (Key::Text(one), Key::Text(other)) => way(one.cmp(other)),
+        (Key::Unknown, Key::Unknown) => Ordering::Equal,
+        (Key::Unknown, _) => Ordering::Greater,
+        (_, Key::Unknown) => Ordering::Less,
+        (Key::Number(_), Key::Text(_)) => Ordering::Less,
+        (Key::Text(_), Key::Number(_)) => Ordering::Greater,
+    }
+}
+
+/// What a row of a tab is, by its entry in [`order`].
+pub fn row_id(tab: Tab, state: &State, entry: u64) -> Option<RowId> {
+    let at = usize::try_from(entry).ok()?;
+    let snapshot = state.snapshot();
+    match tab {
+        Tab::Processes => Some(RowId::Process(snapshot?.processes.get(at)?.id)),
+        Tab::Threads => Some(RowId::Thread(snapshot?.threads.get(at)?.id)),
+        Tab::Heat => Some(RowId::Node(at)),
+        Tab::Decisions => Some(RowId::Act(entry)),
+    }
+}
+
+/// The entry of [`order`] that a row has, whether it is shown or not.
+fn entry_of(state: &State, row: RowId) -> Option<u64> {
+    let snapshot = state.snapshot();
+    let at = match row {
+        RowId::Process(id) => {
+            let processes = &snapshot?.processes;
+            processes.binary_search_by_key(&id, |p| p.id).ok()?
+        }
+        RowId::Thread(id) => {
+            let threads = &snapshot?.threads;
+            threads.binary_search_by_key(&id, |t| t.id).ok()?
+        }
+        RowId::Act(number) => return Some(number),
+        RowId::Node(at) => at,
+    };
+    Some(at as u64)
+}
+
+/// Puts the cursor where its row is now, or where it was when that is gone, and has it be on the
+/// screen, of which `rows` show the table.
+pub(super) fn settle(cursor: &mut Cursor, state: &State, tab: Tab, order: &[u64], rows: usize) {
+    let entry = cursor.row.and_then(|row| entry_of(state, row));
+    let found = entry.and_then(|entry| order.iter().position(|&other| other == entry));
+    cursor.at = found
+        .unwrap_or(cursor.at)
+        .min(order.len().saturating_sub(1));
+    if found.is_none() && cursor.row.is_some() {
+        let there = order.get(cursor.at);
+        cursor.row = there.and_then(|&entry| row_id(tab, state, entry));
+    }
+    let rows = rows.max(1);
+    let last_top = order.len().saturating_sub(rows);
+    cursor.top = cursor.top.min(cursor.at).min(last_top);
+    if cursor.at >= cursor.top + rows {
+        cursor.top = cursor.at + 1 - rows;
+    }
+}
