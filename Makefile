@@ -4,6 +4,7 @@
 #   make test    everything that CI checks
 #   make bench   speed and memory, as ratios against a named alternative in the same run
 #   make lint    format, lints, licences and sources of dependencies
+#   make package a Debian package of program, service, manual pages and completions
 #   make setup   only install what the others need
 #
 # NUMAHERD_LAB_DIR (default .lab) holds the guest's kernel and modules; removing it is safe.
@@ -14,7 +15,7 @@ CARGO ?= cargo
 REPEAT ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test bench lint setup build clean
+.PHONY: demo test bench lint package setup build clean
 
 setup:
 	@scripts/setup.sh
@@ -36,6 +37,9 @@ lint: setup
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	@scripts/deny.sh
+
+package: setup
+	@scripts/package.sh
 
 clean:
 	$(CARGO) clean

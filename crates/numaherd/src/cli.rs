@@ -10,11 +10,13 @@ use crate::exit::EXIT_CODES;
 
 mod lab;
 mod machines;
+mod manual;
 mod report;
 mod trace;
 
 pub use lab::{Herding, Lab, LabBrm, LabCompare, LabRun, LabTrial};
 pub use machines::{Advise, Agent, AsNumad, Wanted};
+pub use manual::Manual;
 pub use report::Report;
 pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};
 
@@ -63,6 +65,9 @@ pub enum Command {
     /// Run programs in the lab: a real multi-node kernel with modelled hardware
     #[command(subcommand)]
     Lab(Lab),
+    /// Write the manual pages and the shells' completions
+    #[command(hide = true)]
+    Manual(Manual),
 }
 
 /// Options of `run`.

@@ -14,6 +14,7 @@ mod exit;
 mod explain;
 mod gate;
 mod lab;
+mod manual;
 mod policies;
 mod print;
 mod profile;
@@ -71,5 +72,6 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),
         Command::Lab(Lab::Brm(options)) => reproduce::brm::lab::run(&options).map(done),
         Command::Lab(Lab::Trial(options)) => compare::trial(&options).map(done),
+        Command::Manual(options) => manual::manual(&options).map(done),
     }
 }
