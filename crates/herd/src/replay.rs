@@ -1,7 +1,15 @@
-//! A world made of a recorded ledger: what was seen is seen again, interval by interval.
+//! Replay: a recorded ledger is seen again, interval by interval, and other policies are asked what
+//! they would have decided.
 //!
-//! A policy can be asked what it would have decided on the same snapshots. Nothing can be changed in
-//! a recording, so a replay is run dry; orders that are given all the same fail with that sentence.
+//! * [`Recording`] reads a ledger as intervals, each with what was decided in it and what came of it;
+//! * [`Candidate`] is a policy that is shown them, without a machine;
+//! * [`Replay`] is a recording as a world of the one loop, for whoever wants the whole loop run again,
+//!   dry: nothing can be changed in a recording, and orders that are given all the same fail with that
+//!   sentence.
+
+mod candidate;
+mod carried;
+mod recording;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +22,10 @@ use numaherd_world::{
 };
 
 use crate::error::HerdError;
-use crate::ledger::{Reader, Record, Start};
+use crate::ledger::{Reader, Start};
+
+pub use candidate::{Basis, Candidate, Decided};
+pub use recording::{Interval, Recording};
 
 /// What is said of an order to a recording.
 const NO_CHANGE: &str = "a recording cannot be changed; replay it as a dry run";
@@ -22,52 +33,46 @@ const NO_CHANGE: &str = "a recording cannot be changed; replay it as a dry run";
 /// A recorded run, as a world.
 #[derive(Debug)]
 pub struct Replay {
-    reader: Reader,
+    recording: Recording,
     topology: Arc<Topology>,
-    start: Start,
-    next: Option<Snapshot>,
-    damage: Option<String>,
+    next: Option<Arc<Snapshot>>,
 }
 
 impl Replay {
     /// Opens a ledger.
     ///
     /// # Errors
-    /// As [`Reader::open`], and [`HerdError::NotOurs`] when the ledger does not begin with a start.
+    /// As [`Recording::open`].
     pub fn open(path: &Path) -> Result<Self, HerdError> {
-        Self::of(Reader::open(path)?, path)
+        Ok(Self::from(Recording::open(path)?))
     }
 
     /// A replay of an opened ledger, whose first record comes next. `path` is for messages.
     ///
     /// # Errors
-    /// As [`Replay::open`].
-    pub fn of(mut reader: Reader, path: &Path) -> Result<Self, HerdError> {
-        match reader.next().transpose()?.map(|line| line.record) {
-            Some(Record::Start(start)) => Ok(Self {
-                reader,
-                topology: Arc::new(start.topology.clone()),
-                start,
-                next: None,
-                damage: None,
-            }),
-            _ => Err(HerdError::NotOurs {
-                path: path.to_owned(),
-                what: "recording",
-                why: "the ledger does not begin with a start record, so the machine is not known"
-                    .to_owned(),
-            }),
-        }
+    /// As [`Recording::open`].
+    pub fn of(reader: Reader, path: &Path) -> Result<Self, HerdError> {
+        Ok(Self::from(Recording::of(reader, path)?))
     }
 
     /// How the recorded run began.
     pub fn start(&self) -> &Start {
-        &self.start
+        self.recording.start()
     }
 
     /// What ended the recording, if not its end.
     pub fn damage(&self) -> Option<&str> {
-        self.damage.as_deref()
+        self.recording.damage()
+    }
+}
+
+impl From<Recording> for Replay {
+    fn from(recording: Recording) -> Self {
+        Self {
+            topology: recording.topology().clone(),
+            recording,
+            next: None,
+        }
     }
 }
 
@@ -77,31 +82,26 @@ impl World for Replay {
     }
 
     fn signals(&self) -> &[SignalReport] {
-        &self.start.signals
+        &self.recording.start().signals
     }
 
     fn run_for(&mut self, _interval: Duration) -> Progress {
-        self.next = None;
-        for line in &mut self.reader {
-            match line.map(|line| line.record) {
-                Ok(Record::Snapshot(snapshot)) => {
-                    self.next = Some(snapshot);
-                    return Progress::Ran;
-                }
-                Ok(_) => {}
-                Err(error) => self.damage = Some(error.to_string()),
-            }
+        self.next = self.recording.next().map(|interval| interval.snapshot);
+        if self.next.is_some() {
+            Progress::Ran
+        } else {
+            Progress::Ended
         }
-        Progress::Ended
     }
 
     fn observe(&mut self) -> Result<Snapshot, WorldError> {
-        self.next.clone().ok_or_else(|| WorldError {
+        let snapshot = self.next.as_deref().cloned();
+        snapshot.ok_or_else(|| WorldError {
             world: "the recording".to_owned(),
             reason: self
-                .damage
-                .clone()
-                .unwrap_or_else(|| "it has no further snapshot".to_owned()),
+                .damage()
+                .unwrap_or("it has no further snapshot")
+                .to_owned(),
         })
     }
 

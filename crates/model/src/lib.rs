@@ -42,5 +42,5 @@ pub use job::{Binding, Completion, Job, Placement, Until, Work};
 pub use micro::{Micro, Outcome};
 pub use program::{Library, Program};
 pub use solve::{Factors, Speed};
-pub use steady::{Placed, alone, numa_penalty, steady};
+pub use steady::{Placed, Spread, alone, numa_penalty, steady, steady_spread};
 pub use world::{Model, Options};

@@ -20,25 +20,63 @@ pub struct Placed<'a> {
     pub home: NodeId,
 }
 
+/// A thread whose memory is on several nodes, with the share of a CPU that it gets.
+#[derive(Clone, Debug)]
+pub struct Spread<'a> {
+    /// What it does.
+    pub phase: &'a Phase,
+    /// A CPU of the memory domain that it runs in.
+    pub cpu: CpuId,
+    /// Share of the time that it has a CPU, 0 to 1: whoever asks knows who shares CPUs with whom.
+    pub cpu_share: f64,
+    /// Nodes and the share of its lines that each answers; the shares add up to 1.
+    pub memory: &'a [(NodeId, f64)],
+}
+
 /// How each thread goes on, in their order, with that contention.
 ///
 /// # Panics
 /// For a CPU or node that the machine does not have.
 pub fn steady(hardware: &Hardware, threads: &[Placed<'_>], factors: Factors) -> Vec<Speed> {
     let on = |cpu: CpuId| threads.iter().filter(move |placed| placed.cpu == cpu);
+    let homes: Vec<[(NodeId, f64); 1]> = threads.iter().map(|t| [(t.home, 1.0)]).collect();
+    let spread: Vec<Spread<'_>> = threads
+        .iter()
+        .zip(&homes)
+        .map(|(placed, home)| {
+            let wanted: f64 = on(placed.cpu).map(|other| other.phase.busy).sum();
+            Spread {
+                phase: placed.phase,
+                cpu: placed.cpu,
+                cpu_share: placed.phase.busy / wanted.max(1.0),
+                memory: home,
+            }
+        })
+        .collect();
+    steady_spread(hardware, &spread, factors)
+}
+
+/// The same of threads whose lines come from several nodes each.
+///
+/// # Panics
+/// For a CPU or node that the machine does not have.
+pub fn steady_spread(hardware: &Hardware, threads: &[Spread<'_>], factors: Factors) -> Vec<Speed> {
+    let memory = |spread: &Spread<'_>| {
+        let shares = spread.memory.iter();
+        shares
+            .map(|&(node, share)| (hardware.place(node), share))
+            .collect()
+    };
     let running: Vec<Running<'_>> = threads
         .iter()
-        .map(|placed| {
-            let wanted: f64 = on(placed.cpu).map(|other| other.phase.busy).sum();
-            Running {
-                phase: placed.phase,
-                seat: hardware.seat(placed.cpu),
-                cpu_share: placed.phase.busy / wanted.max(1.0),
-                intensity: 1.0,
-                memory: vec![(hardware.place(placed.home), 1.0)],
-                transfers: Vec::new(),
-                queue_ns: 0.0,
-            }
+        .map(|spread| Running {
+            phase: spread.phase,
+            seat: hardware.seat(spread.cpu),
+            cpu_share: spread.cpu_share,
+            intensity: 1.0,
+            memory: memory(spread),
+            transfers: Vec::new(),
+            queue_ns: 0.0,
         })
         .collect();
     let mut solution = Solution::default();

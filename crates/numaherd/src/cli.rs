@@ -11,12 +11,14 @@ use crate::exit::EXIT_CODES;
 mod lab;
 mod machines;
 mod manual;
+mod replay;
 mod report;
 mod trace;
 
 pub use lab::{Herding, Lab, LabBrm, LabCompare, LabRun, LabTrial};
 pub use machines::{Advise, Agent, AsNumad, Wanted};
 pub use manual::Manual;
+pub use replay::Replay;
 pub use report::Report;
 pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};
 
@@ -42,6 +44,8 @@ pub enum Command {
     Policies(Policies),
     /// Tell what was seen, decided and done, from a ledger
     Explain(Explain),
+    /// Ask other policies what they would have decided on what a ledger holds
+    Replay(Box<Replay>),
     /// Draw one run, or several side by side, as a page of charts and tables
     Report(Report),
     /// Run a program alone, with memory near and far, and write its profile

@@ -19,6 +19,7 @@ mod policies;
 mod print;
 mod profile;
 mod release;
+mod replay;
 mod report;
 mod reproduce;
 mod run;
@@ -59,6 +60,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Topology(options) => topology::topology(&options).map(done),
         Command::Policies(options) => policies::policies(&options).map(done),
         Command::Explain(options) => explain::explain(&options).map(done),
+        Command::Replay(options) => replay::replay(&options).map(done),
         Command::Report(options) => report::report(&options).map(done),
         Command::Profile(options) => profile::profile(&options).map(done),
         Command::ProfileRun(options) => profile::run_once(&options).map(done),

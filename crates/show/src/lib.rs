@@ -18,6 +18,7 @@ pub mod explain;
 pub mod guards;
 mod guests;
 pub mod live;
+pub mod replay;
 pub mod report;
 mod said;
 pub mod status;

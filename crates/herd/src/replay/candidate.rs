@@ -1,0 +1,220 @@
+//! A policy that is asked what it would have decided on a recording.
+//!
+//! Two ways to ask ([`Basis`]), since after the first decision that differs a recording shows a machine
+//! that the replayed policy would not have had before it:
+//!
+//! * *recorded*: each interval is judged from the situation as it was recorded, cores given by the
+//!   recorded policy included. Compared is what the two policies *wanted*. The governor is left out: what
+//!   it lets through depends on what has been moved before, which here is the recorded policy's doing.
+//! * *carried*: the replayed policy's orders are carried on from interval to interval
+//!   ([`carried`](super::carried)), through a governor of its own. Compared is where the two *had* the
+//!   threads.
+//!
+//! Properties: with the policy, settings and seed of the recorded run, on a ledger with every interval,
+//! both give that run's own decisions, the former of a dry run, the latter of a real one.
+//!
+//! Pages: a paging that goes by the placement alone says what it would order. One that goes by samples or
+//! notices cannot be replayed, as a ledger does not hold them, and is not asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use numaherd_policy::{Place, Policy, Random, Settled};
+use numaherd_topology::{CpuId, Topology};
+use numaherd_world::{PageOrder, Placement, Signal, Snapshot, ThreadId};
+use rand::SeedableRng;
+
+use super::carried::Carried;
+use super::recording::{Interval, places};
+use crate::governor::{PageGovernor, Refusal, Stolen, ThreadGovernor, Undone};
+use crate::paging::{News, PagingHalf, Seen, Told};
+use crate::settings::Settings;
+
+/// From which situation a replayed policy decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// Each interval as it was recorded.
+    Recorded,
+    /// The recorded machine with the replayed policy's own placement so far.
+    Carried,
+}
+
+/// What a replayed policy decided on an interval.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// What it was shown: the recorded snapshot itself, or one with its own placement carried on.
+    pub seen: Arc<Snapshot>,
+    /// What it wanted.
+    pub placements: Vec<Placement>,
+    /// What its governor refused; nothing where there is none ([`Basis::Recorded`]).
+    pub refusals: Vec<Refusal>,
+    /// Moves that its governor undid.
+    pub undone: Vec<Undone>,
+    /// Threads that its governor gave to idle nodes.
+    pub stolen: Vec<Stolen>,
+    /// Where it wants each thread ([`Basis::Recorded`]) or has it ([`Basis::Carried`]) from here on, in
+    /// the order of the snapshot's threads.
+    pub places: Vec<CpuId>,
+    /// Page orders that follow from the placement; they are not carried on.
+    pub pages: Vec<PageOrder>,
+}
+
+/// A policy that is shown a recording.
+pub struct Candidate {
+    name: String,
+    placement: Box<dyn Place>,
+    random: Random,
+    topology: Arc<Topology>,
+    paging: Option<PagingHalf>,
+    paging_needs: Vec<Signal>,
+    /// Of [`Basis::Carried`].
+    carried: Option<(ThreadGovernor, Carried)>,
+}
+
+impl Candidate {
+    /// A policy that has seen nothing yet. Of the settings, limits and seed count.
+    pub fn new(
+        policy: Policy,
+        settings: &Settings,
+        topology: &Arc<Topology>,
+        basis: Basis,
+    ) -> Self {
+        let settings = settings.clone().resolved(&*policy.placement);
+        let random = Random::seed_from_u64(settings.seed);
+        let mut paging_random = random.clone();
+        paging_random.jump();
+        let paging_needs = policy.paging.needs().to_vec();
+        let paging = paging_needs.is_empty().then(|| {
+            PagingHalf::new(
+                policy.paging,
+                PageGovernor::new(&settings.limits, topology),
+                topology.clone(),
+                paging_random,
+                true,
+            )
+        });
+        let governor = || ThreadGovernor::new(&settings.limits, topology);
+        Self {
+            name: policy.name,
+            placement: policy.placement,
+            random,
+            topology: topology.clone(),
+            paging,
+            paging_needs,
+            carried: (basis == Basis::Carried).then(|| (governor(), Carried::default())),
+        }
+    }
+
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The signals that its placement cannot do without.
+    pub fn needs(&self) -> &[Signal] {
+        self.placement.needs()
+    }
+
+    /// Whether its placement goes by which threads share pages, as a paging found that out from samples: a
+    /// recording holds it where the recorded policy's paging did.
+    pub fn needs_sharing(&self) -> bool {
+        self.placement.needs_found_sharing()
+    }
+
+    /// The signals without which its paging cannot be asked, none of which a ledger holds; empty where
+    /// it is asked.
+    pub fn unheard(&self) -> &[Signal] {
+        &self.paging_needs
+    }
+
+    /// What it decides on the next interval.
+    pub fn decide(&mut self, interval: &Interval) -> Decided {
+        let seen = match &mut self.carried {
+            Some((_, carried)) => carried.seen(&interval.snapshot),
+            None => interval.snapshot.clone(),
+        };
+        let placements = self
+            .placement
+            .place(&seen, &self.topology, &mut self.random);
+        let mut decided = Decided {
+            seen,
+            placements,
+            refusals: Vec::new(),
+            undone: Vec::new(),
+            stolen: Vec::new(),
+            places: Vec::new(),
+            pages: Vec::new(),
+        };
+        self.go_to(interval, &mut decided);
+        decided.pages = self.page_orders(&decided);
+        decided
+    }
+
+    /// Where the threads are from here on.
+    fn go_to(&mut self, interval: &Interval, decided: &mut Decided) {
+        let mut given: Vec<(ThreadId, CpuId)> = match &mut self.carried {
+            None => {
+                let named = decided.placements.iter();
+                named
+                    .map(|placement| (placement.thread, placement.to))
+                    .collect()
+            }
+            Some((governor, carried)) => {
+                let governed = governor.govern(&decided.seen, &decided.placements);
+                let orders = governed.orders();
+                let outcome = carried.outcomes(interval, &orders);
+                governor.carried_out(decided.seen.time_ns, &governed.changes, &outcome.affinities);
+                carried.recorded(interval);
+                carried.carry(&orders, &outcome);
+                (decided.refusals, decided.undone, decided.stolen) =
+                    (governed.refusals, governed.undone, governed.stolen);
+                carried.given(&decided.seen)
+            }
+        };
+        decided.places = places(&decided.seen, &mut given);
+    }
+
+    /// What the paging wants, which is told where the threads are.
+    fn page_orders(&mut self, decided: &Decided) -> Vec<PageOrder> {
+        let Some(paging) = &mut self.paging else {
+            return Vec::new();
+        };
+        let topology = &self.topology;
+        let named = |thread: ThreadId| decided.placements.iter().any(|p| p.thread == thread);
+        let threads = decided
+            .seen
+            .threads
+            .iter()
+            .zip(decided.places.iter().copied());
+        let settled = threads
+            .filter(|&(thread, core)| {
+                thread.assigned.is_some() || core != thread.place() || named(thread.id)
+            })
+            .filter_map(|(thread, core)| {
+                let before = topology.node_of(thread.place());
+                Some(Settled {
+                    thread: thread.id,
+                    process: thread.process,
+                    node: topology.node_of(core)?,
+                    moved_from: before.filter(|_| thread.place() != core),
+                })
+            });
+        let told = Told {
+            settled: settled.collect(),
+            snapshot: decided.seen.clone(),
+        };
+        let nobody = |_: &[PageOrder]| Vec::new();
+        match paging.round(Duration::ZERO, [told], &Seen::default(), nobody) {
+            Some(News::Tick { tick, .. }) => tick.plan,
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Candidate")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

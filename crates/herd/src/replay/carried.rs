@@ -1,0 +1,227 @@
+//! Recorded snapshots as they would be if another policy had given the threads their cores.
+//!
+//! What is carried on is the placement and nothing else: cores and masks are those that the replayed
+//! policy's orders have set, and no longer those of the recorded run. Where threads ran, how fast, on
+//! whose pages, and who woke when, stays as it was recorded. Rules for a thread, in this order:
+//!
+//! * it has just the core and mask by the replayed policy that it had in the recording: as recorded;
+//! * it has a core by the replayed policy: that core and mask, and the CPU it was recorded on where the
+//!   mask allows that, or else the core itself;
+//! * the recorded run had given it a core or a mask, or it was started with one: neither, and the mask
+//!   it was found with. The CPU stays the one it was recorded on: nobody knows where the kernel would
+//!   have put it;
+//! * otherwise: as recorded. A mask that someone else set stays in any case.
+//!
+//! Orders take effect, but that one which the recorded run gave in the same interval in the same words
+//! ends as it did then.
+//!
+//! Property: a run's own policy, with its settings and seed, sees what it saw.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use numaherd_topology::{CpuId, CpuSet};
+use numaherd_world::{
+    AffinityOrder, AffinityOutcome, AffinityResult, Outcome, Snapshot, Thread, ThreadId,
+};
+
+use super::recording::Interval;
+
+/// What a thread was given.
+#[derive(Clone, Debug)]
+struct Given {
+    core: Option<CpuId>,
+    mask: Arc<CpuSet>,
+}
+
+/// The placement that is carried on, and what must be known of the recorded one to take it away.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    /// By the replayed policy's orders, or inherited from threads that it placed.
+    own: BTreeMap<ThreadId, Given>,
+    /// Every mask that it has set so far.
+    own_masks: Vec<Arc<CpuSet>>,
+    /// Masks that threads have by the recorded run's orders, or inherited from threads that it placed.
+    recorded: BTreeMap<ThreadId, Arc<CpuSet>>,
+    /// Every mask that the recorded run has set so far.
+    recorded_masks: Vec<Arc<CpuSet>>,
+    /// Masks that threads had before the recorded run placed them.
+    found: BTreeMap<ThreadId, Arc<CpuSet>>,
+}
+
+impl Carried {
+    /// What the replayed policy sees of an interval.
+    pub(super) fn seen(&mut self, recorded: &Arc<Snapshot>) -> Arc<Snapshot> {
+        self.meet(recorded);
+        if recorded
+            .threads
+            .iter()
+            .all(|thread| self.is_as_recorded(thread))
+        {
+            return recorded.clone();
+        }
+        let threads = recorded.threads.iter().map(|thread| {
+            if self.is_as_recorded(thread) {
+                thread.clone()
+            } else {
+                self.rewritten(thread, &recorded.online)
+            }
+        });
+        Arc::new(Snapshot {
+            threads: threads.collect(),
+            sequence: recorded.sequence,
+            time_ns: recorded.time_ns,
+            interval_ns: recorded.interval_ns,
+            page_bytes: recorded.page_bytes,
+            online: recorded.online.clone(),
+            processes: recorded.processes.clone(),
+            nodes: recorded.nodes.clone(),
+            gaps: recorded.gaps.clone(),
+        })
+    }
+
+    /// What becomes of the replayed policy's orders.
+    pub(super) fn outcomes(&self, interval: &Interval, orders: &[AffinityOrder]) -> Outcome {
+        let recorded: BTreeMap<ThreadId, (&AffinityOrder, &AffinityResult)> = interval
+            .results()
+            .map(|(order, result)| (order.thread, (order, result)))
+            .collect();
+        let result = |order: &AffinityOrder| match recorded.get(&order.thread) {
+            Some(&(same, result)) if same == order => result.clone(),
+            _ => AffinityResult::Done,
+        };
+        let affinities = orders.iter().map(|order| AffinityOutcome {
+            thread: order.thread,
+            result: result(order),
+        });
+        Outcome {
+            affinities: affinities.collect(),
+            pages: Vec::new(),
+        }
+    }
+
+    /// Takes in what the replayed policy's orders have done.
+    pub(super) fn carry(&mut self, orders: &[AffinityOrder], outcome: &Outcome) {
+        for (order, outcome) in orders.iter().zip(&outcome.affinities) {
+            let mask = match &outcome.result {
+                AffinityResult::Done => order.cpus.clone(),
+                AffinityResult::Narrowed { now } => Arc::new(now.clone()),
+                AffinityResult::Gone => {
+                    self.own.remove(&order.thread);
+                    continue;
+                }
+                AffinityResult::Failed { .. } => continue,
+            };
+            if order.core.is_some() {
+                remember(&mut self.own_masks, &mask);
+                let core = order.core;
+                self.own.insert(order.thread, Given { core, mask });
+            } else {
+                self.own.remove(&order.thread);
+            }
+        }
+    }
+
+    /// Takes in what the recorded run's orders of an interval have done.
+    pub(super) fn recorded(&mut self, interval: &Interval) {
+        for (order, result) in interval.taken() {
+            let mask = match result {
+                AffinityResult::Narrowed { now } => Arc::new(now.clone()),
+                _ => order.cpus.clone(),
+            };
+            if order.core.is_some() {
+                remember(&mut self.recorded_masks, &mask);
+                self.recorded.insert(order.thread, mask);
+            } else {
+                self.recorded.remove(&order.thread);
+            }
+        }
+    }
+
+    /// The cores that threads of a snapshot have by the replayed policy from here on, and the CPUs of those
+    /// that it has given back.
+    pub(super) fn given(&self, snapshot: &Snapshot) -> Vec<(ThreadId, CpuId)> {
+        let now = |thread: &Thread| {
+            let core = self.own.get(&thread.id).and_then(|own| own.core);
+            (thread.id, core.unwrap_or(thread.cpu))
+        };
+        snapshot.threads.iter().map(now).collect()
+    }
+
+    /// Forgets who is gone, and looks at who is new.
+    fn meet(&mut self, snapshot: &Snapshot) {
+        let there = |thread: ThreadId| snapshot.thread(thread).is_some();
+        self.own.retain(|&thread, _| there(thread));
+        self.recorded.retain(|&thread, _| there(thread));
+        let before = std::mem::take(&mut self.found);
+        for thread in &snapshot.threads {
+            let mask = &thread.affinity;
+            match before.get(&thread.id) {
+                Some(found) if self.recorded.contains_key(&thread.id) => {
+                    self.found.insert(thread.id, found.clone());
+                }
+                Some(_) => {
+                    self.found.insert(thread.id, mask.clone());
+                }
+                None => self.meet_new(thread),
+            }
+        }
+    }
+
+    /// A thread that was not there before: it may have been started with a mask of either policy.
+    fn meet_new(&mut self, thread: &Thread) {
+        let mask = &thread.affinity;
+        let whole = thread.cpuset.is_subset(mask);
+        if !whole && self.own_masks.contains(mask) {
+            let (core, mask) = (thread.assigned, mask.clone());
+            self.own.insert(thread.id, Given { core, mask });
+        }
+        let inherited = !whole && self.recorded_masks.contains(mask);
+        if inherited || thread.assigned.is_some() {
+            self.recorded.insert(thread.id, mask.clone());
+            self.found.insert(thread.id, thread.cpuset.clone());
+        } else {
+            self.found.insert(thread.id, mask.clone());
+        }
+    }
+
+    /// Whether the replayed policy's doing is all that there is in the recorded thread.
+    fn is_as_recorded(&self, thread: &Thread) -> bool {
+        match self.own.get(&thread.id) {
+            Some(own) => own.core == thread.assigned && thread.affinity.is_subset(&own.mask),
+            None => thread.assigned.is_none() && !self.recorded.contains_key(&thread.id),
+        }
+    }
+
+    fn rewritten(&self, thread: &Thread, online: &CpuSet) -> Thread {
+        let by_recorded = self.recorded.get(&thread.id);
+        let foreign = by_recorded.is_none_or(|mask| !thread.affinity.is_subset(mask))
+            && !thread
+                .cpuset
+                .intersection(online)
+                .is_subset(&thread.affinity);
+        let own = self.own.get(&thread.id);
+        let affinity = match own {
+            _ if foreign => &thread.affinity,
+            Some(own) => &own.mask,
+            None => self.found.get(&thread.id).unwrap_or(&thread.cpuset),
+        };
+        let cpu = match own.and_then(|own| own.core) {
+            Some(core) if !affinity.contains(thread.cpu) => core,
+            _ => thread.cpu,
+        };
+        Thread {
+            cpu,
+            assigned: own.and_then(|own| own.core),
+            affinity: affinity.clone(),
+            ..thread.clone()
+        }
+    }
+}
+
+/// Adds a mask to those known, each being there once: there are as many as memory domains or so.
+fn remember(masks: &mut Vec<Arc<CpuSet>>, mask: &Arc<CpuSet>) {
+    if !masks.contains(mask) {
+        masks.push(mask.clone());
+    }
+}

@@ -1,0 +1,83 @@
+//! `numaherd replay`: what other policies would have decided on what a machine really did.
+//!
+//! Joins three that know nothing of each other: `herd` asks the policies, `show` compares their answers,
+//! the model predicts what would have come of them ([`predict`]).
+
+mod machine;
+mod predict;
+mod settings;
+
+use anyhow::Result;
+use numaherd_herd::replay::{Basis, Candidate, Recording};
+use numaherd_policy::registry;
+use numaherd_show::replay::{Comparison, Prediction, Replayed, text};
+
+use crate::cli::Replay;
+use crate::exit::{Exit, ended};
+use crate::explain::unreadable;
+use crate::print;
+use machine::Figures;
+use predict::Predictor;
+use settings::Settings;
+
+/// Prints how the policies' decisions compare with the recorded ones. Of a damaged ledger, what is
+/// whole.
+///
+/// # Errors
+/// The file is no ledger or that of a later program; a policy, a setting or the machine is unknown;
+/// nothing in the ledger is what any of the policies goes by.
+pub fn replay(options: &Replay) -> Result<()> {
+    let recording = Recording::open(&options.ledger).map_err(unreadable)?;
+    let replayed = replayed(recording, options)?;
+    if replayed
+        .policies
+        .iter()
+        .all(|policy| policy.missing.is_some())
+    {
+        let text = text(&replayed);
+        return Err(ended(
+            Exit::SignalMissing,
+            format!("nothing could be replayed\n{}", text.trim_end()),
+        ));
+    }
+    print::shown(options.json, &replayed, || text(&replayed))
+}
+
+/// All of a recording under all of the policies, in one pass.
+fn replayed(mut recording: Recording, options: &Replay) -> Result<Replayed> {
+    let basis = if options.carry_on {
+        Basis::Carried
+    } else {
+        Basis::Recorded
+    };
+    let topology = recording.topology().clone();
+    let mut candidates = Vec::new();
+    for name in &options.policy {
+        let settings = Settings::of(recording.start(), name.trim(), options)?;
+        let policy = registry::build(name.trim(), &settings.policies)
+            .map_err(|error| ended(Exit::Usage, error))?;
+        candidates.push(Candidate::new(policy, &settings.herd, &topology, basis));
+    }
+    let figures = machine::of(options.machine.as_deref(), &topology)?;
+    let mut predictor = match figures {
+        Figures::Known(hardware) => Ok(Predictor::new(*hardware, candidates.len())),
+        Figures::Unknown(why) => Err(why),
+    };
+    let mut comparison = Comparison::new(candidates.len(), basis, options.decisions);
+    for interval in &mut recording {
+        let decided: Vec<_> = candidates
+            .iter_mut()
+            .map(|candidate| candidate.decide(&interval))
+            .collect();
+        comparison.interval(&topology, &interval, &decided);
+        if let Ok(predictor) = &mut predictor {
+            predictor.interval(&interval, &decided);
+        }
+    }
+    let mut replayed = comparison.finish(&recording, &candidates);
+    replayed.prediction = Some(match predictor {
+        Ok(predictor) => predictor.finish(&replayed),
+        Err(why) => Prediction::None(why),
+    });
+    Ok(replayed)
+}

@@ -1,0 +1,387 @@
+//! A recording and the policies replayed on it, taken in interval by interval.
+
+use std::collections::BTreeMap;
+
+use numaherd_herd::ledger::Start;
+use numaherd_herd::replay::{Basis, Candidate, Decided, Interval, Recording};
+use numaherd_topology::{CpuId, Topology};
+use numaherd_world::Signal;
+use serde::Serialize;
+
+use super::agreement::{Agreement, Shares};
+use super::content::Content;
+use super::decisions::{Choice, Choices, Wanted};
+use super::effect::Prediction;
+
+/// Moments of the time line at most; when there are more, neighbours become one.
+const MOST_MOMENTS: usize = 240;
+
+/// What came of a replay.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Replayed {
+    /// The recorded run's policy.
+    pub recorded: String,
+    /// Whether it only watched.
+    pub dry_run: bool,
+    /// Whether the policies were asked from the recorded situation each time, and not from their own.
+    pub from_recorded: bool,
+    /// Nodes of the machine.
+    pub nodes: usize,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Intervals that were replayed.
+    pub intervals: u64,
+    /// End of the last, in ns since the world began.
+    pub duration_ns: u64,
+    /// Most threads in an interval.
+    pub threads: usize,
+    /// Threads that the recorded policy wanted to be elsewhere, each time that it newly did.
+    pub recorded_moves: u64,
+    /// Decisions that could not be compared, since what they were drawn from was not recorded.
+    pub unseen: u64,
+    /// What ended the recording before its end.
+    pub damage: Option<String>,
+    /// Share of thread-intervals with CPU use that have a miss rate.
+    pub counted: Option<f64>,
+    /// The replayed policies, in the order they were named.
+    pub policies: Vec<Policy>,
+    /// Each two of all policies, where more than one was replayed.
+    pub pairs: Vec<Pair>,
+    /// Decisions side by side, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decisions: Option<Vec<Choice>>,
+    /// What the model says.
+    pub prediction: Option<Prediction>,
+}
+
+/// A policy that was replayed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Policy {
+    /// Its name.
+    pub name: String,
+    /// Signals that it goes by and the recording does not hold. Then it was shown nothing to go by, and
+    /// there is no agreement.
+    pub missing: Option<Missing>,
+    /// What of its paging could not be replayed.
+    pub unpaged: Option<Unpaged>,
+    /// How far it agrees with the recorded policy.
+    pub agreement: Option<Shares>,
+    /// The same, of threads that one of the two wanted to be elsewhere.
+    pub where_moved: Option<Shares>,
+    /// The same over time.
+    pub over_time: Vec<Moment>,
+    /// Threads that it wanted to be elsewhere, each time that it newly did.
+    pub moves: u64,
+    /// Wishes that its governor refused; `None` where it had none.
+    pub refused: Option<u64>,
+    /// Page orders that follow from its placement alone.
+    pub page_orders: u64,
+}
+
+/// Signals that a placement goes by and the recording does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    /// Their names.
+    pub signals: Vec<String>,
+}
+
+/// Signals that a paging goes by and no ledger holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unpaged {
+    /// Their names.
+    pub signals: Vec<String>,
+    /// Page orders in the recording, which were the recorded policy's.
+    pub recorded_orders: u64,
+}
+
+/// Agreement up to a point in time, since the moment before.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Moment {
+    /// Its end, in ns since the world began.
+    pub until_ns: u64,
+    /// Agreement with the recorded policy.
+    #[serde(flatten)]
+    pub shares: Shares,
+}
+
+/// How far two policies agree.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// One; `None` for the recorded one.
+    pub one: Option<String>,
+    /// The other.
+    pub other: String,
+    /// How far.
+    pub agreement: Option<Shares>,
+}
+
+/// Takes in a recording with what each replayed policy made of it.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    basis: Basis,
+    content: Content,
+    /// Of each two of all policies, the recorded one first: (0, 1), (0, 2), ... (1, 2), ...
+    pairs: Vec<Agreement>,
+    where_moved: Vec<Agreement>,
+    over_time: Vec<OverTime>,
+    choices: Option<Choices>,
+    moves: Vec<Wishes>,
+    refused: Vec<u64>,
+    page_orders: Vec<u64>,
+    intervals: u64,
+    duration_ns: u64,
+    threads: usize,
+}
+
+impl Comparison {
+    /// Nothing seen yet of a recording on which so many policies are replayed. Decisions are kept side by
+    /// side where asked for.
+    pub fn new(policies: usize, basis: Basis, decisions: bool) -> Self {
+        let all = policies + 1;
+        Self {
+            basis,
+            content: Content::default(),
+            pairs: vec![Agreement::default(); all * (all - 1) / 2],
+            where_moved: vec![Agreement::default(); policies],
+            over_time: vec![OverTime::default(); policies],
+            choices: decisions.then(Choices::default),
+            moves: vec![Wishes::default(); all],
+            refused: vec![0; policies],
+            page_orders: vec![0; policies],
+            intervals: 0,
+            duration_ns: 0,
+            threads: 0,
+        }
+    }
+
+    /// What the recording holds so far.
+    pub fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// One more interval, with what each replayed policy decided on it.
+    pub fn interval(&mut self, topology: &Topology, interval: &Interval, decided: &[Decided]) {
+        let snapshot = &interval.snapshot;
+        self.content.saw(snapshot);
+        self.intervals += 1;
+        self.duration_ns = self.duration_ns.max(snapshot.time_ns);
+        self.threads = self.threads.max(snapshot.threads.len());
+        let recorded = match self.basis {
+            Basis::Recorded => interval.wanted(),
+            Basis::Carried => interval.had(),
+        };
+        let places: Vec<&[CpuId]> = std::iter::once(&recorded[..])
+            .chain(decided.iter().map(|decided| &decided.places[..]))
+            .collect();
+        let mut now = vec![Agreement::default(); decided.len()];
+        for (at, thread) in snapshot.threads.iter().enumerate() {
+            if thread.hands_off.is_some() {
+                continue;
+            }
+            let mut pair = 0;
+            for one in 0..places.len() {
+                for other in one + 1..places.len() {
+                    if one == 0 {
+                        now[other - 1].add(topology, places[0][at], places[other][at]);
+                    } else {
+                        self.pairs[pair].add(topology, places[one][at], places[other][at]);
+                    }
+                    pair += 1;
+                }
+            }
+            for (policy, decided) in decided.iter().enumerate() {
+                let moved = places[0][at] != thread.place()
+                    || places[policy + 1][at] != decided.seen.threads[at].place();
+                if moved {
+                    self.where_moved[policy].add(topology, places[0][at], places[policy + 1][at]);
+                }
+            }
+        }
+        for (policy, now) in now.iter().enumerate() {
+            self.pairs[policy].extend(now);
+            self.over_time[policy].add(snapshot.time_ns, now);
+        }
+        self.decisions(interval, decided);
+    }
+
+    fn decisions(&mut self, interval: &Interval, decided: &[Decided]) {
+        let nothing = (&[][..], &[][..]);
+        let (placements, refusals) = interval.placing.as_ref().map_or(nothing, |placing| {
+            (&placing.plan.placements[..], &placing.refusals[..])
+        });
+        let replayed = decided.iter().map(|decided| Wanted {
+            placements: &decided.placements,
+            refusals: &decided.refusals,
+        });
+        let recorded = Wanted {
+            placements,
+            refusals,
+        };
+        let wanted: Vec<Wanted<'_>> = std::iter::once(recorded).chain(replayed).collect();
+        for (moves, wanted) in self.moves.iter_mut().zip(&wanted) {
+            moves.interval(wanted);
+        }
+        for (at, decided) in decided.iter().enumerate() {
+            self.refused[at] += decided.refusals.len() as u64;
+            self.page_orders[at] += decided.pages.len() as u64;
+        }
+        if let Some(choices) = &mut self.choices {
+            choices.interval(&interval.snapshot, &wanted);
+        }
+    }
+
+    /// All of it, once the recording is read. A policy whose signals were not in it has no figures.
+    pub fn finish(self, recording: &Recording, candidates: &[Candidate]) -> Replayed {
+        let start: &Start = recording.start();
+        let missing: Vec<Option<Missing>> = candidates
+            .iter()
+            .map(|candidate| missing(candidate, &self.content))
+            .collect();
+        let names = |at: usize| at.checked_sub(1).map(|at| candidates[at].name().to_owned());
+        let all = candidates.len() + 1;
+        let mut pairs = Vec::new();
+        let of_two = (0..all).flat_map(|one| (one + 1..all).map(move |other| (one, other)));
+        for ((one, other), agreement) in of_two.zip(&self.pairs) {
+            let void = [one, other]
+                .into_iter()
+                .filter_map(|at| missing[at.checked_sub(1)?].as_ref());
+            let is_void = void.count() > 0;
+            pairs.push(Pair {
+                one: names(one),
+                other: names(other).unwrap_or_default(),
+                agreement: agreement.shares().filter(|_| !is_void),
+            });
+        }
+        let mut policies = Vec::new();
+        for (at, candidate) in candidates.iter().enumerate() {
+            let missing = missing[at].clone();
+            let there = missing.is_none();
+            let shares = |agreement: &Agreement| agreement.shares().filter(|_| there);
+            policies.push(Policy {
+                name: candidate.name().to_owned(),
+                unpaged: unpaged(candidate, recording),
+                agreement: shares(&self.pairs[at]),
+                where_moved: shares(&self.where_moved[at]),
+                over_time: if there {
+                    self.over_time[at].moments()
+                } else {
+                    Vec::new()
+                },
+                moves: self.moves[at + 1].moves,
+                refused: (self.basis == Basis::Carried).then_some(self.refused[at]),
+                page_orders: self.page_orders[at],
+                missing,
+            });
+        }
+        Replayed {
+            recorded: start.policy.clone(),
+            dry_run: start.settings.dry_run,
+            from_recorded: self.basis == Basis::Recorded,
+            nodes: start.topology.nodes().len(),
+            cpus: start.topology.cpus().len(),
+            intervals: self.intervals,
+            duration_ns: self.duration_ns,
+            threads: self.threads,
+            recorded_moves: self.moves[0].moves,
+            unseen: recording.unseen(),
+            damage: recording.damage().map(str::to_owned),
+            counted: self.content.counted(),
+            policies,
+            pairs: if candidates.len() > 1 {
+                pairs
+            } else {
+                Vec::new()
+            },
+            decisions: self.choices.map(Choices::finish),
+            prediction: None,
+        }
+    }
+}
+
+/// What a placement goes by and the recording does not hold.
+fn missing(candidate: &Candidate, content: &Content) -> Option<Missing> {
+    let mut signals: Vec<String> = candidate
+        .needs()
+        .iter()
+        .filter(|&&signal| !content.holds(signal))
+        .map(Signal::to_string)
+        .collect();
+    if candidate.needs_sharing() && content.sharing == 0 && signals.is_empty() {
+        signals.push("which threads share pages".to_owned());
+    }
+    (!signals.is_empty()).then_some(Missing { signals })
+}
+
+fn unpaged(candidate: &Candidate, recording: &Recording) -> Option<Unpaged> {
+    let signals: Vec<String> = candidate.unheard().iter().map(Signal::to_string).collect();
+    (!signals.is_empty()).then(|| Unpaged {
+        signals,
+        recorded_orders: recording.page_orders(),
+    })
+}
+
+/// Threads wanted elsewhere, each time that they newly are.
+#[derive(Clone, Debug, Default)]
+struct Wishes {
+    before: BTreeMap<numaherd_world::ThreadId, CpuId>,
+    moves: u64,
+}
+
+impl Wishes {
+    fn interval(&mut self, wanted: &Wanted<'_>) {
+        let moves = wanted.placements.iter().filter(|p| p.from != p.to);
+        let now: BTreeMap<_, _> = moves.map(|p| (p.thread, p.to)).collect();
+        let is_new = |&(thread, to): &(&numaherd_world::ThreadId, &CpuId)| {
+            self.before.get(thread) != Some(to)
+        };
+        self.moves += now.iter().filter(is_new).count() as u64;
+        self.before = now;
+    }
+}
+
+/// Agreement over time, in moments of equally many intervals.
+#[derive(Clone, Debug, Default)]
+struct OverTime {
+    moments: Vec<(u64, Agreement)>,
+    /// Intervals of each moment, and of the last one so far.
+    each: u64,
+    last: u64,
+}
+
+impl OverTime {
+    fn add(&mut self, time_ns: u64, now: &Agreement) {
+        if self.moments.len() == MOST_MOMENTS && self.last == self.each {
+            let pairs = std::mem::take(&mut self.moments);
+            let mut pairs = pairs.into_iter();
+            while let Some((_, mut one)) = pairs.next()
+                && let Some((until_ns, other)) = pairs.next()
+            {
+                one.extend(&other);
+                self.moments.push((until_ns, one));
+            }
+            self.each *= 2;
+            self.last = self.each;
+        }
+        if self.moments.is_empty() || self.last == self.each {
+            self.each = self.each.max(1);
+            self.moments.push((time_ns, now.clone()));
+            self.last = 1;
+            return;
+        }
+        if let Some((until_ns, moment)) = self.moments.last_mut() {
+            *until_ns = time_ns;
+            moment.extend(now);
+            self.last += 1;
+        }
+    }
+
+    fn moments(&self) -> Vec<Moment> {
+        let shares = |(until_ns, agreement): &(u64, Agreement)| {
+            Some(Moment {
+                until_ns: *until_ns,
+                shares: agreement.shares()?,
+            })
+        };
+        self.moments.iter().filter_map(shares).collect()
+    }
+}

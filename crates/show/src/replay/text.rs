@@ -1,0 +1,494 @@
+//! A replay as text for people.
+
+use std::fmt::Write as _;
+
+use super::agreement::Shares;
+use super::comparison::{Moment, Policy, Replayed};
+use super::decisions::{Choice, Side};
+use super::effect::{Effect, Errors, Predicted, Prediction};
+use crate::words::{at, count, counted, listed, paragraph, percent, short, time};
+
+/// Columns of the time line.
+const SPANS: usize = 10;
+
+/// Processes that are named in a prediction.
+const MOST_PROCESSES: usize = 8;
+
+/// All of a replay.
+pub fn text(replayed: &Replayed) -> String {
+    let mut text = head(replayed);
+    text += &agreement(replayed);
+    text += &over_time(replayed);
+    text += &pairs(replayed);
+    text += &pages(replayed);
+    if let Some(prediction) = &replayed.prediction {
+        text += &predicted(replayed, prediction);
+    }
+    if let Some(decisions) = &replayed.decisions {
+        text += &side_by_side(replayed, decisions);
+    }
+    text
+}
+
+fn head(replayed: &Replayed) -> String {
+    let mut text = paragraph(
+        0,
+        &format!(
+            "{}, recorded for {} ({}, {} at most) on a machine of {} and {}{}.",
+            replayed.recorded,
+            time(replayed.duration_ns),
+            counted(replayed.intervals, "interval"),
+            counted(replayed.threads as u64, "thread"),
+            counted(replayed.nodes as u64, "node"),
+            counted(replayed.cpus as u64, "CPU"),
+            if replayed.dry_run {
+                "; a dry run, nothing was moved"
+            } else {
+                ""
+            }
+        ),
+    );
+    text += &paragraph(
+        0,
+        if replayed.from_recorded {
+            "Each interval is judged as it was recorded, threads being where the recorded policy had \
+             them, and compared is what the policies wanted of it. What would have followed from \
+             another decision is not in a recording; --carry-on carries placements on."
+        } else {
+            "Each policy's own placement is carried on from interval to interval, and compared is where \
+             threads were and would have been. What was counted stays as recorded: the further the \
+             placements part, the less it is what that policy would have seen."
+        },
+    );
+    if let Some(damage) = &replayed.damage {
+        text += &paragraph(
+            0,
+            &format!("Replayed as far as the ledger is whole: {damage}"),
+        );
+    }
+    if replayed.unseen > 0 {
+        text += &paragraph(
+            0,
+            &format!(
+                "Left out: {} of the recorded policy's decisions, drawn from intervals that are not in \
+                 the ledger (record_interval_ms = 0 records each).",
+                count(replayed.unseen)
+            ),
+        );
+    }
+    if let Some(counted) = replayed.counted.filter(|&share| share < 0.995) {
+        text += &paragraph(
+            0,
+            &format!(
+                "Counters are there for {} of the intervals in which threads ran.",
+                percent(counted)
+            ),
+        );
+    }
+    text
+}
+
+fn agreement(replayed: &Replayed) -> String {
+    let mut text = "\n".to_owned();
+    let what = if replayed.from_recorded {
+        "would have"
+    } else {
+        "have"
+    };
+    text += &paragraph(
+        0,
+        &format!(
+            "Agreement with {}: shares of threads and intervals in which both {what} the thread on",
+            replayed.recorded
+        ),
+    );
+    let _ = writeln!(
+        text,
+        "  {:<22} {:>10} {:>12} {:>10} {:>11} {:>6} {:>7}",
+        "", "same core", "same domain", "same node", "other node", "kappa", "moves"
+    );
+    let _ = writeln!(
+        text,
+        "  {:<22} {:>62}",
+        replayed.recorded,
+        count(replayed.recorded_moves)
+    );
+    for policy in &replayed.policies {
+        text += &agreement_of(policy);
+    }
+    text += &paragraph(
+        0,
+        "kappa: agreement on the node beyond chance (Cohen); moves: threads wanted elsewhere, each time \
+         that it is newly wanted.",
+    );
+    for policy in &replayed.policies {
+        if let Some(refused) = policy.refused.filter(|&refused| refused > 0) {
+            let wishes = if refused == 1 { "wish" } else { "wishes" };
+            text += &paragraph(
+                0,
+                &format!(
+                    "The governor would have refused {} {wishes} of {}.",
+                    count(refused),
+                    policy.name
+                ),
+            );
+        }
+    }
+    text
+}
+
+fn agreement_of(policy: &Policy) -> String {
+    if let Some(missing) = &policy.missing {
+        return paragraph(
+            2,
+            &format!(
+                "{}: not replayed, since the recording does not hold what it goes by: {}. Where the \
+                 machine has it, `numaherd record --for-policies {}` records it.",
+                policy.name,
+                listed(&missing.signals),
+                policy.name
+            ),
+        );
+    }
+    let Some(shares) = &policy.agreement else {
+        return paragraph(2, &format!("{}: no threads to compare.", policy.name));
+    };
+    let mut text = row(&policy.name, shares, &count(policy.moves));
+    if let Some(moved) = &policy.where_moved {
+        text += &row("  where either moves", moved, "");
+    }
+    text
+}
+
+fn row(name: &str, shares: &Shares, moves: &str) -> String {
+    let kappa = shares.kappa.map_or_else(|| "-".to_owned(), hundredths);
+    format!(
+        "  {name:<22} {:>10} {:>12} {:>10} {:>11} {kappa:>6} {moves:>7}",
+        cell(shares.same_core),
+        cell(shares.same_domain),
+        cell(shares.same_node),
+        cell(shares.other_node),
+    )
+    .trim_end()
+    .to_owned()
+        + "\n"
+}
+
+/// A share as a percentage in a narrow column.
+fn cell(share: f64) -> String {
+    percent(share).replace("under ", "<").replace("over ", ">")
+}
+
+/// The same without its unit.
+fn bare(share: f64) -> String {
+    cell(share).trim_end_matches(" %").to_owned()
+}
+
+/// Two decimals, nothing being without a sign.
+fn hundredths(figure: f64) -> String {
+    format!("{:.2}", (figure * 100.0).round() / 100.0 + 0.0)
+}
+
+fn over_time(replayed: &Replayed) -> String {
+    let lines: Vec<_> = replayed
+        .policies
+        .iter()
+        .filter(|policy| policy.over_time.len() > 1)
+        .collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let ends: Vec<u64> = (1..=SPANS as u64)
+        .map(|span| replayed.duration_ns / SPANS as u64 * span)
+        .collect();
+    let mut text =
+        "\nOver time: on the same node, in % (- : nothing to compare), until\n".to_owned();
+    let heads: String = ends.iter().fold(String::new(), |mut line, &end| {
+        let _ = write!(line, " {:>7}", brief(end));
+        line
+    });
+    let _ = writeln!(text, "  {:<16}{heads}", "");
+    for policy in lines {
+        let mut line = format!("  {:<16}", policy.name);
+        let mut from = 0;
+        for &end in &ends {
+            let within = policy
+                .over_time
+                .iter()
+                .filter(|m| m.until_ns > from && (m.until_ns <= end || end == ends[SPANS - 1]));
+            let cell = on_same_node(within).map_or_else(|| "-".to_owned(), bare);
+            let _ = write!(line, " {cell:>7}");
+            from = end;
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// A point in time in at most seven letters.
+fn brief(ns: u64) -> String {
+    let seconds = ns as f64 / 1e9;
+    match seconds {
+        _ if seconds < 120.0 => format!("{} s", short(seconds)),
+        _ if seconds < 7200.0 => format!("{} min", short(seconds / 60.0)),
+        _ => format!("{} h", short(seconds / 3600.0)),
+    }
+}
+
+fn on_same_node<'m>(moments: impl Iterator<Item = &'m Moment>) -> Option<f64> {
+    let (mut all, mut same) = (0, 0.0);
+    for moment in moments {
+        all += moment.shares.compared;
+        same += moment.shares.compared as f64 * (1.0 - moment.shares.other_node);
+    }
+    (all > 0).then(|| (same / all as f64).clamp(0.0, 1.0))
+}
+
+fn pairs(replayed: &Replayed) -> String {
+    if replayed.pairs.is_empty() {
+        return String::new();
+    }
+    let names: Vec<&str> = std::iter::once("(recorded)")
+        .chain(replayed.policies.iter().map(|policy| &policy.name[..]))
+        .collect();
+    let mut text =
+        "\nEach with each: on the same node in % of threads and intervals, and kappa\n".to_owned();
+    let heads: String = names[1..].iter().fold(String::new(), |mut line, name| {
+        let _ = write!(line, " {name:>16}");
+        line
+    });
+    let _ = writeln!(text, "  {:<16}{heads}", "");
+    let mut pairs = replayed.pairs.iter();
+    for (one, name) in names.iter().enumerate().take(names.len() - 1) {
+        let mut line = format!("  {name:<16}{}", " ".repeat(17 * one));
+        for pair in pairs.by_ref().take(names.len() - 1 - one) {
+            let cell = pair.agreement.map_or_else(
+                || "-".to_owned(),
+                |shares| {
+                    let kappa = shares.kappa.map_or_else(|| "-".to_owned(), hundredths);
+                    format!("{}  {kappa}", bare(1.0 - shares.other_node))
+                },
+            );
+            let _ = write!(line, " {cell:>16}");
+        }
+        text += &line;
+        text.push('\n');
+    }
+    text
+}
+
+fn pages(replayed: &Replayed) -> String {
+    let mut text = String::new();
+    let replayable = |policy: &&Policy| policy.missing.is_none();
+    for policy in replayed.policies.iter().filter(replayable) {
+        if let Some(unpaged) = &policy.unpaged {
+            text += &paragraph(
+                0,
+                &format!(
+                    "Pages of {}: not replayed. Its paging goes by {}, of which no ledger holds the \
+                     single ones; what it would have moved cannot be told.",
+                    policy.name,
+                    listed(&unpaged.signals)
+                ),
+            );
+        } else if policy.page_orders > 0 {
+            text += &paragraph(
+                0,
+                &format!(
+                    "Pages of {}: {} would have followed from its placement; pages stay as recorded all \
+                     the same.",
+                    policy.name,
+                    counted(policy.page_orders, "order")
+                ),
+            );
+        }
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\n{text}")
+    }
+}
+
+fn predicted(replayed: &Replayed, prediction: &Prediction) -> String {
+    let predicted = match prediction {
+        Prediction::None(why) => {
+            return format!("\n{}", paragraph(0, &format!("No prediction: {why}.")));
+        }
+        Prediction::Predicted(predicted) => predicted,
+    };
+    let mut text = "\n".to_owned();
+    text += &paragraph(
+        0,
+        &format!(
+            "Predicted by the model of {}, over {}{}:",
+            predicted.machine,
+            counted(predicted.intervals, "interval"),
+            if predicted.uncounted > 0 {
+                format!(
+                    " ({} left out, threads being busy without counts)",
+                    count(predicted.uncounted)
+                )
+            } else {
+                String::new()
+            }
+        ),
+    );
+    for (policy, effect) in replayed.policies.iter().zip(&predicted.effects) {
+        if let Some(effect) = effect {
+            text += &effect_of(policy, effect);
+        }
+    }
+    text += &paragraph(
+        0,
+        &format!(
+            "The model's error on this recording: {}. {}",
+            off_by(&predicted.errors),
+            on_moves(predicted)
+        ),
+    );
+    text
+}
+
+fn on_moves(predicted: &Predicted) -> String {
+    match &predicted.moved {
+        Some(moved) => {
+            let skill = if moved.median < moved.as_before {
+                ""
+            } else {
+                " It is no better there than saying that nothing changes: do not go by the prediction."
+            };
+            format!(
+                "Of threads that had just moved, which is what counts: {}.{skill}",
+                off_by(moved)
+            )
+        }
+        None => {
+            "No thread moved to another memory domain in the recording, so the model could not be \
+                 held against what a move does: its word on moves is untried here."
+                .to_owned()
+        }
+    }
+}
+
+fn off_by(errors: &Errors) -> String {
+    format!(
+        "{} in the middle, nine in ten within {}, {} {} on the whole ({}; \"as before\" is {} off)",
+        percent(errors.median),
+        percent(errors.most),
+        percent(errors.bias.abs()),
+        if errors.bias > 0.0 {
+            "too slow"
+        } else {
+            "too fast"
+        },
+        counted(errors.checked, "check"),
+        percent(errors.as_before),
+    )
+}
+
+fn effect_of(policy: &Policy, effect: &Effect) -> String {
+    let worst = match &effect.worst {
+        Some(worst) => format!(
+            "; worst off: thread {} ({}) {}",
+            worst.tid,
+            worst.name,
+            change(worst.change)
+        ),
+        None => String::new(),
+    };
+    let mut text = paragraph(
+        2,
+        &format!(
+            "{}: all threads together {}{worst}.",
+            policy.name,
+            change(effect.total)
+        ),
+    );
+    let mut processes: Vec<_> = effect.processes.iter().collect();
+    processes.retain(|process| process.change.abs() >= 0.0005);
+    let unchanged = (effect.processes.len() - processes.len()) as u64;
+    processes.sort_by(|a, b| {
+        b.change
+            .abs()
+            .total_cmp(&a.change.abs())
+            .then(a.pid.cmp(&b.pid))
+    });
+    for process in processes.iter().take(MOST_PROCESSES) {
+        let _ = writeln!(
+            text,
+            "    process {:>7} {:<16} {:>8}",
+            process.pid,
+            process.name,
+            change(process.change)
+        );
+    }
+    if processes.len() > MOST_PROCESSES {
+        let rest = (processes.len() - MOST_PROCESSES) as u64;
+        let _ = writeln!(text, "    {} more that change less", count(rest));
+    }
+    if unchanged > 0 && !processes.is_empty() {
+        let _ = writeln!(text, "    {} as before", counted(unchanged, "process"));
+    }
+    text
+}
+
+/// A change with its sign.
+fn change(share: f64) -> String {
+    // Without the sign of a nothing.
+    let tenths = (share * 1000.0).round() + 0.0;
+    format!("{:+.1} %", tenths / 10.0)
+}
+
+fn side_by_side(replayed: &Replayed, decisions: &[Choice]) -> String {
+    let mut text =
+        "\nDecisions side by side; what is wanted again in the next interval is not repeated\n"
+            .to_owned();
+    if decisions.is_empty() {
+        return text + "  (nobody wanted anything)\n";
+    }
+    let names: Vec<&str> = std::iter::once(&replayed.recorded[..])
+        .chain(replayed.policies.iter().map(|policy| &policy.name[..]))
+        .collect();
+    let mut before = None;
+    for choice in decisions {
+        if before != Some(choice.at_ns) {
+            let _ = writeln!(text, "{}", at(choice.at_ns));
+            before = Some(choice.at_ns);
+        }
+        let _ = writeln!(
+            text,
+            "  thread {} ({}, process {})",
+            choice.tid, choice.name, choice.pid
+        );
+        for (number, (name, side)) in names.iter().zip(&choice.sides).enumerate() {
+            let name = if number == 0 {
+                format!("{name}, recorded")
+            } else {
+                (*name).to_owned()
+            };
+            text += &crate::words::entry(4, &name, 26, &said(side.as_ref()));
+        }
+    }
+    text
+}
+
+fn said(side: Option<&Side>) -> String {
+    let Some(side) = side else {
+        return "stays".to_owned();
+    };
+    let mut text = if side.from == side.to {
+        format!("held on CPU {}", side.to)
+    } else {
+        format!("CPU {} to {}", side.from, side.to)
+    };
+    let _ = write!(text, " ({}): {}", side.rule, side.why);
+    if !side.instead_of.is_empty() {
+        let _ = write!(text, "; instead of: {}", side.instead_of);
+    }
+    if let Some(refused) = &side.refused {
+        let _ = write!(text, " [refused, {refused}]");
+    }
+    text
+}
