@@ -13,6 +13,7 @@ mod machines;
 mod manual;
 mod replay;
 mod report;
+mod top;
 mod trace;
 
 pub use lab::{Herding, Lab, LabBrm, LabCompare, LabRun, LabTrial};
@@ -20,6 +21,7 @@ pub use machines::{Advise, Agent, AsNumad, Wanted};
 pub use manual::Manual;
 pub use replay::Replay;
 pub use report::Report;
+pub use top::{Top, View as TopView};
 pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};
 
 /// Decide which core every thread runs on and which memory node every page lives on.
@@ -36,6 +38,8 @@ pub struct Cli {
 pub enum Command {
     /// Herd the machine's threads and pages, or those of chosen processes
     Run(Box<Run>),
+    /// Watch a run on a terminal: a ledger, the herd that runs here, or this machine
+    Top(Top),
     /// Say what can and cannot be seen and done on this machine
     Doctor(Doctor),
     /// Print and draw a machine: this one, a preset, a file

@@ -24,6 +24,7 @@ mod report;
 mod reproduce;
 mod run;
 mod simulate;
+mod top;
 mod topology;
 mod trace;
 
@@ -56,6 +57,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     let done = |()| ExitCode::SUCCESS;
     match cli.command {
         Command::Run(options) => run::run(&options),
+        Command::Top(options) => top::top(&options),
         Command::Doctor(options) => doctor::doctor(&options).map(done),
         Command::Topology(options) => topology::topology(&options).map(done),
         Command::Policies(options) => policies::policies(&options).map(done),

@@ -176,6 +176,12 @@ impl Top {
         }
     }
 
+    /// The titles of the columns that the table which is shown can be sorted by.
+    pub fn column_titles(&self) -> Vec<&'static str> {
+        let columns = self.ui.tab.columns().iter();
+        columns.map(|column| column.title()).collect()
+    }
+
     /// Shows only rows of which a text or regular expression is found.
     pub fn filter(&mut self, text: &str) {
         self.ui.filter = Filter::new(text);

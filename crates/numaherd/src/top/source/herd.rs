@@ -1,0 +1,148 @@
+//! Lines from a herd: the one that serves here, over its control socket, or one of one's own that only
+//! looks. Each is listened to by a thread, which hands the lines on.
+
+use std::io::{BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use numaherd_herd::ledger::Watched;
+use numaherd_herd::{Herd, Line, Settings};
+use numaherd_host::{Host, HostOptions, Selection, Stop};
+use numaherd_policy::registry;
+use numaherd_topology::sysfs;
+
+use super::{Heard, Said};
+
+/// The machine that is watched.
+const ROOT: &str = "/";
+
+/// Lines that wait to be taken, at most.
+const WAITING: usize = 256;
+
+/// How long a herd may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What asks a herd for its lines.
+const WATCH: &[u8] = b"{\"do\":\"watch\"}\n";
+
+/// Watches the herd that listens at a socket.
+///
+/// # Errors
+/// Why it cannot be watched: nobody listens, it may not be used, or it does not answer as a herd does.
+pub fn watch(path: &Path) -> Result<Heard, String> {
+    let mut stream = UnixStream::connect(path).map_err(|error| error.to_string())?;
+    let asked = stream
+        .set_read_timeout(Some(PATIENCE))
+        .and_then(|()| stream.write_all(WATCH));
+    asked.map_err(|error| error.to_string())?;
+    let again = stream.try_clone().map_err(|error| error.to_string())?;
+    let begun = Watched::begin(BufReader::new(stream), path);
+    let (mut watched, _header) = begun.map_err(|error| error.to_string())?;
+    // From here on it says something when something happens.
+    again
+        .set_read_timeout(None)
+        .map_err(|error| error.to_string())?;
+    let (said, lines) = mpsc::sync_channel(WAITING);
+    thread::spawn(move || {
+        let why = loop {
+            match watched.next() {
+                Ok(Some(line)) => {
+                    if said.send(Said::Line(Arc::new(line))).is_err() {
+                        return;
+                    }
+                }
+                Ok(None) => break None,
+                Err(error) => break Some(error.to_string()),
+            }
+        };
+        // Nobody may be listening any more.
+        let _ = said.send(Said::Over(why));
+    });
+    Ok(Heard {
+        name: format!("the herd at {}", path.display()),
+        lines,
+        over: false,
+        _ending: None,
+    })
+}
+
+/// Ends a herd of one's own when it is let go.
+pub struct Ending {
+    asked: Arc<AtomicBool>,
+    world: Stop,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.asked.store(true, Ordering::Relaxed);
+        self.world.ask();
+        if let Some(thread) = self.thread.take() {
+            // It has said why it ended, if it panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Watches this machine by a herd with the kernel's own policy that carries nothing out. It sees what
+/// whoever runs it may see, and needs no rights.
+///
+/// # Errors
+/// When the machine cannot be read.
+pub fn of_ones_own() -> Result<Heard> {
+    let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
+    let policy = registry::build("linux", &numaherd_policy::Settings::default())
+        .context("the kernel's own policy is not there")?;
+    let (said, lines) = mpsc::sync_channel(WAITING);
+    let (began, begins) = mpsc::sync_channel(1);
+    let asked = Arc::new(AtomicBool::new(false));
+    let stop = asked.clone();
+    let thread = thread::spawn(move || {
+        let mut options = HostOptions::new(Selection::Machine);
+        options.samples.enabled = false;
+        let mut host = match Host::new(options, topology) {
+            Ok(host) => host,
+            Err(error) => {
+                let _ = began.send(Err(error.to_string()));
+                return;
+            }
+        };
+        let _ = began.send(Ok(host.stop()));
+        let settings = Settings {
+            dry_run: true,
+            ..Settings::default()
+        };
+        let watcher = said.clone();
+        let herd = Herd::new(&mut host, policy, settings, None, None)
+            .watched(move |line: &Line| hand_on(&watcher, line));
+        let why = herd.run(&stop).err().map(|error| error.to_string());
+        let _ = said.send(Said::Over(why));
+    });
+    let world = begins
+        .recv()
+        .context("the herd that watches this machine did not begin")?
+        .map_err(anyhow::Error::msg)?;
+    Ok(Heard {
+        name: "this machine, by a herd that only looks".to_owned(),
+        lines,
+        over: false,
+        _ending: Some(Ending {
+            asked,
+            world,
+            thread: Some(thread),
+        }),
+    })
+}
+
+/// Hands a line on. Where too many wait already it is dropped: the next snapshot tells all anew.
+fn hand_on(said: &SyncSender<Said>, line: &Line) {
+    match said.try_send(Said::Line(Arc::new(line.clone()))) {
+        Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+    }
+}
