@@ -38,3 +38,27 @@ pub fn meaning(guard: Guard) -> &'static str {
         _ => "a guard that this program does not know; read the ledger with the one that wrote it",
     }
 }
+
+/// Every guard that this program knows.
+pub const ALL: [Guard; 20] = [
+    Guard::UnknownThread,
+    Guard::UnknownProcess,
+    Guard::UnknownCpu,
+    Guard::UnknownNode,
+    Guard::Duplicate,
+    Guard::HandsOff,
+    Guard::ForeignAffinity,
+    Guard::Offline,
+    Guard::Cpuset,
+    Guard::Limits,
+    Guard::Unchanged,
+    Guard::Bounce,
+    Guard::Worse,
+    Guard::Rate,
+    Guard::Bandwidth,
+    Guard::MachineRate,
+    Guard::MachineBandwidth,
+    Guard::FullNode,
+    Guard::Superseded,
+    Guard::Journal,
+];

@@ -4,6 +4,7 @@
 //! * [`summary`]: what a run came to, at its end;
 //! * [`mod@explain`]: what was seen, decided, refused, done, and what followed, from a whole ledger;
 //! * [`status`]: what a herd and its machine are like now;
+//! * [`metrics`] and [`mod@page`]: the same for a scraper and for a browser;
 //! * [`top`]: a run on a terminal, now or at any moment;
 //! * [`report`]: a page of charts and tables, of one run or of several side by side.
 //!
@@ -18,7 +19,8 @@ pub mod explain;
 pub mod guards;
 mod guests;
 pub mod live;
-pub mod replay;
+pub mod metrics;
+pub mod page;
 pub mod report;
 mod said;
 pub mod status;

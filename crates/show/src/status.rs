@@ -40,6 +40,15 @@ pub const MOST_RULES: usize = 64;
 /// The name under which rules are counted that there is no room for.
 pub const OTHER_RULES: &str = "other rules";
 
+/// Most groups of the configuration that are told apart; those beyond are one, [`OTHER_GROUPS`].
+pub const MOST_GROUPS: usize = 64;
+
+/// The name under which groups are shown that there is no room for.
+pub const OTHER_GROUPS: &str = "other groups";
+
+/// The name under which processes are shown that belong to no group.
+pub const NO_GROUP: &str = "no group";
+
 /// What a herd and its machine are like now.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
@@ -209,6 +218,8 @@ pub struct ProcessStatus {
     pub id: ProcessId,
     /// The name of its first thread.
     pub name: String,
+    /// The group of the configuration that it belongs to.
+    pub group: Option<Arc<str>>,
     /// The virtual machine that it runs, where it does.
     pub guest: Option<Guest>,
     /// Threads seen.
@@ -337,8 +348,33 @@ pub struct MoreTotals {
     pub samples: u64,
     /// Of these, accesses that left the core's node.
     pub samples_remote: u64,
-    /// Times that the ledger or the journal could not be written.
-    pub record_errors: u64,
+    /// What was done to processes, by the group that they belong to ([`NO_GROUP`] for the rest).
+    pub groups: BTreeMap<String, GroupSums>,
+    /// Notices, of which the latest are in [`Status::notices`].
+    pub notices: u64,
+    /// Requests to the loop, by what was asked (`pause`, `resume`, `change`) and whether it was done.
+    #[serde(serialize_with = "fold::requests_as_list")]
+    pub requests: BTreeMap<(&'static str, bool), u64>,
+    /// Whether the ledger could not be written any more.
+    pub ledger_ended: bool,
+}
+
+/// What was done to the processes of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GroupSums {
+    /// Times that one of their threads had to leave its CPU.
+    pub thread_moves: u64,
+    /// Their base pages that were moved.
+    pub pages_moved: u64,
+}
+
+/// A group in the latest interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct GroupNow {
+    /// Its processes.
+    pub processes: u64,
+    /// CPUs in use by their threads.
+    pub cpus_used: f64,
 }
 
 /// What came of a rule.
@@ -370,6 +406,20 @@ impl Status {
         at.ok().map(|at| &self.processes[at])
     }
 
+    /// The groups that the latest snapshot's processes belong to.
+    pub fn groups_now(&self) -> BTreeMap<&str, GroupNow> {
+        let mut groups: BTreeMap<&str, GroupNow> = BTreeMap::new();
+        for process in &self.processes {
+            let name = process.group.as_deref().unwrap_or(NO_GROUP);
+            let is_room = groups.len() < MOST_GROUPS || groups.contains_key(name);
+            let group = groups.entry(if is_room { name } else { OTHER_GROUPS });
+            let group = group.or_default();
+            group.processes += 1;
+            group.cpus_used += process.cpus_used;
+        }
+        groups
+    }
+
     /// The machine as the start record has it.
     pub fn topology(&self) -> Option<&Topology> {
         self.fold.topology.as_deref()
@@ -389,6 +439,7 @@ impl Status {
             cpus: topology.online_cpus().len(),
         });
         crate::words::cut(&start.policy).clone_into(&mut self.policy);
+        self.paused = start.paused;
         self.used(&start.settings);
         self.fold.dealt = Some(Dealt::new(topology));
         self.fold.line_bytes = line_bytes(topology);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use numaherd_herd::ledger::{PagingTick, Placing};
+use numaherd_herd::ledger::{Asked, Controlled, PagingTick, Placing};
 use numaherd_herd::{Guard, Line, Record};
 use numaherd_policy::classes::{Class, ClassRule};
 use numaherd_topology::NodeId;
@@ -11,8 +11,8 @@ use numaherd_world::{Outcome, Process, ProcessId, Residency, Snapshot, Thread};
 use serde::Serializer;
 
 use super::{
-    Decision, LastPlacing, MOST_KEPT, MOST_RULES, NodeStatus, NodeSums, Now, OTHER_RULES,
-    ProcessStatus, RuleSums, Said, Status, ThreadStatus,
+    Decision, GroupSums, LastPlacing, MOST_GROUPS, MOST_KEPT, MOST_RULES, NO_GROUP, NodeStatus,
+    NodeSums, Now, OTHER_GROUPS, OTHER_RULES, ProcessStatus, RuleSums, Said, Status, ThreadStatus,
 };
 use crate::dealt::Dealt;
 use crate::deeds::{Deed, Did, deeds};
@@ -23,6 +23,9 @@ use crate::words::cut;
 
 /// Most sentences of what could not be seen that are kept.
 const MOST_GAPS: usize = 20;
+
+/// What the herd's notice that its ledger cannot be written any more ends in.
+const LEDGER_ENDED: &str = "the ledger ends here, herding goes on";
 
 impl Status {
     /// Takes in the next line.
@@ -48,7 +51,8 @@ impl Status {
                 self.ended = Some(summary.ending.clone());
                 self.totals = Totals::from(summary);
             }
-            _ => {}
+            Record::Control(controlled) => self.asked(line.time_ns, controlled),
+            Record::Outcome(_) | Record::Unknown => {}
         }
     }
 
@@ -182,6 +186,7 @@ impl Status {
         ProcessStatus {
             id: process.id,
             name: cut(&process.name).to_owned(),
+            group: process.group.clone(),
             guest: Guest::of(process, snapshot, self.fold.topology.as_deref()),
             threads: 0,
             hands_off: 0,
@@ -359,12 +364,10 @@ impl Status {
         let kept = self.fold.processes.entry(id).or_default();
         kept.moves += moves;
         kept.last = Some(decision.clone());
-        let at = self
-            .processes
-            .binary_search_by_key(&id, |process| process.id);
-        if let Ok(at) = at {
+        if let Some(at) = self.place_of(id) {
             self.processes[at].thread_moves += moves;
             self.processes[at].last = Some(decision);
+            self.group(at).thread_moves += moves;
         }
     }
 
@@ -384,11 +387,9 @@ impl Status {
             }
             let flow = (self.came_from(outcome.process, outcome.to), outcome.to);
             add(self.more.page_flows.entry(flow).or_default(), outcome.moved);
-            let at = self
-                .processes
-                .binary_search_by_key(&outcome.process, |process| process.id);
-            if let Ok(at) = at {
+            if let Some(at) = self.place_of(outcome.process) {
                 add(&mut self.processes[at].pages_moved, outcome.moved);
+                add(&mut self.group(at).pages_moved, outcome.moved);
                 let kept = self.fold.processes.entry(outcome.process).or_default();
                 add(&mut kept.pages_moved, outcome.moved);
             }
@@ -419,7 +420,62 @@ impl Status {
         }
     }
 
+    fn place_of(&self, process: ProcessId) -> Option<usize> {
+        let processes = &self.processes;
+        processes.binary_search_by_key(&process, |p| p.id).ok()
+    }
+
+    /// The sums of the group of the process at this place; groups beyond what there is room for are
+    /// one.
+    fn group(&mut self, at: usize) -> &mut GroupSums {
+        let groups = &mut self.more.groups;
+        let name = self.processes[at].group.as_deref().map_or(NO_GROUP, cut);
+        let is_room = groups.len() < MOST_GROUPS || groups.contains_key(name);
+        let name = if is_room { name } else { OTHER_GROUPS };
+        if !groups.contains_key(name) {
+            groups.insert(name.to_owned(), GroupSums::default());
+        }
+        groups.get_mut(name).expect("it was put there just now")
+    }
+
+    /// Takes in what was asked of the loop, and what holds since.
+    fn asked(&mut self, time_ns: u64, controlled: &Controlled) {
+        let word = match controlled.asked {
+            Asked::Pause { .. } => "pause",
+            Asked::Resume => "resume",
+            Asked::Change { .. } => "change",
+        };
+        let is_done = controlled.refused.is_none();
+        add(self.more.requests.entry((word, is_done)).or_default(), 1);
+        self.say(time_ns, &crate::controlled::sentence(controlled));
+        if !is_done {
+            return;
+        }
+        match &controlled.asked {
+            Asked::Pause { .. } => self.paused = true,
+            Asked::Resume => self.paused = false,
+            Asked::Change {
+                policy, settings, ..
+            } => {
+                if let Some(policy) = policy {
+                    cut(policy).clone_into(&mut self.policy);
+                }
+                if let Some(settings) = settings {
+                    self.used(settings);
+                    // The interval that is under way had the cadence of before.
+                    self.fold.is_unbroken = false;
+                }
+            }
+        }
+    }
+
     fn noticed(&mut self, time_ns: u64, text: &str) {
+        add(&mut self.more.notices, 1);
+        self.more.ledger_ended |= text.ends_with(LEDGER_ENDED);
+        self.say(time_ns, text);
+    }
+
+    fn say(&mut self, time_ns: u64, text: &str) {
         if self.notices.len() == MOST_KEPT {
             self.notices.pop_front();
         }
@@ -471,4 +527,23 @@ pub(super) fn as_list<S: Serializer>(
     }
     let flows = flows.iter();
     serializer.collect_seq(flows.map(|(&(from, to), &pages)| Flow { from, to, pages }))
+}
+
+/// Writes requests as a list of objects.
+pub(super) fn requests_as_list<S: Serializer>(
+    requests: &BTreeMap<(&'static str, bool), u64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(serde::Serialize)]
+    struct Requests {
+        asked: &'static str,
+        done: bool,
+        requests: u64,
+    }
+    let each = requests.iter();
+    serializer.collect_seq(each.map(|(&(asked, done), &requests)| Requests {
+        asked,
+        done,
+        requests,
+    }))
 }

@@ -5,6 +5,7 @@ mod lived;
 mod made;
 mod reported;
 mod runs;
+mod served;
 mod status;
 mod summed;
 mod totalled;

@@ -1,7 +1,7 @@
 //! `report`: what its pages say, that they are sound HTML, and that nothing in a ledger can make them
 //! anything else.
 
-mod page;
+pub mod page;
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};

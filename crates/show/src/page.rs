@@ -1,0 +1,381 @@
+//! A herd as a page that a browser shows live: its nodes, processes and virtual machines, the latest
+//! decisions with their reasons, and how to stop it.
+//!
+//! The page loads itself again every few seconds by what HTML itself offers, and has no script; its
+//! style sheet is [`STYLE`], which the server gives under [`STYLE_PATH`]. [`POLICY`] forbids everything
+//! else. Names and reasons can come from anyone: all of them are text, escaped where they are written
+//! and cut where they are too long ([`Said`]).
+
+use std::time::Duration;
+
+use maud::{DOCTYPE, Markup, html};
+use numaherd_topology::NodeId;
+
+use crate::deeds::Did;
+use crate::guards;
+use crate::metrics::View;
+use crate::said::{Said, name};
+use crate::status::{Decision, NodeStatus, ProcessStatus, Status};
+use crate::words::{at, count, counted, listed, misses, percent, sentence, short, stopped, time};
+
+/// The style sheet.
+pub const STYLE: &str = include_str!("page/style.css");
+
+/// Where the page looks for it, beside itself.
+pub const STYLE_PATH: &str = "style.css";
+
+/// What the page lets a browser fetch, run or embed: its style sheet, from where it is itself.
+pub const POLICY: &str = "default-src 'none'; style-src 'self'; base-uri 'none'; \
+                          form-action 'none'; frame-ancestors 'none'";
+
+/// How often the page is loaded again, in seconds.
+const REFRESH_S: u64 = 5;
+
+/// Most processes that are shown.
+const MOST_PROCESSES: usize = 100;
+
+/// Most decisions that are shown.
+const MOST_DECISIONS: usize = 20;
+
+/// Most notices that are shown.
+const MOST_NOTICES: usize = 10;
+
+/// The page. `silent` is for how long no line has come, where that is known.
+pub fn page(view: View<'_>, silent: Option<Duration>) -> String {
+    let status = view.status;
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="generator" content=(concat!("numaherd ", env!("CARGO_PKG_VERSION")));
+                meta http-equiv="refresh" content=(REFRESH_S);
+                title { (Said(&title(status))) }
+                link rel="stylesheet" href=(STYLE_PATH);
+            }
+            body {
+                h1 { (Said(&title(status))) }
+                (state(status, silent))
+                (key_figures(status))
+                (stopping(status))
+                (nodes(status))
+                (processes(status))
+                (decisions(status))
+                (notices(status))
+                (refusals(status))
+                p.soft {
+                    "Loaded again every " (REFRESH_S) " s. Drawn from the ledger's lines alone by numaherd "
+                    (env!("CARGO_PKG_VERSION")) "; a figure that was not measured is not shown. Times are \
+                    the machine's own, from when it began to be watched. The same as "
+                    a href="status" { "JSON" } " and for " a href="metrics" { "Prometheus" } "."
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn title(status: &Status) -> String {
+    match &status.machine {
+        Some(machine) => format!(
+            "Numaherd: {} on {}",
+            name(&status.policy),
+            name(&machine.name)
+        ),
+        None => "Numaherd".to_owned(),
+    }
+}
+
+/// What it does, in a sentence, and what is wrong.
+fn state(status: &Status, silent: Option<Duration>) -> Markup {
+    let does = match status {
+        Status { machine: None, .. } => "It has not begun yet.",
+        Status { ended: Some(_), .. } => "It has ended; what was changed has been given back.",
+        Status { paused: true, .. } => "It is paused: it watches and decides nothing.",
+        Status { dry_run: true, .. } => "It is a dry run: it decides and carries nothing out.",
+        _ => "It is herding.",
+    };
+    let late = silent.filter(|silent| {
+        let cadence = Duration::from_nanos(status.cadence_ns.unwrap_or(1_000_000_000));
+        status.ended.is_none() && *silent > cadence * 3 + Duration::from_secs(2)
+    });
+    html! {
+        p { b { (does) } " Seen last at " (at(status.time_ns)) "." }
+        @if let Some(silent) = late {
+            p.warn {
+                "Nothing was heard of the loop for " (time(ns(silent)))
+                ": it hangs or is starved. " code { "numaherd ctl status" } " and the system's log say more."
+            }
+        }
+        @if status.machine.is_some() && !status.is_complete && status.ended.is_none() {
+            p.warn { "What is shown as now is not complete until the next snapshot." }
+        }
+        @if status.more.lines_lost > 0 {
+            p.warn {
+                (counted(status.more.lines_lost, "line")) " of the ledger were dropped before they were drawn, \
+                so as not to hold the loop up: sums lack what was in them."
+            }
+        }
+        @for gap in &status.gaps {
+            p.warn { "Not seen this time: " (Said(&stopped(gap))) }
+        }
+    }
+}
+
+fn key_figures(status: &Status) -> Markup {
+    let now = &status.now;
+    let totals = &status.totals;
+    let mut figures = vec![
+        (count(now.threads), "threads seen"),
+        (short(now.cpus_used), "CPUs in use"),
+    ];
+    let mut shown = |figure: Option<String>, of| figures.extend(figure.map(|figure| (figure, of)));
+    shown(now.local_access_ratio.map(percent), "of lines local");
+    shown(now.miss_rate.map(misses), "misses per 1000 instructions");
+    shown(
+        now.controller_imbalance.map(percent),
+        "controller imbalance",
+    );
+    shown(Some(count(totals.thread_moves)), "thread moves");
+    shown(Some(count(totals.undone)), "undone");
+    shown(Some(count(totals.pages_moved)), "pages moved");
+    let late = &status.lateness;
+    shown(
+        (late.intervals > 0).then(|| time(ns_of(late.most_s))),
+        "latest interval",
+    );
+    html! {
+        ul.key {
+            @for (figure, of) in figures {
+                li { b { (figure) } " " span { (of) } }
+            }
+        }
+    }
+}
+
+fn stopping(status: &Status) -> Markup {
+    html! {
+        h2 { "How to stop it" }
+        ul {
+            @if status.paused {
+                li { code { "numaherd ctl resume" } ": it decides again." }
+            } @else {
+                li { code { "numaherd ctl pause" } ": nothing more is decided; threads stay where they are." }
+            }
+            li { code { "numaherd ctl pause --give-back" } ": threads get the affinities back that they were found with, too." }
+            li { code { "systemctl stop numaherd" } ", or Ctrl-C where it was started: it ends and gives everything back." }
+            li { "After a " code { "kill -9" } ": " code { "numaherd release" } " gives everything back." }
+        }
+    }
+}
+
+fn nodes(status: &Status) -> Markup {
+    html! {
+        h2 { "Nodes" }
+        div.wide {
+            table {
+                thead { tr {
+                    th { "node" } th { "CPUs in use" } th.n { "threads" } th { "memory in use" } th.n { "free" }
+                    th.n { "local" } th.n { "lines fetched a second" } th.n { "lines served a second" }
+                    th { "controller" }
+                } }
+                tbody {
+                    @for node in &status.nodes { (node_row(node)) }
+                }
+            }
+        }
+    }
+}
+
+fn node_row(node: &NodeStatus) -> Markup {
+    let memory = node.memory_bytes.zip(node.free_bytes);
+    let rate = |lines: Option<f64>| lines.map(crate::words::many).unwrap_or_default();
+    html! {
+        tr {
+            th scope="row" { (node.id) }
+            td { @if node.cpus > 0 {
+                meter min="0" max=(node.cpus) value=(format!("{:.2}", node.cpus_used)) {}
+                " " (short(node.cpus_used)) " of " (node.cpus)
+            } @else { "no CPUs" } }
+            td.n { (count(node.threads)) }
+            td { @if let Some((all, free)) = memory {
+                meter min="0" max=(all) value=(all.saturating_sub(free)) {}
+                " " (mib(all.saturating_sub(free))) " of " (mib(all))
+            } }
+            td.n { @if let Some((_, free)) = memory { (mib(free)) } }
+            td.n { @if let Some(share) = node.local_access_ratio { (percent(share)) } }
+            td.n { (rate(node.fetched_per_s)) }
+            td.n { (rate(node.served_per_s)) }
+            td { @if let Some(load) = node.controller_load {
+                meter min="0" max="1" value=(format!("{:.3}", load.clamp(0.0, 1.0))) {}
+                " " (percent(load))
+            } }
+        }
+    }
+}
+
+fn processes(status: &Status) -> Markup {
+    let mut shown: Vec<&ProcessStatus> = status.processes.iter().collect();
+    let busiest = |a: &&ProcessStatus, b: &&ProcessStatus| b.cpus_used.total_cmp(&a.cpus_used);
+    shown.sort_by(busiest);
+    let left_out = shown.len().saturating_sub(MOST_PROCESSES);
+    shown.truncate(MOST_PROCESSES);
+    html! {
+        h2 { "Processes and virtual machines" }
+        div.wide {
+            table {
+                thead { tr {
+                    th { "process" } th { "group" } th { "class" } th.n { "home" } th { "threads on" }
+                    th { "pages on" } th.n { "CPUs" } th.n { "misses" } th.n { "local" } th.n { "moves" }
+                    th { "last decision" }
+                } }
+                tbody {
+                    @for process in shown { (process_row(process)) }
+                }
+            }
+        }
+        @if left_out > 0 {
+            p.soft { "And " (count(left_out as u64)) " that use less CPU." }
+        }
+    }
+}
+
+fn process_row(process: &ProcessStatus) -> Markup {
+    let on = |(node, number): &(NodeId, u64)| format!("{number} on {node}");
+    let threads: Vec<String> = process.threads_on.iter().map(on).collect();
+    html! {
+        tr {
+            th scope="row" {
+                @match &process.guest {
+                    Some(guest) => { bdi { "machine " (name(&guest.name)) } }
+                    None => { bdi { (name(&process.name)) } }
+                }
+                " " small { (process.id.pid) }
+            }
+            td { @if let Some(group) = &process.group { bdi { (name(group)) } } }
+            td { @if let Some(class) = process.class { (class) } }
+            td.n { @if let Some(home) = process.home { (home) } }
+            td { (listed(&threads))
+                @if process.hands_off > 0 { " " small { "(" (process.hands_off) " left alone)" } }
+            }
+            td { @if let Some(pages) = &process.pages_on { (shares(pages)) } }
+            td.n { (short(process.cpus_used)) }
+            td.n { @if let Some(rate) = process.miss_rate { (misses(rate)) } }
+            td.n { @if let Some(share) = process.local_access_ratio { (percent(share)) } }
+            td.n { (count(process.thread_moves)) }
+            td { @if let Some(last) = &process.last { (at(last.time_ns)) ": " (decided(last)) } }
+        }
+    }
+}
+
+/// `75 % on 0 and 25 % on 2`.
+fn shares(pages: &[(NodeId, u64)]) -> String {
+    let all = pages
+        .iter()
+        .fold(0u64, |sum, &(_, n)| sum.saturating_add(n));
+    let there = pages.iter().filter(|&&(_, n)| n > 0);
+    let each = there.map(|&(node, n)| format!("{} on {node}", percent(n as f64 / all as f64)));
+    listed(&each.collect::<Vec<_>>())
+}
+
+/// `chase 101 moved from CPU 0 (node 0) to CPU 4 (node 2)`.
+fn decided(decision: &Decision) -> Markup {
+    let place = |cpu, node: Option<NodeId>| match node {
+        Some(node) => format!("CPU {cpu} (node {node})"),
+        None => format!("CPU {cpu}"),
+    };
+    let to = match decision.to {
+        Some(cpu) => place(cpu, decision.to_node),
+        None => "wherever the kernel wants it".to_owned(),
+    };
+    let did = match decision.did {
+        Did::Moved => "moved",
+        Did::Undone => "put back",
+        Did::Stolen => "given to an idle node",
+        Did::Planned => "would be moved",
+        Did::Failed => "could not be moved",
+    };
+    html! {
+        bdi { (name(&decision.thread_name)) } " " (decision.thread.tid) " " (did) " from "
+        (place(decision.from, decision.from_node)) " to " (to)
+    }
+}
+
+fn decisions(status: &Status) -> Markup {
+    html! {
+        h2 { "Latest decisions" }
+        @if status.decisions.is_empty() {
+            p { "None yet." }
+        } @else {
+            div.wide {
+                table {
+                    thead { tr { th { "at" } th { "what" } th { "process" } th { "why" } } }
+                    tbody {
+                        @for decision in status.decisions.iter().rev().take(MOST_DECISIONS) {
+                            tr {
+                                td.t { (at(decision.time_ns)) }
+                                td { (decided(decision)) }
+                                td { bdi { (name(&decision.process_name)) } " " small { (decision.process.pid) } }
+                                td {
+                                    @if !decision.rule.is_empty() { b { (Said(&decision.rule)) } " " }
+                                    (Said(&sentence(&stopped(&decision.why))))
+                                    @if !decision.instead_of.is_empty() {
+                                        br; small { "Instead of: " (Said(&stopped(&decision.instead_of))) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn notices(status: &Status) -> Markup {
+    html! {
+        @if !status.notices.is_empty() {
+            h2 { "What you should know" }
+            ul {
+                @for notice in status.notices.iter().rev().take(MOST_NOTICES) {
+                    li { (at(notice.time_ns)) ": " (Said(&sentence(&stopped(&notice.text)))) }
+                }
+            }
+        }
+    }
+}
+
+fn refusals(status: &Status) -> Markup {
+    html! {
+        @if !status.totals.refusals.is_empty() {
+            h2 { "Refused" }
+            div.wide {
+                table {
+                    thead { tr { th { "guard" } th.n { "times" } th { "what it means" } } }
+                    tbody {
+                        @for (&guard, &times) in &status.totals.refusals {
+                            tr {
+                                th scope="row" { (guard) }
+                                td.n { (count(times)) }
+                                td { (Said(&sentence(&stopped(guards::meaning(guard))))) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", count(bytes >> 20))
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn ns_of(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
