@@ -154,6 +154,13 @@ pub fn run_beside<T: Send>(
     beside: impl FnOnce(&Guest, u32) -> T + Send,
 ) -> Result<(Finished, T)> {
     let guest = options.boot()?;
+    for crashed in guest.crashed_boots() {
+        writeln!(
+            stderr,
+            "numaherd: note: the guest is booted again: {crashed}"
+        )
+        .context(|| "telling of a crashed boot".to_owned())?;
+    }
     if options.model.is_some() {
         guest.gate(true)?;
     }
