@@ -10,6 +10,8 @@ mod cli;
 mod compare;
 mod config;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod exit;
 mod explain;
 mod gate;
@@ -61,6 +63,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Doctor(options) => doctor::doctor(&options).map(done),
         Command::Topology(options) => topology::topology(&options).map(done),
         Command::Policies(options) => policies::policies(&options).map(done),
+        Command::Config(command) => config::command::config(&command).map(done),
         Command::Explain(options) => explain::explain(&options).map(done),
         Command::Replay(options) => replay::replay(&options).map(done),
         Command::Report(options) => report::report(&options).map(done),
