@@ -5,15 +5,16 @@
 //! * [`mod@explain`]: what was seen, decided, refused, done, and what followed, from a whole ledger;
 //! * [`status`]: what a herd and its machine are like now;
 //! * [`metrics`] and [`mod@page`]: the same for a scraper and for a browser;
+//! * [`replay`]: how other policies' decisions on a recording compare with the recorded ones;
 //! * [`top`]: a run on a terminal, now or at any moment;
 //! * [`report`]: a page of charts and tables, of one run or of several side by side.
 //!
 //! Values in, text or serializable values out: nothing here reads a file, asks a clock or knows a
 //! world. A figure that was not measured is not shown, or said to be missing; none is made up.
 
+pub mod controlled;
 mod dealt;
 mod deeds;
-pub mod controlled;
 mod error;
 pub mod explain;
 pub mod guards;
@@ -21,6 +22,7 @@ mod guests;
 pub mod live;
 pub mod metrics;
 pub mod page;
+pub mod replay;
 pub mod report;
 mod said;
 pub mod status;
