@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::exit::EXIT_CODES;
 
+mod config;
 mod lab;
 mod machines;
 mod manual;
@@ -16,6 +17,7 @@ mod report;
 mod top;
 mod trace;
 
+pub use config::{Config, ConfigCheck, ConfigKeys, ConfigShow};
 pub use lab::{Herding, Lab, LabBrm, LabCompare, LabRun, LabTrial};
 pub use machines::{Advise, Agent, AsNumad, Wanted};
 pub use manual::Manual;
@@ -46,6 +48,9 @@ pub enum Command {
     Topology(Topology),
     /// List the policies, or tell about one
     Policies(Policies),
+    /// Say what is configured, check a file, tell what the keys mean
+    #[command(subcommand)]
+    Config(Config),
     /// Tell what was seen, decided and done, from a ledger
     Explain(Explain),
     /// Ask other policies what they would have decided on what a ledger holds
@@ -79,7 +84,7 @@ pub enum Command {
 }
 
 /// Options of `run`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub struct Run {
     /// Policy, or a placement and a paging joined by a plus [default: dino]
@@ -126,7 +131,7 @@ pub struct Run {
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 
-    /// Configuration file
+    /// Configuration file, or none [default: /etc/numaherd/numaherd.toml where there is one]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -157,7 +162,7 @@ SIGINT and SIGTERM end the run; every affinity is given back as it was found. Af
 `numaherd release` does that, and so does the next run.";
 
 /// Which threads.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[group(multiple = false)]
 pub struct SelectionOptions {
     /// These processes

@@ -4,7 +4,7 @@ mod program;
 mod selection;
 mod signals;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use sd_notify::NotifyState;
 use serde::Serialize;
 
 use crate::cli::Run;
-use crate::config::Config;
+use crate::config::{Config, Effective};
 use crate::doctor;
 use crate::exit::{Exit, ended};
 use crate::print;
@@ -59,7 +59,8 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         let mut live = Live::new();
         attached.watchers.push(Box::new(move |line: &Line| {
             if let Some(text) = live.line(line) {
-                eprintln!("{text}");
+                // A terminal that has gone is no error.
+                let _ = writeln!(std::io::stderr(), "{text}");
             }
         }));
     }
@@ -72,7 +73,11 @@ pub fn run(options: &Run) -> Result<ExitCode> {
 /// The policy or a setting is unknown, the machine lacks what the policy needs, another numaherd
 /// is at work, or the kernel does not permit it; nothing has been changed then.
 pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
-    let config = Config::of(options)?;
+    let effective = Effective::of(options)?;
+    if effective.file.is_some() {
+        say(&effective.to_string());
+    }
+    let config = effective.config;
     let policy = registry::build(config.policy(), &config.policies)
         .map_err(|error| ended(Exit::Usage, error))?;
     let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
@@ -80,8 +85,8 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let events = doctor::event_table(config.events.as_deref())?;
     let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
     needs::check(&policy, &signals, &alternatives).map_err(journal_error)?;
-    let journal = open_journal(options, config.herd.dry_run)?;
-    let ledger = options.ledger.as_deref().map(create_ledger).transpose()?;
+    let journal = open_journal(&config)?;
+    let ledger = config.ledger.as_deref().map(create_ledger).transpose()?;
 
     // From here on there may be a program that was started for this run.
     let new_pages = if config.herd.dry_run {
@@ -90,7 +95,8 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         policy.new_pages
     };
     let program = Program::start(&options.program, new_pages, &topology)?;
-    let selection = selection::selection(&options.selection, program.as_ref())?;
+    let selection =
+        selection::selection(&options.selection.pid, &config.selection, program.as_ref())?;
     let mut host_options = HostOptions::new(selection);
     host_options.started_with = new_pages;
     host_options.include_pinned = config.herd.limits.take_over;
@@ -162,18 +168,23 @@ fn alternatives() -> Vec<Alternative> {
 
 /// The journal of this run, after what an earlier run owed has been given back. A dry run changes
 /// nothing and needs none.
-fn open_journal(options: &Run, dry_run: bool) -> Result<Option<Journal>> {
-    if dry_run {
+fn open_journal(config: &Config) -> Result<Option<Journal>> {
+    if config.herd.dry_run {
         return Ok(None);
     }
-    let path = options.journal.clone().unwrap_or_else(usual_journal);
+    let path = config.journal.clone().unwrap_or_else(usual_journal);
     let owner = format!("numaherd run, process {}", std::process::id());
     let mut journal = Journal::open(&path, &release::boot_id()?, &owner).map_err(journal_error)?;
     let given_back = release::give_back(&mut journal)?;
     for message in given_back {
-        eprintln!("numaherd: {message}");
+        say(&message);
     }
     Ok(Some(journal))
+}
+
+/// Says something on standard error. Nobody need be there: a terminal that has gone is no error.
+fn say(message: &str) {
+    let _ = writeln!(std::io::stderr(), "numaherd: {message}");
 }
 
 fn create_ledger(path: &Path) -> Result<Writer> {

@@ -1,32 +1,34 @@
-//! Which threads a run looks after, as the command line says it.
+//! Which threads a run looks after, as the command line or the configuration says it.
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use numaherd_host::Selection;
 
 use super::program::Program;
 use super::{ROOT, host_error};
-use crate::cli::SelectionOptions;
+use crate::config::file::SelectionSettings;
 
-/// Whose threads: those of the program that was started, or those that the command line chooses.
+/// Whose threads: those of the program that was started, or those that are chosen.
 ///
 /// # Errors
-/// There is no such user, or the path of the control group is not one that the kernel could have.
-pub fn selection(chosen: &SelectionOptions, program: Option<&Program>) -> Result<Selection> {
+/// There is no such user.
+pub fn selection(
+    pids: &[u32],
+    chosen: &SelectionSettings,
+    program: Option<&Program>,
+) -> Result<Selection> {
     if let Some(program) = program {
         return Ok(Selection::Child { pid: program.pid() });
     }
-    if !chosen.pid.is_empty() {
+    if !pids.is_empty() {
         return Ok(Selection::Processes {
-            pids: chosen.pid.clone(),
+            pids: pids.to_vec(),
             descendants: true,
         });
     }
     if let Some(path) = &chosen.cgroup {
-        let path = path.to_str().map(str::to_owned);
-        let path = path.context("the cgroup's path is not UTF-8, as the kernel's are")?;
-        return Ok(Selection::Cgroup { path });
+        return Ok(Selection::Cgroup { path: path.clone() });
     }
     if let Some(name) = &chosen.name {
         return Ok(Selection::Command { name: name.clone() });

@@ -1,0 +1,351 @@
+//! `numaherd config`: what holds and what sets it, whether a file is right, what every key means.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use comfy_table::{Table, presets};
+use numaherd_policy::registry;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::file::look::heading;
+use super::keys::{self, Known, as_toml};
+use super::{Effective, USUAL_FILE, example, values};
+use crate::cli::{Config as Command, ConfigCheck, ConfigKeys, ConfigShow};
+use crate::doctor;
+use crate::exit::{Exit, ended};
+use crate::print::{self, Shown};
+
+/// Does what is asked.
+///
+/// # Errors
+/// The configuration is wrong or cannot be read, a key is unknown, or standard output cannot be
+/// written.
+pub fn config(command: &Command) -> Result<()> {
+    match command {
+        Command::Show(options) => show(options),
+        Command::Check(options) => check(options),
+        Command::Keys(options) => list(options),
+        Command::Example => print::out(&example::example()),
+    }
+}
+
+/// A value that holds, and what set it.
+#[derive(Serialize)]
+struct Held {
+    /// The value; what the policy or the program makes of it where it is left out and that is known.
+    value: Option<Value>,
+    /// `default`, `left out`, or the line or option that set it.
+    from: String,
+}
+
+fn show(options: &ConfigShow) -> Result<()> {
+    let effective = Effective::of(&options.run)?;
+    let policy = registry::build(effective.config.policy(), &effective.config.policies)
+        .map_err(|error| ended(Exit::Usage, error))?;
+    let mut resolved = effective.config.clone();
+    resolved.policy.get_or_insert_with(|| policy.name.clone());
+    resolved.herd = resolved.herd.resolved(&*policy.placement);
+    let resolved = values(&resolved);
+    let set = values(&effective.config);
+    let lines = shown_lines(&effective, &set, &resolved);
+    if options.run.json {
+        let held: serde_json::Map<String, Value> = lines
+            .into_iter()
+            .filter(|line| line.origin.is_some() || !options.changed)
+            .map(|line| (line.name.clone(), keys::plain(&line.held())))
+            .collect();
+        return print::out(&(serde_json::to_string_pretty(&held)? + "\n"));
+    }
+    print::out(&as_file(&effective, &lines, options.changed))
+}
+
+/// A key of what is shown.
+struct Line {
+    /// Its name, `group[0].name` in a list.
+    name: String,
+    known: Known,
+    /// What somebody set, or the default.
+    set: Option<Value>,
+    /// What is made of it where it is left out.
+    resolved: Option<Value>,
+    /// Who set it.
+    origin: Option<String>,
+}
+
+impl Line {
+    fn held(&self) -> Held {
+        let from = match (&self.origin, &self.set) {
+            (Some(origin), _) => origin.clone(),
+            (None, Some(_)) => "default".to_owned(),
+            (None, None) => "left out".to_owned(),
+        };
+        let value = self.set.as_ref().or(self.resolved.as_ref());
+        Held {
+            value: value.cloned(),
+            from,
+        }
+    }
+
+    fn table(&self) -> &str {
+        self.name.rsplit_once('.').map_or("", |(table, _)| table)
+    }
+}
+
+fn shown_lines(
+    effective: &Effective,
+    set: &std::collections::BTreeMap<String, Value>,
+    resolved: &std::collections::BTreeMap<String, Value>,
+) -> Vec<Line> {
+    let groups = effective.config.group.len();
+    let mut lines = Vec::new();
+    for table in keys::tables() {
+        let numbered: Vec<String> = match table.name {
+            "group" => (0..groups)
+                .map(|number| format!("group[{number}]"))
+                .collect(),
+            name => vec![name.to_owned()],
+        };
+        for table_name in numbered {
+            for known in keys::of_table(table.name) {
+                let name = super::file::shape::joined(&table_name, known.last());
+                lines.push(Line {
+                    set: set.get(&name).cloned(),
+                    resolved: resolved.get(&name).cloned(),
+                    origin: effective.origin(&name),
+                    known,
+                    name,
+                });
+            }
+        }
+    }
+    lines
+}
+
+/// What holds, as a configuration file that says the same.
+fn as_file(effective: &Effective, lines: &[Line], changed: bool) -> Shown {
+    let file = match &effective.file {
+        Some(file) => format!("{}, then ", file.display()),
+        None => String::new(),
+    };
+    let mut text = format!("# Built-in defaults, then {file}the command line.\n");
+    let mut table = "";
+    for line in lines {
+        if changed && line.origin.is_none() {
+            continue;
+        }
+        if line.table() != table {
+            table = line.table();
+            let name = super::file::look::without_numbers(table);
+            write!(text, "\n{}\n", heading(&name)).expect("text can be written");
+        }
+        let (value, why) = match (&line.set, &line.resolved, &line.origin) {
+            (Some(value), _, Some(origin)) => (as_toml(value), origin.clone()),
+            (Some(value), _, None) => (as_toml(value), String::new()),
+            (None, Some(value), _) => (as_toml(value), "left out".to_owned()),
+            (None, None, _) => match line.known.default() {
+                // An empty list or table is not written.
+                Ok(empty) => (empty, String::new()),
+                Err(left_out) => {
+                    writeln!(text, "#{} left out: {left_out}", line.known.last())
+                        .expect("text can be written");
+                    continue;
+                }
+            },
+        };
+        let mark = if line.set.is_none() && line.known.field.optional {
+            "#"
+        } else {
+            ""
+        };
+        let entry = format!("{mark}{} = {value}", line.known.last());
+        if why.is_empty() {
+            writeln!(text, "{entry}")
+        } else {
+            writeln!(text, "{entry:<40}  # {why}")
+        }
+        .expect("text can be written");
+    }
+    text
+}
+
+fn check(options: &ConfigCheck) -> Result<()> {
+    let effective = match &options.file {
+        Some(file) => Effective::of_named(file)?,
+        None => Effective::of_file(None)?,
+    };
+    let Some(file) = &effective.file else {
+        return print::out(&format!(
+            "There is no {USUAL_FILE}, and nothing else is named: all is as built in.\n"
+        ));
+    };
+    // What it names has to be right as well.
+    doctor::event_table(effective.config.events.as_deref())?;
+    let set = values(&effective.config);
+    let count = effective
+        .origins
+        .keys()
+        .filter(|key| set.contains_key(*key))
+        .count();
+    let keys = if count == 1 { "key" } else { "keys" };
+    let groups = match effective.config.group.len() {
+        0 => String::new(),
+        1 => ", 1 group".to_owned(),
+        groups => format!(", {groups} groups"),
+    };
+    print::out(&format!(
+        "{} is right: {count} {keys} set{groups}. `numaherd config show` prints what holds with it.\n",
+        file.display()
+    ))
+}
+
+/// A key, as JSON.
+#[derive(Serialize)]
+struct Described {
+    key: &'static str,
+    /// `null` where leaving it out is a value of its own.
+    default: Option<Value>,
+    left_out: Option<&'static str>,
+    unit: Option<&'static str>,
+    wanted: String,
+    what: &'static str,
+    read_at_the_start_only: bool,
+}
+
+impl Described {
+    fn of(known: &Known) -> Self {
+        let some = |text: &'static str| (!text.is_empty()).then_some(text);
+        Self {
+            key: known.key.name,
+            default: keys::default_of(known.key.name).cloned(),
+            left_out: some(known.key.left_out),
+            unit: some(known.key.unit),
+            wanted: known.field.shape.wanted(),
+            what: known.key.what,
+            read_at_the_start_only: known.key.restart,
+        }
+    }
+}
+
+fn list(options: &ConfigKeys) -> Result<()> {
+    let wanted = options.key.as_deref().map(plain_name);
+    let Some(name) = wanted else {
+        let all: Vec<Known> = keys::tables()
+            .flat_map(|table| keys::of_table(table.name))
+            .collect();
+        let described: Vec<Described> = all.iter().map(Described::of).collect();
+        return print::shown(options.json, &described, || overview(&all));
+    };
+    let found: Vec<Known> = match keys::find(&name) {
+        Some(known) => vec![known],
+        None => keys::tables()
+            .filter(|table| table.name == name || table.name.starts_with(&format!("{name}.")))
+            .flat_map(|table| keys::of_table(table.name))
+            .collect(),
+    };
+    if found.is_empty() {
+        let message = format!("there is no key `{name}`; {}", keys::did_you_mean(&name));
+        return Err(ended(Exit::Usage, message));
+    }
+    let described: Vec<Described> = found.iter().map(Described::of).collect();
+    print::shown(options.json, &described, || {
+        let told: Vec<String> = found.iter().map(one).collect();
+        told.join("\n")
+    })
+}
+
+/// A key's name as somebody may have copied it out of a file: `[herd.limits]`, `stray = "node"`.
+fn plain_name(written: &str) -> String {
+    let name = written.split('=').next().unwrap_or(written).trim();
+    name.trim_start_matches('[')
+        .trim_end_matches(']')
+        .to_owned()
+}
+
+fn default_in_words(known: &Known) -> String {
+    match known.default() {
+        Ok(value) => value,
+        Err(left_out) => left_out.to_owned(),
+    }
+}
+
+fn overview(all: &[Known]) -> Shown {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["key", "default", "unit", "what it does"]);
+    for known in all {
+        table.add_row([
+            known.key.name,
+            &default_in_words(known),
+            known.key.unit,
+            known.key.in_short(),
+        ]);
+    }
+    format!("{table}\n\n`numaherd config keys KEY` tells all about one.\n")
+}
+
+fn one(known: &Known) -> Shown {
+    let key = known.key;
+    let mut text = format!("{}\n", key.name);
+    for line in example::wrapped(key.what) {
+        writeln!(text, "  {line}").expect("text can be written");
+    }
+    let mut say = |what: &str, value: &str| {
+        writeln!(text, "  {what:<10}{value}").expect("text can be written");
+    };
+    say("default", &default_in_words(known));
+    if !key.unit.is_empty() {
+        say("unit", key.unit);
+    }
+    say("wanted", &known.field.shape.wanted());
+    say(
+        "read",
+        if key.restart {
+            "at the start only"
+        } else {
+            "at the start, and again on SIGHUP"
+        },
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Config, Origin};
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_as_it_was_copied() {
+        for written in ["herd.limits", "[herd.limits]", " herd.limits = 3"] {
+            assert_eq!(plain_name(written), "herd.limits");
+        }
+        assert_eq!(plain_name("[[group]]"), "group");
+    }
+
+    #[test]
+    fn what_is_shown_is_a_file_that_says_the_same() {
+        let text = "policy = \"brm\"\n[herd.limits]\nfreeze_s = 7\n[[group]]\nname = \"a\"\nusers = [\"b\"]\n\
+                    [[group]]\nname = \"c d\"\npids = [1, 2]\npolicy = \"none\"\n\
+                    [policies.penalty]\nprograms = { \"a b\" = 1.5 }\n";
+        let (config, lines) = Config::parse(text, "f").unwrap();
+        let origins = lines.into_iter();
+        let effective = Effective {
+            origins: origins
+                .map(|(key, line)| (key, Origin::Line(line)))
+                .collect(),
+            config,
+            file: Some("f".into()),
+        };
+        let set = values(&effective.config);
+        let lines = shown_lines(&effective, &set, &set);
+        for changed in [false, true] {
+            let shown = as_file(&effective, &lines, changed);
+            let (again, _) = Config::parse(&shown, "g").unwrap_or_else(|e| panic!("{e}\n{shown}"));
+            assert_eq!(again, effective.config, "{shown}");
+        }
+        let changed = as_file(&effective, &lines, true);
+        assert!(changed.contains("freeze_s = 7.0"), "{changed}");
+        assert!(changed.contains("# f line 3"), "{changed}");
+        assert!(!changed.contains("bounce_limit"), "{changed}");
+    }
+}

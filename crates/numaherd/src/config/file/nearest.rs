@@ -1,0 +1,72 @@
+//! What somebody may have meant who wrote a word that is not known.
+
+/// Words longer than this are no misspelling of ours.
+const LONGEST: usize = 64;
+
+/// Those of `known` that are nearest to `written`, all of the same distance, in their order; none
+/// where none is near. A letter too many, too few, wrong, or two that changed places count as one
+/// each; large and small letters, and `-` and `_`, count as the same. Near is a third of the letters,
+/// or one.
+pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
+    let letters = written.chars().count();
+    if letters > LONGEST {
+        return Vec::new();
+    }
+    let written = plain(written);
+    let mut near = (letters / 3).max(1);
+    let mut found = Vec::new();
+    for word in known {
+        let distance = strsim::osa_distance(&written, &plain(word));
+        if distance < near {
+            found.clear();
+            near = distance;
+        }
+        if distance == near {
+            found.push(word);
+        }
+    }
+    found
+}
+
+/// Without what people change without noticing.
+fn plain(word: &str) -> String {
+    word.to_lowercase().replace('-', "_")
+}
+
+/// `a`, `a or b`, `a, b or c`; empty for none.
+pub fn or(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_are_named_and_nothing_where_none_is_near() {
+        let known = ["stray", "steal", "cpus", "nodes", "moves_per_second"];
+        for (written, meant) in [
+            ("moves_per_secnd", &["moves_per_second"][..]),
+            ("Moves-Per-Second", &["moves_per_second"]),
+            ("move_per_seconds", &["moves_per_second"]),
+            ("cpu", &["cpus"]),
+            ("cups", &["cpus"]),
+            ("stral", &["stray", "steal"]),
+            ("threads", &[]),
+            ("", &[]),
+        ] {
+            assert_eq!(nearest(written, known), meant, "{written}");
+        }
+        assert!(nearest(&"s".repeat(100_000), known).is_empty());
+    }
+
+    #[test]
+    fn choices_read_as_a_sentence() {
+        let words = |count| or(&["a", "b", "c"].map(str::to_owned)[..count]);
+        assert_eq!([0, 1, 2, 3].map(words), ["", "a", "a or b", "a, b or c"]);
+    }
+}

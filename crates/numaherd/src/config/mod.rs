@@ -1,0 +1,379 @@
+//! The configuration of a run: built-in defaults, then a file, then the command line.
+//!
+//! Whoever comes later wins, key by key. The file is that of `--config`, or else that which
+//! `NUMAHERD_CONFIG` names, or else [`USUAL_FILE`] where there is one; `none` in place of a file is no
+//! file. A file that is named and missing is an error; the usual one may be missing.
+//!
+//! | | |
+//! |---|---|
+//! | `file` | what a file may hold, and how it is read |
+//! | `keys` | what every key means; all documentation is drawn from it |
+//! | `example`, `page` | `contrib/numaherd.toml`, `docs/configuration.md` |
+//! | `command` | `numaherd config` |
+
+pub mod command;
+pub mod example;
+pub mod file;
+pub mod keys;
+#[cfg(test)]
+mod page;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::cli::{Run, Stray};
+use crate::exit::{Exit, ended};
+pub use file::Config;
+use file::shape::{Shape, joined};
+
+/// The configuration that is read when nobody names one.
+pub const USUAL_FILE: &str = "/etc/numaherd/numaherd.toml";
+
+/// Names another, or `none`.
+pub const VARIABLE: &str = "NUMAHERD_CONFIG";
+
+/// In place of a file: none is read.
+const NO_FILE: &str = "none";
+
+/// A configuration, and where each of its values is from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Effective {
+    /// What holds.
+    pub config: Config,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    /// Where the values are from that somebody set, by their keys' names (`group[0].name` in a list).
+    pub origins: BTreeMap<String, Origin>,
+}
+
+/// Where a value is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This line of the file.
+    Line(usize),
+    /// This option of the command line.
+    Option(&'static str),
+}
+
+/// Where to look for a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Nowhere.
+    Nothing,
+    /// Here, and it must be there.
+    Named(PathBuf),
+    /// Here, if it is there.
+    Usual(PathBuf),
+}
+
+impl Wanted {
+    /// By the option, or else the environment, or else the usual one.
+    fn of(option: Option<&Path>, variable: Option<&OsStr>) -> Self {
+        let variable = variable.filter(|value| !value.is_empty()).map(Path::new);
+        match option.or(variable) {
+            None => Self::Usual(PathBuf::from(USUAL_FILE)),
+            Some(path) if path.as_os_str() == NO_FILE => Self::Nothing,
+            Some(path) => Self::Named(path.to_owned()),
+        }
+    }
+
+    fn here(option: Option<&Path>) -> Self {
+        Self::of(option, std::env::var_os(VARIABLE).as_deref())
+    }
+}
+
+impl Effective {
+    /// What holds for a run of these options.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has a key or value that cannot be: the message names file, line
+    /// and key. An option has a value that cannot be.
+    pub fn of(run: &Run) -> Result<Self> {
+        let mut effective = Self::read(&Wanted::here(run.config.as_deref()))?;
+        effective.overrule(run)?;
+        let checked = effective.config.herd.check();
+        checked.map_err(|error| ended(Exit::Usage, error))?;
+        Ok(effective)
+    }
+
+    /// What the file says that is in force where no command line says otherwise.
+    ///
+    /// # Errors
+    /// As [`Effective::of`].
+    pub fn of_file(option: Option<&Path>) -> Result<Self> {
+        Self::read(&Wanted::here(option))
+    }
+
+    /// What this file says.
+    ///
+    /// # Errors
+    /// As [`Effective::of`].
+    pub fn of_named(file: &Path) -> Result<Self> {
+        Self::read(&Wanted::Named(file.to_owned()))
+    }
+
+    fn read(wanted: &Wanted) -> Result<Self> {
+        let (path, may_be_missing) = match wanted {
+            Wanted::Nothing => return Ok(Self::default()),
+            Wanted::Named(path) => (path, false),
+            Wanted::Usual(path) => (path, true),
+        };
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if may_be_missing && error.kind() == ErrorKind::NotFound => {
+                return Ok(Self::default());
+            }
+            Err(error) => {
+                let shown = path.display();
+                let without = if may_be_missing {
+                    "; to go on without it: --config none"
+                } else {
+                    ""
+                };
+                let message = format!("cannot read the configuration {shown}: {error}{without}");
+                return Err(ended(Exit::Usage, message));
+            }
+        };
+        let (mut config, lines) = Config::parse(&text, &path.display().to_string())
+            .map_err(|wrong| ended(Exit::Usage, wrong))?;
+        // A file that it names is beside it.
+        if let Some(folder) = path.parent() {
+            let named = [&mut config.events, &mut config.ledger, &mut config.journal];
+            for file in named.into_iter().flatten() {
+                *file = folder.join(&*file);
+            }
+        }
+        let origins = lines.into_iter();
+        Ok(Self {
+            config,
+            file: Some(path.clone()),
+            origins: origins
+                .map(|(key, line)| (key, Origin::Line(line)))
+                .collect(),
+        })
+    }
+
+    /// What the command line says otherwise.
+    fn overrule(&mut self, run: &Run) -> Result<()> {
+        let Self {
+            config, origins, ..
+        } = self;
+        let mut from = |key: &str, option| {
+            origins.insert(key.to_owned(), Origin::Option(option));
+        };
+        if run.policy.is_some() {
+            config.policy.clone_from(&run.policy);
+            from("policy", "--policy");
+        }
+        let files = [
+            (&mut config.events, &run.events, "events", "--events"),
+            (&mut config.ledger, &run.ledger, "ledger", "--ledger"),
+            (&mut config.journal, &run.journal, "journal", "--journal"),
+        ];
+        for (file, named, key, option) in files {
+            if named.is_some() {
+                file.clone_from(named);
+                from(key, option);
+            }
+        }
+        let herd = &mut config.herd;
+        if let Some(interval) = run.interval {
+            herd.placement_interval_ms = Some(milliseconds(interval));
+            from("herd.placement_interval_ms", "--interval");
+        }
+        if let Some(interval) = run.paging_interval {
+            herd.paging_interval_ms = milliseconds(interval);
+            from("herd.paging_interval_ms", "--paging-interval");
+        }
+        if let Some(length) = run.length {
+            herd.length_ms = Some(milliseconds(length));
+            from("herd.length_ms", "--for");
+        }
+        if run.dry_run {
+            herd.dry_run = true;
+            from("herd.dry_run", "--dry-run");
+        }
+        if let Some(seed) = run.seed {
+            herd.seed = seed;
+            from("herd.seed", "--seed");
+        }
+        let limits = &mut herd.limits;
+        if run.cpus.is_some() {
+            limits.cpus.clone_from(&run.cpus);
+            from("herd.limits.cpus", "--cpus");
+        }
+        if run.nodes.is_some() {
+            limits.nodes.clone_from(&run.nodes);
+            from("herd.limits.nodes", "--nodes");
+        }
+        if let Some(stray) = run.stray {
+            limits.stray = Some(match stray {
+                Stray::Core => numaherd_herd::Stray::Core,
+                Stray::Domain => numaherd_herd::Stray::Domain,
+                Stray::Node => numaherd_herd::Stray::Node,
+            });
+            from("herd.limits.stray", "--stray");
+        }
+        if run.take_over {
+            limits.take_over = true;
+            from("herd.limits.take_over", "--take-over");
+        }
+        self.choose(run)
+    }
+
+    /// Whose threads, where the command line says: what the file says of it is gone then.
+    fn choose(&mut self, run: &Run) -> Result<()> {
+        let chosen = &run.selection;
+        let given = !run.program.is_empty()
+            || !chosen.pid.is_empty()
+            || chosen.cgroup.is_some()
+            || chosen.name.is_some()
+            || chosen.user.is_some();
+        if !given {
+            return Ok(());
+        }
+        self.origins.retain(|key, _| !key.starts_with("selection."));
+        let text = |path: &PathBuf| {
+            let path = path.to_str().map(str::to_owned);
+            path.context("the cgroup's path is not UTF-8, as the kernel's are")
+        };
+        self.config.selection = file::SelectionSettings {
+            cgroup: chosen.cgroup.as_ref().map(text).transpose()?,
+            name: chosen.name.clone(),
+            user: chosen.user.clone(),
+        };
+        let options = [
+            (chosen.cgroup.is_some(), "selection.cgroup", "--cgroup"),
+            (chosen.name.is_some(), "selection.name", "--name"),
+            (chosen.user.is_some(), "selection.user", "--user"),
+        ];
+        for (_, key, option) in options.into_iter().filter(|(given, ..)| *given) {
+            self.origins.insert(key.to_owned(), Origin::Option(option));
+        }
+        Ok(())
+    }
+
+    /// Where a value is from, in words; nothing for a default.
+    pub fn origin(&self, key: &str) -> Option<String> {
+        Some(match self.origins.get(key)? {
+            Origin::Line(line) => match &self.file {
+                Some(file) => format!("{} line {line}", file.display()),
+                None => format!("line {line}"),
+            },
+            Origin::Option(option) => (*option).to_owned(),
+        })
+    }
+}
+
+impl Config {
+    /// What holds for a run of these options.
+    ///
+    /// # Errors
+    /// As [`Effective::of`].
+    pub fn of(run: &Run) -> Result<Self> {
+        Effective::of(run).map(|effective| effective.config)
+    }
+}
+
+/// Where the values are from that are not built in, in a few words.
+impl fmt::Display for Effective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "configuration from {}", file.display()),
+            None => f.write_str("built-in configuration"),
+        }
+    }
+}
+
+/// Every value that a configuration has, by its key's name (`group[0].name` in a list).
+pub fn values(config: &Config) -> BTreeMap<String, Value> {
+    fn collect(name: &str, value: Value, shape: &Shape, found: &mut BTreeMap<String, Value>) {
+        match (value, shape) {
+            (Value::Object(table), Shape::Table(fields)) => {
+                for (key, value) in table {
+                    if let Some(field) = fields.iter().find(|field| field.name == key) {
+                        collect(&joined(name, &key), value, &field.shape, found);
+                    }
+                }
+            }
+            (Value::Array(each), Shape::List(shape)) if shape.fields().is_some() => {
+                for (number, value) in each.into_iter().enumerate() {
+                    collect(&format!("{name}[{number}]"), value, shape, found);
+                }
+            }
+            (value, _) => {
+                found.insert(name.to_owned(), value);
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    collect("", keys::plain(config), Config::shape(), &mut found);
+    found
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_option_comes_before_the_environment_and_that_before_the_usual_file() {
+        let of = |option: Option<&str>, variable: Option<&str>| {
+            Wanted::of(option.map(Path::new), variable.map(OsStr::new))
+        };
+        let named = |path: &str| Wanted::Named(PathBuf::from(path));
+        assert_eq!(of(None, None), Wanted::Usual(PathBuf::from(USUAL_FILE)));
+        assert_eq!(of(None, Some("")), Wanted::Usual(PathBuf::from(USUAL_FILE)));
+        assert_eq!(of(None, Some("a.toml")), named("a.toml"));
+        assert_eq!(of(Some("b.toml"), Some("a.toml")), named("b.toml"));
+        assert_eq!(of(Some("none"), Some("a.toml")), Wanted::Nothing);
+        assert_eq!(of(None, Some("none")), Wanted::Nothing);
+        assert_eq!(of(Some("./none"), None), named("./none"));
+    }
+
+    #[test]
+    fn the_usual_file_may_be_missing_and_a_named_one_may_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("numaherd.toml");
+        let usual = Effective::read(&Wanted::Usual(path.clone())).unwrap();
+        assert_eq!(usual, Effective::default());
+        let named = Effective::read(&Wanted::Named(path.clone())).unwrap_err();
+        assert!(
+            named
+                .to_string()
+                .starts_with("cannot read the configuration")
+        );
+        // A folder is no file, wherever it is.
+        std::fs::create_dir(&path).unwrap();
+        let folder = Effective::read(&Wanted::Usual(path)).unwrap_err();
+        assert!(folder.to_string().ends_with("--config none"), "{folder}");
+    }
+
+    #[test]
+    fn every_value_that_can_be_set_has_a_key_that_is_documented() {
+        let text = "policy = \"linux\"\n[selection]\nuser = \"root\"\n[herd]\nseed = 1\n\
+                    [[group]]\nname = \"a\"\npids = [1]\npolicy = \"none\"\n\
+                    [policies.penalty]\nprograms = { mcf = 1.5 }\n";
+        let (config, _) = Config::parse(text, "f").unwrap();
+        let values = values(&config);
+        for key in values.keys() {
+            assert!(keys::find(key).is_some(), "{key}");
+        }
+        assert_eq!(values["group[0].pids"], serde_json::json!([1]));
+        assert_eq!(
+            values["policies.penalty.programs"],
+            serde_json::json!({"mcf": 1.5})
+        );
+        assert_eq!(values["herd.limits.worse.undo"], true);
+    }
+}
