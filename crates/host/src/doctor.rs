@@ -2,11 +2,12 @@
 //! pages: as data, which the program prints.
 
 mod events;
+mod others;
 mod walk;
 
 use std::path::Path;
 
-use numaherd_topology::Topology;
+use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::SignalReport;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
@@ -18,9 +19,14 @@ use crate::counters::Counters;
 use crate::events::EventTable;
 use crate::files::Root;
 use crate::host::Equipment;
-use crate::kernel::{Captured, Live, Senses};
+use crate::kernel::{Captured, Hands, Live, Senses};
 use crate::options::{HostOptions, Selection};
 use crate::proc::cpuinfo;
+
+/// The subject of what says whether threads can be placed.
+pub const PLACING: &str = "placing threads";
+/// The subject of what says whether pages can be moved.
+pub const MOVING: &str = "moving pages";
 
 /// How far something is in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +65,10 @@ pub struct Doctor {
     pub virtual_machine: bool,
     /// Nodes with memory, and CPUs that are online.
     pub shape: String,
+    /// Nodes with memory.
+    pub nodes: usize,
+    /// Memory domains.
+    pub domains: usize,
     /// Each signal, measured or missing, in the order of [`numaherd_world::Signal::ALL`].
     pub signals: Vec<SignalReport>,
     /// The events that are counted here, each tried.
@@ -127,7 +137,7 @@ fn examine(
     ];
     abilities.extend(rights(&equipment));
     if root.is_live() {
-        abilities.push(open_files());
+        abilities.extend([placing(root), moving(root), open_files()]);
     }
     Doctor {
         kernel: root.text("proc/sys/kernel/osrelease"),
@@ -139,10 +149,12 @@ fn examine(
             topology.domains().len(),
             topology.online_cpus().len()
         ),
+        nodes: nodes.len(),
+        domains: topology.domains().len(),
         signals: equipment.signals,
         events,
         abilities,
-        others: others(root),
+        others: others::others(root),
     }
 }
 
@@ -253,6 +265,54 @@ fn rights(equipment: &Equipment) -> Vec<Finding> {
     findings
 }
 
+/// Whether the kernel lets threads be placed at all: this one, on the CPUs that it has.
+fn placing(root: &Root) -> Finding {
+    let live = Live::new(root.clone());
+    let mut words = Vec::new();
+    // 0 is the thread that asks.
+    let tried = live
+        .affinity(0, &mut words)
+        .and_then(|()| live.set_affinity(0, &CpuSet::of_words(words.clone())));
+    match tried {
+        Ok(()) => finding(
+            PLACING,
+            Verdict::Good,
+            "the kernel lets threads be placed",
+            None,
+        ),
+        Err(errno) => finding(
+            PLACING,
+            Verdict::Bad,
+            format!("sched_setaffinity is refused, for this very thread: {errno}"),
+            Some("run outside the container, or allow sched_setaffinity in its seccomp profile"),
+        ),
+    }
+}
+
+/// Whether the kernel says where pages are, which is half of moving them: one of this program's own.
+fn moving(root: &Root) -> Finding {
+    let here = 0_u8;
+    let address = std::ptr::from_ref(&here).addr() as u64;
+    let mut status = [0];
+    match Live::new(root.clone()).where_are(0, &[address], &mut status) {
+        Ok(()) => finding(
+            MOVING,
+            Verdict::Good,
+            "the kernel lets pages be moved",
+            None,
+        ),
+        Err(errno) => finding(
+            MOVING,
+            Verdict::Bad,
+            format!("move_pages is refused, for a page of this program's own: {errno}"),
+            Some(
+                "use a kernel built with CONFIG_NUMA and CONFIG_MIGRATION; in a container, allow \
+                 move_pages in its seccomp profile (Docker: --cap-add SYS_NICE)",
+            ),
+        ),
+    }
+}
+
 fn open_files() -> Finding {
     let limit = getrlimit(Resource::Nofile).maximum;
     // A thread takes two files of /proc, up to five counters, and two more of the uncore penalty.
@@ -271,70 +331,4 @@ fn open_files() -> Finding {
             None,
         ),
     }
-}
-
-fn others(root: &Root) -> Vec<Finding> {
-    let mut others = Vec::new();
-    let balancing: Option<u32> = root.number("proc/sys/kernel/numa_balancing");
-    if let Some(mode @ 1..) = balancing {
-        others.push(finding(
-            "kernel NUMA balancing",
-            Verdict::Bad,
-            format!("it moves threads and pages by itself (kernel.numa_balancing is {mode})"),
-            Some("sysctl kernel.numa_balancing=0 while numaherd runs"),
-        ));
-    }
-    let scheduler = root.text("sys/kernel/sched_ext/state");
-    if let Some(state) = scheduler.filter(|state| state != "disabled") {
-        let name = root
-            .text("sys/kernel/sched_ext/root/ops")
-            .unwrap_or_else(|| "unnamed".to_owned());
-        others.push(finding(
-            "sched_ext",
-            Verdict::Weak,
-            format!("scheduler {name} is {state}: it may place threads within their affinity"),
-            Some("stop it, or let it be if it keeps to affinities"),
-        ));
-    }
-    for (name, what, remedy) in [
-        (
-            "numad",
-            "it moves processes and their pages between nodes",
-            "systemctl stop numad",
-        ),
-        (
-            "irqbalance",
-            "it moves interrupts between CPUs, not threads: it does no harm beyond noise",
-            "systemctl stop irqbalance, if the noise matters",
-        ),
-    ] {
-        let pids = running(root, name);
-        if let Some(pid) = pids.first() {
-            let verdict = if name == "numad" {
-                Verdict::Bad
-            } else {
-                Verdict::Weak
-            };
-            let found = format!("{name} runs (process {pid}): {what}");
-            others.push(finding(name, verdict, found, Some(remedy)));
-        }
-    }
-    let state = root.text("var/lib/kubelet/cpu_manager_state");
-    if state.is_some_and(|state| state.contains("\"policyName\":\"static\"")) {
-        others.push(finding(
-            "kubelet",
-            Verdict::Weak,
-            "its static CPU manager gives containers CPUs of their own, by cpuset",
-            Some("numaherd keeps to cpusets; leave guaranteed pods out of the selection"),
-        ));
-    }
-    others
-}
-
-fn running(root: &Root, name: &str) -> Vec<u32> {
-    root.numbers("proc", "")
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|pid| root.text(&format!("proc/{pid}/comm")).as_deref() == Some(name))
-        .collect()
 }

@@ -60,7 +60,7 @@ mod threads;
 mod vm;
 
 pub use agent::{AgentNews, AgentOptions, GuestAgent, Told};
-pub use doctor::{Doctor, EventCheck, Finding, Verdict, doctor, signals};
+pub use doctor::{Doctor, EventCheck, Finding, MOVING, PLACING, Verdict, doctor, signals};
 pub use error::HostError;
 pub use events::EventTable;
 pub use host::{Host, user_number};
