@@ -18,6 +18,7 @@ use numaherd_world::{
 use serde::{Deserialize, Serialize};
 
 use crate::governor::{Refusal, Stolen, Undone};
+use crate::line::seal;
 use crate::settings::Settings;
 use crate::summary::Summary;
 
@@ -55,6 +56,20 @@ pub struct Line {
     /// What is recorded.
     #[serde(flatten)]
     pub record: Record,
+}
+
+impl Header {
+    /// The line that a ledger has it as, sealed, with its line feed.
+    pub fn sealed(&self) -> Vec<u8> {
+        seal(self)
+    }
+}
+
+impl Line {
+    /// The line that a ledger has it as, sealed, with its line feed: for those who hand a ledger on.
+    pub fn sealed(&self) -> Vec<u8> {
+        seal(self)
+    }
 }
 
 /// What is recorded.
