@@ -85,6 +85,7 @@ impl Running<'_> {
             _ => {}
         }
         self.paging.pause(true);
+        self.hear_paging();
         let paused = Paused { give_back };
         self.paused = Some(paused);
         if !give_back {
@@ -118,10 +119,15 @@ impl Running<'_> {
         } else {
             0
         };
-        let news = self.paging.news();
-        self.hear(news);
+        self.hear_paging();
         self.record.flush();
         Ok(given_back)
+    }
+
+    /// Records what the paging has done by now, before what comes next.
+    fn hear_paging(&mut self) {
+        let news = self.paging.news();
+        self.hear(news);
     }
 
     fn change(&mut self, change: Change) -> (Asked, Result<(), String>) {
@@ -176,6 +182,7 @@ impl Running<'_> {
         });
         self.record.summary.dry_run = used.dry_run;
         self.record.set_cadence(used);
+        self.hear_paging();
         self.hear(news);
         if let Some(caveat) = caveat {
             self.record.notice(caveat.to_owned());

@@ -269,11 +269,14 @@ pub struct Fake {
     pub can_place_new_pages: Vec<NewPages>,
     /// What it was told before time passed.
     pub asked: Vec<Asked>,
+    /// Intervals in the middle of which it is woken.
+    pub woken_in: Vec<u64>,
     script: Option<Script>,
     intervals: u64,
     observed: u64,
     now_ns: u64,
     interval_ns: u64,
+    is_observed: bool,
 }
 
 impl Fake {
@@ -292,11 +295,13 @@ impl Fake {
             pager: None,
             can_place_new_pages: vec![NewPages::FirstTouch],
             asked: Vec::new(),
+            woken_in: Vec::new(),
             script: None,
             intervals: 0,
             observed: 0,
             now_ns: 0,
             interval_ns: 0,
+            is_observed: false,
         }
     }
 
@@ -375,11 +380,23 @@ impl World for Fake {
         if self.intervals == self.ends_after {
             return Progress::Ended;
         }
-        self.interval_ns = u64::try_from(interval.as_nanos()).unwrap();
-        self.now_ns += self.interval_ns;
+        if self.is_observed {
+            self.interval_ns = 0;
+            self.is_observed = false;
+        }
+        let woken = self.woken_in.iter().position(|&at| at == self.intervals);
+        let passes = woken.map_or(interval, |_| interval / 2);
+        self.interval_ns += u64::try_from(passes.as_nanos()).unwrap();
+        self.now_ns += u64::try_from(passes.as_nanos()).unwrap();
         if let Some(mut script) = self.script.take() {
             script(self.intervals, self);
             self.script = Some(script);
+        }
+        if let Some(woken) = woken {
+            self.woken_in.remove(woken);
+            return Progress::Woken {
+                left: interval - passes,
+            };
         }
         self.intervals += 1;
         Progress::Ran
@@ -394,6 +411,7 @@ impl World for Fake {
         }
         let seconds = self.now_ns as f64 / 1e9;
         self.observed += 1;
+        self.is_observed = true;
         let mut seen = self.threads.clone();
         seen.retain(|thread| !self.unseen.contains(&thread.id));
         Ok(Snapshot {

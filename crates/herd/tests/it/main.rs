@@ -1,6 +1,8 @@
 //! The herd against a scripted machine: loop, governor, journal, ledger, replay.
 
 mod asked;
+mod control;
+mod control_properties;
 mod fake;
 mod in_step;
 mod journal;

@@ -1,0 +1,753 @@
+//! A running herd does what is asked of it, or says why not.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use numaherd_herd::control::{MOST_WAITING, pair};
+use numaherd_herd::ledger::{Asked as Was, Controlled, Ledger, Writer};
+use numaherd_herd::{
+    Change, ControlError, Guard, Herd, Journal, Limits, Line, Record, Request, Requests, Settings,
+    Stray, Summary,
+};
+use numaherd_policy::{Place, Policy, Random};
+use numaherd_topology::{CpuId, CpuSet, Topology};
+use numaherd_world::{
+    MemorySource, NewPages, PageOrder, PageOutcome, Pager, Pages, Placement, Progress, Sample,
+    Signal, SignalState, Snapshot, WorldError,
+};
+use tempfile::TempDir;
+
+use crate::fake::{
+    Asked, Fake, Heard, ToldPaging, all_pages, cpus, everyone_to, machine, moved, pid, policy,
+    policy_with, thread, tid, window,
+};
+
+static GO: AtomicBool = AtomicBool::new(false);
+
+/// Longer than any test may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is asked in which interval.
+type Timetable = Vec<(u64, Request)>;
+
+/// Two threads on node 0 of two nodes of four CPUs, seen for eight intervals.
+fn fake() -> Fake {
+    let topology = machine(2, 4);
+    let threads = (1..=2).map(|n| thread(n, n, 0, &topology)).collect();
+    let mut world = Fake::new(topology, threads);
+    world.ends_after = 8;
+    world
+}
+
+/// A world that is asked by timetable, with the other end.
+fn asked(mut world: Fake, timetable: Timetable) -> (Fake, Requests) {
+    let (control, requests) = pair();
+    let mut timetable = timetable.into_iter().peekable();
+    world = world.scripted(move |interval, _| {
+        while let Some((_, request)) = timetable.next_if(|(at, _)| *at == interval) {
+            control.named("the test").tell(request).unwrap();
+        }
+    });
+    (world, requests)
+}
+
+fn change(policy: Option<Policy>, settings: Option<Settings>) -> Request {
+    Request::Change(Box::new(Change {
+        policy,
+        settings,
+        why: "the test wants it".to_owned(),
+    }))
+}
+
+/// Runs, and returns what was recorded.
+fn run(world: &mut Fake, policy: Policy, settings: Settings, requests: Requests) -> Ran {
+    run_with(world, policy, settings, requests, None)
+}
+
+struct Ran {
+    lines: Vec<Line>,
+    summary: Summary,
+}
+
+fn run_with(
+    world: &mut Fake,
+    policy: Policy,
+    settings: Settings,
+    requests: Requests,
+    journal: Option<Journal>,
+) -> Ran {
+    let mut lines = Vec::new();
+    let summary = Herd::new(world, policy, settings, None, journal)
+        .watched(|line| lines.push(line.clone()))
+        .controlled(requests)
+        .run(&GO)
+        .unwrap();
+    Ran { lines, summary }
+}
+
+impl Ran {
+    fn controlled(&self) -> Vec<&Controlled> {
+        self.lines
+            .iter()
+            .filter_map(|line| match &line.record {
+                Record::Control(controlled) => Some(controlled),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn refusals(&self) -> Vec<&str> {
+        let controlled = self.controlled().into_iter();
+        controlled.filter_map(|c| c.refused.as_deref()).collect()
+    }
+
+    /// The kinds of records, in order, shortened.
+    fn kinds(&self) -> String {
+        let kind = |line: &Line| match &line.record {
+            Record::Start(_) => "start",
+            Record::Snapshot(_) => "snapshot",
+            Record::Placing(_) => "placing",
+            Record::Outcome(_) => "outcome",
+            Record::Paging(_) => "paging",
+            Record::Notice(_) => "notice",
+            Record::Control(_) => "CONTROL",
+            Record::End(_) => "end",
+            Record::Unknown => "unknown",
+        };
+        self.lines.iter().map(kind).collect::<Vec<_>>().join(" ")
+    }
+
+    fn times_ms(&self) -> Vec<u64> {
+        let of = |line: &Line| match &line.record {
+            Record::Snapshot(snapshot) => Some(snapshot.time_ns / 1_000_000),
+            _ => None,
+        };
+        self.lines.iter().filter_map(of).collect()
+    }
+}
+
+#[test]
+fn a_pause_decides_nothing_records_what_is_seen_and_leaves_threads_where_they_are() {
+    let (mut world, requests) = asked(
+        fake(),
+        vec![
+            (1, Request::Pause { give_back: false }),
+            (4, Request::Resume),
+        ],
+    );
+    let mut to = 0;
+    let wandering = policy(move |snapshot| {
+        to = (to + 4) % 8;
+        everyone_to(to)(snapshot)
+    });
+    let found = world.masks();
+    let ran = run(&mut world, wandering, Settings::default(), requests);
+    assert_eq!(
+        ran.kinds(),
+        "start snapshot placing outcome CONTROL snapshot snapshot snapshot CONTROL \
+         snapshot placing outcome snapshot placing outcome snapshot placing outcome \
+         snapshot placing outcome placing outcome end"
+    );
+    let during: Vec<String> = ran.lines[5..8]
+        .iter()
+        .map(|line| match &line.record {
+            Record::Snapshot(snapshot) => snapshot.threads[0].affinity.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(during, ["4-7", "4-7", "4-7"]);
+    assert_eq!(
+        ran.controlled()[0],
+        &Controlled {
+            by: "the test".to_owned(),
+            asked: Was::Pause {
+                give_back: false,
+                given_back: 0
+            },
+            refused: None
+        }
+    );
+    assert_eq!(ran.summary.intervals, 8);
+    assert_eq!(world.masks(), found);
+}
+
+/// What an instance that came now would find owed in the journal.
+fn owed(journal: &Path) -> usize {
+    let elsewhere = TempDir::new().unwrap();
+    let copy = elsewhere.path().join("journal");
+    std::fs::copy(journal, &copy).unwrap();
+    Journal::open(&copy, "this boot", "another").unwrap().owed()
+}
+
+#[test]
+fn a_pause_that_gives_back_leaves_nothing_held_and_nothing_owed() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("journal");
+    let journal = Journal::open(&path, "this boot", "the test").unwrap();
+    let (control, requests) = pair();
+    let seen: Arc<Mutex<Vec<(usize, CpuSet, CpuSet)>>> = Arc::default();
+    let noted = seen.clone();
+    let mut world = fake().scripted(move |interval, world| {
+        let masks = world.masks();
+        if interval > 0 {
+            let heir = masks.get(&tid(3)).unwrap_or(&masks[&tid(1)]).clone();
+            let one = (owed(&path), masks[&tid(1)].clone(), heir);
+            noted.lock().unwrap().push(one);
+        }
+        match interval {
+            2 => {
+                // Started with the mask of its process's thread just before that is given back.
+                let mut heir = world.thread(1).clone();
+                heir.id = tid(3);
+                heir.assigned = None;
+                world.threads.push(heir);
+                let pause = Request::Pause { give_back: true };
+                control.tell(pause).unwrap();
+            }
+            4 => control.tell(Request::Resume).unwrap(),
+            _ => {}
+        }
+    });
+    // A thread that its user has pinned is taken over, and gets its own mask back.
+    world.thread(2).affinity = Arc::new(cpus("0-1"));
+    let settings = Settings {
+        limits: Limits {
+            take_over: true,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    };
+    let ran = run_with(
+        &mut world,
+        policy(everyone_to(5)),
+        settings,
+        requests,
+        Some(journal),
+    );
+    let whole = || cpus("0-7");
+    let held = || (2, cpus("4-7"), cpus("4-7"));
+    let free = || (0, whole(), whole());
+    let again = || (3, cpus("4-7"), cpus("4-7"));
+    let expected = [held(), held(), free(), free(), again(), again(), again()];
+    assert_eq!(*seen.lock().unwrap(), expected);
+    let paused = ran.controlled()[0];
+    let given_back = 3;
+    let asked = Was::Pause {
+        give_back: true,
+        given_back,
+    };
+    assert_eq!(paused.asked, asked);
+    assert_eq!(world.masks()[&tid(2)], cpus("0-1"));
+    assert_eq!(ran.summary.restored, 6, "at the pause and at the end");
+}
+
+#[test]
+fn a_pause_that_has_not_given_back_can_do_so_later() {
+    let pause = |give_back| Request::Pause { give_back };
+    let (mut world, requests) = asked(
+        fake(),
+        vec![
+            (1, Request::Resume),
+            (2, pause(false)),
+            (3, pause(false)),
+            (4, pause(true)),
+            (5, pause(true)),
+        ],
+    );
+    let found = world.masks();
+    let placing = policy(everyone_to(5));
+    let ran = run(&mut world, placing, Settings::default(), requests);
+    assert_eq!(
+        ran.refusals(),
+        [
+            "it is not paused",
+            "it is paused already",
+            "it is paused already, and affinities are given back"
+        ]
+    );
+    assert_eq!(ran.summary.restored, 2);
+    assert_eq!(world.masks(), found);
+}
+
+#[test]
+fn another_policy_takes_over_and_what_was_found_is_still_given_back() {
+    let mut other = policy(everyone_to(2));
+    other.name = "another".to_owned();
+    let (mut world, requests) = asked(fake(), vec![(3, change(Some(other), None))]);
+    let found = world.masks();
+    let placing = policy(everyone_to(5));
+    let ran = run(&mut world, placing, Settings::default(), requests);
+    let cores: Vec<Option<u32>> = world
+        .applied
+        .iter()
+        .map(|orders| orders.affinities[0].core.map(|core| core.0))
+        .collect();
+    assert_eq!(cores, [Some(5), Some(2), None]);
+    assert_eq!(world.masks(), found);
+    assert_eq!(ran.summary.policy, "another");
+    let changed = ran.controlled()[0];
+    assert_eq!(changed.refused, None);
+    let Was::Change {
+        policy,
+        settings,
+        why,
+    } = &changed.asked
+    else {
+        panic!("{changed:?}")
+    };
+    assert_eq!(policy.as_deref(), Some("another"));
+    assert_eq!(why, "the test wants it");
+    assert_eq!(
+        settings.as_ref().unwrap().placement_interval_ms,
+        Some(1000),
+        "as used"
+    );
+    let needs = vec![Signal::MissRate];
+    assert_eq!(
+        world.asked,
+        [
+            Asked::NewPages(NewPages::FirstTouch),
+            Asked::Attend(needs.clone()),
+            Asked::Pager,
+            Asked::NewPages(NewPages::FirstTouch),
+            Asked::Attend(needs),
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused_as_at_a_start_and_changes_nothing() {
+    let interleaved = Policy {
+        new_pages: NewPages::Interleave,
+        ..policy(everyone_to(2))
+    };
+    let absurd = Settings {
+        paging_interval_ms: 0,
+        ..Settings::default()
+    };
+    let (mut world, requests) = asked(
+        fake(),
+        vec![
+            (1, change(Some(interleaved), None)),
+            (2, change(Some(policy(everyone_to(2))), Some(absurd))),
+            (3, change(Some(needy()), None)),
+        ],
+    );
+    for report in &mut world.signals {
+        if report.signal == Signal::TlbResidency {
+            report.state = SignalState::Missing {
+                reason: "there is no such unit".to_owned(),
+                remedy: "the lab".to_owned(),
+            };
+        }
+    }
+    let placing = policy(everyone_to(5));
+    let ran = run(&mut world, placing, Settings::default(), requests);
+    assert_eq!(
+        ran.refusals(),
+        [
+            "the policy as-told places new pages by the rule interleave, which the made-up machine \
+             refuses: it cannot place new pages by the rule interleave; have it learn that; or \
+             choose a policy that leaves new pages where they are touched first, such as linux",
+            "the setting paging_interval_ms is 0: it must be from 1 to 86400000, a day",
+            "the policy as-told needs the TLB residency, which cannot be had here: there is no such \
+             unit. What would help: the lab."
+        ]
+    );
+    assert_eq!(world.applied.len(), 2, "placed once and given back");
+    assert_eq!(ran.summary.policy, "as-told");
+    let attended = |asked: &&Asked| matches!(asked, Asked::Attend(_));
+    assert_eq!(world.asked.iter().filter(attended).count(), 1);
+}
+
+/// Goes by TLB residency.
+struct Needy;
+
+impl Place for Needy {
+    fn needs(&self) -> &[Signal] {
+        &[Signal::TlbResidency]
+    }
+
+    fn place(&mut self, _: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
+        Vec::new()
+    }
+}
+
+fn needy() -> Policy {
+    Policy {
+        placement: Box::new(Needy),
+        ..policy(|_| Vec::new())
+    }
+}
+
+#[test]
+fn a_change_of_settings_keeps_the_policy_with_what_it_has_learnt() {
+    let settings = Settings {
+        placement_interval_ms: Some(100),
+        record_interval_ms: 0,
+        limits: Limits {
+            stray: Some(Stray::Core),
+            ..Limits::default()
+        },
+        ..Settings::default()
+    };
+    let (mut world, requests) = asked(fake(), vec![(3, change(None, Some(settings)))]);
+    let mut asked = 0;
+    let counting = policy(move |snapshot| {
+        asked += 1;
+        // Each decision is for another core: the count goes on.
+        everyone_to(asked % 8)(snapshot)
+    });
+    let ran = run(&mut world, counting, Settings::default(), requests);
+    assert_eq!(
+        ran.times_ms(),
+        [500, 1500, 2500, 3500, 3600, 3700, 3800, 3900]
+    );
+    let masks: Vec<String> = world
+        .applied
+        .iter()
+        .map(|orders| orders.affinities[0].cpus.to_string())
+        .collect();
+    assert_eq!(
+        masks,
+        ["0-3", "0-3", "0-3", "4", "5", "6", "7", "0", "0-7"],
+        "the new stray from the interval of the change on"
+    );
+}
+
+#[test]
+fn a_dry_run_that_begins_or_ends_in_the_middle() {
+    let dry = |dry_run| {
+        let settings = Settings {
+            dry_run,
+            ..Settings::default()
+        };
+        change(None, Some(settings))
+    };
+    let (mut world, requests) = asked(fake(), vec![(2, dry(true)), (5, dry(false))]);
+    let found = world.masks();
+    let mut to = 0;
+    let wandering = policy(move |snapshot| {
+        to = (to + 1) % 8;
+        everyone_to(to)(snapshot)
+    });
+    let ran = run(&mut world, wandering, Settings::default(), requests);
+    let carried_out: Vec<bool> = ran
+        .lines
+        .iter()
+        .filter_map(|line| match &line.record {
+            Record::Placing(placing) => Some(placing.carried_out),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        carried_out,
+        [true, true, false, false, false, true, true, true, true]
+    );
+    assert_eq!(world.applied.len(), 6);
+    assert_eq!(world.masks(), found);
+}
+
+#[test]
+fn a_world_that_is_woken_goes_on_with_its_interval() {
+    let (mut world, requests) = asked(
+        fake(),
+        vec![
+            (2, Request::Pause { give_back: false }),
+            (2, Request::Resume),
+            (4, Request::Pause { give_back: true }),
+        ],
+    );
+    world.woken_in = vec![2, 4];
+    world.ends_after = 6;
+    let placing = policy(everyone_to(5));
+    let ran = run(&mut world, placing, Settings::default(), requests);
+    assert_eq!(ran.refusals(), Vec::<&str>::new());
+    assert_eq!(
+        ran.times_ms(),
+        [500, 1500, 2500, 3500, 4000, 5000, 6000],
+        "only what is given back ends an interval early"
+    );
+}
+
+#[test]
+fn who_waits_for_an_answer_gets_it() {
+    let (control, requests) = pair();
+    let done = Arc::new(AtomicBool::new(false));
+    let stop = done.clone();
+    let mut world = fake().scripted(|_, _| std::thread::yield_now());
+    world.ends_after = u64::MAX;
+    let asker = std::thread::spawn(move || {
+        let pause = || Request::Pause { give_back: true };
+        let answers = [
+            control.ask(pause(), PATIENCE),
+            control.ask(pause(), PATIENCE),
+            control.ask(Request::Resume, PATIENCE),
+        ];
+        done.store(true, Ordering::SeqCst);
+        (control, answers)
+    });
+    let settings = Settings {
+        record_interval_ms: 1000,
+        placement_interval_ms: Some(10),
+        ..Settings::default()
+    };
+    let placing = policy(everyone_to(5));
+    let herd = Herd::new(&mut world, placing, settings, None, None).controlled(requests);
+    herd.run(&stop).unwrap();
+    let (control, answers) = asker.join().unwrap();
+    let refused = "it is paused already, and affinities are given back".to_owned();
+    assert_eq!(
+        answers,
+        [Ok(()), Err(ControlError::Refused(refused)), Ok(())]
+    );
+    assert_eq!(control.tell(Request::Resume), Err(ControlError::Ended));
+}
+
+#[test]
+fn who_does_not_wait_or_comes_in_crowds_does_no_harm() {
+    let (control, requests) = pair();
+    assert_eq!(
+        control.ask(Request::Resume, Duration::ZERO),
+        Err(ControlError::NoAnswer {
+            patience: Duration::ZERO
+        })
+    );
+    for _ in 1..MOST_WAITING {
+        control.tell(Request::Resume).unwrap();
+    }
+    assert_eq!(control.tell(Request::Resume), Err(ControlError::Busy));
+    let mut world = fake();
+    let placing = policy(everyone_to(5));
+    let ran = run(&mut world, placing, Settings::default(), requests);
+    assert_eq!(ran.refusals().len(), MOST_WAITING);
+    assert_eq!(ran.summary.intervals, 8);
+    assert_eq!(
+        control.ask(Request::Resume, PATIENCE),
+        Err(ControlError::Ended)
+    );
+}
+
+#[test]
+fn every_watcher_sees_every_line_and_may_keep_it() {
+    let (control, requests) = pair();
+    control.tell(Request::Resume).unwrap();
+    let mut world = fake();
+    let (mut one, mut other) = (Vec::new(), Vec::<Arc<Line>>::new());
+    Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        None,
+    )
+    .watched(|line| one.push(line.clone()))
+    .watched_by(Box::new(|line| other.push(line.clone())))
+    .controlled(requests)
+    .run(&GO)
+    .unwrap();
+    assert!(one.iter().eq(other.iter().map(|line| &**line)));
+    assert!(one.len() > 8);
+}
+
+#[test]
+fn what_was_asked_is_in_the_ledger_and_the_later_part_of_it_begins_with_what_holds() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("ledger");
+    let mut other = policy(everyone_to(2));
+    other.name = "another".to_owned();
+    let settings = Settings {
+        seed: 7,
+        ..Settings::default()
+    };
+    let (mut world, requests) = asked(
+        fake(),
+        vec![
+            (1, change(Some(other), Some(settings))),
+            (3, Request::Pause { give_back: false }),
+        ],
+    );
+    world.ends_after = 120;
+    let writer = Writer::create(&path, "the test", None, 64 * 1024).unwrap();
+    let mut asked: Vec<Line> = Vec::new();
+    Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        Some(writer),
+        None,
+    )
+    .watched(|line| {
+        if matches!(line.record, Record::Control(_)) {
+            asked.push(line.clone());
+        }
+    })
+    .controlled(requests)
+    .run(&GO)
+    .unwrap();
+    assert_eq!(asked.len(), 2);
+    for line in &asked {
+        let text = serde_json::to_string(line).unwrap();
+        assert_eq!(&serde_json::from_str::<Line>(&text).unwrap(), line);
+    }
+    let later = Ledger::read(&path).unwrap();
+    assert!(later.damage.is_none(), "{:?}", later.damage);
+    let Record::Start(start) = &later.lines[0].record else {
+        panic!("{:?}", later.lines[0])
+    };
+    assert!(later.lines[0].sequence > asked[1].sequence, "turned over");
+    assert_eq!((start.policy.as_str(), start.seed), ("another", 7));
+    assert!(start.paused);
+}
+
+// The paging thread.
+
+/// A pager that reports a sample in each round while its gate is open, and counts its rounds.
+struct FakePager {
+    rounds: Arc<AtomicUsize>,
+    applied: Arc<Mutex<Vec<PageOrder>>>,
+}
+
+impl Pager for FakePager {
+    fn run_for(&mut self, _: Duration) -> Progress {
+        std::thread::yield_now();
+        Progress::Ran
+    }
+
+    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
+        let round = self.rounds.fetch_add(1, Ordering::SeqCst);
+        Ok(vec![Sample {
+            time_ns: 1_000_000_000 + round as u64 * 10_000_000,
+            thread: tid(1),
+            process: pid(1),
+            address: 0x1000,
+            cpu: CpuId(5),
+            latency: None,
+            source: MemorySource::RemoteMemory,
+            node: None,
+            store: false,
+        }])
+    }
+
+    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
+        self.applied.lock().unwrap().extend_from_slice(orders);
+        orders.iter().map(|order| moved(order, 1)).collect()
+    }
+}
+
+fn windows(world: &Fake, first: u64) -> ToldPaging {
+    ToldPaging {
+        on_samples: vec![window(&world.threads[0], first, 1, 1)],
+        ..ToldPaging::stay()
+    }
+}
+
+#[test]
+fn a_pause_quiets_the_paging_thread_and_a_change_replaces_its_paging() {
+    let (control, requests) = pair();
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
+    let counts: Arc<Mutex<BTreeMap<u64, usize>>> = Arc::default();
+    let mut world = fake();
+    let later = policy_with(everyone_to(5), windows(&world, 9000));
+    let mut later = Some(later);
+    let (seen, moved, noted) = (rounds.clone(), applied.clone(), counts.clone());
+    world = world.scripted(move |interval, _| {
+        // Made-up time is over in no time; the pager's thread needs some rounds.
+        let until = seen.load(Ordering::SeqCst) + 5;
+        while seen.load(Ordering::SeqCst) < until {
+            std::thread::yield_now();
+        }
+        let so_far = moved.lock().unwrap().len();
+        noted.lock().unwrap().insert(interval, so_far);
+        match interval {
+            3 => control.tell(Request::Pause { give_back: false }).unwrap(),
+            5 => {
+                let later = later.take();
+                control.tell(change(later, None)).unwrap();
+                control.tell(Request::Resume).unwrap();
+            }
+            _ => {}
+        }
+    });
+    let earlier = windows(&world, 100);
+    world.pager = Some(Box::new(FakePager {
+        rounds,
+        applied: applied.clone(),
+    }));
+    let placing = policy_with(everyone_to(5), earlier);
+    let settings = Settings {
+        limits: Limits {
+            bounce_limit: 1_000_000,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    };
+    let ran = run(&mut world, placing, settings, requests);
+    assert_eq!(ran.refusals(), Vec::<&str>::new());
+    let counts = counts.lock().unwrap();
+    assert!(counts[&2] < counts[&3], "{counts:?}");
+    // The first count of a pause is of a moment at which it is in force for some rounds already.
+    assert_eq!(counts[&4], counts[&5], "{counts:?}");
+    assert!(counts[&5] < counts[&7], "{counts:?}");
+    let applied = applied.lock().unwrap();
+    let later_window = Pages::Window {
+        first: 9000,
+        count: 1,
+    };
+    let of_later = |order: &PageOrder| order.pages == later_window;
+    let first = applied.iter().position(of_later).unwrap();
+    assert!(applied[first..].iter().all(of_later), "none of before");
+    // In the ledger nothing is done between pause and resumption.
+    let between: Vec<&Line> = ran
+        .lines
+        .iter()
+        .skip_while(|line| !matches!(line.record, Record::Control(_)))
+        .skip(1)
+        .take_while(|line| !matches!(line.record, Record::Control(_)))
+        .collect();
+    assert!(
+        between
+            .iter()
+            .all(|line| matches!(line.record, Record::Snapshot(_))),
+        "{between:?}"
+    );
+}
+
+#[test]
+fn page_orders_that_wait_when_another_policy_takes_over_are_refused() {
+    let mut world = fake();
+    let paging = ToldPaging {
+        on_settled: vec![all_pages(&world.threads[0], 1)],
+        ..ToldPaging::stay()
+    };
+    let heard: Arc<Mutex<Heard>> = paging.heard.clone();
+    let other = policy(everyone_to(5));
+    let (scripted, requests) = asked(world, vec![(2, change(Some(other), None))]);
+    world = scripted;
+    let limits = Limits {
+        pages_mib_per_s: 0.0,
+        ..Limits::default()
+    };
+    let settings = Settings {
+        limits,
+        ..Settings::default()
+    };
+    let placing = policy_with(everyone_to(5), paging);
+    let ran = run(&mut world, placing, settings, requests);
+    // The first by the second, the second by the change.
+    assert_eq!(ran.summary.refusals[&Guard::Superseded], 2);
+    let asked = heard.lock().unwrap().settled.len();
+    assert_eq!(asked, 2, "the former paging is told nothing more");
+    let why = ran.lines.iter().find_map(|line| match &line.record {
+        Record::Paging(tick) => tick
+            .refusals
+            .iter()
+            .find(|refusal| refusal.why == "another policy decides now"),
+        _ => None,
+    });
+    assert!(why.is_some());
+}
