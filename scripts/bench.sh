@@ -9,6 +9,7 @@
 #   n_mass     n-mass deciding, for growing numbers of threads and domains
 #   epochs     the contention model: an hour of eight programs (target 50 ms), an epoch of 10,000 threads
 #              on 64 nodes (target 100 ms)
+#   top        a redraw of 5,000 threads, beside reading their line and a table of all (target 16 ms)
 #   pages      page moves beside `migratepages`, in the lab (target 95 % of its throughput, p99 5 ms)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,6 +20,7 @@ cargo bench --locked -p numaherd-model --bench epochs
 cargo bench --locked -p numaherd-host --bench tick
 cargo bench --locked -p numaherd-herd --bench interval
 cargo bench --locked -p numaherd-hardware --bench accesses
+cargo bench --locked -p numaherd-show --bench top
 
 # In the guest, since page moves need two nodes; by cargo's own word on where the program is.
 program=$(cargo bench --locked -p numaherd-host --bench pages --no-run --message-format json |

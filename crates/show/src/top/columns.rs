@@ -122,7 +122,10 @@ pub const THREAD: &[Column] = &[
 ];
 
 /// Least columns that the reason is shown in.
-const LEAST_WHY: u16 = 12;
+const LEAST_WHY: u16 = 20;
+
+/// Columns of a screen on which nodes are given more room.
+const WIDE: u16 = 160;
 
 impl Column {
     /// What stands at its head.
@@ -151,8 +154,9 @@ impl Column {
         }
     }
 
-    /// Columns of the screen that it takes, on a machine of so many nodes.
-    fn width(self, nodes: u16) -> u16 {
+    /// Columns of the screen that it takes, on a machine of so many nodes, of which so many have a letter
+    /// each.
+    fn width(self, nodes: u16, most: u16) -> u16 {
         match self {
             Self::Pid | Self::Tid => 7,
             Self::Name | Self::Process => 15,
@@ -161,8 +165,8 @@ impl Column {
             Self::Threads | Self::On | Self::Node | Self::Home => 4,
             Self::Cpu | Self::Wait | Self::Misses | Self::Local | Self::Given => 5,
             Self::Memory => 6,
-            Self::Pages => nodes.clamp(5, 32),
-            Self::Spread => nodes.clamp(7, 32),
+            Self::Pages => nodes.clamp(5, most),
+            Self::Spread => nodes.clamp(7, most),
             Self::Moved => 17,
             Self::Why => LEAST_WHY,
         }
@@ -174,16 +178,16 @@ impl Column {
             Self::Pid | Self::Tid | Self::Name => 0,
             Self::Cpu => 1,
             Self::Home | Self::Node => 2,
-            Self::Pages => 3,
-            Self::Spread | Self::Moved => 4,
-            Self::Class => 5,
+            Self::Class => 3,
+            Self::Pages => 4,
+            Self::Spread | Self::Moved => 5,
             Self::Local => 6,
             Self::On => 7,
-            Self::Threads => 8,
-            Self::Memory => 9,
-            Self::Misses => 10,
-            Self::Process => 11,
-            Self::Why => 12,
+            Self::Why => 8,
+            Self::Threads => 9,
+            Self::Memory => 10,
+            Self::Misses => 11,
+            Self::Process => 12,
             Self::Group => 13,
             Self::Given => 14,
             Self::Wait => 15,
@@ -342,10 +346,11 @@ pub fn fit(all: &[Column], state: &State, width: u16) -> Vec<(Column, u16, u16)>
         wanted.retain(|&column| column != Column::Group);
     }
     wanted.sort_by_key(|column| column.rank());
+    let most = if width < WIDE { 16 } else { 32 };
     let mut room = width;
     let mut taken = Vec::new();
     for column in wanted {
-        let needs = column.width(nodes).saturating_add(1);
+        let needs = column.width(nodes, most).saturating_add(1);
         if needs > room.saturating_add(1) && column.rank() > 0 {
             continue;
         }
@@ -355,8 +360,10 @@ pub fn fit(all: &[Column], state: &State, width: u16) -> Vec<(Column, u16, u16)>
     let mut x = 0u16;
     let mut fitted = Vec::new();
     for &column in all.iter().filter(|column| taken.contains(column)) {
-        fitted.push((column, x, column.width(nodes)));
-        x = x.saturating_add(column.width(nodes)).saturating_add(1);
+        fitted.push((column, x, column.width(nodes, most)));
+        x = x
+            .saturating_add(column.width(nodes, most))
+            .saturating_add(1);
     }
     if let Some((Column::Why | Column::Moved, x, wide)) = fitted.last_mut() {
         *wide = width.saturating_sub(*x);

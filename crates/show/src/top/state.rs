@@ -4,6 +4,11 @@
 //! to the same moment. Classes are DINO's, by its rule and the paper's borders
 //! ([`ClassRule::PAPER`]), whatever policy runs: of a thread by its miss rate, of a process by that of
 //! all its threads together.
+//!
+//! [`crate::status::Status`] is what is said of a run that goes on, to programs and pages: names and
+//! figures by value, and sums. This is what is looked back through: the snapshot itself is shared, not
+//! copied, so that a copy of a state costs little, and every refusal is kept for a while. Both deal out
+//! lines, read deeds and add up totals by the same code.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -8,4 +8,5 @@ mod runs;
 mod served;
 mod status;
 mod summed;
+mod topped;
 mod totalled;

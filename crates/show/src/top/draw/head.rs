@@ -10,6 +10,9 @@ use super::super::ui::{Open, Tab};
 use super::super::{Top, harmless};
 use crate::words::{at, count, counted, percent};
 
+/// How long a notice is shown, in ns of the run.
+const NOTICE_NS: u64 = 60_000_000_000;
+
 /// What runs on what, and which moment is shown.
 pub(super) fn head(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     let state = top.timeline.state();
@@ -129,8 +132,16 @@ pub(super) fn tabs(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     }
     if !said.is_empty() {
         said.push(counted(top.order.len() as u64, "row"));
+        canvas.text(area, x, 0, &said.join(", "), Tone::Accent);
+        return;
     }
-    canvas.text(area, x, 0, &said.join(", "), Tone::Accent);
+    let state = top.timeline.state();
+    if let Some((time_ns, text)) = state.notices().next_back()
+        && state.time_ns().saturating_sub(time_ns) <= NOTICE_NS
+    {
+        let note = format!("note at {}: {text}", at(time_ns));
+        canvas.text(area, x, 0, &note, Tone::Warn);
+    }
 }
 
 /// Where in the run one is, and where something was decided.

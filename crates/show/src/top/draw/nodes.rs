@@ -13,7 +13,7 @@ use super::super::state::{NodeNow, State};
 const NODE: u16 = 5;
 const CPUS: u16 = 9;
 const MEMORY: u16 = 13;
-const CONTROLLER: u16 = 13;
+const CONTROLLER: u16 = 15;
 const LOCAL: u16 = 6;
 
 /// Rows that the nodes take on a screen of so many: a third of it at most.
