@@ -1,4 +1,5 @@
-//! The page on policies (`docs/policies.md`), drawn from the registry so that it cannot lie.
+//! The page on policies (`docs/policies.md`), drawn from the registry so that it cannot lie. The pages of
+//! single policies are drawn by `tests/pages.rs`, which may read the files that they are in.
 
 use std::fmt::Write;
 
@@ -14,7 +15,9 @@ pub fn policies() -> String {
          # Policies\n\n\
          A policy is a *placement* (which core each thread runs on) joined with a *paging* (which \
          node each page lives on). Any placement can be joined with any paging: `dino+whole-set`, \
-         `di-plain+window`.\n\n\
+         `di-plain+window`. Each has a page of its own: the problem, the rule, the terms and the \
+         properties, as its file in `crates/policy/src` states them, its settings, and what of the \
+         papers' claims about it holds here.\n\n\
          | policy | placement | paging | what it does | needs | from |\n\
          |---|---|---|---|---|---|\n",
     );
@@ -22,7 +25,7 @@ pub fn policies() -> String {
         row(
             &mut page,
             &[
-                &code(entry.name),
+                &format!("[`{0}`](policies/{0}.md)", entry.name),
                 &code(entry.placement),
                 &code(entry.paging),
                 entry.about,
@@ -63,6 +66,16 @@ pub fn policies() -> String {
     page
 }
 
+/// The settings that a half goes by, each with its meaning, unit and source.
+pub fn settings_of(names: &[&str]) -> impl Iterator<Item = &'static [&'static str; 4]> {
+    KEYS.iter().filter(move |key| {
+        let section = key[0].split_once('.').map(|(section, _)| section);
+        names
+            .iter()
+            .any(|name| *name == key[0] || Some(*name) == section)
+    })
+}
+
 /// Every rule of every policy, placements first, each once however many policies share it.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     let placements = PLACEMENTS.iter().flat_map(|half| half.rules);
@@ -75,9 +88,9 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
     })
 }
 
-/// Key, meaning, unit, source.
+/// All settings of policies: key, meaning, unit, source.
 #[rustfmt::skip]
-const KEYS: &[[&str; 4]] = &[
+pub const KEYS: &[[&str; 4]] = &[
     ["classes.preset", "Which values the class rule starts from", "`paper` or `clavis`", "DINO 3.3.2, 3.3.3; the authors' scheduler"],
     ["classes.devil_from", "Lowest miss rate of a devil", "cache lines per 1000 instructions", "DINO 3.3.2"],
     ["classes.super_devil_above", "Miss rate above which a thread is a super-devil", "cache lines per 1000 instructions", "DINO 3.3.2"],
@@ -112,6 +125,7 @@ const KEYS: &[[&str; 4]] = &[
     ["penalty.estimate", "Where NUMA penalties come from: the profile of the program and else the regression, or the regression for all", "`profile` or `regression`", "N-MASS 3.4, 4.5"],
     ["penalty.intercept", "The regression's penalty of a program that never goes to memory", "cycles per instruction remote / local", "N-MASS 4.5"],
     ["penalty.slope", "What a line per 1000 instructions adds to it", "the same, per line per 1000 instructions", "N-MASS 4.5"],
+    ["penalty.miss_rates", "Miss rates by process name, recorded of the program alone, in place of those seen now", "cache lines per 1000 instructions", "N-MASS 3.4"],
     ["penalty.programs", "Measured penalties by process name, for instance `{ mcf = 1.21 }`", "cycles per instruction remote / local, at least 1", "N-MASS 3.2"],
 ];
 

@@ -61,6 +61,8 @@ pub struct Half<Maker> {
     pub source: &'static str,
     /// The rules that its plans name.
     pub rules: &'static [Rule],
+    /// The settings that it goes by: keys of [`crate::pages::KEYS`], or whole sections.
+    pub settings: &'static [&'static str],
     /// Makes one that has seen nothing yet.
     pub make: Maker,
 }
@@ -116,19 +118,19 @@ pub const PLACEMENTS: &[Half<MakePlacement>] = with_added!(
 
 #[rustfmt::skip]
 const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
-    Half { name: "linux", about: "The kernel's own", source: "baseline", rules: &[], make: |_, _| Some(Box::new(Linux)) },
-    Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, make: |_, _| Some(Box::new(RandomCore::default())) },
-    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, make: |settings, _| Some(Box::new(DistributedIntensity::new(settings))) },
-    Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, make: |settings, _| Some(Box::new(Dino::new(settings))) },
-    Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, make: |settings, _| Some(Box::new(NMass::maximum_local(settings))) },
-    Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::whole(settings))) },
-    Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, make: |settings, _| Some(Box::new(NMass::with_regression(settings))) },
-    Half { name: "brm", about: "Bias random migration by uncore penalty", source: "BRM 4, Algorithm 1", rules: brm::RULES, make: |settings, _| Some(Box::new(Brm::new(settings))) },
-    Half { name: "brm-in-turn", about: "The same, one candidate at a time", source: "chosen here", rules: brm::IN_TURN_RULES, make: |settings, _| Some(Box::new(Brm::in_turn(settings))) },
-    Half { name: "ipm", about: "Threads that share pages close together, by EagerMap", source: "IPM 4.4.4", rules: sharing::IPM_RULES, make: |settings, _| Some(Box::new(BySharing::ipm(settings))) },
-    Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, make: |settings, _| Some(Box::new(BySharing::tlb_miss_history(settings))) },
-    Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, make: |settings, _| Some(Box::new(BySharing::kmaf(settings))) },
-    Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, make: |settings, means| Some(Box::new(Oracle::new(settings, means.foresight.clone()?))) },
+    Half { name: "linux", about: "The kernel's own", source: "baseline", rules: &[], settings: &[], make: |_, _| Some(Box::new(Linux)) },
+    Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, settings: &[], make: |_, _| Some(Box::new(RandomCore::default())) },
+    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, settings: &["placement"], make: |settings, _| Some(Box::new(DistributedIntensity::new(settings))) },
+    Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, settings: &["classes", "placement"], make: |settings, _| Some(Box::new(Dino::new(settings))) },
+    Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, settings: &["n_mass.changed_by", "penalty", "placement"], make: |settings, _| Some(Box::new(NMass::maximum_local(settings))) },
+    Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty", "placement"], make: |settings, _| Some(Box::new(NMass::whole(settings))) },
+    Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty.intercept", "penalty.slope", "penalty.miss_rates", "placement"], make: |settings, _| Some(Box::new(NMass::with_regression(settings))) },
+    Half { name: "brm", about: "Bias random migration by uncore penalty", source: "BRM 4, Algorithm 1", rules: brm::RULES, settings: &["brm"], make: |settings, _| Some(Box::new(Brm::new(settings))) },
+    Half { name: "brm-in-turn", about: "The same, one candidate at a time", source: "chosen here", rules: brm::IN_TURN_RULES, settings: &["brm"], make: |settings, _| Some(Box::new(Brm::in_turn(settings))) },
+    Half { name: "ipm", about: "Threads that share pages close together, by EagerMap", source: "IPM 4.4.4", rules: sharing::IPM_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "ipm.evidence", "placement"], make: |settings, _| Some(Box::new(BySharing::ipm(settings))) },
+    Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "placement"], make: |settings, _| Some(Box::new(BySharing::tlb_miss_history(settings))) },
+    Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, settings: &["placement"], make: |settings, _| Some(Box::new(BySharing::kmaf(settings))) },
+    Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| Some(Box::new(Oracle::new(settings, means.foresight.clone()?))) },
 ];
 
 /// All pagings, those that were added last.
@@ -137,16 +139,16 @@ pub const PAGINGS: &[Half<MakePaging>] =
 
 #[rustfmt::skip]
 const OUR_PAGINGS: &[Half<MakePaging>] = &[
-    Half { name: "stay", about: "Pages stay where they are", source: "DINO 3.1", rules: &[], make: |_| Box::new(Stay) },
-    Half { name: "whole-set", about: "All pages of a process follow its threads", source: "DINO 4", rules: whole_set::RULES, make: |_| Box::new(WholeSet) },
-    Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, make: |settings| Box::new(Window::new(settings)) },
-    Half { name: "residency", about: "Pages go to the node that holds them longest in its TLBs", source: "IPM 4.3.3", rules: residency::RULES, make: |settings| Box::new(IntensePages::new(settings)) },
-    Half { name: "tlb-miss", about: "Pages go to the node that missed on them last", source: "IPM 5.2", rules: tlb_miss::RULES, make: |_| Box::new(TlbMiss::default()) },
-    Half { name: "tlb-miss-history", about: "Pages go to the node that missed on them far more", source: "IPM 5.2", rules: tlb_miss::HISTORY_RULES, make: |settings| Box::new(TlbMissHistory::new(settings)) },
-    Half { name: "numa-balancing", about: "Pages go where two faults in a row came from", source: "Linux 6.x", rules: numa_balancing::RULES, make: |_| Box::new(NumaBalancing::default()) },
-    Half { name: "kmaf", about: "Pages go to the node that has nearly all faults on them", source: "kMAF, PACT 2014", rules: counted::KMAF_RULES, make: |settings| Box::new(Kmaf::new(settings)) },
-    Half { name: "next-touch", about: "Each page goes once to the node of the thread that touches it next", source: "Löf and Holmgren, ICS 2005", rules: next_touch::RULES, make: |_| Box::new(NextTouch::default()) },
-    Half { name: "sampled", about: "Pages go to the node with most samples of them", source: "IPM 3.1, 3.3", rules: counted::SAMPLED_RULES, make: |_| Box::new(Sampled::default()) },
+    Half { name: "stay", about: "Pages stay where they are", source: "DINO 3.1", rules: &[], settings: &[], make: |_| Box::new(Stay) },
+    Half { name: "whole-set", about: "All pages of a process follow its threads", source: "DINO 4", rules: whole_set::RULES, settings: &[], make: |_| Box::new(WholeSet) },
+    Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, settings: &["paging"], make: |settings| Box::new(Window::new(settings)) },
+    Half { name: "residency", about: "Pages go to the node that holds them longest in its TLBs", source: "IPM 4.3.3", rules: residency::RULES, settings: &["ipm.evidence", "ipm.cr_aging", "ipm.cr_mig", "paging.bounce_limit", "paging.thaw_after_s"], make: |settings| Box::new(IntensePages::new(settings)) },
+    Half { name: "tlb-miss", about: "Pages go to the node that missed on them last", source: "IPM 5.2", rules: tlb_miss::RULES, settings: &[], make: |_| Box::new(TlbMiss::default()) },
+    Half { name: "tlb-miss-history", about: "Pages go to the node that missed on them far more", source: "IPM 5.2", rules: tlb_miss::HISTORY_RULES, settings: &["ipm.cr_aging", "ipm.cr_mig"], make: |settings| Box::new(TlbMissHistory::new(settings)) },
+    Half { name: "numa-balancing", about: "Pages go where two faults in a row came from", source: "Linux 6.x", rules: numa_balancing::RULES, settings: &[], make: |_| Box::new(NumaBalancing::default()) },
+    Half { name: "kmaf", about: "Pages go to the node that has nearly all faults on them", source: "kMAF, PACT 2014", rules: counted::KMAF_RULES, settings: &["kmaf"], make: |settings| Box::new(Kmaf::new(settings)) },
+    Half { name: "next-touch", about: "Each page goes once to the node of the thread that touches it next", source: "Löf and Holmgren, ICS 2005", rules: next_touch::RULES, settings: &[], make: |_| Box::new(NextTouch::default()) },
+    Half { name: "sampled", about: "Pages go to the node with most samples of them", source: "IPM 3.1, 3.3", rules: counted::SAMPLED_RULES, settings: &[], make: |_| Box::new(Sampled::default()) },
 ];
 
 /// The policy of that name, which has seen nothing yet, for any world.

@@ -1,7 +1,7 @@
 //! Pages by counted accesses: kMAF, and the node with most samples.
 //!
 //! Problem: which node uses a page, told from single accesses: memory samples, or faults that the kernel
-//! puts in. Both rules here count them by page and node, for as long as the process lives.
+//! puts in. Rule: both here count them by page and node, for as long as the process lives.
 //!
 //! * *sampled* (IPM §3.1, §3.3, Fig. 1): a page belongs to the node with the most samples of it so far.
 //!   A tie changes nothing.
@@ -14,6 +14,9 @@
 //!   us); the first fault on a page moves nothing (first touch holds); a block is a page; a page that is
 //!   not exclusive stays (the journal's second rule balances those over the nodes, without figures known
 //!   to us).
+//!
+//! Terms: a *NUMA vector* counts accesses to a page by node; *exclusivity* is its highest entry over their
+//! sum. Source: IPM §3.1, §3.3 for `sampled`; kMAF, PACT 2014, for `kmaf`, as said above.
 //!
 //! Properties: every order is for a page that was seen in that call, to the node with the highest count;
 //! kMAF's matrix is symmetric and nobody is in it with himself.

@@ -10,6 +10,9 @@
 //! no guard against what IPM finds wrong with it, that it moves a page again and again where several
 //! nodes use it: between two markings it cannot.
 //!
+//! Terms: a page is *marked* from when it may move until it is touched. Source: Löf and Holmgren, ICS
+//! 2005; IPM §2.1.
+//!
 //! Properties: every order is for a page touched in that call, to the node of the first that touched it
 //! since it was marked; no page is ordered twice for one marking.
 

@@ -18,6 +18,9 @@
 //! paging that is told of faults alone knows no scans. Where threads run stays with the kernel
 //! (placement `linux`); how often which pages fault is the world's.
 //!
+//! Terms: a *hint fault* is one that the kernel provokes, by taking a page's mapping away, to see who
+//! touches it next; *private* and *shared* are told apart by the thread of the fault before.
+//!
 //! Source: behaviour of `mpol_misplaced` and `should_numa_migrate_memory`, Linux 6.x; Corbet,
 //! "NUMA in a hurry" (2012), for the two-stage filter. IPM (§6.1.2) compares with it.
 //!

@@ -11,6 +11,10 @@
 //! the unit's own equations ([`super::credits`]). That is weaker evidence, by as much as sampled
 //! accesses are fewer than all (IPM §3.3). The sharing of threads is then found out here too.
 //!
+//! Terms: *residency* is how long a node's TLBs hold a page's translation; a *notice* is the unit's word
+//! that a page should move; the *NUMA vector* holds a page's residency by node. Source: IPM §4.3.3, §4.4,
+//! Eq. 3 to 9.
+//!
 //! Properties: every order is for a page that there was a notice or sample of in that call, to the node
 //! that it names; a page is in one order of a call at most; with residency, samples lead to nothing, and
 //! with samples, notices.

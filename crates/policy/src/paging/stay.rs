@@ -1,8 +1,11 @@
 //! Stay: pages remain where they are.
 //!
-//! The paging of DI-Plain (DINO §3.1) and of the policies that leave memory to the kernel: new
-//! pages go where the kernel puts them, usually the node of the thread that touches them first;
-//! pages that exist are not moved. Property: there are never any orders.
+//! Problem: what moving threads alone comes to shows only where memory is left alone. Rule: new pages
+//! go where the kernel puts them, usually the node of the thread that touches them first; pages that
+//! exist are not moved.
+//!
+//! Terms: none. Source: the paging of DI-Plain (DINO §3.1) and of all policies that leave memory to the
+//! kernel. Property: there are never any orders.
 
 use numaherd_topology::Topology;
 use numaherd_world::{PageOrder, PageOutcome, Sample, Signal, Snapshot};

@@ -13,6 +13,8 @@
 //! No guard against pages that go to and fro: that the first strategy moves too many is the paper's
 //! finding (§6.1.2), and the second's guard is its history.
 //!
+//! Terms: a *TLB miss* is an access whose translation the core's TLBs do not hold. Source: IPM §5.2, §6.1.2.
+//!
 //! Properties: every order is for a page that was missed on in that call, to a node that missed on it;
 //! without history, every such page whose last miss was from another node than its own is ordered, but
 //! for orders that still stand.

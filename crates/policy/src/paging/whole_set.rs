@@ -1,6 +1,7 @@
 //! Whole set: when a process moves to another node, all of its pages follow.
 //!
-//! The first idea that DINO §4 discusses: migrate the whole resident set with the thread. It is
+//! Problem: after a thread has moved, its memory is remote. The first idea that DINO §4 discusses is
+//! to migrate the whole resident set with the thread. It is
 //! simple, and ill-defined as soon as a process has threads on several nodes: nobody can tell whose
 //! page is whose. DINO §5.2 found it good for single-threaded programs with small sets and bad for
 //! others; it is here to be compared with.
@@ -9,6 +10,9 @@
 //! of its process are on that node now, everything the process has resident is ordered there. A
 //! process whose settled threads are on several nodes, or whose thread stayed, is left alone; so is
 //! one that may not have memory on that node.
+//!
+//! Terms: a thread is *settled* when its placement has given it a core; the *resident set* is all pages
+//! that a process has in memory. Source: DINO §4, §5.2; one node per process is chosen here.
 //!
 //! Properties: at most one order per process and interval; none when no thread changed its node.
 

@@ -22,6 +22,10 @@
 //! of each settled thread's process on the thread's node, there is nothing to fetch, and it does not
 //! listen. A page that comes to lie elsewhere meanwhile is in the next snapshot.
 //!
+//! Terms: a thread is *settled* when its placement has given it a core; an access is *remote* that is
+//! answered from another node's memory; a page is *frozen* that has gone to and fro too often. Source:
+//! DINO §3.3.2, §4.1, §4.2; the authors' scheduler.
+//!
 //! Properties: no order reaches below page 0, has more than `K` pages, names a thread that is not
 //! settled or a page that is frozen; orders of one call to one node never overlap; the sampled page
 //! is in its order; equal input gives equal output; while it does not listen, no access to a page that

@@ -63,6 +63,12 @@
 //!
 //! *brm-in-turn* is the same but for one thing: candidates take turns (`brm/turn.rs`).
 //!
+//! Terms: the *uncore* is what is beyond a core's own caches; the *uncore penalty* of a thread is the
+//! cycles with a request to it outstanding, per request; the *system-wide penalty* is its mean over
+//! candidates; a *candidate* is a thread whose penalty depends on where it is; a *tick* is an interval.
+//! Source: Rao, Wang, Zhou, Xu, "Optimizing Virtual Machine Scheduling in NUMA Multicore Systems", HPCA
+//! 2013: §3 (penalty), §4 and Algorithm 1 (moves), §8 (candidates that are inferred).
+//!
 //! Properties: only candidates are ever named, and with CPUs that they may have; a probability is
 //! from 0 to 100, and 0 after a move; with penalties that depend on its node alone a thread ends on
 //! the least; same snapshots and same random numbers, same plans.

@@ -18,6 +18,10 @@
 //! told apart in steps of 0.1 per 1000 instructions, as the authors' scheduler keeps them (a whole
 //! number per 10,000); equal ones are dealt in the order of thread numbers.
 //!
+//! Terms: a *domain* is a memory domain, the cores that share a last-level cache; *dealing* gives each
+//! domain one thread in turn; a *slot* is room for one thread on a CPU. Source: DINO §3.1, §3.2;
+//! Zhuravlev, Blagodurov, Fedorova, ASPLOS 2010; the authors' scheduler.
+//!
 //! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
 //! slots; the domains' thread counts are those of the deal; with unchanged rates nothing moves;
 //! equal input gives equal output. Cost: the sort.

@@ -24,6 +24,11 @@
 //! A thread that stays on its CPU and was never given it is named once, from and to that CPU: so
 //! it is held there, and its pages can follow it. That is no move.
 //!
+//! Terms: *turtle*, *devil* and *super-devil* are the classes of miss rates; a *layout* says how many
+//! threads of each class every core is to have; `T` is threads per core, rounded up; a *slot* is room
+//! for one thread on a core. Source: as under Rule; figures of the authors' scheduler where the paper
+//! gives none.
+//!
 //! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
 //! slots; applied to its own result DINO moves nothing; a thread is moved only if its CPU cannot be
 //! had any more, or more threads of its class are on its CPU than the layout wants there, or the

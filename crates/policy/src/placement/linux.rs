@@ -1,7 +1,11 @@
 //! Linux: the kernel places threads itself, and nothing is asked of it.
 //!
-//! The baseline of every comparison: the world is observed and written down exactly as under any
-//! other policy, so that measuring costs every policy the same. Property: the plan is empty.
+//! Problem: what a policy gains shows only beside a machine that is left to itself. Rule: none of ours;
+//! the world is observed and written down exactly as under any other policy, so that measuring costs
+//! every policy the same.
+//!
+//! Terms: none. Source: the baseline of every comparison ("Default" in DINO 3.2, the operating system mapping in IPM 5.3).
+//! Property: the plan is empty.
 
 use numaherd_topology::Topology;
 use numaherd_world::{Placement, Signal, Snapshot};

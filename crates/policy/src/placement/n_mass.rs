@@ -21,6 +21,8 @@
 //! there. The *NUMA penalty* is [`crate::penalty`]'s; `n-mass-regression` takes the regression's for
 //! all (§4.5).
 //!
+//! Source: as under Rule, with its Algorithms 1 to 3 and the regression of §4.5.
+//!
 //! Any number of processors: Algorithm 2 merges one list for each home, takes of a home's domains
 //! the one of least pressure, and for a process whose home is full the nearest node's. Algorithm 3
 //! takes from the processor of the highest pressure that has something to give, and gives to that of

@@ -20,6 +20,10 @@
 //! or were never counted, are left to the kernel. A world that cannot tell a single layout's cost
 //! leaves the threads where they are.
 //!
+//! Terms: a *layout* gives every thread a CPU; its *cost* is what the modelled world says that it comes
+//! to, in a unit of its own. Source: the yardstick of the papers (DINO 3.3.1: best of all placements; IPM
+//! 5.2: oracle); the local search is chosen here.
+//!
 //! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
 //! slots; no layout that was tried costs less; equal input gives equal output.
 

@@ -1,12 +1,14 @@
 //! Random: each thread gets a random core once, and keeps it.
 //!
-//! The papers' baseline of that name: a mapping drawn by chance, which holds for the whole run, so
-//! that the spread over several seeds shows how much placement matters at all. It is not a thread
-//! that is thrown around every interval; that would measure the cost of moving.
+//! Problem: how much placement matters at all for a program. It shows in the spread over several seeds
+//! of mappings drawn by chance, each of which holds for the whole run. This is not a thread that is
+//! thrown around every interval; that would measure the cost of moving.
 //!
 //! Rule: the first time a steerable thread is seen, it is given a CPU drawn evenly from those that
 //! are online and in its cpuset. It is drawn again only when that CPU cannot be had any more.
 //! Threads that sleep are placed too: a random mapping knows nothing of load.
+//!
+//! Terms: none of its own. Source: the baseline of that name in the papers (IPM 5.3: "random").
 //!
 //! Properties: same seed and same snapshots, same plans; a thread is drawn for once while its CPU
 //! can be had; never a CPU that is offline or outside the cpuset.

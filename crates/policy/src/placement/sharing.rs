@@ -24,6 +24,12 @@
 //! * *Few moves* ([`crate::mapping::with_few_moves`]): a mapping says which threads go together; which of
 //!   several like nodes they go to is chosen so that most stay. kMAF, as its source has it, does not.
 //!
+//! Terms: the *pattern* is the sharing matrix with what has faded out of it: how much each two threads
+//! touched the same pages; to *map* is to give each thread a CPU so that those that share most are
+//! closest. Source: Cruz, Diener, Pilla, Navaux, "Hardware-Assisted Thread and Data Mapping in
+//! Hierarchical Multi-Core Architectures", TACO 2016 (IPM), §4.4; for `tlb-miss-history` its §5.2; for
+//! `kmaf` Diener and others, PACT 2014.
+//!
 //! Properties: every CPU named is in the thread's cpuset and online; no thread is named twice; while the
 //! pattern stays, and threads are where they were put, nobody is named; while nobody has shared anything,
 //! neither.

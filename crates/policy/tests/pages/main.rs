@@ -1,0 +1,106 @@
+//! The pages on policies in `docs/` are what the registry and the policies' own files say.
+
+mod policy;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use numaherd_policy::{Settings, pages, registry};
+
+const RENEW: &str = "NUMAHERD_RENEW=1 cargo test -p numaherd-policy --test pages";
+
+fn docs() -> PathBuf {
+    policy::root().join("docs")
+}
+
+/// Holds a page against its file, or writes it where pages are to be renewed.
+fn assert_current(path: &Path, page: &str) {
+    if std::env::var_os("NUMAHERD_RENEW").is_some() {
+        fs::create_dir_all(path.parent().expect("pages are in folders")).expect("can be made");
+        fs::write(path, page).expect("pages can be written");
+    }
+    let written = fs::read_to_string(path).unwrap_or_default();
+    assert!(written == page, "{} is stale: run {RENEW}", path.display());
+}
+
+#[test]
+fn the_page_on_policies_is_up_to_date() {
+    assert_current(&docs().join("policies.md"), &pages::policies());
+}
+
+#[test]
+fn every_policy_has_its_page_and_no_other_has() {
+    let folder = docs().join("policies");
+    for entry in registry::policies() {
+        let path = folder.join(format!("{}.md", entry.name));
+        assert_current(&path, &policy::page(entry));
+    }
+    for entry in fs::read_dir(&folder).expect("the folder is there") {
+        let path = entry.expect("can be listed").path();
+        let name = path
+            .file_stem()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default();
+        assert!(
+            registry::policies().any(|entry| entry.name == name),
+            "{} is the page of no policy: remove it",
+            path.display()
+        );
+    }
+}
+
+#[test]
+fn every_half_states_problem_rule_terms_source_and_properties() {
+    let placements = registry::PLACEMENTS.iter();
+    let placements = placements.map(|half| policy::file_of("placement", half.name, half.rules));
+    let pagings = registry::PAGINGS.iter();
+    let pagings = pagings.map(|half| policy::file_of("paging", half.name, half.rules));
+    for file in placements.chain(pagings) {
+        let text = fs::read_to_string(&file).expect("sources are UTF-8");
+        let header: Vec<String> = policy::first_lines(&text)
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        let header = header.join(" ");
+        for word in ["Problem: ", "Rule", "Terms: ", "Source: ", "Propert"] {
+            assert!(header.contains(word), "{}: no {word:?}", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_setting_is_some_policys_and_no_policy_has_others() {
+    let placements = registry::PLACEMENTS.iter().flat_map(|half| half.settings);
+    let pagings = registry::PAGINGS.iter().flat_map(|half| half.settings);
+    let all: Vec<&str> = placements.chain(pagings).copied().collect();
+    for name in &all {
+        assert!(
+            pages::settings_of(&[name]).next().is_some(),
+            "{name} is no setting"
+        );
+    }
+    for key in pages::KEYS {
+        assert!(
+            pages::settings_of(&all).any(|known| known == key),
+            "{} is nobody's",
+            key[0]
+        );
+    }
+}
+
+#[test]
+fn every_setting_is_on_the_page() {
+    let all = "[classes]\npreset = \"paper\"\ndevil_from = 2.0\nsuper_devil_above = 100.0\n\
+               votes = 7\nof_last = 10\n[penalty.miss_rates]\nmcf = 38.3\n";
+    let settings = Settings::parse(all).expect("these are the defaults");
+    let written = toml::Value::try_from(&settings).expect("settings are plain TOML");
+    let page = pages::policies();
+    for (section, keys) in written.as_table().expect("settings are a table") {
+        for key in keys.as_table().expect("sections are tables").keys() {
+            assert!(
+                page.contains(&format!("`{section}.{key}`")),
+                "{section}.{key}"
+            );
+        }
+    }
+}
