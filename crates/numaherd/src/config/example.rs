@@ -91,6 +91,46 @@ pub fn wrapped(text: &str) -> Vec<String> {
     lines
 }
 
+/// A file in which every key that is there has another value than the default; `selection` takes one
+/// kind of process only.
+#[cfg(test)]
+pub fn every_key_changed() -> String {
+    use super::file::shape::Shape;
+    use serde_json::Value;
+
+    let mut file = String::new();
+    for table in keys::tables() {
+        if table.name == "group" {
+            file += "[[group]]\nname = \"a\"\nusers = [\"b\"]\npolicy = \"none\"\n";
+            continue;
+        }
+        if !table.name.is_empty() {
+            writeln!(file, "{}", heading(table.name)).expect("text can be written");
+        }
+        for known in keys::of_table(table.name) {
+            let default = keys::default_of(known.key.name);
+            let figure = || default.and_then(Value::as_f64);
+            let value = match (&known.field.shape, default) {
+                (_, None) => known.key.example.to_owned(),
+                (Shape::Switch, Some(value)) => (*value == Value::Bool(false)).to_string(),
+                (Shape::Whole(_), Some(value)) => {
+                    (value.as_u64().expect("a whole number") + 1).to_string()
+                }
+                (Shape::Number, _) => format!("{:?}", figure().expect("a number") / 2.0),
+                (Shape::Choice(words), Some(value)) => {
+                    let other = words.iter().find(|word| value != **word);
+                    format!("{:?}", other.expect("a choice of several"))
+                }
+                _ => known.key.example.to_owned(),
+            };
+            if !["selection.cgroup", "selection.name"].contains(&known.key.name) {
+                writeln!(file, "{} = {value}", known.last()).expect("text can be written");
+            }
+        }
+    }
+    file
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::file::Config;

@@ -1,7 +1,9 @@
 //! `numaherd run`: herds this machine's threads and pages, until told to stop.
 
 mod program;
+mod reload;
 mod selection;
+mod service;
 mod signals;
 
 use std::io::{IsTerminal, Write as _};
@@ -14,13 +16,13 @@ use anyhow::Result;
 use numaherd_herd::journal::Journal;
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::needs::{self, Alternative};
-use numaherd_herd::{Ending, Herd, Line, Summary};
+use numaherd_herd::{Control, Ending, Herd, Line, Requests, Summary, control};
 use numaherd_host::{Host, HostError, HostOptions};
+use numaherd_policy::Policy;
 use numaherd_policy::registry::{self, Entry, POLICIES};
 use numaherd_show::live::Live;
 use numaherd_topology::sysfs;
 use numaherd_world::NewPages;
-use sd_notify::NotifyState;
 use serde::Serialize;
 
 use crate::cli::Run;
@@ -30,6 +32,7 @@ use crate::exit::{Exit, ended};
 use crate::print;
 use crate::release::{self, journal_error, usual_journal};
 use program::Program;
+pub use reload::Reload;
 
 /// The machine that `run` herds.
 const ROOT: &str = "/";
@@ -46,6 +49,20 @@ pub type Watcher<'a> = Box<dyn FnMut(&Line) + 'a>;
 pub struct Attached<'a> {
     /// Who sees what happens, in this order.
     pub watchers: Vec<Watcher<'a>>,
+    /// Both ends of the herd's control, where somebody has made them already to hold one.
+    pub control: Option<(Control, Requests)>,
+    /// Reads the configuration again once the herd runs. Whoever keeps a clone can ask for it.
+    pub reload: Reload,
+    /// Makes it a recording for later replays.
+    pub recording: Option<Recording<'a>>,
+}
+
+/// What a recording has in place of what is configured. It records every interval.
+pub struct Recording<'a> {
+    /// Moves nothing, and goes by all that is to be recorded.
+    pub policy: Policy,
+    /// Prints what came of it.
+    pub printed: Box<dyn FnOnce(&Summary) -> Result<()> + 'a>,
 }
 
 /// `numaherd run`: herds until told to stop, saying on standard error what happens when somebody is there
@@ -77,9 +94,24 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     if effective.file.is_some() {
         say(&effective.to_string());
     }
-    let config = effective.config;
-    let policy = registry::build(config.policy(), &config.policies)
-        .map_err(|error| ended(Exit::Usage, error))?;
+    let Attached {
+        mut watchers,
+        control,
+        reload,
+        recording,
+    } = attached;
+    let mut config = effective.config.clone();
+    let (policy, printed) = match recording {
+        Some(recording) => {
+            config.herd.record_interval_ms = 0;
+            (recording.policy, Some(recording.printed))
+        }
+        None => {
+            let policy = registry::build(config.policy(), &config.policies)
+                .map_err(|error| ended(Exit::Usage, error))?;
+            (policy, None)
+        }
+    };
     let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
     let alternatives = alternatives();
     let events = doctor::event_table(config.events.as_deref())?;
@@ -102,24 +134,34 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     host_options.include_pinned = config.herd.limits.take_over;
     host_options.events = events;
     let mut host = Host::new(host_options, topology).map_err(host_error)?;
-    let stop = signals::stop_on_signals(host.stop())?;
-    let mut watchers = attached.watchers;
+    let (control, requests) = control.unwrap_or_else(control::pair);
+    let stop = signals::heed(host.stop(), reload.clone())?;
+    let mut service = service::Service::new();
     let herd = Herd::new(&mut host, policy, config.herd, ledger, journal)
         .or_else(alternatives)
+        .controlled(requests)
         .watched(move |line: &Line| {
             for watcher in &mut watchers {
                 watcher(line);
             }
+            if let Some(service) = &mut service {
+                service.line(line);
+            }
         });
+    if printed.is_none() {
+        reload.begin(options, effective, control);
+    }
     // Whoever waits for it (systemd, a script) may go on now; nobody need be waiting.
-    let _ = sd_notify::notify(false, &[NotifyState::Ready]);
+    service::ready(None);
     let summary = herd.run(&stop).map_err(journal_error)?;
     let stopped = summary.ending == Ending::Stopped;
     let code = program.map(|program| program.finish(stopped)).transpose()?;
-    let printed = Printed::of(&summary);
-    print::shown(options.json, &printed, || {
-        numaherd_show::summary::summary(&summary)
-    })?;
+    match printed {
+        Some(printed) => printed(&summary)?,
+        None => print::shown(options.json, &Printed::of(&summary), || {
+            numaherd_show::summary::summary(&summary)
+        })?,
+    }
     if let Ending::Failed { error } = &summary.ending {
         return Err(ended(
             Exit::Failure,

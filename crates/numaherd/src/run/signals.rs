@@ -1,29 +1,58 @@
-//! Signals: SIGINT and SIGTERM end a run.
+//! Signals: SIGINT and SIGTERM end a run, SIGHUP has its configuration read again.
+//!
+//! A terminal that goes away sends SIGHUP, too: whoever was started on one and has lost it is to end,
+//! as a program on a terminal does.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// A flag that SIGINT and SIGTERM set, waking the world as well. A second signal ends the program
-/// at once; what it owes is in the journal.
+use super::reload::Reload;
+use super::service;
+
+/// By which name the ledger knows who asked.
+const BY: &str = "SIGHUP";
+
+/// A flag that SIGINT and SIGTERM set, waking the world as well. A second of these ends the program
+/// at once; what it owes is in the journal. SIGHUP reloads.
 ///
 /// # Errors
 /// The kernel refuses a handler, or a thread.
-pub fn stop_on_signals(world: numaherd_host::Stop) -> Result<Arc<AtomicBool>> {
+pub fn heed(world: numaherd_host::Stop, reload: Reload) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_default(signal, stop.clone())
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .context("cannot watch for signals")?;
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch for signals")?;
-    std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            world.ask();
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
+    let (asked, had_terminal) = (stop.clone(), on_terminal());
+    let watch = move || {
+        for signal in signals.forever() {
+            let hung_up = signal == SIGHUP && had_terminal && !on_terminal();
+            if signal != SIGHUP || hung_up {
+                service::stopping();
+                asked.store(true, Ordering::Relaxed);
+                world.ask();
+                return;
+            }
+            // What came of it has been said.
+            let _ = reload.now(BY);
         }
-    });
+    };
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    thread
+        .spawn(watch)
+        .context("cannot start a thread that watches for signals")?;
     Ok(stop)
+}
+
+/// Whether somebody sits at a terminal that this program was started on.
+fn on_terminal() -> bool {
+    std::io::stdin().is_terminal() || std::io::stderr().is_terminal()
 }

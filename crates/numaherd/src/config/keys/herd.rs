@@ -57,29 +57,26 @@ pub const KEYS: &[Key] = &[
         "intervals",
         "Stop after so many placement intervals.",
     )
-    .or("run until told to stop", "3600")
-    .restart(),
+    .or("run until told to stop", "3600"),
     key(
         "herd.length_ms",
         "ms",
         "Stop after this time.",
     )
-    .or("run until told to stop", "3600000")
-    .restart(),
+    .or("run until told to stop", "3600000"),
     key(
         "herd.dry_run",
         "",
         "Plan, govern and record, but carry nothing out: the way to see what a policy would do to a \
-         machine before it may.",
-    )
-    .restart(),
+         machine before it may. A reload can turn it on at any time, and off again unless the run began \
+         with it.",
+    ),
     key(
         "herd.seed",
         "seed",
         "Where the policy's random numbers start. The same seed on the same observations decides the \
          same.",
-    )
-    .restart(),
+    ),
     key(
         "herd.limits.cpus",
         "",

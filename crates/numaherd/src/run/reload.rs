@@ -1,0 +1,297 @@
+//! Reading the configuration again while a herd runs: on SIGHUP, or when the control socket asks.
+//!
+//! What changed is asked of the running herd ([`numaherd_herd::control`]), in one request, so that it
+//! holds as a whole or not at all. A policy starts anew only where its name or one of its values has
+//! changed. A file that is wrong changes nothing. What is read at the start only is named, and keeps the
+//! value that it began with; so the next reload names it again.
+//!
+//! What came of it is said on standard error, to systemd, and in the ledger.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use numaherd_herd::{Change, Control, ControlError, Request};
+use numaherd_policy::registry;
+use serde::Serialize;
+
+use super::{say, service};
+use crate::cli::Run;
+use crate::config::keys::as_toml;
+use crate::config::{Config, Effective, values};
+use crate::exit::{Exit, ended};
+
+/// How long the herd may take to answer. It is woken, so that it answers when what it is doing is done.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a reload asks for nothing new, for the ledger.
+const READ_AGAIN: &str = "the configuration was read again";
+
+/// Reads the configuration of a run again. Clones are of the same run. It is made before the run and
+/// handed to it ([`super::Attached`]); before the run has begun there is nothing to reload.
+#[derive(Clone, Default)]
+pub struct Reload {
+    running: Arc<Mutex<Option<Running>>>,
+}
+
+/// A run whose configuration can be read again.
+struct Running {
+    options: Run,
+    /// What holds now.
+    held: Effective,
+    /// Whether it began as a dry run: without a journal, so that it has to stay one.
+    began_dry: bool,
+    control: Control,
+}
+
+/// What a reload changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Reloaded {
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    /// What holds from now on.
+    pub changed: Vec<Difference>,
+    /// What is different in the file and holds from the next start on.
+    pub needs_restart: Vec<Difference>,
+}
+
+/// A key whose value is another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Which key.
+    pub key: String,
+    /// Its value before, as TOML; `None` where it was left out.
+    pub before: Option<String>,
+    /// Its value now, as TOML.
+    pub now: Option<String>,
+}
+
+impl Reload {
+    /// From here on there is something to reload.
+    pub(super) fn begin(&self, options: &Run, held: Effective, control: Control) {
+        let began_dry = held.config.herd.dry_run;
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running {
+            options: options.clone(),
+            held,
+            began_dry,
+            control,
+        });
+    }
+
+    /// Reads the configuration again and has the herd go by it. `by` is who asks, for the ledger.
+    ///
+    /// # Errors
+    /// The file is wrong or cannot be read, or the herd refuses what it asks for: all is as it was.
+    /// Nothing runs yet. The herd has ended.
+    pub fn now(&self, by: &str) -> Result<Reloaded> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = &mut *running else {
+            bail!("nothing runs yet whose configuration could be read again");
+        };
+        service::reloading();
+        let came = running.reload(by);
+        match &came {
+            Ok(reloaded) => {
+                say(&reloaded.to_string());
+                service::ready(None);
+            }
+            Err(error) => {
+                let told = format!("the configuration stays as it was: {error:#}");
+                say(&told);
+                running.note(by, &told);
+                service::ready(Some(&told));
+            }
+        }
+        came
+    }
+}
+
+impl Running {
+    fn reload(&mut self, by: &str) -> Result<Reloaded> {
+        let mut wanted = Effective::of(&self.options)?;
+        let in_file = values(&wanted.config);
+        keep_what_cannot_change(&mut wanted.config, &self.held.config, self.began_dry);
+        let (before, now) = (values(&self.held.config), values(&wanted.config));
+        let reloaded = Reloaded {
+            file: wanted.file.clone(),
+            changed: differences(&before, &now),
+            needs_restart: differences(&now, &in_file),
+        };
+        if !reloaded.changed.is_empty() {
+            self.ask(&wanted.config, by)?;
+        }
+        self.held = wanted;
+        Ok(reloaded)
+    }
+
+    fn ask(&self, wanted: &Config, by: &str) -> Result<()> {
+        let held = &self.held.config;
+        let same = wanted.policy() == held.policy() && wanted.policies == held.policies;
+        let policy = if same {
+            None
+        } else {
+            let policy = registry::build(wanted.policy(), &wanted.policies);
+            Some(policy.map_err(|error| ended(Exit::Usage, error))?)
+        };
+        let change = Change {
+            policy,
+            settings: (wanted.herd != held.herd).then(|| wanted.herd.clone()),
+            why: READ_AGAIN.to_owned(),
+        };
+        let request = Request::Change(Box::new(change));
+        match self.control.named(by).ask(request, PATIENCE) {
+            // It will be carried out when its turn comes.
+            Ok(()) | Err(ControlError::NoAnswer { .. }) => Ok(()),
+            Err(error) => Err(ended(Exit::Usage, error)),
+        }
+    }
+
+    /// Has the ledger say what came of a reload that changes nothing.
+    fn note(&self, by: &str, told: &str) {
+        let change = Change {
+            policy: None,
+            settings: None,
+            why: told.to_owned(),
+        };
+        let request = Request::Change(Box::new(change));
+        // A herd that has ended, or has too much to answer, is told nothing; standard error has it.
+        let _ = self.control.named(by).tell(request);
+    }
+}
+
+/// What a running herd cannot change keeps its value. The keys are those that `config::keys` says are
+/// read at the start only, which a test holds, and that a dry run which began as one stays one: it has
+/// no journal.
+fn keep_what_cannot_change(wanted: &mut Config, held: &Config, began_dry: bool) {
+    wanted.events.clone_from(&held.events);
+    wanted.ledger.clone_from(&held.ledger);
+    wanted.journal.clone_from(&held.journal);
+    wanted.selection.clone_from(&held.selection);
+    wanted.herd.first_interval_ms = held.herd.first_interval_ms;
+    wanted.herd.limits.take_over = held.herd.limits.take_over;
+    wanted.herd.dry_run |= began_dry;
+}
+
+type Values = std::collections::BTreeMap<String, serde_json::Value>;
+
+fn differences(before: &Values, now: &Values) -> Vec<Difference> {
+    let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    keys.into_iter()
+        .filter(|key| before.get(*key) != now.get(*key))
+        .map(|key| Difference {
+            key: key.clone(),
+            before: before.get(key).map(as_toml),
+            now: now.get(key).map(as_toml),
+        })
+        .collect()
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |value: &Option<String>| value.clone().unwrap_or_else(|| "left out".to_owned());
+        let (now, before) = (word(&self.now), word(&self.before));
+        write!(f, "{} is {now} (was {before})", self.key)
+    }
+}
+
+/// One line: what holds from now on, and what only from the next start on.
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{} was read again: ", file.display())?,
+            None => f.write_str("there is no configuration file: ")?,
+        }
+        let list = |all: &[Difference]| {
+            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+            all.join(", ")
+        };
+        match self.changed.as_slice() {
+            [] => f.write_str("nothing changed")?,
+            changed => write!(f, "{}", list(changed))?,
+        }
+        match self.needs_restart.as_slice() {
+            [] => Ok(()),
+            waiting => {
+                let keys: Vec<&str> = waiting.iter().map(|one| one.key.as_str()).collect();
+                write!(f, "; a restart is needed for {}", keys.join(", "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::keys;
+
+    /// A configuration of which every value is another than the default.
+    fn other() -> Config {
+        let text = crate::config::example::every_key_changed();
+        let (config, _) = Config::parse(&text, "f").unwrap_or_else(|error| panic!("{error}"));
+        config
+    }
+
+    #[test]
+    fn what_is_read_at_the_start_only_is_what_a_reload_keeps() {
+        let (held, wanted) = (Config::default(), other());
+        let mut kept = wanted.clone();
+        keep_what_cannot_change(&mut kept, &held, false);
+        let (held, wanted, kept) = (values(&held), values(&wanted), values(&kept));
+        let mut told = 0;
+        for known in keys::keys().filter(|key| wanted.contains_key(key.name)) {
+            let name = known.name;
+            assert_ne!(held.get(name), wanted.get(name), "{name} is to be another");
+            let expected = if known.restart { &held } else { &wanted };
+            assert_eq!(kept.get(name), expected.get(name), "{name}");
+            told += usize::from(known.restart);
+        }
+        assert!(told >= 6);
+    }
+
+    #[test]
+    fn a_run_that_began_dry_stays_dry() {
+        let mut dry = Config::default();
+        dry.herd.dry_run = true;
+        let mut wanted = Config::default();
+        keep_what_cannot_change(&mut wanted, &dry, true);
+        assert!(wanted.herd.dry_run);
+        let mut wanted = Config::default();
+        keep_what_cannot_change(&mut wanted, &dry, false);
+        assert!(!wanted.herd.dry_run);
+    }
+
+    #[test]
+    fn a_reload_is_told_in_one_line() {
+        let difference = |key: &str, before: Option<&str>, now: Option<&str>| Difference {
+            key: key.to_owned(),
+            before: before.map(str::to_owned),
+            now: now.map(str::to_owned),
+        };
+        let nothing = Reloaded::default();
+        assert_eq!(
+            nothing.to_string(),
+            "there is no configuration file: nothing changed"
+        );
+        let some = Reloaded {
+            file: Some(PathBuf::from("/etc/n.toml")),
+            changed: vec![
+                difference("policy", None, Some("\"n-mass\"")),
+                difference("herd.limits.freeze_s", Some("60.0"), Some("5.0")),
+            ],
+            needs_restart: vec![difference("ledger", None, Some("\"/l\""))],
+        };
+        assert_eq!(
+            some.to_string(),
+            "/etc/n.toml was read again: policy is \"n-mass\" (was left out), herd.limits.freeze_s is \
+             5.0 (was 60.0); a restart is needed for ledger"
+        );
+    }
+
+    #[test]
+    fn before_a_run_there_is_nothing_to_reload() {
+        let error = Reload::default().now("test").unwrap_err();
+        assert!(error.to_string().starts_with("nothing runs yet"));
+    }
+}

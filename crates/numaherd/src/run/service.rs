@@ -1,0 +1,232 @@
+//! What a service tells systemd (`sd_notify`): that it is ready, what it does, that it lives, that it
+//! reads its configuration again, that it ends. Where nobody listens nothing is sent.
+//!
+//! That it lives is said from the loop itself, with the lines that it records: a loop that hangs is
+//! silent, and the watchdog (`WatchdogSec=` of the unit) ends it. What it owes is in the journal, and the
+//! next start gives it back. A herd that is to record more seldom than the watchdog waits asks for a
+//! longer wait.
+
+use std::time::Duration;
+
+use numaherd_herd::ledger::Asked;
+use numaherd_herd::{Line, Record, Settings};
+use sd_notify::NotifyState;
+
+/// A loop that is this many of its longest silences late hangs.
+const SILENCES: u32 = 3;
+
+/// Sends, if anybody listens. A manager that has gone is no reason to stop herding.
+fn send(state: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(false, state);
+}
+
+/// The configuration is about to be read again (`Type=notify-reload`).
+pub(super) fn reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => send(&[NotifyState::Reloading, now]),
+        // Without the time the manager would take it for a reload before its signal.
+        Err(_) => send(&[NotifyState::Reloading]),
+    }
+}
+
+/// It is ready, at first or after a reload; `trouble` stays to be seen until the status changes.
+pub(super) fn ready(trouble: Option<&str>) {
+    match trouble {
+        Some(trouble) => send(&[NotifyState::Ready, NotifyState::Status(&one_line(trouble))]),
+        None => send(&[NotifyState::Ready]),
+    }
+}
+
+/// It has been told to end, or ends.
+pub(super) fn stopping() {
+    send(&[NotifyState::Stopping]);
+}
+
+/// A status is one line.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// Sees the loop's lines and tells the manager.
+pub(super) struct Service {
+    /// How long the manager waits for a sign of life; `None` where it does not.
+    watchdog: Option<Duration>,
+    policy: String,
+    dry_run: bool,
+    paused: bool,
+    processes: usize,
+    threads: usize,
+    status: String,
+}
+
+impl Service {
+    /// One where a manager listens.
+    pub(super) fn new() -> Option<Self> {
+        std::env::var_os("NOTIFY_SOCKET")?;
+        let mut micros = 0;
+        let watched = sd_notify::watchdog_enabled(false, &mut micros);
+        Some(Self::watched_for(
+            watched.then(|| Duration::from_micros(micros)),
+        ))
+    }
+
+    fn watched_for(watchdog: Option<Duration>) -> Self {
+        Self {
+            watchdog,
+            policy: String::new(),
+            dry_run: false,
+            paused: false,
+            processes: 0,
+            threads: 0,
+            status: String::new(),
+        }
+    }
+
+    /// Takes in a line, and tells that the loop lives and what it does.
+    pub(super) fn line(&mut self, line: &Line) {
+        if let Some(wait) = self.take_in(line) {
+            let wait = format!("WATCHDOG_USEC={}", wait.as_micros());
+            send(&[NotifyState::Custom(&wait)]);
+        }
+        if self.watchdog.is_some() {
+            send(&[NotifyState::Watchdog]);
+        }
+        let status = self.status();
+        if matches!(line.record, Record::End(_)) {
+            stopping();
+        }
+        if status != self.status {
+            send(&[NotifyState::Status(&status)]);
+        }
+        self.status = status;
+    }
+
+    /// Takes in a line. Returns how long the manager is to wait from now on, where that is longer than
+    /// it does.
+    fn take_in(&mut self, line: &Line) -> Option<Duration> {
+        match &line.record {
+            Record::Start(start) => {
+                self.policy.clone_from(&start.policy);
+                return self.use_settings(&start.settings);
+            }
+            Record::Snapshot(snapshot) => {
+                self.processes = snapshot.processes.len();
+                self.threads = snapshot.threads.len();
+            }
+            Record::Control(controlled) if controlled.refused.is_none() => {
+                match &controlled.asked {
+                    Asked::Pause { .. } => self.paused = true,
+                    Asked::Resume => self.paused = false,
+                    Asked::Change {
+                        policy, settings, ..
+                    } => {
+                        if let Some(policy) = policy {
+                            self.policy.clone_from(policy);
+                        }
+                        return settings.as_ref().and_then(|used| self.use_settings(used));
+                    }
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn use_settings(&mut self, settings: &Settings) -> Option<Duration> {
+        self.dry_run = settings.dry_run;
+        // The longest that the loop may be silent for good.
+        let recorded = Duration::from_millis(settings.record_interval_ms);
+        let silence = settings.placement_interval(u64::MAX).max(recorded);
+        let needed = silence.saturating_mul(SILENCES);
+        let watchdog = self.watchdog?;
+        (watchdog < needed).then(|| *self.watchdog.insert(needed))
+    }
+
+    fn status(&self) -> String {
+        let mut status = format!(
+            "{}: {} threads of {} processes are seen",
+            self.policy, self.threads, self.processes
+        );
+        if self.dry_run {
+            status += "; a dry run, nothing is carried out";
+        }
+        if self.paused {
+            status += "; paused, nothing is decided";
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(record: Record) -> Line {
+        Line {
+            sequence: 0,
+            time_ns: 0,
+            record,
+        }
+    }
+
+    fn change(placement_interval_ms: u64) -> Line {
+        let settings = Settings {
+            placement_interval_ms: Some(placement_interval_ms),
+            dry_run: true,
+            ..Settings::default()
+        };
+        line(Record::Control(numaherd_herd::ledger::Controlled {
+            by: String::new(),
+            asked: Asked::Change {
+                policy: Some("n-mass".to_owned()),
+                settings: Some(Box::new(settings)),
+                why: String::new(),
+            },
+            refused: None,
+        }))
+    }
+
+    #[test]
+    fn a_herd_that_is_silent_for_longer_than_the_watchdog_waits_asks_for_more() {
+        let seconds = Duration::from_secs;
+        let mut service = Service::watched_for(Some(seconds(30)));
+        assert_eq!(service.take_in(&change(1000)), None);
+        assert_eq!(service.take_in(&change(10_000)), None);
+        assert_eq!(service.take_in(&change(60_000)), Some(seconds(180)));
+        assert_eq!(
+            service.take_in(&change(60_000)),
+            None,
+            "it has been asked for"
+        );
+        let mut unwatched = Service::watched_for(None);
+        assert_eq!(unwatched.take_in(&change(60_000)), None);
+    }
+
+    #[test]
+    fn what_it_does_is_one_line() {
+        let mut service = Service::watched_for(None);
+        service.take_in(&change(1000));
+        let asked = |asked| {
+            line(Record::Control(numaherd_herd::ledger::Controlled {
+                by: String::new(),
+                asked,
+                refused: None,
+            }))
+        };
+        service.take_in(&asked(Asked::Pause {
+            give_back: false,
+            given_back: 0,
+        }));
+        assert_eq!(
+            service.status(),
+            "n-mass: 0 threads of 0 processes are seen; a dry run, nothing is carried out; paused, \
+             nothing is decided"
+        );
+        service.take_in(&asked(Asked::Resume));
+        assert!(!service.status().contains("paused"));
+        assert_eq!(
+            one_line("a file is wrong\n  here\n  there"),
+            "a file is wrong here there"
+        );
+    }
+}
