@@ -21,7 +21,7 @@ pub use config::{Config, ConfigCheck, ConfigKeys, ConfigShow};
 pub use lab::{Herding, Lab, LabBrm, LabCompare, LabRun, LabTrial};
 pub use machines::{Advise, Agent, AsNumad, Wanted};
 pub use manual::Manual;
-pub use replay::Replay;
+pub use replay::{Record, Replay};
 pub use report::Report;
 pub use top::{Top, View as TopView};
 pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};
@@ -53,6 +53,8 @@ pub enum Command {
     Config(Config),
     /// Tell what was seen, decided and done, from a ledger
     Explain(Explain),
+    /// Watch, decide nothing, and record all that policies could be asked about later
+    Record(Box<Record>),
     /// Ask other policies what they would have decided on what a ledger holds
     Replay(Box<Replay>),
     /// Draw one run, or several side by side, as a page of charts and tables

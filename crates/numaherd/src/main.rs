@@ -20,6 +20,7 @@ mod manual;
 mod policies;
 mod print;
 mod profile;
+mod record;
 mod release;
 mod replay;
 mod report;
@@ -65,6 +66,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Policies(options) => policies::policies(&options).map(done),
         Command::Config(command) => config::command::config(&command).map(done),
         Command::Explain(options) => explain::explain(&options).map(done),
+        Command::Record(options) => record::record(&options),
         Command::Replay(options) => replay::replay(&options).map(done),
         Command::Report(options) => report::report(&options).map(done),
         Command::Profile(options) => profile::profile(&options).map(done),

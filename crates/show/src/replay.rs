@@ -23,6 +23,7 @@ mod comparison;
 mod content;
 mod decisions;
 mod effect;
+mod recorded;
 mod text;
 
 pub use agreement::{Agreement, Shares};
@@ -30,4 +31,5 @@ pub use comparison::{Comparison, Missing, Moment, Pair, Policy, Replayed, Unpage
 pub use content::Content;
 pub use decisions::{Choice, Side};
 pub use effect::{Effect, Errors, Predicted, Prediction, ProcessEffect, ThreadEffect};
+pub use recorded::{Lacking, Recorded, Replayable, Wants, recorded};
 pub use text::text;

@@ -81,3 +81,6 @@ fn replayed(mut recording: Recording, options: &Replay) -> Result<Replayed> {
     });
     Ok(replayed)
 }
+
+#[cfg(test)]
+mod tests;

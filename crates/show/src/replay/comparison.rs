@@ -9,7 +9,7 @@ use numaherd_world::Signal;
 use serde::Serialize;
 
 use super::agreement::{Agreement, Shares};
-use super::content::Content;
+use super::content::{Content, is_single_accesses};
 use super::decisions::{Choice, Choices, Wanted};
 use super::effect::Prediction;
 
@@ -298,15 +298,16 @@ impl Comparison {
     }
 }
 
-/// What a placement goes by and the recording does not hold.
+/// What a placement goes by and the recording does not hold. Where it goes by who shares pages, the
+/// accesses that this is found out from are its paging's affair.
 fn missing(candidate: &Candidate, content: &Content) -> Option<Missing> {
-    let mut signals: Vec<String> = candidate
-        .needs()
-        .iter()
-        .filter(|&&signal| !content.holds(signal))
-        .map(Signal::to_string)
+    let of_paging = |signal: Signal| candidate.needs_sharing() && is_single_accesses(signal);
+    let needs = candidate.needs().iter().copied();
+    let mut signals: Vec<String> = needs
+        .filter(|&signal| !of_paging(signal) && !content.holds(signal))
+        .map(|signal| signal.to_string())
         .collect();
-    if candidate.needs_sharing() && content.sharing == 0 && signals.is_empty() {
+    if candidate.needs_sharing() && content.sharing == 0 {
         signals.push("which threads share pages".to_owned());
     }
     (!signals.is_empty()).then_some(Missing { signals })

@@ -59,8 +59,21 @@ impl Content {
         times > 0
     }
 
+    /// Whether a ledger can hold a signal at all.
+    pub fn can_hold(signal: Signal) -> bool {
+        !is_single_accesses(signal)
+    }
+
     /// Share of thread-intervals with CPU use that have a miss rate; `None` where no thread ran.
     pub fn counted(&self) -> Option<f64> {
         (self.ran > 0).then(|| self.miss_rate as f64 / self.ran as f64)
     }
+}
+
+/// Whether a signal is single accesses, which no ledger holds.
+pub(super) fn is_single_accesses(signal: Signal) -> bool {
+    matches!(
+        signal,
+        Signal::MemorySamples | Signal::TlbMisses | Signal::HintFaults
+    )
 }

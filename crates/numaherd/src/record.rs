@@ -1,0 +1,210 @@
+//! `numaherd record`: watches a machine, decides nothing, and writes down all that policies could later be
+//! asked about with `numaherd replay`.
+//!
+//! It is a dry run of `linux` that attends to signals which `linux` does not need: a world measures what
+//! somebody goes by, and a recording is for those who come later. Every interval is recorded, whatever the
+//! cadence ([`numaherd_herd::Settings::record_interval_ms`] is 0): a policy that keeps averages can be
+//! replayed to the bit.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use numaherd_herd::{Line, Summary, needs};
+use numaherd_policy::registry::{self, POLICIES};
+use numaherd_policy::{Place, Policy, Random};
+use numaherd_show::replay::{Content, Recorded, Wants, recorded};
+use numaherd_topology::{Topology, sysfs};
+use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
+
+use crate::cli::{self, Run};
+use crate::exit::{Exit, ended};
+use crate::release::journal_error;
+use crate::run::{self, Attached, Recording};
+use crate::{doctor, print};
+
+/// The machine that is recorded.
+const ROOT: &str = "/";
+
+/// Watches and records until told to stop, and says what the recording can be replayed with.
+///
+/// # Errors
+/// As `numaherd run`; a policy that is named is unknown, or goes by something that this machine does not
+/// measure.
+pub fn record(options: &cli::Record) -> Result<ExitCode> {
+    let topology = sysfs::read(Path::new(ROOT))?;
+    let events = doctor::event_table(options.events.as_deref())?;
+    let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
+    let attended = attended(&options.for_policies, &signals)?;
+
+    let seen = Arc::new(Mutex::new(Content::default()));
+    let look = seen.clone();
+    let watcher = move |line: &Line| {
+        if let numaherd_herd::Record::Snapshot(snapshot) = &line.record {
+            let mut seen = look.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.saw(snapshot);
+        }
+    };
+    let printed = |summary: &Summary| {
+        let content = *seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = std::fs::metadata(&options.output).map_or(0, |file| file.len());
+        let found = Recorded::of(summary, content, bytes, &wants(), &signals);
+        print::shown(options.json, &found, || recorded(&found))
+    };
+    let attached = Attached {
+        watchers: vec![Box::new(watcher)],
+        recording: Some(Recording {
+            policy: watching(attended)?,
+            printed: Box::new(printed),
+        }),
+    };
+    run::herd(&as_run(options), attached)
+}
+
+/// What `run` would be told.
+fn as_run(options: &cli::Record) -> Run {
+    Run {
+        policy: None,
+        selection: options.selection.clone(),
+        dry_run: true,
+        interval: options.interval,
+        paging_interval: None,
+        length: options.length,
+        cpus: None,
+        nodes: None,
+        stray: None,
+        take_over: false,
+        seed: None,
+        config: Some("none".into()),
+        events: options.events.clone(),
+        ledger: Some(options.output.clone()),
+        journal: None,
+        json: options.json,
+        program: options.program.clone(),
+    }
+}
+
+/// The signals to measure: those that placements of these policies go by, or all that there are. Single
+/// accesses are not among them: no ledger holds them.
+fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>> {
+    if policies.is_empty() {
+        let measured = signals.iter().filter(|report| report.is_measured());
+        let kept = measured.map(|report| report.signal);
+        return Ok(kept.filter(|&signal| Content::can_hold(signal)).collect());
+    }
+    let mut attended = Vec::new();
+    for name in policies {
+        let usual = numaherd_policy::Settings::default();
+        let mut policy =
+            registry::build(name.trim(), &usual).map_err(|error| ended(Exit::Usage, error))?;
+        // What its pages go by cannot be recorded; `recorded` says so.
+        policy.paging = registry::build("linux", &usual)?.paging;
+        needs::check(&policy, signals, &[]).map_err(journal_error)?;
+        attended.extend(policy.needs().into_iter().filter(|&s| Content::can_hold(s)));
+    }
+    attended.sort_unstable();
+    attended.dedup();
+    Ok(attended)
+}
+
+/// What each policy goes by.
+fn wants() -> Vec<Wants> {
+    let usual = numaherd_policy::Settings::default();
+    let built = POLICIES
+        .iter()
+        .filter_map(|entry| registry::build(entry.name, &usual).ok());
+    built
+        .map(|policy| Wants {
+            placement: policy.placement.needs().to_vec(),
+            sharing: policy.placement.needs_found_sharing(),
+            paging: policy.paging.needs().to_vec(),
+            policy: policy.name,
+        })
+        .collect()
+}
+
+/// The policy that watches: `linux`, but that the world measures more for it.
+fn watching(attended: Vec<Signal>) -> Result<Policy> {
+    let linux = registry::build("linux", &numaherd_policy::Settings::default())?;
+    Ok(Policy {
+        placement: Box::new(Watching { attended }),
+        ..linux
+    })
+}
+
+/// Moves nothing.
+struct Watching {
+    attended: Vec<Signal>,
+}
+
+impl Place for Watching {
+    fn needs(&self) -> &[Signal] {
+        &self.attended
+    }
+
+    fn place(&mut self, _: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numaherd_world::SignalState;
+
+    use super::*;
+
+    /// A machine that measures these and nothing else.
+    fn signals(measured: &[Signal]) -> Vec<SignalReport> {
+        let report = |signal| SignalReport {
+            signal,
+            state: if measured.contains(&signal) {
+                SignalState::Measured {
+                    source: "a test".to_owned(),
+                    caveat: None,
+                }
+            } else {
+                SignalState::Missing {
+                    reason: "nothing counts it".to_owned(),
+                    remedy: "a machine that does".to_owned(),
+                }
+            },
+        };
+        Signal::ALL.into_iter().map(report).collect()
+    }
+
+    #[test]
+    fn everything_is_measured_that_there_is_and_a_ledger_holds() {
+        let here = signals(&[Signal::CpuUse, Signal::MissRate, Signal::MemorySamples]);
+        let attended = attended(&[], &here).unwrap();
+        assert_eq!(attended, [Signal::CpuUse, Signal::MissRate]);
+        let policy = watching(attended).unwrap();
+        assert_eq!(policy.needs(), [Signal::CpuUse, Signal::MissRate]);
+    }
+
+    #[test]
+    fn for_a_policy_what_its_threads_go_by_is_measured() {
+        let here = signals(&[Signal::CpuUse, Signal::MissRate, Signal::Residency]);
+        let named = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            attended(&names, &here)
+        };
+        // Its pages go by memory samples, which are not here.
+        assert_eq!(
+            named(&["dino"]).unwrap(),
+            [Signal::CpuUse, Signal::MissRate]
+        );
+        let both = [Signal::CpuUse, Signal::MissRate, Signal::Residency];
+        assert_eq!(named(&["dino", "n-mass"]).unwrap(), both);
+        let refused = named(&["brm"]).unwrap_err();
+        assert_eq!(crate::exit::of(&refused), Some(Exit::SignalMissing));
+        assert!(
+            refused.to_string().contains("needs the uncore penalty"),
+            "{refused}"
+        );
+        assert_eq!(
+            crate::exit::of(&named(&["dimo"]).unwrap_err()),
+            Some(Exit::Usage)
+        );
+    }
+}

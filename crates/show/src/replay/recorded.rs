@@ -1,0 +1,195 @@
+//! What a recording can be replayed with: said at its end, while it can still be made again.
+
+use numaherd_herd::Summary;
+use numaherd_world::{Signal, SignalReport, SignalState};
+use serde::Serialize;
+
+use super::content::{Content, is_single_accesses};
+use crate::words::{counted, entry, listed, paragraph, short, stopped, time};
+
+/// What a policy goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wants {
+    /// Its name.
+    pub policy: String,
+    /// What its placement goes by.
+    pub placement: Vec<Signal>,
+    /// Whether its placement goes by who shares pages, as a paging finds that out.
+    pub sharing: bool,
+    /// What its paging goes by.
+    pub paging: Vec<Signal>,
+}
+
+/// What came of a recording.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recorded {
+    /// Intervals.
+    pub intervals: u64,
+    /// Length in ns of the world's time.
+    pub duration_ns: u64,
+    /// Size of the ledger in bytes.
+    pub bytes: u64,
+    /// What it holds.
+    pub content: Content,
+    /// Every policy, in the order people are shown them.
+    pub policies: Vec<Replayable>,
+    /// Signals that some policy lacks, and why.
+    pub missing: Vec<Lacking>,
+}
+
+/// Whether a policy can be replayed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Replayable {
+    /// Its name.
+    pub policy: String,
+    /// What its placement lacks; nothing where its threads can be replayed.
+    pub lacks: Vec<String>,
+    /// What its paging goes by that no ledger holds; nothing where its pages can be replayed.
+    pub pages_lack: Vec<String>,
+}
+
+/// A signal that is not in the recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lacking {
+    /// Its name.
+    pub signal: String,
+    /// Why, one sentence without its full stop.
+    pub why: String,
+    /// What would help, where anything is known to.
+    pub remedy: Option<String>,
+}
+
+impl Recorded {
+    /// Of a run that ended so, whose ledger holds this, on a machine that can measure that.
+    pub fn of(
+        summary: &Summary,
+        content: Content,
+        bytes: u64,
+        wants: &[Wants],
+        signals: &[SignalReport],
+    ) -> Self {
+        let mut missing: Vec<Lacking> = Vec::new();
+        let mut policies = Vec::new();
+        for wants in wants {
+            let needed = wants.placement.iter().copied();
+            let of_paging = |signal: Signal| wants.sharing && is_single_accesses(signal);
+            let lacks: Vec<Signal> = needed
+                .filter(|&signal| !of_paging(signal) && !content.holds(signal))
+                .collect();
+            for &signal in &lacks {
+                if missing
+                    .iter()
+                    .all(|lacking| lacking.signal != signal.to_string())
+                {
+                    missing.push(lacking(signal, signals));
+                }
+            }
+            let mut lacks: Vec<String> = lacks.iter().map(Signal::to_string).collect();
+            if wants.sharing && content.sharing == 0 {
+                lacks.push("which threads share pages".to_owned());
+            }
+            policies.push(Replayable {
+                policy: wants.policy.clone(),
+                lacks,
+                pages_lack: wants.paging.iter().map(Signal::to_string).collect(),
+            });
+        }
+        Self {
+            intervals: summary.intervals,
+            duration_ns: summary.duration_ns,
+            bytes,
+            content,
+            policies,
+            missing,
+        }
+    }
+}
+
+fn lacking(signal: Signal, signals: &[SignalReport]) -> Lacking {
+    let state = signals.iter().find(|report| report.signal == signal);
+    let (why, remedy) = match state.map(|report| &report.state) {
+        _ if is_single_accesses(signal) => ("no ledger holds single accesses".to_owned(), None),
+        Some(SignalState::Missing { reason, remedy }) => (reason.clone(), Some(remedy.clone())),
+        Some(SignalState::Measured { .. }) => {
+            let remedy = "record for longer, or for more threads, without --for-policies";
+            (
+                "nobody showed any while it was recorded".to_owned(),
+                Some(remedy.to_owned()),
+            )
+        }
+        None => ("this kind of machine has no such signal".to_owned(), None),
+    };
+    Lacking {
+        signal: signal.to_string(),
+        why,
+        remedy,
+    }
+}
+
+/// What came of a recording, for people.
+pub fn recorded(recorded: &Recorded) -> String {
+    let megabytes = recorded.bytes as f64 / 1e6;
+    let hours = recorded.duration_ns as f64 / 3.6e12;
+    let rate = if hours > 0.0 {
+        format!(", {} MB an hour", short(megabytes / hours))
+    } else {
+        String::new()
+    };
+    let mut text = paragraph(
+        0,
+        &format!(
+            "Recorded {} ({}): {} MB{rate}. Nothing was decided and nothing was changed.",
+            time(recorded.duration_ns),
+            counted(recorded.intervals, "interval"),
+            short(megabytes),
+        ),
+    );
+    let names = |kept: &dyn Fn(&&Replayable) -> bool| -> Vec<&str> {
+        let kept = recorded.policies.iter().filter(|policy| kept(policy));
+        kept.map(|policy| &policy.policy[..]).collect()
+    };
+    let whole = names(&|policy| policy.lacks.is_empty() && policy.pages_lack.is_empty());
+    let threads = names(&|policy| policy.lacks.is_empty() && !policy.pages_lack.is_empty());
+    text += "It can be replayed with\n";
+    if !whole.is_empty() {
+        text += &entry(2, "", 2, &stopped(&listed(&whole)));
+    }
+    if !threads.is_empty() {
+        text += &entry(
+            2,
+            "",
+            2,
+            &format!(
+                "As to threads: {}; their pages go by single accesses, which no ledger holds.",
+                listed(&threads)
+            ),
+        );
+    }
+    let not: Vec<_> = recorded
+        .policies
+        .iter()
+        .filter(|p| !p.lacks.is_empty())
+        .collect();
+    if !not.is_empty() {
+        text += "It cannot with\n";
+        for policy in not {
+            let lacks = format!("no {}", policy.lacks.join(", no "));
+            text += &entry(
+                2,
+                &policy.policy,
+                21,
+                &stopped(&lacks.replace("no which", "not known which")),
+            );
+        }
+    }
+    for lacking in &recorded.missing {
+        let remedy = lacking.remedy.as_ref().map_or_else(String::new, |remedy| {
+            format!(" What would help: {}", stopped(remedy))
+        });
+        text += &paragraph(
+            0,
+            &format!("No {}: {}{remedy}", lacking.signal, stopped(&lacking.why)),
+        );
+    }
+    text
+}
