@@ -58,6 +58,7 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
             policy: watching(attended)?,
             printed: Box::new(printed),
         }),
+        ..Attached::default()
     };
     run::herd(&as_run(options), attached)
 }
