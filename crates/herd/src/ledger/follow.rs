@@ -345,3 +345,220 @@ fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
     from.by_ref().take(LONGEST_LINE).read_until(b'\n', line)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::{BufReader, Write};
+
+    use numaherd_topology::hwloc;
+    use proptest::prelude::*;
+
+    use super::super::{Notice, Reader, Start, Writer};
+    use super::*;
+    use crate::settings::Settings;
+
+    /// Lines as a run writes them: a start, and notices.
+    fn lines(number: u64) -> Vec<Line> {
+        let start = Record::Start(Start {
+            topology: hwloc::synthetic("numa:2 core:2 pu:1").unwrap(),
+            signals: Vec::new(),
+            settings: Settings::default(),
+            policy: "linux".to_owned(),
+            seed: 0,
+            pager: false,
+            paused: false,
+        });
+        let notice = |n: u64| {
+            Record::Notice(Notice {
+                text: format!("notice {n}"),
+            })
+        };
+        let records = std::iter::once(start).chain((1..number).map(notice));
+        let lined = (0..).zip(records).map(|(sequence, record)| Line {
+            sequence,
+            time_ns: sequence * 1_000,
+            record,
+        });
+        lined.collect()
+    }
+
+    /// All that is there now.
+    fn heard(follow: &mut Follow) -> Vec<Line> {
+        let mut lines = Vec::new();
+        loop {
+            match follow.next().unwrap() {
+                Next::Line(line, place) => {
+                    assert_eq!(place.read().as_ref(), Some(&line));
+                    lines.push(line);
+                }
+                Next::Begins(header) => assert_eq!(header.program, "test"),
+                Next::NothingYet => return lines,
+            }
+        }
+    }
+
+    fn bytes_of(lines: &[Line]) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let mut writer = Writer::create(&path, "test", None, 1 << 30).unwrap();
+        lines.iter().for_each(|line| writer.write(line).unwrap());
+        writer.flush().unwrap();
+        fs::read(&path).unwrap()
+    }
+
+    #[test]
+    fn a_ledger_that_is_turned_over_is_read_without_a_gap() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let mut follow = Follow::new(&path);
+        assert!(heard(&mut follow).is_empty(), "it is not there yet");
+        let lines = lines(200);
+        let mut writer = Writer::create(&path, "test", None, 16_000).unwrap();
+        let mut all = Vec::new();
+        for some in lines.chunks(7) {
+            some.iter().for_each(|line| writer.write(line).unwrap());
+            writer.flush().unwrap();
+            all.extend(heard(&mut follow));
+        }
+        assert_eq!(all, lines);
+        assert!(
+            folder.path().join("ledger.1").exists(),
+            "it was turned over"
+        );
+        assert_eq!(follow.missing(), 0);
+    }
+
+    #[test]
+    fn what_was_gone_before_it_was_read_is_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let lines = lines(200);
+        let mut writer = Writer::create(&path, "test", None, 16_000).unwrap();
+        let mut follow = Follow::new(&path);
+        lines[..3]
+            .iter()
+            .for_each(|line| writer.write(line).unwrap());
+        writer.flush().unwrap();
+        let mut all = heard(&mut follow);
+        // Turned over more than once before the next look; the file that was open is read to its end.
+        lines[3..]
+            .iter()
+            .for_each(|line| writer.write(line).unwrap());
+        writer.flush().unwrap();
+        all.extend(heard(&mut follow));
+        assert!(follow.missing() > 0);
+        assert_eq!(all.len() as u64 + follow.missing(), 200);
+        assert_eq!(all.last(), lines.last());
+    }
+
+    #[test]
+    fn another_run_in_its_place_is_read_from_its_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let mut follow = Follow::new(&path);
+        for number in [5, 3] {
+            let lines = lines(number);
+            let mut writer = Writer::create(&path, "test", None, 1 << 20).unwrap();
+            lines.iter().for_each(|line| writer.write(line).unwrap());
+            writer.flush().unwrap();
+            assert_eq!(heard(&mut follow), lines);
+        }
+        assert_eq!(follow.missing(), 0);
+        let emptied = bytes_of(&lines(2));
+        fs::write(&path, emptied).unwrap();
+        assert_eq!(heard(&mut follow), lines(2));
+    }
+
+    #[test]
+    fn what_is_no_ledger_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        fs::write(&path, "milk, bread\n").unwrap();
+        let mut follow = Follow::new(&path);
+        let error = follow.next().unwrap_err();
+        assert!(matches!(error, HerdError::NotOurs { .. }), "{error}");
+        assert!(matches!(follow.next(), Ok(Next::NothingYet)));
+    }
+
+    #[test]
+    fn a_watched_herd_may_leave_lines_out() {
+        let lines = lines(20);
+        let some = [0, 7, 8, 12].map(|at| lines[at].clone());
+        let bytes = bytes_of(&some);
+        let path = Path::new("the socket");
+        let (mut watched, header) = Watched::begin(BufReader::new(&bytes[..]), path).unwrap();
+        assert_eq!(header.program, "test");
+        let mut heard = Vec::new();
+        while let Some(line) = watched.next().unwrap() {
+            heard.push(line);
+        }
+        assert_eq!(heard, some);
+        assert_eq!(watched.missing(), 6 + 3);
+        let answer = b"{\"error\":\"no such thing to do\"}\n";
+        assert!(Watched::begin(BufReader::new(&answer[..]), path).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn lines_come_whole_however_they_are_written(
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
+            let lines = lines(12);
+            let bytes = bytes_of(&lines);
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
+            cuts.push(bytes.len());
+            cuts.sort_unstable();
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("ledger");
+            let mut file = File::create(&path).unwrap();
+            let mut follow = Follow::new(&path);
+            let mut all = Vec::new();
+            let mut written = 0;
+            for cut in cuts {
+                file.write_all(&bytes[written..cut]).unwrap();
+                written = cut;
+                all.extend(heard(&mut follow));
+                prop_assert_eq!(&all[..], &lines[..all.len()]);
+            }
+            prop_assert_eq!(all, lines);
+            prop_assert_eq!(follow.unfinished(), 0);
+        }
+
+        #[test]
+        fn what_is_damaged_is_read_as_the_reader_reads_it(
+            at in any::<prop::sample::Index>(), byte in any::<u8>(),
+        ) {
+            let mut bytes = bytes_of(&lines(8));
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("ledger");
+            fs::write(&path, &bytes).unwrap();
+            let mut follow = Follow::new(&path);
+            let mut followed = Vec::new();
+            let damage = loop {
+                match follow.next() {
+                    Ok(Next::Line(line, _)) => followed.push(line),
+                    Ok(Next::Begins(_)) => {}
+                    Ok(Next::NothingYet) => break None,
+                    Err(error) => break Some(error.to_string()),
+                }
+            };
+            let read = Reader::open(&path).map(super::super::Ledger::of);
+            match read {
+                Ok(ledger) => {
+                    prop_assert_eq!(followed, ledger.lines);
+                    // A last line without its end may still get it.
+                    if follow.unfinished() == 0 {
+                        prop_assert_eq!(damage, ledger.damage.map(|error| error.to_string()));
+                    }
+                }
+                Err(error) => {
+                    prop_assert!(followed.is_empty());
+                    prop_assert_eq!(damage, Some(error.to_string()));
+                }
+            }
+        }
+    }
+}
