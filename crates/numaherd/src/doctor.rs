@@ -1,26 +1,128 @@
-//! `numaherd doctor`: what can and cannot be seen and done on a machine.
+//! `numaherd doctor`: what can and cannot be seen and done on a machine, how well it can be herded by
+//! that, and how the program is installed. Takes some hundredths of a second.
+
+mod installation;
+mod level;
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::Result;
-use numaherd_host::{Doctor as Report, EventCheck, EventTable, Finding, Verdict};
+use numaherd_host::{Doctor as Machine, EventCheck, EventTable, Finding, Verdict};
 use numaherd_policy::registry::{self, Entry, POLICIES};
 use numaherd_topology::sysfs;
-use numaherd_world::{NewPages, SignalReport, SignalState};
+use numaherd_world::{NewPages, Signal, SignalReport, SignalState};
+use serde::Serialize;
 
+use self::level::Level;
 use crate::cli::Doctor;
 use crate::exit::{Exit, ended};
 use crate::print::{self, Shown};
 
-/// Looks and tells.
+/// The version of what `--json` prints: another one when something in it is taken away or means
+/// something else; what is added leaves it as it is.
+const SCHEMA: u32 = 1;
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    #[serde(rename = "numaherd-doctor")]
+    schema: u32,
+    accuracy: Accuracy,
+    #[serde(flatten)]
+    machine: Machine,
+    policies: Vec<PolicyCheck>,
+    installation: Vec<Finding>,
+}
+
+/// How well the machine can be herded.
+#[derive(Debug, Serialize)]
+struct Accuracy {
+    level: Level,
+    meaning: &'static str,
+    /// What keeps it from the next level.
+    because: Vec<String>,
+    /// The strongest policy that has what it needs.
+    policy: Option<&'static str>,
+}
+
+/// Whether a policy can run here.
+#[derive(Debug, Serialize)]
+struct PolicyCheck {
+    name: &'static str,
+    runs: bool,
+    /// Signals that it needs and that cannot be had.
+    lacks: Vec<Signal>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
+}
+
+/// Looks and tells. Ends with [`Exit::Permission`] where no thread may be placed, so that a script
+/// can ask whether there is anything to do.
 ///
 /// # Errors
 /// The tree below the root is not that of a machine.
-pub fn doctor(options: &Doctor) -> Result<()> {
-    let topology = sysfs::read(&options.root).map_err(|error| ended(Exit::Usage, error))?;
-    let events = event_table(options.events.as_deref())?;
-    let report = numaherd_host::doctor(&options.root, &topology, &events);
-    print::shown(options.json, &report, || text(&report))
+pub fn doctor(options: &Doctor) -> Result<ExitCode> {
+    let report = report(&options.root, options.events.as_deref())?;
+    print::shown(options.json, &report, || text(&report))?;
+    Ok(match report.accuracy.level {
+        Level::Nothing => ExitCode::from(Exit::Permission as u8),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+fn report(root: &Path, events: Option<&Path>) -> Result<Report> {
+    let topology = sysfs::read(root).map_err(|error| ended(Exit::Usage, error))?;
+    let events = event_table(events)?;
+    let machine = numaherd_host::doctor(root, &topology, &events);
+    let (level, because) = level::of(&machine);
+    let policies: Vec<_> = POLICIES
+        .iter()
+        .map(|entry| PolicyCheck::of(entry, &machine))
+        .collect();
+    // Those that look at nothing are baselines; the strongest stand last.
+    let decides = |check: &&PolicyCheck| check.runs && !needs(check.name).is_empty();
+    let policy = policies.iter().rev().find(decides).map(|check| check.name);
+    let installation = installation::look(root, |name| lacks(name, &machine), policy);
+    Ok(Report {
+        schema: SCHEMA,
+        accuracy: Accuracy {
+            level,
+            meaning: level.meaning(),
+            because,
+            policy,
+        },
+        machine,
+        policies,
+        installation,
+    })
+}
+
+fn needs(policy: &str) -> Vec<Signal> {
+    registry::needs(policy).unwrap_or_default()
+}
+
+fn lacks(policy: &str, machine: &Machine) -> Vec<Signal> {
+    let mut lacks = needs(policy);
+    lacks.retain(|&need| !level::is_measured(machine, need));
+    lacks
+}
+
+impl PolicyCheck {
+    fn of(entry: &Entry, machine: &Machine) -> Self {
+        let lacks = lacks(entry.name, machine);
+        let (can_start, note) = match entry.new_pages {
+            NewPages::FirstTouch => (true, None),
+            NewPages::Interleave => (true, Some("for a program that is started with it")),
+            NewPages::Random => (false, Some("the kernel places no new pages at random")),
+        };
+        Self {
+            name: entry.name,
+            runs: lacks.is_empty() && can_start,
+            lacks,
+            note,
+        }
+    }
 }
 
 /// The built-in events, with those of a user's file before them.
@@ -36,35 +138,59 @@ pub fn event_table(path: Option<&Path>) -> Result<EventTable> {
 }
 
 fn text(report: &Report) -> Shown {
+    let machine = &report.machine;
     let unknown = "unknown";
     let or_unknown = |text: &str| if text.is_empty() { unknown } else { text }.to_owned();
-    let virtual_machine = if report.virtual_machine {
+    let virtual_machine = if machine.virtual_machine {
         " (a virtual machine)"
     } else {
         ""
     };
     let mut text = format!(
-        "Machine    {}\nProcessor  {}{virtual_machine}\nKernel     {}\n\nSignals\n",
-        report.shape,
-        or_unknown(&report.processor),
-        report.kernel.as_deref().unwrap_or(unknown),
+        "Machine    {}\nProcessor  {}{virtual_machine}\nKernel     {}\n",
+        machine.shape,
+        or_unknown(&machine.processor),
+        machine.kernel.as_deref().unwrap_or(unknown),
     );
-    for signal in &report.signals {
+    text += &accuracy_text(&report.accuracy);
+    text += "\nSignals\n";
+    for signal in &machine.signals {
         text += &signal_text(signal);
     }
-    if let Some(check) = &report.events {
+    if let Some(check) = &machine.events {
         text += &events_text(check);
     }
     text += "\nPolicies\n";
-    for entry in POLICIES {
-        text += &policy_text(entry, &report.signals);
+    for check in &report.policies {
+        text += &policy_text(check);
     }
     text += "\nRights and limits\n";
-    text.extend(report.abilities.iter().map(finding_text));
+    text.extend(machine.abilities.iter().map(finding_text));
     text += "\nWho else steers\n";
-    text.extend(report.others.iter().map(finding_text));
-    if report.others.is_empty() {
+    text.extend(machine.others.iter().map(finding_text));
+    if machine.others.is_empty() {
         text += "  ok    nobody was found\n";
+    }
+    text += "\nInstallation\n";
+    text.extend(report.installation.iter().map(finding_text));
+    text
+}
+
+fn accuracy_text(accuracy: &Accuracy) -> String {
+    let Accuracy {
+        level,
+        meaning,
+        because,
+        policy,
+    } = accuracy;
+    let mut text = format!("Accuracy   {level}: {meaning}\n");
+    for reason in because {
+        text += &format!("           - {reason}\n");
+    }
+    let may_place = *level != Level::Nothing;
+    match policy.filter(|_| may_place) {
+        Some(name) => text += &format!("           the strongest policy that runs here: {name}\n"),
+        None => text += "           no policy that decides by what it sees runs here\n",
     }
     text
 }
@@ -99,25 +225,21 @@ fn events_text(check: &EventCheck) -> String {
     text
 }
 
-fn policy_text(entry: &Entry, signals: &[SignalReport]) -> String {
-    let name = entry.name;
-    let needs = registry::needs(name).unwrap_or_default();
-    let measured = |need| signals.iter().any(|s| s.signal == need && s.is_measured());
-    let missing: Vec<String> = needs
-        .into_iter()
-        .filter(|&need| !measured(need))
-        .map(|need| need.to_string())
-        .collect();
-    if !missing.is_empty() {
-        return format!("  no    {name}: lacks {}\n", missing.join(", "));
-    }
-    match entry.new_pages {
-        NewPages::FirstTouch => format!("  ok    {name}\n"),
-        NewPages::Interleave => format!("  ok    {name}: for a program that is started with it\n"),
-        NewPages::Random => {
-            format!("  no    {name}: the kernel places no new pages at random\n")
-        }
-    }
+fn policy_text(check: &PolicyCheck) -> String {
+    let PolicyCheck {
+        name,
+        runs,
+        lacks,
+        note,
+    } = check;
+    let mark = if *runs { "ok  " } else { "no  " };
+    let lacks: Vec<String> = lacks.iter().map(ToString::to_string).collect();
+    let why = match (lacks.as_slice(), note) {
+        ([], None) => String::new(),
+        ([], Some(note)) => format!(": {note}"),
+        (lacks, _) => format!(": lacks {}", lacks.join(", ")),
+    };
+    format!("  {mark}  {name}{why}\n")
 }
 
 fn finding_text(finding: &Finding) -> String {
@@ -132,3 +254,6 @@ fn finding_text(finding: &Finding) -> String {
         .unwrap_or_default();
     format!("  {mark}  {}: {}{remedy}\n", finding.subject, finding.found)
 }
+
+#[cfg(test)]
+mod tests;

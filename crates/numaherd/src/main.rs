@@ -61,7 +61,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Run(options) => run::run(&options),
         Command::Top(options) => top::top(&options),
-        Command::Doctor(options) => doctor::doctor(&options).map(done),
+        Command::Doctor(options) => doctor::doctor(&options),
         Command::Topology(options) => topology::topology(&options).map(done),
         Command::Policies(options) => policies::policies(&options).map(done),
         Command::Config(command) => config::command::config(&command).map(done),

@@ -1,0 +1,210 @@
+//! How the program is installed: its configuration, its service, what a killed run left behind.
+//!
+//! Read from files alone, under a root, and nothing is changed or locked: a doctor that looks must not
+//! be in the way of a herd that starts.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use numaherd_host::{Finding, Verdict};
+use numaherd_world::{Signal, ThreadId};
+use rustix::fs::{major, minor};
+use serde::Deserialize;
+
+use crate::config::{Effective, USUAL_FILE};
+use crate::release::usual_journal;
+
+/// Everything that is to be said of it. `lacks` says what a policy needs that cannot be had here,
+/// `instead` is one that runs.
+pub fn look(
+    root: &Path,
+    lacks: impl Fn(&str) -> Vec<Signal>,
+    instead: Option<&str>,
+) -> Vec<Finding> {
+    vec![
+        configuration(root, lacks, instead),
+        service(root),
+        journal(root),
+    ]
+}
+
+fn finding(subject: &str, verdict: Verdict, found: String, remedy: Option<&str>) -> Finding {
+    Finding {
+        subject: subject.to_owned(),
+        verdict,
+        found,
+        remedy: remedy.map(str::to_owned),
+    }
+}
+
+/// A path of the machine, under the root.
+fn below(root: &Path, path: &Path) -> std::path::PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn configuration(
+    root: &Path,
+    lacks: impl Fn(&str) -> Vec<Signal>,
+    instead: Option<&str>,
+) -> Finding {
+    let path = below(root, Path::new(USUAL_FILE));
+    let say = |verdict, found, remedy| finding("configuration", verdict, found, remedy);
+    let (effective, told) = if path.exists() {
+        match Effective::of_named(&path) {
+            Ok(effective) => (effective, format!("{USUAL_FILE} is right")),
+            Err(error) => {
+                let remedy = "mend the file; until then no run starts with it, and one at work keeps \
+                              its settings";
+                return say(Verdict::Bad, error.to_string(), Some(remedy));
+            }
+        }
+    } else {
+        let told = format!("there is no {USUAL_FILE}, so the built-in settings hold");
+        (Effective::default(), told)
+    };
+    let policy = effective.config.policy();
+    let lacking: Vec<String> = lacks(policy).iter().map(ToString::to_string).collect();
+    if lacking.is_empty() {
+        return say(Verdict::Good, format!("{told}; policy {policy}"), None);
+    }
+    let found = format!(
+        "{told}, but its policy {policy} cannot run here: it lacks {}",
+        lacking.join(", ")
+    );
+    let remedy = instead.map(|name| format!("policy = \"{name}\" in {USUAL_FILE}"));
+    say(Verdict::Bad, found, remedy.as_deref())
+}
+
+/// Where units are, the user's own first.
+const UNITS: [&str; 3] = [
+    "etc/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+];
+
+fn service(root: &Path) -> Finding {
+    let unit = "numaherd.service";
+    let installed = UNITS
+        .iter()
+        .any(|place| root.join(place).join(unit).exists());
+    let wanted = root
+        .join("etc/systemd/system/multi-user.target.wants")
+        .join(unit);
+    // A link that may lead out of a captured tree: that it is there is what counts.
+    let is_enabled = wanted.symlink_metadata().is_ok();
+    let group = root.join("sys/fs/cgroup/system.slice").join(unit);
+    let is_at_work = fs::read_to_string(group.join("cgroup.procs"))
+        .is_ok_and(|processes| !processes.trim().is_empty());
+    let (verdict, found, remedy) = match (installed, is_at_work, is_enabled) {
+        (false, ..) => (
+            Verdict::Good,
+            "not installed; `numaherd run` needs none",
+            None,
+        ),
+        (true, true, true) => (Verdict::Good, "at work, and starts with the machine", None),
+        (true, true, false) => (
+            Verdict::Weak,
+            "at work, but does not start with the machine",
+            Some("systemctl enable numaherd"),
+        ),
+        (true, false, true) => (
+            Verdict::Bad,
+            "to start with the machine, but not at work now",
+            Some("journalctl -u numaherd -b says why; then systemctl start numaherd"),
+        ),
+        (true, false, false) => (
+            Verdict::Good,
+            "installed and switched off",
+            Some("systemctl enable --now numaherd"),
+        ),
+    };
+    finding("service", verdict, found.to_owned(), remedy)
+}
+
+fn journal(root: &Path) -> Finding {
+    let live = root == Path::new("/");
+    let path = if live {
+        usual_journal()
+    } else {
+        root.join("run/numaherd/journal")
+    };
+    let say = |verdict, found, remedy| finding("journal", verdict, found, remedy);
+    let lock = path.with_file_name("journal.lock");
+    if is_locked(root, &lock) {
+        let owner = fs::read_to_string(&lock).unwrap_or_default();
+        let owner = match owner.trim() {
+            "" => "somebody",
+            owner => owner,
+        };
+        return say(
+            Verdict::Good,
+            format!("{owner} is at work; a second one would be refused"),
+            None,
+        );
+    }
+    let shown = path.display();
+    let Ok(text) = fs::read_to_string(&path) else {
+        return say(Verdict::Good, "nothing is owed to anybody".to_owned(), None);
+    };
+    let boot = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"));
+    match owed(&text, boot.unwrap_or_default().trim()) {
+        0 => say(Verdict::Good, format!("{shown} owes nothing"), None),
+        threads => say(
+            Verdict::Bad,
+            format!(
+                "a run that was killed has left {threads} threads where it had put them ({shown})"
+            ),
+            Some("numaherd release; the next run does it, too"),
+        ),
+    }
+}
+
+/// Of each line what is needed here; `numaherd-herd`'s journal has the whole.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum Line {
+    Change { thread: ThreadId },
+    Settled { thread: ThreadId },
+}
+
+#[derive(Deserialize)]
+struct Header {
+    boot: String,
+}
+
+/// How many threads a journal owes, if it is of this boot; after another one it owes nothing.
+fn owed(text: &str, boot: &str) -> usize {
+    let mut lines = text.lines();
+    let header: Option<Header> = lines
+        .next()
+        .and_then(|line| serde_json::from_str(line).ok());
+    if header.is_none_or(|header| header.boot != boot) {
+        return 0;
+    }
+    let mut threads = std::collections::BTreeSet::new();
+    // Up to the first damage, as it is read when it is given back.
+    for line in lines.map_while(|line| serde_json::from_str(line).ok()) {
+        match line {
+            Line::Change { thread } => threads.insert(thread),
+            Line::Settled { thread } => threads.remove(&thread),
+        };
+    }
+    threads.len()
+}
+
+/// Whether someone holds a lock on a file, by the kernel's list: `1: FLOCK ADVISORY WRITE 4711
+/// 08:01:1234 0 EOF`, the sixth word being device and inode.
+pub(super) fn is_locked(root: &Path, file: &Path) -> bool {
+    let Ok(about) = fs::metadata(file) else {
+        return false;
+    };
+    let device = about.dev();
+    let (major, minor) = (major(device), minor(device));
+    let name = format!("{major:02x}:{minor:02x}:{}", about.ino());
+    let locks = fs::read_to_string(root.join("proc/locks")).unwrap_or_default();
+    locks.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        words.nth(1) == Some("FLOCK") && words.nth(3) == Some(&name)
+    })
+}
