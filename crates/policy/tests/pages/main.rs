@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use numaherd_policy::{Settings, pages, registry};
+use numaherd_world::Signal;
 
 const RENEW: &str = "NUMAHERD_RENEW=1 cargo test -p numaherd-policy --test pages";
 
@@ -50,6 +51,21 @@ fn every_policy_has_its_page_and_no_other_has() {
 }
 
 #[test]
+fn the_researchers_guide_shows_the_file_that_is_compiled() {
+    let path = docs().join("researchers.md");
+    let guide = fs::read_to_string(&path).expect("the guide is here");
+    let example = policy::root().join("crates/policy/src/added/homeward.rs");
+    let example = fs::read_to_string(example).expect("sources are UTF-8");
+    let (code, _) = example.split_once("#[cfg(test)]").expect("it has tests");
+    let (before, rest) = guide
+        .split_once("```rust\n")
+        .expect("the guide has a block of Rust");
+    let (_, after) = rest.split_once("```\n").expect("a block ends");
+    let page = format!("{before}```rust\n{}\n```\n{after}", code.trim_end());
+    assert_current(&path, &page);
+}
+
+#[test]
 fn every_half_states_problem_rule_terms_source_and_properties() {
     let placements = registry::PLACEMENTS.iter();
     let placements = placements.map(|half| policy::file_of("placement", half.name, half.rules));
@@ -65,6 +81,24 @@ fn every_half_states_problem_rule_terms_source_and_properties() {
         for word in ["Problem: ", "Rule", "Terms: ", "Source: ", "Propert"] {
             assert!(header.contains(word), "{}: no {word:?}", file.display());
         }
+    }
+}
+
+#[test]
+fn the_glossary_is_in_order_and_has_every_signal() {
+    let text = fs::read_to_string(docs().join("glossary.md")).expect("the glossary is here");
+    let terms: Vec<String> = text
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("**")?.split_once("** ")?.0.to_lowercase()))
+        .collect();
+    assert!(terms.len() > 60, "only {} terms were found", terms.len());
+    for (before, after) in terms.iter().zip(&terms[1..]) {
+        assert!(before < after, "{after} is to come before {before}");
+    }
+    let known: Vec<&str> = terms.iter().flat_map(|terms| terms.split(", ")).collect();
+    for signal in Signal::ALL {
+        let name = signal.to_string().to_lowercase();
+        assert!(known.contains(&name.as_str()), "the glossary lacks {name}");
     }
 }
 
