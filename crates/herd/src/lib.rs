@@ -29,5 +29,5 @@ pub use journal::Journal;
 pub use ledger::{Line, Record};
 pub use replay::Replay;
 pub use run::Herd;
-pub use settings::{Limits, Settings, Steal, StealWhen, Stray, Worse};
+pub use settings::{GroupLimits, Limits, Settings, Steal, StealWhen, Stray, Worse};
 pub use summary::{Ending, Summary};

@@ -215,7 +215,7 @@ impl<'w> Running<'w> {
         let settings = given.clone().resolved(&*policy.placement);
         let topology = world.topology().clone();
         let (random, paging_random) = generators(settings.seed);
-        let caveat = policy.paging.caveat();
+        let caveats = policy.paging.caveats();
         let half = PagingHalf::new(
             policy.paging,
             PageGovernor::new(&settings.limits, &topology),
@@ -237,7 +237,7 @@ impl<'w> Running<'w> {
                 paused: false,
             })
         });
-        if let Some(caveat) = caveat {
+        for caveat in caveats {
             record.notice(caveat.to_owned());
         }
         let paging =

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HerdError;
 use limits::within;
-pub use limits::{Limits, Steal, StealWhen, Worse};
+pub use limits::{GroupLimits, Limits, Steal, StealWhen, Worse};
 
 /// A day in ms: the most that a time in ms may be. Beyond all use, so that what is computed from one
 /// keeps within its type.

@@ -45,6 +45,12 @@ pub enum PolicyError {
         /// The pagings that would do.
         finders: Vec<&'static str>,
     },
+    /// Groups of processes whose policies cannot be had together.
+    #[error("these groups cannot be steered together: {why}")]
+    Groups {
+        /// Which, why, and what to do.
+        why: String,
+    },
     /// Settings that cannot be read.
     #[error("cannot read the settings of policies: {reason}")]
     Settings {

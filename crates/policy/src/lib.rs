@@ -15,6 +15,7 @@ pub mod changes;
 pub mod classes;
 mod error;
 pub mod foresight;
+pub mod groups;
 pub mod mapping;
 mod memory;
 pub mod pages;

@@ -3,6 +3,7 @@
 //! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), on a live
 //! machine in a thread of its own. What passes from the first to the second is [`Settled`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::{NodeId, Topology};
@@ -36,6 +37,21 @@ pub trait Place: Send {
         None
     }
 
+    /// Where processes are steered in groups ([`crate::groups`]), what each group's own placement says
+    /// of its cadence and stray; [`Place::interval`] is then the quickest of all, and
+    /// [`Place::rest`] says it for the threads that are in no group.
+    fn groups(&self) -> Vec<GroupOwn> {
+        Vec::new()
+    }
+
+    /// What it says of cadence and stray for the threads that are in no group.
+    fn rest(&self) -> Own {
+        Own {
+            interval: self.interval(),
+            stray: self.stray(),
+        }
+    }
+
     /// The threads that are to move, each with its reason. A thread that is not named stays.
     ///
     /// A thread that was never given a core may be named with the one it is on (`from == to`): it
@@ -46,6 +62,24 @@ pub trait Place: Send {
         topology: &Topology,
         random: &mut Random,
     ) -> Vec<Placement>;
+}
+
+/// What a placement says itself of how it is to be run, where nobody sets that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// See [`Place::interval`].
+    pub interval: Option<Duration>,
+    /// See [`Place::stray`].
+    pub stray: Option<Stray>,
+}
+
+/// The same of a group's placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupOwn {
+    /// The group ([`numaherd_world::Process::group`]).
+    pub name: Arc<str>,
+    /// What its placement says.
+    pub own: Own,
 }
 
 /// A thread that the placement has settled: where it is to run from now on.
@@ -69,6 +103,11 @@ pub trait Paging: Send {
     /// What a person should know about what it goes by, a sentence; said once when a run begins.
     fn caveat(&self) -> Option<&'static str> {
         None
+    }
+
+    /// All of this where it is composed of several ([`crate::groups`]).
+    fn caveats(&self) -> Vec<&'static str> {
+        self.caveat().into_iter().collect()
     }
 
     /// Told once an interval, after the placement has been carried out: all threads that have been

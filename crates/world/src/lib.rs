@@ -12,6 +12,7 @@ mod plan;
 mod sample;
 mod signal;
 mod snapshot;
+mod together;
 mod world;
 
 pub use machine::{Agent, Tag, VirtualCpu, VirtualMachine};

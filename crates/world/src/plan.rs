@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::snapshot::{ProcessId, ThreadId};
 
 /// How far a thread may stray from the core that a plan named for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stray {
     /// To its SMT siblings only.

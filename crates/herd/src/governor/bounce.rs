@@ -53,6 +53,21 @@ impl<K: Ord + Copy, P: Ord + Copy> Bounces<K, P> {
     /// # Errors
     /// How many times it went between them, or `None` when it is still frozen.
     pub fn may_move(&mut self, thing: K, from: P, to: P, now_ns: u64) -> Result<(), Option<usize>> {
+        self.may_move_within(self.limit.limit, thing, from, to, now_ns)
+    }
+
+    /// The same with another limit of times for this thing.
+    ///
+    /// # Errors
+    /// As [`Self::may_move`].
+    pub fn may_move_within(
+        &mut self,
+        limit: usize,
+        thing: K,
+        from: P,
+        to: P,
+        now_ns: u64,
+    ) -> Result<(), Option<usize>> {
         let Some(history) = self.things.get_mut(&thing) else {
             return Ok(());
         };
@@ -65,7 +80,7 @@ impl<K: Ord + Copy, P: Ord + Copy> Bounces<K, P> {
         }
         let same = |&&(_, a, b): &&(u64, P, P)| (a, b) == (from, to) || (a, b) == (to, from);
         let times = history.moves.iter().filter(same).count();
-        if times >= self.limit.limit {
+        if times >= limit {
             history.frozen_until_ns = now_ns.saturating_add(self.limit.freeze_ns);
             return Err(Some(times));
         }

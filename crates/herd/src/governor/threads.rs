@@ -25,7 +25,7 @@ use super::bounce::{BounceLimit, Bounces};
 use super::ownership::{Held, Holdings, Machine, Owner, all_cpus};
 use super::worse::Judge;
 use super::{Guard, Objection, Refusal, Stolen, Undone, Verdict, shown, unless};
-use crate::settings::Limits;
+use crate::settings::{Limits, Stray};
 use guards::{
     affinity_is_not_foreign, allowed, is_a_change, is_online, known_cpu, known_thread,
     may_be_touched, not_named_twice, reach, within_cpuset, within_limits,
@@ -112,7 +112,7 @@ pub struct ThreadGovernor {
     limits: Limits,
     topology: Arc<Topology>,
     all: Arc<CpuSet>,
-    masks: BTreeMap<CpuId, Arc<CpuSet>>,
+    masks: BTreeMap<(CpuId, Stray), Arc<CpuSet>>,
     holdings: Holdings,
     moves: Moves,
     bounces: Bounces<ThreadId, DomainId>,
@@ -163,7 +163,9 @@ impl ThreadGovernor {
             self.judge = (limits.worse.undo)
                 .then(|| Judge::with_judged(limits.worse, judged.unwrap_or_default()));
         }
-        if (before.steal, before.stray) != (limits.steal, limits.stray) {
+        if (before.steal, before.stray, before.groups)
+            != (limits.steal, limits.stray, limits.groups.clone())
+        {
             self.places = Places::of(limits, &self.topology);
         }
     }
@@ -281,12 +283,12 @@ impl ThreadGovernor {
         is_online(&snapshot.online, to)?;
         within_cpuset(thread, to)?;
         within_limits(self.limits.cpus.as_ref(), to)?;
-        let mask = self.mask(thread, &snapshot.online, to);
+        let mask = self.mask(snapshot, thread, to);
         is_a_change(thread, to, &mask)?;
         self.is_not_frozen(thread, snapshot.time_ns)?;
         let from = self.topology.cpu(thread.place()).map(|cpu| cpu.domain);
         if let Some(from) = from.filter(|&from| from != domain) {
-            self.does_not_bounce(thread, from, domain, snapshot.time_ns)?;
+            self.does_not_bounce(snapshot, thread, from, domain)?;
         }
         let leaves = !mask.contains(thread.cpu);
         if leaves {
@@ -324,13 +326,15 @@ impl ThreadGovernor {
 
     /// The CPUs that a thread is given with a core: as far as it may stray, and no further than it
     /// is allowed.
-    fn mask(&mut self, thread: &Thread, online: &CpuSet, to: CpuId) -> Arc<CpuSet> {
-        let (topology, stray) = (&self.topology, self.limits.stray.unwrap_or_default());
+    fn mask(&mut self, snapshot: &Snapshot, thread: &Thread, to: CpuId) -> Arc<CpuSet> {
+        let stray = self.limits.stray_of(group_of(snapshot, thread));
+        let topology = &self.topology;
         let reach = self
             .masks
-            .entry(to)
+            .entry((to, stray))
             .or_insert_with(|| Arc::new(reach(topology, stray, to)));
-        let mask = reach.intersection(&allowed(thread, online, self.limits.cpus.as_ref()));
+        let allowed = allowed(thread, &snapshot.online, self.limits.cpus.as_ref());
+        let mask = reach.intersection(&allowed);
         // Threads share masks more often than not; one allocation for each is enough.
         if mask == **reach {
             reach.clone()
@@ -351,15 +355,16 @@ impl ThreadGovernor {
 
     fn does_not_bounce(
         &mut self,
+        snapshot: &Snapshot,
         thread: &Thread,
         from: DomainId,
         to: DomainId,
-        now_ns: u64,
     ) -> Verdict {
         let window = self.limits.bounce_window_s;
         let freeze = self.limits.freeze_s;
+        let limit = self.limits.thread_bounces_of(group_of(snapshot, thread));
         self.bounces
-            .may_move(thread.id, from, to, now_ns)
+            .may_move_within(limit as usize, thread.id, from, to, snapshot.time_ns)
             .map_err(|times| {
                 let why = match times {
                     Some(times) => format!(
@@ -390,6 +395,11 @@ impl ThreadGovernor {
         self.said
             .retain(|&(process, _)| snapshot.process(process).is_some());
     }
+}
+
+/// The group that a thread belongs to.
+fn group_of<'s>(snapshot: &'s Snapshot, thread: &Thread) -> Option<&'s str> {
+    snapshot.process(thread.process)?.group.as_deref()
 }
 
 fn bounce_limit(limits: &Limits) -> BounceLimit {

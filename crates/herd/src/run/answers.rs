@@ -155,9 +155,9 @@ impl Running<'_> {
         let given = settings.unwrap_or_else(|| self.given.clone());
         given.check()?;
         self.ask_world_again(policy.as_ref(), given.dry_run)?;
-        let mut caveat = None;
+        let mut caveats = Vec::new();
         let paging = policy.map(|policy| {
-            caveat = policy.paging.caveat();
+            caveats = policy.paging.caveats();
             self.record.summary.policy = policy.name;
             self.placement = policy.placement;
             self.new_pages = policy.new_pages;
@@ -184,7 +184,7 @@ impl Running<'_> {
         self.record.set_cadence(used);
         self.hear_paging();
         self.hear(news);
-        if let Some(caveat) = caveat {
+        for caveat in caveats {
             self.record.notice(caveat.to_owned());
         }
         Ok(())

@@ -23,10 +23,9 @@
 //! wants to replay to the bit records every interval (`record_interval_ms = 0`).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use numaherd_world::{Counts, Process, Sharing, Snapshot, Thread, ThreadId};
+use numaherd_world::{Snapshot, ThreadId};
 
 use crate::governor::rate::TokenBucket;
 use crate::governor::{Governed, Guard};
@@ -108,7 +107,7 @@ impl PassedOver {
             earlier.into_iter().chain([snapshot.clone()]).collect()
         } else {
             let together = match earlier {
-                Some(earlier) => as_one(earlier, snapshot),
+                Some(earlier) => earlier.with_later(snapshot),
                 None => snapshot.clone(),
             };
             if is_due {
@@ -154,94 +153,4 @@ fn every_ns(settings: &Settings) -> Option<u64> {
     let every = Duration::from_millis(settings.record_interval_ms);
     let thins = settings.placement_interval(u64::MAX) < every;
     thins.then(|| u64::try_from(every.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// Two spans of time as one: what happened in both, and how it was at the end of the later one.
-fn as_one(earlier: Snapshot, later: &Snapshot) -> Snapshot {
-    let spans = (earlier.interval_ns as f64, later.interval_ns as f64);
-    let thread = |thread: &Thread| match earlier.thread(thread.id) {
-        Some(before) => thread_as_one(before, thread, spans),
-        None => thread_since(thread, spans),
-    };
-    let process = |process: &Process| {
-        let before = earlier.process(process.id);
-        Process {
-            sharing: both_shared(before.and_then(|b| b.sharing.as_ref()), process),
-            residency: process
-                .residency
-                .clone()
-                .or_else(|| before?.residency.clone()),
-            ..process.clone()
-        }
-    };
-    let mut gaps = earlier.gaps.clone();
-    gaps.extend(later.gaps.iter().cloned());
-    let mut said = BTreeSet::new();
-    gaps.retain(|gap| said.insert(gap.clone()));
-    Snapshot {
-        interval_ns: earlier.interval_ns.saturating_add(later.interval_ns),
-        threads: later.threads.iter().map(thread).collect(),
-        processes: later.processes.iter().map(process).collect(),
-        gaps,
-        ..later.clone()
-    }
-}
-
-fn thread_as_one(earlier: &Thread, later: &Thread, spans: (f64, f64)) -> Thread {
-    let ran = (earlier.cpu_share * spans.0, later.cpu_share * spans.1);
-    let counts = match (&earlier.counts, &later.counts) {
-        (Some(earlier), Some(later)) => Some(counts_as_one(earlier, later, ran)),
-        (one, other) => one.or(*other),
-    };
-    Thread {
-        cpu_share: mean((earlier.cpu_share, later.cpu_share), spans),
-        wait_share: mean((earlier.wait_share, later.wait_share), spans),
-        counts,
-        ..later.clone()
-    }
-}
-
-/// A thread that was not there before.
-fn thread_since(later: &Thread, spans: (f64, f64)) -> Thread {
-    Thread {
-        cpu_share: mean((0.0, later.cpu_share), spans),
-        wait_share: mean((0.0, later.wait_share), spans),
-        ..later.clone()
-    }
-}
-
-/// Both counts; what was not counted in one of them is not known of both. `ran` is how long the thread
-/// did, each time.
-fn counts_as_one(earlier: &Counts, later: &Counts, ran: (f64, f64)) -> Counts {
-    let both = |earlier: Option<u64>, later: Option<u64>| Some(earlier?.saturating_add(later?));
-    Counts {
-        instructions: earlier.instructions.saturating_add(later.instructions),
-        cycles: both(earlier.cycles, later.cycles),
-        lines: earlier.lines.saturating_add(later.lines),
-        local: both(earlier.local, later.local),
-        remote: both(earlier.remote, later.remote),
-        uncore_busy_cycles: both(earlier.uncore_busy_cycles, later.uncore_busy_cycles),
-        uncore_requests: both(earlier.uncore_requests, later.uncore_requests),
-        counted_share: mean((earlier.counted_share, later.counted_share), ran),
-    }
-}
-
-fn both_shared(earlier: Option<&Arc<Sharing>>, later: &Process) -> Option<Arc<Sharing>> {
-    match (earlier, &later.sharing) {
-        (Some(earlier), Some(later)) => {
-            let pairs = earlier.pairs.iter().chain(&later.pairs).copied();
-            Some(Arc::new(Sharing::of(pairs)))
-        }
-        (one, other) => one.or(other.as_ref()).cloned(),
-    }
-}
-
-/// The mean of two figures by their weights; the later figure where both weigh nothing.
-fn mean(figures: (f64, f64), weights: (f64, f64)) -> f64 {
-    let all = weights.0 + weights.1;
-    if all > 0.0 {
-        (figures.0 * weights.0 + figures.1 * weights.1) / all
-    } else {
-        figures.1
-    }
 }

@@ -5,9 +5,11 @@
 //! [`Limits::moves_per_interval`] bounds what is done at one moment, and
 //! [`Limits::thread_bounce_limit`] follows how often a placement asks to decide.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use numaherd_policy::Place;
+use numaherd_policy::policy::{GroupOwn, Own};
 use numaherd_topology::{CpuSet, NodeSet};
 use numaherd_world::Stray;
 use serde::{Deserialize, Serialize};
@@ -82,6 +84,23 @@ pub struct Limits {
     pub worse: Worse,
     /// When a thread that waits is given to an idle node.
     pub steal: Steal,
+    /// What is otherwise for the threads of a group, by its name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, GroupLimits>,
+}
+
+/// What may be otherwise for the threads of a group ([`numaherd_world::Process::group`]).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GroupLimits {
+    /// As [`Limits::stray`]. Left out: as that where the user set it, or else as far as the group's
+    /// own placement says, or else within the memory domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stray: Option<Stray>,
+    /// As [`Limits::thread_bounce_limit`]. Left out: as that where the user set it, or else by how
+    /// often the group's own placement asks to decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread_bounce_limit: Option<u32>,
 }
 
 /// When a move counts as having made a thread slower. See [`crate::governor::worse`].
@@ -153,6 +172,7 @@ impl Default for Limits {
             node_reserve: 0.05,
             worse: Worse::default(),
             steal: Steal::default(),
+            groups: BTreeMap::new(),
         }
     }
 }
@@ -182,16 +202,44 @@ impl Default for Steal {
 impl Limits {
     /// Fills in what is left out and is the placement's own affair, or else the usual.
     pub(super) fn resolve(&mut self, placement: &dyn Place) {
-        self.stray
-            .get_or_insert(placement.stray().unwrap_or_default());
-        let own = placement.interval().map_or(1.0, |own| own.as_secs_f64());
-        let decisions = (1.0 / own).max(1.0);
-        // A cast from float saturates.
-        let limit = (f64::from(self.bounce_limit) * decisions) as u32;
-        self.thread_bounce_limit.get_or_insert(limit);
+        for GroupOwn { name, own } in placement.groups() {
+            let usual = self.bounces_of(own);
+            let (stray, bounces) = (self.stray, self.thread_bounce_limit);
+            let group = self.groups.entry(name.to_string()).or_default();
+            group
+                .stray
+                .get_or_insert(stray.or(own.stray).unwrap_or_default());
+            group
+                .thread_bounce_limit
+                .get_or_insert(bounces.unwrap_or(usual));
+        }
+        let rest = placement.rest();
+        let usual = self.bounces_of(rest);
+        self.stray.get_or_insert(rest.stray.unwrap_or_default());
+        self.thread_bounce_limit.get_or_insert(usual);
     }
 
-    /// The limit of bounces for threads.
+    /// The limit of bounces for the threads of a placement, by how often it asks to decide.
+    fn bounces_of(&self, own: Own) -> u32 {
+        let interval = own.interval.map_or(1.0, |own| own.as_secs_f64());
+        let decisions = (1.0 / interval).max(1.0);
+        // A cast from float saturates.
+        (f64::from(self.bounce_limit) * decisions) as u32
+    }
+
+    /// How far the threads of a group, or of none, may stray.
+    pub(crate) fn stray_of(&self, group: Option<&str>) -> Stray {
+        let own = group.and_then(|group| self.groups.get(group)?.stray);
+        own.or(self.stray).unwrap_or_default()
+    }
+
+    /// The limit of bounces for the threads of a group, or of none.
+    pub(crate) fn thread_bounces_of(&self, group: Option<&str>) -> u32 {
+        let own = group.and_then(|group| self.groups.get(group)?.thread_bounce_limit);
+        own.unwrap_or_else(|| self.thread_bounces())
+    }
+
+    /// The limit of bounces for threads that are in no group.
     pub(crate) fn thread_bounces(&self) -> u32 {
         self.thread_bounce_limit.unwrap_or(self.bounce_limit)
     }
@@ -203,7 +251,11 @@ impl Limits {
             ("limits.bounce_limit", self.bounce_limit),
             ("limits.thread_bounce_limit", self.thread_bounces()),
         ];
-        for (key, limit) in bounce_limits {
+        let of_groups = self.groups.values().map(|group| {
+            let limit = group.thread_bounce_limit.unwrap_or(self.bounce_limit);
+            ("limits.groups.NAME.thread_bounce_limit", limit)
+        });
+        for (key, limit) in bounce_limits.into_iter().chain(of_groups) {
             within(key, limit.into(), 1..=u32::MAX.into(), bounces)?;
         }
         let amounts = [

@@ -33,7 +33,7 @@ use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{Snapshot, Thread};
 
 use super::guards::{affinity_is_not_foreign, allowed, may_be_touched, not_named_twice, reach};
-use super::{Cause, Change, Governed, Pass, ThreadGovernor};
+use super::{Cause, Change, Governed, Pass, ThreadGovernor, group_of};
 use crate::governor::{Guard, Objection, Stolen};
 use crate::settings::{Limits, Steal, StealWhen, Stray};
 
@@ -79,6 +79,8 @@ struct Tally {
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     rule: Steal,
+    /// How far those threads may stray that are given to these places; all others are not.
+    stray: Stray,
     places: Vec<Place>,
     of_cpu: BTreeMap<CpuId, usize>,
 }
@@ -86,11 +88,12 @@ pub(super) struct Places {
 impl Places {
     /// The places of a machine, where threads are to be given to idle ones.
     pub(super) fn of(limits: &Limits, topology: &Topology) -> Option<Self> {
-        let stray = limits.stray.unwrap_or_default();
-        let wanted = match limits.steal.when {
-            StealWhen::Always => true,
-            StealWhen::Node => stray == Stray::Node,
-            StealWhen::Never => false,
+        let groups = limits.groups.keys().map(|group| Some(group.as_str()));
+        let mut strays = groups.chain([None]).map(|group| limits.stray_of(group));
+        let (stray, wanted) = match limits.steal.when {
+            StealWhen::Always => (limits.stray_of(None), true),
+            StealWhen::Node => (Stray::Node, strays.any(|stray| stray == Stray::Node)),
+            StealWhen::Never => return None,
         };
         let mut places: Vec<Place> = Vec::new();
         let mut of_cpu = BTreeMap::new();
@@ -108,6 +111,7 @@ impl Places {
         }
         wanted.then_some(Self {
             rule: limits.steal,
+            stray,
             places,
             of_cpu,
         })
@@ -262,6 +266,7 @@ impl ThreadGovernor {
             .threads
             .iter()
             .filter(|thread| waits(thread) && self.holdings.get(thread.id).is_some())
+            .filter(|thread| self.limits.stray_of(group_of(snapshot, thread)) == places.stray)
             .filter_map(|thread| Some((thread, place_of(thread)?)))
             .collect();
         // The one that waits most first, and of several the one that was there first.
@@ -299,9 +304,9 @@ impl ThreadGovernor {
         if let (Some(from), Some(to)) = (domain(thread.place()), domain(core))
             && from != to
         {
-            self.does_not_bounce(thread, from, to, snapshot.time_ns)?;
+            self.does_not_bounce(snapshot, thread, from, to)?;
         }
-        let mask = self.mask(thread, &snapshot.online, core);
+        let mask = self.mask(snapshot, thread, core);
         self.moves.take(snapshot, thread)?;
         pass.ordered.insert(thread.id);
         Ok(self.change(snapshot, thread, Some(core), mask, Cause::Steal))

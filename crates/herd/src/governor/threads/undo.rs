@@ -57,7 +57,7 @@ impl ThreadGovernor {
                 is_online(&snapshot.online, to)?;
                 within_cpuset(thread, to)?;
                 within_limits(self.limits.cpus.as_ref(), to)?;
-                self.mask(thread, &snapshot.online, to)
+                self.mask(snapshot, thread, to)
             }
             (None, Some(held)) => held.back.clone(),
             (None, None) => {
