@@ -74,6 +74,10 @@ pub struct Replay {
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
 
+    /// Files of profiles of the recorded programs, for the prediction
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub programs: Vec<PathBuf>,
+
     /// Change a setting of the loop or the policies
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,

@@ -3,12 +3,16 @@
 //! Joins three that know nothing of each other: `herd` asks the policies, `show` compares their answers,
 //! the model predicts what would have come of them ([`predict`]).
 
+mod job;
 mod machine;
 mod predict;
 mod settings;
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use numaherd_herd::replay::{Basis, Candidate, Recording};
+use numaherd_model::Library;
 use numaherd_policy::registry;
 use numaherd_show::replay::{Comparison, Prediction, Replayed, text};
 
@@ -58,9 +62,10 @@ fn replayed(mut recording: Recording, options: &Replay) -> Result<Replayed> {
             .map_err(|error| ended(Exit::Usage, error))?;
         candidates.push(Candidate::new(policy, &settings.herd, &topology, basis));
     }
+    let programs = programs(&options.programs)?;
     let figures = machine::of(options.machine.as_deref(), &topology)?;
     let mut predictor = match figures {
-        Figures::Known(hardware) => Ok(Predictor::new(*hardware, candidates.len())),
+        Figures::Known(hardware) => Ok(Predictor::new(*hardware, programs, candidates.len())),
         Figures::Unknown(why) => Err(why),
     };
     let mut comparison = Comparison::new(candidates.len(), basis, options.decisions);
@@ -80,6 +85,14 @@ fn replayed(mut recording: Recording, options: &Replay) -> Result<Replayed> {
         Err(why) => Prediction::None(why),
     });
     Ok(replayed)
+}
+
+/// The profiles of these files.
+fn programs(files: &[PathBuf]) -> Result<Library> {
+    files.iter().try_fold(Library::default(), |all, file| {
+        let more = Library::read(file).map_err(|error| ended(Exit::Usage, error))?;
+        Ok(all.merged(more))
+    })
 }
 
 #[cfg(test)]

@@ -262,7 +262,7 @@ fn without_the_machines_figures_there_is_no_prediction_and_it_says_why() {
     ));
     // Without counts, too.
     let hardware = Hardware::of(&Machine::preset("xeon-e5520-2s").unwrap()).unwrap();
-    let mut predictor = Predictor::new(hardware, 0);
+    let mut predictor = Predictor::new(hardware, Library::default(), 0);
     for mut interval in &mut recording {
         let mut snapshot = (*interval.snapshot).clone();
         snapshot

@@ -7,7 +7,9 @@ use serde::Serialize;
 /// How often each signal was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Content {
-    /// Threads that ran in an interval, added up.
+    /// Threads in an interval, added up.
+    pub threads: u64,
+    /// Of those, that ran in it.
     pub ran: u64,
     /// Of those, with a miss rate.
     pub miss_rate: u64,
@@ -26,6 +28,7 @@ pub struct Content {
 impl Content {
     /// Looks at one more snapshot.
     pub fn saw(&mut self, snapshot: &Snapshot) {
+        self.threads += snapshot.threads.len() as u64;
         for thread in snapshot.threads.iter().filter(|t| t.cpu_share > 0.0) {
             self.ran += 1;
             let Some(counts) = &thread.counts else {
@@ -48,7 +51,7 @@ impl Content {
     /// who shares pages. Single accesses (samples, TLB misses, faults) are in no ledger.
     pub fn holds(&self, signal: Signal) -> bool {
         let times = match signal {
-            Signal::CpuUse => self.ran,
+            Signal::CpuUse => self.threads,
             Signal::MissRate => self.miss_rate,
             Signal::LocalRemote => self.local_remote,
             Signal::UncorePenalty => self.uncore_penalty,

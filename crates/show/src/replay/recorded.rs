@@ -129,6 +129,10 @@ fn lacking(signal: Signal, signals: &[SignalReport]) -> Lacking {
 /// What came of a recording, for people.
 pub fn recorded(recorded: &Recorded) -> String {
     let megabytes = recorded.bytes as f64 / 1e6;
+    let size = match recorded.bytes {
+        0..1_000_000 => format!("{} kB", short(recorded.bytes as f64 / 1e3)),
+        _ => format!("{} MB", short(megabytes)),
+    };
     let hours = recorded.duration_ns as f64 / 3.6e12;
     let rate = if hours > 0.0 {
         format!(", {} MB an hour", short(megabytes / hours))
@@ -138,10 +142,9 @@ pub fn recorded(recorded: &Recorded) -> String {
     let mut text = paragraph(
         0,
         &format!(
-            "Recorded {} ({}): {} MB{rate}. Nothing was decided and nothing was changed.",
+            "Recorded {} ({}): {size}{rate}. Nothing was decided and nothing was changed.",
             time(recorded.duration_ns),
             counted(recorded.intervals, "interval"),
-            short(megabytes),
         ),
     );
     let names = |kept: &dyn Fn(&&Replayable) -> bool| -> Vec<&str> {
