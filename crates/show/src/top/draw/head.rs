@@ -62,8 +62,8 @@ fn when(top: &Top) -> String {
         return format!("playing x{} {now} of {of}", SPEEDS[top.speed]);
     }
     match (top.timeline.is_newest(), top.grows) {
+        (true, _) if newest.end().is_some() => format!("ended {now}"),
         (true, true) => format!("live {now}"),
-        (true, false) if newest.end().is_some() => format!("ended {now}"),
         (true, false) => format!("last {now}"),
         (false, true) => format!("held {now}, now {of}"),
         (false, false) => format!("{now} of {of}"),
