@@ -1,7 +1,7 @@
 //! The live machine as a world.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use crate::counters::Counters;
 use crate::ending::Ending;
 use crate::error::HostError;
 use crate::files::Root;
+use crate::groups::GroupRules;
 use crate::ipm_unit::{self, IpmUnit};
 use crate::kernel::{Captured, Hands, Live, Senses, monotonic_ns, since_boot_ns};
 use crate::new_pages;
@@ -54,6 +55,8 @@ pub struct Host {
     agents: Agents,
     /// The IPM unit, in the lab; shared with the pager.
     ipm: Option<Arc<Mutex<IpmUnit>>>,
+    /// Whether anybody wants to know what the unit says; shared with the pager.
+    attends_unit: Arc<AtomicBool>,
     roster: Roster,
     pager_gaps: Arc<Mutex<Vec<String>>>,
     /// `None` once the pager has it.
@@ -124,6 +127,7 @@ impl Host {
             counters: equipment.counters,
             recipe: equipment.recipe,
             ipm: equipment.ipm.map(|unit| Arc::new(Mutex::new(unit))),
+            attends_unit: Arc::new(AtomicBool::new(true)),
             roster: Arc::new(RwLock::new(HashMap::new())),
             pager_gaps: Arc::default(),
             stop: Stop::new()?,
@@ -151,6 +155,11 @@ impl Host {
     /// A way to stop this world from elsewhere.
     pub fn stop(&self) -> Stop {
         self.stop.clone()
+    }
+
+    /// The rules by which processes are grouped, to replace them while this world runs.
+    pub fn groups(&self) -> GroupRules {
+        self.scanner.groups()
     }
 
     fn online(&self) -> CpuSet {
@@ -210,7 +219,8 @@ impl Host {
 
     /// How much threads shared pages since the last call, where there is a unit that tells.
     fn sharing(&mut self, gaps: &mut Vec<String>) -> HashMap<ProcessId, Sharing> {
-        let Some(unit) = &self.ipm else {
+        let attended = self.attends_unit.load(Ordering::Relaxed);
+        let Some(unit) = self.ipm.as_ref().filter(|_| attended) else {
             return HashMap::new();
         };
         let roster = self
@@ -246,7 +256,7 @@ impl Host {
                 allowed_nodes: process.allowed_nodes.clone(),
                 sharing: sharing.remove(&process.id).map(Arc::new),
                 machine: self.machines.of(process.id),
-                group: None,
+                group: process.group.as_ref().map(|group| group.name.clone()),
                 residency: self.residencies.of(process.id).cloned(),
             })
             .collect();
@@ -293,9 +303,8 @@ impl World for Host {
     }
 
     fn attend(&mut self, needs: &[Signal]) {
-        if !needs.contains(&Signal::TlbResidency) {
-            self.ipm = None;
-        }
+        let wants_unit = needs.contains(&Signal::TlbResidency);
+        self.attends_unit.store(wants_unit, Ordering::Relaxed);
         if let Some(counters) = &mut self.counters {
             counters.count_uncore(needs.contains(&Signal::UncorePenalty));
         }
@@ -405,6 +414,7 @@ impl World for Host {
             hands: self.hands.clone(),
             sampler,
             ipm: self.ipm.clone(),
+            attends_unit: self.attends_unit.clone(),
             roster: self.roster.clone(),
             page_bytes: self.page_bytes,
             began_ns: self.began_ns,
@@ -573,30 +583,4 @@ fn raise_open_files() {
         // Without it threads beyond the limit have no counters, which their snapshot says.
         let _ = setrlimit(Resource::Nofile, raised);
     }
-}
-
-/// The number of a user by name, from `/etc/passwd` under a root; a number is taken as it is.
-///
-/// # Errors
-/// When the file cannot be read or does not name the user.
-pub fn user_number(root: &Path, name: &str) -> Result<u32, HostError> {
-    if let Ok(number) = name.parse() {
-        return Ok(number);
-    }
-    let path = root.join("etc/passwd");
-    let text = std::fs::read_to_string(&path).map_err(|source| HostError::Read {
-        path: path.clone(),
-        source,
-        remedy: "give the user's number instead",
-    })?;
-    text.lines()
-        .filter_map(|line| {
-            let mut fields = line.split(':');
-            (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?
-        })
-        .next()
-        .ok_or_else(|| HostError::NoSuchUser {
-            name: name.to_owned(),
-            path,
-        })
 }

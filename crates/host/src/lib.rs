@@ -36,6 +36,7 @@ mod events;
 #[cfg(test)]
 mod fake;
 mod files;
+mod groups;
 mod host;
 mod ipm_records;
 mod ipm_unit;
@@ -57,15 +58,18 @@ mod scan;
 mod stop;
 mod sys;
 mod threads;
+mod users;
 mod vm;
 
 pub use agent::{AgentNews, AgentOptions, GuestAgent, Told};
 pub use doctor::{Doctor, EventCheck, Finding, MOVING, PLACING, Verdict, doctor, signals};
 pub use error::HostError;
 pub use events::EventTable;
-pub use host::{Host, user_number};
+pub use groups::{GroupRule, GroupRules, Matches};
+pub use host::Host;
 pub use new_pages::start_with_new_pages;
 pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
 pub use room::{NodeRoom, rooms};
 pub use stop::Stop;
 pub use threads::Threads;
+pub use users::user_number;

@@ -38,6 +38,13 @@ pub fn start_with_new_pages(
 pub(crate) fn check(options: &HostOptions, rule: NewPages) -> Result<(), WorldError> {
     let is_child = matches!(options.selection, Selection::Child { .. });
     match rule {
+        NewPages::FirstTouch if is_child && options.started_with == NewPages::Interleave => {
+            Err(refusal(
+                "the program was started for this run with its new pages interleaved, and nobody but \
+                 itself can change that; start it anew under the other policy"
+                    .to_owned(),
+            ))
+        }
         NewPages::FirstTouch => Ok(()),
         NewPages::Random => Err(unknown_to_the_kernel(rule)),
         NewPages::Interleave if is_child && options.started_with == rule => Ok(()),
@@ -80,6 +87,8 @@ mod tests {
         let interleave = NewPages::Interleave;
         assert!(check(&options(child(), interleave), interleave).is_ok());
         assert!(check(&options(child(), NewPages::FirstTouch), interleave).is_err());
+        let told = check(&options(child(), interleave), NewPages::FirstTouch).unwrap_err();
+        assert!(told.reason.contains("start it anew"), "{}", told.reason);
         let others = options(Selection::Machine, interleave);
         let told = check(&others, interleave).unwrap_err().reason;
         assert!(

@@ -7,6 +7,7 @@ use numaherd_topology::CpuSet;
 use numaherd_world::{NewPages, ThreadId};
 
 use crate::events::EventTable;
+use crate::groups::GroupRule;
 
 /// Which threads are watched. A program never watches itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +107,8 @@ pub struct HostOptions {
     pub root: PathBuf,
     /// Which threads are watched.
     pub selection: Selection,
+    /// Which of them are of which group; the first rule that matches decides.
+    pub groups: Vec<GroupRule>,
     /// By which rule new pages of the selected child go, set before it began
     /// ([`crate::start_with_new_pages`]).
     pub started_with: NewPages,
@@ -131,6 +134,7 @@ impl HostOptions {
         Self {
             root: PathBuf::from("/"),
             selection,
+            groups: Vec::new(),
             started_with: NewPages::FirstTouch,
             include_pinned: false,
             set_before: Vec::new(),

@@ -1,5 +1,6 @@
 //! The paging half of the host: samples accesses and moves pages, in a thread of its own.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(crate) struct HostPager {
     pub(crate) sampler: Option<Sampler>,
     /// The IPM unit, in the lab.
     pub(crate) ipm: Option<Arc<Mutex<IpmUnit>>>,
+    /// Whether anybody wants to know what the unit says.
+    pub(crate) attends_unit: Arc<AtomicBool>,
     pub(crate) roster: Roster,
     pub(crate) page_bytes: u64,
     pub(crate) began_ns: u64,
@@ -72,7 +75,8 @@ impl Pager for HostPager {
     }
 
     fn notices(&mut self) -> Vec<Notice> {
-        let Some(unit) = &self.ipm else {
+        let attended = self.attends_unit.load(Ordering::Relaxed);
+        let Some(unit) = self.ipm.as_ref().filter(|_| attended) else {
             return Vec::new();
         };
         let roster = self

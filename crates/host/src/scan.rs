@@ -18,6 +18,7 @@ use numaherd_world::{ProcessId, Tag, Thread, ThreadId};
 use crate::assignments::{Assignments, Owner};
 use crate::cpusets::{CpusetNumber, Cpusets};
 use crate::files::Root;
+use crate::groups::{Belongs, GroupRule, GroupRules, group_of};
 use crate::kernel::Hands;
 use crate::options::{HostOptions, Selection};
 use crate::proc::{cgroup, decimal, stat, status, words};
@@ -34,6 +35,10 @@ pub(crate) struct Watched {
     pub(crate) name: String,
     pub(crate) parent: u32,
     pub(crate) allowed_nodes: Arc<NodeSet>,
+    /// The group that it belongs to.
+    pub(crate) group: Option<Belongs>,
+    /// The name by which that was found.
+    grouped_as: String,
     /// CPU time of all its threads in the last interval, in ns.
     pub(crate) ran_ns: u64,
     threads: BTreeMap<u32, Entry>,
@@ -66,6 +71,9 @@ enum Look {
 pub(crate) struct Scanner {
     root: Root,
     selection: Selection,
+    groups: GroupRules,
+    /// The rules as they are in this scan.
+    rules: Arc<[GroupRule]>,
     include_pinned: bool,
     own_pid: Option<u32>,
     all_nodes: Arc<NodeSet>,
@@ -92,7 +100,10 @@ pub(crate) struct Seen {
 impl Scanner {
     pub(crate) fn new(root: Root, options: &HostOptions, all_nodes: NodeSet) -> Self {
         let own_pid = root.is_live().then(std::process::id);
+        let groups = GroupRules::new(&options.groups);
         Self {
+            rules: groups.now(),
+            groups,
             cpusets: Cpusets::new(root.clone()),
             root,
             selection: options.selection.clone(),
@@ -108,6 +119,11 @@ impl Scanner {
             mask: Vec::new(),
             unreadable: 0,
         }
+    }
+
+    /// The rules by which processes are grouped.
+    pub(crate) fn groups(&self) -> GroupRules {
+        self.groups.clone()
     }
 
     /// The processes seen in the last scan.
@@ -146,6 +162,9 @@ impl Scanner {
         self.scan += 1;
         self.unreadable = 0;
         self.cpusets.begin(online);
+        let rules = self.groups.now();
+        let regroup = !Arc::ptr_eq(&self.rules, &rules);
+        self.rules = rules;
         let pids = self.root.numbers("proc", "")?;
         for &pid in &pids {
             if !self.watched.contains_key(&pid) && self.is_due(pid) {
@@ -159,6 +178,9 @@ impl Scanner {
         let mut seen = Seen::default();
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|_, process| {
+            if regroup {
+                self.group(process);
+            }
             self.look_at_process(hands, assignments, process, interval_ns, &mut seen.threads)
         });
         self.watched = watched;
@@ -197,7 +219,7 @@ impl Scanner {
             return;
         }
         self.passed_over.remove(&pid);
-        let watched = Watched {
+        let mut watched = Watched {
             id: ProcessId {
                 pid,
                 born: stat.born,
@@ -205,9 +227,12 @@ impl Scanner {
             name: String::from_utf8_lossy(stat.name).into_owned(),
             parent: stat.parent,
             allowed_nodes: self.allowed_nodes(pid),
+            group: None,
+            grouped_as: String::new(),
             ran_ns: 0,
             threads: BTreeMap::new(),
         };
+        self.group(&mut watched);
         self.watched.insert(pid, watched);
     }
 
@@ -244,6 +269,12 @@ impl Scanner {
             .map_or_else(|| self.all_nodes.clone(), Arc::new)
     }
 
+    /// Finds the group of a process by the rules as they are.
+    fn group(&self, process: &mut Watched) {
+        process.group = group_of(&self.rules, &self.root, process.id.pid, &process.name);
+        process.grouped_as.clone_from(&process.name);
+    }
+
     /// Looks at all threads of a process; false when it has none any more.
     fn look_at_process(
         &mut self,
@@ -256,6 +287,10 @@ impl Scanner {
         let pid = process.id.pid;
         if self.is_seldom(pid) {
             process.allowed_nodes = self.allowed_nodes(pid);
+        }
+        // It may run another program since the last scan, which its name showed then.
+        if !self.rules.is_empty() && (self.is_seldom(pid) || process.grouped_as != process.name) {
+            self.group(process);
         }
         process.ran_ns = 0;
         let from = threads.len();
@@ -445,7 +480,8 @@ impl Scanner {
             Owner::Foreign => (None, Some(&entry.affinity)),
         };
         let foreign = foreign.filter(|_| !self.include_pinned);
-        let hands_off = stat.hands_off().or_else(|| {
+        let of_group = || process.group.as_ref().and_then(Belongs::hands_off);
+        let hands_off = stat.hands_off().or_else(of_group).or_else(|| {
             let mask = foreign?;
             Some(format!(
                 "its affinity {mask} was set by its user; --take-over to steer it too"

@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use numaherd_host::{EventTable, Host, HostOptions, Selection, Verdict, doctor, user_number};
+use numaherd_host::{
+    EventTable, GroupRule, Host, HostOptions, Matches, Selection, Verdict, doctor, user_number,
+};
 use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityResult, Orders, SignalState, Snapshot, Tag, Thread, World,
@@ -433,4 +435,130 @@ fn waiting_for_a_cpu_is_of_the_interval_alone() {
     // A kernel that does not keep it.
     tree.write("proc/4/task/4/schedstat", "7\n");
     assert!(share(&mut host).abs() < 1e-12);
+}
+
+/// Processes of several kinds; the number of each is that of its user too.
+fn mixed() -> Tree {
+    let tree = Tree::new();
+    tree.show(&ordinary(11, "postgres"), 1, 0);
+    tree.show(&ordinary(12, "postgres"), 1, 0);
+    tree.show(&ordinary(13, "cc1plus"), 1, 0);
+    let in_jobs = |pid, name| Shown {
+        cgroup: "/jobs/night",
+        ..ordinary(pid, name)
+    };
+    tree.show(&in_jobs(14, "cc1plus"), 1, 0);
+    tree.show(&in_jobs(15, "sshd"), 1, 0);
+    tree
+}
+
+fn rule(name: &str, steered: bool, matches: Matches) -> GroupRule {
+    GroupRule {
+        name: Arc::from(name),
+        steered,
+        matches,
+    }
+}
+
+fn commands(names: &[&str]) -> Matches {
+    Matches {
+        commands: names.iter().map(|&name| name.to_owned()).collect(),
+        ..Matches::default()
+    }
+}
+
+fn grouped(tree: &Tree, rules: Vec<GroupRule>) -> Host {
+    let mut options = HostOptions::new(Selection::Machine);
+    options.root = tree.root().to_owned();
+    options.groups = rules;
+    Host::new(options, topology()).unwrap()
+}
+
+/// Each process with its group.
+fn groups(snapshot: &Snapshot) -> Vec<(u32, Option<&str>)> {
+    let processes = snapshot.processes.iter();
+    processes
+        .map(|process| (process.id.pid, process.group.as_deref()))
+        .collect()
+}
+
+#[test]
+fn the_first_rule_that_matches_says_the_group() {
+    let of_user = Matches {
+        users: vec![12, 13],
+        ..Matches::default()
+    };
+    let of_jobs = Matches {
+        cgroups: vec!["/jobs".to_owned()],
+        ..commands(&["cc1*"])
+    };
+    let by_number = Matches {
+        pids: vec![13, 15],
+        ..Matches::default()
+    };
+    let rules = vec![
+        rule("nobody", true, Matches::default()),
+        rule("night", true, of_jobs),
+        rule("mine", true, of_user),
+        rule("databases", true, commands(&["mysqld", "post*"])),
+        rule("chosen", true, by_number),
+    ];
+    let tree = mixed();
+    let snapshot = grouped(&tree, rules).observe().unwrap();
+    assert_eq!(
+        groups(&snapshot),
+        [
+            (11, Some("databases")),
+            (12, Some("mine")),
+            (13, Some("mine")),
+            (14, Some("night")),
+            (15, Some("chosen")),
+        ]
+    );
+    assert!(snapshot.threads.iter().all(|t| t.hands_off.is_none()));
+}
+
+#[test]
+fn the_threads_of_a_group_without_a_policy_are_left_alone() {
+    let tree = mixed();
+    let rules = vec![rule("web", false, commands(&["sshd"]))];
+    let snapshot = grouped(&tree, rules).observe().unwrap();
+    let reasons: Vec<(u32, Option<&str>)> = snapshot
+        .threads
+        .iter()
+        .map(|thread| (thread.id.tid, thread.hands_off.as_deref()))
+        .collect();
+    let left_alone = Some("group web: no policy");
+    assert_eq!(
+        reasons,
+        [
+            (11, None),
+            (12, None),
+            (13, None),
+            (14, None),
+            (15, left_alone)
+        ]
+    );
+}
+
+#[test]
+fn rules_can_be_replaced_and_a_process_that_runs_another_program_changes_its_group() {
+    let tree = mixed();
+    let compilers = || vec![rule("compilers", true, commands(&["cc1plus"]))];
+    let mut host = grouped(&tree, compilers());
+    let of = |host: &mut Host, pid: u32| {
+        let snapshot = host.observe().unwrap();
+        let found = groups(&snapshot).into_iter().find(|&(p, _)| p == pid);
+        found.unwrap().1.map(str::to_owned)
+    };
+    assert_eq!(of(&mut host, 13).as_deref(), Some("compilers"));
+    let rules = host.groups();
+    rules.set(vec![rule("builds", true, commands(&["cc1*"]))]);
+    assert_eq!(of(&mut host, 13).as_deref(), Some("builds"), "at once");
+    // Descriptors of stat files stay open: what a process shows is written in place.
+    tree.show(&ordinary(13, "postgres"), 1, 0);
+    of(&mut host, 13);
+    assert_eq!(of(&mut host, 13), None, "seen by its name a scan later");
+    rules.set(Vec::new());
+    assert_eq!(of(&mut host, 14), None);
 }

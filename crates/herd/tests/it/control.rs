@@ -1,29 +1,22 @@
 //! A running herd does what is asked of it, or says why not.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use numaherd_herd::control::{MOST_WAITING, pair};
 use numaherd_herd::ledger::{Asked as Was, Controlled, Ledger, Writer};
 use numaherd_herd::{
-    Change, ControlError, Guard, Herd, Journal, Limits, Line, Record, Request, Requests, Settings,
-    Stray, Summary,
+    Change, ControlError, Herd, Journal, Limits, Line, Record, Request, Requests, Settings, Stray,
+    Summary,
 };
 use numaherd_policy::{Place, Policy, Random};
-use numaherd_topology::{CpuId, CpuSet, Topology};
-use numaherd_world::{
-    MemorySource, NewPages, PageOrder, PageOutcome, Pager, Pages, Placement, Progress, Sample,
-    Signal, SignalState, Snapshot, WorldError,
-};
+use numaherd_topology::{CpuSet, Topology};
+use numaherd_world::{NewPages, Placement, Signal, SignalState, Snapshot};
 use tempfile::TempDir;
 
-use crate::fake::{
-    Asked, Fake, Heard, ToldPaging, all_pages, cpus, everyone_to, machine, moved, pid, policy,
-    policy_with, thread, tid, window,
-};
+use crate::fake::{Asked, Fake, cpus, everyone_to, machine, policy, thread, tid};
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -31,10 +24,10 @@ static GO: AtomicBool = AtomicBool::new(false);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is asked in which interval.
-type Timetable = Vec<(u64, Request)>;
+pub type Timetable = Vec<(u64, Request)>;
 
 /// Two threads on node 0 of two nodes of four CPUs, seen for eight intervals.
-fn fake() -> Fake {
+pub fn fake() -> Fake {
     let topology = machine(2, 4);
     let threads = (1..=2).map(|n| thread(n, n, 0, &topology)).collect();
     let mut world = Fake::new(topology, threads);
@@ -43,7 +36,7 @@ fn fake() -> Fake {
 }
 
 /// A world that is asked by timetable, with the other end.
-fn asked(mut world: Fake, timetable: Timetable) -> (Fake, Requests) {
+pub fn asked(mut world: Fake, timetable: Timetable) -> (Fake, Requests) {
     let (control, requests) = pair();
     let mut timetable = timetable.into_iter().peekable();
     world = world.scripted(move |interval, _| {
@@ -54,7 +47,7 @@ fn asked(mut world: Fake, timetable: Timetable) -> (Fake, Requests) {
     (world, requests)
 }
 
-fn change(policy: Option<Policy>, settings: Option<Settings>) -> Request {
+pub fn change(policy: Option<Policy>, settings: Option<Settings>) -> Request {
     Request::Change(Box::new(Change {
         policy,
         settings,
@@ -63,13 +56,13 @@ fn change(policy: Option<Policy>, settings: Option<Settings>) -> Request {
 }
 
 /// Runs, and returns what was recorded.
-fn run(world: &mut Fake, policy: Policy, settings: Settings, requests: Requests) -> Ran {
+pub fn run(world: &mut Fake, policy: Policy, settings: Settings, requests: Requests) -> Ran {
     run_with(world, policy, settings, requests, None)
 }
 
-struct Ran {
-    lines: Vec<Line>,
-    summary: Summary,
+pub struct Ran {
+    pub lines: Vec<Line>,
+    pub summary: Summary,
 }
 
 fn run_with(
@@ -99,7 +92,7 @@ impl Ran {
             .collect()
     }
 
-    fn refusals(&self) -> Vec<&str> {
+    pub fn refusals(&self) -> Vec<&str> {
         let controlled = self.controlled().into_iter();
         controlled.filter_map(|c| c.refused.as_deref()).collect()
     }
@@ -601,153 +594,4 @@ fn what_was_asked_is_in_the_ledger_and_the_later_part_of_it_begins_with_what_hol
     assert!(later.lines[0].sequence > asked[1].sequence, "turned over");
     assert_eq!((start.policy.as_str(), start.seed), ("another", 7));
     assert!(start.paused);
-}
-
-// The paging thread.
-
-/// A pager that reports a sample in each round while its gate is open, and counts its rounds.
-struct FakePager {
-    rounds: Arc<AtomicUsize>,
-    applied: Arc<Mutex<Vec<PageOrder>>>,
-}
-
-impl Pager for FakePager {
-    fn run_for(&mut self, _: Duration) -> Progress {
-        std::thread::yield_now();
-        Progress::Ran
-    }
-
-    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
-        let round = self.rounds.fetch_add(1, Ordering::SeqCst);
-        Ok(vec![Sample {
-            time_ns: 1_000_000_000 + round as u64 * 10_000_000,
-            thread: tid(1),
-            process: pid(1),
-            address: 0x1000,
-            cpu: CpuId(5),
-            latency: None,
-            source: MemorySource::RemoteMemory,
-            node: None,
-            store: false,
-        }])
-    }
-
-    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
-        self.applied.lock().unwrap().extend_from_slice(orders);
-        orders.iter().map(|order| moved(order, 1)).collect()
-    }
-}
-
-fn windows(world: &Fake, first: u64) -> ToldPaging {
-    ToldPaging {
-        on_samples: vec![window(&world.threads[0], first, 1, 1)],
-        ..ToldPaging::stay()
-    }
-}
-
-#[test]
-fn a_pause_quiets_the_paging_thread_and_a_change_replaces_its_paging() {
-    let (control, requests) = pair();
-    let rounds = Arc::new(AtomicUsize::new(0));
-    let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
-    let counts: Arc<Mutex<BTreeMap<u64, usize>>> = Arc::default();
-    let mut world = fake();
-    let later = policy_with(everyone_to(5), windows(&world, 9000));
-    let mut later = Some(later);
-    let (seen, moved, noted) = (rounds.clone(), applied.clone(), counts.clone());
-    world = world.scripted(move |interval, _| {
-        // Made-up time is over in no time; the pager's thread needs some rounds.
-        let until = seen.load(Ordering::SeqCst) + 5;
-        while seen.load(Ordering::SeqCst) < until {
-            std::thread::yield_now();
-        }
-        let so_far = moved.lock().unwrap().len();
-        noted.lock().unwrap().insert(interval, so_far);
-        match interval {
-            3 => control.tell(Request::Pause { give_back: false }).unwrap(),
-            5 => {
-                let later = later.take();
-                control.tell(change(later, None)).unwrap();
-                control.tell(Request::Resume).unwrap();
-            }
-            _ => {}
-        }
-    });
-    let earlier = windows(&world, 100);
-    world.pager = Some(Box::new(FakePager {
-        rounds,
-        applied: applied.clone(),
-    }));
-    let placing = policy_with(everyone_to(5), earlier);
-    let settings = Settings {
-        limits: Limits {
-            bounce_limit: 1_000_000,
-            ..Limits::default()
-        },
-        ..Settings::default()
-    };
-    let ran = run(&mut world, placing, settings, requests);
-    assert_eq!(ran.refusals(), Vec::<&str>::new());
-    let counts = counts.lock().unwrap();
-    assert!(counts[&2] < counts[&3], "{counts:?}");
-    // The first count of a pause is of a moment at which it is in force for some rounds already.
-    assert_eq!(counts[&4], counts[&5], "{counts:?}");
-    assert!(counts[&5] < counts[&7], "{counts:?}");
-    let applied = applied.lock().unwrap();
-    let later_window = Pages::Window {
-        first: 9000,
-        count: 1,
-    };
-    let of_later = |order: &PageOrder| order.pages == later_window;
-    let first = applied.iter().position(of_later).unwrap();
-    assert!(applied[first..].iter().all(of_later), "none of before");
-    // In the ledger nothing is done between pause and resumption.
-    let between: Vec<&Line> = ran
-        .lines
-        .iter()
-        .skip_while(|line| !matches!(line.record, Record::Control(_)))
-        .skip(1)
-        .take_while(|line| !matches!(line.record, Record::Control(_)))
-        .collect();
-    assert!(
-        between
-            .iter()
-            .all(|line| matches!(line.record, Record::Snapshot(_))),
-        "{between:?}"
-    );
-}
-
-#[test]
-fn page_orders_that_wait_when_another_policy_takes_over_are_refused() {
-    let mut world = fake();
-    let paging = ToldPaging {
-        on_settled: vec![all_pages(&world.threads[0], 1)],
-        ..ToldPaging::stay()
-    };
-    let heard: Arc<Mutex<Heard>> = paging.heard.clone();
-    let other = policy(everyone_to(5));
-    let (scripted, requests) = asked(world, vec![(2, change(Some(other), None))]);
-    world = scripted;
-    let limits = Limits {
-        pages_mib_per_s: 0.0,
-        ..Limits::default()
-    };
-    let settings = Settings {
-        limits,
-        ..Settings::default()
-    };
-    let placing = policy_with(everyone_to(5), paging);
-    let ran = run(&mut world, placing, settings, requests);
-    // The first by the second, the second by the change.
-    assert_eq!(ran.summary.refusals[&Guard::Superseded], 2);
-    let asked = heard.lock().unwrap().settled.len();
-    assert_eq!(asked, 2, "the former paging is told nothing more");
-    let why = ran.lines.iter().find_map(|line| match &line.record {
-        Record::Paging(tick) => tick
-            .refusals
-            .iter()
-            .find(|refusal| refusal.why == "another policy decides now"),
-        _ => None,
-    });
-    assert!(why.is_some());
 }

@@ -2,6 +2,7 @@
 
 mod asked;
 mod control;
+mod control_pages;
 mod control_properties;
 mod fake;
 mod in_step;

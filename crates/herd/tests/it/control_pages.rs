@@ -1,0 +1,165 @@
+//! What is asked of a running herd holds for its pages too, in whichever thread they are looked after.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use numaherd_herd::control::pair;
+use numaherd_herd::{Guard, Limits, Line, Record, Request, Settings};
+use numaherd_topology::CpuId;
+use numaherd_world::{
+    MemorySource, PageOrder, PageOutcome, Pager, Pages, Progress, Sample, WorldError,
+};
+
+use crate::control::{asked, change, fake, run};
+use crate::fake::{
+    Fake, Heard, ToldPaging, all_pages, everyone_to, moved, pid, policy, policy_with, tid, window,
+};
+
+/// A pager that reports a sample in each round while its gate is open, and counts its rounds.
+struct FakePager {
+    rounds: Arc<AtomicUsize>,
+    applied: Arc<Mutex<Vec<PageOrder>>>,
+}
+
+impl Pager for FakePager {
+    fn run_for(&mut self, _: Duration) -> Progress {
+        std::thread::yield_now();
+        Progress::Ran
+    }
+
+    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
+        let round = self.rounds.fetch_add(1, Ordering::SeqCst);
+        Ok(vec![Sample {
+            time_ns: 1_000_000_000 + round as u64 * 10_000_000,
+            thread: tid(1),
+            process: pid(1),
+            address: 0x1000,
+            cpu: CpuId(5),
+            latency: None,
+            source: MemorySource::RemoteMemory,
+            node: None,
+            store: false,
+        }])
+    }
+
+    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
+        self.applied.lock().unwrap().extend_from_slice(orders);
+        orders.iter().map(|order| moved(order, 1)).collect()
+    }
+}
+
+fn windows(world: &Fake, first: u64) -> ToldPaging {
+    ToldPaging {
+        on_samples: vec![window(&world.threads[0], first, 1, 1)],
+        ..ToldPaging::stay()
+    }
+}
+
+#[test]
+fn a_pause_quiets_the_paging_thread_and_a_change_replaces_its_paging() {
+    let (control, requests) = pair();
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
+    let counts: Arc<Mutex<BTreeMap<u64, usize>>> = Arc::default();
+    let mut world = fake();
+    let later = policy_with(everyone_to(5), windows(&world, 9000));
+    let mut later = Some(later);
+    let (seen, moved, noted) = (rounds.clone(), applied.clone(), counts.clone());
+    world = world.scripted(move |interval, _| {
+        // Made-up time is over in no time; the pager's thread needs some rounds.
+        let until = seen.load(Ordering::SeqCst) + 5;
+        while seen.load(Ordering::SeqCst) < until {
+            std::thread::yield_now();
+        }
+        let so_far = moved.lock().unwrap().len();
+        noted.lock().unwrap().insert(interval, so_far);
+        match interval {
+            3 => control.tell(Request::Pause { give_back: false }).unwrap(),
+            5 => {
+                let later = later.take();
+                control.tell(change(later, None)).unwrap();
+                control.tell(Request::Resume).unwrap();
+            }
+            _ => {}
+        }
+    });
+    let earlier = windows(&world, 100);
+    world.pager = Some(Box::new(FakePager {
+        rounds,
+        applied: applied.clone(),
+    }));
+    let placing = policy_with(everyone_to(5), earlier);
+    let settings = Settings {
+        limits: Limits {
+            bounce_limit: 1_000_000,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    };
+    let ran = run(&mut world, placing, settings, requests);
+    assert_eq!(ran.refusals(), Vec::<&str>::new());
+    let counts = counts.lock().unwrap();
+    assert!(counts[&2] < counts[&3], "{counts:?}");
+    // The first count of a pause is of a moment at which it is in force for some rounds already.
+    assert_eq!(counts[&4], counts[&5], "{counts:?}");
+    assert!(counts[&5] < counts[&7], "{counts:?}");
+    let applied = applied.lock().unwrap();
+    let later_window = Pages::Window {
+        first: 9000,
+        count: 1,
+    };
+    let of_later = |order: &PageOrder| order.pages == later_window;
+    let first = applied.iter().position(of_later).unwrap();
+    assert!(applied[first..].iter().all(of_later), "none of before");
+    // In the ledger nothing is done between pause and resumption.
+    let between: Vec<&Line> = ran
+        .lines
+        .iter()
+        .skip_while(|line| !matches!(line.record, Record::Control(_)))
+        .skip(1)
+        .take_while(|line| !matches!(line.record, Record::Control(_)))
+        .collect();
+    assert!(
+        between
+            .iter()
+            .all(|line| matches!(line.record, Record::Snapshot(_))),
+        "{between:?}"
+    );
+}
+
+#[test]
+fn page_orders_that_wait_when_another_policy_takes_over_are_refused() {
+    let mut world = fake();
+    let paging = ToldPaging {
+        on_settled: vec![all_pages(&world.threads[0], 1)],
+        ..ToldPaging::stay()
+    };
+    let heard: Arc<Mutex<Heard>> = paging.heard.clone();
+    let other = policy(everyone_to(5));
+    let (scripted, requests) = asked(world, vec![(2, change(Some(other), None))]);
+    world = scripted;
+    let limits = Limits {
+        pages_mib_per_s: 0.0,
+        ..Limits::default()
+    };
+    let settings = Settings {
+        limits,
+        ..Settings::default()
+    };
+    let placing = policy_with(everyone_to(5), paging);
+    let ran = run(&mut world, placing, settings, requests);
+    // The first by the second, the second by the change.
+    assert_eq!(ran.summary.refusals[&Guard::Superseded], 2);
+    let asked = heard.lock().unwrap().settled.len();
+    assert_eq!(asked, 2, "the former paging is told nothing more");
+    let why = ran.lines.iter().find_map(|line| match &line.record {
+        Record::Paging(tick) => tick
+            .refusals
+            .iter()
+            .find(|refusal| refusal.why == "another policy decides now"),
+        _ => None,
+    });
+    assert!(why.is_some());
+}
