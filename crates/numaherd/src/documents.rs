@@ -67,14 +67,12 @@ fn wrong(found: &Found) -> Option<String> {
         },
         "make" => {
             let makefile = fs::read_to_string(root().join("Makefile")).expect("a Makefile");
-            let targets = found.words[1..].iter().filter(|word| !word.contains('='));
-            let unknown = targets
-                .filter(|target| {
-                    !makefile
-                        .lines()
-                        .any(|line| line.starts_with(&format!("{target}:")))
-                })
-                .next()?;
+            let mut targets = found.words[1..].iter().filter(|word| !word.contains('='));
+            let known = |target: &str| {
+                let rule = format!("{target}:");
+                makefile.lines().any(|line| line.starts_with(&rule))
+            };
+            let unknown = targets.find(|target| !known(target))?;
             Some(format!("the Makefile has no target {unknown}"))
         }
         _ => missing(&found.words),

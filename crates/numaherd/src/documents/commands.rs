@@ -4,7 +4,8 @@
 //! Where lines of a block begin with `$ `, they alone are commands and the rest is what they print;
 //! in any other block a line is a command if it begins with one. A `\` at its end joins a line with
 //! the next. A block that is fenced as `text` is a picture. `sudo`, variables that are set (`A=b`), comments and redirections are left out, and what
-//! is joined by `|`, `&&` or `;` is several commands.
+//! is joined by `|`, `&&` or `;` is several commands. A line with `[` in it says what a command may be
+//! given: it is read without the brackets, as commands in the text are.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -96,7 +97,12 @@ fn of_text(line: usize, text: &str, found: &mut Vec<Found>) {
 }
 
 fn of_line(line: usize, place: Place, text: &str, found: &mut Vec<Found>) {
-    for words in split(text) {
+    let (place, text) = if text.contains('[') {
+        (Place::Text, text.replace(['[', ']'], ""))
+    } else {
+        (place, text.to_owned())
+    };
+    for words in split(&text) {
         let is_set = |word: &String| {
             let name = word.split_once('=').map(|(name, _)| name);
             name.is_some_and(|name| {
@@ -170,6 +176,7 @@ fn word(letters: &mut Peekable<Chars<'_>>) -> String {
     word
 }
 
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -215,6 +222,16 @@ mod tests {
     fn a_picture_holds_no_commands() {
         let page = "```text\nnumaherd  the program\n```\n\n```\nnumaherd doctor\n```\n";
         assert_eq!(lines(page), [(6, "numaherd doctor".to_owned())]);
+    }
+
+    #[test]
+    fn what_may_be_given_is_read_without_its_brackets() {
+        let page = "```\nnumaherd record -o FILE [--for TIME] [-- CMD]\n```\n";
+        assert_eq!(
+            lines(page),
+            [(2, "numaherd record -o FILE --for TIME -- CMD".to_owned())]
+        );
+        assert_eq!(commands(page)[0].place, Place::Text);
     }
 
     #[test]
