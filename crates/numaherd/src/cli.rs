@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::exit::EXIT_CODES;
 
 mod config;
+mod explain;
 mod lab;
 mod machines;
 mod manual;
@@ -18,6 +19,7 @@ mod top;
 mod trace;
 
 pub use config::{Config, ConfigCheck, ConfigKeys, ConfigShow};
+pub use explain::Explain;
 pub use lab::{Herding, Lab, LabBrm, LabCompare, LabRun, LabTrial};
 pub use machines::{Advise, Agent, AsNumad, Wanted};
 pub use manual::Manual;
@@ -237,25 +239,6 @@ SOURCE is a directory that contains sys/ (a captured tree), an hwloc XML file, a
 pub struct Policies {
     /// Tell about this one
     pub name: Option<String>,
-
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Options of `explain`.
-#[derive(Debug, Args)]
-pub struct Explain {
-    /// The ledger of a run
-    pub ledger: PathBuf,
-
-    /// Only this process
-    #[arg(long, value_name = "PID")]
-    pub pid: Option<u32>,
-
-    /// Only this thread
-    #[arg(long, value_name = "TID")]
-    pub tid: Option<u32>,
 
     /// Print JSON
     #[arg(long)]

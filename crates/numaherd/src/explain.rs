@@ -1,34 +1,113 @@
-//! `numaherd explain`: what was seen, decided and done, from a ledger.
+//! `numaherd explain`: what was seen, decided and done, from a ledger; of a run that goes on, from what
+//! there is of it now.
 
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Result;
 use numaherd_herd::HerdError;
-use numaherd_herd::ledger::Ledger;
-use numaherd_show::explain::{Choice, explain as explained, text};
+use numaherd_herd::ledger::{Follow, Ledger, Next, Reader};
+use numaherd_show::explain::{Choice, explain as explained, short, text, whole};
 
 use crate::cli::Explain;
+use crate::config::Effective;
 use crate::exit::{Exit, ended};
-use crate::print;
+use crate::print::{self, quoted};
+
+/// The ledger of a service whose configuration names none.
+const USUAL_LEDGER: &str = "/var/lib/numaherd/ledger";
 
 /// Prints what a ledger tells. Of a damaged one, what is whole, and where the damage is.
 ///
 /// # Errors
-/// The file cannot be read, is no ledger or that of a later program, or does not hold the process or
-/// thread that was asked for; the message says which there are.
+/// The file cannot be read, is no ledger or that of a later program, or does not hold the process,
+/// thread or decision that was asked for; the message says which there are.
 pub fn explain(options: &Explain) -> Result<()> {
-    let ledger = Ledger::read(&options.ledger).map_err(unreadable)?;
-    let chosen = Choice {
+    let (path, is_named) = match &options.ledger {
+        Some(path) => (path.clone(), true),
+        None => (usual_ledger()?, false),
+    };
+    let ledger = read(&path).map_err(|error| {
+        let advice = if is_named {
+            ""
+        } else {
+            "; `numaherd explain FILE` reads another, and `ledger = \"FILE\"` in the configuration or \
+             `--ledger FILE` has a run write one"
+        };
+        let exit = exit_of(&error);
+        ended(exit, format!("{error}{advice}"))
+    })?;
+    let chosen = choice(options, &ledger);
+    let is_chosen = chosen != Choice::default();
+    let explanation = explained(&ledger, chosen).map_err(|error| ended(Exit::Usage, error))?;
+    print::shown(options.json, &explanation, || {
+        if options.all {
+            whole(&explanation)
+        } else if is_chosen {
+            text(&explanation)
+        } else {
+            short(&explanation, &quoted(&path))
+        }
+    })
+}
+
+fn choice(options: &Explain, ledger: &Ledger) -> Choice {
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let choice = Choice {
         pid: options.pid,
         tid: options.tid,
+        name: options.name.clone(),
+        decision: options.decision,
+        from_ns: options.from.map(nanoseconds),
+        to_ns: options.to.map(nanoseconds),
     };
-    let explanation = explained(&ledger, chosen).map_err(|error| ended(Exit::Usage, error))?;
-    print::shown(options.json, &explanation, || text(&explanation))
+    match options.at {
+        Some(at) => choice.around(ledger, nanoseconds(at)),
+        None => choice,
+    }
+}
+
+/// The ledger that a service writes: the one that the configuration names.
+fn usual_ledger() -> Result<PathBuf> {
+    let configured = Effective::of_file(None)?.config.ledger;
+    Ok(configured.unwrap_or_else(|| PathBuf::from(USUAL_LEDGER)))
+}
+
+/// Reads a ledger that may be going on: a last line that is not whole yet is left alone.
+fn read(path: &Path) -> Result<Ledger, HerdError> {
+    // A file that is no ledger, or not there, is refused at once.
+    let mut ledger = Ledger {
+        header: Reader::open(path)?.header().clone(),
+        lines: Vec::new(),
+        skipped: 0,
+        damage: None,
+    };
+    let mut follow = Follow::new(path);
+    loop {
+        match follow.next() {
+            Ok(Next::Line(line, _)) => ledger.lines.push(line),
+            // Turned over or replaced meanwhile: what is read is of one file.
+            Ok(Next::Begins(_)) if !ledger.lines.is_empty() => break,
+            Ok(Next::Begins(header)) => ledger.header = header,
+            Ok(Next::NothingYet) => break,
+            Err(error) => {
+                ledger.damage = Some(error);
+                break;
+            }
+        }
+    }
+    ledger.skipped = follow.skipped();
+    Ok(ledger)
 }
 
 /// Why a ledger cannot be read at all, with its exit code.
 pub fn unreadable(error: HerdError) -> anyhow::Error {
-    let exit = match &error {
+    ended(exit_of(&error), error)
+}
+
+fn exit_of(error: &HerdError) -> Exit {
+    match error {
         HerdError::NotOurs { .. } | HerdError::Newer { .. } => Exit::Usage,
         HerdError::Io { source, .. } => match source.kind() {
             ErrorKind::NotFound | ErrorKind::IsADirectory => Exit::Usage,
@@ -36,26 +115,31 @@ pub fn unreadable(error: HerdError) -> anyhow::Error {
             _ => Exit::Failure,
         },
         _ => Exit::Failure,
-    };
-    ended(exit, error)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::path::Path;
 
-    use numaherd_herd::ledger::Writer;
+    use clap::Parser;
+    use numaherd_herd::ledger::{Line, Notice, Record, Writer};
 
     use super::*;
+    use crate::cli::{Cli, Command};
     use crate::exit::Ended;
 
+    fn options(words: &[&str]) -> Explain {
+        let words = ["numaherd"].iter().chain(words);
+        match Cli::try_parse_from(words).expect("it is well said").command {
+            Command::Explain(options) => options,
+            _ => panic!("it is explain"),
+        }
+    }
+
     fn refused(path: &Path) -> (Exit, String) {
-        let options = Explain {
-            ledger: path.to_owned(),
-            pid: None,
-            tid: None,
-            json: false,
-        };
+        let options = options(&["explain", path.to_str().unwrap()]);
         let error = explain(&options).unwrap_err();
         let ended = error
             .downcast_ref::<Ended>()
@@ -92,16 +176,54 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ledger");
         drop(Writer::create(&path, "test", None, 1 << 20).unwrap());
-        let options = Explain {
-            ledger: path,
-            pid: Some(7),
-            tid: None,
-            json: false,
-        };
+        let options = options(&["explain", path.to_str().unwrap(), "--pid", "7"]);
         let error = explain(&options).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the ledger holds no process 7; it holds no processes at all"
         );
+    }
+
+    #[test]
+    fn a_ledger_that_is_being_written_is_read_up_to_its_last_whole_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger");
+        let mut writer = Writer::create(&path, "test", None, 1 << 20).unwrap();
+        let text = "to be known".to_owned();
+        let line = |sequence| Line {
+            sequence,
+            time_ns: 0,
+            record: Record::Notice(Notice { text: text.clone() }),
+        };
+        writer.write(&line(0)).unwrap();
+        writer.flush().unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(b"{\"record\":1,\"at_ns\":0,\"kind\":\"not")
+            .unwrap();
+        let ledger = read(&path).unwrap();
+        assert_eq!(ledger.lines, [line(0)]);
+        assert!(ledger.damage.is_none());
+        // A whole line that is wrong is damage.
+        file.write_all(b"ice\"}\n").unwrap();
+        let ledger = read(&path).unwrap();
+        assert_eq!(ledger.lines.len(), 1);
+        let damage = ledger.damage.unwrap().to_string();
+        assert!(damage.contains("its sum is wrong"), "{damage}");
+    }
+
+    #[test]
+    fn choices_are_read_as_they_are_shown() {
+        let chosen = options(&["explain", "x", "--decision", "#412"]);
+        assert_eq!(chosen.decision, Some(412));
+        let chosen = options(&[
+            "explain", "x", "--from", "0s", "--to", "2.5s", "--name", "mcf",
+        ]);
+        assert_eq!(chosen.from, Some(Duration::ZERO));
+        assert_eq!(chosen.to, Some(Duration::from_millis(2500)));
+        let wrong = ["numaherd", "explain", "x", "--at", "1s", "--to", "2s"];
+        assert!(Cli::try_parse_from(wrong).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Printing: text for people or JSON for programs, and quiet when the reader has gone.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -30,5 +31,27 @@ pub fn out(text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to standard output"),
+    }
+}
+
+/// A path as a shell takes it.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_written_as_a_shell_takes_them() {
+        assert_eq!(quoted(Path::new("out/herd.jsonl")), "out/herd.jsonl");
+        assert_eq!(quoted(Path::new("my run's")), "'my run'\\''s'");
     }
 }

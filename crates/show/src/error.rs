@@ -22,4 +22,30 @@ pub enum ShowError {
         /// The threads there are, as a phrase.
         known: String,
     },
+    /// A name that no process and no thread has.
+    #[error("the ledger holds no process or thread named {name}; {known}")]
+    NoSuchName {
+        /// The name asked for.
+        name: String,
+        /// The processes there are, as a phrase.
+        known: String,
+    },
+    /// A record that holds no decision.
+    #[error("there is no decision #{record}: {why}; {known}")]
+    NoSuchDecision {
+        /// The number asked for.
+        record: u64,
+        /// What it is instead.
+        why: String,
+        /// The decisions nearest to it, as a phrase.
+        known: String,
+    },
+    /// A span of time in which nothing was decided.
+    #[error("nothing was decided {when}; {known}")]
+    NothingThen {
+        /// The span, as a phrase.
+        when: String,
+        /// The decisions nearest to it, as a phrase.
+        known: String,
+    },
 }

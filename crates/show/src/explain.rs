@@ -2,8 +2,10 @@
 //! what happened, and what followed.
 //!
 //! [`explain`] turns a [`Ledger`] into an [`Explanation`], a value whose JSON form is what
-//! `numaherd explain --json` prints ([`SCHEMA`] counts its versions); [`text()`] puts the same into
-//! sentences. A damaged ledger is explained as far as it is whole.
+//! `numaherd explain --json` prints ([`SCHEMA`] counts its versions). [`short()`] is its first page, for
+//! whoever looks at three in the morning: what, why, whether it helped, how to stop it; [`text()`] puts
+//! what was chosen into sentences, [`whole()`] all of it. A damaged ledger is explained as far as it is
+//! whole.
 //!
 //! *Folding*: between two moves of a thread, decisions that agree in what was wanted, by which rule,
 //! what the governor said and what kind of thing happened are one [`Decision`] with the number of
@@ -12,8 +14,11 @@
 //! *What followed* compares up to [`SIDE`] intervals before and after (see [`Followed`]). It is what
 //! followed, not what was caused: other threads moved too.
 
+mod alternative;
+mod choice;
 mod followed;
 mod reading;
+mod short;
 mod story;
 mod text;
 
@@ -29,23 +34,18 @@ use serde::Serialize;
 use crate::error::ShowError;
 use crate::guests::Guest;
 use crate::totals::Totals;
+pub use alternative::{Alternative, Cost};
+pub use choice::Choice;
 pub(crate) use reading::{about, cited};
-pub use text::text;
+pub use short::{Effects, short};
+pub use text::{text, whole};
 
-/// Version of the JSON form. It goes up when a member is taken away or changes its meaning.
-pub const SCHEMA: u32 = 1;
+/// Version of the JSON form. It goes up when a member is taken away or changes its meaning. Since 2,
+/// `damage` is not said of a last line that is still being written.
+pub const SCHEMA: u32 = 2;
 
 /// Most intervals that are averaged on either side of a decision.
 pub const SIDE: usize = 3;
-
-/// Whom to explain.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Choice {
-    /// This process only.
-    pub pid: Option<u32>,
-    /// This thread only.
-    pub tid: Option<u32>,
-}
 
 /// Why a run did what it did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -85,8 +85,14 @@ pub struct Source {
 pub struct Run {
     /// The machine.
     pub machine: Machine,
-    /// The policy's name.
+    /// The policy's name, at the start.
     pub policy: String,
+    /// The policy's name at the end, which is another where it was changed.
+    pub policy_now: String,
+    /// Whether it was paused at the end.
+    pub paused: bool,
+    /// What was asked of the running herd, and what came of it, in time order.
+    pub asked: Vec<Asked>,
     /// What the policy does and where it is from, where this program knows it.
     pub about: Option<About>,
     /// Where its random numbers started.
@@ -102,6 +108,8 @@ pub struct Run {
     /// What was done. Of the whole run where the ledger holds its end, else counted from the lines
     /// that are whole.
     pub totals: Totals,
+    /// The local access ratio at the beginning and at the end; `None` where it was not counted.
+    pub local_access_ratio: Option<Trend>,
     /// What a person should know, in time order.
     pub notices: Vec<Said>,
     /// What could not be seen in some intervals.
@@ -139,6 +147,30 @@ pub struct Said {
     pub text: String,
 }
 
+/// What was asked of the running herd, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Asked {
+    /// The number of the record.
+    pub record: u64,
+    /// When, in ns since the world began.
+    pub time_ns: u64,
+    /// Whether it was refused and changed nothing.
+    pub refused: bool,
+    /// A sentence without its full stop.
+    pub text: String,
+}
+
+/// A share at the beginning and at the end, over all threads.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Trend {
+    /// In the first tenth of the counted intervals.
+    pub first: f64,
+    /// In the last tenth.
+    pub last: f64,
+    /// How many intervals a tenth has.
+    pub intervals: u64,
+}
+
 /// What could not be seen in some intervals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gap {
@@ -158,6 +190,9 @@ pub struct ProcessStory {
     /// The virtual machine that it runs, where it does, as last seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
+    /// The group of the configuration that it belongs to, as last seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Where its pages were when first and last read; `None` where they never were.
     pub pages: Option<Moved>,
     /// Its threads, ascending.
@@ -229,6 +264,10 @@ pub struct Ran {
 /// One decision, or several that agree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decision {
+    /// The number of the record that holds it, the first time: its name, as `--decision` takes it.
+    pub first_record: u64,
+    /// The number of the record that holds it the last time.
+    pub last_record: u64,
     /// When first, in ns since the world began.
     pub first_ns: u64,
     /// When last.
@@ -243,10 +282,15 @@ pub struct Decision {
     pub rule: Option<CitedRule>,
     /// What was seen of the thread then; `None` when it was not observed.
     pub seen: Option<Seen>,
+    /// Accesses that were sampled in the interval before pages were wanted elsewhere, the first time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
     /// Why, in the words of the rule, the first time.
     pub why: Option<String>,
     /// The alternative that it beat, the first time.
     pub instead_of: Option<String>,
+    /// What staying would have cost and what going was to, by what was seen; the first time.
+    pub alternative: Option<Alternative>,
     /// What the governor said.
     pub governor: Verdict,
     /// What happened; `None` when nothing was ordered.
@@ -342,6 +386,15 @@ pub struct Seen {
     pub home: Option<NodeId>,
 }
 
+/// Memory accesses that were sampled, of all threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sampled {
+    /// All.
+    pub accesses: u64,
+    /// Those that left the core's node.
+    pub remote: u64,
+}
+
 /// What the governor said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
@@ -359,6 +412,8 @@ pub enum Verdict {
         why: String,
         /// What a refusal by this guard means.
         meaning: &'static str,
+        /// The settings under `[herd.limits]` that say when it refuses.
+        settings: &'static [&'static str],
     },
     /// It has it wait for bandwidth.
     Waiting,
@@ -421,6 +476,14 @@ pub struct Followed {
     pub before: Side,
     /// Right after it.
     pub after: Side,
+    /// The node that thread or pages were to be on; `None` where that was left to the kernel.
+    pub node: Option<NodeId>,
+    /// In how many intervals of *after* the thread was found on a CPU that it was ordered to; `None`
+    /// for pages.
+    pub as_ordered: Option<u64>,
+    /// Other threads that were moved by order between the first interval of *before* and the last of
+    /// *after*: what changed may be due to them.
+    pub others_moved: u64,
     /// Speed after against before, where both were measured.
     pub speed: Option<SpeedChange>,
     /// Once things had settled.
@@ -443,6 +506,14 @@ pub struct Side {
     /// Instructions per second of CPU time. An interval in which the thread ran, or was counted, for
     /// less than a tenth of the time says nothing of its speed and is passed over.
     pub instructions_per_second: Option<f64>,
+    /// The same of the slowest interval.
+    pub slowest: Option<f64>,
+    /// The same of the fastest interval.
+    pub fastest: Option<f64>,
+    /// Where the thread was found at the end of each interval.
+    pub ran: Vec<Ran>,
+    /// Share of its process's pages that were on [`Followed::node`] when last read in these intervals.
+    pub pages_on_node: Option<f64>,
 }
 
 /// How a thread's speed changed.
@@ -469,10 +540,9 @@ pub enum Change {
 /// Explains a run from its ledger.
 ///
 /// # Errors
-/// [`ShowError::NoSuchProcess`], [`ShowError::NoSuchThread`] when who was chosen is not in the
-/// ledger; the message says who is.
+/// [`ShowError`] when who or what was chosen is not in the ledger; the message says what is.
 pub fn explain(ledger: &Ledger, chosen: Choice) -> Result<Explanation, ShowError> {
-    let reading = reading::Reading::of(ledger);
-    reading.check(chosen)?;
-    Ok(reading.explanation(ledger, chosen))
+    let reading = reading::Reading::of(ledger, chosen.resolved(ledger)?);
+    reading.check()?;
+    Ok(reading.explanation(ledger))
 }

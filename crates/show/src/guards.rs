@@ -62,3 +62,29 @@ pub const ALL: [Guard; 20] = [
     Guard::Superseded,
     Guard::Journal,
 ];
+
+/// The settings that say when a guard refuses, by their names under `[herd.limits]`; none where that is
+/// not a matter of settings.
+pub fn settings(guard: Guard) -> &'static [&'static str] {
+    match guard {
+        Guard::ForeignAffinity => &["take_over"],
+        Guard::Limits => &["cpus", "nodes"],
+        Guard::Bounce => &[
+            "bounce_limit",
+            "thread_bounce_limit",
+            "bounce_window_s",
+            "freeze_s",
+        ],
+        Guard::Worse => &["worse.undo", "worse.share", "freeze_s"],
+        Guard::Rate => &["moves_per_interval", "moves_per_second"],
+        Guard::MachineRate => &["machine_moves_per_second"],
+        Guard::Bandwidth => &[
+            "pages_mib_per_s",
+            "process_pages_mib_per_s",
+            "pages_burst_ms",
+        ],
+        Guard::MachineBandwidth => &["machine_pages_mib_per_s"],
+        Guard::FullNode => &["node_reserve"],
+        _ => &[],
+    }
+}

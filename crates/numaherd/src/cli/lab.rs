@@ -68,7 +68,8 @@ pub struct Herding {
     #[arg(long, value_name = "NAME", group = "herded")]
     pub policy: Option<String>,
 
-    /// Configuration file, as `numaherd run` takes it; it may name the policy
+    /// Configuration file, as `numaherd run` takes it; it may name the policy. Without it none is read,
+    /// this machine's own neither
     #[arg(long, value_name = "FILE", group = "herded")]
     pub config: Option<PathBuf>,
 
@@ -127,7 +128,8 @@ impl Herding {
         let time = |time: Duration| format!("{}ms", time.as_millis()).into();
         let stray = self.stray.and_then(|stray| stray.to_possible_value());
         option("--policy", self.policy.as_ref().map(Into::into));
-        option("--config", self.config.as_ref().map(Into::into));
+        let config = self.config.clone().unwrap_or_else(|| "none".into());
+        option("--config", Some(config.into()));
         option("--interval", self.interval.map(time));
         option("--paging-interval", self.paging_interval.map(time));
         option(

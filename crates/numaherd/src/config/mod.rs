@@ -272,16 +272,6 @@ impl Effective {
     }
 }
 
-impl Config {
-    /// What holds for a run of these options.
-    ///
-    /// # Errors
-    /// As [`Effective::of`].
-    pub fn of(run: &Run) -> Result<Self> {
-        Effective::of(run).map(|effective| effective.config)
-    }
-}
-
 /// Where the values are from that are not built in, in a few words.
 impl fmt::Display for Effective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

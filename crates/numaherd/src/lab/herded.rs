@@ -15,8 +15,9 @@ use numaherd_world::Signal;
 
 use super::outlet::{self, HostLedger};
 use crate::cli::{Cli, Command, Herding};
-use crate::config::Config;
+use crate::config::Effective;
 use crate::exit::{Exit, ended};
+use crate::print::quoted;
 
 /// Where the guest keeps the ledger.
 const IN_GUEST: &str = "/run/numaherd.ledger";
@@ -57,7 +58,7 @@ impl Herded {
         let Command::Run(run) = read.map_err(|error| ended(Exit::Usage, error))?.command else {
             unreachable!("`run` is that command");
         };
-        let config = Config::of(&run)?;
+        let config = Effective::of(&run)?.config;
         let usage = |error| ended(Exit::Usage, error);
         registry::build(config.policy(), &config.policies).map_err(usage)?;
         let needs = registry::needs(config.policy()).map_err(usage)?;
@@ -128,17 +129,6 @@ impl Herded {
     }
 }
 
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if text.chars().all(plain) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +166,7 @@ mod tests {
         let end = command.iter().position(|&word| word == "--").unwrap();
         assert_eq!(
             command[run + 1..end].join(" "),
-            "--policy dino --interval 500ms --paging-interval 20ms --cpus 0-3 --nodes 0-1 \
+            "--policy dino --config none --interval 500ms --paging-interval 20ms --cpus 0-3 --nodes 0-1 \
              --stray node --seed 7 --dry-run --take-over"
         );
         assert_eq!(command.last(), Some(&"my program"));
@@ -209,11 +199,5 @@ mod tests {
         };
         assert!(needs("ipm"));
         assert!(!needs("dino"));
-    }
-
-    #[test]
-    fn paths_are_written_as_a_shell_takes_them() {
-        assert_eq!(quoted(Path::new("out/herd.jsonl")), "out/herd.jsonl");
-        assert_eq!(quoted(Path::new("my run's")), "'my run'\\''s'");
     }
 }

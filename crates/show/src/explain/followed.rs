@@ -4,8 +4,14 @@
 //! thread that merely waits does not count as slow. A change counts as faster or slower only when it
 //! is 2 % or more and lies beyond what the thread varied by before.
 
-use super::story::Interval;
-use super::{Change, Decision, Followed, Happened, SIDE, Side, SpeedChange, Wanted};
+use std::collections::BTreeSet;
+
+use numaherd_topology::{NodeId, Topology};
+use numaherd_world::{Residency, ThreadId};
+
+use super::alternative::remote_share;
+use super::story::{Interval, ran};
+use super::{Change, Decision, Followed, Happened, SIDE, Side, SpeedChange, Verdict, Wanted};
 use crate::totals::sum;
 
 /// Of its time, a thread must have run and been counted for this share to tell its speed.
@@ -14,11 +20,42 @@ const LEAST_SHARE: f64 = 0.1;
 /// A change of less than this share is none.
 pub(super) const LEAST_CHANGE: f64 = 0.02;
 
+/// What is around a thread's intervals.
+pub(super) struct Around<'r> {
+    pub(super) topology: Option<&'r Topology>,
+    pub(super) me: ThreadId,
+    /// Where its process's pages were, at the end of which interval.
+    pub(super) residencies: &'r [(u64, &'r Residency)],
+    /// When which thread was moved, in time order.
+    pub(super) moved: &'r [(u64, ThreadId)],
+}
+
+impl Around<'_> {
+    /// Share of the pages that were on a node when last read in a span of time.
+    fn share_on(&self, node: NodeId, intervals: &[Interval]) -> Option<f64> {
+        let (first, last) = (intervals.first()?.time_ns, intervals.last()?.time_ns);
+        let end = self.residencies.partition_point(|(at, _)| *at <= last);
+        let (at, residency) = self.residencies[..end].last()?;
+        let share = 1.0 - remote_share(residency, node)?;
+        (*at >= first).then_some(share)
+    }
+
+    /// Other threads that were moved in a span of time.
+    fn others_moved(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let begin = self.moved.partition_point(|(at, _)| *at < from_ns);
+        let end = self.moved.partition_point(|(at, _)| *at <= to_ns);
+        let threads = self.moved[begin.min(end)..end].iter().map(|(_, id)| *id);
+        let others: BTreeSet<ThreadId> = threads.filter(|id| *id != self.me).collect();
+        others.len() as u64
+    }
+}
+
 /// What followed a decision; `None` when nothing was carried out, or a side has no interval.
 pub(super) fn followed(
     decision: &Decision,
     intervals: &[Interval],
     moved_at: &[u64],
+    around: &Around<'_>,
 ) -> Option<Followed> {
     let carried_out = match (&decision.wanted, &decision.happened) {
         (Wanted::Move { .. } | Wanted::Undo { .. } | Wanted::Steal { .. }, _) => decision.is_done(),
@@ -53,9 +90,37 @@ pub(super) fn followed(
     }
     let settled = rest.get(SIDE..).filter(|more| !more.is_empty());
     let settled = settled.map(|more| &more[more.len().saturating_sub(SIDE)..]);
+    let node = match &decision.wanted {
+        Wanted::Move { to_node, .. } | Wanted::Steal { to_node, .. } => *to_node,
+        Wanted::Pages { to, .. } => *to,
+        _ => None,
+    };
+    let side = |intervals: &[Interval]| Side {
+        ran: ran(intervals, around.topology),
+        pages_on_node: node.and_then(|node| around.share_on(node, intervals)),
+        ..side(intervals)
+    };
+    let as_ordered = match &decision.governor {
+        Verdict::Ordered { cpus: Some(cpus) } => Some(
+            after
+                .iter()
+                .filter(|interval| cpus.contains(interval.cpu))
+                .count() as u64,
+        ),
+        _ => None,
+    };
+    let span = before.first().zip(after.last());
     Some(Followed {
         before: side(before),
         after: side(after),
+        as_ordered,
+        node,
+        others_moved: span.map_or(0, |(first, last)| {
+            around.others_moved(
+                first.time_ns.saturating_sub(first.length_ns),
+                last.time_ns.saturating_sub(1),
+            )
+        }),
         speed: speed_change(before, after),
         settled: settled.map(side),
         settled_speed: settled.and_then(|settled| speed_change(before, settled)),
@@ -79,7 +144,17 @@ fn side(intervals: &[Interval]) -> Side {
         local_access_ratio: (all > 0).then(|| local as f64 / all as f64),
         uncore_penalty: (requests > 0).then(|| busy as f64 / requests as f64),
         instructions_per_second: mean_speed(intervals),
+        slowest: speeds(intervals).reduce(f64::min),
+        fastest: speeds(intervals).reduce(f64::max),
+        ran: Vec::new(),
+        pages_on_node: None,
     }
+}
+
+/// The speeds of the intervals that tell one.
+fn speeds(intervals: &[Interval]) -> impl Iterator<Item = f64> {
+    let work = intervals.iter().filter_map(work);
+    work.map(|(instructions, seconds)| instructions / seconds)
 }
 
 /// An interval's instructions and seconds of CPU time, where they tell a speed.
@@ -100,14 +175,8 @@ fn mean_speed(intervals: &[Interval]) -> Option<f64> {
 
 fn speed_change(before: &[Interval], after: &[Interval]) -> Option<SpeedChange> {
     let (was, is) = (mean_speed(before)?, mean_speed(after)?);
-    let speeds = || {
-        before
-            .iter()
-            .filter_map(work)
-            .map(|(instructions, seconds)| instructions / seconds)
-    };
-    let fastest = speeds().fold(0.0, f64::max);
-    let slowest = speeds().fold(f64::INFINITY, f64::min);
+    let fastest = speeds(before).fold(0.0, f64::max);
+    let slowest = speeds(before).fold(f64::INFINITY, f64::min);
     let gain = is / was - 1.0;
     let change = if gain >= LEAST_CHANGE && is > fastest {
         Change::Faster

@@ -10,8 +10,9 @@ mod told;
 pub(crate) use told::about;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use numaherd_herd::ledger::{Ledger, PagingTick, Placing, Start};
+use numaherd_herd::ledger::{Controlled, Ledger, PagingTick, Placing, Start};
 use numaherd_herd::{Line, Record, Refusal, Summary};
 use numaherd_policy::registry::{PAGINGS, PLACEMENTS};
 use numaherd_topology::{CpuId, NodeId, Topology};
@@ -20,9 +21,15 @@ use numaherd_world::{
     Residency, Snapshot, Thread, ThreadId,
 };
 
+use super::alternative::Layout;
+use super::choice::Choice;
 use super::story::Track;
-use super::{CitedRule, Decision, Gap, Happened, Moved, PagesMoved, Said, Seen, Verdict, Wanted};
-use crate::guards::meaning;
+use super::{
+    Asked, CitedRule, Decision, Gap, Happened, Moved, PagesMoved, Said, Sampled, Seen, Verdict,
+    Wanted,
+};
+use crate::controlled;
+use crate::guards::{meaning, settings};
 use crate::guests::Guest;
 use crate::totals::{Totals, add};
 
@@ -31,18 +38,40 @@ use crate::totals::{Totals, add};
 struct ProcessTrack {
     name: String,
     guest: Option<Guest>,
+    group: Option<Arc<str>>,
     pages: Option<Moved>,
 }
 
+/// Accesses in an interval, of all threads whose lines' nodes were counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Accesses {
+    pub(super) local: u64,
+    pub(super) all: u64,
+}
+
 /// What has been read.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Reading<'l> {
+    choice: Choice,
+    /// The number of the record that is being read.
+    record: u64,
     start: Option<&'l Start>,
+    /// What holds now: the start, and what was asked since.
+    now: Option<Start>,
+    asked: Vec<Asked>,
     end: Option<&'l Summary>,
     snapshot: Option<&'l Snapshot>,
     threads: BTreeMap<ThreadId, Track>,
     processes: BTreeMap<ProcessId, ProcessTrack>,
     waiting: BTreeMap<(ProcessId, ThreadId), &'l PageOrder>,
+    /// Where each process's pages were, at the end of which interval.
+    residencies: BTreeMap<ProcessId, Vec<(u64, &'l Residency)>>,
+    /// Which thread was moved when.
+    moved: Vec<(u64, ThreadId)>,
+    /// By interval.
+    accesses: Vec<Accesses>,
+    /// What ran where when the pages of a snapshot were looked after.
+    layout: Option<(u64, Layout<'l>)>,
     totals: Totals,
     notices: Vec<Said>,
     gaps: Vec<Gap>,
@@ -50,9 +79,12 @@ pub(super) struct Reading<'l> {
 }
 
 impl<'l> Reading<'l> {
-    /// Reads all of a ledger.
-    pub(super) fn of(ledger: &'l Ledger) -> Self {
-        let mut reading = Self::default();
+    /// Reads all of a ledger; of its decisions, those that are chosen.
+    pub(super) fn of(ledger: &'l Ledger, choice: Choice) -> Self {
+        let mut reading = Self {
+            choice,
+            ..Self::default()
+        };
         let mut lines = ledger.lines.iter().peekable();
         while let Some(line) = lines.next() {
             let next = lines.peek().map(|line| &line.record);
@@ -62,8 +94,12 @@ impl<'l> Reading<'l> {
     }
 
     fn line(&mut self, line: &'l Line, next: Option<&'l Record>) {
+        self.record = line.sequence;
         match &line.record {
-            Record::Start(start) => self.start = Some(start),
+            Record::Start(start) => {
+                self.start = Some(start);
+                self.now = Some(start.clone());
+            }
             Record::Snapshot(snapshot) => self.snapshot(snapshot),
             Record::Placing(placing) => {
                 let outcome = match next {
@@ -78,26 +114,49 @@ impl<'l> Reading<'l> {
                 text: notice.text.clone(),
             }),
             Record::End(summary) => self.end = Some(summary),
+            Record::Control(controlled) => self.asked(line.time_ns, controlled),
             // An outcome is read with its placing; a reader passes over what is unknown.
-            Record::Outcome(_) | Record::Control(_) | Record::Unknown => {}
+            Record::Outcome(_) | Record::Unknown => {}
         }
+    }
+
+    fn asked(&mut self, time_ns: u64, controlled: &Controlled) {
+        if let Some(now) = &mut self.now {
+            now.follow(controlled);
+        }
+        self.asked.push(Asked {
+            record: self.record,
+            time_ns,
+            refused: controlled.refused.is_some(),
+            text: controlled::sentence(controlled),
+        });
     }
 
     fn snapshot(&mut self, snapshot: &'l Snapshot) {
         self.totals.saw(snapshot, self.snapshot);
         self.snapshot = Some(snapshot);
+        let mut accesses = Accesses::default();
         for thread in &snapshot.threads {
+            let counts = thread.counts.as_ref();
+            if let Some((local, remote)) = counts.and_then(|c| c.local.zip(c.remote)) {
+                add(&mut accesses.local, local);
+                add(&mut accesses.all, local.saturating_add(remote));
+            }
             let track = self.threads.entry(thread.id).or_default();
             track.saw(thread, snapshot.time_ns, snapshot.interval_ns);
         }
+        self.accesses.push(accesses);
         let topology = self.topology();
         for process in &snapshot.processes {
             let track = self.processes.entry(process.id).or_default();
             track.name.clone_from(&process.name);
+            track.group.clone_from(&process.group);
             if let Some(guest) = Guest::of(process, snapshot, topology) {
                 track.guest = Some(guest);
             }
             if let Some(residency) = &process.residency {
+                let history = self.residencies.entry(process.id).or_default();
+                history.push((snapshot.time_ns, residency));
                 let residency = || residency.clone();
                 match &mut track.pages {
                     Some(pages) => pages.last = residency(),
@@ -125,12 +184,17 @@ impl<'l> Reading<'l> {
     fn placing(&mut self, time_ns: u64, placing: &'l Placing, outcome: Option<&'l Outcome>) {
         let snapshot = self.snapshot.filter(|s| s.sequence == placing.snapshot);
         let plan = &placing.plan.placements;
+        let is_chosen = self.choice.takes(self.record, time_ns);
+        let layout = snapshot
+            .zip(self.topology())
+            .filter(|_| is_chosen && plan.iter().any(|entry| entry.from != entry.to))
+            .map(|(snapshot, topology)| Layout::of(topology, snapshot, plan.iter()));
         for refusal in &placing.refusals {
             self.totals.refused(refusal.guard);
             if let Some(placement) = refusal.entry.and_then(|entry| plan.get(entry)) {
                 let decision = Decision {
                     governor: refused(refusal),
-                    ..self.wanted(time_ns, placement, snapshot)
+                    ..self.wanted(time_ns, placement, snapshot, layout.as_ref())
                 };
                 self.decided(refusal.thread, None, decision, false);
             }
@@ -152,7 +216,8 @@ impl<'l> Reading<'l> {
                 Some(result) => affinity(&result.result),
             };
             let placement = asked.get(&order.thread).copied();
-            self.order(time_ns, placing, order, placement, happened);
+            let wanted = placement.map(|p| self.wanted(time_ns, p, snapshot, layout.as_ref()));
+            self.order(time_ns, placing, order, wanted.zip(placement), happened);
         }
     }
 
@@ -163,7 +228,7 @@ impl<'l> Reading<'l> {
         time_ns: u64,
         placing: &'l Placing,
         order: &'l AffinityOrder,
-        placement: Option<&'l Placement>,
+        wanted: Option<(Decision, &'l Placement)>,
         happened: Happened,
     ) {
         let snapshot = self.snapshot.filter(|s| s.sequence == placing.snapshot);
@@ -171,8 +236,9 @@ impl<'l> Reading<'l> {
         let undone = placing.undone.iter().find(|u| u.thread == order.thread);
         let stolen = placing.stolen.iter().find(|s| s.thread == order.thread);
         // Where it was seen, or else, when that is not recorded, where the decision says it was.
-        let decided_from = placement
-            .map(|placement| placement.from)
+        let decided_from = wanted
+            .as_ref()
+            .map(|(_, placement)| placement.from)
             .or(stolen.map(|stolen| stolen.from))
             .or(undone.map(|undone| undone.from));
         let was_on = match seen {
@@ -183,7 +249,7 @@ impl<'l> Reading<'l> {
         let governor = Verdict::Ordered {
             cpus: Some((*order.cpus).clone()),
         };
-        let mut decision = match (undone, stolen, placement) {
+        let mut decision = match (undone, stolen, wanted) {
             (None, Some(stolen), _) => Decision {
                 wanted: Wanted::Steal {
                     from: stolen.from,
@@ -201,7 +267,7 @@ impl<'l> Reading<'l> {
                 }),
                 why: Some(stolen.why.clone()),
                 seen: self.seen(seen, snapshot),
-                ..plain(time_ns)
+                ..self.plain(time_ns)
             },
             (Some(undone), ..) => Decision {
                 wanted: Wanted::Undo {
@@ -210,24 +276,24 @@ impl<'l> Reading<'l> {
                 },
                 why: Some(undone.why.clone()),
                 seen: self.seen(seen, snapshot),
-                ..plain(time_ns)
+                ..self.plain(time_ns)
             },
-            (None, None, Some(placement)) => {
-                let decision = self.wanted(time_ns, placement, snapshot);
-                let wanted = if leaves {
-                    decision.wanted
-                } else {
-                    self.hold(placement.to)
-                };
-                Decision { wanted, ..decision }
-            }
-            (None, None, None) => plain(time_ns),
+            (None, None, Some((decision, _))) if leaves => decision,
+            (None, None, Some((decision, placement))) => Decision {
+                wanted: self.hold(placement.to),
+                alternative: None,
+                ..decision
+            },
+            (None, None, None) => self.plain(time_ns),
         };
         decision.governor = governor;
         decision.happened = Some(happened);
         let given_back = decision.wanted == Wanted::GiveBack;
         let took = decision.is_done();
         let moved = took && leaves && !given_back;
+        if moved {
+            self.moved.push((time_ns, order.thread));
+        }
         self.totals.thread_moves += u64::from(moved);
         self.totals.undone += u64::from(took && undone.is_some());
         self.totals.stolen += u64::from(took && stolen.is_some());
@@ -250,6 +316,10 @@ impl<'l> Reading<'l> {
         }
         for (entry, order) in tick.plan.iter().enumerate() {
             let mut decision = self.wanted_pages(time_ns, Some(order), order.thread);
+            decision.sampled = (tick.samples > 0).then_some(Sampled {
+                accesses: tick.samples,
+                remote: tick.remote,
+            });
             if let Some(refusal) = refusals.get(&entry) {
                 decision.governor = refused(refusal);
             } else if tick.waiting.contains(&entry) {
@@ -312,9 +382,10 @@ impl<'l> Reading<'l> {
         decision: Decision,
         moved: bool,
     ) {
+        let is_chosen = self.choice.takes(self.record, decision.first_ns);
         let track = self.threads.entry(thread).or_default();
         track.process = track.process.or(process);
-        track.decided(decision, moved);
+        track.decided(decision, moved, is_chosen);
     }
 
     fn node_of(&self, cpu: CpuId) -> Option<NodeId> {
@@ -338,6 +409,7 @@ impl<'l> Reading<'l> {
         time_ns: u64,
         placement: &Placement,
         snapshot: Option<&'l Snapshot>,
+        layout: Option<&Layout<'l>>,
     ) -> Decision {
         let (from, to) = (placement.from, placement.to);
         let thread = snapshot.and_then(|snapshot| snapshot.thread(placement.thread));
@@ -357,27 +429,75 @@ impl<'l> Reading<'l> {
             seen: self.seen(thread, snapshot),
             why: Some(placement.why.clone()),
             instead_of: Some(placement.instead_of.clone()).filter(|text| !text.is_empty()),
-            ..plain(time_ns)
+            alternative: layout
+                .filter(|_| from != to)
+                .and_then(|layout| layout.of_move(placement)),
+            ..self.plain(time_ns)
         }
     }
 
     /// What a plan wanted of pages; the governor let it through unless said otherwise.
-    fn wanted_pages(&self, time_ns: u64, order: Option<&PageOrder>, thread: ThreadId) -> Decision {
+    fn wanted_pages(
+        &mut self,
+        time_ns: u64,
+        order: Option<&PageOrder>,
+        thread: ThreadId,
+    ) -> Decision {
+        let wanted_pages = order.and_then(|order| match order.pages {
+            Pages::All => None,
+            Pages::Window { count, .. } => Some(count),
+        });
+        let is_chosen = self.choice.takes(self.record, time_ns);
+        let alternative = order
+            .filter(|_| is_chosen)
+            .zip(self.page_layout())
+            .and_then(|(order, layout)| layout.of_pages(thread, order.to, wanted_pages));
         let thread = self.snapshot.and_then(|snapshot| snapshot.thread(thread));
         Decision {
             wanted: Wanted::Pages {
                 to: order.map(|order| order.to),
                 all: order.is_none_or(|order| order.pages == Pages::All),
             },
-            wanted_pages: order.and_then(|order| match order.pages {
-                Pages::All => None,
-                Pages::Window { count, .. } => Some(count),
-            }),
+            wanted_pages,
+            alternative,
             rule: order.map(|order| cited(&order.rule)),
             seen: self.seen(thread, self.snapshot),
             why: order.map(|order| order.why.clone()),
             governor: Verdict::Ordered { cpus: None },
-            ..plain(time_ns)
+            ..self.plain(time_ns)
+        }
+    }
+
+    /// What ran where in the latest snapshot.
+    fn page_layout(&mut self) -> Option<&Layout<'l>> {
+        let snapshot = self.snapshot?;
+        let sequence = snapshot.sequence;
+        if self.layout.as_ref().is_none_or(|(of, _)| *of != sequence) {
+            let layout = Layout::of(self.topology()?, snapshot, std::iter::empty());
+            self.layout = Some((sequence, layout));
+        }
+        self.layout.as_ref().map(|(_, layout)| layout)
+    }
+
+    /// A decision of which nothing is known but its time; a giving back as it stands.
+    fn plain(&self, time_ns: u64) -> Decision {
+        Decision {
+            first_record: self.record,
+            last_record: self.record,
+            first_ns: time_ns,
+            last_ns: time_ns,
+            times: 1,
+            wanted: Wanted::GiveBack,
+            wanted_pages: None,
+            rule: None,
+            seen: None,
+            sampled: None,
+            why: None,
+            instead_of: None,
+            alternative: None,
+            governor: Verdict::Waiting,
+            happened: None,
+            followed: None,
         }
     }
 
@@ -396,29 +516,12 @@ impl<'l> Reading<'l> {
     }
 }
 
-/// A decision of which nothing is known but its time; a giving back as it stands.
-fn plain(time_ns: u64) -> Decision {
-    Decision {
-        first_ns: time_ns,
-        last_ns: time_ns,
-        times: 1,
-        wanted: Wanted::GiveBack,
-        wanted_pages: None,
-        rule: None,
-        seen: None,
-        why: None,
-        instead_of: None,
-        governor: Verdict::Waiting,
-        happened: None,
-        followed: None,
-    }
-}
-
 fn refused(refusal: &Refusal) -> Verdict {
     Verdict::Refused {
         guard: refusal.guard,
         why: refusal.why.clone(),
         meaning: meaning(refusal.guard),
+        settings: settings(refusal.guard),
     }
 }
 

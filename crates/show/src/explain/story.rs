@@ -7,7 +7,7 @@ use numaherd_policy::classes::ClassRule;
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{Counts, ProcessId, Thread, ThreadId};
 
-use super::followed::followed;
+use super::followed::{Around, followed};
 use super::{Decision, Happened, Ran, Range, ThreadStory, Verdict, Wanted};
 use crate::totals::{add, sum};
 
@@ -71,6 +71,11 @@ impl Track {
         !self.decisions.is_empty()
     }
 
+    /// The kernel's short name for it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// How people are shown it.
     pub(super) fn shown(&self, id: ThreadId) -> String {
         match self.name.as_str() {
@@ -81,7 +86,8 @@ impl Track {
 
     /// Adds a decision, folding it into one that it agrees with. `left` says whether the thread had
     /// to leave its CPU by it.
-    pub(super) fn decided(&mut self, decision: Decision, left: bool) {
+    /// One that is not chosen counts, but is not told of.
+    pub(super) fn decided(&mut self, decision: Decision, left: bool, is_chosen: bool) {
         if let Verdict::Refused { guard, .. } = &decision.governor {
             *self.refusals.entry(*guard).or_default() += 1;
         }
@@ -90,11 +96,13 @@ impl Track {
         }
         let at = decision.first_ns;
         let undone = matches!(decision.wanted, Wanted::Undo { .. }) && decision.is_done();
-        let likeness = self.likeness(&decision);
-        let place = *self.places.entry(likeness).or_insert(self.decisions.len());
-        match self.decisions.get_mut(place) {
-            Some(earlier) => fold(earlier, decision),
-            None => self.decisions.push(decision),
+        if is_chosen {
+            let likeness = self.likeness(&decision);
+            let place = *self.places.entry(likeness).or_insert(self.decisions.len());
+            match self.decisions.get_mut(place) {
+                Some(earlier) => fold(earlier, decision),
+                None => self.decisions.push(decision),
+            }
         }
         self.moves += u64::from(left);
         // One that is back with the kernel may stay where it is for a while, but is free to go.
@@ -126,9 +134,9 @@ impl Track {
     }
 
     /// The story, once all has been read.
-    pub(super) fn told(mut self, id: ThreadId, topology: Option<&Topology>) -> ThreadStory {
+    pub(super) fn told(mut self, around: &Around<'_>) -> ThreadStory {
         for decision in &mut self.decisions {
-            decision.followed = followed(decision, &self.intervals, &self.moved_at);
+            decision.followed = followed(decision, &self.intervals, &self.moved_at, around);
         }
         let rates = || self.intervals.iter().filter_map(|i| i.counts?.miss_rate());
         let mut classes = BTreeMap::new();
@@ -136,10 +144,10 @@ impl Track {
             *classes.entry(ClassRule::PAPER.class_of(rate)).or_default() += 1;
         }
         ThreadStory {
-            tid: id.tid,
+            tid: around.me.tid,
             miss_rate: range(&self.intervals, rates()),
             classes,
-            ran: ran(&self.intervals, topology),
+            ran: ran(&self.intervals, around.topology),
             name: self.name,
             hands_off: self.hands_off,
             intervals: self.intervals.len() as u64,
@@ -154,6 +162,7 @@ impl Track {
 fn fold(into: &mut Decision, later: Decision) {
     into.times += later.times;
     into.last_ns = later.last_ns;
+    into.last_record = later.last_record;
     if let (Some(sum), Some(more)) = (&mut into.wanted_pages, later.wanted_pages) {
         add(sum, more);
     }
@@ -193,7 +202,7 @@ fn range(intervals: &[Interval], rates: impl Iterator<Item = f64>) -> Option<Ran
     })
 }
 
-fn ran(intervals: &[Interval], topology: Option<&Topology>) -> Vec<Ran> {
+pub(super) fn ran(intervals: &[Interval], topology: Option<&Topology>) -> Vec<Ran> {
     let mut ran: Vec<Ran> = Vec::new();
     for interval in intervals {
         let node = topology.and_then(|topology| topology.node_of(interval.cpu));

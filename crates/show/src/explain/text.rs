@@ -1,8 +1,8 @@
-//! An explanation in sentences.
+//! An explanation in sentences: who was chosen, or everything.
 //!
-//! A run may hold thousands of threads, and a thread thousands of decisions; text shows the threads
-//! with the most done to them and each one's first and last decisions, says what it leaves out, and
-//! how to see it. A thread that was chosen is told of in full.
+//! A thread may hold thousands of decisions; of a process that was chosen, each thread's first and last
+//! are told, with how many are left out and how to see them. A thread that was chosen, and decisions that
+//! were, are told of in full.
 
 mod decision;
 
@@ -10,20 +10,17 @@ use std::time::Duration;
 
 use numaherd_world::{Residency, SignalReport, SignalState};
 
-use super::{CitedRule, Explanation, ProcessStory, Ran, Run, Source, ThreadStory};
+use super::{CitedRule, Decision, Explanation, ProcessStory, Ran, Run, Source, ThreadStory};
 use crate::summary;
 use crate::words::{
-    count, counted, cpus, date, entry, listed, misses, paragraph, sentence, stopped, time,
+    at, count, counted, cpus, date, entry, listed, misses, paragraph, sentence, stopped, time,
 };
 
-/// Most threads that are told of when none was chosen.
-const MOST_THREADS: usize = 12;
-
-/// Most decisions that are told of each thread of a process that was chosen: the first and the last.
+/// Most decisions that are told of each thread of those that were chosen: the first and the last.
 const MOST_OF_CHOSEN: (usize, usize) = (8, 4);
 
-/// Most decisions that are told of each thread when none was chosen.
-const MOST_OF_ALL: (usize, usize) = (4, 2);
+/// All decisions.
+const ALL: (usize, usize) = (usize::MAX, 0);
 
 /// Most notices, and most gaps.
 const MOST_SENTENCES: usize = 20;
@@ -33,22 +30,37 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The explanation as text of many lines.
+/// What was chosen, as text of many lines.
 pub fn text(explanation: &Explanation) -> String {
-    let mut text = source(&explanation.ledger);
+    let chosen = &explanation.chosen;
+    let few = chosen.tid.is_none() && !chosen.is_of_decisions();
+    told(explanation, if few { MOST_OF_CHOSEN } else { ALL })
+}
+
+/// The same with nothing left out.
+pub fn whole(explanation: &Explanation) -> String {
+    told(explanation, ALL)
+}
+
+fn told(explanation: &Explanation, most: (usize, usize)) -> String {
+    let ledger = &explanation.ledger;
+    let begun = ledger
+        .begun_unix_ms
+        .map_or_else(String::new, |ms| format!(", begun {}", date(ms)));
+    let mut text = paragraph(0, &format!("Ledger of {}{begun}.", ledger.program));
+    text += &damage(ledger);
     match &explanation.run {
+        Some(run) if explanation.chosen.is_of_decisions() => text += &which_run(run),
         Some(run) => text += &whole_run(run),
         None => text += &paragraph(0, "The ledger ends before the run's start was recorded."),
     }
-    text += &processes(explanation);
+    text += &processes(explanation, most);
     text
 }
 
-fn source(source: &Source) -> String {
-    let begun = source
-        .begun_unix_ms
-        .map_or_else(String::new, |ms| format!(", begun {}", date(ms)));
-    let mut text = paragraph(0, &format!("Ledger of {}{begun}.", source.program));
+/// What there is not of a ledger.
+pub(super) fn damage(source: &Source) -> String {
+    let mut text = String::new();
     if source.later_part {
         text += &paragraph(
             0,
@@ -69,7 +81,7 @@ fn source(source: &Source) -> String {
     text
 }
 
-fn whole_run(run: &Run) -> String {
+fn which_run(run: &Run) -> String {
     let machine = &run.machine;
     let settings = &run.settings;
     let pages = if run.pager {
@@ -95,6 +107,11 @@ fn whole_run(run: &Run) -> String {
         let what = stopped(&format!("{}: {}", run.policy, about.what));
         text += &paragraph(0, &format!("{what} From: {}.", about.source));
     }
+    text
+}
+
+fn whole_run(run: &Run) -> String {
+    let mut text = which_run(run);
     text += "\n";
     text += &signals(&run.signals);
     text += "\n";
@@ -112,7 +129,30 @@ fn whole_run(run: &Run) -> String {
         text += &entry(2, "*", 4, &format!("{} (in {intervals})", gap.text));
     }
     text += &more(run.gaps.len() - gaps.len(), "sentence");
+    if !run.asked.is_empty() {
+        text += "Asked of it while it ran:\n";
+    }
+    for asked in &run.asked {
+        let label = format!("#{} at {}", asked.record, at(asked.time_ns));
+        text += &entry(2, &label, 20, &sentence(&stopped(&asked.text)));
+    }
     text
+}
+
+/// Settings with what they were in a run, as a sentence: what to change to have it otherwise.
+pub(super) fn settings_of(keys: &[&str], run: &Run) -> String {
+    let limits = serde_json::to_value(&run.settings.limits).unwrap_or_default();
+    let each: Vec<String> = keys
+        .iter()
+        .map(|key| {
+            let value = limits.pointer(&format!("/{}", key.replace('.', "/")));
+            match value.filter(|value| !value.is_null()) {
+                Some(value) => format!("{key} = {value}"),
+                None => format!("{key} (not set)"),
+            }
+        })
+        .collect();
+    format!("Set by [herd.limits] {}.", each.join(", "))
 }
 
 fn more(left_out: usize, what: &str) -> String {
@@ -173,54 +213,60 @@ fn done(run: &Run) -> String {
     text
 }
 
-fn processes(explanation: &Explanation) -> String {
-    let chosen = explanation.chosen;
-    let narrowed = chosen.pid.is_some() || chosen.tid.is_some();
-    let all: Vec<&ThreadStory> = explanation
-        .processes
-        .iter()
-        .flat_map(|p| &p.threads)
-        .collect();
-    let least = if narrowed || all.len() <= MOST_THREADS {
-        None
-    } else {
-        let mut weights: Vec<_> = all.iter().map(|thread| weight(thread)).collect();
-        weights.sort_unstable_by(|a, b| b.cmp(a));
-        Some(weights[MOST_THREADS - 1])
-    };
-    let most = match (chosen.pid, chosen.tid) {
-        (_, Some(_)) => (usize::MAX, 0),
-        (Some(_), None) => MOST_OF_CHOSEN,
-        (None, None) => MOST_OF_ALL,
-    };
+fn processes(explanation: &Explanation, most: (usize, usize)) -> String {
+    let run = explanation.run.as_ref();
     let mut rules: Vec<&CitedRule> = Vec::new();
-    let mut room = MOST_THREADS;
-    let mut shown = 0;
     let mut text = String::new();
     for process in &explanation.processes {
-        let mut threads: Vec<&ThreadStory> = Vec::new();
-        for thread in &process.threads {
-            let told = least.is_none_or(|least| weight(thread) >= least && room > 0);
-            if told {
-                room = room.saturating_sub(1);
-                threads.push(thread);
-            }
-        }
-        shown += threads.len();
-        if !threads.is_empty() {
-            text += "\n";
-            text += &process_story(process, &threads, most);
-            rules.extend(rules_of(&threads));
-        }
+        text += "\n";
+        text += &process_story(process, run, most);
+        rules.extend(rules_of(&process.threads));
     }
-    if all.is_empty() {
+    if explanation.processes.is_empty() {
         text += "\nNothing was wanted of any thread or its pages.\n";
     }
-    text += &left_out(explanation, (all.len() - shown) as u64);
-    text + &legend(rules)
+    text += &left_out(explanation);
+    text += &legend(rules);
+    let threads = explanation.processes.iter().flat_map(|p| &p.threads);
+    let decisions: Vec<&Decision> = threads.flat_map(|thread| &thread.decisions).collect();
+    text + &terms(&decisions)
 }
 
-fn rules_of<'a>(threads: &[&'a ThreadStory]) -> impl Iterator<Item = &'a CitedRule> {
+/// What the figures of the decisions are, where they are given.
+fn terms(decisions: &[&Decision]) -> String {
+    let mut text = String::new();
+    if decisions
+        .iter()
+        .any(|decision| decision.alternative.is_some())
+    {
+        text += &entry(
+            2,
+            "staying, going; left there, moved",
+            17,
+            "A reckoning of this program's, not the policy's, from what was seen in the interval \
+             before, with everyone else where the plan has them. Misses of neighbours: the pressure on \
+             the last-level cache [N-MASS 3.3]. Cycles: per instruction, over those with all memory \
+             local, by the regression of the NUMA penalty on the miss rate [N-MASS 4.5] for the share \
+             of pages that is remote.",
+        );
+    }
+    if decisions.iter().any(|decision| decision.followed.is_some()) {
+        text += &entry(
+            2,
+            "after, settled",
+            17,
+            "Instructions per second of CPU time, against up to 3 intervals before, in brackets how \
+             far they spread. What followed need not be caused by the decision: other threads moved, \
+             and programs change by themselves.",
+        );
+    }
+    if !text.is_empty() {
+        text = format!("\nWhat the figures are:\n{text}");
+    }
+    text
+}
+
+fn rules_of(threads: &[ThreadStory]) -> impl Iterator<Item = &CitedRule> {
     let decisions = threads.iter().flat_map(|thread| &thread.decisions);
     decisions.filter_map(|decision| decision.rule.as_ref())
 }
@@ -234,60 +280,48 @@ fn legend(mut rules: Vec<&CitedRule>) -> String {
         text += "\nRules that were named:\n";
     }
     for rule in rules {
-        let what = rule.what.unwrap_or("This program does not know it.");
-        text += &entry(2, &rule.name, 34, &stopped(what));
+        let what = match (rule.what, rule.source) {
+            (Some(what), Some(source)) => format!("{what} [{source}]"),
+            _ => "This program does not know it".to_owned(),
+        };
+        text += &entry(2, &rule.name, 34, &stopped(&what));
     }
     text
 }
 
-/// How much was done to a thread, and its number to tell it from its equals.
-fn weight(thread: &ThreadStory) -> (u64, u64, u64, u32) {
-    let refused = thread.refusals.values().sum();
-    (
-        thread.moves,
-        thread.pages_moved,
-        refused,
-        u32::MAX - thread.tid,
-    )
-}
-
-fn left_out(explanation: &Explanation, told_of: u64) -> String {
-    let mut parts = Vec::new();
-    if told_of > 0 {
-        let threads = counted(told_of, "thread");
-        parts.push(format!("{threads} with less done to them"));
-    }
-    if explanation.left_out_threads > 0 {
-        let threads = counted(explanation.left_out_threads, "thread");
-        parts.push(format!("{threads} of which nothing was wanted"));
-    }
-    if parts.is_empty() {
+fn left_out(explanation: &Explanation) -> String {
+    let chosen = &explanation.chosen;
+    let left_out = explanation.left_out_threads;
+    if left_out == 0 || chosen.is_of_decisions() {
         return String::new();
     }
     let text = format!(
-        "Not told of here: {}. `--pid` or `--tid` tells of one.",
-        listed(&parts)
+        "Not told of here: {} of which nothing was wanted. `--pid` or `--tid` tells of one.",
+        counted(left_out, "thread")
     );
     format!("\n{}", paragraph(0, &text))
 }
 
-fn process_story(process: &ProcessStory, threads: &[&ThreadStory], most: (usize, usize)) -> String {
+fn process_story(process: &ProcessStory, run: Option<&Run>, most: (usize, usize)) -> String {
     let Some(pid) = process.pid else {
         let mut text = "Threads that were named but never seen\n".to_owned();
-        for thread in threads {
-            text += &thread_story(thread, most);
+        for thread in &process.threads {
+            text += &thread_story(thread, run, most);
         }
         return text;
     };
     let name = process.name.as_deref().unwrap_or("never seen");
     let mut text = paragraph(0, &format!("Process {pid} ({name})"));
+    if let Some(group) = &process.group {
+        text += &paragraph(2, &format!("Of the group {group}."));
+    }
     if let Some(guest) = &process.guest {
         let row = format!("Virtual machine {}: {}.", guest.name, guest.row());
         text += &paragraph(2, &row);
     }
     text += &paragraph(2, &homes(process));
-    for thread in threads {
-        text += &thread_story(thread, most);
+    for thread in &process.threads {
+        text += &thread_story(thread, run, most);
     }
     text
 }
@@ -328,7 +362,7 @@ fn where_pages_are(residency: &Residency) -> String {
     }
 }
 
-fn thread_story(thread: &ThreadStory, most: (usize, usize)) -> String {
+fn thread_story(thread: &ThreadStory, run: Option<&Run>, most: (usize, usize)) -> String {
     let name = if thread.name.is_empty() {
         String::new()
     } else {
@@ -353,7 +387,7 @@ fn thread_story(thread: &ThreadStory, most: (usize, usize)) -> String {
             text += &paragraph(4, &text_of);
         }
         if hidden == 0 || at < first || at >= all - last {
-            text += &decision::text(decision);
+            text += &decision::text(decision, run);
         }
     }
     text
@@ -388,7 +422,7 @@ fn rates(thread: &ThreadStory) -> String {
     )
 }
 
-fn stays(ran: &[Ran]) -> String {
+pub(super) fn stays(ran: &[Ran]) -> String {
     let each: Vec<String> = ran
         .iter()
         .map(|ran| {

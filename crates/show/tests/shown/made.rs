@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use numaherd_herd::ledger::{Ledger, Notice, PagingTick, Placing, Reader, Start, Writer};
+use numaherd_herd::ledger::{
+    Asked, Controlled, Ledger, Notice, PagingTick, Placing, Reader, Start, Writer,
+};
 use numaherd_herd::{Ending, Guard, Limits, Line, Record, Refusal, Settings, Stray, Summary};
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, NodeSet, Topology};
 use numaherd_world::{
@@ -348,6 +350,14 @@ impl Made {
     pub fn notice(&mut self, text: &str) {
         self.add(Record::Notice(Notice {
             text: text.to_owned(),
+        }));
+    }
+
+    pub fn asked(&mut self, by: &str, asked: Asked) {
+        self.add(Record::Control(Controlled {
+            by: by.to_owned(),
+            asked,
+            refused: None,
         }));
     }
 

@@ -6,11 +6,12 @@ use numaherd_herd::ledger::{Ledger, Start};
 use numaherd_policy::registry::{self, POLICIES};
 use numaherd_world::ProcessId;
 
-use super::Reading;
+use super::{Accesses, Reading};
 use crate::error::ShowError;
+use crate::explain::followed::Around;
 use crate::explain::story::Track;
-use crate::explain::{About, Choice, Explanation, Machine, ProcessStory, Run, SCHEMA, Source};
-use crate::totals::Totals;
+use crate::explain::{About, Explanation, Machine, ProcessStory, Run, SCHEMA, Source, Trend};
+use crate::totals::{Totals, sum};
 
 /// Most processes or threads that a message names.
 const MOST_NAMED: usize = 20;
@@ -20,7 +21,9 @@ impl Reading<'_> {
     ///
     /// # Errors
     /// See [`crate::explain::explain`].
-    pub(in crate::explain) fn check(&self, chosen: Choice) -> Result<(), ShowError> {
+    pub(in crate::explain) fn check(&self) -> Result<(), ShowError> {
+        let chosen = &self.choice;
+        self.check_name()?;
         if let Some(pid) = chosen.pid
             && !self.processes.keys().any(|process| process.pid == pid)
         {
@@ -58,23 +61,47 @@ impl Reading<'_> {
         Ok(())
     }
 
+    fn check_name(&self) -> Result<(), ShowError> {
+        let Some(name) = &self.choice.name else {
+            return Ok(());
+        };
+        if self.threads.values().any(|track| self.is_named(track)) {
+            return Ok(());
+        }
+        let mut names: Vec<String> = self.processes.values().map(|p| p.name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        Err(ShowError::NoSuchName {
+            name: name.clone(),
+            known: there_are("processes", &names),
+        })
+    }
+
+    /// Whether a thread is of the name that is asked for, or of a process of that name.
+    fn is_named(&self, track: &Track) -> bool {
+        let Some(name) = &self.choice.name else {
+            return true;
+        };
+        let process = track.process.and_then(|id| self.processes.get(&id));
+        track.name() == name || process.is_some_and(|process| process.name == *name)
+    }
+
     /// Puts together what was read.
-    pub(in crate::explain) fn explanation(
-        mut self,
-        ledger: &Ledger,
-        chosen: Choice,
-    ) -> Explanation {
+    pub(in crate::explain) fn explanation(mut self, ledger: &Ledger) -> Explanation {
         let run = self.start.map(|start| self.run(start));
         let topology = self.topology();
         let mut stories: BTreeMap<Option<ProcessId>, ProcessStory> = BTreeMap::new();
         let mut left_out_threads = 0;
-        let narrowed = chosen != Choice::default();
+        let choice = self.choice.clone();
+        let any_decision = choice.is_of_threads() && !choice.is_of_decisions();
         for (id, track) in std::mem::take(&mut self.threads) {
-            let chosen = of_process(&track, chosen.pid) && chosen.tid.is_none_or(|t| t == id.tid);
-            if !chosen {
+            let is_chosen = of_process(&track, choice.pid)
+                && choice.tid.is_none_or(|tid| tid == id.tid)
+                && self.is_named(&track);
+            if !is_chosen {
                 continue;
             }
-            if !narrowed && !track.is_told_of() {
+            if !any_decision && !track.is_told_of() {
                 left_out_threads += 1;
                 continue;
             }
@@ -84,16 +111,24 @@ impl Reading<'_> {
                 pid: process.map(|process| process.pid),
                 name: known.map(|known| known.name.clone()),
                 guest: known.and_then(|known| known.guest.clone()),
+                group: known.and_then(|known| known.group.as_deref().map(str::to_owned)),
                 pages: known.and_then(|known| known.pages.clone()),
                 threads: Vec::new(),
             });
-            story.threads.push(track.told(id, topology));
+            let residencies = process.and_then(|process| self.residencies.get(&process));
+            let around = Around {
+                topology,
+                me: id,
+                residencies: residencies.map_or(&[], Vec::as_slice),
+                moved: &self.moved,
+            };
+            story.threads.push(track.told(&around));
         }
         Explanation {
             schema: SCHEMA,
             ledger: source(ledger),
             run,
-            chosen,
+            chosen: choice,
             processes: stories.into_values().collect(),
             left_out_threads,
         }
@@ -101,6 +136,7 @@ impl Reading<'_> {
 
     fn run(&mut self, start: &Start) -> Run {
         let topology = &start.topology;
+        let now = self.now.as_ref().unwrap_or(start);
         Run {
             machine: Machine {
                 name: topology.name().to_owned(),
@@ -110,6 +146,10 @@ impl Reading<'_> {
             },
             about: about(&start.policy),
             policy: start.policy.clone(),
+            policy_now: now.policy.clone(),
+            paused: now.paused,
+            asked: std::mem::take(&mut self.asked),
+            local_access_ratio: self.trend(),
             seed: start.seed,
             settings: start.settings.clone(),
             pager: start.pager,
@@ -119,6 +159,23 @@ impl Reading<'_> {
             notices: std::mem::take(&mut self.notices),
             gaps: std::mem::take(&mut self.gaps),
         }
+    }
+}
+
+impl Reading<'_> {
+    /// The local access ratio in the first and in the last tenth of the intervals.
+    fn trend(&self) -> Option<Trend> {
+        let counted: Vec<_> = self.accesses.iter().filter(|a| a.all > 0).collect();
+        let tenth = counted.len().div_ceil(10);
+        let ratio = |of: &[&Accesses]| {
+            let local = sum(of.iter().map(|accesses| accesses.local));
+            local as f64 / sum(of.iter().map(|accesses| accesses.all)) as f64
+        };
+        (counted.len() > 1).then(|| Trend {
+            first: ratio(&counted[..tenth]),
+            last: ratio(&counted[counted.len() - tenth..]),
+            intervals: tenth as u64,
+        })
     }
 }
 

@@ -1,12 +1,14 @@
-//! One decision in labelled sentences: headline, what was seen, rule, reason, alternative, what the
-//! governor said, what happened, what followed.
+//! One decision in labelled sentences: its name and headline, what was seen, rule, reason, the alternative
+//! and what either would cost, what the governor said, what happened, where things were found afterwards,
+//! and what followed.
 
 use numaherd_topology::{CpuId, NodeId};
 
+use super::{settings_of, stays};
 use crate::explain::followed::LEAST_CHANGE;
 use crate::explain::{
-    Change, CitedRule, Decision, Followed, Happened, PagesMoved, Seen, Side, SpeedChange, Verdict,
-    Wanted,
+    Change, CitedRule, Cost, Decision, Followed, Happened, PagesMoved, Run, Seen, Side,
+    SpeedChange, Verdict, Wanted,
 };
 use crate::summary;
 use crate::words::{
@@ -18,11 +20,19 @@ use crate::words::{
 const COLUMN: usize = 17;
 
 /// A decision as text of some lines.
-pub(super) fn text(decision: &Decision) -> String {
+pub(super) fn text(decision: &Decision, run: Option<&Run>) -> String {
     let mut text = paragraph(4, &headline(decision));
     let mut say = |label, sentence: String| text += &entry(6, label, COLUMN, &sentence);
     if let Some(seen) = &decision.seen {
         say("seen", saw(seen));
+    }
+    if let Some(sampled) = &decision.sampled {
+        let all = counted(sampled.accesses, "access");
+        let remote = count(sampled.remote);
+        say(
+            "sampled",
+            format!("{all} in the interval, {remote} of them to other nodes."),
+        );
     }
     if let Some(rule) = &decision.rule {
         say("rule", cited(rule));
@@ -33,27 +43,121 @@ pub(super) fn text(decision: &Decision) -> String {
     if let Some(instead_of) = &decision.instead_of {
         say("instead of", stopped(instead_of));
     }
+    if let Some(alternative) = &decision.alternative {
+        let pages = matches!(decision.wanted, Wanted::Pages { .. });
+        let (stay, go, cost): (_, _, fn(&Cost) -> String) = if pages {
+            ("left there", "moved", remote)
+        } else {
+            ("staying", "going", cost)
+        };
+        say(stay, cost(&alternative.staying));
+        say(go, cost(&alternative.going));
+    }
     if let Some(said) = governor(decision) {
         say("governor", said);
+    }
+    if let (Verdict::Refused { settings, .. }, Some(run)) = (&decision.governor, run)
+        && !settings.is_empty()
+    {
+        say("settings", settings_of(settings, run));
     }
     if let Some(happened) = &decision.happened {
         say("happened", what_happened(happened));
     }
     if let Some(followed) = &decision.followed {
+        say("verified", verified(followed));
         say("after", after(followed));
         if let Some(settled) = settled(followed) {
             say("settled", settled);
         }
+        say("meanwhile", meanwhile(followed));
     }
     text
 }
 
+/// What a place would cost.
+fn cost(cost: &Cost) -> String {
+    let neighbours = match cost.neighbours {
+        0 => "alone on its cache".to_owned(),
+        threads => format!(
+            "on its cache with {} of {} misses per 1000 together",
+            counted(threads, "other thread"),
+            misses(cost.pressure)
+        ),
+    };
+    let place = format!("CPU {}, {neighbours}", cost.cpu);
+    match cost.remote_pages {
+        Some(_) => format!("{place}; {}", remote(cost)),
+        None => stopped(&place),
+    }
+}
+
+/// What the pages on other nodes would cost.
+fn remote(cost: &Cost) -> String {
+    let share = cost.remote_pages.map_or_else(
+        || "where pages are is not known".to_owned(),
+        |share| format!("{} of the process's pages remote", percent(share)),
+    );
+    match cost.slowdown {
+        Some(slowdown) => format!("{share}: {slowdown:.2} times the cycles of local memory."),
+        None => stopped(&share),
+    }
+}
+
+/// Where thread and pages were found afterwards.
+fn verified(followed: &Followed) -> String {
+    let intervals = followed.after.intervals;
+    let mut text = format!(
+        "Over the next {} it was found on {}",
+        counted(intervals, "interval"),
+        stays(&followed.after.ran)
+    );
+    match followed.as_ordered {
+        Some(within) if within == intervals => text += ", always where it was ordered to be",
+        Some(within) => text += &format!(", {} times where it was ordered to be", count(within)),
+        None => {}
+    }
+    text += ".";
+    let shares = [
+        (Some(&followed.before), "before"),
+        (Some(&followed.after), "then"),
+        (followed.settled.as_ref(), "once settled"),
+    ];
+    let shares: Vec<String> = shares
+        .into_iter()
+        .filter_map(|(side, when)| Some((side?.pages_on_node?, when)))
+        .map(|(share, when)| format!("{} {when}", percent(share)))
+        .collect();
+    if let (Some(node), false) = (followed.node, shares.is_empty()) {
+        text += &format!(
+            " Of the process's pages on node {node}: {}.",
+            shares.join(", ")
+        );
+    }
+    text
+}
+
+/// What else happened that may be the cause.
+fn meanwhile(followed: &Followed) -> String {
+    match followed.others_moved {
+        0 => "No other thread was moved; the program may have changed by itself.".to_owned(),
+        1 => "1 other thread was moved in these intervals, which may be the cause as well."
+            .to_owned(),
+        others => format!(
+            "{} other threads were moved in these intervals, which may be the cause as well.",
+            count(others)
+        ),
+    }
+}
+
 fn headline(decision: &Decision) -> String {
     let when = if decision.times == 1 {
-        format!("At {}", at(decision.first_ns))
+        format!("#{} at {}", decision.first_record, at(decision.first_ns))
     } else {
         format!(
-            "{} times from {} to {}",
+            "#{} to #{}, {} times from {} to {}",
+            decision.first_record,
+            decision.last_record,
             count(decision.times),
             at(decision.first_ns),
             at(decision.last_ns)
@@ -291,20 +395,47 @@ fn speed(change: Option<&SpeedChange>) -> String {
     }
 }
 
+/// How far speeds before were spread, where there are several.
+fn spread(before: &Side) -> String {
+    match (before.slowest, before.fastest) {
+        (Some(slowest), Some(fastest)) if before.intervals > 1 => {
+            let (slowest, fastest) = (many(slowest), many(fastest));
+            if slowest == fastest {
+                format!(
+                    " ({slowest} in each of {})",
+                    counted(before.intervals, "interval")
+                )
+            } else {
+                format!(
+                    " ({slowest} to {fastest} in {})",
+                    counted(before.intervals, "interval")
+                )
+            }
+        }
+        (Some(_), _) => " (in 1 interval)".to_owned(),
+        _ => String::new(),
+    }
+}
+
 /// The figures on both sides, where both were measured, and the end of the sentence.
 fn sides(before: &Side, after: &Side) -> String {
     let mut parts = Vec::new();
+    if let (Some(was), Some(is)) = (
+        before.instructions_per_second,
+        after.instructions_per_second,
+    ) {
+        parts.push(format!(
+            "instructions per CPU second {}, was {}{}",
+            many(is),
+            many(was),
+            spread(before)
+        ));
+    }
     let mut pair = |what: &str, was: Option<f64>, is: Option<f64>, say: fn(f64) -> String| {
         if let (Some(was), Some(is)) = (was, is) {
             parts.push(format!("{what} {}, was {}", say(is), say(was)));
         }
     };
-    pair(
-        "instructions per CPU second",
-        before.instructions_per_second,
-        after.instructions_per_second,
-        many,
-    );
     pair("misses per 1000", before.miss_rate, after.miss_rate, misses);
     pair(
         "local accesses",

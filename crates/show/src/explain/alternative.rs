@@ -1,0 +1,175 @@
+//! What either place would cost: the alternative that a decision beat, in figures.
+//!
+//! Policies say in a sentence what they beat; few of them reckon with costs. The figures here are drawn
+//! from the snapshot that the decision was drawn from, the same for every policy, with everyone else
+//! where the plan has them:
+//!
+//! * *pressure*: the sum of the miss rates of the other threads on the same last-level cache
+//!   (N-MASS §3.3), of those that ran for a tenth of the time or more;
+//! * *remote pages*: the share of the process's pages on other nodes;
+//! * *slowdown*: cycles per instruction over those with all memory local, by N-MASS's regression of the
+//!   NUMA penalty on the miss rate (§4.5), for the share of pages that is remote:
+//!   `1 + remote pages x (penalty - 1)`.
+//!
+//! It is a prediction: what came of it is in what followed.
+
+use std::collections::BTreeMap;
+
+use numaherd_policy::penalty::PenaltySettings;
+use numaherd_topology::{CpuId, NodeId, Topology};
+use numaherd_world::{Placement, Residency, Snapshot, Thread, ThreadId};
+use serde::Serialize;
+
+/// Of its time, a thread must have run for this share to press on its cache.
+const LEAST_SHARE: f64 = 0.1;
+
+/// The place that was left, or would have been, and the one that was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Alternative {
+    /// What staying would have cost.
+    pub staying: Cost,
+    /// What was to be had for it.
+    pub going: Cost,
+}
+
+/// What a place costs a thread; see the head of this file for what the figures are.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Cost {
+    /// The CPU; of pages, that of the thread that they are moved for.
+    pub cpu: CpuId,
+    /// Other threads that run on the same last-level cache.
+    pub neighbours: u64,
+    /// The sum of their miss rates, in lines per 1000 instructions.
+    pub pressure: f64,
+    /// Share of the process's pages on other nodes, where they were read.
+    pub remote_pages: Option<f64>,
+    /// Cycles per instruction over those with all memory local, where pages were read and misses counted.
+    pub slowdown: Option<f64>,
+}
+
+/// What runs on each last-level cache, with everyone where the plan has them.
+pub(super) struct Layout<'l> {
+    topology: &'l Topology,
+    snapshot: &'l Snapshot,
+    /// Threads and the sum of their miss rates, by the cache's domain.
+    pressed: Vec<(u64, f64)>,
+    planned: BTreeMap<ThreadId, CpuId>,
+}
+
+impl<'l> Layout<'l> {
+    /// The layout that a plan makes of what was seen.
+    pub(super) fn of(
+        topology: &'l Topology,
+        snapshot: &'l Snapshot,
+        plan: impl Iterator<Item = &'l Placement>,
+    ) -> Self {
+        let mut layout = Self {
+            topology,
+            snapshot,
+            pressed: vec![(0, 0.0); topology.domains().len()],
+            planned: plan.map(|entry| (entry.thread, entry.to)).collect(),
+        };
+        for thread in &snapshot.threads {
+            let place = layout.domain(layout.place(thread));
+            if let (Some(rate), Some(domain)) = (pressing(thread), place) {
+                let (threads, pressure) = &mut layout.pressed[domain];
+                *threads += 1;
+                *pressure += rate;
+            }
+        }
+        layout
+    }
+
+    fn place(&self, thread: &Thread) -> CpuId {
+        let planned = self.planned.get(&thread.id).copied();
+        planned.unwrap_or(thread.place())
+    }
+
+    fn domain(&self, cpu: CpuId) -> Option<usize> {
+        let domain = self.topology.domain_of(cpu)?.id.index();
+        (domain < self.pressed.len()).then_some(domain)
+    }
+
+    /// What a place would cost a thread, with so much less of its pages remote there.
+    fn cost(&self, thread: &Thread, cpu: CpuId, less_remote: f64) -> Option<Cost> {
+        let domain = self.domain(cpu)?;
+        let (mut neighbours, mut pressure) = self.pressed[domain];
+        if let Some(own) =
+            pressing(thread).filter(|_| self.domain(self.place(thread)) == Some(domain))
+        {
+            neighbours -= 1;
+            pressure = if neighbours == 0 {
+                0.0
+            } else {
+                (pressure - own).max(0.0)
+            };
+        }
+        let process = self.snapshot.process(thread.process);
+        let residency = process.and_then(|process| process.residency.as_ref());
+        let node = self.topology.node_of(cpu);
+        let remote = residency
+            .zip(node)
+            .and_then(|(residency, node)| remote_share(residency, node))
+            .map(|remote| (remote - less_remote).max(0.0));
+        let rate = thread.counts.as_ref().and_then(|counts| counts.miss_rate());
+        let slowdown = remote
+            .zip(rate)
+            .zip(process)
+            .map(|((remote, rate), process)| {
+                1.0 + remote * (PenaltySettings::default().of(&process.name, rate) - 1.0)
+            });
+        Some(Cost {
+            cpu,
+            neighbours,
+            pressure,
+            remote_pages: remote,
+            slowdown,
+        })
+    }
+
+    /// Of a thread that is to be elsewhere.
+    pub(super) fn of_move(&self, placement: &Placement) -> Option<Alternative> {
+        let thread = self.snapshot.thread(placement.thread)?;
+        Some(Alternative {
+            staying: self.cost(thread, placement.from, 0.0)?,
+            going: self.cost(thread, placement.to, 0.0)?,
+        })
+    }
+
+    /// Of pages that are to follow a thread: so many, or all.
+    pub(super) fn of_pages(
+        &self,
+        thread: ThreadId,
+        to: NodeId,
+        pages: Option<u64>,
+    ) -> Option<Alternative> {
+        let thread = self.snapshot.thread(thread)?;
+        let cpu = thread.place();
+        if self.topology.node_of(cpu) != Some(to) {
+            return None;
+        }
+        let process = self.snapshot.process(thread.process)?;
+        let all = process.residency.as_ref()?.total();
+        let less = match pages {
+            Some(pages) if all > 0 => pages as f64 / all as f64,
+            _ => 1.0,
+        };
+        Some(Alternative {
+            staying: self.cost(thread, cpu, 0.0)?,
+            going: self.cost(thread, cpu, less)?,
+        })
+    }
+}
+
+/// The miss rate of a thread that runs enough to press on its cache.
+fn pressing(thread: &Thread) -> Option<f64> {
+    let counts = thread.counts.as_ref()?;
+    let rate = counts.miss_rate()?;
+    (thread.cpu_share >= LEAST_SHARE).then_some(rate)
+}
+
+/// Share of the pages that are not on a node; `None` where there are none.
+pub(super) fn remote_share(residency: &Residency, node: NodeId) -> Option<f64> {
+    let all = residency.total();
+    (all > 0).then(|| 1.0 - residency.on(node) as f64 / all as f64)
+}

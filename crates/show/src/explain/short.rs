@@ -1,0 +1,476 @@
+//! The first page of an explanation: what was done, why, whether it helped, how to stop it, what to ask
+//! next; then the latest moves, where pages went, what was refused and what was asked, a line each.
+
+use std::collections::BTreeMap;
+
+use numaherd_herd::Ending;
+use numaherd_topology::CpuId;
+
+use super::text::{damage, settings_of};
+use super::{
+    Change, Decision, Explanation, Followed, Happened, Run, SpeedChange, ThreadStory, Wanted,
+};
+use crate::guards::{meaning, settings};
+use crate::summary;
+use crate::totals::sum;
+use crate::words::{
+    at, count, counted, entry, paragraph, percent, sentence, short as brief, stopped, time,
+};
+
+/// Where the sentences after the labels begin.
+const COLUMN: usize = 9;
+
+/// Most rows of each table.
+const MOST_MOVES: usize = 15;
+const MOST_PROCESSES: usize = 8;
+const MOST_SENTENCES: usize = 5;
+
+/// What followed thread moves, by the speed of the thread that was moved: once settled where that is
+/// known, else right after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Moves after which it was faster.
+    pub faster: u64,
+    /// Slower.
+    pub slower: u64,
+    /// Neither, beyond what it varied by before.
+    pub unchanged: u64,
+    /// Moves whose effect on speed was not measured on both sides.
+    pub unknown: u64,
+}
+
+/// A move that was carried out, or would have been.
+struct Moved<'e> {
+    thread: &'e ThreadStory,
+    decision: &'e Decision,
+    from: CpuId,
+    to: CpuId,
+    nodes: String,
+}
+
+impl Effects {
+    /// Of the moves in an explanation.
+    pub fn of(explanation: &Explanation) -> Self {
+        let mut effects = Self::default();
+        for moved in moves(explanation).iter().filter(|m| m.decision.is_done()) {
+            let followed = moved.decision.followed.as_ref();
+            let place = match followed.and_then(effect).map(|effect| effect.change) {
+                Some(Change::Faster) => &mut effects.faster,
+                Some(Change::Slower) => &mut effects.slower,
+                Some(Change::Unchanged) => &mut effects.unchanged,
+                None => &mut effects.unknown,
+            };
+            *place += 1;
+        }
+        effects
+    }
+
+    fn known(&self) -> u64 {
+        self.faster + self.slower + self.unchanged
+    }
+}
+
+/// The change in speed that counts: once settled where that is known.
+fn effect(followed: &Followed) -> Option<SpeedChange> {
+    followed.settled_speed.or(followed.speed)
+}
+
+/// The first page. `file` is how the person who asks names the ledger, for what to ask next.
+pub fn short(explanation: &Explanation, file: &str) -> String {
+    let Some(run) = &explanation.run else {
+        let begins = paragraph(0, "The ledger ends before the run's start was recorded.");
+        return begins + &damage(&explanation.ledger);
+    };
+    let moves = moves(explanation);
+    let mut text = entry(0, "What", COLUMN, &what(explanation, run));
+    text += &entry(0, "Why", COLUMN, &why(run, explanation, &moves));
+    text += &entry(0, "Helped", COLUMN, &helped(explanation, run));
+    text += &entry(0, "Stop", COLUMN, &stop(run));
+    text += &entry(0, "More", COLUMN, &more(file, &moves));
+    text += &damage(&explanation.ledger);
+    text += &table_of_moves(&moves, run);
+    text += &table_of_pages(explanation);
+    text += &refused(run);
+    text += &asked(run);
+    let said = run.notices.iter().rev().map(|said| said.text.clone());
+    let mut latest: Vec<String> = said.take(MOST_SENTENCES).collect();
+    latest.reverse();
+    if !latest.is_empty() {
+        text += "\n";
+    }
+    text + &summary::notices(&latest)
+}
+
+/// Threads that had to leave their CPU by order, or would have, in time order.
+fn moves(explanation: &Explanation) -> Vec<Moved<'_>> {
+    let threads = explanation.processes.iter().flat_map(|p| &p.threads);
+    let mut moves: Vec<Moved<'_>> = threads
+        .flat_map(|thread| {
+            thread
+                .decisions
+                .iter()
+                .map(move |decision| (thread, decision))
+        })
+        .filter(|(_, d)| d.is_done() || d.happened == Some(Happened::DryRun))
+        .filter_map(|(thread, decision)| {
+            let (Wanted::Move {
+                from,
+                to,
+                from_node,
+                to_node,
+            }
+            | Wanted::Steal {
+                from,
+                to,
+                from_node,
+                to_node,
+            }) = decision.wanted
+            else {
+                return None;
+            };
+            let nodes = match (from_node, to_node) {
+                (Some(from), Some(to)) if from == to => format!("node {from}"),
+                (Some(from), Some(to)) => format!("node {from} to {to}"),
+                _ => String::new(),
+            };
+            Some(Moved {
+                thread,
+                decision,
+                from,
+                to,
+                nodes,
+            })
+        })
+        .collect();
+    moves.sort_by_key(|moved| (moved.decision.last_ns, moved.thread.tid));
+    moves
+}
+
+fn what(explanation: &Explanation, run: &Run) -> String {
+    let totals = &run.totals;
+    let threads = explanation.processes.iter().map(|p| p.threads.len() as u64);
+    let threads = sum(threads) + explanation.left_out_threads;
+    let (did, moved, pages) = if run.settings.dry_run {
+        (
+            "would have herded (a dry run: nothing was carried out)",
+            totals.planned_thread_moves,
+            format!("{} asked for", counted(totals.planned_pages, "page")),
+        )
+    } else {
+        let watched = (totals.thread_moves, totals.pages_moved) == (0, 0);
+        (
+            if watched { "watched" } else { "herded" },
+            totals.thread_moves,
+            format!("{} moved", counted(totals.pages_moved, "page")),
+        )
+    };
+    let policy = if run.policy == run.policy_now {
+        run.policy.clone()
+    } else {
+        format!("{}, then {},", run.policy, run.policy_now)
+    };
+    let refusals = sum(totals.refusals.values().copied());
+    let refused = match refusals {
+        0 => String::new(),
+        1 => ", 1 wish refused".to_owned(),
+        _ => format!(", {} wishes refused", count(refusals)),
+    };
+    format!(
+        "{policy} {did} {} on {} for {}: {}, {pages}{refused}.",
+        counted(threads, "thread"),
+        run.machine.name,
+        time(totals.duration_ns),
+        counted(moved, "thread move"),
+    )
+}
+
+fn why(run: &Run, explanation: &Explanation, moves: &[Moved<'_>]) -> String {
+    let mut parts = Vec::new();
+    let rules = moves.iter().filter_map(|moved| {
+        let rule = moved.decision.rule.as_ref()?;
+        Some((rule.name.as_str(), rule.what, moved.decision.times))
+    });
+    if let Some(most) = most_used("move", rules) {
+        parts.push(most);
+    }
+    let all = explanation.processes.iter().flat_map(|p| &p.threads);
+    let pages = all
+        .flat_map(|thread| &thread.decisions)
+        .filter_map(|decision| {
+            let wanted =
+                matches!(decision.wanted, Wanted::Pages { .. }) && decision.happened.is_some();
+            let rule = decision.rule.as_ref().filter(|_| wanted)?;
+            Some((rule.name.as_str(), rule.what, decision.times))
+        });
+    let pages = pages.map(|(name, _, times)| (name, None, times));
+    if let Some(most) = most_used("page order", pages) {
+        parts.push(most);
+    }
+    if parts.is_empty() {
+        return nothing_moved(run);
+    }
+    parts.join(" ")
+}
+
+/// The rule that decided most of something, and what it does.
+fn most_used<'e>(
+    noun: &str,
+    rules: impl Iterator<Item = (&'e str, Option<&'e str>, u64)>,
+) -> Option<String> {
+    let mut times: BTreeMap<(&str, Option<&str>), u64> = BTreeMap::new();
+    for (name, what, more) in rules {
+        *times.entry((name, what)).or_default() += more;
+    }
+    let all = sum(times.values().copied());
+    let ((name, what), most) = times.into_iter().max_by_key(|(_, times)| *times)?;
+    let of = match all {
+        1 => format!("The one {noun} was"),
+        _ if most == all => format!("All {} were", counted(all, noun)),
+        _ => format!("{} of {} were", count(most), counted(all, noun)),
+    };
+    let what = what.map_or_else(String::new, |what| format!(": {what}"));
+    Some(stopped(&format!("{of} decided by \"{name}\"{what}")))
+}
+
+fn nothing_moved(run: &Run) -> String {
+    let totals = &run.totals;
+    if run.paused {
+        return "It is paused, and decides nothing until it is resumed.".to_owned();
+    }
+    let most = totals.refusals.iter().max_by_key(|(_, times)| **times);
+    if let Some((&guard, _)) = most {
+        return format!(
+            "All that the policy wanted was refused, mostly by the guard \"{guard}\": {}",
+            stopped(meaning(guard))
+        );
+    }
+    let interval = run.settings.placement_interval(totals.intervals);
+    if totals.intervals <= 2 {
+        return format!(
+            "The policy wanted nothing: it saw {} of {} only, too little to decide by. A shorter \
+             --interval (100ms) or a longer run gives it more.",
+            counted(totals.intervals, "interval"),
+            time(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)),
+        );
+    }
+    let about = run.about.as_ref().map(|about| stopped(&about.what));
+    let about = about.map_or_else(String::new, |about| format!(" {about}"));
+    format!("The policy wanted nothing else than what was.{about}")
+}
+
+fn helped(explanation: &Explanation, run: &Run) -> String {
+    let effects = Effects::of(explanation);
+    let mut parts = Vec::new();
+    let known = effects.known();
+    if known > 0 {
+        let unknown = match effects.unknown {
+            0 => String::new(),
+            more => format!(" ({} more cannot be told)", count(more)),
+        };
+        parts.push(format!(
+            "The thread was faster after {} of {}, slower after {}, as before after {}{unknown}.",
+            count(effects.faster),
+            counted(known, "move"),
+            count(effects.slower),
+            count(effects.unchanged),
+        ));
+    } else if run.totals.thread_moves > 0 {
+        parts.push(
+            "Nobody can say: no moved thread was counted on both sides of its move.".to_owned(),
+        );
+    } else if run.settings.dry_run {
+        parts.push("Nothing was carried out.".to_owned());
+    } else {
+        parts.push("No thread was moved, so nothing could.".to_owned());
+    }
+    if let Some(trend) = run.local_access_ratio {
+        parts.push(format!(
+            "Local accesses: {} at first, {} at last.",
+            percent(trend.first),
+            percent(trend.last)
+        ));
+    }
+    if run.totals.undone > 0 {
+        parts.push(format!(
+            "{} undone as worse.",
+            counted(run.totals.undone, "move")
+        ));
+    }
+    parts.join(" ")
+}
+
+fn stop(run: &Run) -> String {
+    match &run.ending {
+        Some(Ending::Failed { .. }) | None => {
+            let paused = if run.paused {
+                "It is paused; `numaherd ctl resume` has it go on. "
+            } else {
+                "`numaherd ctl pause` has a service decide nothing more. "
+            };
+            format!(
+                "{paused}Ctrl-C or SIGTERM ends it and gives every affinity back; if it is gone \
+                 already, `numaherd release` does."
+            )
+        }
+        Some(_) => {
+            let restored = match run.totals.restored {
+                Some(0) | None => "no thread is held any more".to_owned(),
+                Some(1) => "1 thread has its affinity back as found".to_owned(),
+                Some(more) => format!("{} threads have their affinity back as found", count(more)),
+            };
+            format!("It has ended, and {restored}.")
+        }
+    }
+}
+
+fn more(file: &str, moves: &[Moved<'_>]) -> String {
+    let example = moves.last().map_or_else(String::new, |last| {
+        format!("--decision {}, ", last.decision.first_record)
+    });
+    format!(
+        "numaherd explain {file} with {example}--name, --pid, --tid, --at, --from, --to, or --all for \
+         everything."
+    )
+}
+
+fn table_of_moves(moves: &[Moved<'_>], run: &Run) -> String {
+    if moves.is_empty() {
+        return String::new();
+    }
+    let hidden = moves.len().saturating_sub(MOST_MOVES);
+    let title = if run.settings.dry_run {
+        "Thread moves that would have been"
+    } else {
+        "Thread moves"
+    };
+    let mut text = match hidden {
+        0 => format!("\n{title}, by the number of the decision:\n"),
+        _ => format!(
+            "\n{title}, the last {MOST_MOVES} of {} (--all tells of all), by the number of the \
+             decision:\n",
+            count(moves.len() as u64)
+        ),
+    };
+    for moved in &moves[hidden..] {
+        let decision = moved.decision;
+        let label = format!(
+            "{:>7} {:>9}  {} {}",
+            format!("#{}", decision.first_record),
+            at(decision.first_ns),
+            moved.thread.tid,
+            moved.thread.name,
+        );
+        let effect = match (&decision.followed, &decision.happened) {
+            (_, Some(Happened::DryRun)) => "not carried out".to_owned(),
+            (Some(followed), _) => effects(followed),
+            (None, _) => "no interval on both sides to compare".to_owned(),
+        };
+        let place = format!("CPU {} to {}, {}", moved.from, moved.to, moved.nodes);
+        text += &entry(0, &label, 36, &format!("{place}: {effect}"));
+    }
+    text
+}
+
+/// What followed, in a few words.
+fn effects(followed: &Followed) -> String {
+    let say = |change: &SpeedChange| {
+        let by = brief(change.percent.abs());
+        match change.change {
+            Change::Faster => format!("{by} % faster"),
+            Change::Slower => format!("{by} % slower"),
+            Change::Unchanged => "as before".to_owned(),
+        }
+    };
+    match (&followed.speed, &followed.settled_speed) {
+        (None, None) => "speed not measured on both sides".to_owned(),
+        (Some(speed), Some(settled)) if speed.change != settled.change => {
+            format!("{}, then {}", say(speed), say(settled))
+        }
+        (_, Some(settled)) => say(settled),
+        (Some(speed), None) => format!(
+            "{} ({})",
+            say(speed),
+            counted(followed.after.intervals, "interval")
+        ),
+    }
+}
+
+fn table_of_pages(explanation: &Explanation) -> String {
+    let mut rows: Vec<(u64, String, String)> = Vec::new();
+    for process in &explanation.processes {
+        let moved = sum(process.threads.iter().map(|thread| thread.pages_moved));
+        let Some(pages) = process.pages.as_ref().filter(|_| moved > 0) else {
+            continue;
+        };
+        let home = match (pages.first.home(), pages.last.home()) {
+            (Some(first), Some(last)) if first != last => {
+                format!("home went from node {first} to node {last}")
+            }
+            (_, Some(last)) => format!("home is node {last}"),
+            _ => "home not known".to_owned(),
+        };
+        let label = format!(
+            "{:>7} {}",
+            process.pid.map_or_else(String::new, |pid| pid.to_string()),
+            process.name.as_deref().unwrap_or(""),
+        );
+        let pages = counted(moved, "page");
+        rows.push((moved, label, format!("{pages} moved, as read back; {home}")));
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse(row.0));
+    let hidden = rows.len().saturating_sub(MOST_PROCESSES);
+    let mut text = String::new();
+    for (at, (_, label, row)) in rows.iter().take(MOST_PROCESSES).enumerate() {
+        if at == 0 {
+            text += "\nPages, by process:\n";
+        }
+        text += &entry(0, label, 26, row);
+    }
+    if hidden > 0 {
+        text += &paragraph(
+            8,
+            &format!("and {} more: --all", counted(hidden as u64, "process")),
+        );
+    }
+    text
+}
+
+fn refused(run: &Run) -> String {
+    let mut text = String::new();
+    for (&guard, &times) in &run.totals.refusals {
+        if text.is_empty() {
+            text += "\nRefused by the governor:\n";
+        }
+        let label = format!("{:>7} {guard}", count(times));
+        let set = match settings(guard) {
+            [] => String::new(),
+            keys => format!(" {}", settings_of(keys, run)),
+        };
+        let said = format!("{}{set}", sentence(&stopped(meaning(guard))));
+        text += &entry(0, &label, 26, &said);
+    }
+    text
+}
+
+fn asked(run: &Run) -> String {
+    let hidden = run.asked.len().saturating_sub(MOST_SENTENCES);
+    let mut text = String::new();
+    for asked in &run.asked[hidden..] {
+        if text.is_empty() {
+            text += "\nAsked of it while it ran:\n";
+        }
+        let label = format!(
+            "{:>7} {:>9}",
+            format!("#{}", asked.record),
+            at(asked.time_ns)
+        );
+        text += &entry(0, &label, 20, &sentence(&stopped(&asked.text)));
+    }
+    if hidden > 0 {
+        text += &paragraph(
+            8,
+            &format!("{} before that: --all", counted(hidden as u64, "request")),
+        );
+    }
+    text
+}
