@@ -58,7 +58,10 @@ install -d "$root/usr/bin" "$root/DEBIAN" "$doc"
 strip --strip-all --remove-section=.comment --remove-section=.note -o "$root/usr/bin/numaherd" "$program"
 chmod 755 "$root/usr/bin/numaherd"
 install -D -m 644 contrib/systemd/numaherd.service "$root/usr/lib/systemd/system/numaherd.service"
-install -D -m 644 contrib/numaherd.toml "$root/etc/numaherd/numaherd.toml"
+# As documented, but a service keeps a record: whoever looks at three in the morning wants to know why.
+install -d "$root/etc/numaherd"
+sed 's|^#\(ledger = "/var/lib/numaherd/ledger"\).*|\1|' contrib/numaherd.toml >"$root/etc/numaherd/numaherd.toml"
+chmod 644 "$root/etc/numaherd/numaherd.toml"
 
 # Manual pages and completions: the program's own.
 "$program" manual "$work/manual" --date "$date"

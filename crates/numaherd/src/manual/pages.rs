@@ -33,11 +33,23 @@ const JOURNAL: Entry = Entry {
     told: "The affinities as they were found, written before the first of them changes. For a user \
            other than root: $XDG_RUNTIME_DIR/numaherd/journal.",
 };
+const SOCKET: Entry = Entry {
+    name: "/run/numaherd/control.sock",
+    told: "Where the service is spoken to. For a user other than root: in $XDG_RUNTIME_DIR/numaherd.",
+};
+const LEDGER: Entry = Entry {
+    name: "/var/lib/numaherd/ledger",
+    told: "What the service has seen, decided and done; its older half is let go at 1 GiB.",
+};
 const LAB: Entry = Entry {
     name: ".lab",
     told: "The guest's kernel and its modules, as `make setup` prepares them in the source tree.",
 };
 
+const CONFIGURED: Entry = Entry {
+    name: "NUMAHERD_CONFIG",
+    told: "The configuration file in place of /etc/numaherd/numaherd.toml, or none.",
+};
 const LOG: Entry = Entry {
     name: "RUST_LOG",
     told: "What is told on standard error about the work inside: error (the default), warn, info, \
@@ -74,8 +86,8 @@ moves on a stock kernel.
 
 It is safe to stop: every affinity is given back as it was found. What it does can be tried without
 consequences by `numaherd run --dry-run`.",
-        files: &[&CONFIGURATION, &JOURNAL],
-        environment: &[&LOG, &RUNTIME, &LAB_DIR, &LAB_PLUGIN],
+        files: &[&CONFIGURATION, &JOURNAL, &SOCKET, &LEDGER],
+        environment: &[&CONFIGURED, &LOG, &RUNTIME, &LAB_DIR, &LAB_PLUGIN],
         examples: &[
             ("What can be done here, and what is missing:", "numaherd doctor"),
             (
@@ -88,8 +100,8 @@ consequences by `numaherd run --dry-run`.",
     },
     Page {
         name: "numaherd-run",
-        files: &[&JOURNAL],
-        environment: &[&LOG, &RUNTIME],
+        files: &[&CONFIGURATION, &JOURNAL],
+        environment: &[&CONFIGURED, &LOG, &RUNTIME],
         examples: &[
             (
                 "Herd one process and its children by DINO's classes:",
@@ -154,6 +166,93 @@ consequences by `numaherd run --dry-run`.",
             "numaherd report before.ledger after.ledger -o compared.html",
         )],
         beside: &["numaherd-run", "numaherd-explain"],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-top",
+        files: &[&SOCKET],
+        environment: &[
+            &RUNTIME,
+            &Entry {
+                name: "NO_COLOR",
+                told: "Where it is set, everything is told without colours.",
+            },
+        ],
+        examples: &[
+            ("The herd that runs here, or else this machine:", "numaherd top"),
+            (
+                "A run that is over, from its tenth minute on:",
+                "numaherd top run.ledger --at 10m",
+            ),
+            (
+                "One frame, for a script:",
+                "numaherd top --once --width 100 --height 30",
+            ),
+        ],
+        beside: &["numaherd-explain", "numaherd-report"],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-record",
+        environment: &[&LOG],
+        examples: &[(
+            "An hour of this machine, nothing touched:",
+            "numaherd record -o hour.ledger --for 1h",
+        )],
+        beside: &["numaherd-replay"],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-replay",
+        examples: &[(
+            "What two policies would have decided:",
+            "numaherd replay hour.ledger --policy dino,n-mass",
+        )],
+        beside: &["numaherd-record", "numaherd-explain"],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-config",
+        files: &[&CONFIGURATION],
+        environment: &[&CONFIGURED],
+        examples: &[
+            ("Is the file right?", "numaherd config check"),
+            ("What holds, and what sets it:", "numaherd config show"),
+        ],
+        beside: &["numaherd-run", "numaherd-policies"],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-config-show",
+        files: &[&CONFIGURATION],
+        environment: &[&CONFIGURED],
+        examples: &[(
+            "What is not the default, for a run by another policy:",
+            "numaherd config show --changed --policy n-mass",
+        )],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-config-check",
+        files: &[&CONFIGURATION],
+        environment: &[&CONFIGURED],
+        examples: &[(
+            "Before it replaces the one in force:",
+            "numaherd config check ./numaherd.toml",
+        )],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-config-keys",
+        examples: &[
+            ("All of them:", "numaherd config keys"),
+            ("What a key means:", "numaherd config keys herd.limits.stray"),
+        ],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-config-example",
+        examples: &[("A file to begin with:", "numaherd config example")],
         ..NONE
     },
     Page {

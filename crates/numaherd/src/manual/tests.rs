@@ -36,9 +36,17 @@ fn names() -> Vec<String> {
 }
 
 #[test]
-fn a_page_is_of_a_command_and_has_examples() {
+fn every_command_has_a_page_with_examples_and_no_page_is_of_none() {
     let names = names();
     let told: Vec<&str> = pages::all().iter().map(|page| page.name).collect();
+    let without: Vec<_> = names
+        .iter()
+        .filter(|name| !told.contains(&name.as_str()))
+        .collect();
+    assert!(
+        without.is_empty(),
+        "say in manual/pages.rs what these are good for: {without:?}"
+    );
     for page in pages::all() {
         assert!(names.contains(&page.name.to_owned()), "{}", page.name);
         assert!(!page.examples.is_empty(), "{}", page.name);
