@@ -30,9 +30,9 @@ pub enum Ending {
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The policy's name.
+    /// The policy's name; the last one's where it was changed.
     pub policy: String,
-    /// Whether nothing was carried out.
+    /// Whether nothing was carried out, at the end.
     pub dry_run: bool,
     /// Why it ended.
     pub ending: Ending,

@@ -75,3 +75,50 @@ impl Ending {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn nobody() -> Ending {
+        Ending {
+            processes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_nudge_wakes_whoever_waits_next_once_and_leaves_the_rest_of_the_interval() {
+        let (stop, nudge) = (Stop::new().unwrap(), Nudge::new().unwrap());
+        nudge.wake();
+        nudge.wake();
+        let Progress::Woken { left } = nobody().run_for(&stop, Some(&nudge), HOUR) else {
+            panic!("woken before the hour is over");
+        };
+        assert!(left <= HOUR && left > HOUR / 2, "{left:?}");
+        let soon = Duration::from_millis(1);
+        assert_eq!(nobody().run_for(&stop, Some(&nudge), soon), Progress::Ran);
+    }
+
+    #[test]
+    fn a_nudge_from_another_thread_is_felt_while_waiting() {
+        let (stop, nudge) = (Stop::new().unwrap(), Nudge::new().unwrap());
+        let other = nudge.clone();
+        let waker = std::thread::spawn(move || other.wake());
+        let woken = nobody().run_for(&stop, Some(&nudge), HOUR);
+        assert!(matches!(woken, Progress::Woken { .. }), "{woken:?}");
+        waker.join().unwrap();
+    }
+
+    #[test]
+    fn those_who_cannot_be_nudged_wait_and_a_stop_comes_first() {
+        let (stop, nudge) = (Stop::new().unwrap(), Nudge::new().unwrap());
+        nudge.wake();
+        let soon = Duration::from_millis(1);
+        assert_eq!(nobody().run_for(&stop, None, soon), Progress::Ran);
+        stop.ask();
+        let ended = nobody().run_for(&stop, Some(&nudge), HOUR);
+        assert_eq!(ended, Progress::Ended);
+    }
+}

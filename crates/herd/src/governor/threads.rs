@@ -377,13 +377,19 @@ impl ThreadGovernor {
             })
     }
 
-    /// Threads with a mask of ours that are no longer seen: they have ended or left the selection,
-    /// and are given back while we still know what they had.
+    /// Threads with a mask of ours that are not to be steered any more, and are given back while we still
+    /// know what they had: they are no longer seen (they have ended or left the selection), or must be
+    /// left alone now (their group has no policy any more).
     fn leavers(&self, snapshot: &Snapshot) -> Vec<Change> {
+        let leaves = |thread: &Thread| {
+            let ours = self.holdings.owner(thread, &snapshot.online) == Owner::Ours;
+            thread.hands_off.is_some() && ours
+        };
         self.holdings
             .iter()
-            .filter(|&(id, _)| snapshot.thread(id).is_none())
-            .map(|(id, held)| give_back(id, held, None))
+            .map(|(id, held)| (id, held, snapshot.thread(id)))
+            .filter(|(.., thread)| thread.is_none_or(leaves))
+            .map(|(id, held, thread)| give_back(id, held, thread))
             .collect()
     }
 

@@ -86,17 +86,18 @@ impl Running<'_> {
         }
         self.paging.pause(true);
         self.hear_paging();
+        let before = self.paused;
         let paused = Paused { give_back };
         self.paused = Some(paused);
         if !give_back {
             return Ok(None);
         }
-        match self.watch(paused) {
-            Ok(given_back) => Ok(Some(given_back)),
-            Err(error) => Err(format!(
-                "it is paused, but affinities could not be given back: {error}"
-            )),
-        }
+        let given_back = self.watch(paused).map_err(|error| {
+            self.paused = before;
+            self.paging.pause(before.is_some());
+            error.to_string()
+        })?;
+        Ok(Some(given_back))
     }
 
     fn resume(&mut self) -> Result<(), String> {

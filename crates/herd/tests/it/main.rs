@@ -5,6 +5,7 @@ mod control;
 mod control_pages;
 mod control_properties;
 mod fake;
+mod groups;
 mod in_step;
 mod journal;
 mod ledger;

@@ -1,0 +1,259 @@
+//! Groups of processes: limits of their own, and a policy of their own in the one loop.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use numaherd_herd::governor::{Guard, ThreadGovernor};
+use numaherd_herd::{GroupLimits, Herd, Limits, Record, Settings, Stray};
+use numaherd_policy::groups::{Member, compose};
+use numaherd_policy::{Place, Policy, Random};
+use numaherd_topology::Topology;
+use numaherd_world::{
+    AffinityOutcome, AffinityResult, Placement, Progress, Signal, Snapshot, World,
+};
+
+use crate::fake::{Fake, cpus, everyone_to, machine, place, policy, snapshot, thread};
+
+static GO: AtomicBool = AtomicBool::new(false);
+
+/// Says which processes are of the group `brisk` in every snapshot of a world.
+struct Grouped {
+    fake: Fake,
+    brisk: Vec<u32>,
+    /// From this interval on the group has no policy.
+    left_alone_from: u64,
+}
+
+impl World for Grouped {
+    fn topology(&self) -> &Arc<Topology> {
+        self.fake.topology()
+    }
+
+    fn signals(&self) -> &[numaherd_world::SignalReport] {
+        self.fake.signals()
+    }
+
+    fn run_for(&mut self, interval: Duration) -> Progress {
+        self.fake.run_for(interval)
+    }
+
+    fn observe(&mut self) -> Result<Snapshot, numaherd_world::WorldError> {
+        let mut snapshot = self.fake.observe()?;
+        group(&mut snapshot, &self.brisk);
+        if snapshot.sequence >= self.left_alone_from {
+            for thread in &mut snapshot.threads {
+                if self.brisk.contains(&thread.process.pid) {
+                    thread.hands_off = Some("group brisk: no policy".to_owned());
+                }
+            }
+        }
+        Ok(snapshot)
+    }
+
+    fn apply(&mut self, orders: &numaherd_world::Orders) -> numaherd_world::Outcome {
+        self.fake.apply(orders)
+    }
+
+    fn pager(&mut self) -> Option<Box<dyn numaherd_world::Pager>> {
+        self.fake.pager()
+    }
+}
+
+fn group(snapshot: &mut Snapshot, brisk: &[u32]) {
+    for process in &mut snapshot.processes {
+        let is_brisk = brisk.contains(&process.id.pid);
+        process.group = is_brisk.then(|| Arc::from("brisk"));
+    }
+}
+
+/// Places every thread that it may on a core, ten times a second, and leaves nodes to the kernel.
+struct Brisk(u32);
+
+impl Place for Brisk {
+    fn needs(&self) -> &[Signal] {
+        &[]
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        Some(Duration::from_millis(100))
+    }
+
+    fn stray(&self) -> Option<Stray> {
+        Some(Stray::Node)
+    }
+
+    fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
+        let mut told = everyone_to(self.0);
+        let plan = told(snapshot);
+        let own = |placement: &Placement| {
+            let thread = snapshot.thread(placement.thread);
+            thread.is_some_and(|thread| thread.hands_off.is_none())
+        };
+        plan.into_iter().filter(own).collect()
+    }
+}
+
+fn steers_its_own(to: u32) -> Policy {
+    let mut told = everyone_to(to);
+    policy(move |snapshot| {
+        let mut own = snapshot.clone();
+        own.threads.retain(|thread| thread.hands_off.is_none());
+        told(&own)
+    })
+}
+
+fn world(left_alone_from: u64) -> Grouped {
+    let topology = machine(2, 4);
+    let threads = (1..=3).map(|n| thread(n, n, 0, &topology)).collect();
+    let mut fake = Fake::new(topology, threads);
+    fake.ends_after = 20;
+    Grouped {
+        fake,
+        brisk: vec![2],
+        left_alone_from,
+    }
+}
+
+fn composed() -> Policy {
+    let brisk = Policy {
+        placement: Box::new(Brisk(5)),
+        ..policy(|_| Vec::new())
+    };
+    let member = Member {
+        name: Arc::from("brisk"),
+        policy: Some(brisk),
+        interval: None,
+    };
+    compose(steers_its_own(2), None, vec![member]).unwrap()
+}
+
+#[test]
+fn each_group_has_its_own_policy_cadence_and_stray_in_one_loop() {
+    let mut world = world(u64::MAX);
+    let found = world.fake.masks();
+    let settings = Settings {
+        limits: Limits {
+            thread_bounce_limit: None,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    };
+    let mut used = None;
+    let mut placed: BTreeMap<u32, (u64, String)> = BTreeMap::new();
+    let summary = Herd::new(&mut world, composed(), settings, None, None)
+        .watched(|line| match &line.record {
+            Record::Start(start) => used = Some(start.settings.clone()),
+            Record::Placing(placing) => {
+                for order in placing.affinities.iter().filter(|o| o.core.is_some()) {
+                    let at = (line.time_ns / 1_000_000, order.cpus.to_string());
+                    placed.insert(order.thread.tid, at);
+                }
+            }
+            _ => {}
+        })
+        .run(&GO)
+        .unwrap();
+    let used = used.unwrap();
+    assert_eq!(used.placement_interval_ms, Some(100), "the quickest");
+    assert_eq!(used.limits.stray, Some(Stray::Domain), "the rest's");
+    assert_eq!(used.limits.thread_bounce_limit, Some(5));
+    let of_group = GroupLimits {
+        stray: Some(Stray::Node),
+        thread_bounce_limit: Some(50),
+    };
+    assert_eq!(used.limits.groups["brisk"], of_group);
+    let at = |ms, cpus: &str| (ms, cpus.to_owned());
+    assert_eq!(
+        placed,
+        BTreeMap::from([
+            (1, at(500, "0-3")),
+            (2, at(100, "4-7")),
+            (3, at(500, "0-3"))
+        ])
+    );
+    assert_eq!(summary.policy, "as-told; brisk: as-told");
+    assert_eq!(world.fake.masks(), found);
+}
+
+#[test]
+fn threads_of_a_group_that_has_no_policy_any_more_are_given_back() {
+    let mut world = world(8);
+    let mut given_back = Vec::new();
+    Herd::new(&mut world, composed(), Settings::default(), None, None)
+        .watched(|line| {
+            if let Record::Placing(placing) = &line.record {
+                let back = placing.affinities.iter().filter(|o| o.core.is_none());
+                given_back.extend(back.map(|order| (placing.snapshot, order.thread.tid)));
+            }
+        })
+        .run(&GO)
+        .unwrap();
+    assert_eq!(given_back, [(8, 2), (19, 1), (19, 3)]);
+}
+
+/// What becomes of moves of both threads to and fro between the domains, one a second.
+fn bounced(limits: &Limits) -> (Vec<Guard>, Vec<Guard>) {
+    let topology = machine(2, 4);
+    let mut threads = [thread(1, 1, 0, &topology), thread(2, 2, 0, &topology)];
+    let mut governor = ThreadGovernor::new(limits, &topology);
+    let mut refused = (Vec::new(), Vec::new());
+    for second in 0..6u32 {
+        let mut seen = snapshot(&topology, f64::from(second), &threads);
+        group(&mut seen, &[2]);
+        let to = if second % 2 == 0 { 4 } else { 0 };
+        let plan: Vec<Placement> = threads.iter().map(|thread| place(thread, to)).collect();
+        let governed = governor.govern(&seen, &plan);
+        for refusal in &governed.refusals {
+            let of = if refusal.thread.tid == 1 {
+                &mut refused.0
+            } else {
+                &mut refused.1
+            };
+            of.push(refusal.guard);
+        }
+        let outcomes: Vec<AffinityOutcome> = governed
+            .changes
+            .iter()
+            .map(|change| AffinityOutcome {
+                thread: change.order.thread,
+                result: AffinityResult::Done,
+            })
+            .collect();
+        for change in &governed.changes {
+            let thread = threads.iter_mut().find(|t| t.id == change.order.thread);
+            let thread = thread.unwrap();
+            thread.affinity = change.order.cpus.clone();
+            thread.assigned = change.order.core;
+            thread.cpu = change.order.core.unwrap();
+        }
+        governor.carried_out(seen.time_ns, &governed.changes, &outcomes);
+    }
+    refused
+}
+
+#[test]
+fn a_groups_bounce_limit_and_stray_are_for_its_threads_only() {
+    let of_group = GroupLimits {
+        stray: Some(Stray::Core),
+        thread_bounce_limit: Some(3),
+    };
+    let limits = Limits {
+        thread_bounce_limit: Some(5),
+        groups: BTreeMap::from([("brisk".to_owned(), of_group)]),
+        ..Limits::default()
+    };
+    let (rest, brisk) = bounced(&limits);
+    assert_eq!(rest, [Guard::Bounce], "the sixth");
+    let stays = [Guard::Bounce, Guard::Unchanged, Guard::Bounce];
+    assert_eq!(brisk, stays, "from the fourth on");
+    let topology = machine(2, 4);
+    let threads = [thread(1, 1, 0, &topology), thread(2, 2, 0, &topology)];
+    let mut seen = snapshot(&topology, 1.0, &threads);
+    group(&mut seen, &[2]);
+    let plan: Vec<Placement> = threads.iter().map(|thread| place(thread, 6)).collect();
+    let governed = ThreadGovernor::new(&limits, &topology).govern(&seen, &plan);
+    let masks: Vec<_> = governed.changes.iter().map(|c| &*c.order.cpus).collect();
+    assert_eq!(masks, [&cpus("4-7"), &cpus("6")]);
+}
