@@ -11,6 +11,7 @@ use numaherd_world::ThreadId;
 use serde::Serialize;
 
 use crate::cli::Release;
+use crate::config::Effective;
 use crate::exit::{Exit, ended};
 use crate::print::{self, Shown};
 
@@ -67,7 +68,7 @@ impl From<Restored> for Report {
 /// # Errors
 /// Another numaherd is at work, the journal cannot be read, or a thread could not be given back.
 pub fn release(options: &Release) -> Result<()> {
-    let path = options.journal.clone().unwrap_or_else(usual_journal);
+    let path = options.journal.clone().unwrap_or_else(configured_journal);
     let report = Report::from(restore(&path)?);
     print::shown(options.json, &report, || text(&report, &path))?;
     match report.failed.len() {
@@ -77,6 +78,16 @@ pub fn release(options: &Release) -> Result<()> {
             format!("{n} threads could not be given back; see above"),
         )),
     }
+}
+
+/// The journal of a run that is told no other: as the configuration has it, or else the usual one. A
+/// configuration that is wrong is said, and what is owed in the usual one given back all the same.
+fn configured_journal() -> PathBuf {
+    let configured = Effective::of_file(None).unwrap_or_else(|error| {
+        eprintln!("numaherd: {error:#}");
+        Effective::default()
+    });
+    configured.config.journal.unwrap_or_else(usual_journal)
 }
 
 fn restore(path: &Path) -> Result<Restored> {

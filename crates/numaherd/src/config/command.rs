@@ -9,8 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::file::look::heading;
+use super::file::{DEFAULT_POLICY, steering};
 use super::keys::{self, Known, as_toml};
-use super::{Effective, USUAL_FILE, example, values};
+use super::{Config, Effective, USUAL_FILE, example, milliseconds, values};
 use crate::cli::{Config as Command, ConfigCheck, ConfigKeys, ConfigShow};
 use crate::doctor;
 use crate::exit::{Exit, ended};
@@ -41,12 +42,7 @@ struct Held {
 
 fn show(options: &ConfigShow) -> Result<()> {
     let effective = Effective::of(&options.run)?;
-    let policy = registry::build(effective.config.policy(), &effective.config.policies)
-        .map_err(|error| ended(Exit::Usage, error))?;
-    let mut resolved = effective.config.clone();
-    resolved.policy.get_or_insert_with(|| policy.name.clone());
-    resolved.herd = resolved.herd.resolved(&*policy.placement);
-    let resolved = values(&resolved);
+    let resolved = values(&resolved(&effective.config)?);
     let set = values(&effective.config);
     let lines = shown_lines(&effective, &set, &resolved);
     if options.run.json {
@@ -59,6 +55,38 @@ fn show(options: &ConfigShow) -> Result<()> {
     }
     print::out(&as_file(&effective, &lines, options.changed))
 }
+
+/// The same with what policies and program make of what is left out.
+fn resolved(config: &Config) -> Result<Config> {
+    let usage = |error| ended(Exit::Usage, error);
+    let mut resolved = config.clone();
+    let policy = resolved
+        .policy
+        .get_or_insert_with(|| DEFAULT_POLICY.to_owned());
+    let alone = registry::build(policy, &config.policies).map_err(usage)?;
+    resolved.herd = resolved.herd.resolved(&*alone.placement);
+    let together = steering::policy(config).map_err(usage)?;
+    let settings = steering::settings(config).resolved(&*together.placement);
+    let own = together.placement.groups();
+    for group in &mut resolved.group {
+        let limits = settings.limits.groups.get(&group.name);
+        let Some(limits) = limits.filter(|_| !group.left_alone()) else {
+            continue;
+        };
+        group
+            .policy
+            .get_or_insert_with(|| config.policy().to_owned());
+        group.stray = limits.stray;
+        group.thread_bounce_limit = limits.thread_bounce_limit;
+        let interval = own.iter().find(|own| *own.name == *group.name);
+        let interval = interval.and_then(|own| own.own.interval);
+        group.placement_interval_ms = Some(interval.map_or(USUAL_INTERVAL_MS, milliseconds));
+    }
+    Ok(resolved)
+}
+
+/// How often threads are placed where nobody says, in ms.
+const USUAL_INTERVAL_MS: u64 = 1000;
 
 /// A key of what is shown.
 struct Line {
@@ -311,7 +339,7 @@ fn one(known: &Known) -> Shown {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Config, Origin};
+    use super::super::Origin;
     use super::*;
 
     #[test]

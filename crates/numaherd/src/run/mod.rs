@@ -1,5 +1,6 @@
 //! `numaherd run`: herds this machine's threads and pages, until told to stop.
 
+mod groups;
 mod program;
 mod reload;
 mod selection;
@@ -26,6 +27,7 @@ use numaherd_world::NewPages;
 use serde::Serialize;
 
 use crate::cli::Run;
+use crate::config::file::steering;
 use crate::config::{Config, Effective};
 use crate::doctor;
 use crate::exit::{Exit, ended};
@@ -57,12 +59,15 @@ pub struct Attached<'a> {
     pub recording: Option<Recording<'a>>,
 }
 
+/// Prints what came of a run.
+pub type Print<'a> = Box<dyn FnOnce(&Summary) -> Result<()> + 'a>;
+
 /// What a recording has in place of what is configured. It records every interval.
 pub struct Recording<'a> {
     /// Moves nothing, and goes by all that is to be recorded.
     pub policy: Policy,
     /// Prints what came of it.
-    pub printed: Box<dyn FnOnce(&Summary) -> Result<()> + 'a>,
+    pub printed: Print<'a>,
 }
 
 /// `numaherd run`: herds until told to stop, saying on standard error what happens when somebody is there
@@ -107,8 +112,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
             (recording.policy, Some(recording.printed))
         }
         None => {
-            let policy = registry::build(config.policy(), &config.policies)
-                .map_err(|error| ended(Exit::Usage, error))?;
+            let policy = steering::policy(&config).map_err(|error| ended(Exit::Usage, error))?;
             (policy, None)
         }
     };
@@ -130,6 +134,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let selection =
         selection::selection(&options.selection.pid, &config.selection, program.as_ref())?;
     let mut host_options = HostOptions::new(selection);
+    host_options.groups = groups::rules(Path::new(ROOT), &config.group)?;
     host_options.started_with = new_pages;
     host_options.include_pinned = config.herd.limits.take_over;
     host_options.events = events;
@@ -137,7 +142,8 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let (control, requests) = control.unwrap_or_else(control::pair);
     let stop = signals::heed(host.stop(), reload.clone())?;
     let mut service = service::Service::new();
-    let herd = Herd::new(&mut host, policy, config.herd, ledger, journal)
+    let (groups, settings) = (host.groups(), steering::settings(&config));
+    let herd = Herd::new(&mut host, policy, settings, ledger, journal)
         .or_else(alternatives)
         .controlled(requests)
         .watched(move |line: &Line| {
@@ -149,7 +155,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
             }
         });
     if printed.is_none() {
-        reload.begin(options, effective, control);
+        reload.begin(options, effective, control, groups);
     }
     // Whoever waits for it (systemd, a script) may go on now; nobody need be waiting.
     service::ready(None);

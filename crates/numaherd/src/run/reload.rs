@@ -1,24 +1,26 @@
 //! Reading the configuration again while a herd runs: on SIGHUP, or when the control socket asks.
 //!
 //! What changed is asked of the running herd ([`numaherd_herd::control`]), in one request, so that it
-//! holds as a whole or not at all. A policy starts anew only where its name or one of its values has
-//! changed. A file that is wrong changes nothing. What is read at the start only is named, and keeps the
+//! holds as a whole or not at all. A policy starts anew only where its name, one of its values or a group
+//! with a policy of its own has changed. A file that is wrong changes nothing. What is read at the start only is named, and keeps the
 //! value that it began with; so the next reload names it again.
 //!
 //! What came of it is said on standard error, to systemd, and in the ledger.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use numaherd_herd::{Change, Control, ControlError, Request};
-use numaherd_policy::registry;
+use numaherd_host::GroupRules;
 use serde::Serialize;
 
-use super::{say, service};
+use super::{ROOT, groups, say, service};
 use crate::cli::Run;
+use crate::config::file::groups::Group;
+use crate::config::file::steering;
 use crate::config::keys::as_toml;
 use crate::config::{Config, Effective, values};
 use crate::exit::{Exit, ended};
@@ -44,6 +46,7 @@ struct Running {
     /// Whether it began as a dry run: without a journal, so that it has to stay one.
     began_dry: bool,
     control: Control,
+    groups: GroupRules,
 }
 
 /// What a reload changed.
@@ -70,13 +73,20 @@ pub struct Difference {
 
 impl Reload {
     /// From here on there is something to reload.
-    pub(super) fn begin(&self, options: &Run, held: Effective, control: Control) {
+    pub(super) fn begin(
+        &self,
+        options: &Run,
+        held: Effective,
+        control: Control,
+        groups: GroupRules,
+    ) {
         let began_dry = held.config.herd.dry_run;
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running {
             options: options.clone(),
             held,
             began_dry,
             control,
+            groups,
         });
     }
 
@@ -128,24 +138,28 @@ impl Running {
 
     fn ask(&self, wanted: &Config, by: &str) -> Result<()> {
         let held = &self.held.config;
-        let same = wanted.policy() == held.policy() && wanted.policies == held.policies;
-        let policy = if same {
+        let rules = groups::rules(Path::new(ROOT), &wanted.group)?;
+        let policy = if policies_of(wanted) == policies_of(held) {
             None
         } else {
-            let policy = registry::build(wanted.policy(), &wanted.policies);
+            let policy = steering::policy(wanted);
             Some(policy.map_err(|error| ended(Exit::Usage, error))?)
         };
+        let settings = steering::settings(wanted);
         let change = Change {
             policy,
-            settings: (wanted.herd != held.herd).then(|| wanted.herd.clone()),
+            settings: (settings != steering::settings(held)).then_some(settings),
             why: READ_AGAIN.to_owned(),
         };
         let request = Request::Change(Box::new(change));
         match self.control.named(by).ask(request, PATIENCE) {
             // It will be carried out when its turn comes.
-            Ok(()) | Err(ControlError::NoAnswer { .. }) => Ok(()),
-            Err(error) => Err(ended(Exit::Usage, error)),
+            Ok(()) | Err(ControlError::NoAnswer { .. }) => {}
+            Err(error) => return Err(ended(Exit::Usage, error)),
         }
+        // Only now: a process of a group that the policy does not know yet would be left alone.
+        self.groups.set(rules);
+        Ok(())
     }
 
     /// Has the ledger say what came of a reload that changes nothing.
@@ -159,6 +173,22 @@ impl Running {
         // A herd that has ended, or has too much to answer, is told nothing; standard error has it.
         let _ = self.control.named(by).tell(request);
     }
+}
+
+/// All that a policy is built of: where it is the same, the policy goes on with what it has learnt.
+fn policies_of(config: &Config) -> impl PartialEq + use<> {
+    let of_group = |group: &Group| {
+        let policy = group.policy.clone();
+        (group.name.clone(), policy, group.placement_interval_ms)
+    };
+    let groups: Vec<_> = config.group.iter().map(of_group).collect();
+    // The cadence of those in no group is a part of it only where there are groups.
+    let interval = config
+        .herd
+        .placement_interval_ms
+        .filter(|_| !groups.is_empty());
+    let policy = config.policy().to_owned();
+    (policy, config.policies.clone(), groups, interval)
 }
 
 /// What a running herd cannot change keeps its value. The keys are those that `config::keys` says are
@@ -287,6 +317,26 @@ mod tests {
             "/etc/n.toml was read again: policy is \"n-mass\" (was left out), herd.limits.freeze_s is \
              5.0 (was 60.0); a restart is needed for ledger"
         );
+    }
+
+    #[test]
+    fn a_policy_goes_on_where_only_limits_or_members_of_groups_changed() {
+        let parse = |text: &str| Config::parse(text, "f").unwrap_or_else(|e| panic!("{e}")).0;
+        let group = "[[group]]\nname = \"a\"\nusers = [\"root\"]\npolicy = \"none\"\n";
+        let same = |one: &str, other: &str| policies_of(&parse(one)) == policies_of(&parse(other));
+        assert!(same(
+            "",
+            "[herd]\nplacement_interval_ms = 70\n[herd.limits]\nfreeze_s = 1\n"
+        ));
+        assert!(same(group, &group.replace("root", "0")));
+        assert!(!same(group, &group.replace("none", "linux")));
+        assert!(!same(
+            group,
+            &format!("[herd]\nplacement_interval_ms = 70\n{group}")
+        ));
+        assert!(!same("", group));
+        assert!(!same("", "policy = \"linux\""));
+        assert!(!same("", "[policies.paging]\nwindow_pages = 1"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use numaherd_host::Selection;
+use numaherd_host::{HostError, Selection};
 
 use super::program::Program;
 use super::{ROOT, host_error};
@@ -34,11 +34,19 @@ pub fn selection(
         return Ok(Selection::Command { name: name.clone() });
     }
     if let Some(user) = &chosen.user {
-        let uid = match user.parse() {
-            Ok(uid) => uid,
-            Err(_) => numaherd_host::user_number(Path::new(ROOT), user).map_err(host_error)?,
-        };
+        let uid = user_number(Path::new(ROOT), user).map_err(host_error)?;
         return Ok(Selection::User { uid });
     }
     Ok(Selection::Machine)
+}
+
+/// A user's number, where it is given by that or by name.
+///
+/// # Errors
+/// There is no such user.
+pub fn user_number(root: &Path, user: &str) -> Result<u32, HostError> {
+    match user.parse() {
+        Ok(number) => Ok(number),
+        Err(_) => numaherd_host::user_number(root, user),
+    }
 }

@@ -47,6 +47,16 @@ fn one_line(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
+/// How long the manager waits for a sign of life, as it says in the environment
+/// (`sd_watchdog_enabled(3)`): where it names a process, that one alone is meant.
+fn watchdog(micros: Option<&str>, meant: Option<&str>, own: u32) -> Option<Duration> {
+    if meant.is_some_and(|meant| meant.parse() != Ok(own)) {
+        return None;
+    }
+    let micros = micros?.parse().ok().filter(|micros| *micros > 0)?;
+    Some(Duration::from_micros(micros))
+}
+
 /// Sees the loop's lines and tells the manager.
 pub(super) struct Service {
     /// How long the manager waits for a sign of life; `None` where it does not.
@@ -63,11 +73,12 @@ impl Service {
     /// One where a manager listens.
     pub(super) fn new() -> Option<Self> {
         std::env::var_os("NOTIFY_SOCKET")?;
-        let mut micros = 0;
-        let watched = sd_notify::watchdog_enabled(false, &mut micros);
-        Some(Self::watched_for(
-            watched.then(|| Duration::from_micros(micros)),
-        ))
+        let text = |name| std::env::var(name).ok();
+        Some(Self::watched_for(watchdog(
+            text("WATCHDOG_USEC").as_deref(),
+            text("WATCHDOG_PID").as_deref(),
+            std::process::id(),
+        )))
     }
 
     fn watched_for(watchdog: Option<Duration>) -> Self {
@@ -200,6 +211,17 @@ mod tests {
         );
         let mut unwatched = Service::watched_for(None);
         assert_eq!(unwatched.take_in(&change(60_000)), None);
+    }
+
+    #[test]
+    fn the_watchdog_is_for_the_process_that_it_names_or_for_any() {
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(watchdog(Some("1000000"), None, 7), second);
+        assert_eq!(watchdog(Some("1000000"), Some("7"), 7), second);
+        assert_eq!(watchdog(Some("1000000"), Some("8"), 7), None);
+        for wrong in [None, Some("0"), Some("soon"), Some("-1")] {
+            assert_eq!(watchdog(wrong, None, 7), None);
+        }
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! Groups of processes with a policy of their own, or with none: `[[group]]` of a configuration.
 //!
-//! A process belongs to the first group, in the order of the file, that names it: by its number, its
-//! command name, its user or its control group; one of them is enough. Whoever is in no group is under
-//! the policy of all.
+//! A process belongs to the first group, in the order of the file, that it fits: of command names, users,
+//! control groups and numbers every kind that is given must name it. Whoever is in no group is under the
+//! policy of all.
 
 use std::collections::BTreeSet;
 
+use numaherd_herd::Stray;
 use serde::{Deserialize, Serialize};
 
 /// What a group's policy is called when its processes are left alone.
 pub const NO_POLICY: &str = "none";
+
+/// The longest that an interval may be, in ms: a day.
+const DAY_MS: u64 = 86_400_000;
 
 /// A group of processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +21,8 @@ pub const NO_POLICY: &str = "none";
 pub struct Group {
     /// What it is called, in what people see. Each name once.
     pub name: String,
-    /// Processes of these command names, as `/proc/PID/comm` has them.
+    /// Processes of these command names, as `/proc/PID/comm` has them; `*` stands for any letters, `?` for
+    /// one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// Processes of these users, by name or number.
@@ -26,12 +31,24 @@ pub struct Group {
     /// Processes in these control groups or below them, as `/proc/PID/cgroup` has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<String>,
-    /// These processes, and the processes that they start.
+    /// These processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pids: Vec<u32>,
     /// Its policy: a name, or [`NO_POLICY`]; that of all others when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
+    /// How often its threads are placed, in ms; as often as its policy's source has it, or else once a
+    /// second, when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement_interval_ms: Option<u64>,
+    /// How far its threads may stray; as `herd.limits.stray`, or else as its policy's source has it, when
+    /// left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stray: Option<Stray>,
+    /// Its limit of bounces for threads; as `herd.limits.thread_bounce_limit`, or else by its policy's
+    /// cadence, when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread_bounce_limit: Option<u32>,
 }
 
 impl Group {
@@ -86,6 +103,16 @@ pub fn check(groups: &[Group]) -> Vec<WrongGroup> {
         }
         if group.pids.contains(&0) {
             say("pids", "has 0, which is no process".to_owned());
+        }
+        if let Some(interval) = group.placement_interval_ms
+            && !(1..=DAY_MS).contains(&interval)
+        {
+            let what = format!("is {interval}: it must be from 1 to {DAY_MS}, a day");
+            say("placement_interval_ms", what);
+        }
+        if group.thread_bounce_limit == Some(0) {
+            let what = "is 0: it must be 1 or more; to let nothing move, use the policy \"none\"";
+            say("thread_bounce_limit", what.to_owned());
         }
     }
     wrong

@@ -123,7 +123,7 @@ impl Looking<'_> {
         self.findings.push(Finding {
             at: value.span().start,
             before: "",
-            key: shown(path),
+            key: shown(&without_numbers(path)),
             what,
         });
     }
@@ -151,7 +151,7 @@ impl Looking<'_> {
         self.findings.push(Finding {
             at: key.span().start,
             before: "unknown key ",
-            key: shown(&joined(table, written)),
+            key: shown(&joined(&without_numbers(table), written)),
             what,
         });
     }

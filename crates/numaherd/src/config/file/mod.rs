@@ -21,6 +21,7 @@ pub mod groups;
 pub mod look;
 pub mod nearest;
 pub mod shape;
+pub mod steering;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -91,7 +92,9 @@ impl Config {
 
     /// What a configuration may hold.
     pub fn shape() -> &'static Shape {
-        static SHAPE: LazyLock<Shape> = LazyLock::new(shape::shape_of::<Config>);
+        // What groups have of their own is set with each group; the settings get it from there.
+        static SHAPE: LazyLock<Shape> =
+            LazyLock::new(|| shape::shape_of::<Config>().without(&["herd", "limits", "groups"]));
         &SHAPE
     }
 
@@ -143,7 +146,12 @@ impl Config {
             ),
             Err(other) => say("policies".to_owned(), format!(": {other}")),
         }
-        let policy = |name: &str| registry::halves(name).map(drop);
+        // Settings that cannot be have been told of already.
+        let settings = match self.policies.check() {
+            Ok(()) => self.policies.clone(),
+            Err(_) => numaherd_policy::Settings::default(),
+        };
+        let policy = |name: &str| registry::build(name, &settings).map(drop);
         if let Err(error) = policy(self.policy()) {
             say("policy".to_owned(), format!(": {}", told(&error)));
         }
@@ -177,6 +185,16 @@ impl Config {
                 shown(path)
             );
             say("selection.cgroup".to_owned(), what);
+        }
+        if findings.is_empty()
+            && let Err(error) = steering::policy(self)
+        {
+            findings.push(Finding {
+                at: places.get("group").map_or(usize::MAX, |place| place.start),
+                before: "",
+                key: "group".to_owned(),
+                what: format!(": {error}"),
+            });
         }
         findings.sort_by_key(|finding| finding.at);
         findings
@@ -303,3 +321,6 @@ impl Reading<'_> {
         }])
     }
 }
+
+#[cfg(test)]
+mod tests;

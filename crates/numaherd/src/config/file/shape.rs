@@ -57,6 +57,20 @@ impl Shape {
         }
     }
 
+    /// The same without a key, which is named from the outermost table on.
+    #[must_use]
+    pub fn without(mut self, key: &[&str]) -> Self {
+        if let (Self::Table(fields), [first, rest @ ..]) = (&mut self, key) {
+            if rest.is_empty() {
+                fields.retain(|field| field.name != *first);
+            }
+            for field in fields.iter_mut().filter(|field| field.name == *first) {
+                field.shape = field.shape.clone().without(rest);
+            }
+        }
+        self
+    }
+
     /// Every table with its dotted name, the outermost (named "") first, in the order of the types.
     pub fn tables(&self) -> Vec<(String, &[Field])> {
         let mut found = Vec::new();
@@ -73,6 +87,7 @@ impl Shape {
     }
 
     /// Every key that holds a value rather than further keys, by its dotted name.
+    #[cfg(test)]
     pub fn keys(&self) -> Vec<(String, &Field)> {
         let mut found = Vec::new();
         for (table, fields) in self.tables() {

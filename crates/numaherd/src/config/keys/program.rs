@@ -78,9 +78,9 @@ pub const KEYS: &[Key] = &[
 pub const GROUP_TABLES: &[Table] = &[Table {
     name: "group",
     what: "Groups of processes with a policy of their own, or with none; as many as you like, each under a \
-           heading [[group]]. A process belongs to the first group, in the order of the file, that \
-           names it by its command name, its user, its control group or its number; one of them is \
-           enough. Processes in no group go by the policy at the top of the file.",
+           heading [[group]]. A process belongs to the first group, in the order of the file, that it \
+           fits: of `names`, `users`, `cgroups` and `pids` every one that is given must name it. \
+           Processes in no group go by the policy at the top of the file.",
 }];
 
 pub const GROUP_KEYS: &[Key] = &[
@@ -92,7 +92,8 @@ pub const GROUP_KEYS: &[Key] = &[
     key(
         "group.names",
         "",
-        "Processes of these command names, as /proc/PID/comm has them (the kernel keeps 15 bytes).",
+        "Processes of these command names, as /proc/PID/comm has them (the kernel keeps 15 bytes); * stands \
+         for any letters, ? for one.",
     ),
     key(
         "group.users",
@@ -108,7 +109,7 @@ pub const GROUP_KEYS: &[Key] = &[
     key(
         "group.pids",
         "process numbers",
-        "These processes, and the processes that they start.",
+        "These processes.",
     ),
     key(
         "group.policy",
@@ -117,4 +118,31 @@ pub const GROUP_KEYS: &[Key] = &[
          and nothing of theirs is moved.",
     )
     .or("the policy at the top of the file", "\"none\""),
+    key(
+        "group.placement_interval_ms",
+        "ms",
+        "How often the group's threads are placed.",
+    )
+    .or(
+        "as often as its policy's source has it, or else 1000",
+        "1000",
+    ),
+    key(
+        "group.stray",
+        "",
+        "How far the group's threads may stray, as `herd.limits.stray`.",
+    )
+    .or(
+        "`herd.limits.stray`, or else as far as its policy's source has it, or else \"domain\"",
+        "\"node\"",
+    ),
+    key(
+        "group.thread_bounce_limit",
+        "moves",
+        "The bounce limit for the group's threads, as `herd.limits.thread_bounce_limit`.",
+    )
+    .or(
+        "`herd.limits.thread_bounce_limit`, or else by how often its policy decides",
+        "5",
+    ),
 ];

@@ -1,0 +1,99 @@
+//! What a configuration comes to for a herd: one policy, composed where there are groups, and its
+//! settings.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use numaherd_herd::{GroupLimits, Settings};
+use numaherd_policy::groups::{Member, compose};
+use numaherd_policy::{Policy, PolicyError, registry};
+
+use super::Config;
+use super::groups::Group;
+
+/// The policy for everybody: the groups' and that of all others.
+///
+/// # Errors
+/// A policy is unknown, or some of them cannot be had together.
+pub fn policy(config: &Config) -> Result<Policy, PolicyError> {
+    let rest = registry::build(config.policy(), &config.policies)?;
+    if config.group.is_empty() {
+        return Ok(rest);
+    }
+    let member = |group: &Group| {
+        let name = group.policy.as_deref().unwrap_or(config.policy());
+        let policy = match group.left_alone() {
+            true => None,
+            false => Some(registry::build(name, &config.policies)?),
+        };
+        Ok(Member {
+            name: Arc::from(group.name.as_str()),
+            policy,
+            interval: group.placement_interval_ms.map(Duration::from_millis),
+        })
+    };
+    let members: Result<_, PolicyError> = config.group.iter().map(member).collect();
+    let interval = config.herd.placement_interval_ms.map(Duration::from_millis);
+    compose(rest, interval, members?)
+}
+
+/// The settings, with what the groups have of their own.
+pub fn settings(config: &Config) -> Settings {
+    let mut settings = config.herd.clone();
+    if config.group.is_empty() {
+        return settings;
+    }
+    // The loop goes by the quickest of all; the composed policy knows it.
+    settings.placement_interval_ms = None;
+    let limits = |group: &Group| {
+        let own = GroupLimits {
+            stray: group.stray,
+            thread_bounce_limit: group.thread_bounce_limit,
+        };
+        (own != GroupLimits::default()).then(|| (group.name.clone(), own))
+    };
+    settings.limits.groups = config
+        .group
+        .iter()
+        .filter_map(limits)
+        .collect::<BTreeMap<_, _>>();
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(text, "f")
+            .unwrap_or_else(|error| panic!("{error}"))
+            .0
+    }
+
+    #[test]
+    fn without_groups_it_is_the_policy_itself_and_the_settings_as_they_are() {
+        let config = config("policy = \"n-mass\"\n[herd]\nplacement_interval_ms = 70\n");
+        assert_eq!(policy(&config).unwrap().name, "n-mass");
+        assert_eq!(settings(&config), config.herd);
+    }
+
+    #[test]
+    fn groups_have_their_own_and_the_loop_goes_by_the_quickest() {
+        let config = config(
+            "policy = \"n-mass\"\n[herd]\nplacement_interval_ms = 70\n\
+             [[group]]\nname = \"web\"\nnames = [\"nginx\"]\npolicy = \"none\"\n\
+             [[group]]\nname = \"guests\"\ncgroups = [\"/machine.slice\"]\npolicy = \"brm\"\n\
+             placement_interval_ms = 20\nstray = \"core\"\n\
+             [[group]]\nname = \"same\"\nusers = [\"me\"]\n",
+        );
+        let policy = policy(&config).unwrap();
+        assert_eq!(policy.name, "n-mass; web: none; guests: brm; same: n-mass");
+        let settings = settings(&config).resolved(&*policy.placement);
+        assert_eq!(settings.placement_interval_ms, Some(20));
+        let stray = |group: &str| settings.limits.groups[group].stray;
+        assert_eq!(stray("guests"), Some(numaherd_herd::Stray::Core));
+        assert_eq!(stray("same"), Some(numaherd_herd::Stray::Domain));
+        assert!(!settings.limits.groups.contains_key("web"));
+    }
+}

@@ -1,0 +1,199 @@
+//! `numaherd config` as a person meets it, and which file a run reads.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs numaherd without any configuration but that which is named.
+fn numaherd(folder: &Path, variable: Option<&str>, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_numaherd"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("NUMAHERD_CONFIG", variable.unwrap_or("none"))
+        .env_remove("RUST_LOG")
+        .output()
+        .expect("the program can be started")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const FILE: &str = "\
+policy = \"brm\"
+
+[herd.limits]
+freeze_s = 7
+
+[[group]]
+name = \"web\"
+names = [\"nginx\"]
+policy = \"none\"
+";
+
+#[test]
+fn what_holds_is_shown_with_what_sets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("n.toml"), FILE).unwrap();
+    let show = |arguments: &[&str]| {
+        let all = [&["config", "show", "--config", "n.toml"], arguments].concat();
+        let output = numaherd(folder.path(), None, &all);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        out(&output)
+    };
+    insta::assert_snapshot!(show(&["--changed", "--stray", "core"]), @r#"
+    # Built-in defaults, then n.toml, then the command line.
+    policy = "brm"                            # n.toml line 1
+
+    [herd.limits]
+    stray = "core"                            # --stray
+    freeze_s = 7.0                            # n.toml line 4
+
+    [[group]]
+    name = "web"                              # n.toml line 7
+    names = ["nginx"]                         # n.toml line 8
+    policy = "none"                           # n.toml line 9
+    "#);
+    let whole = show(&[]);
+    // What the policy makes of what is left out, and what nothing is made of.
+    assert!(whole.contains("#placement_interval_ms = 10 "), "{whole}");
+    assert!(whole.contains("#stray = \"node\""), "{whole}");
+    assert!(
+        whole.contains("#ledger left out: nothing is recorded"),
+        "{whole}"
+    );
+    assert!(whole.contains("\nbounce_limit = 5\n"), "{whole}");
+    let json: serde_json::Value = serde_json::from_str(&show(&["--json"])).unwrap();
+    assert_eq!(json["herd.limits.freeze_s"]["value"], 7.0);
+    assert_eq!(json["herd.limits.freeze_s"]["from"], "n.toml line 4");
+    assert_eq!(json["herd.seed"]["from"], "default");
+    assert_eq!(json["herd.limits.stray"]["from"], "left out");
+    assert_eq!(json["herd.limits.stray"]["value"], "node");
+    assert_eq!(json["group[0].policy"]["value"], "none");
+    // What is shown is a configuration that says the same.
+    fs::write(folder.path().join("again.toml"), &whole).unwrap();
+    let again = numaherd(
+        folder.path(),
+        None,
+        &["config", "show", "--config", "again.toml"],
+    );
+    let bare = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .skip(1)
+            .map(|line| line.split('#').next().unwrap_or("").trim());
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(bare(&out(&again)), bare(&whole));
+}
+
+#[test]
+fn a_file_is_checked_without_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |name: &str, text: &str| {
+        fs::write(folder.path().join(name), text).unwrap();
+        numaherd(folder.path(), None, &["config", "check", name])
+    };
+    let right = check("right.toml", FILE);
+    assert_eq!(right.status.code(), Some(0), "{}", err(&right));
+    insta::assert_snapshot!(out(&right), @"right.toml is right: 5 keys set, 1 group. `numaherd config show` prints what holds with it.");
+    let wrong = check("wrong.toml", "[herd]\nfreeze_s = 3\ndry_run = 1\n");
+    assert_eq!(wrong.status.code(), Some(2));
+    insta::assert_snapshot!(err(&wrong), @r"
+    numaherd: wrong.toml is wrong in 2 places:
+      unknown key `herd.freeze_s` in wrong.toml line 2; it belongs in [herd.limits]
+      `herd.dry_run` in wrong.toml line 3 is 1, but must be true or false
+    ");
+    let missing = check("events.toml", "events = \"nowhere.toml\"\n");
+    assert_eq!(missing.status.code(), Some(2), "{}", err(&missing));
+    assert!(err(&missing).contains("nowhere.toml"), "{}", err(&missing));
+    let none = numaherd(folder.path(), None, &["config", "check"]);
+    assert!(out(&none).contains("all is as built in"), "{}", out(&none));
+}
+
+#[test]
+fn every_key_can_be_looked_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = |key: &str| numaherd(folder.path(), None, &["config", "keys", key]);
+    insta::assert_snapshot!(out(&keys("herd.limits.bounce_window_s")), @r"
+    herd.limits.bounce_window_s
+      The time within which bounces are counted: see `bounce_limit`.
+      default   60.0
+      unit      s
+      wanted    a number
+      read      at the start, and again on SIGHUP
+    ");
+    // As it may be copied out of a file.
+    let table = out(&keys("[herd.limits.steal]"));
+    assert!(table.starts_with("herd.limits.steal.when\n"), "{table}");
+    let unknown = keys("freze_s");
+    assert_eq!(unknown.status.code(), Some(2));
+    assert_eq!(
+        err(&unknown),
+        "numaherd: there is no key `freze_s`; did you mean `herd.limits.freeze_s`?\n"
+    );
+    let all = numaherd(folder.path(), None, &["config", "keys", "--json"]);
+    let all: serde_json::Value = serde_json::from_slice(&all.stdout).unwrap();
+    let all = all.as_array().unwrap();
+    assert!(
+        all.iter()
+            .all(|key| key["what"].as_str().is_some_and(|what| !what.is_empty()))
+    );
+    assert!(all.iter().any(|key| key["key"] == "group.policy"));
+}
+
+#[test]
+fn the_example_is_a_file_that_is_right_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = numaherd(folder.path(), None, &["config", "example"]);
+    fs::write(folder.path().join("example.toml"), &example.stdout).unwrap();
+    let check = numaherd(folder.path(), Some("example.toml"), &["config", "check"]);
+    assert!(
+        out(&check).contains("is right: 0 keys set"),
+        "{}{}",
+        out(&check),
+        err(&check)
+    );
+}
+
+#[test]
+fn a_run_says_which_file_it_reads_and_a_named_one_must_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("n.toml"), "policy = \"linux\"\n").unwrap();
+    let run = |variable: Option<&str>, option: &[&str]| {
+        let all = [
+            &["run", "--dry-run", "--for", "1ms"],
+            option,
+            &["--", "true"],
+        ]
+        .concat();
+        numaherd(folder.path(), variable, &all)
+    };
+    let told = "numaherd: configuration from n.toml\n";
+    for output in [run(Some("n.toml"), &[]), run(None, &["--config", "n.toml"])] {
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        assert!(err(&output).contains(told), "{}", err(&output));
+    }
+    let ignored = run(
+        Some("nowhere.toml"),
+        &["--config", "none", "--policy", "linux"],
+    );
+    assert_eq!(ignored.status.code(), Some(0), "{}", err(&ignored));
+    assert!(
+        !err(&ignored).contains("configuration"),
+        "{}",
+        err(&ignored)
+    );
+    for output in [
+        run(Some("nowhere.toml"), &[]),
+        run(None, &["--config", "nowhere.toml"]),
+    ] {
+        assert_eq!(output.status.code(), Some(2));
+        let expected = "cannot read the configuration nowhere.toml";
+        assert!(err(&output).contains(expected), "{}", err(&output));
+    }
+}
