@@ -131,12 +131,11 @@ fn in_short(page: &mut String, entry: &Entry, policy: &Policy) {
 fn half(page: &mut String, kind: &str, name: &str, rules: &[Rule], settings: &[&str]) {
     let file = file_of(kind, name, rules);
     let shown = file.strip_prefix(root()).expect("below the root").display();
-    let text = fs::read_to_string(&file).expect("sources are UTF-8");
     let title = format!("{}{}", kind[..1].to_uppercase(), &kind[1..]);
     let _ = write!(
         page,
         "\n## {title}: `{name}`\n\nAs [{shown}](../../{shown}) begins.\n\n{}",
-        first_lines(&text)
+        first_lines(&file)
     );
     if !rules.is_empty() {
         let _ = write!(
@@ -197,15 +196,48 @@ pub fn file_of(kind: &str, name: &str, rules: &[Rule]) -> PathBuf {
         .clone()
 }
 
-/// The `//!` lines of a file as Markdown; what links to other parts of the program is named only.
-pub fn first_lines(text: &str) -> String {
+/// The `//!` lines of a file as Markdown. What they link to is linked to as the file that it is in.
+pub fn first_lines(file: &Path) -> String {
+    let text = fs::read_to_string(file).expect("sources are UTF-8");
     let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
     let mut page = String::new();
     for line in lines {
         page += line.strip_prefix(' ').unwrap_or(line);
         page.push('\n');
     }
-    page.replace("[`", "`").replace("`]", "`")
+    let mut linked = String::new();
+    let mut rest = page.as_str();
+    while let Some((before, after)) = rest.split_once("[`") {
+        let (name, next) = after.split_once("`]").expect("a link ends");
+        linked += before;
+        linked += &link(name, file);
+        rest = next;
+    }
+    linked + rest
+}
+
+/// A name of Rust as a link to its file, where that is one of this crate's.
+fn link(name: &str, file: &Path) -> String {
+    let parts: Vec<&str> = name.split("::").collect();
+    let folder = file.parent().expect("sources are in folders");
+    let own = file.with_extension("");
+    let (folders, module, shown) = match parts[..] {
+        ["crate", module, ..] => (vec![root().join("crates/policy/src")], module, &parts[1..]),
+        ["super", module, ..] => (vec![folder.to_owned()], module, &parts[1..]),
+        _ => (vec![own, folder.to_owned()], parts[0], &parts[..]),
+    };
+    let shown = shown.join("::");
+    let found = folders
+        .iter()
+        .map(|folder| folder.join(format!("{module}.rs")))
+        .find(|path| path.exists());
+    match found {
+        Some(path) => {
+            let path = path.strip_prefix(root()).expect("below the root").display();
+            format!("[`{shown}`](../../{path})")
+        }
+        None => format!("`{shown}`"),
+    }
 }
 
 /// What a setting is when nobody sets it.
