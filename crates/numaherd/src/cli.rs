@@ -15,6 +15,7 @@ mod machines;
 mod manual;
 mod replay;
 mod report;
+mod serve;
 mod top;
 mod trace;
 
@@ -25,6 +26,7 @@ pub use machines::{Advise, Agent, AsNumad, Wanted};
 pub use manual::Manual;
 pub use replay::{Record, Replay};
 pub use report::Report;
+pub use serve::{Ask, Ctl, Serve};
 pub use top::{Top, View as TopView};
 pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};
 
@@ -44,6 +46,10 @@ pub enum Command {
     Run(Box<Run>),
     /// Watch a run on a terminal: a ledger, the herd that runs here, or this machine
     Top(Top),
+    /// Herd as `run` does, and show metrics and a page, and listen to `ctl`, meanwhile
+    Serve(Box<Serve>),
+    /// Ask a herd that serves: status, pause, resume, policy, reload, watch
+    Ctl(Ctl),
     /// Say what can and cannot be seen and done on this machine
     Doctor(Doctor),
     /// Print and draw a machine: this one, a preset, a file

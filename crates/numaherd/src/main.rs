@@ -9,6 +9,7 @@ mod chart_style;
 mod cli;
 mod compare;
 mod config;
+mod ctl;
 mod doctor;
 #[cfg(test)]
 mod documents;
@@ -26,6 +27,7 @@ mod replay;
 mod report;
 mod reproduce;
 mod run;
+mod serve;
 mod simulate;
 mod top;
 mod topology;
@@ -61,6 +63,8 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Run(options) => run::run(&options),
         Command::Top(options) => top::top(&options),
+        Command::Serve(options) => serve::serve(&options),
+        Command::Ctl(options) => ctl::ctl(&options).map(done),
         Command::Doctor(options) => doctor::doctor(&options),
         Command::Topology(options) => topology::topology(&options).map(done),
         Command::Policies(options) => policies::policies(&options).map(done),

@@ -29,7 +29,8 @@ impl Render for Said<'_> {
     }
 }
 
-fn is_seen(letter: char) -> bool {
+/// Whether a letter is one that people see, and that leaves those beside it as they are.
+pub(crate) fn is_seen(letter: char) -> bool {
     let is_mark = matches!(
         letter,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'

@@ -14,6 +14,7 @@
 
 mod fold;
 mod lateness;
+mod text;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::deeds::Did;
 use crate::guests::Guest;
 use crate::totals::Totals;
 pub use lateness::{LATENESS_BOUNDS_S, Lateness};
+pub use text::text;
 
 /// Most decisions that are kept, and most notices.
 pub const MOST_KEPT: usize = 50;

@@ -1,8 +1,10 @@
 //! What people see of runs, as golden files.
 
+mod contributed;
 mod explained;
 mod lived;
 mod made;
+mod openmetrics;
 mod reported;
 mod runs;
 mod served;

@@ -1,4 +1,4 @@
-//! What `serve` gives: metrics that a strict parser takes, documented to the last one; a page that a
+//! What `serve` gives: metrics that a strict reader takes, documented to the last one; a page that a
 //! browser need not mend, whatever the ledger says.
 
 use std::collections::BTreeSet;
@@ -10,15 +10,12 @@ use numaherd_herd::{Line, Record};
 use numaherd_show::metrics::{Kind, METRICS, Serving, View, documented, text};
 use numaherd_show::page::page;
 use numaherd_show::status::Status;
-use openmetrics_parser::openmetrics::parse_openmetrics;
-use openmetrics_parser::{MetricsExposition, OpenMetricsType, OpenMetricsValue};
 use proptest::prelude::*;
 
+use crate::openmetrics;
 use crate::reported::page::Page;
 use crate::runs;
 use crate::status::before_the_end;
-
-type Parsed = MetricsExposition<OpenMetricsType, OpenMetricsValue>;
 
 const SERVING: Serving = Serving {
     connections: 3,
@@ -36,24 +33,13 @@ fn view(status: &Status) -> View<'_> {
     }
 }
 
-/// Parses metrics; the parser knows no units of histograms, which the specification has.
-fn parsed(exposed: &str) -> Result<Parsed, String> {
-    let histograms = METRICS.iter().filter(|m| m.kind == Kind::Histogram);
-    let units: Vec<String> = histograms
-        .map(|m| format!("# UNIT {} ", m.name()))
-        .collect();
-    let known = |line: &&str| !units.iter().any(|unit| line.starts_with(unit));
-    let lines: Vec<&str> = exposed.split_inclusive('\n').filter(known).collect();
-    parse_openmetrics(&lines.concat()).map_err(|error| error.to_string())
-}
-
 #[test]
 fn metrics_of_a_run() {
     insta::assert_snapshot!(text(view(&before_the_end(&runs::faster()))));
 }
 
 #[test]
-fn a_strict_parser_takes_them_and_finds_what_the_table_says() {
+fn a_strict_reader_takes_them_and_finds_what_the_table_says() {
     for made in [
         runs::nothing(),
         runs::faster(),
@@ -62,21 +48,27 @@ fn a_strict_parser_takes_them_and_finds_what_the_table_says() {
         runs::virtual_machine(),
     ] {
         let exposed = text(view(&before_the_end(&made)));
-        let families = parsed(&exposed).unwrap().families;
-        let mut found: BTreeSet<String> = families.into_keys().collect();
+        let mut families = openmetrics::read(&exposed).unwrap();
         for metric in METRICS {
             let name = metric.name();
-            let family = match metric.kind {
-                Kind::Counter => name.strip_suffix("_total").unwrap(),
-                Kind::Info => name.strip_suffix("_info").unwrap(),
-                Kind::Gauge | Kind::Histogram => &name,
+            let (family, kind) = match metric.kind {
+                Kind::Counter => (name.strip_suffix("_total").unwrap(), "counter"),
+                Kind::Info => (name.strip_suffix("_info").unwrap(), "info"),
+                Kind::Gauge => (name.as_str(), "gauge"),
+                Kind::Histogram => (name.as_str(), "histogram"),
             };
-            assert!(
-                found.remove(family) || !exposed.contains(&format!("\n{name}")),
-                "{name}"
-            );
+            // What was not measured is left out.
+            let Some(found) = families.remove(family) else {
+                continue;
+            };
+            assert_eq!(found.kind, kind, "{name}");
+            for sample in found.samples {
+                let labels = sample.labels.iter().map(|(key, _)| key.as_str());
+                let labels: Vec<&str> = labels.filter(|&key| key != "le").collect();
+                assert_eq!(labels, metric.labels, "{name}");
+            }
         }
-        assert!(found.is_empty(), "not in the table: {found:?}");
+        assert!(families.is_empty(), "not in the table: {families:?}");
     }
 }
 
@@ -140,7 +132,7 @@ fn before_the_first_line_there_are_metrics_and_a_page() {
         status: &status,
         serving: None,
     });
-    parsed(&exposed).unwrap();
+    openmetrics::read(&exposed).unwrap();
     assert!(exposed.contains("\nnumaherd_state_complete 0.0\n"));
     Page::read(page(view(&status), None)).assert_sound();
 }
@@ -160,6 +152,12 @@ fn a_page_of_virtual_machines() {
     let page = Page::read(page(view(&before_the_end(&runs::virtual_machine())), None));
     page.assert_sound();
     insta::assert_snapshot!(page.text());
+}
+
+#[test]
+fn a_status_as_text() {
+    let status = before_the_end(&runs::faster());
+    insta::assert_snapshot!(numaherd_show::status::text(&status, None));
 }
 
 #[test]
@@ -228,10 +226,13 @@ proptest! {
     ) {
         let status = all_saying(&text);
         Page::read(page(view(&status), None)).assert_sound();
+        let told = numaherd_show::status::text(&status, None);
+        let acts = |c: char| c.is_control() && c != '\n';
+        prop_assert!(!told.contains(acts));
         let exposed = numaherd_show::metrics::text(view(&status));
         let lines = numaherd_show::metrics::text(view(&all_saying("plain"))).lines().count();
         prop_assert_eq!(exposed.lines().count(), lines);
-        let read = parsed(&exposed);
+        let read = openmetrics::read(&exposed);
         prop_assert!(read.is_ok(), "{}", read.unwrap_err());
     }
 }

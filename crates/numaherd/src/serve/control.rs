@@ -1,0 +1,296 @@
+//! The control socket: who may speak there, and what comes of what they ask. The words are in
+//! [`protocol`](super::protocol).
+//!
+//! Root may ask, and the user as whom the herd runs; where a group was given, the socket's file lets its
+//! members in as well. No more than [`MOST_CONNECTIONS`] speak at once; who says nothing for [`IDLE`], or
+//! does not take an answer within [`ANSWER_TIME`], is cut off. Requests to the loop are passed on one at a
+//! time, and wait in threads of their own, so that no watcher and no scraper waits with them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use numaherd_herd::{Change, Control, ControlError, Request as Asked};
+use numaherd_policy::registry;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::UCred;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::timeout;
+
+use super::feed::{Feed, MOST_WATCHERS};
+use super::http::Web;
+use super::protocol::{MOST_REQUEST, Request, parse, refused};
+use crate::cli::Run;
+use crate::config::Effective;
+use crate::run::Reload;
+
+/// Most connections at once.
+const MOST_CONNECTIONS: usize = 32;
+
+/// How long one may say nothing.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// How long an answer may take to be taken.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// How long the loop may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is asked of the herd goes through here.
+pub struct Desk {
+    feed: Arc<Feed>,
+    web: Arc<Web>,
+    loop_: Arc<Loop>,
+    room: Arc<Semaphore>,
+    /// Whether the socket's file lets a group in.
+    has_group: bool,
+}
+
+/// The herd's side.
+pub struct Loop {
+    control: Control,
+    reload: Reload,
+    options: Run,
+    /// One request at a time.
+    turn: Mutex<()>,
+}
+
+impl Loop {
+    /// What a run is asked through.
+    pub fn new(control: Control, reload: Reload, options: Run) -> Arc<Self> {
+        Arc::new(Self {
+            control,
+            reload,
+            options,
+            turn: Mutex::new(()),
+        })
+    }
+
+    /// Asks, and waits for what comes of it: a sentence for people, or why nothing came.
+    fn ask(&self, request: Request, by: &str) -> Result<String, String> {
+        let control = self.control.named(by);
+        let ask = |asked| match control.ask(asked, PATIENCE) {
+            Ok(()) => Ok(None),
+            Err(late @ ControlError::NoAnswer { .. }) => Ok(Some(late.to_string())),
+            Err(error) => Err(error.to_string()),
+        };
+        let done = |late: Option<String>, done: &str| late.unwrap_or_else(|| done.to_owned());
+        match request {
+            Request::Pause { give_back } => {
+                let late = ask(Asked::Pause { give_back })?;
+                Ok(done(
+                    late,
+                    if give_back {
+                        "paused; threads have the affinities back that they were found with"
+                    } else {
+                        "paused; threads stay where they are"
+                    },
+                ))
+            }
+            Request::Resume => Ok(done(ask(Asked::Resume)?, "resumed")),
+            Request::Policy { name } => {
+                let config = Effective::of(&self.options).map_err(|error| format!("{error:#}"))?;
+                let policy = registry::build(&name, &config.config.policies)
+                    .map_err(|error| error.to_string())?;
+                let told = format!("the policy is {} from now on", policy.name);
+                let change = Change {
+                    policy: Some(policy),
+                    settings: None,
+                    why: "asked for by name".to_owned(),
+                };
+                Ok(done(ask(Asked::Change(Box::new(change)))?, &told))
+            }
+            Request::Reload => match self.reload.now(by) {
+                Ok(reloaded) => Ok(reloaded.to_string()),
+                Err(error) => Err(format!("the configuration stays as it was: {error:#}")),
+            },
+            Request::Status | Request::Watch | Request::Version => {
+                Err("this is not the loop's affair".to_owned())
+            }
+        }
+    }
+}
+
+impl Desk {
+    /// A desk for a herd.
+    pub fn new(feed: Arc<Feed>, web: Arc<Web>, loop_: Arc<Loop>, has_group: bool) -> Arc<Self> {
+        Arc::new(Self {
+            feed,
+            web,
+            loop_,
+            room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            has_group,
+        })
+    }
+
+    /// Serves a connection in a task of its own, or refuses it.
+    pub fn connected(self: &Arc<Self>, mut stream: UnixStream) {
+        let place = self.room.clone().try_acquire_owned();
+        let peer = stream.peer_cred();
+        let desk = self.clone();
+        tokio::spawn(async move {
+            let _place = match (place, peer) {
+                (Ok(place), Ok(peer)) if desk.may_ask(&peer) => {
+                    desk.speak(&mut stream, peer.uid()).await;
+                    place
+                }
+                (Ok(_), peer) => {
+                    let who = peer.map_or_else(|e| e.to_string(), |p| format!("uid {}", p.uid()));
+                    desk.refuse(&mut stream, &format!("{who} may not ask this herd"))
+                        .await;
+                    return;
+                }
+                (Err(_), _) => {
+                    let why = "too many speak to this herd already; try again";
+                    desk.refuse(&mut stream, why).await;
+                    return;
+                }
+            };
+        });
+    }
+
+    fn may_ask(&self, peer: &UCred) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        // With a group, the kernel has looked at the socket's file.
+        self.has_group || peer.uid() == 0 || peer.uid() == own
+    }
+
+    async fn refuse(&self, stream: &mut UnixStream, why: &str) {
+        self.web.count(false);
+        send(stream, refused(why).as_bytes()).await;
+    }
+
+    /// Answers line by line until the other side has gone, or is cut off.
+    async fn speak(&self, stream: &mut UnixStream, uid: u32) {
+        let mut heard: Vec<u8> = Vec::with_capacity(256);
+        loop {
+            let Some(line) = next_line(stream, &mut heard).await else {
+                return;
+            };
+            let line = match line {
+                Ok(line) => line,
+                Err(why) => return self.refuse(stream, &why).await,
+            };
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let answer = match parse(&line) {
+                Ok(Request::Watch) => return self.watch(stream).await,
+                Ok(request) => self.answer(request, uid).await,
+                Err(why) => Err(why),
+            };
+            self.web.count(answer.is_ok());
+            let answer = match answer {
+                Ok(answer) => format!("{answer}\n"),
+                Err(why) => refused(&why),
+            };
+            if !send(stream, answer.as_bytes()).await {
+                return;
+            }
+        }
+    }
+
+    async fn answer(&self, request: Request, uid: u32) -> Result<Value, String> {
+        match request {
+            Request::Status => {
+                let serving = self.web.serving();
+                Ok(self.feed.look(|status, heard| {
+                    json!({
+                        "ok": true,
+                        "text": numaherd_show::status::text(status, heard.map(|at| at.elapsed())),
+                        "serving": serving,
+                        "status": status,
+                    })
+                }))
+            }
+            Request::Version => Ok(json!({
+                "ok": true,
+                "program": concat!("numaherd ", env!("CARGO_PKG_VERSION")),
+            })),
+            request => {
+                let _turn = self.loop_.turn.lock().await;
+                let loop_ = self.loop_.clone();
+                let by = format!("control socket (uid {uid})");
+                let asked = tokio::task::spawn_blocking(move || loop_.ask(request, &by));
+                let done = asked.await.map_err(|error| error.to_string())??;
+                Ok(json!({"ok": true, "done": done}))
+            }
+        }
+    }
+
+    /// Streams the ledger's lines until one side ends.
+    async fn watch(&self, stream: &mut UnixStream) {
+        let Some(mut watching) = self.feed.watch() else {
+            let why = format!(
+                "the herd has not begun, or {MOST_WATCHERS} watch it already, which is the most"
+            );
+            return self.refuse(stream, &why).await;
+        };
+        self.web.count(true);
+        for first in std::mem::take(&mut watching.first) {
+            if !send(stream, &first).await {
+                return;
+            }
+        }
+        let mut byte = [0];
+        loop {
+            tokio::select! {
+                line = watching.lines.recv() => match line {
+                    Some(line) => if !send(stream, &line).await {
+                        return;
+                    },
+                    None => break,
+                },
+                // Nothing is expected any more but the end.
+                read = stream.read(&mut byte) => match read {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                },
+            }
+        }
+        let is_over = self.feed.look(|status, _| status.ended.is_some());
+        if !is_over {
+            send(
+                stream,
+                refused("you read too slowly, and are not waited for").as_bytes(),
+            )
+            .await;
+        }
+    }
+}
+
+/// The next line without its line feed, however it comes in pieces; `None` when the other side has gone
+/// or says nothing.
+async fn next_line(
+    stream: &mut UnixStream,
+    heard: &mut Vec<u8>,
+) -> Option<Result<Vec<u8>, String>> {
+    let line = timeout(IDLE, async {
+        loop {
+            if let Some(end) = heard.iter().position(|&byte| byte == b'\n') {
+                let mut line: Vec<u8> = heard.drain(..=end).collect();
+                line.pop();
+                return Some(Ok(line));
+            }
+            if heard.len() >= MOST_REQUEST {
+                return Some(Err(format!("a request has at most {MOST_REQUEST} bytes")));
+            }
+            let mut piece = [0; 1024];
+            match stream.read(&mut piece).await {
+                Ok(0) | Err(_) => return None,
+                Ok(bytes) => heard.extend_from_slice(&piece[..bytes]),
+            }
+        }
+    });
+    line.await.ok().flatten()
+}
+
+/// Sends; says whether the other side took it in time.
+async fn send(stream: &mut UnixStream, bytes: &[u8]) -> bool {
+    matches!(
+        timeout(ANSWER_TIME, stream.write_all(bytes)).await,
+        Ok(Ok(()))
+    )
+}

@@ -1,0 +1,318 @@
+//! From the loop to those who watch: lines go through a bounded queue to a thread of its own, which folds
+//! them into a status and hands them to watchers.
+//!
+//! The loop is never held up. It clones a line and puts it into the queue; where the queue is full the
+//! line is dropped and counted, and the status is incomplete until the next snapshot. The queue is bounded
+//! by what its lines weigh, not by their number: a snapshot of 5,000 threads is a megabyte, a tick of
+//! paging a few hundred bytes.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use numaherd_herd::ledger::{Header, Start, VERSION};
+use numaherd_herd::{Line, Record};
+use numaherd_show::status::Status;
+
+/// What lines that wait may weigh together. A thread of a snapshot weighs one; some 300 bytes.
+const MOST_WAITING: usize = 1 << 16;
+
+/// What any line weighs besides.
+const LEAST_WEIGHT: usize = 8;
+
+/// Lines that a watcher may be behind, before it is dropped: five seconds of paging at its usual cadence,
+/// after which one that takes nothing is cut off anyway. All watchers share them.
+pub const MOST_BEHIND: usize = 512;
+
+/// Most watchers at once.
+pub const MOST_WATCHERS: usize = 16;
+
+/// A line as a watcher gets it, shared by all of them.
+pub type Sealed = Arc<[u8]>;
+
+/// The loop's end of the queue.
+#[derive(Debug)]
+pub struct Feeder {
+    queue: Sender<Waiting>,
+    weight: Arc<AtomicUsize>,
+    /// Dropped since the last line that is in the queue.
+    lost: u64,
+}
+
+/// The other end, which a thread takes lines from.
+#[derive(Debug)]
+pub struct Fed {
+    queue: Receiver<Waiting>,
+    weight: Arc<AtomicUsize>,
+    feed: Arc<Feed>,
+}
+
+/// What is made of the lines, for all who ask.
+#[derive(Debug)]
+pub struct Feed {
+    drawn: Mutex<Drawn>,
+    /// Watchers that were dropped for being slow.
+    pub watchers_dropped: AtomicU64,
+    header: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// Lines that were dropped before it.
+    lost: u64,
+    weight: usize,
+    line: Line,
+}
+
+/// What the thread makes of the lines.
+#[derive(Debug, Default)]
+struct Drawn {
+    status: Status,
+    heard: Option<Instant>,
+    /// The start as it holds now, under the number of the latest line.
+    start: Option<(u64, u64, Start)>,
+    snapshot: Option<Arc<Line>>,
+    watchers: Vec<tokio::sync::mpsc::Sender<Sealed>>,
+}
+
+/// A new watcher's part.
+pub struct Watching {
+    /// What it gets first: the header, the start as it holds now, the latest snapshot.
+    pub first: Vec<Vec<u8>>,
+    /// What comes from then on; it ends when the herd has ended or the watcher was too slow.
+    pub lines: tokio::sync::mpsc::Receiver<Sealed>,
+}
+
+/// A queue, and what is made of what goes through it.
+pub fn feed() -> (Feeder, Fed, Arc<Feed>) {
+    let (sender, receiver) = bounded(MOST_WAITING / LEAST_WEIGHT);
+    let weight = Arc::new(AtomicUsize::new(0));
+    let feed = Feed::new();
+    let feeder = Feeder {
+        queue: sender,
+        weight: weight.clone(),
+        lost: 0,
+    };
+    let fed = Fed {
+        queue: receiver,
+        weight,
+        feed: feed.clone(),
+    };
+    (feeder, fed, feed)
+}
+
+impl Feeder {
+    /// Takes a line from the loop; drops it where too much waits. Waits for nobody.
+    pub fn put(&mut self, line: &Line) {
+        let weight = weight(line);
+        let waiting = self.weight.load(Ordering::Relaxed);
+        if self.queue.is_full() || waiting > 0 && waiting + weight > MOST_WAITING {
+            self.lost += 1;
+            return;
+        }
+        self.weight.fetch_add(weight, Ordering::Relaxed);
+        let waiting = Waiting {
+            lost: self.lost,
+            weight,
+            line: line.clone(),
+        };
+        match self.queue.try_send(waiting) {
+            Ok(()) => self.lost = 0,
+            Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => {
+                self.weight.fetch_sub(back.weight, Ordering::Relaxed);
+                self.lost += 1;
+            }
+        }
+    }
+}
+
+impl Fed {
+    /// Takes lines in until the loop's end is gone. The thread's own work.
+    pub fn take_in(self) {
+        for waiting in &self.queue {
+            self.weight.fetch_sub(waiting.weight, Ordering::Relaxed);
+            self.feed.fold(waiting.lost, waiting.line);
+        }
+        // Nothing more will come.
+        lock(&self.feed.drawn).watchers.clear();
+    }
+}
+
+impl Feed {
+    fn new() -> Arc<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let begun = now.and_then(|time| u64::try_from(time.as_millis()).ok());
+        let header = Header {
+            version: VERSION,
+            program: concat!("numaherd ", env!("CARGO_PKG_VERSION")).to_owned(),
+            begun_unix_ms: begun,
+        };
+        Arc::new(Self {
+            drawn: Mutex::default(),
+            watchers_dropped: AtomicU64::new(0),
+            header: header.sealed(),
+        })
+    }
+
+    fn fold(&self, lost: u64, line: Line) {
+        let line = Arc::new(line);
+        let mut drawn = lock(&self.drawn);
+        drawn.status.lost(lost);
+        drawn.status.fold(&line);
+        drawn.heard = Some(Instant::now());
+        match &line.record {
+            Record::Start(start) => drawn.start = Some((0, 0, start.clone())),
+            Record::Snapshot(_) => drawn.snapshot = Some(line.clone()),
+            Record::Control(controlled) => {
+                if let Some((_, _, start)) = &mut drawn.start {
+                    start.follow(controlled);
+                }
+            }
+            _ => {}
+        }
+        if let Some((sequence, time_ns, _)) = &mut drawn.start {
+            (*sequence, *time_ns) = (line.sequence, line.time_ns);
+        }
+        if drawn.watchers.is_empty() {
+            return;
+        }
+        let sealed: Sealed = line.sealed().into();
+        let before = drawn.watchers.len();
+        let mut gone = 0;
+        drawn
+            .watchers
+            .retain(|watcher| match watcher.try_send(sealed.clone()) {
+                Ok(()) => true,
+                Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => {
+                    gone += 1;
+                    false
+                }
+                Err(tokio::sync::mpsc::error::TrySendError::Full(_)) => false,
+            });
+        let slow = before - drawn.watchers.len() - gone;
+        self.watchers_dropped
+            .fetch_add(slow as u64, Ordering::Relaxed);
+    }
+
+    /// A new watcher; `None` where there are too many, or the herd has not begun.
+    pub fn watch(&self) -> Option<Watching> {
+        let mut drawn = lock(&self.drawn);
+        drawn.watchers.retain(|watcher| !watcher.is_closed());
+        if drawn.watchers.len() >= MOST_WATCHERS {
+            return None;
+        }
+        let (sequence, time_ns, start) = drawn.start.clone()?;
+        let snapshot = drawn.snapshot.clone();
+        let (sender, lines) = tokio::sync::mpsc::channel(MOST_BEHIND);
+        drawn.watchers.push(sender);
+        drop(drawn);
+        let start = Line {
+            sequence,
+            time_ns,
+            record: Record::Start(start),
+        };
+        let mut first = vec![self.header.clone(), start.sealed()];
+        first.extend(snapshot.map(|snapshot| snapshot.sealed()));
+        Some(Watching { first, lines })
+    }
+
+    /// Watchers that are streaming.
+    pub fn watchers(&self) -> usize {
+        let drawn = lock(&self.drawn);
+        drawn.watchers.iter().filter(|w| !w.is_closed()).count()
+    }
+
+    /// Looks at the status, and at when a line came last.
+    pub fn look<T>(&self, look: impl FnOnce(&Status, Option<Instant>) -> T) -> T {
+        let drawn = lock(&self.drawn);
+        look(&drawn.status, drawn.heard)
+    }
+}
+
+/// A panic while it was held has left nothing half done that matters here.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn weight(line: &Line) -> usize {
+    LEAST_WEIGHT
+        + match &line.record {
+            Record::Start(start) => start.topology.cpus().len(),
+            Record::Snapshot(snapshot) => snapshot.threads.len() + snapshot.processes.len(),
+            Record::Placing(placing) => {
+                placing.plan.placements.len() + placing.affinities.len() + placing.refusals.len()
+            }
+            Record::Outcome(outcome) => outcome.affinities.len() + outcome.pages.len(),
+            Record::Paging(tick) => tick.plan.len() + tick.refusals.len() + tick.outcomes.len(),
+            _ => 0,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use numaherd_herd::ledger::Notice;
+
+    fn line(sequence: u64) -> Line {
+        Line {
+            sequence,
+            time_ns: 0,
+            record: Record::Notice(Notice {
+                text: "so".to_owned(),
+            }),
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_what_is_dropped_is_counted() {
+        let (mut feeder, fed, feed) = feed();
+        let most = MOST_WAITING / LEAST_WEIGHT;
+        for sequence in 0..3 * most as u64 {
+            feeder.put(&line(sequence));
+        }
+        assert_eq!((fed.queue.len(), feeder.lost), (most, 2 * most as u64));
+        let weight = fed.weight.clone();
+        let first = fed.queue.recv().unwrap();
+        weight.fetch_sub(first.weight, Ordering::Relaxed);
+        feeder.put(&line(3 * most as u64));
+        drop(feeder);
+        fed.take_in();
+        let (lines, lost) = feed.look(|status, _| (status.more.lines, status.more.lines_lost));
+        assert_eq!((lines, lost), (most as u64, 2 * most as u64));
+        assert_eq!(weight.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_watcher_that_does_not_read_is_dropped_and_others_are_not() {
+        let (_, _, feed) = feed();
+        assert!(feed.watch().is_none(), "the herd has not begun");
+        let topology = numaherd_topology::Machine::preset("lab-4x2").unwrap();
+        let start = Start {
+            topology: topology.topology().unwrap(),
+            signals: Vec::new(),
+            settings: numaherd_herd::Settings::default(),
+            policy: "dino".to_owned(),
+            seed: 0,
+            pager: false,
+            paused: false,
+        };
+        let begins = Line {
+            sequence: 0,
+            time_ns: 0,
+            record: Record::Start(start),
+        };
+        feed.fold(0, begins);
+        let slow = feed.watch().unwrap();
+        let mut quick = feed.watch().unwrap();
+        assert_eq!((quick.first.len(), feed.watchers()), (2, 2));
+        for sequence in 1..=MOST_BEHIND as u64 + 1 {
+            feed.fold(0, line(sequence));
+            assert!(quick.lines.try_recv().is_ok());
+        }
+        assert_eq!(feed.watchers(), 1);
+        assert_eq!(feed.watchers_dropped.load(Ordering::Relaxed), 1);
+        drop((slow, quick));
+        assert_eq!(feed.watchers(), 0);
+    }
+}

@@ -1,0 +1,333 @@
+//! Metrics, page and state over HTTP: read-only, and bounded in everything.
+//!
+//! | bound | what happens beyond it |
+//! |---|---|
+//! | [`MOST_CONNECTIONS`] at once | 503 and closed |
+//! | [`MOST_HEADER`] bytes and [`MOST_HEADERS`] lines of a request's head | 431 and closed |
+//! | no body | 413 and closed |
+//! | [`HEAD_TIME`] until the head is there | closed |
+//! | [`WHOLE_TIME`] for a connection, its answer taken in | closed |
+//!
+//! A connection is for one request. What is drawn is kept for [`KEPT`], so that it costs the same
+//! whoever asks how often.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+    HOST, REFERRER_POLICY, TRANSFER_ENCODING, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use numaherd_show::metrics::{self, Serving, View};
+use numaherd_show::page;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::allowed::{Token, is_local_name};
+use super::feed::Feed;
+
+/// Most connections at once, of all addresses together.
+pub const MOST_CONNECTIONS: usize = 256;
+
+/// Most bytes of a request's head.
+const MOST_HEADER: usize = 16 << 10;
+
+/// Most header lines of a request.
+const MOST_HEADERS: usize = 64;
+
+/// How long a request's head may take.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+
+/// How long a connection may take in all.
+const WHOLE_TIME: Duration = Duration::from_secs(15);
+
+/// For how long what was drawn is good.
+const KEPT: Duration = Duration::from_millis(250);
+
+/// How long the loop may be silent, beyond three of its intervals, before `/healthz` says so.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// What all connections share.
+pub struct Web {
+    feed: Arc<Feed>,
+    token: Option<Token>,
+    room: Arc<Semaphore>,
+    refused_connections: AtomicU64,
+    answered: AtomicU64,
+    refused: AtomicU64,
+    kept: Mutex<[Option<(Instant, Bytes)>; 3]>,
+}
+
+/// How an address was reached, which says what is asked of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// By TCP: a token where there is one, else a local name.
+    Tcp,
+    /// By a UNIX socket, whose file says who may.
+    Unix,
+}
+
+/// What is drawn.
+#[derive(Clone, Copy)]
+enum Drawing {
+    Page,
+    Metrics,
+    Status,
+}
+
+impl Web {
+    /// Of what comes from a feed.
+    pub fn new(feed: Arc<Feed>, token: Option<Token>) -> Arc<Self> {
+        Arc::new(Self {
+            feed,
+            token,
+            room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            refused_connections: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            kept: Mutex::default(),
+        })
+    }
+
+    /// What the server knows of itself.
+    pub fn serving(&self) -> Serving {
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Serving {
+            connections: (MOST_CONNECTIONS - self.room.available_permits()) as u64,
+            connections_refused: load(&self.refused_connections),
+            answered: load(&self.answered),
+            refused: load(&self.refused),
+            watchers: self.feed.watchers() as u64,
+            watchers_dropped: load(&self.feed.watchers_dropped),
+        }
+    }
+
+    /// Counts a request, of any socket.
+    pub fn count(&self, is_answered: bool) {
+        let number = if is_answered {
+            &self.answered
+        } else {
+            &self.refused
+        };
+        number.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Serves a connection in a task of its own, or refuses it.
+    pub fn connected<S>(self: &Arc<Self>, mut stream: S, reached: Reached)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Ok(place) = self.room.clone().try_acquire_owned() else {
+            self.refused_connections.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(async move {
+                // It fits into any socket's buffer; whoever does not take it has not asked nicely.
+                let said = timeout(HEAD_TIME / 10, stream.write_all(FULL)).await;
+                drop(said);
+            });
+            return;
+        };
+        let web = self.clone();
+        tokio::spawn(async move {
+            let service = TowerToHyperService::new(router(web.clone(), reached));
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIME)
+                .keep_alive(false)
+                .max_buf_size(MOST_HEADER)
+                .max_headers(MOST_HEADERS)
+                .serve_connection(TokioIo::new(stream), service);
+            // A request that cannot be read is answered by hyper itself, or not at all.
+            if !matches!(timeout(WHOLE_TIME, connection).await, Ok(Ok(()))) {
+                web.count(false);
+            }
+            drop(place);
+        });
+    }
+
+    /// What was drawn lately, or draws it.
+    fn drawn(&self, drawing: Drawing) -> Bytes {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = &mut kept[drawing as usize];
+        if let Some((at, bytes)) = place
+            && at.elapsed() < KEPT
+        {
+            return bytes.clone();
+        }
+        let serving = self.serving();
+        let text = self.feed.look(|status, heard| {
+            let view = View {
+                status,
+                serving: Some(&serving),
+            };
+            match drawing {
+                Drawing::Page => page::page(view, heard.map(|at| at.elapsed())),
+                Drawing::Metrics => metrics::text(view),
+                Drawing::Status => {
+                    serde_json::json!({"serving": serving, "status": status}).to_string()
+                }
+            }
+        });
+        let bytes = Bytes::from(text);
+        *place = Some((Instant::now(), bytes.clone()));
+        bytes
+    }
+
+    /// Whether the loop has been heard of as often as it should be, with what there is to say.
+    fn health(&self) -> (StatusCode, String) {
+        self.feed.look(|status, heard| {
+            let cadence = Duration::from_nanos(status.cadence_ns.unwrap_or(1_000_000_000));
+            let Some(heard) = heard else {
+                return (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "it has not begun\n".to_owned(),
+                );
+            };
+            let silent = heard.elapsed();
+            if status.ended.is_some() {
+                (StatusCode::SERVICE_UNAVAILABLE, "it has ended\n".to_owned())
+            } else if silent > cadence * 3 + SILENCE {
+                let told = format!("nothing was heard of the loop for {} s\n", silent.as_secs());
+                (StatusCode::SERVICE_UNAVAILABLE, told)
+            } else {
+                (StatusCode::OK, "ok\n".to_owned())
+            }
+        })
+    }
+}
+
+/// What a connection beyond all that there is room for is told.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
+                      content-type: text/plain\r\ncontent-length: 42\r\n\r\n\
+                      too many connections are open; try again.\n";
+
+/// The endpoints. Their answers are made at once: nothing in them waits.
+fn router(web: Arc<Web>, reached: Reached) -> Router {
+    let drawing = |drawing: Drawing, kind: &'static str| {
+        get(move |State(web): State<Arc<Web>>| async move { shown(web.drawn(drawing), kind) })
+    };
+    Router::new()
+        .route("/", drawing(Drawing::Page, "text/html; charset=utf-8"))
+        .route("/metrics", drawing(Drawing::Metrics, metrics::CONTENT_TYPE))
+        .route("/status", drawing(Drawing::Status, "application/json"))
+        .route(
+            "/style.css",
+            get(|| async {
+                shown(
+                    Bytes::from_static(page::STYLE.as_bytes()),
+                    "text/css; charset=utf-8",
+                )
+            }),
+        )
+        .route(
+            "/healthz",
+            get(|State(web): State<Arc<Web>>| async move {
+                let (code, told) = web.health();
+                (code, shown(Bytes::from(told), "text/plain; charset=utf-8")).into_response()
+            }),
+        )
+        .fallback(|| async {
+            told(
+                StatusCode::NOT_FOUND,
+                "there is /, /metrics, /status, /healthz\n",
+            )
+        })
+        .method_not_allowed_fallback(|| async { wrong_method() })
+        .layer(from_fn_with_state((web.clone(), reached), check))
+        .with_state(web)
+}
+
+/// Looks at a request before anything is drawn for it, and at its answer before it goes.
+async fn check(
+    State((web, reached)): State<(Arc<Web>, Reached)>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Infallible> {
+    let mut response = match objection(&web, reached, &request) {
+        Some(objection) => objection,
+        None => next.run(request).await,
+    };
+    web.count(response.status().is_success());
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(page::POLICY),
+    );
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+/// Why a request is not answered, if it is not.
+fn objection(web: &Web, reached: Reached, request: &Request) -> Option<Response> {
+    let headers = request.headers();
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Some(wrong_method());
+    }
+    let has_body = headers.contains_key(TRANSFER_ENCODING)
+        || headers
+            .get(CONTENT_LENGTH)
+            .is_some_and(|length| length != "0");
+    if has_body {
+        return Some(told(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "requests have no body here\n",
+        ));
+    }
+    if reached == Reached::Unix {
+        return None;
+    }
+    if let Some(token) = &web.token {
+        let mut given = headers.get_all(AUTHORIZATION).iter();
+        let is_known = given
+            .next()
+            .is_some_and(|given| token.is_in(given.as_bytes()));
+        if is_known && given.next().is_none() {
+            return None;
+        }
+        let mut refused = told(StatusCode::UNAUTHORIZED, "a token is needed here\n");
+        refused
+            .headers_mut()
+            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return Some(refused);
+    }
+    let mut names = headers.get_all(HOST).iter();
+    let named = names.next().and_then(|name| name.to_str().ok());
+    let is_local = named.is_some_and(is_local_name) && names.next().is_none();
+    (!is_local).then(|| {
+        let why = "this is localhost, by no other name\n";
+        told(StatusCode::MISDIRECTED_REQUEST, why)
+    })
+}
+
+fn shown(bytes: Bytes, kind: &'static str) -> Response {
+    ([(CONTENT_TYPE, kind)], Body::from(bytes)).into_response()
+}
+
+fn told(code: StatusCode, why: &'static str) -> Response {
+    (code, [(CONTENT_TYPE, "text/plain; charset=utf-8")], why).into_response()
+}
+
+fn wrong_method() -> Response {
+    let mut refused = told(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "nothing can be changed here; ask with GET\n",
+    );
+    refused
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    refused
+}

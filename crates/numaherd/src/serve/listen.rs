@@ -1,0 +1,233 @@
+//! Where the server listens: addresses as they are given, what they may be, and sockets bound to them.
+//!
+//! A UNIX socket's file outlives whoever made it. One that nobody answers at is replaced; one that
+//! somebody does is theirs, and anything else under that name is left alone.
+
+use std::fmt;
+use std::fs;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::exit::{Exit, ended};
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// An address and port.
+    Tcp(SocketAddr),
+    /// A UNIX socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "http://{address}/"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Addresses as they are given: `HOST:PORT`, `unix:PATH`, `none`.
+///
+/// # Errors
+/// What is no address, or an address that other machines reach without `allow_remote`.
+pub fn addresses(given: &[String], allow_remote: bool) -> Result<Vec<Address>> {
+    let mut addresses = Vec::new();
+    for text in given {
+        let wrong = |why: &str| ended(Exit::Usage, format!("--listen {text}: {why}"));
+        if text == "none" {
+            continue;
+        }
+        if let Some(path) = text.strip_prefix("unix:") {
+            if path.is_empty() {
+                return Err(wrong("the path of the socket is missing"));
+            }
+            addresses.push(Address::Unix(PathBuf::from(path)));
+            continue;
+        }
+        let found = text
+            .to_socket_addrs()
+            .map_err(|error| wrong(&format!("{error}; give HOST:PORT, unix:PATH or none")))?;
+        for address in found {
+            if !address.ip().is_loopback() && !allow_remote {
+                return Err(wrong(
+                    "other machines reach this address; --allow-remote with --token-file allows it",
+                ));
+            }
+            let address = Address::Tcp(address);
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+    }
+    Ok(addresses)
+}
+
+/// Listens at an address and port.
+///
+/// # Errors
+/// The kernel refuses: somebody listens there already, or it is not one of this machine's.
+pub fn tcp(address: SocketAddr) -> Result<TcpListener> {
+    let cannot = |error: std::io::Error| {
+        let exit = match error.kind() {
+            std::io::ErrorKind::AddrInUse => Exit::Busy,
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Failure,
+        };
+        ended(
+            exit,
+            format!("cannot listen at {address}: {error}; choose another with --listen"),
+        )
+    };
+    let listener = TcpListener::bind(address).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    Ok(listener)
+}
+
+/// Listens at a UNIX socket, with this mode and, where given, for this group. A socket's file that nobody
+/// answers at is replaced.
+///
+/// # Errors
+/// Somebody answers there already, something else is there, or the kernel does not permit it.
+pub fn unix(path: &Path, mode: u32, group: Option<u32>) -> Result<UnixListener> {
+    let shown = path.display();
+    let cannot = |error: std::io::Error| {
+        let exit = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Failure,
+        };
+        ended(exit, format!("cannot make the socket {shown}: {error}"))
+    };
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        fs::create_dir_all(folder).map_err(cannot)?;
+    }
+    free(path)?;
+    // Nobody may use it before its mode is set.
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let bound = UnixListener::bind(path);
+    rustix::process::umask(before);
+    let listener = bound.map_err(cannot)?;
+    if group.is_some() {
+        std::os::unix::fs::chown(path, None, group).map_err(cannot)?;
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(cannot)?;
+    listener.set_nonblocking(true).map_err(cannot)?;
+    Ok(listener)
+}
+
+/// Takes a socket's file away that nobody answers at.
+fn free(path: &Path) -> Result<()> {
+    let shown = path.display();
+    let meta = match fs::symlink_metadata(path) {
+        Ok(meta) => meta,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => {
+            return Err(ended(
+                Exit::Permission,
+                format!("cannot look at {shown}: {error}"),
+            ));
+        }
+    };
+    if !meta.file_type().is_socket() {
+        return Err(ended(
+            Exit::Usage,
+            format!("{shown} is there and is no socket; move it away or choose another path"),
+        ));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|error| {
+                ended(
+                    Exit::Permission,
+                    format!(
+                        "cannot take the socket {shown} away, which nobody answers at: {error}"
+                    ),
+                )
+            })
+        }
+        Ok(_) => Err(ended(
+            Exit::Busy,
+            format!("another numaherd serves at {shown}; end it, or choose another path"),
+        )),
+        Err(error) => Err(ended(
+            Exit::Permission,
+            format!("cannot tell whether another numaherd serves at {shown}: {error}"),
+        )),
+    }
+}
+
+/// A socket's file, taken away when the server ends.
+#[derive(Debug)]
+pub struct SocketFile(pub PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may be gone already; nobody could do anything about the rest.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(given: &[&str], allow_remote: bool) -> Result<Vec<String>, String> {
+        let given: Vec<String> = given.iter().map(|&text| text.to_owned()).collect();
+        let addresses = addresses(&given, allow_remote).map_err(|error| error.to_string())?;
+        Ok(addresses.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn addresses_are_loopback_unless_said_otherwise() {
+        let given = [
+            "127.0.0.1:9741",
+            "[::1]:9741",
+            "unix:/run/x",
+            "127.0.0.1:9741",
+        ];
+        let all = [
+            "http://127.0.0.1:9741/",
+            "http://[::1]:9741/",
+            "unix:/run/x",
+        ];
+        assert_eq!(read(&given, false).unwrap(), all);
+        assert!(read(&["none"], false).unwrap().is_empty());
+        let remote = read(&["0.0.0.0:9741"], false).unwrap_err();
+        assert!(remote.contains("--allow-remote"), "{remote}");
+        assert!(read(&["[::]:9741"], false).is_err());
+        assert_eq!(
+            read(&["0.0.0.0:9741"], true).unwrap(),
+            ["http://0.0.0.0:9741/"]
+        );
+        for wrong in ["", "9741", "unix:", "127.0.0.1", "127.0.0.1:99999"] {
+            assert!(read(&[wrong], true).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_socket_that_nobody_answers_at_is_replaced_and_one_in_use_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/control.sock");
+        let listener = unix(&path, 0o600, None).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let busy = unix(&path, 0o600, None).unwrap_err();
+        assert!(busy.to_string().contains("another numaherd serves at"));
+        drop(listener);
+        let listener = unix(&path, 0o660, None).unwrap();
+        drop((listener, SocketFile(path.clone())));
+        assert!(!path.exists());
+        fs::write(&path, "mine").unwrap();
+        let other = unix(&path, 0o600, None).unwrap_err();
+        assert!(other.to_string().contains("is no socket"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    }
+}

@@ -1,0 +1,243 @@
+//! `numaherd serve`: a herd that others can look at and talk to.
+//!
+//! Three threads, of which the last two run at low priority and neither ever holds the first up: the
+//! loop, as in `run`; one that takes its lines in ([`feed`]); one that speaks with sockets ([`http`],
+//! [`control`]). Nothing that is asked over HTTP changes anything.
+
+mod allowed;
+mod control;
+mod feed;
+mod http;
+mod listen;
+pub mod protocol;
+
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tokio::sync::oneshot;
+
+use crate::cli::Serve;
+use crate::exit::{Exit, ended};
+use crate::release::usual_journal;
+use crate::run::{self, Attached, Reload};
+use allowed::Token;
+use control::{Desk, Loop};
+use feed::Feed;
+use http::{Reached, Web};
+use listen::{Address, SocketFile};
+
+/// How much lower than the loop's the priority of what is not the loop is.
+const NICE: i32 = 10;
+
+/// Where the control socket is when nobody says otherwise: beside the journal.
+pub fn usual_socket() -> PathBuf {
+    usual_journal().with_file_name("control.sock")
+}
+
+/// Herds, and serves while it does.
+///
+/// # Errors
+/// As [`run::herd`]; and an address that cannot be listened at, a token that is none, a group that is
+/// not there. Nothing has been changed then.
+pub fn serve(options: &Serve) -> Result<ExitCode> {
+    let sockets = Sockets::open(options)?;
+    let (mut feeder, fed, feed) = feed::feed();
+    let (control, requests) = numaherd_herd::control::pair();
+    let reload = Reload::default();
+    let loop_ = Loop::new(control.clone(), reload.clone(), options.run.clone());
+    let folding = std::thread::Builder::new()
+        .name("numaherd-fold".to_owned())
+        .spawn(move || {
+            lower_priority();
+            fed.take_in();
+        })
+        .context("cannot start a thread that takes in what the loop records")?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let has_group = options.control_group.is_some();
+    let serving = std::thread::Builder::new()
+        .name("numaherd-serve".to_owned())
+        .spawn(move || {
+            lower_priority();
+            sockets.serve(feed, loop_, has_group, stopped)
+        })
+        .context("cannot start a thread that serves")?;
+    let attached = Attached {
+        watchers: vec![Box::new(move |line| feeder.put(line))],
+        control: Some((control, requests)),
+        reload,
+        ..Attached::default()
+    };
+    let came = run::herd(&options.run, attached);
+    // The loop's end of the queue is gone: what waits is taken in, then the watchers are told.
+    let _ = folding.join();
+    let _ = stop.send(());
+    match serving.join() {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => eprintln!("numaherd: it could not be served: {error:#}"),
+        Err(_) => eprintln!("numaherd: the thread that serves has ended by a fault"),
+    }
+    came
+}
+
+/// What is not the loop stands back. Where the kernel does not permit it, it serves all the same.
+fn lower_priority() {
+    let thread = rustix::thread::gettid();
+    let _ = rustix::process::setpriority_process(Some(thread), NICE);
+}
+
+/// All sockets, bound before anything else happens.
+struct Sockets {
+    tcp: Vec<TcpListener>,
+    unix: Vec<UnixListener>,
+    control: UnixListener,
+    token: Option<Token>,
+    files: Vec<SocketFile>,
+}
+
+impl Sockets {
+    fn open(options: &Serve) -> Result<Self> {
+        let token = options.token_file.as_deref().map(Token::read).transpose()?;
+        let group = options.control_group.as_deref().map(group).transpose()?;
+        let mut sockets = Self {
+            tcp: Vec::new(),
+            unix: Vec::new(),
+            control: {
+                let path = options.control.clone().unwrap_or_else(usual_socket);
+                let mode = if group.is_some() { 0o660 } else { 0o600 };
+                listen::unix(&path, mode, group)?
+            },
+            token,
+            files: vec![SocketFile(
+                options.control.clone().unwrap_or_else(usual_socket),
+            )],
+        };
+        for address in listen::addresses(&options.listen, options.allow_remote)? {
+            match &address {
+                Address::Tcp(at) => {
+                    let listener = listen::tcp(*at)?;
+                    // Port 0 is any that is free.
+                    let at = listener.local_addr().map_or(*at, |bound| bound);
+                    sockets.tcp.push(listener);
+                    eprintln!("numaherd: serving at {}", Address::Tcp(at));
+                }
+                Address::Unix(path) => {
+                    let mode = if group.is_some() { 0o660 } else { 0o600 };
+                    sockets.unix.push(listen::unix(path, mode, group)?);
+                    sockets.files.push(SocketFile(path.clone()));
+                    eprintln!("numaherd: serving at {address}");
+                }
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Serves until told to stop. All of it in this thread, but for what waits for the loop.
+    fn serve(
+        self,
+        feed: Arc<Feed>,
+        loop_: Arc<Loop>,
+        has_group: bool,
+        stopped: oneshot::Receiver<()>,
+    ) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(2)
+            .build()
+            .context("cannot begin to wait for sockets")?;
+        let web = Web::new(feed.clone(), self.token);
+        let desk = Desk::new(feed, web.clone(), loop_, has_group);
+        let _files = self.files;
+        runtime.block_on(async move {
+            for listener in self.tcp {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let web = web.clone();
+                tokio::spawn(async move {
+                    loop {
+                        match listener.accept().await {
+                            Ok((stream, _)) => web.connected(stream, Reached::Tcp),
+                            Err(_) => breathe().await,
+                        }
+                    }
+                });
+            }
+            for listener in self.unix {
+                let listener = tokio::net::UnixListener::from_std(listener)?;
+                let web = web.clone();
+                tokio::spawn(async move {
+                    loop {
+                        match listener.accept().await {
+                            Ok((stream, _)) => web.connected(stream, Reached::Unix),
+                            Err(_) => breathe().await,
+                        }
+                    }
+                });
+            }
+            let control = tokio::net::UnixListener::from_std(self.control)?;
+            tokio::spawn(async move {
+                loop {
+                    match control.accept().await {
+                        Ok((stream, _)) => desk.connected(stream),
+                        Err(_) => breathe().await,
+                    }
+                }
+            });
+            // Whoever would stop it may have gone; that is an end as well.
+            let _ = stopped.await;
+            // Watchers get the last lines.
+            tokio::time::sleep(LAST_LINES).await;
+            Ok(())
+        })
+    }
+}
+
+/// How long watchers have for the last lines.
+const LAST_LINES: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// After a connection that could not be taken (too many files are open): a moment without trying.
+async fn breathe() {
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+}
+
+/// The number of a group, by its name or as it is.
+fn group(name: &str) -> Result<u32> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let path = Path::new("/etc/group");
+    let text = std::fs::read_to_string(path).context("cannot read /etc/group")?;
+    group_in(&text, name).ok_or_else(|| {
+        ended(
+            Exit::Usage,
+            format!("there is no group {name} in /etc/group; `groupadd --system {name}` makes it"),
+        )
+    })
+}
+
+/// The number of a group in a text like `/etc/group`: `name:password:number:members`.
+fn group_in(text: &str, name: &str) -> Option<u32> {
+    let mut lines = text.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| {
+        (fields.next()? == name).then_some(())?;
+        fields.nth(1)?.parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_have_numbers() {
+        let text = "root:x:0:\n# no group\nherders:x:990:ann,bob\n\nodd\n";
+        assert_eq!(group_in(text, "herders"), Some(990));
+        assert_eq!(group_in(text, "root"), Some(0));
+        assert_eq!(group_in(text, "odd"), None);
+        assert_eq!(group_in(text, "ann"), None);
+        assert_eq!(group("77").unwrap(), 77);
+    }
+}

@@ -1,0 +1,199 @@
+//! A status as text, for a terminal.
+
+use std::time::Duration;
+
+use super::{NodeStatus, ProcessStatus, Status};
+use crate::totals::sum;
+use crate::words::{at, count, counted, listed, percent, sentence, short, stopped, time};
+
+/// Most processes that are told.
+const MOST_PROCESSES: usize = 15;
+
+/// Most decisions that are told.
+const MOST_DECISIONS: usize = 5;
+
+/// Most notices that are told.
+const MOST_NOTICES: usize = 3;
+
+/// What a herd and its machine are like, in some lines. `silent` is for how long no line has come, where
+/// that is known. Control characters of names are replaced.
+pub fn text(status: &Status, silent: Option<Duration>) -> String {
+    let Some(machine) = &status.machine else {
+        return "The herd has not begun yet.\n".to_owned();
+    };
+    let does = match status {
+        Status { ended: Some(_), .. } => "has ended",
+        Status { paused: true, .. } => "is paused: it watches and decides nothing",
+        Status { dry_run: true, .. } => "decides and carries nothing out (dry run)",
+        _ => "is herding",
+    };
+    let mut lines = vec![format!(
+        "{} on {} ({}, {}) {does}.",
+        status.policy,
+        machine.name,
+        counted(machine.nodes as u64, "node"),
+        counted(machine.cpus as u64, "CPU"),
+    )];
+    lines.push(seen(status, silent));
+    let totals = &status.totals;
+    lines.push(format!(
+        "Since the start: {}, of which {} undone and {} given to idle nodes; {} moved; {}.",
+        counted(totals.thread_moves, "thread move"),
+        count(totals.undone),
+        count(totals.stolen),
+        counted(totals.pages_moved, "page"),
+        counted(sum(totals.refusals.values().copied()), "refusal"),
+    ));
+    if status.lateness.intervals > 0 {
+        let late = &status.lateness;
+        lines.push(format!(
+            "Intervals were late by {} on average and {} at most.",
+            time(ns(late.sum_s / late.intervals as f64)),
+            time(ns(late.most_s)),
+        ));
+    }
+    lines.push(String::new());
+    lines.extend(status.nodes.iter().map(node));
+    processes(status, &mut lines);
+    if !status.decisions.is_empty() {
+        lines.push(String::new());
+        lines.push("Latest decisions:".to_owned());
+    }
+    for decision in status.decisions.iter().rev().take(MOST_DECISIONS) {
+        let rule = match decision.rule.as_str() {
+            "" => String::new(),
+            rule => format!("{rule}: "),
+        };
+        let to = decision.to.map_or_else(
+            || "the kernel's choice".to_owned(),
+            |cpu| format!("CPU {cpu}"),
+        );
+        lines.push(format!(
+            "  {:>9}  {} {} from CPU {} to {to}: {rule}{}",
+            at(decision.time_ns),
+            decision.thread_name,
+            decision.thread.tid,
+            decision.from,
+            stopped(&decision.why),
+        ));
+    }
+    for notice in status.notices.iter().rev().take(MOST_NOTICES) {
+        let told = sentence(&stopped(&notice.text));
+        lines.push(format!("Note ({}): {told}", at(notice.time_ns)));
+    }
+    let mut text: String = lines.iter().map(|line| shown(line) + "\n").collect();
+    if status.more.lines_lost > 0 {
+        text += &format!(
+            "{} of the ledger were dropped before they were drawn; sums lack what was in them.\n",
+            counted(status.more.lines_lost, "line")
+        );
+    }
+    text
+}
+
+fn seen(status: &Status, silent: Option<Duration>) -> String {
+    let now = &status.now;
+    let mut parts = vec![format!(
+        "Seen last at {}: {} of {}, {} left alone; {} CPUs in use",
+        at(status.time_ns),
+        counted(now.threads, "thread"),
+        counted(status.processes.len() as u64, "process"),
+        count(now.hands_off),
+        short(now.cpus_used),
+    )];
+    parts.extend(
+        now.local_access_ratio
+            .map(|share| format!("{} local", percent(share))),
+    );
+    let imbalance = now.controller_imbalance;
+    parts.extend(imbalance.map(|share| format!("controller imbalance {}", percent(share))));
+    let cadence = Duration::from_nanos(status.cadence_ns.unwrap_or(1_000_000_000));
+    let late =
+        silent.filter(|s| status.ended.is_none() && *s > cadence * 3 + Duration::from_secs(2));
+    parts.extend(late.map(|late| format!("nothing heard of the loop for {} s", late.as_secs())));
+    format!("{}.", parts.join("; "))
+}
+
+fn node(node: &NodeStatus) -> String {
+    let mut parts = vec![
+        format!(
+            "{} of {} in use",
+            short(node.cpus_used),
+            counted(node.cpus, "CPU")
+        ),
+        counted(node.threads, "thread"),
+    ];
+    if let (Some(all), Some(free)) = (node.memory_bytes, node.free_bytes) {
+        parts.push(format!(
+            "{} of {} MiB free",
+            count(free >> 20),
+            count(all >> 20)
+        ));
+    }
+    parts.extend(
+        node.local_access_ratio
+            .map(|share| format!("{} local", percent(share))),
+    );
+    parts.extend(
+        node.controller_load
+            .map(|load| format!("controller {}", percent(load))),
+    );
+    format!("node {}: {}", node.id, parts.join(", "))
+}
+
+fn processes(status: &Status, lines: &mut Vec<String>) {
+    let mut busiest: Vec<&ProcessStatus> = status.processes.iter().collect();
+    busiest.sort_by(|a, b| b.cpus_used.total_cmp(&a.cpus_used));
+    if !busiest.is_empty() {
+        lines.push(String::new());
+    }
+    for process in busiest.iter().take(MOST_PROCESSES) {
+        let name = match &process.guest {
+            Some(guest) => format!("machine {}", guest.name),
+            None => process.name.clone(),
+        };
+        let on: Vec<String> = process
+            .threads_on
+            .iter()
+            .map(|(node, number)| format!("{number} on node {node}"))
+            .collect();
+        let mut parts = vec![format!("{} CPUs", short(process.cpus_used))];
+        parts.extend(process.class.map(|class| class.to_string()));
+        if !on.is_empty() {
+            parts.push(format!("threads {}", listed(&on)));
+        }
+        parts.extend(process.home.map(|home| format!("home node {home}")));
+        parts.extend(
+            process
+                .local_access_ratio
+                .map(|share| format!("{} local", percent(share))),
+        );
+        if process.thread_moves > 0 {
+            parts.push(counted(process.thread_moves, "move"));
+        }
+        parts.extend(process.group.as_ref().map(|group| format!("group {group}")));
+        lines.push(format!("{name} {}: {}", process.id.pid, parts.join(", ")));
+    }
+    if let Some(more) = busiest.len().checked_sub(MOST_PROCESSES).filter(|&n| n > 0) {
+        lines.push(format!(
+            "and {} that use less CPU",
+            counted(more as u64, "process")
+        ));
+    }
+}
+
+/// A line whose names cannot act on a terminal.
+fn shown(line: &str) -> String {
+    let seen = |letter: char| {
+        if crate::said::is_seen(letter) {
+            letter
+        } else {
+            '\u{fffd}'
+        }
+    };
+    line.chars().map(seen).collect()
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
