@@ -10,6 +10,7 @@
 #   epochs     the contention model: an hour of eight programs (target 50 ms), an epoch of 10,000 threads
 #              on 64 nodes (target 100 ms)
 #   top        a redraw of 5,000 threads, beside reading their line and a table of all (target 16 ms)
+#   replay     three policies on the ledger of an hour of 200 threads (target 3.6 s: 1,000 times real time)
 #   pages      page moves beside `migratepages`, in the lab (target 95 % of its throughput, p99 5 ms)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +21,7 @@ cargo bench --locked -p numaherd-model --bench epochs
 cargo bench --locked -p numaherd-host --bench tick
 cargo bench --locked -p numaherd-herd --bench interval
 cargo bench --locked -p numaherd-hardware --bench accesses
+cargo bench --locked -p numaherd-show --bench replay
 cargo bench --locked -p numaherd-show --bench top
 
 # In the guest, since page moves need two nodes; by cargo's own word on where the program is.

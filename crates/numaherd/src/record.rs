@@ -49,7 +49,8 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
     let printed = |summary: &Summary| {
         let content = *seen.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = std::fs::metadata(&options.output).map_or(0, |file| file.len());
-        let found = Recorded::of(summary, content, bytes, &wants(), &signals);
+        let length = (summary.intervals, summary.duration_ns);
+        let found = Recorded::of(length, content, bytes, &wants(), &signals);
         print::shown(options.json, &found, || recorded(&found))
     };
     let attached = Attached {

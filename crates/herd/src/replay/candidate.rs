@@ -115,6 +115,12 @@ impl Candidate {
         self.placement.needs()
     }
 
+    /// How often its placement is to be asked, where its source says: a recording of longer intervals does
+    /// not tell what it would have done in between.
+    pub fn cadence(&self) -> Option<Duration> {
+        self.placement.interval()
+    }
+
     /// Whether its placement goes by which threads share pages, as a paging found that out from samples: a
     /// recording holds it where the recorded policy's paging did.
     pub fn needs_sharing(&self) -> bool {

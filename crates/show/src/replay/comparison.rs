@@ -62,6 +62,8 @@ pub struct Policy {
     /// Signals that it goes by and the recording does not hold. Then it was shown nothing to go by, and
     /// there is no agreement.
     pub missing: Option<Missing>,
+    /// How often its source has it decide, in ns, where that is so.
+    pub cadence_ns: Option<u64>,
     /// What of its paging could not be replayed.
     pub unpaged: Option<Unpaged>,
     /// How far it agrees with the recorded policy.
@@ -259,6 +261,9 @@ impl Comparison {
             let shares = |agreement: &Agreement| agreement.shares().filter(|_| there);
             policies.push(Policy {
                 name: candidate.name().to_owned(),
+                cadence_ns: candidate
+                    .cadence()
+                    .map(|cadence| u64::try_from(cadence.as_nanos()).unwrap_or(u64::MAX)),
                 unpaged: unpaged(candidate, recording),
                 agreement: shares(&self.pairs[at]),
                 where_moved: shares(&self.where_moved[at]),

@@ -1,6 +1,5 @@
 //! What a recording can be replayed with: said at its end, while it can still be made again.
 
-use numaherd_herd::Summary;
 use numaherd_world::{Signal, SignalReport, SignalState};
 use serde::Serialize;
 
@@ -60,9 +59,10 @@ pub struct Lacking {
 }
 
 impl Recorded {
-    /// Of a run that ended so, whose ledger holds this, on a machine that can measure that.
+    /// Of so many intervals and ns, whose ledger of so many bytes holds this, on a machine that can measure
+    /// that.
     pub fn of(
-        summary: &Summary,
+        (intervals, duration_ns): (u64, u64),
         content: Content,
         bytes: u64,
         wants: &[Wants],
@@ -95,8 +95,8 @@ impl Recorded {
             });
         }
         Self {
-            intervals: summary.intervals,
-            duration_ns: summary.duration_ns,
+            intervals,
+            duration_ns,
             bytes,
             content,
             policies,

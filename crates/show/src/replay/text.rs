@@ -6,7 +6,7 @@ use super::agreement::Shares;
 use super::comparison::{Moment, Policy, Replayed};
 use super::decisions::{Choice, Side};
 use super::effect::{Effect, Errors, Predicted, Prediction};
-use crate::words::{at, count, counted, listed, paragraph, percent, short, time};
+use crate::words::{at, count, counted, entry, listed, paragraph, percent, short, time};
 
 /// Columns of the time line.
 const SPANS: usize = 10;
@@ -121,8 +121,23 @@ fn agreement(replayed: &Replayed) -> String {
         "kappa: agreement on the node beyond chance (Cohen); moves: threads wanted elsewhere, each time \
          that it is newly wanted.",
     );
+    let recorded_ns = replayed.duration_ns / replayed.intervals.max(1);
     for policy in &replayed.policies {
-        if let Some(refused) = policy.refused.filter(|&refused| refused > 0) {
+        let cadence = policy.cadence_ns.filter(|&own| recorded_ns / 2 > own);
+        if let Some(own) = cadence.filter(|_| policy.missing.is_none()) {
+            text += &paragraph(
+                0,
+                &format!(
+                    "{} is made to decide every {}; here it was asked every {} on average, and what it \
+                     would have done in between is not known.",
+                    policy.name,
+                    time(own),
+                    time(recorded_ns)
+                ),
+            );
+        }
+        let there = policy.missing.is_none();
+        if let Some(refused) = policy.refused.filter(|&refused| there && refused > 0) {
             let wishes = if refused == 1 { "wish" } else { "wishes" };
             text += &paragraph(
                 0,
@@ -448,9 +463,14 @@ fn side_by_side(replayed: &Replayed, decisions: &[Choice]) -> String {
     if decisions.is_empty() {
         return text + "  (nobody wanted anything)\n";
     }
-    let names: Vec<&str> = std::iter::once(&replayed.recorded[..])
-        .chain(replayed.policies.iter().map(|policy| &policy.name[..]))
-        .collect();
+    // Who was shown nothing to go by has nothing to say.
+    let names: Vec<Option<String>> =
+        std::iter::once(Some(format!("{}, recorded", replayed.recorded)))
+            .chain(replayed.policies.iter().map(|policy| {
+                let there = policy.missing.is_none();
+                there.then(|| policy.name.clone())
+            }))
+            .collect();
     let mut before = None;
     for choice in decisions {
         if before != Some(choice.at_ns) {
@@ -462,13 +482,10 @@ fn side_by_side(replayed: &Replayed, decisions: &[Choice]) -> String {
             "  thread {} ({}, process {})",
             choice.tid, choice.name, choice.pid
         );
-        for (number, (name, side)) in names.iter().zip(&choice.sides).enumerate() {
-            let name = if number == 0 {
-                format!("{name}, recorded")
-            } else {
-                (*name).to_owned()
-            };
-            text += &crate::words::entry(4, &name, 26, &said(side.as_ref()));
+        for (name, side) in names.iter().zip(&choice.sides) {
+            if let Some(name) = name {
+                text += &entry(4, name, 26, &said(side.as_ref()));
+            }
         }
     }
     text
@@ -492,3 +509,6 @@ fn said(side: Option<&Side>) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;
