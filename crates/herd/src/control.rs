@@ -40,7 +40,7 @@ pub enum Request {
 
 /// Another policy and other settings. Threads keep the cores that they have been given until the
 /// policy that is in charge then says otherwise; what they were found with is given back at the end,
-/// whoever is in charge then.
+/// whoever is in charge then. One with neither changes nothing: the ledger has its words.
 pub struct Change {
     /// The policy; `None` keeps the one in charge, with all that it has learnt.
     pub policy: Option<Policy>,

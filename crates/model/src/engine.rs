@@ -139,6 +139,8 @@ pub(crate) struct Engine {
     next_pid: u32,
     pub(crate) used_pages: Vec<u64>,
     all_cpus: Arc<CpuSet>,
+    /// The jobs that leave the placement of their memory to the kernel.
+    left_to_kernel: Vec<usize>,
     solution: Solution,
     /// Something changed since the solution was found.
     stale: bool,
@@ -151,7 +153,9 @@ impl Engine {
     pub(crate) fn new(hardware: Hardware, jobs: Vec<Job>, until: Until, options: Options) -> Self {
         let nodes = hardware.nodes();
         let all_cpus = Arc::new(hardware.topology().online_cpus());
+        let left = |&job: &usize| jobs[job].memory == Placement::FirstTouch;
         let mut engine = Self {
+            left_to_kernel: (0..jobs.len()).filter(left).collect(),
             random: Xoshiro256PlusPlus::seed_from_u64(options.seed),
             progress: vec![Progress::default(); jobs.len()],
             hardware,
@@ -174,13 +178,16 @@ impl Engine {
         engine
     }
 
-    /// Interleaves the memory of processes that start from now on, where the job leaves it to the
-    /// kernel.
-    pub(crate) fn interleave_new_pages(&mut self) {
-        for job in &mut self.jobs {
-            if job.memory == Placement::FirstTouch {
-                job.memory = Placement::Interleave;
-            }
+    /// Interleaves the memory of processes that start from now on, or no longer, where the job leaves
+    /// it to the kernel.
+    pub(crate) fn interleave_new_pages(&mut self, interleaves: bool) {
+        let rule = if interleaves {
+            Placement::Interleave
+        } else {
+            Placement::FirstTouch
+        };
+        for &job in &self.left_to_kernel {
+            self.jobs[job].memory = rule.clone();
         }
     }
 

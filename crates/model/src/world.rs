@@ -208,12 +208,12 @@ impl World for Model {
         &self.signals
     }
 
-    /// Interleaving is of the jobs that leave their memory to the kernel; nothing has started yet.
+    /// Interleaving is of the jobs that leave their memory to the kernel, of what starts from now on.
     fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
         match rule {
-            NewPages::FirstTouch => Ok(()),
-            NewPages::Interleave => {
-                self.engine().interleave_new_pages();
+            NewPages::FirstTouch | NewPages::Interleave => {
+                let interleaves = rule == NewPages::Interleave;
+                self.engine().interleave_new_pages(interleaves);
                 Ok(())
             }
             NewPages::Random => Err(WorldError {

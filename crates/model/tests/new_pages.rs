@@ -62,6 +62,15 @@ fn pages_are_interleaved_but_where_a_job_says_otherwise() {
 }
 
 #[test]
+fn a_rule_can_be_taken_back_for_what_starts_later() {
+    let mut model = model();
+    assert!(model.place_new_pages(NewPages::Interleave).is_ok());
+    assert!(model.place_new_pages(NewPages::FirstTouch).is_ok());
+    let pages = pages(model);
+    assert_eq!(nodes_with_pages(&pages[0]), 1);
+}
+
+#[test]
 fn random_nodes_are_refused_with_what_to_do() {
     let refused = model().place_new_pages(NewPages::Random).unwrap_err();
     assert!(refused.reason.contains("choose interleave"), "{refused}");

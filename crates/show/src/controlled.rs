@@ -27,6 +27,11 @@ pub fn sentence(controlled: &Controlled) -> String {
             }
         ),
         Asked::Resume => format!("resumed{by}"),
+        Asked::Change {
+            policy: None,
+            settings: None,
+            why,
+        } => format!("{why}{by}"),
         Asked::Change { policy, why, .. } => {
             let why = match why.as_str() {
                 "" => String::new(),
@@ -71,7 +76,7 @@ mod tests {
     fn change(policy: Option<&str>, why: &str) -> Asked {
         Asked::Change {
             policy: policy.map(str::to_owned),
-            settings: None,
+            settings: Some(Box::default()),
             why: why.to_owned(),
         }
     }
@@ -102,6 +107,15 @@ mod tests {
         assert_eq!(
             said(change(None, "the file was read again"), None),
             "other settings hold from now on, on request of ctl (the file was read again)"
+        );
+        let note = Asked::Change {
+            policy: None,
+            settings: None,
+            why: "the file cannot be read".to_owned(),
+        };
+        assert_eq!(
+            said(note, None),
+            "the file cannot be read, on request of ctl"
         );
         assert_eq!(
             said(change(Some("ipm"), ""), Some("there is no such signal")),

@@ -37,7 +37,8 @@ pub enum Asked {
         /// The policy's name, where another one was asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
-        /// The settings from now on, as used; `None` when the change was refused.
+        /// The settings from now on, as used; `None` when the change was refused, or changed nothing
+        /// and only had something said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         settings: Option<Box<Settings>>,
         /// Why, in the words of the one who asked.

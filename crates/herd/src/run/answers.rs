@@ -138,8 +138,14 @@ impl Running<'_> {
             why,
         } = change;
         let name = policy.as_ref().map(|policy| policy.name.clone());
-        let made = self.make_change(policy, settings);
-        let used = made.is_ok().then(|| Box::new(self.settings.clone()));
+        let is_note = policy.is_none() && settings.is_none();
+        let made = if is_note {
+            Ok(())
+        } else {
+            self.make_change(policy, settings)
+        };
+        let changed = made.is_ok() && !is_note;
+        let used = changed.then(|| Box::new(self.settings.clone()));
         let asked = Asked::Change {
             policy: name,
             settings: used,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use numaherd_herd::control::{MOST_WAITING, pair};
-use numaherd_herd::ledger::{Asked as Was, Controlled, Ledger, Writer};
+use numaherd_herd::ledger::{Asked as Was, Controlled};
 use numaherd_herd::{
     Change, ControlError, Herd, Journal, Limits, Line, Record, Request, Requests, Settings, Stray,
     Summary,
@@ -327,6 +327,8 @@ fn what_cannot_be_is_refused_as_at_a_start_and_changes_nothing() {
             (1, change(Some(interleaved), None)),
             (2, change(Some(policy(everyone_to(2))), Some(absurd))),
             (3, change(Some(needy()), None)),
+            // Only said.
+            (4, change(None, None)),
         ],
     );
     for report in &mut world.signals {
@@ -351,6 +353,15 @@ fn what_cannot_be_is_refused_as_at_a_start_and_changes_nothing() {
         ]
     );
     assert_eq!(world.applied.len(), 2, "placed once and given back");
+    let said = ran.controlled()[3];
+    let why = "the test wants it".to_owned();
+    let (policy, settings) = (None, None);
+    let asked = Was::Change {
+        policy,
+        settings,
+        why,
+    };
+    assert_eq!((&said.asked, &said.refused), (&asked, &None));
     assert_eq!(ran.summary.policy, "as-told");
     let attended = |asked: &&Asked| matches!(asked, Asked::Attend(_));
     assert_eq!(world.asked.iter().filter(attended).count(), 1);
@@ -522,76 +533,4 @@ fn who_does_not_wait_or_comes_in_crowds_does_no_harm() {
         control.ask(Request::Resume, PATIENCE),
         Err(ControlError::Ended)
     );
-}
-
-#[test]
-fn every_watcher_sees_every_line_and_may_keep_it() {
-    let (control, requests) = pair();
-    control.tell(Request::Resume).unwrap();
-    let mut world = fake();
-    let (mut one, mut other) = (Vec::new(), Vec::<Arc<Line>>::new());
-    Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    )
-    .watched(|line| one.push(line.clone()))
-    .watched_by(Box::new(|line| other.push(line.clone())))
-    .controlled(requests)
-    .run(&GO)
-    .unwrap();
-    assert!(one.iter().eq(other.iter().map(|line| &**line)));
-    assert!(one.len() > 8);
-}
-
-#[test]
-fn what_was_asked_is_in_the_ledger_and_the_later_part_of_it_begins_with_what_holds() {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("ledger");
-    let mut other = policy(everyone_to(2));
-    other.name = "another".to_owned();
-    let settings = Settings {
-        seed: 7,
-        ..Settings::default()
-    };
-    let (mut world, requests) = asked(
-        fake(),
-        vec![
-            (1, change(Some(other), Some(settings))),
-            (3, Request::Pause { give_back: false }),
-        ],
-    );
-    world.ends_after = 120;
-    let writer = Writer::create(&path, "the test", None, 64 * 1024).unwrap();
-    let mut asked: Vec<Line> = Vec::new();
-    Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        Some(writer),
-        None,
-    )
-    .watched(|line| {
-        if matches!(line.record, Record::Control(_)) {
-            asked.push(line.clone());
-        }
-    })
-    .controlled(requests)
-    .run(&GO)
-    .unwrap();
-    assert_eq!(asked.len(), 2);
-    for line in &asked {
-        let text = serde_json::to_string(line).unwrap();
-        assert_eq!(&serde_json::from_str::<Line>(&text).unwrap(), line);
-    }
-    let later = Ledger::read(&path).unwrap();
-    assert!(later.damage.is_none(), "{:?}", later.damage);
-    let Record::Start(start) = &later.lines[0].record else {
-        panic!("{:?}", later.lines[0])
-    };
-    assert!(later.lines[0].sequence > asked[1].sequence, "turned over");
-    assert_eq!((start.policy.as_str(), start.seed), ("another", 7));
-    assert!(start.paused);
 }

@@ -4,6 +4,7 @@ mod asked;
 mod control;
 mod control_pages;
 mod control_properties;
+mod control_recorded;
 mod fake;
 mod groups;
 mod in_step;
