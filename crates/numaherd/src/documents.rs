@@ -4,7 +4,7 @@
 //! is the first to know. Rule: each command line of `numaherd` in a code block of README.md,
 //! CONTRIBUTING.md, docs/ and the workloads' page is read by the program's own definition, and so is
 //! each that stands in the text between backquotes. In a block a command is whole; in the text it may
-//! leave out what must be given (`numaherd explain`) or say in capitals what stands there, but name
+//! leave out what must be given (`numaherd report`) or say in capitals what stands there, but name
 //! nothing that there is not.
 //!
 //! Beyond what clap knows: policies in it are policies, `make` has its targets, and what a command
@@ -143,13 +143,13 @@ fn every_command_in_the_documents_is_one() {
 #[test]
 fn a_mistake_in_a_document_is_found() {
     let told = |text: &str| -> Vec<String> { commands(text).iter().filter_map(wrong).collect() };
-    let blocks = "```\nnumaherd run --dryrun\nnumaherd rum\nnumaherd explain\n\
+    let blocks = "```\nnumaherd run --dryrun\nnumaherd rum\nnumaherd report\n\
                   numaherd run --policy dimo\nnumaherd simulate scenarios/none.toml\nmake tee\n```\n";
     let mistakes = told(blocks);
     assert_eq!(mistakes.len(), 6, "{mistakes:#?}");
     assert!(mistakes[3].contains("did you mean \"dino\"?"));
     assert_eq!(
-        told("`numaherd explain`, `numaherd run -- CMD`, `make demo`"),
+        told("`numaherd report`, `numaherd run -- CMD`, `make demo`"),
         [""; 0]
     );
     assert_eq!(told("`numaherd explain --pit 3`").len(), 1);
