@@ -1,12 +1,12 @@
 //! What is asked of a running herd holds for its pages too, in whichever thread they are looked after.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use numaherd_herd::control::pair;
-use numaherd_herd::{Guard, Limits, Line, Record, Request, Settings};
+use numaherd_herd::{Guard, Herd, Limits, Line, Record, Request, Settings};
 use numaherd_topology::CpuId;
 use numaherd_world::{
     MemorySource, PageOrder, PageOutcome, Pager, Pages, Progress, Sample, WorldError,
@@ -16,6 +16,7 @@ use crate::control::{asked, change, fake, run};
 use crate::fake::{
     Fake, Heard, ToldPaging, all_pages, everyone_to, moved, pid, policy, policy_with, tid, window,
 };
+use crate::in_step::{Call, Stepped, quick};
 
 /// A pager that reports a sample in each round while its gate is open, and counts its rounds.
 struct FakePager {
@@ -162,4 +163,44 @@ fn page_orders_that_wait_when_another_policy_takes_over_are_refused() {
         _ => None,
     });
     assert!(why.is_some());
+}
+
+#[test]
+fn a_pause_quiets_a_paging_in_step_and_its_time_passes_without_samples() {
+    let (control, requests) = pair();
+    let mut world = Stepped::new();
+    let settings = Settings {
+        intervals: Some(5),
+        ..quick()
+    };
+    let paging = policy_with(|_| Vec::new(), ToldPaging::stay());
+    Herd::new(&mut world, paging, settings, None, None)
+        // Heard when the interval after is over.
+        .watched(|line| match &line.record {
+            Record::Snapshot(seen) if seen.sequence == 0 => {
+                control.tell(Request::Pause { give_back: false }).unwrap();
+            }
+            Record::Snapshot(seen) if seen.sequence == 2 => {
+                control.tell(Request::Resume).unwrap();
+            }
+            _ => {}
+        })
+        .controlled(requests)
+        .run(&AtomicBool::new(false))
+        .unwrap();
+    let calls = world.calls();
+    let listening = [
+        Call::Sampled(30),
+        Call::Samples,
+        Call::Sampled(30),
+        Call::Samples,
+        Call::Sampled(30),
+        Call::Samples,
+        Call::Sampled(10),
+        Call::Samples,
+        Call::Observed,
+    ];
+    let paused = [Call::Ran(100), Call::Observed];
+    let expected = [&listening[..], &listening, &paused, &paused, &listening];
+    assert_eq!(calls, expected.concat());
 }

@@ -25,7 +25,7 @@ const PAGES: u64 = 4 * 4096;
 
 /// What the world was asked for, times in ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
+pub enum Call {
     /// `World::run_for`.
     Ran(u64),
     /// `Pager::run_for`.
@@ -67,7 +67,7 @@ impl Shared {
 }
 
 /// A machine in step: [`Fake`] with a time and pages of its own.
-struct Stepped {
+pub struct Stepped {
     fake: Fake,
     shared: Arc<Mutex<Shared>>,
 }
@@ -76,7 +76,7 @@ struct SteppedPager(Arc<Mutex<Shared>>);
 
 impl Stepped {
     /// Thread 1 on CPU 0 of node 0, all of its memory there; nodes of two CPUs.
-    fn new() -> Self {
+    pub fn new() -> Self {
         let topology = machine(2, 2);
         let threads = vec![thread(1, 1, 0, &topology)];
         Self {
@@ -95,7 +95,7 @@ impl Stepped {
         }
     }
 
-    fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<Call> {
         self.shared.lock().unwrap().calls.clone()
     }
 }
@@ -212,7 +212,7 @@ impl Pager for SteppedPager {
 }
 
 /// Placement every 100 ms, pages every 30 ms, three intervals, each recorded.
-fn quick() -> Settings {
+pub fn quick() -> Settings {
     Settings {
         placement_interval_ms: Some(100),
         record_interval_ms: 0,
