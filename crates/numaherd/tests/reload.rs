@@ -55,28 +55,32 @@ impl Managed {
         self.folder.path().join(name)
     }
 
-    /// Waits for a message to the manager that has this in it; the whole message.
+    /// Waits for a message to the manager that has this in it; all that came until then, it last.
     #[track_caller]
-    fn wait_for(&self, wanted: &str) -> String {
+    fn wait_for(&self, wanted: &str) -> Vec<String> {
         let mut bytes = [0; 4096];
+        let mut messages = Vec::new();
         loop {
             let length = match self.notified.recv(&mut bytes) {
                 Ok(length) => length,
-                Err(error) => panic!("{wanted} did not come: {error}"),
+                Err(error) => panic!("{wanted} did not come: {error}; what came is {messages:?}"),
             };
             let message = String::from_utf8_lossy(&bytes[..length]).into_owned();
-            if message.contains(wanted) {
-                return message;
+            let found = message.contains(wanted);
+            messages.push(message);
+            if found {
+                return messages;
             }
         }
     }
 
-    /// Writes the configuration anew and has it read. What the manager is told at the end of that.
+    /// Writes the configuration anew and has it read. What the manager is told meanwhile; the last of it
+    /// is that it is ready again.
     #[track_caller]
-    fn reload(&self, configuration: &str) -> String {
+    fn reload(&self, configuration: &str) -> Vec<String> {
         fs::write(self.path("numaherd.toml"), configuration).unwrap();
         kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
-        let begun = self.wait_for("RELOADING=1");
+        let begun = self.wait_for("RELOADING=1").pop().unwrap();
         assert!(begun.contains("MONOTONIC_USEC="), "{begun}");
         self.wait_for("READY=1")
     }
@@ -119,10 +123,12 @@ fn a_file_that_is_right_holds_from_then_on_and_one_that_is_wrong_changes_nothing
 
     let right = "policy = \"random\"\nevents = \"other.toml\"\n[herd.limits]\nfreeze_s = 5\n";
     let done = run.reload(right);
-    assert!(!done.contains("STATUS="), "{done}");
-    run.wait_for("STATUS=random: ");
+    assert_eq!(done.last().unwrap(), "READY=1\n");
+    let status = |told: &String| told.starts_with("STATUS=random: ");
+    assert!(done.iter().any(status), "{done:?}");
 
     let refused = run.reload("policy = \"linux\"\n[herd.limits]\nfreze_s = 7\n");
+    let refused = refused.last().unwrap();
     assert!(
         refused.contains("STATUS=the configuration stays as it was"),
         "{refused}"
@@ -132,7 +138,8 @@ fn a_file_that_is_right_holds_from_then_on_and_one_that_is_wrong_changes_nothing
     // The loop goes on, by what was right.
     run.wait_for("WATCHDOG=1");
     let same = run.reload(right);
-    assert!(!same.contains("STATUS="), "{same}");
+    let same = same.last().unwrap();
+    assert!(same.contains("was read again: nothing changed"), "{same}");
 
     let (output, folder) = run.end();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -155,11 +162,58 @@ fn a_file_that_is_right_holds_from_then_on_and_one_that_is_wrong_changes_nothing
     assert!(asked[1].2.contains("freze_s"), "{asked:?}");
 }
 
+/// The groups of the program in the snapshots of a ledger, in order, each change once.
+fn groups(ledger: &Path) -> Vec<Option<String>> {
+    let text = fs::read_to_string(ledger).unwrap();
+    let mut groups: Vec<Option<String>> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|line| {
+            let snapshot = find(&line, "processes")?;
+            let cat = snapshot["processes"].as_array()?.first()?;
+            Some(
+                cat.get("group")
+                    .and_then(|group| group.as_str())
+                    .map(str::to_owned),
+            )
+        })
+        .collect();
+    groups.dedup();
+    groups
+}
+
+#[test]
+fn groups_come_and_go_while_it_runs() {
+    let plain = "policy = \"linux\"\n[herd]\nrecord_interval_ms = 0\n";
+    let run = Managed::start(plain);
+    let grouped =
+        format!("{plain}[[group]]\nname = \"left\"\nnames = [\"c?t\"]\npolicy = \"none\"\n");
+    for (text, status) in [
+        (grouped.as_str(), "STATUS=linux; left: none: "),
+        (plain, "STATUS=linux: "),
+    ] {
+        let told = run.reload(text);
+        assert!(told.iter().any(|told| told.starts_with(status)), "{told:?}");
+        // The first may have been on its way already.
+        run.wait_for("WATCHDOG=1");
+        run.wait_for("WATCHDOG=1");
+    }
+    let (output, folder) = run.end();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("group[0].policy is \"none\" (was left out)"),
+        "{said}"
+    );
+    let left = Some("left".to_owned());
+    assert_eq!(groups(&folder.path().join("ledger")), [None, left, None]);
+}
+
 #[test]
 fn a_policy_that_the_machine_cannot_follow_is_refused_and_the_old_one_stays() {
     let run = Managed::start("policy = \"linux\"\n");
     // New pages of programs that run already cannot be placed by another rule.
     let refused = run.reload("policy = \"interleave\"\n");
+    let refused = refused.last().unwrap();
     assert!(
         refused.contains("STATUS=the configuration stays as it was"),
         "{refused}"

@@ -157,8 +157,6 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     if printed.is_none() {
         reload.begin(options, effective, control, groups);
     }
-    // Whoever waits for it (systemd, a script) may go on now; nobody need be waiting.
-    service::ready(None);
     let summary = herd.run(&stop).map_err(journal_error)?;
     let stopped = summary.ending == Ending::Stopped;
     let code = program.map(|program| program.finish(stopped)).transpose()?;

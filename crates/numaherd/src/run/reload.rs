@@ -47,6 +47,8 @@ struct Running {
     began_dry: bool,
     control: Control,
     groups: GroupRules,
+    /// Whether the latest reload changed nothing because something was wrong.
+    in_trouble: bool,
 }
 
 /// What a reload changed.
@@ -87,6 +89,7 @@ impl Reload {
             began_dry,
             control,
             groups,
+            in_trouble: false,
         });
     }
 
@@ -104,13 +107,17 @@ impl Reload {
         let came = running.reload(by);
         match &came {
             Ok(reloaded) => {
-                say(&reloaded.to_string());
-                service::ready(None);
+                let told = reloaded.to_string();
+                say(&told);
+                // A trouble that is over is shown no more.
+                let over = std::mem::take(&mut running.in_trouble);
+                service::ready(over.then_some(told.as_str()));
             }
             Err(error) => {
                 let told = format!("the configuration stays as it was: {error:#}");
                 say(&told);
                 running.note(by, &told);
+                running.in_trouble = true;
                 service::ready(Some(&told));
             }
         }

@@ -1,5 +1,6 @@
-//! What a service tells systemd (`sd_notify`): that it is ready, what it does, that it lives, that it
-//! reads its configuration again, that it ends. Where nobody listens nothing is sent.
+//! What a service tells systemd (`sd_notify`): that it is ready, with the first interval that it has
+//! seen; what it does, that it lives, that it reads its configuration again, that it ends. Where nobody
+//! listens nothing is sent.
 //!
 //! That it lives is said from the loop itself, with the lines that it records: a loop that hangs is
 //! silent, and the watchdog (`WatchdogSec=` of the unit) ends it. What it owes is in the journal, and the
@@ -29,10 +30,10 @@ pub(super) fn reloading() {
     }
 }
 
-/// It is ready, at first or after a reload; `trouble` stays to be seen until the status changes.
-pub(super) fn ready(trouble: Option<&str>) {
-    match trouble {
-        Some(trouble) => send(&[NotifyState::Ready, NotifyState::Status(&one_line(trouble))]),
+/// It is ready again after a reload, of which this is to be seen until what it does changes.
+pub(super) fn ready(told: Option<&str>) {
+    match told.map(one_line) {
+        Some(told) => send(&[NotifyState::Ready, NotifyState::Status(&told)]),
         None => send(&[NotifyState::Ready]),
     }
 }
@@ -61,6 +62,8 @@ fn watchdog(micros: Option<&str>, meant: Option<&str>, own: u32) -> Option<Durat
 pub(super) struct Service {
     /// How long the manager waits for a sign of life; `None` where it does not.
     watchdog: Option<Duration>,
+    /// Whether it has been said that it is ready: with the first interval that was seen.
+    is_ready: bool,
     policy: String,
     dry_run: bool,
     paused: bool,
@@ -84,6 +87,7 @@ impl Service {
     fn watched_for(watchdog: Option<Duration>) -> Self {
         Self {
             watchdog,
+            is_ready: false,
             policy: String::new(),
             dry_run: false,
             paused: false,
@@ -98,6 +102,10 @@ impl Service {
         if let Some(wait) = self.take_in(line) {
             let wait = format!("WATCHDOG_USEC={}", wait.as_micros());
             send(&[NotifyState::Custom(&wait)]);
+        }
+        if !self.is_ready && matches!(line.record, Record::Snapshot(_)) {
+            self.is_ready = true;
+            send(&[NotifyState::Ready]);
         }
         if self.watchdog.is_some() {
             send(&[NotifyState::Watchdog]);
