@@ -135,7 +135,7 @@ fn page(command: &Command, date: &str) -> std::io::Result<Vec<u8>> {
     exit_status(is_program).to_writer(to)?;
     entries("FILES", told.files).to_writer(to)?;
     entries("ENVIRONMENT", told.environment).to_writer(to)?;
-    examples(&told).to_writer(to)?;
+    examples(told).to_writer(to)?;
     see_also(command).to_writer(to)?;
     to.flush()?;
     Ok(page)

@@ -256,6 +256,74 @@ consequences by `numaherd run --dry-run`.",
         ..NONE
     },
     Page {
+        name: "numaherd-serve",
+        files: &[&CONFIGURATION, &JOURNAL, &SOCKET, &LEDGER],
+        environment: &[&CONFIGURED, &LOG, &RUNTIME],
+        examples: &[
+            ("As the service does:", "numaherd serve"),
+            (
+                "The page and the metrics on a UNIX socket alone:",
+                "numaherd serve --listen unix:/run/numaherd/http.sock",
+            ),
+            (
+                "For a Prometheus on another machine:",
+                "numaherd serve --listen 192.0.2.7:9741 --allow-remote --token-file /etc/numaherd/token",
+            ),
+        ],
+        beside: &["numaherd-ctl", "numaherd-run", "numaherd-top"],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-ctl",
+        files: &[&SOCKET],
+        environment: &[&RUNTIME],
+        examples: &[
+            ("What it does:", "numaherd ctl status"),
+            (
+                "Stop it deciding, and have the machine as it was found:",
+                "numaherd ctl pause --give-back",
+            ),
+        ],
+        beside: &["numaherd-serve", "numaherd-top"],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-ctl-status",
+        files: &[&SOCKET],
+        examples: &[("For a script:", "numaherd ctl status --json")],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-ctl-pause",
+        files: &[&SOCKET],
+        examples: &[("Threads stay where they are:", "numaherd ctl pause")],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-ctl-resume",
+        files: &[&SOCKET],
+        examples: &[("After a pause:", "numaherd ctl resume")],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-ctl-policy",
+        files: &[&SOCKET],
+        examples: &[("Until the herd ends:", "numaherd ctl policy n-mass")],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-ctl-reload",
+        files: &[&SOCKET],
+        examples: &[("After the file was changed:", "numaherd ctl reload")],
+        ..NONE
+    },
+    Page {
+        name: "numaherd-ctl-watch",
+        files: &[&SOCKET],
+        examples: &[("The ledger's lines as they come:", "numaherd ctl watch")],
+        ..NONE
+    },
+    Page {
         name: "numaherd-profile",
         files: &[&LAB],
         environment: IN_LAB,

@@ -1,0 +1,33 @@
+# In the guest: starts a real systemd as process 1 of a namespace of its own, runs a script in it.
+#
+#   boot.sh SCRIPT     the script's environment is this one's
+#
+# The guest's own first process stays what it is. The file system is an overlay that goes with the
+# guest, so what the host's services would do here is taken away: no service but the one under test.
+set -u
+rm -rf /etc/systemd/system/* /usr/lib/systemd/system/*.wants /lib/systemd/system/*.wants \
+    /usr/sbin/policy-rc.d /run/systemd
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+mountpoint -q /run || mount -t tmpfs none /run
+cat >/etc/systemd/system/quiet.target <<END
+[Unit]
+Description=Nothing but systemd itself
+DefaultDependencies=no
+END
+unshare --pid --fork --mount --mount-proc env -i PATH="$PATH" container=lab \
+    /lib/systemd/systemd --system --unit=quiet.target --log-target=kmsg --show-status=0 &
+outer=$!
+
+# Its number here is that of the child of unshare; it is asked for over and over, for at most so long.
+tries=0
+inner=
+until [ -n "$inner" ] && nsenter -t "$inner" -p -m systemctl is-system-running >/dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -lt 1000 ] || { echo "systemd did not come up"; exit 1; }
+    inner=$(cat "/proc/$outer/task/$outer/children" 2>/dev/null)
+    inner=${inner%% *}
+done
+nsenter -t "$inner" -p -m sh -u "$1"
+status=$?
+kill -KILL "$inner"
+exit $status

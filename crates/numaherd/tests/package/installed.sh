@@ -1,0 +1,105 @@
+# The package, installed, started, stopped and removed, under a real systemd on four nodes of two CPUs.
+# Says what held, a line each; what did not is shown as it is. $PACKAGE is the package's file.
+mask() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
+shown() { systemctl show -p "$1" --value numaherd; }
+# Asks over and over, for at most so many times.
+until_holds() {
+    tries=0
+    until "$@"; do
+        tries=$((tries + 1))
+        [ $tries -lt 3000 ] || { echo "never held: $*"; return 1; }
+    done
+}
+say() { [ "$2" = "$3" ] && echo "$1" || echo "NOT: $1 ($2, not $3)"; }
+differs() { [ "$(mask "$1")" != "$2" ]; }
+tells() { shown StatusText | grep -q "$1"; }
+is_active() { systemctl --quiet is-active numaherd; }
+has_restarted() { [ "$(shown NRestarts)" = 1 ] && is_active; }
+has_failed() { [ "$(systemctl is-active numaherd)" = failed ]; }
+configure() { printf '%s\n' "$1" '[herd]' 'placement_interval_ms = 200' >/etc/numaherd/numaherd.toml; }
+
+dpkg --no-triggers -i "$PACKAGE" >/dev/null || exit 1
+say "installed" "$(dpkg-query -W -f '${Status}' numaherd)" "install ok installed"
+say "it is not switched on" "$(systemctl is-enabled numaherd)" disabled
+say "it is not started" "$(systemctl is-active numaherd)" inactive
+say "its configuration is right" "$(numaherd config check >/dev/null 2>&1; echo $?)" 0
+say "its pages are there" "$(man -w numaherd-run 2>/dev/null || ls /usr/share/man/man1/numaherd-run.1.gz)" \
+    /usr/share/man/man1/numaherd-run.1.gz
+
+# What the doctor finds, by the service's rights alone: the same as root.
+sed -e 's|^Type=.*|Type=oneshot|; s|^ExecStart=.*|ExecStart=/usr/bin/numaherd doctor|' \
+    -e '/^Exec\(Reload\|StopPost\)=/d; /^WatchdogSec=/d; /^Restart=/d; /^Conflicts=/d' \
+    -e 's|^\[Service\]|[Service]\nStandardOutput=file:/run/look|' \
+    /usr/lib/systemd/system/numaherd.service >/etc/systemd/system/look.service
+systemctl daemon-reload
+systemctl start look || echo "the doctor did not run under the service's rights"
+signals() { sed -n '/^Signals/,/^Policies/p; /^Rights/,/^Who/p' "$1" | grep -v 'open files\|ulimit\|filter\|seccomp\|perf_event_open and\|perf_event_open, move_pages\|run outside'; }
+(ulimit -n 1048576; numaherd doctor) >/run/root-look
+signals /run/look >/run/look-of-service
+signals /run/root-look >/run/look-of-root
+[ "$(grep -c . /run/look-of-service)" -gt 10 ] || echo "the doctor said little under the service's rights"
+say "with its rights the doctor finds what root finds" "$(diff /run/look-of-root /run/look-of-service)" ""
+
+# Somebody else's busy program.
+setpriv --reuid 65534 --regid 65534 --clear-groups sh -c 'while :; do :; done' &
+p=$!
+found=$(mask $p)
+
+configure 'policy = "random"'
+systemctl start numaherd
+say "it is at work" "$(systemctl is-active numaherd)" active
+main=$(shown MainPID)
+say "it has three capabilities" "$(sed -n 's/^CapEff:[[:space:]]*//p' "/proc/$main/status")" 0000004000880000
+until_holds differs $p "$found" && echo "a busy program was placed"
+until_holds tells random && echo "systemctl status tells the policy"
+numaherd ctl status >/run/status 2>&1 || cat /run/status
+grep -q random /run/status && echo "ctl tells the policy"
+
+configure 'polcy = "random"'
+systemctl reload numaherd
+say "a wrong configuration is survived" "$(systemctl is-active numaherd) $(shown MainPID)" "active $main"
+configure 'policy = "linux"'
+systemctl reload numaherd
+until_holds tells linux && echo "a right one is taken over"
+
+configure 'policy = "random"'
+systemctl reload numaherd
+until_holds differs $p "$found"
+configure 'policy = "linux"'
+kill -KILL "$main"
+until_holds has_restarted && echo "after kill -9 it starts again"
+say "after kill -9 the affinity is as found" "$(mask $p)" "$found"
+
+configure 'policy = "random"'
+systemctl reload numaherd
+until_holds differs $p "$found"
+systemctl stop numaherd
+say "after stop the affinity is as found" "$(mask $p)" "$found"
+say "it stopped well" "$(systemctl is-active numaherd) $(shown Result)" "inactive success"
+
+# Without a new start, which gives back as well.
+mkdir /etc/systemd/system/numaherd.service.d
+printf '[Service]\nRestart=no\n' >/etc/systemd/system/numaherd.service.d/once.conf
+systemctl daemon-reload
+systemctl start numaherd
+until_holds differs $p "$found"
+kill -KILL "$(shown MainPID)"
+until_holds has_failed
+say "release gives back after kill -9" "$(mask $p)" "$found"
+rm -r /etc/systemd/system/numaherd.service.d
+systemctl daemon-reload
+systemctl reset-failed numaherd
+
+systemctl start numaherd
+until_holds differs $p "$found"
+dpkg --no-triggers -r numaherd >/dev/null
+say "removing it gives back" "$(mask $p)" "$found"
+say "removing it stops it" "$(systemctl is-active numaherd)" inactive
+say "its configuration stays" "$(ls /etc/numaherd)" numaherd.toml
+rm /etc/systemd/system/look.service
+dpkg --no-triggers -P numaherd >/dev/null
+say "purging leaves nothing" "$(find /etc/numaherd /etc/systemd /usr/bin /usr/lib/systemd /usr/share/doc /usr/share/man \
+    /usr/share/bash-completion /usr/share/zsh /usr/share/fish /var/lib/numaherd /var/lib/systemd /run/numaherd \
+    -name '*numaherd*' 2>/dev/null)" ""
+kill $p
+exit 0
