@@ -178,6 +178,11 @@ impl Job {
     /// What the model is to run; `None` where it cannot be.
     pub fn phase(&self, hardware: &Hardware) -> Option<Phase> {
         let (base_ns, misses_in_flight) = self.parts(hardware);
+        // A ledger can come from anywhere, and the model would look for an answer to nonsense for ever.
+        let sound = |figure: f64| figure.is_finite() && figure > 0.0 && figure < 1e15;
+        if !(sound(base_ns) && sound(misses_in_flight) && self.lines < 1e6) {
+            return None;
+        }
         Some(Phase {
             instructions: 1e9,
             cycles_per_instruction: base_ns / 1000.0 / hardware.ns_per_reference_cycle(),

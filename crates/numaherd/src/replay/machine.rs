@@ -40,7 +40,7 @@ fn preset(recorded: &Topology) -> Figures {
     let unknown = |why: &str| {
         Figures::Unknown(format!(
             "{why}; --machine names a preset or a file with the machine's latencies and bandwidths \
-             (docs/machines.md)"
+             (docs/model.md)"
         ))
     };
     let name = recorded.name();

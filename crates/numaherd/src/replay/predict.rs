@@ -86,7 +86,7 @@ impl Predictor {
     /// One more interval, with what each policy decided on it.
     pub fn interval(&mut self, interval: &Interval, decided: &[Decided]) {
         let snapshot = &*interval.snapshot;
-        self.since_ns += snapshot.interval_ns;
+        self.since_ns = self.since_ns.saturating_add(snapshot.interval_ns);
         let due = self.seen - self.predicted_at >= (self.seen / DENSE).max(1);
         let mut queues = BTreeMap::new();
         if self.seen > 0 && (due || self.is_telling(snapshot)) {

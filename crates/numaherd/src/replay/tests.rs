@@ -209,6 +209,33 @@ fn a_policy_whose_signals_are_not_recorded_has_no_figures() {
     assert_eq!(crate::exit::of(&told), Some(Exit::SignalMissing));
 }
 
+#[test]
+fn figures_gone_mad_are_not_predicted_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    record("linux", true, 4, &path);
+    let hardware = Hardware::of(&Machine::preset("xeon-e5520-2s").unwrap()).unwrap();
+    for share in [1e290, f64::NAN, f64::INFINITY, 1e20] {
+        let mut predictor = Predictor::new(hardware.clone(), Library::default(), 0);
+        for mut interval in &mut Recording::open(&path).unwrap() {
+            let mut snapshot = (*interval.snapshot).clone();
+            for thread in &mut snapshot.threads {
+                thread.cpu_share = share;
+                thread.wait_share = -share;
+            }
+            snapshot.interval_ns = u64::MAX;
+            interval.snapshot = snapshot.into();
+            predictor.interval(&interval, &[]);
+        }
+        let replayed = replay_of(&path, &["--policy", "linux"]);
+        let prediction = predictor.finish(&replayed);
+        assert!(
+            matches!(prediction, Prediction::None(_)),
+            "{share}: {prediction:?}"
+        );
+    }
+}
+
 fn predicted(replayed: &Replayed) -> &Predicted {
     match replayed.prediction.as_ref().unwrap() {
         Prediction::Predicted(predicted) => predicted,
