@@ -31,9 +31,8 @@ const TIMES: usize = 100;
 const TARGET_MS: f64 = 16.0;
 
 fn main() {
-    let topology = Machine::preset("xeon-e5620-2s")
-        .and_then(|machine| machine.topology())
-        .expect("a machine");
+    let machine = Machine::preset("xeon-e5620-2s").expect("a preset");
+    let topology = machine.topology().expect("a machine");
     // Two snapshots in turn, in which every figure differs.
     let lines = [0, 1].map(|second| Arc::new(snapshot(&topology, second)));
     let texts = lines
