@@ -1,7 +1,11 @@
 //! `status`: what it says of a run at any moment, and that it holds no more than that.
 
-use numaherd_herd::{Guard, Record};
+use std::sync::atomic::AtomicBool;
+
+use numaherd_herd::ledger::Writer;
+use numaherd_herd::{Guard, Herd, Record, Settings};
 use numaherd_policy::classes::Class;
+use numaherd_policy::registry;
 use numaherd_show::Did;
 use numaherd_show::explain::{Choice, explain};
 use numaherd_show::status::{MOST_KEPT, MOST_RULES, Status};
@@ -9,6 +13,7 @@ use numaherd_topology::NodeId;
 
 use crate::made::*;
 use crate::runs;
+use crate::totalled::Obedient;
 
 /// The status after all lines but the end.
 pub fn before_the_end(made: &Made) -> Status {
@@ -192,4 +197,27 @@ fn before_the_first_line_there_is_nothing_to_say() {
     let status = Status::new();
     assert!(status.machine.is_none() && status.nodes.is_empty());
     serde_json::to_string(&status).unwrap();
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_any_more_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("full");
+    std::fs::create_dir(&folder).unwrap();
+    let writer = Writer::create(&folder.join("ledger"), "test", None, 20_000).unwrap();
+    // It cannot be turned over where there is no folder any more.
+    std::fs::remove_dir_all(&folder).unwrap();
+    let mut world = Obedient::new();
+    let policy = registry::build("di-plain", &numaherd_policy::Settings::default()).unwrap();
+    let mut status = Status::new();
+    let mut before = false;
+    Herd::new(&mut world, policy, Settings::default(), Some(writer), None)
+        .watched(|line| {
+            before |= status.time_ns > 0 && !status.more.ledger_ended;
+            status.fold(line);
+        })
+        .run(&AtomicBool::new(false))
+        .unwrap();
+    assert!(before && status.more.ledger_ended);
+    assert!(status.ended.is_some(), "herding went on");
 }

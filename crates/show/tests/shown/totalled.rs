@@ -18,7 +18,7 @@ use numaherd_world::{
 use crate::made::*;
 
 /// A machine with eight threads on two CPUs that does as it is told, but for every fifth order.
-struct Obedient {
+pub struct Obedient {
     topology: Arc<Topology>,
     signals: Vec<SignalReport>,
     threads: Vec<Thread>,
@@ -27,7 +27,7 @@ struct Obedient {
 }
 
 impl Obedient {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let report = |signal| SignalReport {
             signal,
             state: SignalState::Measured {
