@@ -25,7 +25,7 @@ build: setup
 	@scripts/build.sh
 
 demo: build
-	@target/release/numaherd lab compare devils-on-one-node --repeat $(REPEAT)
+	@target/release/numaherd lab compare devils-on-one-node --repeat $(REPEAT) --ledgers target/demo
 
 test: build lint
 	$(CARGO) test --workspace --locked

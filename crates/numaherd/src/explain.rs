@@ -13,7 +13,7 @@ use numaherd_show::explain::{Choice, explain as explained, short, text, whole};
 use crate::cli::Explain;
 use crate::config::Effective;
 use crate::exit::{Exit, ended};
-use crate::print::{self, quoted};
+use crate::print::{self, called, quoted};
 
 /// The ledger of a service whose configuration names none.
 const USUAL_LEDGER: &str = "/var/lib/numaherd/ledger";
@@ -47,7 +47,8 @@ pub fn explain(options: &Explain) -> Result<()> {
         } else if is_chosen {
             text(&explanation)
         } else {
-            short(&explanation, &quoted(&path))
+            let command = format!("{} explain {}", called(), quoted(&path));
+            short(&explanation, &command)
         }
     })
 }

@@ -34,6 +34,12 @@ pub fn out(text: &str) -> Result<()> {
     }
 }
 
+/// This program as it was called, so that what is advised can be typed as it stands.
+pub fn called() -> String {
+    let name = std::env::args_os().next();
+    name.map_or_else(|| "numaherd".to_owned(), |name| quoted(Path::new(&name)))
+}
+
 /// A path as a shell takes it.
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();

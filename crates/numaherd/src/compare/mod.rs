@@ -24,6 +24,7 @@ use serde::Serialize;
 use crate::cli::{LabCompare, LabTrial};
 use crate::exit::{Exit, ended};
 use crate::lab::{self, outlet};
+use crate::print;
 use contender::Contender;
 pub use contender::USUAL;
 use inside::TrialOptions;
@@ -132,6 +133,7 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     );
     println!("{}\n{}\n", table::table(&summaries), table::LEGEND);
     println!("{}", table::verdict(&scenario, &summaries));
+    print!("{}", next_steps(options, &contenders));
     if !failed.is_empty() {
         bail!(
             "{} of {} trials failed and are not in the figures",
@@ -140,6 +142,26 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// What to do next, as it can be typed.
+fn next_steps(options: &LabCompare, contenders: &[Contender]) -> String {
+    let numaherd = print::called();
+    // The one that herds, where one does: what it did is what there is to tell.
+    let herds = |contender: &&Contender| matches!(contender, Contender::Policy(_));
+    let told = contenders.iter().rfind(herds);
+    let explain = options
+        .ledgers
+        .as_ref()
+        .zip(told)
+        .map(|(directory, contender)| {
+            let ledger = print::quoted(&directory.join(format!("{contender}.0.ledger")));
+            format!("What {contender} did, and why:  {numaherd} explain {ledger}\n")
+        });
+    format!(
+        "\n{}A program of your own, herded:  {numaherd} lab run --policy dino --ledger herd.jsonl -- CMD\n",
+        explain.unwrap_or_default()
+    )
 }
 
 fn contenders(names: &[String]) -> Result<Vec<Contender>> {

@@ -17,7 +17,7 @@ use super::outlet::{self, HostLedger};
 use crate::cli::{Cli, Command, Herding};
 use crate::config::Effective;
 use crate::exit::{Exit, ended};
-use crate::print::quoted;
+use crate::print::{called, quoted};
 
 /// Where the guest keeps the ledger.
 const IN_GUEST: &str = "/run/numaherd.ledger";
@@ -113,18 +113,20 @@ impl Herded {
 
     /// What to do next, as the last words to whoever ran it.
     pub fn next_steps(&self) -> String {
+        let numaherd = called();
         match &self.ledger {
             Some(ledger) if ledger.is_empty() => String::new(),
             Some(ledger) => {
                 let file = quoted(ledger.path());
                 format!(
-                    "What was seen, decided and done, and why:  numaherd explain {file}\n\
-                     Step through it in the terminal:           numaherd top {file}\n\
-                     As a page of charts:                       numaherd report {file} -o {file}.html\n"
+                    "\nWhat was done, and why:         {numaherd} explain {file}\n\
+                     Step through it here:           {numaherd} top {file}\n\
+                     As a page of charts:            {numaherd} report {file} -o {file}.html\n"
                 )
             }
-            None => "With --ledger FILE it is recorded, for `numaherd explain FILE` to tell why.\n"
-                .to_owned(),
+            None => {
+                "\nWith --ledger FILE it is recorded, for `explain FILE` to tell why.\n".to_owned()
+            }
         }
     }
 }

@@ -9,7 +9,9 @@
 //! * *remote pages*: the share of the process's pages on other nodes;
 //! * *slowdown*: cycles per instruction over those with all memory local, by N-MASS's regression of the
 //!   NUMA penalty on the miss rate (§4.5), for the share of pages that is remote:
-//!   `1 + remote pages x (penalty - 1)`.
+//!   `1 + remote pages x (penalty - 1)`. The regression was drawn from penalties of up to 1.46; far beyond
+//!   them it would promise anything, so no penalty counts for more than the distance of the remote pages
+//!   over that of local ones, as the machine's firmware gives them.
 //!
 //! It is a prediction: what came of it is in what followed.
 
@@ -112,11 +114,16 @@ impl<'l> Layout<'l> {
             .and_then(|(residency, node)| remote_share(residency, node))
             .map(|remote| (remote - less_remote).max(0.0));
         let rate = thread.counts.as_ref().and_then(|counts| counts.miss_rate());
+        let farther = residency
+            .zip(node)
+            .and_then(|(residency, node)| self.farther(residency, node))
+            .unwrap_or(f64::INFINITY);
         let slowdown = remote
             .zip(rate)
             .zip(process)
             .map(|((remote, rate), process)| {
-                1.0 + remote * (PenaltySettings::default().of(&process.name, rate) - 1.0)
+                let penalty = PenaltySettings::default().of(&process.name, rate);
+                1.0 + remote * (penalty.min(farther) - 1.0)
             });
         Some(Cost {
             cpu,
@@ -125,6 +132,18 @@ impl<'l> Layout<'l> {
             remote_pages: remote,
             slowdown,
         })
+    }
+
+    /// How much farther the remote pages are than local ones; `None` where nothing is remote, or
+    /// distances are not known.
+    fn farther(&self, residency: &Residency, node: NodeId) -> Option<f64> {
+        let local = f64::from(self.topology.distance(node, node)?);
+        let (mut pages, mut way) = (0.0, 0.0);
+        for &(at, count) in residency.pages.iter().filter(|(at, _)| *at != node) {
+            pages += count as f64;
+            way += count as f64 * f64::from(self.topology.distance(node, at)?);
+        }
+        (pages > 0.0 && local > 0.0).then(|| (way / pages / local).max(1.0))
     }
 
     /// Of a thread that is to be elsewhere.

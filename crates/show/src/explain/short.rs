@@ -75,8 +75,9 @@ fn effect(followed: &Followed) -> Option<SpeedChange> {
     followed.settled_speed.or(followed.speed)
 }
 
-/// The first page. `file` is how the person who asks names the ledger, for what to ask next.
-pub fn short(explanation: &Explanation, file: &str) -> String {
+/// The first page. `command` is how the person asked for it (`numaherd explain FILE`), for what to ask
+/// next.
+pub fn short(explanation: &Explanation, command: &str) -> String {
     let Some(run) = &explanation.run else {
         let begins = paragraph(0, "The ledger ends before the run's start was recorded.");
         return begins + &damage(&explanation.ledger);
@@ -86,7 +87,7 @@ pub fn short(explanation: &Explanation, file: &str) -> String {
     text += &entry(0, "Why", COLUMN, &why(run, explanation, &moves));
     text += &entry(0, "Helped", COLUMN, &helped(explanation, run));
     text += &entry(0, "Stop", COLUMN, &stop(run));
-    text += &entry(0, "More", COLUMN, &more(file, &moves));
+    text += &entry(0, "More", COLUMN, &more(command, &moves));
     text += &damage(&explanation.ledger);
     text += &table_of_moves(&moves, run);
     text += &table_of_pages(explanation);
@@ -305,7 +306,7 @@ fn stop(run: &Run) -> String {
             let paused = if run.paused {
                 "It is paused; `numaherd ctl resume` has it go on. "
             } else {
-                "`numaherd ctl pause` has a service decide nothing more. "
+                "`numaherd ctl pause` has a service decide nothing more, with --give-back it lets go as well. "
             };
             format!(
                 "{paused}Ctrl-C or SIGTERM ends it and gives every affinity back; if it is gone \
@@ -323,12 +324,12 @@ fn stop(run: &Run) -> String {
     }
 }
 
-fn more(file: &str, moves: &[Moved<'_>]) -> String {
+fn more(command: &str, moves: &[Moved<'_>]) -> String {
     let example = moves.last().map_or_else(String::new, |last| {
         format!("--decision {}, ", last.decision.first_record)
     });
     format!(
-        "numaherd explain {file} with {example}--name, --pid, --tid, --at, --from, --to, or --all for \
+        "{command} with {example}--name, --pid, --tid, --at, --from, --to, or --all for \
          everything."
     )
 }

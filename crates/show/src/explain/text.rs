@@ -241,13 +241,13 @@ fn terms(decisions: &[&Decision]) -> String {
     {
         text += &entry(
             2,
-            "staying, going; left there, moved",
+            "staying, going",
             17,
-            "A reckoning of this program's, not the policy's, from what was seen in the interval \
+            "Of pages: left there, moved. A reckoning of this program's, not the policy's, from what was seen in the interval \
              before, with everyone else where the plan has them. Misses of neighbours: the pressure on \
              the last-level cache [N-MASS 3.3]. Cycles: per instruction, over those with all memory \
              local, by the regression of the NUMA penalty on the miss rate [N-MASS 4.5] for the share \
-             of pages that is remote.",
+             of pages that is remote, but no more than these are farther by the firmware's distances.",
         );
     }
     if decisions.iter().any(|decision| decision.followed.is_some()) {

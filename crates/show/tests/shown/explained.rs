@@ -22,7 +22,7 @@ fn told(made: &Made) -> String {
     let line = "-".repeat(100);
     format!(
         "{}{line}\n{}",
-        short(&explanation, "herd.jsonl"),
+        short(&explanation, "numaherd explain herd.jsonl"),
         whole(&explanation)
     )
 }
@@ -245,7 +245,7 @@ fn a_long_run_stays_readable() {
     }
     let ledger = made.ledger();
     let explanation = explain(&ledger, Choice::default()).unwrap();
-    let told = short(&explanation, "herd.jsonl");
+    let told = short(&explanation, "numaherd explain herd.jsonl");
     assert!(told.lines().count() <= 40, "{told}");
     assert!(told.contains("the last 15 of"), "{told}");
     let first: Vec<&str> = told
@@ -507,7 +507,7 @@ proptest! {
         };
         let explanation = explain(&Ledger::of(reader), Choice::default()).unwrap();
         let told = whole(&explanation);
-        let page = short(&explanation, "run.ledger");
+        let page = short(&explanation, "numaherd explain run.ledger");
         prop_assert_eq!(explanation.ledger.damage.is_some(), page.contains("DAMAGED"));
         prop_assert_eq!(explanation.ledger.damage.is_some(), told.contains("DAMAGED"));
         let moves = |of: &Explanation| of.run.as_ref().map_or(0, |run| run.totals.thread_moves);
