@@ -15,6 +15,9 @@ use super::state::State;
 /// Most checkpoints.
 const CHECKPOINTS: usize = 64;
 
+/// Snapshots from one checkpoint to the next, at first.
+const STRIDE: u64 = 8;
+
 /// Threads in the snapshots that are kept here, at most: some tens of MB.
 const KEPT_THREADS: u64 = 200_000;
 
@@ -48,6 +51,8 @@ pub struct Timeline {
     /// Snapshots from one checkpoint to the next.
     stride: u64,
     since_checkpoint: u64,
+    /// The place of the next checkpoint that goes, while they are thinned out; else 0.
+    thinning: usize,
     /// The lines from the oldest checkpoint on, where they are kept here.
     kept: Option<Kept>,
     /// The moment that is shown, counted from the run's first, and its state; `None` for the newest.
@@ -67,7 +72,7 @@ impl Timeline {
     /// Of lines that can be had again elsewhere.
     pub fn new() -> Self {
         Self {
-            stride: 1,
+            stride: STRIDE,
             checkpoints: VecDeque::from([(0, State::new())]),
             ..Self::default()
         }
@@ -114,14 +119,20 @@ impl Timeline {
         self.since_checkpoint = 1;
         self.checkpoints
             .push_back((self.lines, self.newest.clone()));
-        if self.kept.is_none() && self.checkpoints.len() > CHECKPOINTS {
-            // Every other one goes, but the first.
-            let mut at = 0;
-            self.checkpoints.retain(|_| {
-                at += 1;
-                at % 2 == 1
-            });
+        if self.kept.is_some() {
+            return;
+        }
+        if self.checkpoints.len() > CHECKPOINTS && self.thinning == 0 {
+            self.thinning = 1;
             self.stride *= 2;
+        }
+        // Every other one goes, one with each that comes: a frame does not wait for all.
+        if self.thinning > 0 {
+            self.checkpoints.remove(self.thinning);
+            self.thinning += 1;
+            if self.thinning > CHECKPOINTS / 2 {
+                self.thinning = 0;
+            }
         }
     }
 
