@@ -203,18 +203,20 @@ fn playing_ends_at_the_end() {
 
 #[test]
 fn a_moment_is_the_same_however_one_comes_there() {
-    let lines = crowd(4, 4, 40, 200);
+    // So many that checkpoints are thinned out more than once.
+    const SECONDS: usize = 1_300;
+    let lines = crowd(4, 4, 10, SECONDS as u64);
     let mut seen = Seen::of(&lines);
     let mut forward = Vec::new();
-    seen.key('⇤');
-    for _ in 0..200 {
-        forward.push(seen.text(160, 60));
-        seen.key('→');
+    seen.top.key(Key::Home);
+    for _ in 0..SECONDS {
+        forward.push(seen.text(100, 20));
+        seen.top.key(Key::Right);
     }
-    for moment in [199, 3, 150, 64, 65, 0, 128, 127] {
-        seen.top.show_time((moment + 1) * made::SECOND);
-        let there = seen.text(160, 60);
-        assert_eq!(there, forward[moment as usize], "moment {moment}");
+    for moment in [1_299, 3, 150, 64, 65, 0, 128, 1_127, 600, 599] {
+        seen.top.show_time((moment as u64 + 1) * made::SECOND);
+        let there = seen.text(100, 20);
+        assert_eq!(there, forward[moment], "moment {moment}");
     }
     // One that was only heard keeps its latest lines itself.
     let mut heard = Top::new(Timeline::keeping(), "a herd", false, Look::default());
@@ -223,7 +225,7 @@ fn a_moment_is_the_same_however_one_comes_there() {
         .for_each(|line| heard.take(&Arc::new(line.clone())));
     heard.ended(None);
     heard.show_time(64 * made::SECOND);
-    let frame = heard.frame(160, 60, &mut |_| panic!("nobody else has them"));
+    let frame = heard.frame(100, 20, &mut |_| panic!("nobody else has them"));
     assert_eq!(text(&frame), forward[63]);
 }
 
