@@ -50,9 +50,12 @@ pub fn parse(line: &[u8]) -> Result<Request, String> {
     if line.len() >= MOST_REQUEST {
         return Err(format!("a request has at most {MOST_REQUEST} bytes"));
     }
-    let object: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
-        format!("a request is one JSON object, for instance {{\"do\":\"status\"}}: {error}")
-    })?;
+    let wrong = "a request is one JSON object, for instance {\"do\":\"status\"}";
+    let object: Map<String, Value> = match serde_json::from_slice(line) {
+        Ok(Value::Object(object)) => object,
+        Ok(_) => return Err(wrong.to_owned()),
+        Err(error) => return Err(format!("{wrong}: {error}")),
+    };
     let word = match object.get("do") {
         Some(Value::String(word)) => word.as_str(),
         Some(_) => return Err("`do` is a word, for instance \"status\"".to_owned()),
@@ -200,6 +203,8 @@ mod tests {
         assert!(why(r#"{"do":7}"#).starts_with("`do` is a word"));
         assert!(why(r#"{"do":"policy"}"#).starts_with("policy needs a `name`"));
         assert!(why("[]").starts_with("a request is one JSON object"));
+        let text = format!("{:?}", "x".repeat(4000));
+        assert_eq!(why(&text), why("7"));
         assert!(why(&"[".repeat(4000)).starts_with("a request is one JSON object"));
         assert!(why(&" ".repeat(MOST_REQUEST)).starts_with("a request has at most"));
     }
