@@ -54,7 +54,7 @@ fn main() {
         whole_table(&lines[turn % 2])
     };
     group.bench_function("ratatui's table of all rows", |bench| {
-        bench.iter(&mut table)
+        bench.iter(&mut table);
     });
     group.finish();
     criterion.final_summary();

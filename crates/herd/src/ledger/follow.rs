@@ -120,6 +120,10 @@ impl Follow {
     /// # Errors
     /// As [`super::Reader::open`], but for a file that is not there yet; [`HerdError::Damaged`] where a
     /// line is damaged. After an error there is nothing more.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator ends where nothing is; here more may come"
+    )]
     pub fn next(&mut self) -> Result<Next, HerdError> {
         if self.failed {
             return Ok(Next::NothingYet);
@@ -306,6 +310,10 @@ impl<R: BufRead> Watched<R> {
     ///
     /// # Errors
     /// [`HerdError::Io`], and [`HerdError::Damaged`] when a line is no record.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "whoever listens asks for one after the other, and for what is missing in between"
+    )]
     pub fn next(&mut self) -> Result<Option<Line>, HerdError> {
         loop {
             let mut bytes = Vec::new();

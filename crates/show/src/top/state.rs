@@ -399,7 +399,7 @@ impl State {
                 let most = most.and_then(|(most, at)| most.get(at).copied());
                 now.load = most
                     .zip(line_bytes)
-                    .map(|(most, bytes)| per_s * bytes as f64 / (most * 1e9))
+                    .map(|(most, bytes)| per_s * f64::from(bytes) / (most * 1e9))
                     .filter(|load| load.is_finite());
             }
             now.local = (work.known > 0.0).then(|| work.local / work.known);

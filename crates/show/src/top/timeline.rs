@@ -266,7 +266,7 @@ impl Timeline {
                 None => again(place),
             };
             let Some(line) = line else {
-                self.shown = shown.or_else(|| Some((number, place, state)));
+                self.shown = shown.or(Some((number, place, state)));
                 return false;
             };
             state.fold(&line);
