@@ -12,7 +12,7 @@ use std::path::Path;
 use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::sealed;
 use numaherd_herd::ledger::{Ledger, Reader, Record};
-use numaherd_show::explain::{Choice, explain, text};
+use numaherd_show::explain::{Choice, explain, short, text, whole};
 use numaherd_show::live::Live;
 use numaherd_show::report::{Reading, page};
 use numaherd_show::summary::summary;
@@ -35,21 +35,27 @@ fuzz_target!(|recording: &[u8]| {
             Record::Snapshot(snapshot) => {
                 let thread = snapshot.threads.first();
                 chosen.extend(thread.map(|thread| Choice {
-                    pid: None,
                     tid: Some(thread.id.tid),
+                    ..Choice::default()
                 }));
                 chosen.extend(thread.map(|thread| Choice {
                     pid: Some(thread.process.pid),
-                    tid: None,
+                    ..Choice::default()
                 }));
+                chosen.push(Choice::default().around(&ledger, line.time_ns));
             }
+            Record::Placing(_) | Record::Paging(_) => chosen.push(Choice {
+                decision: Some(line.sequence),
+                ..Choice::default()
+            }),
             _ => {}
         }
     }
     for choice in chosen {
         match explain(&ledger, choice) {
             Ok(explanation) => {
-                assert!(!text(&explanation).is_empty());
+                assert!(!text(&explanation).is_empty() && !whole(&explanation).is_empty());
+                assert!(!short(&explanation, "numaherd explain fuzz.ledger").is_empty());
                 serde_json::to_string(&explanation).expect("an explanation can be written");
             }
             Err(error) => assert!(!error.to_string().is_empty()),

@@ -43,7 +43,7 @@ pub(crate) fn time(ns: u64) -> String {
 /// A point in time, in seconds since the world began; to 10 ms, the paging's cadence, where that is
 /// needed.
 pub(crate) fn at(ns: u64) -> String {
-    let hundredths = (ns + 5_000_000) / 10_000_000;
+    let hundredths = (ns / 5_000_000).div_ceil(2);
     let (seconds, rest) = (hundredths / 100, hundredths % 100);
     if rest % 10 == 0 {
         format!("{seconds}.{} s", rest / 10)
@@ -252,6 +252,9 @@ mod tests {
         assert_eq!(at(12_300_000_000), "12.3 s");
         assert_eq!(at(4_010_000_000), "4.01 s");
         assert_eq!(at(3_999_999_999), "4.0 s");
+        assert_eq!(at(4_004_999_999), "4.0 s");
+        assert_eq!(at(4_005_000_000), "4.01 s");
+        assert_eq!(at(u64::MAX), "18446744073.71 s");
     }
 
     #[test]
