@@ -34,7 +34,11 @@ fn main() {
         ("dino, carried on", &["dino"], Basis::Carried),
         ("n-mass", &["n-mass"], Basis::Recorded),
         ("n-mass, carried on", &["n-mass"], Basis::Carried),
-        ("three, carried on", &["dino", "n-mass", "di-plain"], Basis::Carried),
+        (
+            "three, carried on",
+            &["dino", "n-mass", "di-plain"],
+            Basis::Carried,
+        ),
     ] {
         row(name, least(|| replay(&path, policies, basis)), reading);
     }
