@@ -229,11 +229,21 @@ fn a_ledger_of_a_run_is_explained() {
     let output = numaherd(&["explain", &ledger, "--json"]);
     assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok());
 
-    let damaged = path("damaged");
+    // Cut off in its last line it is as one that is still written.
+    let changed = path("changed");
     let mut bytes = fs::read(&ledger).unwrap();
     bytes.truncate(bytes.len() - 10);
-    fs::write(&damaged, bytes).unwrap();
-    let output = numaherd(&["explain", &damaged]);
+    fs::write(&changed, &bytes).unwrap();
+    let output = numaherd(&["explain", &changed]);
+    assert_code(&output, 0);
+    let unended: Vec<_> = out(&output).split_whitespace().map(str::to_owned).collect();
+    let unended = unended.join(" ");
+    assert!(unended.contains("Its end is not recorded"), "{unended}");
+    // In any other line a change is damage.
+    let second = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 20;
+    bytes[second] ^= 1;
+    fs::write(&changed, &bytes).unwrap();
+    let output = numaherd(&["explain", &changed]);
     assert_code(&output, 0);
     assert!(out(&output).contains("DAMAGED"), "{}", out(&output));
     let output = numaherd(&["explain", "/proc/self/status"]);

@@ -1,4 +1,5 @@
-//! Reading the configuration again while a herd runs: on SIGHUP, or when the control socket asks.
+//! Reading the configuration again while a herd runs, on SIGHUP or when the control socket asks, and
+//! another policy in its place, when the control socket asks.
 //!
 //! What changed is asked of the running herd ([`numaherd_herd::control`]), in one request, so that it
 //! holds as a whole or not at all. A policy starts anew only where its name, one of its values or a group
@@ -28,8 +29,11 @@ use crate::exit::{Exit, ended};
 /// How long the herd may take to answer. It is woken, so that it answers when what it is doing is done.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a reload asks for nothing new, for the ledger.
+/// Why a reload asks for something, for the ledger.
 const READ_AGAIN: &str = "the configuration was read again";
+
+/// Why another policy is asked for, for the ledger.
+const BY_NAME: &str = "asked for by name";
 
 /// Reads the configuration of a run again. Clones are of the same run. It is made before the run and
 /// handed to it ([`super::Attached`]); before the run has begun there is nothing to reload.
@@ -47,6 +51,8 @@ struct Running {
     began_dry: bool,
     control: Control,
     groups: GroupRules,
+    /// The policy that was asked for by name, if one was.
+    asked_policy: Option<String>,
     /// Whether the latest reload changed nothing because something was wrong.
     in_trouble: bool,
 }
@@ -89,6 +95,7 @@ impl Reload {
             began_dry,
             control,
             groups,
+            asked_policy: None,
             in_trouble: false,
         });
     }
@@ -123,6 +130,21 @@ impl Reload {
         }
         came
     }
+
+    /// Has the herd go by another policy until it ends, whatever the configuration says; groups with a
+    /// policy of their own keep theirs. `by` is who asks, for the ledger. Returns what came of it, in a
+    /// sentence.
+    ///
+    /// # Errors
+    /// The policy is unknown, or the herd refuses it: all is as it was. Nothing runs yet. The herd has
+    /// ended.
+    pub fn policy(&self, name: &str, by: &str) -> Result<String> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(running) = &mut *running else {
+            bail!("nothing runs yet that could go by another policy");
+        };
+        running.change_policy(name, by)
+    }
 }
 
 impl Running {
@@ -130,6 +152,9 @@ impl Running {
         let mut wanted = Effective::of(&self.options)?;
         let in_file = values(&wanted.config);
         keep_what_cannot_change(&mut wanted.config, &self.held.config, self.began_dry);
+        if self.asked_policy.is_some() {
+            wanted.config.policy.clone_from(&self.asked_policy);
+        }
         let (before, now) = (values(&self.held.config), values(&wanted.config));
         let reloaded = Reloaded {
             file: wanted.file.clone(),
@@ -158,15 +183,37 @@ impl Running {
             settings: (settings != steering::settings(held)).then_some(settings),
             why: READ_AGAIN.to_owned(),
         };
-        let request = Request::Change(Box::new(change));
-        match self.control.named(by).ask(request, PATIENCE) {
-            // It will be carried out when its turn comes.
-            Ok(()) | Err(ControlError::NoAnswer { .. }) => {}
-            Err(error) => return Err(ended(Exit::Usage, error)),
-        }
+        self.make(change, by)?;
         // Only now: a process of a group that the policy does not know yet would be left alone.
         self.groups.set(rules);
         Ok(())
+    }
+
+    fn change_policy(&mut self, name: &str, by: &str) -> Result<String> {
+        let mut wanted = self.held.config.clone();
+        wanted.policy = Some(name.to_owned());
+        let policy = steering::policy(&wanted).map_err(|error| ended(Exit::Usage, error))?;
+        let told = format!("the policy is {} from now on", policy.name);
+        let change = Change {
+            policy: Some(policy),
+            settings: None,
+            why: BY_NAME.to_owned(),
+        };
+        let late = self.make(change, by)?;
+        self.held.config = wanted;
+        self.asked_policy = Some(name.to_owned());
+        Ok(late.unwrap_or(told))
+    }
+
+    /// Asks the herd for a change. Says so where the herd has not answered yet: the change will be made
+    /// when its turn comes.
+    fn make(&self, change: Change, by: &str) -> Result<Option<String>> {
+        let request = Request::Change(Box::new(change));
+        match self.control.named(by).ask(request, PATIENCE) {
+            Ok(()) => Ok(None),
+            Err(late @ ControlError::NoAnswer { .. }) => Ok(Some(late.to_string())),
+            Err(error) => Err(ended(Exit::Usage, error)),
+        }
     }
 
     /// Has the ledger say what came of a reload that changes nothing.

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use numaherd_herd::{Change, Control, ControlError, Request as Asked};
-use numaherd_policy::registry;
+use numaherd_herd::{Control, ControlError, Request as Asked};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -22,8 +21,6 @@ use tokio::time::timeout;
 use super::feed::{Feed, MOST_WATCHERS};
 use super::http::Web;
 use super::protocol::{MOST_REQUEST, Request, parse, refused};
-use crate::cli::Run;
-use crate::config::Effective;
 use crate::run::Reload;
 
 /// Most connections at once.
@@ -52,18 +49,16 @@ pub struct Desk {
 pub struct Loop {
     control: Control,
     reload: Reload,
-    options: Run,
     /// One request at a time.
     turn: Mutex<()>,
 }
 
 impl Loop {
     /// What a run is asked through.
-    pub fn new(control: Control, reload: Reload, options: Run) -> Arc<Self> {
+    pub fn new(control: Control, reload: Reload) -> Arc<Self> {
         Arc::new(Self {
             control,
             reload,
-            options,
             turn: Mutex::new(()),
         })
     }
@@ -90,18 +85,10 @@ impl Loop {
                 ))
             }
             Request::Resume => Ok(done(ask(Asked::Resume)?, "resumed")),
-            Request::Policy { name } => {
-                let config = Effective::of(&self.options).map_err(|error| format!("{error:#}"))?;
-                let policy = registry::build(&name, &config.config.policies)
-                    .map_err(|error| error.to_string())?;
-                let told = format!("the policy is {} from now on", policy.name);
-                let change = Change {
-                    policy: Some(policy),
-                    settings: None,
-                    why: "asked for by name".to_owned(),
-                };
-                Ok(done(ask(Asked::Change(Box::new(change)))?, &told))
-            }
+            Request::Policy { name } => self
+                .reload
+                .policy(&name, by)
+                .map_err(|error| format!("{error:#}")),
             Request::Reload => match self.reload.now(by) {
                 Ok(reloaded) => Ok(reloaded.to_string()),
                 Err(error) => Err(format!("the configuration stays as it was: {error:#}")),

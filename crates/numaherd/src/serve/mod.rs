@@ -48,7 +48,7 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
     let (mut feeder, fed, feed) = feed::feed();
     let (control, requests) = numaherd_herd::control::pair();
     let reload = Reload::default();
-    let loop_ = Loop::new(control.clone(), reload.clone(), options.run.clone());
+    let loop_ = Loop::new(control.clone(), reload.clone());
     let folding = std::thread::Builder::new()
         .name("numaherd-fold".to_owned())
         .spawn(move || {

@@ -127,14 +127,32 @@ fn ctl_asks_and_the_herd_obeys() {
     daemon.await_state("policy", &Value::String("first-touch".to_owned()));
     let unknown = daemon.ctl_fails(&["policy", "dyno"]);
     assert!(unknown.contains("dyno"), "{unknown}");
+    // What a person asked for stays, though the configuration that is read again says otherwise.
     let reloaded = daemon.ctl(&["reload"]);
     assert!(
-        reloaded.contains("nothing changed") || reloaded.contains("was read again"),
+        reloaded.contains("nothing changed; a restart is needed for policy"),
         "{reloaded}"
     );
     let status = json(&daemon.ctl(&["status", "--json"]));
     assert_eq!(status["ok"], true);
     assert_eq!(status["status"]["policy"], "first-touch");
+}
+
+#[test]
+fn another_policy_leaves_groups_theirs() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("numaherd.toml");
+    let group = "[[group]]\nname = \"web\"\nnames = [\"nginx\"]\npolicy = \"none\"\n";
+    std::fs::write(&config, group).unwrap();
+    let config = config.to_str().unwrap().to_owned();
+    let daemon = Daemon::start_in(directory, &["--config", &config]);
+    daemon.await_state("policy", &Value::String("linux; web: none".to_owned()));
+    assert_eq!(
+        daemon.ctl(&["policy", "first-touch"]),
+        "the policy is first-touch; web: none from now on\n"
+    );
+    let now = Value::String("first-touch; web: none".to_owned());
+    daemon.await_state("policy", &now);
 }
 
 #[test]

@@ -176,8 +176,12 @@ fn what(explanation: &Explanation, run: &Run) -> String {
         1 => ", 1 wish refused".to_owned(),
         _ => format!(", {} wishes refused", count(refusals)),
     };
+    let end = match (&run.ending, &explanation.ledger.damage) {
+        (None, None) => " Its end is not recorded: it goes on, or it was killed.",
+        _ => "",
+    };
     format!(
-        "{policy} {did} {} on {} for {}: {}, {pages}{refused}.",
+        "{policy} {did} {} on {} for {}: {}, {pages}{refused}.{end}",
         counted(threads, "thread"),
         run.machine.name,
         time(totals.duration_ns),

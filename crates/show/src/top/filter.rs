@@ -60,8 +60,9 @@ mod tests {
         assert!(Filter::new("^CHASE$").admits("chase"));
         assert!(Filter::new("a|b").admits("xb"));
         assert!(!Filter::new("a|b").admits("xc"));
-        assert!(Filter::new("c++").is_text());
-        assert!(Filter::new("c++").admits("g c++ x"));
+        assert!(Filter::new("f(").is_text());
+        assert!(Filter::new("f(").admits("calls f(x)"));
+        assert!(!Filter::new("f(").admits("f"));
         assert!(Filter::new("").admits(""));
     }
 
