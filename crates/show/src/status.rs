@@ -2,7 +2,7 @@
 //!
 //! A [`Status`] takes in a run line by line ([`Status::fold`]) and holds what there is to say of it at
 //! that moment: the latest interval by node, process and thread, the latest decisions, and sums since
-//! the start. The live page, the metrics, `ctl status` and `top` are drawn from it; nothing asks the
+//! the start. The live page, the metrics and `ctl status` are drawn from it; nothing asks the
 //! loop. Its memory is bounded by what the latest snapshot holds, however long the run: of threads and
 //! processes that have ended nothing is kept but their part in the sums.
 //!
