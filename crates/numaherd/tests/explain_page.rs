@@ -1,5 +1,5 @@
 //! docs/explain.md shows what the program prints of the ledger that lies beside it, and names all that is
-//! in its JSON form. `UPDATE_PAGES=1` puts what is printed now into the page.
+//! in its JSON form. `NUMAHERD_RENEW=1` puts what is printed now into the page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -50,10 +50,10 @@ fn the_examples_are_what_is_printed() {
     let shown = fs::read_to_string(page()).unwrap();
     let now = renewed(&shown);
     assert!(now.matches(MARK).count() >= 2);
-    if std::env::var_os("UPDATE_PAGES").is_some() {
+    if std::env::var_os("NUMAHERD_RENEW").is_some() {
         fs::write(page(), now).unwrap();
     } else {
-        assert_eq!(shown, now, "UPDATE_PAGES=1 renews the page");
+        assert_eq!(shown, now, "NUMAHERD_RENEW=1 renews the page");
     }
 }
 
