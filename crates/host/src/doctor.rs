@@ -144,10 +144,10 @@ fn examine(
         virtual_machine: processor.hypervisor,
         processor: processor.name,
         shape: format!(
-            "{} nodes with memory, {} memory domains, {} CPUs online",
-            nodes.len(),
-            topology.domains().len(),
-            topology.online_cpus().len()
+            "{} with memory, {}, {} online",
+            counted(nodes.len(), "node"),
+            counted(topology.domains().len(), "memory domain"),
+            counted(topology.online_cpus().len(), "CPU")
         ),
         nodes: nodes.len(),
         domains: topology.domains().len(),
@@ -156,6 +156,11 @@ fn examine(
         abilities,
         others: others::others(root),
     }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 fn finding(
