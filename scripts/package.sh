@@ -86,8 +86,8 @@ gzip -9nc "$debian/changelog" >"$doc/changelog.Debian.gz"
 gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
 {
     cat "$debian/copyright"
-    # The licence's own text, as the format wants it: set in by one, a point for an empty line.
-    sed -n '5,$p' LICENSE-MIT | sed 's/^/ /; s/^ $/ ./'
+    # The licence's own text, set in by one.
+    sed -n '5,$p' LICENSE-MIT | sed 's/^\(.\)/ \1/'
 } >"$doc/copyright"
 # What is linked in, and under which licence each is.
 cargo tree --locked --offline -p numaherd --edges normal --prefix none --format '{p} {l}' |
