@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::HerdError;
 use crate::governor::ownership::Held;
 use crate::line::seal;
+use read::Found;
 
 pub use restore::{Current, Restored, restore};
 
@@ -99,6 +100,27 @@ pub(crate) struct Owed {
     pub(crate) entry: Entry,
     // All masks of ours that it may have now; `entry.set` is the latest.
     pub(crate) masks: Vec<CpuSet>,
+}
+
+/// How many threads the journal at `path` owes in this `boot`, without a lock and without a change: for
+/// whoever only wants to know. One that is not there, or is of another boot, owes nothing.
+///
+/// # Errors
+/// [`HerdError::Io`] when it cannot be read; [`HerdError::NotOurs`] and [`HerdError::Newer`] when it is no
+/// journal, or that of a later program.
+pub fn owed(path: &Path, boot: &str) -> Result<usize, HerdError> {
+    let found = found(path)?;
+    let is_of_this_boot = found.boot.is_some_and(|of| of == boot);
+    Ok(if is_of_this_boot { found.owed.len() } else { 0 })
+}
+
+/// What is in the journal at `path`; nothing where there is none.
+fn found(path: &Path) -> Result<Found, HerdError> {
+    match fs::read(path) {
+        Ok(bytes) => read::read(path, &bytes),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Found::default()),
+        Err(error) => Err(HerdError::io("read the journal", path, error)),
+    }
 }
 
 /// An open journal, locked for this process.
@@ -208,12 +230,7 @@ impl Journal {
     }
 
     fn take_over(&mut self) -> Result<(), HerdError> {
-        let bytes = match fs::read(&self.path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(HerdError::io("read the journal", &self.path, error)),
-        };
-        let found = read::read(&self.path, &bytes)?;
+        let found = found(&self.path)?;
         if found.boot.as_ref().is_some_and(|boot| *boot != self.boot) {
             self.messages.push(format!(
                 "the journal {} is of an earlier boot, whose threads are gone; it is discarded",

@@ -22,7 +22,7 @@ use crate::line::seal;
 use crate::settings::Settings;
 use crate::summary::Summary;
 
-pub use control::{Asked, Controlled};
+pub use control::{Asked, Changed, Controlled};
 pub use follow::{Follow, Next, Place, Watched};
 pub use index::Index;
 pub use reader::{Ledger, Reader};
@@ -125,23 +125,16 @@ pub struct Start {
 impl Start {
     /// Takes in what was asked since: afterwards it says what holds now.
     pub fn follow(&mut self, controlled: &Controlled) {
-        if controlled.refused.is_some() {
-            return;
+        let changed = controlled.changed();
+        if let Some(paused) = changed.paused {
+            self.paused = paused;
         }
-        match &controlled.asked {
-            Asked::Pause { .. } => self.paused = true,
-            Asked::Resume => self.paused = false,
-            Asked::Change {
-                policy, settings, ..
-            } => {
-                if let Some(policy) = policy {
-                    self.policy.clone_from(policy);
-                }
-                if let Some(settings) = settings {
-                    self.settings = (**settings).clone();
-                    self.seed = settings.seed;
-                }
-            }
+        if let Some(policy) = changed.policy {
+            policy.clone_into(&mut self.policy);
+        }
+        if let Some(settings) = changed.settings {
+            self.settings = settings.clone();
+            self.seed = settings.seed;
         }
     }
 }

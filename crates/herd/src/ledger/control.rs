@@ -45,3 +45,40 @@ pub enum Asked {
         why: String,
     },
 }
+
+/// What a request changed. What is `None` is as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Changed<'c> {
+    /// Whether the herd is paused from now on.
+    pub paused: Option<bool>,
+    /// The policy from now on.
+    pub policy: Option<&'c str>,
+    /// The settings from now on, as used.
+    pub settings: Option<&'c Settings>,
+}
+
+impl Controlled {
+    /// What holds from now on because of it: nothing new where it was refused.
+    pub fn changed(&self) -> Changed<'_> {
+        if self.refused.is_some() {
+            return Changed::default();
+        }
+        match &self.asked {
+            Asked::Pause { .. } => Changed {
+                paused: Some(true),
+                ..Changed::default()
+            },
+            Asked::Resume => Changed {
+                paused: Some(false),
+                ..Changed::default()
+            },
+            Asked::Change {
+                policy, settings, ..
+            } => Changed {
+                paused: None,
+                policy: policy.as_deref(),
+                settings: settings.as_deref(),
+            },
+        }
+    }
+}

@@ -46,7 +46,7 @@ pub struct Record {
 }
 
 const RECORD_HELP: &str = "\
-Nothing is decided and nothing is changed. Size: some 350 bytes for each thread and interval; 16 threads
+Nothing is decided and nothing is changed. Size: some 310 bytes for each thread and interval; 16 threads
 at 1s are 20 MB an hour, at 10ms 2 GB. Beyond 1 GiB the older half is let go. What a recording can be
 replayed with is said at its end.";
 

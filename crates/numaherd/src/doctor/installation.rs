@@ -7,10 +7,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use numaherd_herd::journal::owed;
 use numaherd_host::{Finding, Verdict};
-use numaherd_world::{Signal, ThreadId};
+use numaherd_world::Signal;
 use rustix::fs::{major, minor};
-use serde::Deserialize;
 
 use crate::config::{Effective, USUAL_FILE};
 use crate::release::usual_journal;
@@ -144,11 +144,12 @@ fn journal(root: &Path) -> Finding {
         );
     }
     let shown = path.display();
-    let Ok(text) = fs::read_to_string(&path) else {
+    if !path.exists() {
         return say(Verdict::Good, "nothing is owed to anybody".to_owned(), None);
-    };
+    }
     let boot = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"));
-    match owed(&text, boot.unwrap_or_default().trim()) {
+    // What is no journal owes nothing; whoever would write there says what it is.
+    match owed(&path, boot.unwrap_or_default().trim()).unwrap_or(0) {
         0 => say(Verdict::Good, format!("{shown} owes nothing"), None),
         threads => say(
             Verdict::Bad,
@@ -158,39 +159,6 @@ fn journal(root: &Path) -> Finding {
             Some("numaherd release; the next run does it, too"),
         ),
     }
-}
-
-/// Of each line what is needed here; `numaherd-herd`'s journal has the whole.
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-enum Line {
-    Change { thread: ThreadId },
-    Settled { thread: ThreadId },
-}
-
-#[derive(Deserialize)]
-struct Header {
-    boot: String,
-}
-
-/// How many threads a journal owes, if it is of this boot; after another one it owes nothing.
-fn owed(text: &str, boot: &str) -> usize {
-    let mut lines = text.lines();
-    let header: Option<Header> = lines
-        .next()
-        .and_then(|line| serde_json::from_str(line).ok());
-    if header.is_none_or(|header| header.boot != boot) {
-        return 0;
-    }
-    let mut threads = std::collections::BTreeSet::new();
-    // Up to the first damage, as it is read when it is given back.
-    for line in lines.map_while(|line| serde_json::from_str(line).ok()) {
-        match line {
-            Line::Change { thread } => threads.insert(thread),
-            Line::Settled { thread } => threads.remove(&thread),
-        };
-    }
-    threads.len()
 }
 
 /// Whether someone holds a lock on a file, by the kernel's list: `1: FLOCK ADVISORY WRITE 4711

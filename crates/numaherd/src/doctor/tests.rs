@@ -2,7 +2,9 @@
 
 use std::fs;
 
+use numaherd_herd::journal::{Entry, Journal};
 use numaherd_host::{MOVING, PLACING};
+use numaherd_world::{ProcessId, ThreadId};
 use tempfile::TempDir;
 
 use super::*;
@@ -175,11 +177,7 @@ fn a_person_reads_what_there_is_what_is_missing_and_what_to_do() {
         ("proc/70/comm", "irqbalance\n"),
         ("etc/numaherd/numaherd.toml", "policy = \"homeward\"\n"),
         ("usr/lib/systemd/system/numaherd.service", "[Service]\n"),
-        (
-            "run/numaherd/journal",
-            "{\"numaherd-journal\":1,\"boot\":\"this-boot\"}\n\
-             {\"kind\":\"change\",\"thread\":{\"tid\":4,\"born\":40}}\n",
-        ),
+        ("run/numaherd/journal", &journal("this-boot", 1, false)),
     ]);
     let report = report(tree.path(), None).unwrap();
     let place = tree.path().to_str().unwrap();
@@ -188,6 +186,29 @@ fn a_person_reads_what_there_is_what_is_missing_and_what_to_do() {
     assert_eq!(json["numaherd-doctor"], SCHEMA);
     assert_eq!(json["accuracy"]["level"], "coarse");
     assert_eq!(json["accuracy"]["policy"], "homeward");
+}
+
+/// The text of a journal in which a thread's mask was changed so many times, and settled or not.
+fn journal(boot: &str, changes: usize, settled: bool) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let mut journal = Journal::open(&path, boot, "a test").unwrap();
+    let thread = ThreadId { tid: 4, born: 40 };
+    let entry = Entry {
+        thread,
+        process: ProcessId { pid: 4, born: 40 },
+        name: "chase".to_owned(),
+        found: "0-3".parse().unwrap(),
+        back: "0-3".parse().unwrap(),
+        set: "1".parse().unwrap(),
+    };
+    for _ in 0..changes {
+        journal.record(std::slice::from_ref(&entry)).unwrap();
+    }
+    if settled {
+        journal.settle(&[thread]).unwrap();
+    }
+    fs::read_to_string(&path).unwrap()
 }
 
 #[track_caller]
@@ -237,26 +258,10 @@ fn the_installation_is_told_by_its_files() {
     installed(&wrong, "configuration", Verdict::Bad, "polcy");
 
     installed(&[], "journal", Verdict::Good, "nothing is owed");
-    let change = "{\"kind\":\"change\",\"thread\":{\"tid\":4,\"born\":40}}\n";
-    let settled = "{\"kind\":\"settled\",\"thread\":{\"tid\":4,\"born\":40}}\n";
-    let journal = |boot: &str, lines: &[&str]| {
-        format!(
-            "{{\"numaherd-journal\":1,\"boot\":\"{boot}\"}}\n{}",
-            lines.concat()
-        )
-    };
     for (text, verdict, found) in [
-        (
-            journal("this-boot", &[change, change]),
-            Verdict::Bad,
-            "1 threads",
-        ),
-        (
-            journal("this-boot", &[change, settled]),
-            Verdict::Good,
-            "owes nothing",
-        ),
-        (journal("another", &[change]), Verdict::Good, "owes nothing"),
+        (journal("this-boot", 2, false), Verdict::Bad, "1 threads"),
+        (journal("this-boot", 1, true), Verdict::Good, "owes nothing"),
+        (journal("another", 1, false), Verdict::Good, "owes nothing"),
         ("nonsense".to_owned(), Verdict::Good, "owes nothing"),
     ] {
         installed(

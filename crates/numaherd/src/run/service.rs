@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use numaherd_herd::ledger::Asked;
 use numaherd_herd::{Line, Record, Settings};
 use sd_notify::NotifyState;
 
@@ -132,19 +131,15 @@ impl Service {
                 self.processes = snapshot.processes.len();
                 self.threads = snapshot.threads.len();
             }
-            Record::Control(controlled) if controlled.refused.is_none() => {
-                match &controlled.asked {
-                    Asked::Pause { .. } => self.paused = true,
-                    Asked::Resume => self.paused = false,
-                    Asked::Change {
-                        policy, settings, ..
-                    } => {
-                        if let Some(policy) = policy {
-                            self.policy.clone_from(policy);
-                        }
-                        return settings.as_ref().and_then(|used| self.use_settings(used));
-                    }
+            Record::Control(controlled) => {
+                let changed = controlled.changed();
+                if let Some(paused) = changed.paused {
+                    self.paused = paused;
                 }
+                if let Some(policy) = changed.policy {
+                    policy.clone_into(&mut self.policy);
+                }
+                return changed.settings.and_then(|used| self.use_settings(used));
             }
             _ => {}
         }
@@ -178,6 +173,8 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
+    use numaherd_herd::ledger::Asked;
+
     use super::*;
 
     fn line(record: Record) -> Line {

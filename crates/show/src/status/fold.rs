@@ -448,24 +448,17 @@ impl Status {
         let is_done = controlled.refused.is_none();
         add(self.more.requests.entry((word, is_done)).or_default(), 1);
         self.say(time_ns, &crate::controlled::sentence(controlled));
-        if !is_done {
-            return;
+        let changed = controlled.changed();
+        if let Some(paused) = changed.paused {
+            self.paused = paused;
         }
-        match &controlled.asked {
-            Asked::Pause { .. } => self.paused = true,
-            Asked::Resume => self.paused = false,
-            Asked::Change {
-                policy, settings, ..
-            } => {
-                if let Some(policy) = policy {
-                    cut(policy).clone_into(&mut self.policy);
-                }
-                if let Some(settings) = settings {
-                    self.used(settings);
-                    // The interval that is under way had the cadence of before.
-                    self.fold.is_unbroken = false;
-                }
-            }
+        if let Some(policy) = changed.policy {
+            cut(policy).clone_into(&mut self.policy);
+        }
+        if let Some(settings) = changed.settings {
+            self.used(settings);
+            // The interval that is under way had the cadence of before.
+            self.fold.is_unbroken = false;
         }
     }
 
