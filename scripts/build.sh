@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --locked -p numaherd
+cargo build --release --locked -p numaherd -p numaherd-lab
 cargo build --profile lab --locked -p numaherd-lab-plugin
 # Static, so that they run in any guest: glibc's own static form, no other target is needed.
 RUSTFLAGS="-C target-feature=+crt-static" \

@@ -25,7 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("numaherd-host", &["numaherd-topology", "numaherd-world"]),
     (
-        "numaherd-lab",
+        "numaherd-lab-launcher",
         &[
             "numaherd-topology",
             "numaherd-hardware",
@@ -51,7 +51,29 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "numaherd-experiment",
+        &[
+            "numaherd-topology",
+            "numaherd-world",
+            "numaherd-policy",
+            "numaherd-model",
+            "numaherd-herd",
+        ],
+    ),
+    (
         "numaherd",
+        &[
+            "numaherd-topology",
+            "numaherd-world",
+            "numaherd-policy",
+            "numaherd-host",
+            "numaherd-model",
+            "numaherd-herd",
+            "numaherd-show",
+        ],
+    ),
+    (
+        "numaherd-lab",
         &[
             "numaherd-topology",
             "numaherd-world",
@@ -62,7 +84,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "numaherd-trace",
             "numaherd-herd",
             "numaherd-show",
-            "numaherd-lab",
+            "numaherd-experiment",
+            "numaherd-lab-launcher",
+            "numaherd",
         ],
     ),
     ("menagerie", &[]),

@@ -2,14 +2,14 @@
 //! same kind of guest without the plugin, and with the accesses modelled.
 //!
 //! The program is `tests/programs/known.c`, whose accesses are all its work: two threads that take
-//! turns at walking an array. `cargo bench -p numaherd-lab --bench record [-- COMMAND…]` measures
+//! turns at walking an array. `cargo bench -p numaherd-lab-launcher --bench record [-- COMMAND…]` measures
 //! another command.
 
 use std::path::Path;
 use std::process;
 use std::time::{Duration, Instant};
 
-use numaherd_lab::{Command, RecordOptions, RunOptions, Time, record};
+use numaherd_lab_launcher::{Command, RecordOptions, RunOptions, Time, record};
 use numaherd_topology::Machine;
 use numaherd_trace::Trace;
 

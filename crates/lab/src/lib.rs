@@ -19,14 +19,14 @@
 //! | the same, recorded into a trace file | [`record`](mod@record) |
 //!
 //! ```no_run
-//! use numaherd_lab::{Command, Guest, KernelFiles, Options, Shape};
+//! use numaherd_lab_launcher::{Command, Guest, KernelFiles, Options, Shape};
 //!
 //! let shape = Shape::uniform(4, 2, 512);
 //! let guest = Guest::start(&Options::new(shape, KernelFiles::find(None)?))?;
 //! let output = guest.output(&Command::inherited(["numactl", "--hardware"])?, None)?;
 //! print!("{}", String::from_utf8_lossy(&output.stdout));
 //! guest.stop()?;
-//! # Ok::<(), numaherd_lab::Error>(())
+//! # Ok::<(), numaherd_lab_launcher::Error>(())
 //! ```
 
 pub mod command;

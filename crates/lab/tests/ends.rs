@@ -10,8 +10,10 @@ use std::path::Path;
 use std::process::{self, Stdio};
 use std::time::Duration;
 
-use numaherd_lab::error::Cause;
-use numaherd_lab::{Command, Ending, Error, Event, Guest, KernelFiles, Options, RunOptions, Shape};
+use numaherd_lab_launcher::error::Cause;
+use numaherd_lab_launcher::{
+    Command, Ending, Error, Event, Guest, KernelFiles, Options, RunOptions, Shape,
+};
 use numaherd_topology::Machine;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -190,7 +192,7 @@ fn a_command_that_runs_the_guest_out_of_memory_is_told_so() {
     let mut run = RunOptions::new(Machine::preset("lab-2x4").expect("a preset"), command);
     run.model = None;
     run.memory_mib = Some(192);
-    let finished = numaherd_lab::run(&run, &mut std::io::sink(), &mut std::io::sink())
+    let finished = numaherd_lab_launcher::run(&run, &mut std::io::sink(), &mut std::io::sink())
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(finished.ending, Ending::Killed(9));
     let message = finished.out_of_memory.expect("the kernel says why");
@@ -246,10 +248,10 @@ fn a_model_without_its_plugin_is_refused() {
     fs::write(&wrapper, script).expect("a script");
     fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).expect("executable");
     options.kernel.qemu = wrapper;
-    options.model = Some(numaherd_lab::Model {
+    options.model = Some(numaherd_lab_launcher::Model {
         plugin: "/no/such/plugin".into(),
         configuration: String::new(),
-        time: numaherd_lab::Time::Modelled,
+        time: numaherd_lab_launcher::Time::Modelled,
         arguments: Vec::new(),
         recording: None,
     });

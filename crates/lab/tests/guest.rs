@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 use std::{env, fs};
 
-use numaherd_lab::{
+use numaherd_lab_launcher::{
     Command, Ending, Error, Event, Guest, KernelFiles, NodeShape, Options, Output, Shape, Stream,
     machine,
 };

@@ -9,7 +9,7 @@ use std::process;
 use std::time::Duration;
 
 use numaherd_hardware::IpmConfig;
-use numaherd_lab::{Command, Ending, RunOptions};
+use numaherd_lab_launcher::{Command, Ending, RunOptions};
 use numaherd_topology::Machine;
 
 /// Pages of an array: twice what a TLB of the preset holds.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use numaherd_lab::{Command, Ending, Guest};
+use numaherd_lab_launcher::{Command, Ending, Guest};
 
 mod walked;
 

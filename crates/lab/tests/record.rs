@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
-use numaherd_lab::error::Cause;
-use numaherd_lab::{Command, Ending, Error, RecordOptions, Recorded, RunOptions, record};
+use numaherd_lab_launcher::error::Cause;
+use numaherd_lab_launcher::{Command, Ending, Error, RecordOptions, Recorded, RunOptions, record};
 use numaherd_topology::Machine;
 use numaherd_trace::{Event, Kind, Trace};
 

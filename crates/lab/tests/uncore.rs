@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_host::{EventTable, Host, HostOptions, Selection, Verdict, doctor};
-use numaherd_lab::{Command, Guest};
+use numaherd_lab_launcher::{Command, Guest};
 use numaherd_topology::sysfs;
 use numaherd_world::{Counts, Progress, Signal, World};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use numaherd_lab::{Guest, KernelFiles, Options, machine};
+use numaherd_lab_launcher::{Guest, KernelFiles, Options, machine};
 use numaherd_topology::{Machine, NodeSet, sysfs};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_numaherd");
@@ -172,7 +172,7 @@ fn beside_the_real_numad_the_answer_is_of_the_same_form_and_size() {
     let script = format!(
         "for want in 1 5 8 9; do echo \"$want $(numad -w $want) $('{PROGRAM}' advise -w $want)\"; done"
     );
-    let command = numaherd_lab::Command::inherited(["sh", "-c", &script]).unwrap();
+    let command = numaherd_lab_launcher::Command::inherited(["sh", "-c", &script]).unwrap();
     let output = guest
         .output(&command, None)
         .unwrap_or_else(|error| panic!("{error}"));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_host::{Host, HostOptions, Selection};
-use numaherd_lab::{
+use numaherd_lab_launcher::{
     Command, Ending, Event, Guest, KernelFiles, Options, Running, SerialPort, Shape,
 };
 use numaherd_topology::sysfs;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process;
 
-use numaherd_lab::{Guest, KernelFiles, Options, machine};
+use numaherd_lab_launcher::{Guest, KernelFiles, Options, machine};
 use numaherd_topology::Machine;
 
 /// The preset `lab-4x2` without its prefetcher, which would fetch some lines of a random walk by chance.

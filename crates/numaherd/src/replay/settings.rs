@@ -12,8 +12,8 @@ use numaherd_herd::ledger::Start;
 use toml::{Table, Value};
 
 use crate::cli::Replay;
+use crate::config::merge;
 use crate::exit::{Exit, ended};
-use crate::simulate::plan::merge;
 
 /// Of loop and policies.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use numaherd_topology::{Machine, NodeId};
 
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::simulate::trial::{self, Trial};
+use numaherd_experiment::trial::{self, Trial};
 
 /// Twelve programs on the eight cores of two nodes, some of their memory where they are not.
 fn jobs() -> Vec<Job> {

@@ -1,0 +1,3 @@
+//! Experiments: policies run on a model, a trace or the lab, and what comes of them.
+
+pub mod trial;

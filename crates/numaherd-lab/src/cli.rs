@@ -1,0 +1,280 @@
+//! The command line of the laboratory: one definition that feeds parser and help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use numaherd::cli::{Stray, duration};
+use numaherd::exit::EXIT_CODES;
+
+mod lab;
+mod trace;
+
+pub use lab::{Herding, Lab, LabBrm, LabCompare, LabRun, LabTrial};
+pub use trace::{Trace, TraceImport, TraceInfo, TraceRecord, TraceSimulate, TraceSra};
+
+/// Compare policies in a real guest kernel, on a model of a machine and on recorded traces.
+#[derive(Debug, Parser)]
+#[command(name = "numaherd-lab", bin_name = "numaherd", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run programs in the lab: a real multi-node kernel with modelled hardware
+    #[command(subcommand)]
+    Lab(Lab),
+    /// Run a scenario on a model of a machine, under one policy or several
+    Simulate(Box<Simulate>),
+    /// Run the papers' experiments on the model and hold their claims against it
+    Reproduce(Reproduce),
+    /// Run a program alone, with memory near and far, and write its profile
+    Profile(Box<Profile>),
+    /// One run of a profile, where it is measured
+    #[command(hide = true)]
+    ProfileRun(Box<ProfileRun>),
+    /// Look into recorded memory accesses, and learn from them
+    #[command(subcommand)]
+    Trace(Trace),
+}
+
+/// Options of `profile`.
+#[derive(Debug, Args)]
+#[command(after_help = PROFILE_HELP)]
+pub struct Profile {
+    /// The lab's machine, a preset or a machine file; with --here, what this machine is like
+    /// [default in the lab: lab-4x2-half]
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
+
+    /// Measure on this machine instead of in the lab
+    #[arg(long)]
+    pub here: bool,
+
+    /// What the profile is called [default: the program's file name]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Further sizes of the last-level cache [default: half and a quarter of the machine's]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = cache_kib, conflicts_with = "here")]
+    pub cache_sizes: Vec<u64>,
+
+    /// How often it is run with local and with remote memory
+    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// CMD waits for its start, as the programs of scenarios do; what is before is not counted
+    #[arg(long)]
+    pub waits: bool,
+
+    /// Do not count the first part of each run
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub skip: Option<Duration>,
+
+    /// End each run after so long a counted part
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub length: Option<Duration>,
+
+    /// Kill the guest when one run takes longer than this
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    pub limit: Duration,
+
+    /// Write the profile to this file
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Print JSON, every run in it
+    #[arg(long)]
+    pub json: bool,
+
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub program: Vec<OsString>,
+}
+
+const PROFILE_HELP: &str = "\
+Sizes: 512KiB, 2MiB. What CMD prints is not shown. A program that waits is given --ready-file PATH,
+which it creates when it has set up, and --go-file PATH, a FIFO whose closing starts it.";
+
+/// Options of `profile-run`.
+#[derive(Debug, Args)]
+pub struct ProfileRun {
+    /// The node whose CPUs it runs on
+    #[arg(long, value_name = "NODE")]
+    pub cpu_node: u32,
+
+    /// The node that its memory is bound to
+    #[arg(long, value_name = "NODE")]
+    pub memory_node: u32,
+
+    /// Switch the lab's hardware model on while it runs
+    #[arg(long)]
+    pub model: bool,
+
+    /// As in `profile`
+    #[arg(long)]
+    pub waits: bool,
+
+    /// As in `profile`
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub skip: Option<Duration>,
+
+    /// As in `profile`
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub length: Option<Duration>,
+
+    /// Program and arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub program: Vec<OsString>,
+}
+
+/// Options of `simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = SIMULATE_HELP)]
+pub struct Simulate {
+    /// A scenario's name or file
+    #[arg(required_unless_present = "list")]
+    pub scenario: Option<String>,
+
+    /// List the scenarios that come with the program
+    #[arg(long, conflicts_with = "scenario")]
+    pub list: bool,
+
+    /// Who is compared, the baseline first [default: the scenario's]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    pub policies: Vec<String>,
+
+    /// How often each is run, each time from another seed [default: the scenario's]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: Option<u32>,
+
+    /// Seed of the first repeat
+    #[arg(long, value_name = "NUMBER", default_value = "0")]
+    pub seed: u64,
+
+    /// A preset or a machine file instead of the scenario's
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
+
+    /// Files of further program profiles
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub programs: Vec<PathBuf>,
+
+    /// Change a setting of the loop, the policies or the model
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+
+    /// Write everything as JSON to this file; - prints it instead of the tables
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Draw bar charts into this directory
+    #[arg(long, value_name = "DIR")]
+    pub svg: Option<PathBuf>,
+
+    /// Keep the ledger of every trial in this directory
+    #[arg(long, value_name = "DIR")]
+    pub ledgers: Option<PathBuf>,
+}
+
+const SIMULATE_HELP: &str = "\
+Keys: herd.limits.bounce_limit=3, policies.n_mass.threshold=40, model.variation=0.1.
+Scenario files and what the model makes of them: docs/simulate.md.";
+
+/// Options of `reproduce`.
+#[derive(Debug, Args)]
+#[command(after_help = REPRODUCE_HELP)]
+pub struct Reproduce {
+    /// Whose claims
+    #[arg(value_enum)]
+    pub paper: Papers,
+
+    /// Write every line as JSON to this file; - prints it instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Fewer and shorter runs, for a look: nothing is held against the record
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Renew this record of what holds; lines of a paper that is not run are kept
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+
+    /// Where recorded traces are kept [default: numaherd/traces in the user's cache folder]
+    #[arg(long, value_name = "FOLDER")]
+    pub traces: Option<PathBuf>,
+
+    /// Draw IPM's sharing patterns (Fig 6) into this folder first
+    #[arg(long, value_name = "FOLDER")]
+    pub heat_maps: Option<PathBuf>,
+
+    /// Run nothing: show what this record says
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "record"])]
+    pub from: Option<PathBuf>,
+
+    /// Write the page that docs/FIDELITY.md is
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+}
+
+/// A paper, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Papers {
+    /// DINO (Blagodurov and others, 2011).
+    Dino,
+    /// N-MASS (Majo and Gross, 2011).
+    NMass,
+    /// BRM (Rao and others, 2013).
+    Brm,
+    /// IPM (Cruz and others, 2016); needs the lab, which records the traces.
+    Ipm,
+    /// All of them.
+    All,
+}
+
+const REPRODUCE_HELP: &str = "\
+Ends with 7 when a claim does not hold that held when the program's record (docs/fidelity.json) was
+made. What a line means, and when it holds: docs/FIDELITY.md.";
+
+/// Reads `512KiB` or `2MiB` as KiB.
+fn cache_kib(text: &str) -> Result<u64, String> {
+    let (number, kib) = match (text.strip_suffix("KiB"), text.strip_suffix("MiB")) {
+        (Some(number), _) => (number, 1),
+        (_, Some(number)) => (number, 1024),
+        _ => return Err("a size is written 512KiB or 2MiB".to_owned()),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "a size is a whole number of KiB or MiB".to_owned())?;
+    match number.checked_mul(kib) {
+        // A last-level cache of a terabyte is a mistake.
+        Some(kib @ 1..=0x4000_0000) => Ok(kib),
+        _ => Err("a cache has from 1KiB to 1048576MiB".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_of_caches_have_units() {
+        assert_eq!(cache_kib("2MiB"), Ok(2048));
+        for wrong in ["0KiB", "2", "1.5MiB", "99999999999999MiB", "-1KiB", "MiB"] {
+            assert!(cache_kib(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The documents hold what the program is: every command in them is one that it understands.
+//!
+//! Problem: an option that is renamed lives on in the guides, and the person who copies it at night
+//! is the first to know. Rule: each command line of `numaherd` in a code block of README.md,
+//! CONTRIBUTING.md, docs/ and the workloads' page is read by the program's own definition, and so is
+//! each that stands in the text between backquotes. In a block a command is whole; in the text it may
+//! leave out what must be given (`numaherd report`) or say in capitals what stands there, but name
+//! nothing that there is not.
+//!
+//! Beyond what clap knows: policies in it are policies, `make` has its targets, and what a command
+//! reads from this tree (`scenarios/…`, `data/…`, `scripts/…`) is there.
+
+mod commands;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use numaherd_policy::registry;
+
+use self::commands::{Found, Place, commands};
+use crate::cli::{Cli, Command, Lab, Trace};
+use numaherd::cli as daemon;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The pages that tell people what to type, by their paths from the root.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = vec![PathBuf::from("menagerie/README.md")];
+    let mut folders = vec![PathBuf::new(), PathBuf::from("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root().join(&folder)).expect("a folder of the tree") {
+            let path = folder.join(entry.expect("can be listed").file_name());
+            if path.extension().is_some_and(|ending| ending == "md") {
+                pages.push(path);
+            } else if path.starts_with("docs") && root().join(&path).is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// What is wrong with a command, if anything is.
+fn wrong(found: &Found) -> Option<String> {
+    match Path::new(&found.words[0]).file_name()?.to_str()? {
+        "numaherd" => match read(&found.words) {
+            Ok(contenders) => unknown(&contenders).or_else(|| missing(&found.words)),
+            Err(error) => {
+                let shows = matches!(
+                    error.kind(),
+                    ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+                );
+                let leaves_out = matches!(
+                    error.kind(),
+                    ErrorKind::MissingRequiredArgument
+                        | ErrorKind::MissingSubcommand
+                        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                        | ErrorKind::ValueValidation
+                );
+                let fine = shows || (leaves_out && found.place == Place::Text);
+                (!fine).then(|| error.to_string())
+            }
+        },
+        "make" => {
+            let makefile = fs::read_to_string(root().join("Makefile")).expect("a Makefile");
+            let mut targets = found.words[1..].iter().filter(|word| !word.contains('='));
+            let known = |target: &str| {
+                let rule = format!("{target}:");
+                makefile.lines().any(|line| line.starts_with(&rule))
+            };
+            let unknown = targets.find(|target| !known(target))?;
+            Some(format!("the Makefile has no target {unknown}"))
+        }
+        _ => missing(&found.words),
+    }
+}
+
+/// The policies that a command names, by the definition of the program it belongs to.
+fn read(words: &[String]) -> Result<Vec<String>, clap::Error> {
+    let laboratory = numaherd::laboratory::COMMANDS;
+    let of_laboratory = words
+        .get(1)
+        .is_some_and(|word| laboratory.iter().any(|(name, _)| name == word));
+    Ok(if of_laboratory {
+        match Cli::try_parse_from(words)?.command {
+            Command::Simulate(simulate) => simulate.policies,
+            Command::Trace(Trace::Simulate(simulate)) => simulate.policies,
+            Command::Lab(Lab::Compare(compare)) => compare.policies,
+            _ => Vec::new(),
+        }
+    } else {
+        match daemon::Cli::try_parse_from(words)?.command {
+            daemon::Command::Run(run) => run.policy.into_iter().collect(),
+            daemon::Command::Policies(policies) => policies.name.into_iter().collect(),
+            daemon::Command::Laboratory(words) => {
+                let told = format!("there is no command {words:?}");
+                return Err(clap::Error::raw(ErrorKind::InvalidSubcommand, told));
+            }
+            _ => Vec::new(),
+        }
+    })
+}
+
+/// The first name that is no policy's.
+fn unknown(contenders: &[String]) -> Option<String> {
+    // What stands for any name is written in capitals; two contenders of the lab are no policies.
+    let concrete = |name: &&String| {
+        name.chars().any(char::is_lowercase)
+            && !matches!(name.as_str(), "linux-balancing" | "numad")
+    };
+    contenders
+        .iter()
+        .filter(concrete)
+        .find_map(|name| Some(registry::halves(name).err()?.to_string()))
+}
+
+/// The first file of this tree that a command reads and that is not in it.
+fn missing(words: &[String]) -> Option<String> {
+    let of_the_tree = |word: &&String| {
+        ["scenarios/", "data/", "scripts/"]
+            .iter()
+            .any(|folder| word.starts_with(folder))
+    };
+    let gone = words
+        .iter()
+        .filter(of_the_tree)
+        .find(|word| !root().join(word).exists())?;
+    Some(format!("there is no {gone}"))
+}
+
+#[test]
+fn every_command_in_the_documents_is_one() {
+    let mut seen = 0;
+    let mut mistakes = String::new();
+    for page in pages() {
+        let text = fs::read_to_string(root().join(&page)).expect("pages are UTF-8");
+        for found in commands(&text) {
+            seen += 1;
+            if let Some(why) = wrong(&found) {
+                let first = why.lines().next().unwrap_or_default();
+                let command = found.words.join(" ");
+                mistakes += &format!(
+                    "{}:{}: {command}\n    {first}\n",
+                    page.display(),
+                    found.line
+                );
+            }
+        }
+    }
+    assert!(mistakes.is_empty(), "{mistakes}");
+    assert!(
+        seen >= 80,
+        "only {seen} commands were found: what reads them is broken"
+    );
+}
+
+#[test]
+fn a_mistake_in_a_document_is_found() {
+    let told = |text: &str| -> Vec<String> { commands(text).iter().filter_map(wrong).collect() };
+    let blocks = "```\nnumaherd run --dryrun\nnumaherd rum\nnumaherd report\n\
+                  numaherd run --policy dimo\nnumaherd simulate scenarios/none.toml\nmake tee\n```\n";
+    let mistakes = told(blocks);
+    assert_eq!(mistakes.len(), 6, "{mistakes:#?}");
+    assert!(mistakes[3].contains("did you mean \"dino\"?"));
+    assert_eq!(
+        told("`numaherd report`, `numaherd run -- CMD`, `make demo`"),
+        [""; 0]
+    );
+    assert_eq!(told("`numaherd explain --pit 3`").len(), 1);
+    assert_eq!(
+        told("```\nnumaherd simulate all --policies linux,oracle\n```"),
+        [""; 0]
+    );
+}

@@ -1,0 +1,146 @@
+//! `numaherd lab run`: a program of this machine's own file system, in the guest.
+
+mod herded;
+pub mod outlet;
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use numaherd_hardware::IpmConfig;
+use numaherd_lab_launcher::{Command, Error, Guest, RunOptions};
+use numaherd_topology::Machine;
+
+use crate::cli::LabRun;
+use herded::{Herded, herding_program};
+use numaherd::exit::{Exit, ended};
+
+/// A preset or a machine file.
+///
+/// # Errors
+/// There is none of that name, or the file is wrong.
+pub fn machine(name: &str) -> Result<Machine> {
+    Machine::find(name).map_err(|error| ended(Exit::Usage, error))
+}
+
+/// Boots a guest after a machine, with its hardware modelled, for any number of commands; with `ipm`,
+/// its TLBs and an IPM unit beside them as well.
+///
+/// # Errors
+/// The lab is not set up, the machine cannot be built, or the guest does not boot.
+pub fn boot(machine: &Machine, ipm: Option<IpmConfig>) -> Result<Guest> {
+    let none = Command::inherited::<&str>([]).map_err(error)?;
+    let mut options = RunOptions::new(machine.clone(), none);
+    options.ipm = ipm;
+    options.boot().map_err(error)
+}
+
+/// Whether an error means that the guest itself has gone, whatever ran in it.
+pub fn is_dead(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(Error::Died { .. } | Error::NoBoot { .. })
+    )
+}
+
+/// An error of the lab, with its exit code.
+pub fn error(error: Error) -> anyhow::Error {
+    let exit = match &error {
+        Error::NotSetUp { .. } | Error::NoQemu | Error::OldQemu { .. } => Exit::NotSetUp,
+        Error::Shape { .. } | Error::Nul { .. } | Error::NotStarted(_) => Exit::Usage,
+        // A plain failure; what died can still be told from it.
+        _ => return error.into(),
+    };
+    ended(exit, error)
+}
+
+/// Runs a program in the guest, herded there if that is asked for; output and exit code come back, and
+/// the ledger while it runs.
+///
+/// # Errors
+/// As [`boot`]; there is no such program, it cannot be started, what is asked of the herd is wrong, or
+/// the guest dies or takes too long.
+pub fn run(options: &LabRun) -> Result<ExitCode> {
+    let machine = machine(&options.machine)?;
+    find(&options.program[0])?;
+    let mut herded = Herded::of(&options.herding, options.real_time)?;
+    let program = match &herded {
+        Some(herded) => herded.command(&herding_program()?, &options.program),
+        None => options.program.clone(),
+    };
+    let mut run = RunOptions::new(machine, Command::inherited(program).map_err(error)?);
+    run.time_limit = Some(options.limit);
+    let ipm = options.ipm || herded.as_ref().is_some_and(|herded| herded.needs_ipm);
+    run.ipm = ipm.then(IpmConfig::of_paper);
+    if options.real_time {
+        run.model = None;
+    }
+    let (stdout, stderr) = (&mut io::stdout(), &mut io::stderr());
+    let attend = |guest: &Guest, pid| herded.as_mut().map(|herded| herded.attend(guest, pid));
+    let (finished, attended) =
+        numaherd_lab_launcher::run_beside(&run, stdout, stderr, attend).map_err(error)?;
+    if let Some(told) = &finished.out_of_memory {
+        eprintln!("numaherd: the guest ran out of memory: {told}");
+    }
+    if let Some(herded) = &herded {
+        eprint!("{}", herded.next_steps());
+    }
+    attended.transpose()?;
+    Ok(ExitCode::from(finished.exit_code()))
+}
+
+/// Looks for a program as the guest will, which sees this machine's file system: what is not here need
+/// not be booted for.
+///
+/// # Errors
+/// There is none.
+fn find(program: &OsStr) -> Result<()> {
+    let path = Path::new(program);
+    // These the guest has of its own.
+    let of_guest = ["/proc", "/sys", "/dev", "/run"];
+    if of_guest.iter().any(|own| path.starts_with(own)) {
+        return Ok(());
+    }
+    let named = path.components().count() > 1 || path.is_absolute();
+    let there = if named {
+        path.exists()
+    } else {
+        let places = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&places).any(|place| place.join(path).is_file())
+    };
+    if there {
+        return Ok(());
+    }
+    let shown = program.display();
+    let advice = if named {
+        "check the path".to_owned()
+    } else {
+        format!(
+            "it is in no directory of PATH; a program of this directory is ./{shown}, and what a \
+                 shell understands is for sh -c '...'"
+        )
+    };
+    Err(ended(
+        Exit::Usage,
+        format!("cannot find the program {shown} here, and the guest sees what is here: {advice}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_for_before_a_guest_is_booted() {
+        for there in ["sh", "/bin/sh", "/proc/self/exe", "/bin/../bin/sh"] {
+            assert!(find(OsStr::new(there)).is_ok(), "{there}");
+        }
+        for missing in ["no-such-program", "./no-such-program", "sleep 10"] {
+            let refused = find(OsStr::new(missing)).unwrap_err();
+            assert_eq!(numaherd::exit::of(&refused), Some(Exit::Usage));
+            assert!(refused.to_string().contains(missing), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! How a ledger leaves a guest, whose file system is gone with it: `cat` once a run is over, or `tail`
+//! while it lasts, in the guest, and the file of the host that what they give goes into.
+
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use numaherd_herd::ledger::Writer;
+use numaherd_lab_launcher::{Command, Guest, Stream};
+
+use numaherd::explain::unreadable;
+
+/// What each ledger begins with.
+const HEADER: &[u8] = b"{\"numaherd-ledger\":";
+
+/// A ledger of the host's that a guest's is written into as it comes.
+///
+/// From its creation on it is whole: it has a header of the host's own, with the host's time, and the
+/// guest's lines follow without theirs.
+#[derive(Debug)]
+pub struct HostLedger {
+    path: PathBuf,
+    file: File,
+    /// The beginning of a line whose end has not come.
+    begun: Vec<u8>,
+    is_empty: bool,
+}
+
+impl HostLedger {
+    /// Makes it, as `numaherd run --ledger` does: an older ledger of that name is kept as `<name>.1`, and
+    /// a file that is no ledger is refused.
+    ///
+    /// # Errors
+    /// It cannot be made; the message says why.
+    pub fn create(path: &Path) -> Result<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+        let begun = now.and_then(|time| u64::try_from(time.as_millis()).ok());
+        let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
+        Writer::create(path, program, begun, u64::MAX)
+            .and_then(|mut writer| writer.flush())
+            .map_err(unreadable)?;
+        let file = OpenOptions::new()
+            .append(true)
+            .open(path)
+            .with_context(|| format!("cannot open the ledger {}", path.display()))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            begun: Vec::new(),
+            is_empty: true,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether nothing has come yet.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+}
+
+impl Write for HostLedger {
+    /// Takes what came; whole lines are in the file when it returns.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begun.extend_from_slice(bytes);
+        let whole = match self.begun.iter().rposition(|&byte| byte == b'\n') {
+            Some(end) => self.begun.drain(..=end).collect::<Vec<u8>>(),
+            None => return Ok(bytes.len()),
+        };
+        let lines = whole.split_inclusive(|&byte| byte == b'\n');
+        let kept: Vec<&[u8]> = lines.filter(|line| !line.starts_with(HEADER)).collect();
+        self.file.write_all(&kept.concat())?;
+        self.is_empty &= kept.is_empty();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Copies a file of the guest's as it is now.
+///
+/// # Errors
+/// It takes longer than `limit`, the guest dies, or `to` cannot be written.
+pub fn copy(guest: &Guest, from: &Path, to: &mut dyn Write, limit: Duration) -> Result<()> {
+    let command = Command::inherited(["cat".as_ref(), from.as_os_str()])?;
+    drain(guest, &command, to, Some(limit))
+}
+
+/// Copies a file of the guest's from when it is there and as it grows, until the process that writes it
+/// has ended.
+///
+/// # Errors
+/// As [`copy`]; there is no limit to how long the process may run.
+pub fn follow(guest: &Guest, from: &Path, writer: u32, to: &mut dyn Write) -> Result<()> {
+    let pid = format!("--pid={writer}");
+    let tail = ["tail", "--bytes=+1", "--follow=name", "--retry", &pid].map(OsString::from);
+    let command = Command::inherited(tail.into_iter().chain([from.into()]))?;
+    drain(guest, &command, to, None)
+}
+
+fn drain(
+    guest: &Guest,
+    command: &Command,
+    to: &mut dyn Write,
+    limit: Option<Duration>,
+) -> Result<()> {
+    let mut written = Ok(());
+    // How it ends says nothing: tail complains of a file that is not there yet.
+    guest
+        .stream(command, limit, |stream, bytes| {
+            if stream == Stream::Stdout && written.is_ok() {
+                written = to.write_all(bytes).and_then(|()| to.flush());
+            }
+        })
+        .map_err(super::error)?;
+    written.context("cannot write what comes out of the guest")
+}
+
+#[cfg(test)]
+mod tests {
+    use numaherd_herd::ledger::Ledger;
+
+    use super::*;
+
+    #[test]
+    fn the_guests_lines_follow_the_hosts_header_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let mut ledger = HostLedger::create(&path).unwrap();
+        let header = std::fs::read_to_string(&path).unwrap();
+        assert!(Ledger::read(&path).unwrap().damage.is_none());
+        for part in [
+            "{\"numaherd-ledger\":1,\"prog",
+            "ram\":\"x\"}\nfirst\nsec",
+            "ond\nthi",
+        ] {
+            ledger.write_all(part.as_bytes()).unwrap();
+        }
+        let now = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(now, header + "first\nsecond\n");
+        assert!(!ledger.is_empty());
+    }
+
+    #[test]
+    fn an_earlier_ledger_is_kept_and_what_is_none_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        drop(HostLedger::create(&path).unwrap());
+        drop(HostLedger::create(&path).unwrap());
+        assert!(folder.path().join("ledger.1").exists());
+        let notes = folder.path().join("notes");
+        std::fs::write(&notes, "milk, bread\n").unwrap();
+        let refused = HostLedger::create(&notes).unwrap_err().to_string();
+        assert!(refused.contains("no ledger is there already"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&notes).unwrap(), "milk, bread\n");
+        let nowhere = HostLedger::create(&folder.path().join("no/ledger")).unwrap_err();
+        assert_eq!(
+            numaherd::exit::of(&nowhere),
+            Some(numaherd::exit::Exit::Usage)
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! numaherd-lab: policies compared in a real guest kernel, on a model of a machine and on recorded traces.
+//!
+//! `numaherd lab …`, `numaherd simulate …` and the like start this program.
+
+mod chart_style;
+mod cli;
+mod compare;
+#[cfg(test)]
+mod documents;
+mod gate;
+mod lab;
+mod profile;
+mod reproduce;
+mod simulate;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use numaherd::{exit, print};
+
+use crate::cli::{Cli, Command, Lab};
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    match dispatch(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("numaherd: {error:#}");
+            exit::code(&error)
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    let done = |()| ExitCode::SUCCESS;
+    match cli.command {
+        Command::Profile(options) => profile::profile(&options).map(done),
+        Command::ProfileRun(options) => profile::run_once(&options).map(done),
+        Command::Simulate(options) => simulate::simulate(&options).map(done),
+        Command::Reproduce(options) => reproduce::reproduce(&options),
+        Command::Trace(command) => trace::trace(&command),
+        Command::Lab(Lab::Run(options)) => lab::run(&options),
+        Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),
+        Command::Lab(Lab::Brm(options)) => reproduce::brm::lab::run(&options).map(done),
+        Command::Lab(Lab::Trial(options)) => compare::trial(&options).map(done),
+    }
+}

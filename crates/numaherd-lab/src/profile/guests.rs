@@ -1,0 +1,157 @@
+//! Profiles in the lab: a guest for each size of the last-level cache.
+
+use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+use numaherd_lab_launcher::{Command, Ending, Guest};
+use numaherd_topology::{CacheKind, Machine, NodeId};
+
+use super::assemble::{Parts, Run, last_level, latencies};
+use super::measured::Measured;
+use super::nodes::{Nodes, read};
+use super::progress;
+use super::report::Report;
+use super::text::Profile;
+use crate::cli::Profile as Options;
+use crate::lab;
+use numaherd::exit::{Exit, ended};
+
+/// The machine that the lab is made after unless another is named.
+const USUAL_MACHINE: &str = "lab-4x2-half";
+
+/// Measures in guests of a machine, one for each size of its last-level cache.
+///
+/// # Errors
+/// The lab is not set up, the machine lacks a figure, or the program fails or runs too shortly.
+pub fn in_lab(options: &Options) -> Result<(Profile, Vec<Run>)> {
+    let machine = lab::machine(options.machine.as_deref().unwrap_or(USUAL_MACHINE))?;
+    let topology = machine
+        .topology()
+        .map_err(|error| ended(Exit::Usage, error))?;
+    let nodes = Nodes::of(&topology)?;
+    let own_kib = last_level(&machine)?.size_kib;
+    let mut others = options.cache_sizes.clone();
+    if others.is_empty() {
+        others = vec![own_kib / 2, own_kib / 4];
+    }
+    others.retain(|&kib| kib != own_kib);
+    // All are refused before any is run.
+    let machines: Vec<(u64, Machine)> = std::iter::once(own_kib)
+        .chain(others)
+        .map(|kib| Ok((kib, with_cache(&machine, kib)?)))
+        .collect::<Result<_>>()?;
+    let latencies = latencies(&machine, &nodes)?;
+    let all = nodes.memories(options.repeat).len() + machines.len() - 1;
+    let bar = progress(all);
+    let (mut runs, mut reports) = (Vec::new(), Vec::new());
+    let mut kernel = String::new();
+    for (kib, machine) in &machines {
+        let memories = if *kib == own_kib {
+            nodes.memories(options.repeat)
+        } else {
+            vec![nodes.local]
+        };
+        let attempt = || in_guest(options, &nodes, machine, &memories, &bar);
+        let seen = match attempt() {
+            Err(error) if lab::is_dead(&error) => {
+                bar.suspend(|| eprintln!("numaherd: {error:#}; once more"));
+                attempt()?
+            }
+            other => other?,
+        };
+        kernel = seen.kernel;
+        reports.push((*kib << 10, seen.report));
+        runs.extend(seen.measured.into_iter().map(|measured| Run {
+            cache_bytes: Some(*kib << 10),
+            measured,
+        }));
+    }
+    bar.finish_and_clear();
+    let how = vec![
+        format!("numaherd profile in the lab's {}", machine.name),
+        format!(
+            "Kernel {kernel}; counters: {}, and the lab's report.",
+            runs[0].measured.counters
+        ),
+    ];
+    let parts = Parts {
+        options,
+        nodes: &nodes,
+        latencies: Some(latencies),
+        how,
+        reports,
+    };
+    let profile = parts.assemble(&runs)?;
+    Ok((profile, runs))
+}
+
+/// What one guest gave.
+struct Seen {
+    kernel: String,
+    measured: Vec<Measured>,
+    report: Report,
+}
+
+fn in_guest(
+    options: &Options,
+    nodes: &Nodes,
+    machine: &Machine,
+    memories: &[NodeId],
+    bar: &ProgressBar,
+) -> Result<Seen> {
+    let guest: Guest = lab::boot(machine, None)?;
+    guest.write_file("/proc/sys/kernel/numa_balancing", "0")?;
+    let kernel = guest.kernel().to_owned();
+    let mut measured = Vec::new();
+    for &memory in memories {
+        bar.set_message(format!(
+            "memory on node {memory}, {} KiB of cache",
+            last_level(machine)?.size_kib
+        ));
+        let command = Command::inherited(nodes.run(options, memory, true)?)?;
+        let output = guest.output(&command, Some(options.limit))?;
+        let code = match output.ending {
+            Ending::Exited(code) => Some(code),
+            Ending::Killed(_) => None,
+        };
+        measured.push(read(code == Some(0), code, &output.stdout, &output.stderr)?);
+        bar.inc(1);
+    }
+    let report = guest
+        .stop()?
+        .report
+        .context("the guest ended without the lab's report of what it did; run it again")?;
+    let report: Report =
+        serde_json::from_str(&report).context("the lab's report cannot be read")?;
+    // The report tells of whole programs alone.
+    if options.skip.is_none() && options.length.is_none() {
+        for run in &mut measured {
+            run.own = Some(report.own(&run.pids));
+        }
+    }
+    Ok(Seen {
+        kernel,
+        measured,
+        report,
+    })
+}
+
+/// The machine with another last-level cache, of as many ways.
+fn with_cache(machine: &Machine, kib: u64) -> Result<Machine> {
+    let mut other = machine.clone();
+    let last = other
+        .caches
+        .iter_mut()
+        .rfind(|spec| spec.kind != CacheKind::Instruction);
+    last.context("there is a last-level cache")?.size_kib = kib;
+    // Whether the lab can have such a cache, its model knows.
+    let same = last_level(machine)?.size_kib == kib;
+    numaherd_lab_launcher::machine::hardware(&other).map_err(|error| {
+        let message = if same {
+            error.to_string()
+        } else {
+            format!("no last-level cache of {kib} KiB: {error}")
+        };
+        ended(Exit::Usage, message)
+    })?;
+    Ok(other)
+}

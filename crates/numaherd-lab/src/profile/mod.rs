@@ -1,0 +1,116 @@
+//! `numaherd profile`: runs a program alone, with memory near and far, and writes down what it asks
+//! of a machine.
+//!
+//! In the lab, or on this machine (`--here`), the program runs at least three times:
+//!
+//! | memory | last-level cache | gives |
+//! |---|---|---|
+//! | local | the machine's | cycles and lines per instruction |
+//! | the nearest other node's | the machine's | NUMA penalty (N-MASS §3.2), lines in flight |
+//! | local | smaller (the lab alone) | lines against cache |
+//!
+//! In the lab a guest is booted for each size of the cache; the runs of one size share it, and the
+//! lab's own report of it adds what perf events of other machines do not show: accesses to the
+//! cache, prefetches apart, and write-backs. What the figures are made from is in `derive`.
+
+mod assemble;
+mod derive;
+mod guests;
+mod held;
+mod here;
+mod measured;
+mod nodes;
+mod once;
+mod report;
+mod tally;
+mod text;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::cli::Profile as Options;
+use assemble::Run;
+use held::numactl_missing;
+use numaherd::exit::{Exit, ended};
+use numaherd::print;
+pub use once::run as run_once;
+use text::{NO_LATENCIES, Profile};
+
+/// Measures a program and prints its table; writes its profile where one is asked for.
+///
+/// # Errors
+/// The program is not there, fails or runs too shortly; the lab is not set up; this machine has one
+/// node or no counters; a file cannot be written.
+pub fn profile(options: &Options) -> Result<()> {
+    find(&options.program[0], "give one of this machine's programs")
+        .map_err(|told| ended(Exit::Usage, told))?;
+    if options.here && options.machine.is_none() && options.output.is_some() {
+        return Err(ended(Exit::Usage, NO_LATENCIES));
+    }
+    let missing = |_| {
+        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
+        ended(Exit::NotSetUp, numactl_missing(&error))
+    };
+    find(OsStr::new("numactl"), "").map_err(missing)?;
+    let (profile, runs) = if options.here {
+        here::here(options)?
+    } else {
+        guests::in_lab(options)?
+    };
+    if let Some(path) = &options.output {
+        let text = profile.to_toml().map_err(|told| ended(Exit::Usage, told))?;
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let printed = Printed {
+        schema: 1,
+        profile: &profile,
+        runs: &runs,
+    };
+    print::shown(options.json, &printed, || profile.table())
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Printed<'a> {
+    /// Version of this form.
+    schema: u32,
+    profile: &'a Profile,
+    /// Every run, in the order they were made in.
+    runs: &'a [Run],
+}
+
+/// Finds a program as a shell would.
+fn find(program: &OsStr, what_to_do: &str) -> Result<(), String> {
+    let path = Path::new(program);
+    let found = if path.components().count() > 1 {
+        path.is_file()
+    } else {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&folders).any(|folder| folder.join(path).is_file())
+    };
+    if found {
+        return Ok(());
+    }
+    let where_it_was_sought = if path.components().count() > 1 {
+        ""
+    } else {
+        " on the PATH"
+    };
+    Err(format!(
+        "there is no program {}{where_it_was_sought}: {what_to_do}",
+        path.display()
+    ))
+}
+
+fn progress(runs: usize) -> ProgressBar {
+    let bar = ProgressBar::new(runs as u64);
+    let style = indicatif::ProgressStyle::with_template("{bar:20} {pos}/{len} {elapsed} {msg}");
+    bar.set_style(style.expect("the template is right"));
+    bar.enable_steady_tick(std::time::Duration::from_millis(500));
+    bar
+}

@@ -1,0 +1,152 @@
+//! One run of a program, bound to one node's CPUs and one node's memory, counted from outside
+//! (`numaherd profile-run`, which `numaherd profile` runs once for each placement, here or in a
+//! guest).
+//!
+//! It is held back until its counters are open; from then on they are read every [`TICK`]. What a
+//! thread does between the last reading and its end is lost, so ratios (cycles and lines per
+//! instruction) are of what was read, and the total of instructions is scaled up by the time that
+//! was not.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use numaherd_host::{EventTable, Host, HostOptions, Selection};
+use numaherd_topology::{CpuSet, NodeId, Topology, sysfs};
+use numaherd_world::{Progress, Signal, SignalState, World};
+
+use super::held::Program;
+use super::measured::Measured;
+use super::tally::Tally;
+use crate::cli::ProfileRun;
+use crate::gate::{Gate, Scratch};
+use numaherd::exit::{Exit, ended};
+
+/// Time between two readings of the counters.
+pub const TICK: Duration = Duration::from_millis(20);
+
+/// The machine that is measured.
+pub const ROOT: &str = "/";
+
+/// Runs a program once and prints what was measured as JSON.
+///
+/// # Errors
+/// The machine has no counters or no such nodes, the program fails or runs too shortly to count.
+pub fn run(options: &ProfileRun) -> Result<()> {
+    let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
+    let (counters, caveat) = counters(&topology)?;
+    let cpu_node = NodeId(options.cpu_node);
+    let cpus = domain_cpus(&topology, cpu_node)?;
+    let scratch = Scratch::new()?;
+    let mut program = Program::start(options, &cpus, &scratch.0)?;
+    program.wait_until_ready()?;
+    let model = options.model.then(Gate::on).transpose()?;
+    let mut host = Host::new(
+        HostOptions {
+            residency_share: 0.0,
+            ..HostOptions::new(Selection::Child { pid: program.pid() })
+        },
+        topology,
+    )?;
+    let mut tally = Tally::default();
+    let skip = options.skip.unwrap_or_default();
+    program.release()?;
+    let begun = Instant::now();
+    let (mut counted_from, mut seen_at) = (None, Duration::ZERO);
+    let mut stopped = false;
+    while host.run_for(TICK) == Progress::Ran {
+        let snapshot = host.observe()?;
+        let before = std::mem::replace(&mut seen_at, begun.elapsed());
+        tally.look_at_processes(&snapshot);
+        if before < skip {
+            continue;
+        }
+        let from = *counted_from.get_or_insert(before);
+        tally.add(&snapshot);
+        if options
+            .length
+            .is_some_and(|length| seen_at >= from + length)
+        {
+            program.end()?;
+            stopped = true;
+            break;
+        }
+    }
+    let from = counted_from.unwrap_or(seen_at);
+    let seconds = (seen_at - from).as_secs_f64();
+    // Of a program that was stopped, what came after the last reading is no part of the profile.
+    let whole_seconds = if stopped {
+        seconds
+    } else {
+        begun.elapsed().saturating_sub(from).as_secs_f64()
+    };
+    let status = program.finish()?;
+    drop(model);
+    if !stopped && !status.success() {
+        let name = options.program[0].display();
+        return Err(ended(
+            Exit::Failure,
+            format!("{name} failed ({status}), so nothing was measured"),
+        ));
+    }
+    tally.check(options)?;
+    let measured = Measured {
+        cpu_node: options.cpu_node,
+        memory_node: options.memory_node,
+        cpus,
+        pids: tally.pids.into_iter().collect(),
+        instructions: tally.instructions,
+        own: None,
+        cycles: tally.cycles,
+        lines: tally.lines,
+        local_lines: tally.local_lines,
+        seconds,
+        whole_seconds,
+        cpus_used: tally.cpu_seconds / seconds,
+        threads: tally.threads,
+        footprint_bytes: tally.footprint_bytes,
+        counted_share: tally.counted_share,
+        counters,
+        caveat,
+    };
+    println!("{}", serde_json::to_string(&measured)?);
+    Ok(())
+}
+
+/// What this machine counts lines from memory with.
+///
+/// # Errors
+/// It cannot: why, and what would help.
+pub fn counters(topology: &Topology) -> Result<(String, Option<String>)> {
+    let signals = numaherd_host::signals(Path::new(ROOT), topology, EventTable::built_in());
+    let miss_rate = signals.iter().find(|s| s.signal == Signal::MissRate);
+    match miss_rate.map(|report| &report.state) {
+        Some(SignalState::Measured { source, caveat }) => Ok((source.clone(), caveat.clone())),
+        Some(SignalState::Missing { reason, remedy }) => Err(ended(
+            Exit::SignalMissing,
+            format!(
+                "this machine has no counters to measure a program with: {reason}; {remedy}, or \
+                 measure it in the lab (without --here)"
+            ),
+        )),
+        None => unreachable!("every signal is reported"),
+    }
+}
+
+/// The CPUs of a node's first memory domain, those that are online.
+fn domain_cpus(topology: &Topology, node: NodeId) -> Result<CpuSet> {
+    let online = topology.online_cpus();
+    topology
+        .domains()
+        .iter()
+        .filter(|domain| domain.node == node)
+        .map(|domain| domain.cpus.intersection(&online))
+        .find(|cpus| !cpus.is_empty())
+        .ok_or_else(|| {
+            ended(
+                Exit::Usage,
+                format!("node {node} has no CPU that is online"),
+            )
+        })
+}

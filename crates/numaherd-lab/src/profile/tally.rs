@@ -1,0 +1,143 @@
+//! Sums over the snapshots of a run.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::Result;
+use numaherd_world::Snapshot;
+
+use super::once::ROOT;
+use crate::cli::ProfileRun;
+use numaherd::exit::{Exit, ended};
+
+/// CPU time in seconds that a run must give: of less, what is lost between the last reading and the
+/// end would be too large a part.
+const LEAST_CPU_SECONDS: f64 = 0.2;
+
+/// Instructions that a run must give, so that start, end and interrupts are about a percent at most.
+const LEAST_INSTRUCTIONS: u64 = 2_000_000;
+
+/// Sum of what the snapshots of a run show.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// The processes that were seen.
+    pub pids: BTreeSet<u32>,
+    /// Snapshots.
+    pub readings: u32,
+    /// CPU time of all threads.
+    pub cpu_seconds: f64,
+    /// Instructions, the kernel's included.
+    pub instructions: u64,
+    /// Core cycles.
+    pub cycles: u64,
+    /// Whether the machine counts cycles at all.
+    has_cycles: bool,
+    /// Lines from memory.
+    pub lines: u64,
+    /// Of these, from the node of the core, where that is told.
+    pub local_lines: Option<u64>,
+    /// Most threads of one process at work at the same time.
+    pub threads: u32,
+    /// Largest resident memory of one process.
+    pub footprint_bytes: u64,
+    /// Lowest share of its time in which a thread's counters had a turn.
+    pub counted_share: f64,
+}
+
+impl Tally {
+    /// Adds what threads did in a snapshot's interval.
+    pub fn add(&mut self, snapshot: &Snapshot) {
+        let seconds = snapshot.interval_ns as f64 / 1e9;
+        if self.readings == 0 {
+            self.counted_share = 1.0;
+        }
+        self.readings += 1;
+        for thread in &snapshot.threads {
+            self.cpu_seconds += thread.cpu_share * seconds;
+            let Some(counts) = thread.counts else {
+                continue;
+            };
+            self.instructions += counts.instructions;
+            if let Some(cycles) = counts.cycles {
+                self.has_cycles = true;
+                self.cycles += cycles;
+            }
+            self.lines += counts.lines;
+            if let Some(local) = counts.local {
+                *self.local_lines.get_or_insert(0) += local;
+            }
+            self.counted_share = self.counted_share.min(counts.counted_share);
+        }
+        for process in &snapshot.processes {
+            let at_work = snapshot
+                .threads
+                .iter()
+                .filter(|thread| thread.process == process.id && thread.cpu_share >= 0.5);
+            let at_work = u32::try_from(at_work.count()).unwrap_or(u32::MAX);
+            self.threads = self.threads.max(at_work);
+        }
+    }
+
+    /// Notes which processes there are and how much memory they have had so far.
+    pub fn look_at_processes(&mut self, snapshot: &Snapshot) {
+        for process in &snapshot.processes {
+            self.pids.insert(process.id.pid);
+            // It may have ended since.
+            let status = fs::read_to_string(format!("{ROOT}proc/{}/status", process.id.pid));
+            let bytes = status.ok().and_then(|status| high_water_bytes(&status));
+            self.footprint_bytes = self.footprint_bytes.max(bytes.unwrap_or(0));
+        }
+    }
+
+    /// That there is enough to draw figures from.
+    ///
+    /// # Errors
+    /// What there is, and how much it would have to be.
+    pub fn check(&mut self, options: &ProfileRun) -> Result<()> {
+        let name = options.program[0].display();
+        if self.cpu_seconds < LEAST_CPU_SECONDS || self.instructions < LEAST_INSTRUCTIONS {
+            let or_else = match options.skip {
+                None => "",
+                Some(_) => " or skip less",
+            };
+            return Err(ended(
+                Exit::Failure,
+                format!(
+                    "{name} ran too shortly to be measured: {} instructions in {:.2} s of CPU time \
+                     were counted, and at least {LEAST_INSTRUCTIONS} in {LEAST_CPU_SECONDS} s are \
+                     needed; give it more work{or_else}",
+                    self.instructions, self.cpu_seconds,
+                ),
+            ));
+        }
+        if !self.has_cycles {
+            return Err(ended(
+                Exit::SignalMissing,
+                format!("the cycles of {name} could not be counted beside its cache misses"),
+            ));
+        }
+        self.threads = self.threads.max(1);
+        Ok(())
+    }
+}
+
+/// `VmHWM` of a `/proc/PID/status`, in bytes.
+fn high_water_bytes(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_high_water_mark_is_read_in_bytes() {
+        let status = "Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t   16512 kB\nVmRSS:\t 3 kB\n";
+        assert_eq!(high_water_bytes(status), Some(16512 << 10));
+        assert_eq!(high_water_bytes("Name:\tkthreadd\n"), None);
+    }
+}

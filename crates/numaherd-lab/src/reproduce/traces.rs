@@ -1,0 +1,208 @@
+//! The traces that claims are held against: kernels of the menagerie, recorded once in the lab and
+//! kept.
+//!
+//! A trace of another command, another size or an unfinished recording is recorded anew; the file
+//! itself says what it is of.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use numaherd_lab_launcher::{Command, RecordOptions, RunOptions};
+use numaherd_trace::Trace;
+
+use crate::{compare, lab};
+
+/// The machine whose guest records: eight CPUs. What is recorded does not depend on its caches.
+const RECORDED_ON: &str = "lab-4x2";
+
+/// A kernel at one size, as the menagerie names both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kernel {
+    /// Its name.
+    pub name: &'static str,
+    /// The published size.
+    pub class: &'static str,
+    /// Time steps, or rounds of whatever it goes through.
+    pub iterations: u32,
+    /// How many threads share the work.
+    pub threads: u32,
+}
+
+impl Kernel {
+    /// The words that run it.
+    fn command(&self) -> Vec<String> {
+        let number = |number: u32| number.to_string();
+        [
+            "menagerie".to_owned(),
+            "kernel".to_owned(),
+            self.name.to_owned(),
+            "--class".to_owned(),
+            self.class.to_owned(),
+            "--iterations".to_owned(),
+            number(self.iterations),
+            "--threads".to_owned(),
+            number(self.threads),
+        ]
+        .into()
+    }
+
+    /// The name of its trace's file.
+    fn file(&self) -> String {
+        format!(
+            "{}-{}-{}x{}.trace",
+            self.name, self.class, self.iterations, self.threads
+        )
+    }
+}
+
+const fn kernel(name: &'static str, class: &'static str, iterations: u32, threads: u32) -> Kernel {
+    Kernel {
+        name,
+        class,
+        iterations,
+        threads,
+    }
+}
+
+/// Threads of a recording for machines of eight cores.
+const FEW: u32 = 8;
+/// And for larger ones: class W has 24 to 36 planes to deal.
+const MANY: u32 = 16;
+
+/// The NAS kernels, at sizes whose recordings have some ten to two hundred million events; mg, whose
+/// class W is 64 times S, four hundred.
+const fn nas(threads: u32) -> [Kernel; 9] {
+    [
+        kernel("bt", "W", 1, threads),
+        kernel("cg", "W", 1, threads),
+        kernel("ep", "S", 1, threads),
+        kernel("ft", "W", 1, threads),
+        kernel("is", "W", 1, threads),
+        kernel("lu", "W", 1, threads),
+        kernel("mg", "W", 1, threads),
+        kernel("sp", "W", 1, threads),
+        kernel("ua", "S", 1, threads),
+    ]
+}
+
+/// The NAS kernels with eight threads.
+pub const NAS: [Kernel; 9] = nas(FEW);
+/// The same with sixteen.
+pub const NAS_MANY: [Kernel; 9] = nas(MANY);
+/// What stands for PARSEC: a pipeline as ferret and dedup, a grid as fluidanimate.
+pub const PARSEC: [Kernel; 2] = [
+    kernel("pipeline", "W", 100, FEW),
+    kernel("grid", "S", 4, FEW),
+];
+/// What stands for Ondes3D.
+pub const STENCIL: Kernel = kernel("stencil", "W", 1, FEW);
+
+/// All of those with eight threads.
+pub fn few() -> Vec<&'static Kernel> {
+    NAS.iter().chain(&PARSEC).chain([&STENCIL]).collect()
+}
+
+/// One of those with eight threads, by its name.
+///
+/// # Panics
+/// When there is none of that name.
+pub fn named(name: &str) -> &'static Kernel {
+    let found = few().into_iter().find(|kernel| kernel.name == name);
+    found.unwrap_or_else(|| panic!("there is no kernel {name}"))
+}
+
+/// A folder of traces.
+#[derive(Debug)]
+pub struct Traces {
+    folder: PathBuf,
+    /// Held while one is recorded: two guests at once would only slow each other.
+    recording: Mutex<()>,
+}
+
+impl Traces {
+    /// The traces in a folder, which is made if need be.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn within(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create the folder of traces {}", folder.display()))?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            recording: Mutex::new(()),
+        })
+    }
+
+    /// A kernel's trace, recorded first where there is none.
+    ///
+    /// # Errors
+    /// It cannot be recorded (the message says what the lab needs), or is damaged.
+    pub fn of(&self, kernel: &Kernel) -> Result<Arc<Trace>> {
+        let _alone = self
+            .recording
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let path = self.folder.join(kernel.file());
+        if !is_of(&path, &kernel.command()) {
+            record_into(&path, kernel)?;
+        }
+        let trace = Trace::open(&path)?;
+        if let Some(damage) = trace.damage() {
+            bail!(
+                "the trace {} is damaged: {damage}; remove it, and it is recorded anew",
+                path.display()
+            );
+        }
+        Ok(Arc::new(trace))
+    }
+}
+
+/// Whether a file is a whole trace of that command.
+fn is_of(path: &Path, command: &[String]) -> bool {
+    let Ok(trace) = Trace::open(path) else {
+        return false;
+    };
+    let words: Vec<&str> = trace
+        .about()
+        .get("command")
+        .and_then(|words| words.as_array())
+        .map_or_else(Vec::new, |words| {
+            words.iter().filter_map(|word| word.as_str()).collect()
+        });
+    // The first word is wherever the menagerie was then.
+    trace.damage().is_none()
+        && words.get(1..)
+            == command
+                .get(1..)
+                .map(|c| c.iter().map(String::as_str).collect::<Vec<_>>())
+                .as_deref()
+}
+
+/// Records a kernel into a file that appears only when it is whole.
+fn record_into(path: &Path, kernel: &Kernel) -> Result<()> {
+    let mut words = kernel.command();
+    words[0] = compare::menagerie()?.to_string_lossy().into_owned();
+    let run = || {
+        let unfinished = path.with_extension("unfinished");
+        let command = Command::inherited(&words).map_err(lab::error)?;
+        let options = RecordOptions {
+            run: RunOptions::new(lab::machine(RECORDED_ON)?, command),
+            file: unfinished.clone(),
+            limit: None,
+        };
+        let (mut said, mut complained) = (Vec::new(), Vec::new());
+        let recorded =
+            numaherd_lab_launcher::record(&options, || false, &mut said, &mut complained)
+                .map_err(lab::error)?;
+        let code = recorded.finished.exit_code();
+        if code != 0 {
+            let told = String::from_utf8_lossy(&complained);
+            bail!("it ended with exit code {code}: {}", told.trim());
+        }
+        fs::rename(&unfinished, path)
+            .with_context(|| format!("cannot rename {}", unfinished.display()))
+    };
+    run().with_context(|| format!("cannot record `{}`", kernel.command().join(" ")))
+}

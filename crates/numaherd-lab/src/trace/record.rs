@@ -1,0 +1,114 @@
+//! `numaherd trace record`: a program's loads and stores, by running it in the lab's guest.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use numaherd_lab_launcher::{Command, RecordOptions, Recorded, RunOptions};
+use numaherd_trace::Trace;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::{bytes, counted};
+use crate::cli::TraceRecord;
+use crate::lab;
+
+/// Records a program; its output and exit code come back. What was recorded is said on standard error.
+///
+/// # Errors
+/// The lab is not set up, the machine cannot be built, the program cannot be started, or the trace
+/// cannot be written.
+pub fn record(options: &TraceRecord) -> Result<ExitCode> {
+    let command = Command::inherited(options.program.iter().cloned()).map_err(lab::error)?;
+    let mut run = RunOptions::new(lab::machine(&options.machine)?, command);
+    run.memory_mib = options.memory_mib;
+    let recording = RecordOptions {
+        run,
+        file: options.output.clone(),
+        limit: options.limit,
+    };
+    let stop = stop_flag()?;
+    let recorded = numaherd_lab_launcher::record(
+        &recording,
+        || stop.load(Ordering::Relaxed),
+        &mut io::stdout(),
+        &mut io::stderr(),
+    )
+    .map_err(lab::error)?;
+    if let Some(told) = &recorded.finished.out_of_memory {
+        eprintln!("numaherd: the guest ran out of memory: {told}");
+    }
+    let file = &options.output;
+    let trace =
+        Trace::open(file).with_context(|| format!("cannot read {} back", file.display()))?;
+    eprint!("numaherd: {}: {}", file.display(), said(&recorded, &trace));
+    if options.threads {
+        eprintln!("{}", threads(&trace));
+    }
+    Ok(ExitCode::from(recorded.finished.exit_code()))
+}
+
+/// Set by Ctrl-C or SIGTERM; the second ends this program, and the guest with it.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .context("cannot set up signal handling")?;
+    }
+    Ok(stop)
+}
+
+fn said(recorded: &Recorded, trace: &Trace) -> String {
+    let events: u64 = trace
+        .frames()
+        .iter()
+        .map(|frame| u64::from(frame.events))
+        .sum();
+    let size: u64 = trace.frames().iter().map(|frame| frame.bytes).sum();
+    let seconds = recorded.took.as_secs_f64();
+    let cut = if recorded.cut_short {
+        ", cut short"
+    } else {
+        ""
+    };
+    format!(
+        "{} events of {} threads in {}, {:.2} bytes an event; {seconds:.1} s, {:.1} million events a second{cut}\n",
+        counted(events),
+        trace.threads().len(),
+        bytes(size),
+        size as f64 / events.max(1) as f64,
+        events as f64 / seconds / 1e6,
+    )
+}
+
+/// A line for each thread.
+fn threads(trace: &Trace) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["thread", "process", "tid", "name", "events", "instructions"]);
+    let mut sums = vec![(0_u64, 0_u64); trace.threads().len()];
+    for frame in trace.frames() {
+        let sum = &mut sums[frame.thread as usize];
+        sum.0 += u64::from(frame.events);
+        sum.1 += frame.instructions;
+    }
+    for (number, (thread, (events, instructions))) in trace.threads().iter().zip(sums).enumerate() {
+        table.add_row([
+            number.to_string(),
+            thread.process.to_string(),
+            thread.tid.to_string(),
+            thread.name.clone(),
+            counted(events),
+            counted(instructions),
+        ]);
+    }
+    for column in [0, 1, 2, 4, 5] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}

@@ -1,0 +1,278 @@
+//! One trace on one machine under one policy, by the same loop that herds a live machine.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use numaherd_herd::{Ending, Herd, Summary};
+use numaherd_policy::mapping::{Communication, Tree, best};
+use numaherd_trace::Trace;
+use numaherd_trace::world::{Analysis, Figures, Hardware, Options, Recording, Start, TraceWorld};
+use numaherd_world::NewPages;
+
+use numaherd_experiment::trial::as_published;
+
+/// The policy that knows the whole trace: threads and pages are where they are best from the start,
+/// and nothing moves. See `policy::mapping::best`.
+pub const ORACLE: &str = "oracle";
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Trial<'a> {
+    /// The machine.
+    pub hardware: &'a Hardware,
+    /// What is played on it.
+    pub trace: &'a Arc<Trace>,
+    /// How it is played; its seed also seeds the policy.
+    pub options: Options,
+    /// The policy's name: any of the registry's, or [`ORACLE`].
+    pub policy: &'a str,
+    /// The policies' settings.
+    pub policies: &'a numaherd_policy::Settings,
+    /// The loop's settings.
+    pub herd: &'a numaherd_herd::Settings,
+    /// What the whole trace says, for the oracle, in pages of the machine.
+    pub analysis: Option<&'a Analysis>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What the machine did.
+    pub figures: Figures,
+    /// What the loop saw and did.
+    #[expect(
+        dead_code,
+        reason = "for whoever compares policies by more than what the machine did"
+    )]
+    pub summary: Summary,
+    /// Where threads and pages were at the end.
+    pub placement: Start,
+}
+
+/// Settings of the loop that let a policy act as it was published: nothing is limited or undone.
+/// Threads are placed every 200 ms (IPM §4.4.4), pages looked after every 10 ms (DINO §4.2), in the
+/// loop's time.
+pub fn settings() -> numaherd_herd::Settings {
+    let mut settings = as_published();
+    settings.placement_interval_ms = Some(200);
+    settings.first_interval_ms = 200;
+    settings.paging_interval_ms = 10;
+    settings
+}
+
+/// Plays it to its end.
+///
+/// # Errors
+/// The policy is unknown or needs what the machine does not have; an option cannot be; the oracle has no
+/// analysis.
+pub fn run(trial: &Trial<'_>) -> Result<Ran> {
+    let mut options = trial.options.clone();
+    let name = if trial.policy == ORACLE {
+        let Some(analysis) = trial.analysis else {
+            bail!("the oracle needs an analysis of the trace");
+        };
+        options.start = best_start(trial.hardware, analysis)?;
+        options.new_pages = NewPages::FirstTouch;
+        "linux"
+    } else {
+        trial.policy
+    };
+    let policy = numaherd_policy::registry::build(name, trial.policies)?;
+    let mut settings = trial.herd.clone();
+    settings.seed = options.seed;
+    let source = Recording::new(trial.trace.clone());
+    let mut world = TraceWorld::new(trial.hardware.clone(), source, options)?;
+    let never = AtomicBool::new(false);
+    let mut summary = Herd::new(&mut world, policy, settings, None, None)
+        .run(&never)
+        .with_context(|| format!("cannot run {} on the trace", trial.policy))?;
+    if let Ending::Failed { error } = &summary.ending {
+        bail!("{} broke off: {error}", trial.policy);
+    }
+    trial.policy.clone_into(&mut summary.policy);
+    Ok(Ran {
+        figures: world.figures(),
+        placement: world.placement(),
+        summary,
+    })
+}
+
+/// Threads with less than this share of the busiest one's accesses are nobody's concern: they would
+/// take the place of one that works.
+const LEAST_SHARE: f64 = 0.01;
+
+/// Where threads and pages are best, by the whole trace. Threads that do next to nothing are left to the
+/// kernel, and so are those that do least where there are more than CPUs.
+///
+/// # Errors
+/// The machine has no CPU.
+pub fn best_start(hardware: &Hardware, analysis: &Analysis) -> Result<Start> {
+    let topology = &hardware.topology;
+    let tree = Tree::new(topology, &topology.online_cpus())
+        .with_context(|| format!("{} has no CPU to place threads on", topology.name()))?;
+    let matrix = analysis.communication();
+    let mut accesses = vec![0u64; matrix.len()];
+    for &(thread, count) in analysis.pages.iter().flat_map(|page| &page.by_thread) {
+        accesses[thread as usize] += count;
+    }
+    let most = accesses.iter().copied().max().unwrap_or(0) as f64;
+    let works = |thread: &usize| accesses[*thread] as f64 >= LEAST_SHARE * most;
+    let mut working: Vec<usize> = (0..matrix.len()).filter(works).collect();
+    working.sort_by_key(|&thread| (std::cmp::Reverse(accesses[thread]), thread));
+    working.truncate(tree.cpus().len());
+    working.sort_unstable();
+    let communication = Communication::of(working.len(), |one, other| {
+        matrix[working[one]][working[other]]
+    });
+    let pages = analysis.pages.iter().map(|page| {
+        let by_thread = page.by_thread.iter();
+        by_thread
+            .filter_map(|&(thread, accesses)| {
+                let thread = working.binary_search(&(thread as usize)).ok()?;
+                Some((thread, accesses))
+            })
+            .collect::<Vec<_>>()
+    });
+    let best = best(&communication, &tree, topology, pages);
+    let placed = analysis.pages.iter().zip(best.pages);
+    let mut cpus = vec![None; matrix.len()];
+    for (thread, cpu) in working.iter().zip(best.cpus) {
+        cpus[*thread] = Some(cpu);
+    }
+    Ok(Start {
+        cpus,
+        nodes: placed
+            .filter_map(|(page, node)| Some(((page.process, page.page), node?)))
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use numaherd_topology::Machine;
+    use numaherd_trace::world::PageUse;
+    use numaherd_trace::{Encoder, Event, ThreadInfo, Writer};
+
+    use super::*;
+
+    /// Four threads that begin on nodes of their own. Each goes round pages of its own, which the first
+    /// one touches before; 0 and 1, and 2 and 3, also go round pages that they share.
+    fn trace() -> Arc<Trace> {
+        let mut writer =
+            Writer::new(Cursor::new(Vec::new()), 4096, &serde_json::Map::new()).unwrap();
+        let mut encoder = Encoder::new();
+        let line = |page: u64, line: u64| Event::load(0x7000_0000 + page * 4096 + line * 64, 8, 4);
+        for number in 0..4u64 {
+            let info = ThreadInfo {
+                process: 10,
+                tid: 10 + number as u32,
+                name: "worker".to_owned(),
+            };
+            let thread = writer.thread(&info);
+            let mut events = Vec::new();
+            if number == 0 {
+                let all = (0..4 * 128).chain(5000..5128).chain(5500..5628);
+                events.extend(all.map(|page| line(page, 0)));
+                events.extend((1..4).map(|other| Event::wake(other, 0)));
+            } else {
+                events.push(Event::sleep(0));
+            }
+            for _ in 0..16 {
+                for page in 0..128 {
+                    for at in 0..8 {
+                        events.push(line(number * 128 + page, at * 8));
+                        events.push(line(5000 + number / 2 * 500 + page, at * 8 + number % 2));
+                    }
+                }
+            }
+            for part in events.chunks(numaherd_trace::FRAME_EVENTS) {
+                let frame = encoder.encode(thread, 0, part).unwrap();
+                writer.append(frame).unwrap();
+            }
+        }
+        let bytes = writer.finish().unwrap().into_inner();
+        Arc::new(Trace::from_bytes(bytes).unwrap())
+    }
+
+    fn hardware() -> Hardware {
+        let mut hardware = Hardware::of(&Machine::preset("lab-4x2").unwrap()).unwrap();
+        // Small caches and TLBs for a small program.
+        hardware.config.llc.bytes = 128 << 10;
+        let tlb = hardware.config.tlb.as_mut().unwrap();
+        tlb.l2.as_mut().unwrap().entries = 128;
+        hardware
+    }
+
+    #[test]
+    fn policies_do_on_a_trace_what_they_are_known_for() {
+        let (trace, hardware) = (trace(), hardware());
+        let analysis = Analysis::of(&mut Recording::new(trace.clone()), 4096).unwrap();
+        let figures = |policy| {
+            let options = Options {
+                loops: 12,
+                ..Options::default()
+            };
+            let ran = run(&Trial {
+                hardware: &hardware,
+                trace: &trace,
+                options,
+                policy,
+                policies: &numaherd_policy::Settings::default(),
+                herd: &settings(),
+                analysis: Some(&analysis),
+            });
+            ran.unwrap().figures
+        };
+        let (linux, oracle, ipm) = (figures("linux"), figures(ORACLE), figures("ipm"));
+        assert_eq!((linux.pages.moved, linux.thread_moves), (0, 0));
+        assert_eq!((oracle.pages.moved, oracle.thread_moves), (0, 0));
+        assert_eq!(oracle.pages.right_share, 1.0);
+        assert!(linux.pages.right_share < 0.5, "{:?}", linux.pages);
+        assert!(ipm.pages.right_share > 0.8, "{:?}", ipm.pages);
+        assert!(ipm.pages.moved > 0 && ipm.unit.unwrap().notifications > 0);
+        assert!(oracle.seconds < ipm.seconds && ipm.seconds < linux.seconds);
+        assert!(ipm.interchip_bytes < linux.interchip_bytes);
+        assert_eq!(linux.instructions, ipm.instructions);
+    }
+
+    #[test]
+    fn the_oracle_leaves_threads_that_do_next_to_nothing_to_the_kernel() {
+        let page = |page, by_thread: &[(u32, u64)]| PageUse {
+            process: 10,
+            page,
+            by_thread: by_thread.to_vec(),
+        };
+        let analysis = Analysis {
+            page_bytes: 4096,
+            threads: vec![ThreadInfo::default(); 3],
+            pages: vec![page(1, &[(0, 5), (1, 1000)]), page(2, &[(0, 3), (2, 900)])],
+            accesses: 1908,
+        };
+        let hardware = hardware();
+        let start = best_start(&hardware, &analysis).unwrap();
+        assert_eq!(start.cpus[0], None);
+        let node = |thread: usize| hardware.topology.node_of(start.cpus[thread].unwrap());
+        assert_eq!(start.nodes.get(&(10, 1)).copied(), node(1));
+        assert_eq!(start.nodes.get(&(10, 2)).copied(), node(2));
+        assert_ne!(start.cpus[1], start.cpus[2]);
+    }
+
+    #[test]
+    fn the_oracle_asks_for_an_analysis() {
+        let (trace, hardware) = (trace(), hardware());
+        let ran = run(&Trial {
+            hardware: &hardware,
+            trace: &trace,
+            options: Options::default(),
+            policy: ORACLE,
+            policies: &numaherd_policy::Settings::default(),
+            herd: &settings(),
+            analysis: None,
+        });
+        let said = ran.unwrap_err().to_string();
+        assert_eq!(said, "the oracle needs an analysis of the trace");
+    }
+}

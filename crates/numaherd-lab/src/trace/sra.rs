@@ -1,0 +1,200 @@
+//! `numaherd trace sra`: which pages should follow a thread that was moved.
+
+mod chart;
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use numaherd_hardware::Config;
+use numaherd_topology::Machine;
+use numaherd_trace::sra::{Caches, Options, Sra, Strategy, sra as run};
+
+use super::{bytes, counted, of, opened};
+use crate::cli::TraceSra;
+use numaherd::exit::{Exit, ended};
+use numaherd::print;
+
+/// Runs the trace and prints what was saved.
+///
+/// # Errors
+/// The trace cannot be read, the machine has no caches that can be modelled, or a file cannot be
+/// written.
+pub fn sra(options: &TraceSra) -> Result<()> {
+    let trace = opened(&options.file)?;
+    let found = run(&trace, &tried(options)?)?;
+    let title = options
+        .file
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy();
+    for (path, text) in [
+        (&options.csv, csv as fn(&Sra, &str) -> Result<String>),
+        (&options.svg, chart::svg),
+    ] {
+        if let Some(path) = path {
+            std::fs::write(path, text(&found, &title)?)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    print::shown(options.json, &found, || shown(&found))
+}
+
+/// What is tried, of what the user says and the paper's choice of the rest.
+fn tried(options: &TraceSra) -> Result<Options> {
+    let usual = Options::default();
+    let given = |given: &[u64], usual: Vec<u64>| {
+        if given.is_empty() {
+            usual
+        } else {
+            given.to_vec()
+        }
+    };
+    let caches = match &options.machine {
+        None => usual.caches,
+        Some(name) => {
+            let machine = Machine::find(name).map_err(|error| ended(Exit::Usage, error))?;
+            let config = Config::of(&machine).map_err(|error| ended(Exit::Usage, error))?;
+            Caches::of(&config)
+        }
+    };
+    Ok(Options {
+        strategies: options
+            .strategies
+            .iter()
+            .map(|&strategy| strategy.into())
+            .collect(),
+        pages: given(&options.pages, usual.pages),
+        one_in: given(&options.one_in, usual.one_in),
+        caches,
+        seed: options.seed,
+    })
+}
+
+/// One table for each strategy: K down, N across.
+fn shown(found: &Sra) -> String {
+    let caches = &found.options.caches;
+    let l2 = caches
+        .l2
+        .map_or_else(String::new, |l2| format!("{}, ", bytes(l2.bytes)));
+    let mut text = format!(
+        "{} accesses to memory of {} ({}, {l2}{} shared by {}), by {} to {}\n",
+        counted(found.remote),
+        counted(found.accesses),
+        bytes(caches.l1.bytes),
+        bytes(caches.llc.bytes),
+        caches.cores_per_domain,
+        of(found.threads as u64, "thread", "threads"),
+        of(found.touched_pages, "page", "pages"),
+    );
+    if let Some(damage) = &found.damage {
+        writeln!(text, "{damage}; all figures are of what lies before")
+            .expect("a string takes all");
+    }
+    text.push_str(
+        "Saved remote accesses, % (pages moved, % of those touched), by one in N sampled:\n",
+    );
+    for &strategy in &found.options.strategies {
+        text.push_str(&format!(
+            "\n{}\n{}\n",
+            strategy.name(),
+            table(found, strategy)
+        ));
+    }
+    text
+}
+
+fn table(found: &Sra, strategy: Strategy) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    let rates = found.options.one_in.iter().map(|&one_in| match one_in {
+        1 => "every".to_owned(),
+        one_in => format!("1 in {}", counted(one_in)),
+    });
+    table.set_header(std::iter::once("K".to_owned()).chain(rates));
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for &pages in &found.options.pages {
+        let cells = found.options.one_in.iter().map(|&one_in| {
+            let cell = found.cell(strategy, pages, one_in);
+            let per_cent = cell.and_then(|cell| Some((cell.sra? * 100.0, cell.moved_pages)));
+            per_cent.map_or_else(
+                || "–".to_owned(),
+                |(sra, moved)| {
+                    let moved = 100.0 * moved as f64 / found.touched_pages.max(1) as f64;
+                    format!("{sra:.1} ({moved:.0})")
+                },
+            )
+        });
+        table.add_row(std::iter::once(counted(pages)).chain(cells));
+    }
+    table.trim_fmt()
+}
+
+/// All cells, one a line.
+fn csv(found: &Sra, _title: &str) -> Result<String> {
+    let mut text = "strategy,pages,one_in,sra,saved,remote,triggers,moved_pages\n".to_owned();
+    for cell in &found.cells {
+        let sra = cell.sra.map_or_else(String::new, |sra| format!("{sra:.6}"));
+        writeln!(
+            text,
+            "{},{},{},{sra},{},{},{},{}",
+            cell.strategy.name(),
+            cell.pages,
+            cell.one_in,
+            cell.saved,
+            found.remote,
+            cell.triggers,
+            cell.moved_pages
+        )?;
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use numaherd_trace::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Trace, Writer};
+
+    use super::*;
+
+    /// Three sweeps over 800 pages, more than the last-level cache holds, the second downwards.
+    pub(super) fn found() -> Sra {
+        let mut encoder = Encoder::new();
+        let about = serde_json::Map::new();
+        let mut writer = Writer::new(Vec::new(), 4096, &about).expect("memory takes all");
+        let thread = writer.thread(&ThreadInfo::default());
+        let lines = 800 * 64;
+        let up = || 0..lines;
+        let events: Vec<_> = up()
+            .chain(up().rev())
+            .chain(up())
+            .map(|line| Event::load(0x7f00_0000_0000 + 64 * line, 8, 4))
+            .collect();
+        for events in events.chunks(FRAME_EVENTS) {
+            let frame = encoder.encode(thread, 0, events).expect("it fits");
+            writer.append(frame).expect("memory takes all");
+        }
+        let bytes = writer.finish().expect("memory takes all");
+        let trace = Trace::from_bytes(bytes).expect("a trace");
+        let options = Options {
+            pages: vec![1, 16, 256],
+            one_in: vec![1, 100, 10_000],
+            ..Options::default()
+        };
+        run(&trace, &options).expect("it can be read")
+    }
+
+    #[test]
+    fn what_was_saved_is_a_table_for_each_strategy() {
+        insta::assert_snapshot!(shown(&found()));
+    }
+
+    #[test]
+    fn cells_are_lines_of_csv() {
+        let text = csv(&found(), "").expect("a string takes all");
+        assert_eq!(text.lines().count(), 1 + 4 * 3 * 3);
+        insta::assert_snapshot!(text.lines().take(4).collect::<Vec<_>>().join("\n"));
+    }
+}

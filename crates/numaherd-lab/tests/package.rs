@@ -1,0 +1,209 @@
+//! The Debian package: what is in it, that it is built the same twice, that systemd takes its unit, and
+//! a life of it under a real systemd in the lab's guest: installed, started, reloaded, killed,
+//! stopped, removed, purged.
+//!
+//! Needs what `make setup` installs (dpkg-dev, systemd, the lab); without it the tests fail and say so.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The laboratory; `numaherd` is beside it.
+const LABORATORY: &str = env!("CARGO_BIN_EXE_numaherd-lab");
+
+fn program() -> PathBuf {
+    Path::new(LABORATORY).with_file_name("numaherd")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What a command says on standard output; fails with all that it says when it fails.
+#[track_caller]
+fn said(command: &mut Command) -> String {
+    let output = ended(command);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?} failed:\n{told}");
+    String::from_utf8(output.stdout).expect("what it says is UTF-8")
+}
+
+#[track_caller]
+fn ended(command: &mut Command) -> Output {
+    command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}; does `make setup` install it?"))
+}
+
+/// A package of the program under test, quickly packed; in this folder.
+fn package(folder: &Path) -> PathBuf {
+    let script = root().join("scripts/package.sh");
+    let told = said(
+        Command::new(script)
+            .arg(folder)
+            .env("NUMAHERD", program())
+            .env("COMPRESSION", "none")
+            .env_remove("SOURCE_DATE_EPOCH"),
+    );
+    PathBuf::from(told.lines().last().expect("the package's path"))
+}
+
+#[test]
+fn a_package_is_built_the_same_twice_and_has_what_it_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, again) = (
+        package(&folder.path().join("first")),
+        package(&folder.path().join("again")),
+    );
+    assert!(
+        fs::read(&first).unwrap() == fs::read(&again).unwrap(),
+        "two builds of the same program differ: {} {}",
+        first.display(),
+        again.display()
+    );
+
+    let list = said(Command::new("dpkg-deb").arg("--contents").arg(&first));
+    let files: BTreeSet<&str> = list
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .collect();
+    for file in [
+        "./usr/bin/numaherd",
+        "./usr/lib/systemd/system/numaherd.service",
+        "./etc/numaherd/numaherd.toml",
+        "./usr/share/man/man1/numaherd.1.gz",
+        "./usr/share/man/man1/numaherd-lab-run.1.gz",
+        "./usr/share/bash-completion/completions/numaherd",
+        "./usr/share/zsh/vendor-completions/_numaherd",
+        "./usr/share/fish/vendor_completions.d/numaherd.fish",
+        "./usr/share/doc/numaherd/copyright",
+        "./usr/share/doc/numaherd/changelog.Debian.gz",
+        "./usr/share/doc/numaherd/README.Debian",
+        "./usr/share/doc/numaherd/docs/ledger.md",
+    ] {
+        assert!(files.contains(file), "{file} is missing in:\n{list}");
+    }
+    for line in list.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[1], "root/root", "{line}");
+        let is_open = words[0].as_bytes()[8] == b'w';
+        assert!(!is_open, "anybody may write {line}");
+    }
+
+    let unpacked = folder.path().join("unpacked");
+    said(
+        Command::new("dpkg-deb")
+            .arg("--raw-extract")
+            .args([&first, &unpacked]),
+    );
+    let control = |file: &str| fs::read_to_string(unpacked.join("DEBIAN").join(file)).unwrap();
+    assert_eq!(control("conffiles"), "/etc/numaherd/numaherd.toml\n");
+    assert!(
+        control("control").contains("\nDepends: libc6 (>= "),
+        "{}",
+        control("control")
+    );
+    // The configuration that it is started with is one that it takes.
+    let configuration = unpacked.join("etc/numaherd/numaherd.toml");
+    let text = fs::read_to_string(&configuration).unwrap();
+    assert!(
+        text.contains("\nledger = \"/var/lib/numaherd/ledger\""),
+        "no ledger is kept:\n{text}"
+    );
+    said(
+        Command::new(program())
+            .args(["config", "check"])
+            .arg(&configuration),
+    );
+    for script in ["postinst", "prerm", "postrm"] {
+        said(
+            Command::new("sh")
+                .arg("-n")
+                .arg(unpacked.join("DEBIAN").join(script)),
+        );
+    }
+}
+
+/// Of 10, by systemd's own reckoning: what a service that sees all processes can come to.
+const MOST_EXPOSURE: f64 = 2.5;
+
+#[test]
+fn systemd_takes_the_unit_and_finds_little_exposed() {
+    let folder = tempfile::tempdir().unwrap();
+    // The unit names the program where a package puts it; here it is where cargo does.
+    let unit = fs::read_to_string(root().join("contrib/systemd/numaherd.service")).unwrap();
+    let here = unit.replace("/usr/bin/numaherd", &program().to_string_lossy());
+    // Its manual pages are not installed here.
+    let here: String = here
+        .lines()
+        .filter(|line| !line.starts_with("Documentation="))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let path = folder.path().join("numaherd.service");
+    fs::write(&path, here).unwrap();
+    let verified = ended(Command::new("systemd-analyze").arg("verify").arg(&path));
+    let told = String::from_utf8_lossy(&verified.stderr);
+    let about_it: Vec<&str> = told
+        .lines()
+        .filter(|line| line.contains("numaherd"))
+        .collect();
+    assert!(about_it.is_empty(), "{told}");
+
+    let told = said(
+        Command::new("systemd-analyze")
+            .args(["security", "--offline=true", "--no-pager"])
+            .arg(&path),
+    );
+    let overall = told
+        .lines()
+        .find_map(|line| line.split_once("exposure level for numaherd.service: "))
+        .unwrap_or_else(|| panic!("no overall exposure in:\n{told}"));
+    let exposure: f64 = overall.1.split(' ').next().unwrap().parse().unwrap();
+    assert!(exposure <= MOST_EXPOSURE, "exposure is {exposure}:\n{told}");
+}
+
+#[test]
+fn a_package_is_installed_started_killed_stopped_and_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = package(folder.path());
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/package");
+    let output = Command::new(LABORATORY)
+        .args(["lab", "run", "--real-time", "--limit", "10m", "--", "sh"])
+        .args([scripts.join("boot.sh"), scripts.join("installed.sh")])
+        .env("PACKAGE", package)
+        .current_dir(root())
+        .output()
+        .expect("the program can be started");
+    let told = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{told}", output.status);
+    for line in [
+        "installed",
+        "it is not switched on",
+        "it is not started",
+        "its configuration is right",
+        "its pages are there",
+        "with its rights the doctor finds what root finds",
+        "it is at work",
+        "it has three capabilities",
+        "a busy program was placed",
+        "systemctl status tells the policy",
+        "ctl tells the policy",
+        "a wrong configuration is survived",
+        "a right one is taken over",
+        "after kill -9 it starts again",
+        "after kill -9 the affinity is as found",
+        "release gives back after kill -9",
+        "after stop the affinity is as found",
+        "it stopped well",
+        "removing it gives back",
+        "removing it stops it",
+        "its configuration stays",
+        "purging leaves nothing",
+    ] {
+        assert!(
+            told.lines().any(|told| told == line),
+            "missing {line:?} in:\n{told}"
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! numaherd: decides which core every thread runs on and which memory node every page lives on.
+//!
+//! This crate is the command line: it turns arguments into values, calls the crates that do the
+//! work, and prints what they give. Exit codes are in `exit.rs`. The laboratory (`numaherd-lab`)
+//! shares what is public here.
+
+mod advise;
+mod agent;
+pub mod cli;
+pub mod config;
+mod ctl;
+mod doctor;
+pub mod exit;
+pub mod explain;
+pub mod laboratory;
+pub mod manual;
+mod policies;
+pub mod print;
+mod record;
+mod release;
+mod replay;
+mod report;
+mod run;
+mod serve;
+mod top;
+mod topology;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{AsNumad, Cli, Command};
+
+/// Runs the program with its own arguments.
+pub fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_writer(std::io::stderr)
+        .init();
+    let done = if advise::called_as_numad(std::env::args_os()) {
+        advise::advise(&AsNumad::parse().advise).map(|()| ExitCode::SUCCESS)
+    } else {
+        dispatch(Cli::parse())
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("numaherd: {error:#}");
+            exit::code(&error)
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
+    let done = |()| ExitCode::SUCCESS;
+    match cli.command {
+        Command::Run(options) => run::run(&options),
+        Command::Top(options) => top::top(&options),
+        Command::Serve(options) => serve::serve(&options),
+        Command::Ctl(options) => ctl::ctl(&options).map(done),
+        Command::Doctor(options) => doctor::doctor(&options),
+        Command::Topology(options) => topology::topology(&options).map(done),
+        Command::Policies(options) => policies::policies(&options).map(done),
+        Command::Config(command) => config::command::config(&command).map(done),
+        Command::Explain(options) => explain::explain(&options).map(done),
+        Command::Record(options) => record::record(&options),
+        Command::Replay(options) => replay::replay(&options).map(done),
+        Command::Report(options) => report::report(&options).map(done),
+        Command::Release(options) => release::release(&options).map(done),
+        Command::Agent(options) => agent::agent(&options).map(done),
+        Command::Advise(options) => advise::advise(&options).map(done),
+        Command::Laboratory(arguments) => laboratory::run(&arguments),
+        Command::Manual(options) => manual::manual(&options).map(done),
+    }
+}
