@@ -1,0 +1,131 @@
+//! Statistics of samples: mean, extremes, sample standard deviation, correlation, regression line.
+//!
+//! A figure that a sample does not determine (the mean of nothing, the correlation with a constant) is NaN,
+//! except where the return type says otherwise.
+
+/// Arithmetic mean; NaN for an empty sample.
+pub fn mean(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let (sum, count) = figures
+        .into_iter()
+        .fold((0.0, 0.0), |(sum, count), figure| {
+            (sum + figure, count + 1.0)
+        });
+    sum / count
+}
+
+/// The largest figure; negative infinity for an empty sample.
+pub fn largest(figures: impl IntoIterator<Item = f64>) -> f64 {
+    figures.into_iter().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// The smallest figure; infinity for an empty sample.
+pub fn smallest(figures: impl IntoIterator<Item = f64>) -> f64 {
+    figures.into_iter().fold(f64::INFINITY, f64::min)
+}
+
+/// Sample standard deviation (n - 1); `None` for fewer than two figures.
+pub fn deviation(figures: &[f64]) -> Option<f64> {
+    if figures.len() < 2 {
+        return None;
+    }
+    let middle = mean(figures.iter().copied());
+    let squares: f64 = figures.iter().map(|figure| (figure - middle).powi(2)).sum();
+    Some((squares / (figures.len() - 1) as f64).sqrt())
+}
+
+/// [`deviation`] as a share of the mean; `None` for fewer than two figures.
+pub fn relative_deviation(figures: &[f64]) -> Option<f64> {
+    Some(deviation(figures)? / mean(figures.iter().copied()))
+}
+
+/// Pearson's correlation coefficient of paired figures; NaN where either side does not vary. The correlation of
+/// [`ranks`] is Spearman's.
+pub fn correlation(one: &[f64], other: &[f64]) -> f64 {
+    let around_mean = |row: &[f64]| -> Vec<f64> {
+        let middle = mean(row.iter().copied());
+        row.iter().map(|figure| figure - middle).collect()
+    };
+    let product = |one: &[f64], other: &[f64]| -> f64 {
+        one.iter().zip(other).map(|(one, other)| one * other).sum()
+    };
+    let (one, other) = (around_mean(one), around_mean(other));
+    product(&one, &other) / (product(&one, &one) * product(&other, &other)).sqrt()
+}
+
+/// Ranks from 1 upwards; equal figures share the mean of their ranks.
+pub fn ranks(figures: &[f64]) -> Vec<f64> {
+    let rank = |figure: &f64| {
+        let below = figures.iter().filter(|other| *other < figure).count() as f64;
+        let equal = figures.iter().filter(|other| *other == figure).count() as f64;
+        below + (equal + 1.0) / 2.0
+    };
+    figures.iter().map(rank).collect()
+}
+
+/// A straight line fitted by least squares.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// Value at x = 0.
+    pub intercept: f64,
+    /// Change of y for each unit of x.
+    pub slope: f64,
+    /// Coefficient of determination, R².
+    pub determination: f64,
+}
+
+impl Line {
+    /// The line through points (x, y).
+    pub fn through(points: &[(f64, f64)]) -> Self {
+        let x = mean(points.iter().map(|point| point.0));
+        let y = mean(points.iter().map(|point| point.1));
+        let sum = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>();
+        let xx = sum(&|point| (point.0 - x).powi(2));
+        let yy = sum(&|point| (point.1 - y).powi(2));
+        let xy = sum(&|point| (point.0 - x) * (point.1 - y));
+        Self {
+            intercept: y - xy / xx * x,
+            slope: xy / xx,
+            determination: xy * xy / (xx * yy),
+        }
+    }
+
+    /// The line's value at `x`.
+    pub fn at(&self, x: f64) -> f64 {
+        self.intercept + self.slope * x
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_straight_line_correlates_fully_and_a_constant_not_at_all() {
+        assert!((correlation(&[1.0, 2.0, 3.0], &[10.0, 8.0, 6.0]) + 1.0).abs() < 1e-12);
+        assert!((correlation(&[0.0, 1.0, 2.0], &[0.0, 2.0, 1.0]) - 0.5).abs() < 1e-12);
+        assert!(correlation(&[1.0, 2.0, 3.0], &[1.0, 0.0, 1.0]).abs() < 1e-12);
+        assert!(correlation(&[1.0, 1.0], &[1.0, 2.0]).is_nan());
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_a_sample() {
+        assert_eq!(deviation(&[1.0, 3.0]), Some(2f64.sqrt()));
+        assert_eq!(relative_deviation(&[1.0, 3.0]), Some(2f64.sqrt() / 2.0));
+        assert_eq!(deviation(&[1.0]), None);
+    }
+
+    #[test]
+    fn equal_figures_share_a_rank() {
+        assert_eq!(ranks(&[3.0, 1.0, 3.0, 9.0]), [2.5, 1.0, 2.5, 4.0]);
+    }
+
+    #[test]
+    fn a_line_through_points_on_a_line_is_that_line() {
+        let points = [1.0, 4.0, 9.0].map(|x| (x, 1.05 + 0.015 * x));
+        let line = Line::through(&points);
+        assert!((line.intercept - 1.05).abs() < 1e-12);
+        assert!((line.slope - 0.015).abs() < 1e-12);
+        assert!((line.determination - 1.0).abs() < 1e-12);
+        assert!((line.at(100.0) - 2.55).abs() < 1e-12);
+    }
+}
