@@ -15,19 +15,23 @@ CARGO ?= cargo
 REPEAT ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test bench lint package setup build clean
+.PHONY: demo test bench lint package setup build guest clean
 
 setup:
 	@scripts/setup.sh
 
-# The program, the workloads and the plugin, as `demo` and the lab's tests use them.
+# Both programs, the workloads and the plugin, as `demo` and `bench` use them.
 build: setup
 	@scripts/build.sh
+
+# What the lab's guest needs besides the programs: the workloads and the plugin.
+guest: setup
+	@scripts/build.sh guest
 
 demo: build
 	@target/release/numaherd lab compare devils-on-one-node --repeat $(REPEAT) --ledgers target/demo
 
-test: build lint
+test: guest lint
 	$(CARGO) test --workspace --locked
 
 bench: build

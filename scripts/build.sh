@@ -1,10 +1,19 @@
 #!/usr/bin/env bash
-# Builds what the lab boots and runs: the program (with the guest's first process in it), the static
-# workloads and the QEMU plugin. Cargo decides what is up to date.
+# Builds what the lab boots and runs. Cargo decides what is up to date.
+#
+#   scripts/build.sh         both programs, the static workloads and the QEMU plugin
+#   scripts/build.sh guest   only the workloads and the plugin: the tests build the programs themselves
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --locked -p numaherd -p numaherd-lab
+case ${1:-all} in
+    all) cargo build --release --locked -p numaherd -p numaherd-lab ;;
+    guest) ;;
+    *)
+        echo "build: unknown part '$1': guest, or nothing for all" >&2
+        exit 2
+        ;;
+esac
 cargo build --profile lab --locked -p numaherd-lab-plugin
 # Static, so that they run in any guest: glibc's own static form, no other target is needed.
 RUSTFLAGS="-C target-feature=+crt-static" \

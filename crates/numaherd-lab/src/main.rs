@@ -22,10 +22,6 @@ use numaherd::{exit, print};
 use crate::cli::{Cli, Command, Lab};
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
     match dispatch(Cli::parse()) {
         Ok(code) => code,
         Err(error) => {

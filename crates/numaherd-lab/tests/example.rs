@@ -10,7 +10,6 @@ fn homeward_runs_on_the_model_beside_linux_and_dino() {
     let output = Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
         .args(["simulate", "memory-on-one-node", "--repeat", "1"])
         .args(["--policies", "linux,homeward,dino", "--json", "-"])
-        .env_remove("RUST_LOG")
         .output()
         .expect("the program can be started");
     let told = String::from_utf8_lossy(&output.stderr);

@@ -6,8 +6,7 @@ fn profile(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_numaherd-lab"));
     command
         .arg("profile")
-        .args(arguments)
-        .env_remove("RUST_LOG");
+        .args(arguments);
     command
 }
 

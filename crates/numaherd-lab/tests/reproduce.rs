@@ -7,7 +7,6 @@ fn reproduce(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
         .arg("reproduce")
         .args(arguments)
-        .env_remove("RUST_LOG")
         .output()
         .expect("the program can be started")
 }

@@ -10,7 +10,6 @@ fn simulate(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
         .arg("simulate")
         .args(arguments)
-        .env_remove("RUST_LOG")
         .env_remove("RAYON_NUM_THREADS")
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulate"))
         .output()

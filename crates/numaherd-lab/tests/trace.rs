@@ -8,7 +8,6 @@ fn numaherd(arguments: &[&str], folder: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
         .args(arguments)
         .current_dir(folder)
-        .env_remove("RUST_LOG")
         .output()
         .expect("the program can be started")
 }

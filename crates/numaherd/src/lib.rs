@@ -33,10 +33,6 @@ use crate::cli::{AsNumad, Cli, Command};
 
 /// Runs the program with its own arguments.
 pub fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-        .with_writer(std::io::stderr)
-        .init();
     let done = if advise::called_as_numad(std::env::args_os()) {
         advise::advise(&AsNumad::parse().advise).map(|()| ExitCode::SUCCESS)
     } else {

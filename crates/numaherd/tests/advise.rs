@@ -66,7 +66,6 @@ impl Tree {
             .args(arguments)
             .arg("--root")
             .arg(self.path())
-            .env_remove("RUST_LOG")
             .output()
             .expect("the program can be started")
     }

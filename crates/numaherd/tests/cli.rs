@@ -8,7 +8,6 @@ fn numaherd(arguments: &[&str]) -> Output {
         .args(arguments)
         // Whatever this machine is configured to do is not looked at.
         .env("NUMAHERD_CONFIG", "none")
-        .env_remove("RUST_LOG")
         .output()
         .expect("the program can be started")
 }

@@ -10,7 +10,6 @@ fn numaherd(folder: &Path, variable: Option<&str>, arguments: &[&str]) -> Output
         .args(arguments)
         .current_dir(folder)
         .env("NUMAHERD_CONFIG", variable.unwrap_or("none"))
-        .env_remove("RUST_LOG")
         .output()
         .expect("the program can be started")
 }

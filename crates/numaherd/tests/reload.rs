@@ -36,7 +36,6 @@ impl Managed {
             .env("NOTIFY_SOCKET", path("notify"))
             .env("WATCHDOG_USEC", "60000000")
             .env_remove("WATCHDOG_PID")
-            .env_remove("RUST_LOG")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

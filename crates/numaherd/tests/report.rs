@@ -7,7 +7,6 @@ use std::process::{Command, Output};
 fn numaherd(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numaherd"))
         .args(arguments)
-        .env_remove("RUST_LOG")
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulate"))
         .output()
         .expect("the program can be started")

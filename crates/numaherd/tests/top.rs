@@ -19,7 +19,6 @@ fn numaherd(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numaherd"))
         .arg("top")
         .args(arguments)
-        .env_remove("RUST_LOG")
         .env("LC_ALL", "C.UTF-8")
         .output()
         .expect("the program can be started")

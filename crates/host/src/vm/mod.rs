@@ -117,7 +117,7 @@ impl Machines {
             self.hear(process, result, now_ns, gaps);
         }
         self.look_at_machines(threads, now_ns, gaps);
-        self.ask();
+        self.ask(gaps);
     }
 
     fn look_at_machines(&mut self, threads: &mut [Thread], now_ns: u64, gaps: &mut Vec<String>) {
@@ -202,8 +202,8 @@ impl Machines {
         machine.hear(result, now_ns, gaps);
     }
 
-    /// Begins as many inquiries as may run at once.
-    fn ask(&mut self) {
+    /// Starts as many inquiries as may run at once; one that cannot start waits, and says so in `gaps`.
+    fn ask(&mut self, gaps: &mut Vec<String>) {
         while self.asking < AT_ONCE {
             let Some(process) = self.waiting.pop_front() else {
                 return;
@@ -225,7 +225,7 @@ impl Machines {
             match begun {
                 Ok(_) => self.asking += 1,
                 Err(error) => {
-                    tracing::debug!(%error, "no thread to ask the monitor of {process}");
+                    gaps.push(format!("cannot start a thread to ask the monitor of {process}: {error}"));
                     machine.is_not_asked();
                 }
             }

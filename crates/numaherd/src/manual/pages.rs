@@ -50,11 +50,6 @@ const CONFIGURED: Entry = Entry {
     name: "NUMAHERD_CONFIG",
     told: "The configuration file in place of /etc/numaherd/numaherd.toml, or none.",
 };
-const LOG: Entry = Entry {
-    name: "RUST_LOG",
-    told: "What is told on standard error about the work inside: error (the default), warn, info, \
-           debug, trace, or as much for a module: numaherd_host=debug.",
-};
 const RUNTIME: Entry = Entry {
     name: "XDG_RUNTIME_DIR",
     told: "Where the journal is kept when the user is not root.",
@@ -87,7 +82,7 @@ moves on a stock kernel.
 It is safe to stop: every affinity is given back as it was found. What it does can be tried without
 consequences by `numaherd run --dry-run`.",
         files: &[&CONFIGURATION, &JOURNAL, &SOCKET, &LEDGER],
-        environment: &[&CONFIGURED, &LOG, &RUNTIME, &LAB_DIR, &LAB_PLUGIN],
+        environment: &[&CONFIGURED, &RUNTIME, &LAB_DIR, &LAB_PLUGIN],
         examples: &[
             ("What can be done here, and what is missing:", "numaherd doctor"),
             (
@@ -101,7 +96,7 @@ consequences by `numaherd run --dry-run`.",
     Page {
         name: "numaherd-run",
         files: &[&CONFIGURATION, &JOURNAL],
-        environment: &[&CONFIGURED, &LOG, &RUNTIME],
+        environment: &[&CONFIGURED, &RUNTIME],
         examples: &[
             (
                 "Herd one process and its children by DINO's classes:",
@@ -121,7 +116,7 @@ consequences by `numaherd run --dry-run`.",
     },
     Page {
         name: "numaherd-doctor",
-        environment: &[&LOG],
+        environment: &[],
         examples: &[
             ("This machine:", "numaherd doctor"),
             (
@@ -194,7 +189,7 @@ consequences by `numaherd run --dry-run`.",
     },
     Page {
         name: "numaherd-record",
-        environment: &[&LOG],
+        environment: &[],
         examples: &[(
             "An hour of this machine, nothing touched:",
             "numaherd record -o hour.ledger --for 1h",
@@ -258,7 +253,7 @@ consequences by `numaherd run --dry-run`.",
     Page {
         name: "numaherd-serve",
         files: &[&CONFIGURATION, &JOURNAL, &SOCKET, &LEDGER],
-        environment: &[&CONFIGURED, &LOG, &RUNTIME],
+        environment: &[&CONFIGURED, &RUNTIME],
         examples: &[
             ("As the service does:", "numaherd serve"),
             (
