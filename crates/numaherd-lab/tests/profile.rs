@@ -4,9 +4,7 @@ use std::process::{Command, Output};
 
 fn profile(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_numaherd-lab"));
-    command
-        .arg("profile")
-        .args(arguments);
+    command.arg("profile").args(arguments);
     command
 }
 

@@ -225,7 +225,9 @@ impl Machines {
             match begun {
                 Ok(_) => self.asking += 1,
                 Err(error) => {
-                    gaps.push(format!("cannot start a thread to ask the monitor of {process}: {error}"));
+                    gaps.push(format!(
+                        "cannot start a thread to ask the monitor of {process}: {error}"
+                    ));
                     machine.is_not_asked();
                 }
             }
