@@ -89,9 +89,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "numaherd",
         ],
     ),
+    ("numaherd-testing", &["numaherd-topology", "numaherd-world"]),
     ("menagerie", &[]),
     ("numaherd-tests", &[]),
 ];
+
+/// The crate that makes things up for tests: no program may contain it.
+const FOR_TESTS: &str = "numaherd-testing";
 
 /// Crates that decide or describe: nothing in them may reach the operating system.
 const PURE: &[&str] = &[
@@ -138,6 +142,9 @@ fn dependencies_point_downwards() {
         for dependency in list(&package["dependencies"]) {
             let used = text(&dependency["name"]);
             let is_test_only = dependency["kind"] == "dev";
+            if !is_test_only {
+                assert_ne!(used, FOR_TESTS, "{name}: tests alone may use {FOR_TESTS}");
+            }
             if allowed.contains_key(used) && !is_test_only {
                 assert!(may_use.contains(&used), "{name} may not use {used}");
             }

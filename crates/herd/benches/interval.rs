@@ -23,11 +23,13 @@ use numaherd_herd::{Herd, Limits, Settings};
 use numaherd_policy::registry;
 use numaherd_policy::settings::CandidatesBy;
 use numaherd_policy::{Paging, Place, Policy, Random, Settled};
+use numaherd_testing::sample;
+use numaherd_testing::seen::{empty, process_on, thread_on};
 use numaherd_topology::{CpuId, NodeSet, Topology, hwloc};
 use numaherd_world::{
-    AffinityOutcome, AffinityResult, Counts, MemorySource, NewPages, NodeState, Orders, Outcome,
-    PageOrder, PageOutcome, Pager, Placement, Process, ProcessId, Progress, Residency, Sample,
-    Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError,
+    AffinityOutcome, AffinityResult, Counts, NewPages, Orders, Outcome, PageOrder, PageOutcome,
+    Pager, Placement, Progress, Sample, Signal, SignalReport, SignalState, Snapshot, Thread, World,
+    WorldError,
 };
 
 /// A modelled experiment, and a large machine.
@@ -61,60 +63,25 @@ impl Scripted {
         let nodes: Arc<NodeSet> = Arc::new(topology.memory_nodes());
         let pid = |tid: u32| tid - tid % 8;
         let thread = |tid: u32| Thread {
-            id: ThreadId { tid, born: 7 },
-            process: ProcessId {
-                pid: pid(tid),
-                born: 7,
-            },
             name: format!("worker-{tid}"),
-            cpu: CpuId(tid % CPUS),
-            assigned: None,
-            affinity: all.clone(),
-            cpuset: all.clone(),
             cpu_share: 0.064,
-            wait_share: 0.0,
-            tag: None,
             counts: Some(Counts {
                 instructions: 123_456_789 + u64::from(tid),
                 cycles: Some(234_567_891),
                 lines: 1_234_567,
                 local: Some(734_567),
                 remote: Some(500_000),
-                uncore_busy_cycles: None,
-                uncore_requests: None,
                 counted_share: 0.953_217,
+                ..Counts::default()
             }),
-            hands_off: None,
+            ..thread_on(tid, pid(tid), tid % CPUS, &all)
         };
-        let process = |tid: u32| Process {
-            id: ProcessId {
-                pid: pid(tid),
-                born: 7,
-            },
-            name: format!("worker-{tid}"),
-            allowed_nodes: nodes.clone(),
-            sharing: None,
-            machine: None,
-            group: None,
-            residency: Some(Residency {
-                pages: nodes.iter().map(|node| (node, 123_456)).collect(),
-            }),
-        };
-        let node = |node: &numaherd_topology::Node| NodeState {
-            id: node.id,
-            total_bytes: node.memory_bytes,
-            free_bytes: node.memory_bytes / 2,
-        };
+        let pages: Vec<(u32, u64)> = nodes.iter().map(|node| (node.0, 123_456)).collect();
+        let process = |tid: u32| process_on(pid(tid), &format!("worker-{tid}"), &pages, &nodes);
         let snapshot = Snapshot {
-            sequence: 0,
-            time_ns: 0,
-            interval_ns: 1_000_000_000,
-            page_bytes: 4096,
-            online: topology.online_cpus(),
             threads: (8..8 + threads).map(thread).collect(),
             processes: (8..8 + threads).step_by(8).map(process).collect(),
-            nodes: topology.nodes().iter().map(node).collect(),
-            gaps: Vec::new(),
+            ..empty(&topology)
         };
         let measured = SignalReport {
             signal: Signal::MemorySamples,
@@ -144,20 +111,11 @@ impl Scripted {
             ..world
         }
     }
+}
 
-    fn local_access(&self, thread: &Thread) -> Sample {
-        Sample {
-            time_ns: 0,
-            thread: thread.id,
-            process: thread.process,
-            address: 0x7f00_0000_1000,
-            cpu: thread.cpu,
-            latency: Some(200),
-            source: MemorySource::LocalMemory,
-            node: self.topology.node_of(thread.cpu),
-            store: false,
-        }
-    }
+fn local_access(thread: &Thread, topology: &Topology) -> Sample {
+    let home = topology.node_of(thread.cpu).expect("a CPU of the machine");
+    sample(thread, 0x7f00_0000, home.0, topology)
 }
 
 fn pass(now_ns: &AtomicU64, interval: Duration) -> Progress {
@@ -228,7 +186,9 @@ impl World for Scripted {
         self.in_step.then(|| -> Box<dyn Pager> {
             Box::new(ScriptedPager {
                 now_ns: self.now_ns.clone(),
-                accesses: threads.map(|thread| self.local_access(thread)).collect(),
+                accesses: threads
+                    .map(|thread| local_access(thread, &self.topology))
+                    .collect(),
             })
         })
     }

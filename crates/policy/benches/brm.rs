@@ -12,9 +12,6 @@
 //! The table in the end is of one run, the least of 25 measurements each: what others do on the
 //! machine only ever adds.
 
-#[path = "../src/testing.rs"]
-mod testing;
-
 use std::hint::black_box;
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -24,9 +21,9 @@ use numaherd_policy::placement::brm::Brm;
 use numaherd_policy::settings::SystemPenaltyForm;
 use numaherd_policy::uncore::{Part, Shard, Total};
 use numaherd_policy::{Place, Random, Settings};
+use numaherd_testing::Scene;
 use numaherd_world::{Counts, Tag};
 use rand::{Rng, SeedableRng};
-use testing::Scene;
 
 const VCPUS: [u32; 6] = [2, 16, 64, 256, 1024, 4096];
 const NODES: u32 = 8;

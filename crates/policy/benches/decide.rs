@@ -5,16 +5,13 @@
 //! of the processes have eight threads, the other half one; classes are mixed; eight cores a
 //! domain. The targets: 0.5 ms for 1,000 threads on 8 domains, 50 ms for 100,000 on 64.
 
-#[path = "../src/testing.rs"]
-mod testing;
-
 use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use numaherd_policy::{Place, Random, Settings, placement::di, placement::dino};
+use numaherd_testing::Scene;
 use numaherd_world::Placement;
 use rand::{Rng, SeedableRng};
-use testing::Scene;
 
 /// Threads and domains.
 const SIZES: [(u32, usize); 5] = [

@@ -6,17 +6,14 @@
 //! *anew*, where all have and everything is, for a plan that is empty or nearly so; and *first*,
 //! where every thread is placed and every decision put into words.
 
-#[path = "../src/testing.rs"]
-mod testing;
-
 use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use numaherd_policy::placement::n_mass::NMass;
 use numaherd_policy::{Place, Random, Settings};
+use numaherd_testing::Scene;
 use numaherd_world::Placement;
 use rand::{Rng, SeedableRng};
-use testing::Scene;
 
 /// Threads, processors and cores of each.
 const SIZES: [(u32, usize, u32); 4] = [

@@ -105,7 +105,7 @@ fn least_share(least: f64, pool: &Pool, snapshot: &Snapshot) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Scene;
+    use numaherd_testing::Scene;
 
     #[test]
     fn seven_quiet_intervals_in_ten_take_a_thread_out_and_one_busy_one_brings_it_back() {

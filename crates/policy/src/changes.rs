@@ -132,7 +132,7 @@ mod tests {
 
     fn situation(rates: &[f64]) -> Situation {
         let mark = |(tid, &miss_rate): (u32, &f64)| Mark {
-            thread: ThreadId { tid, born: 1 },
+            thread: numaherd_testing::tid(tid),
             miss_rate,
             home: Some(NodeId(0)),
         };

@@ -27,8 +27,6 @@ pub mod pools;
 pub mod registry;
 pub mod rules;
 pub mod settings;
-#[cfg(test)]
-mod testing;
 pub mod uncore;
 
 pub use error::PolicyError;

@@ -3,53 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use numaherd_herd::control::pair;
 use numaherd_herd::{Guard, Herd, Limits, Line, Record, Request, Settings};
-use numaherd_topology::CpuId;
-use numaherd_world::{
-    MemorySource, PageOrder, PageOutcome, Pager, Pages, Progress, Sample, WorldError,
-};
+use numaherd_world::{PageOrder, Pages};
 
 use crate::control::{asked, change, fake, run};
 use crate::fake::{
-    Fake, Heard, ToldPaging, all_pages, everyone_to, moved, pid, policy, policy_with, tid, window,
+    Fake, FakePager, Heard, Round, ToldPaging, all_pages, everyone_to, policy, policy_with, remote,
+    window,
 };
 use crate::in_step::{Call, Stepped, quick};
-
-/// A pager that reports a sample in each round while its gate is open, and counts its rounds.
-struct FakePager {
-    rounds: Arc<AtomicUsize>,
-    applied: Arc<Mutex<Vec<PageOrder>>>,
-}
-
-impl Pager for FakePager {
-    fn run_for(&mut self, _: Duration) -> Progress {
-        std::thread::yield_now();
-        Progress::Ran
-    }
-
-    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
-        let round = self.rounds.fetch_add(1, Ordering::SeqCst);
-        Ok(vec![Sample {
-            time_ns: 1_000_000_000 + round as u64 * 10_000_000,
-            thread: tid(1),
-            process: pid(1),
-            address: 0x1000,
-            cpu: CpuId(5),
-            latency: None,
-            source: MemorySource::RemoteMemory,
-            node: None,
-            store: false,
-        }])
-    }
-
-    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
-        self.applied.lock().unwrap().extend_from_slice(orders);
-        orders.iter().map(|order| moved(order, 1)).collect()
-    }
-}
 
 fn windows(world: &Fake, first: u64) -> ToldPaging {
     ToldPaging {
@@ -87,10 +51,16 @@ fn a_pause_quiets_the_paging_thread_and_a_change_replaces_its_paging() {
         }
     });
     let earlier = windows(&world, 100);
-    world.pager = Some(Box::new(FakePager {
-        rounds,
-        applied: applied.clone(),
-    }));
+    world.pager = Some(Box::new(FakePager::new(
+        move || {
+            std::thread::yield_now();
+            Round::Sees(
+                vec![remote(rounds.fetch_add(1, Ordering::SeqCst))],
+                Vec::new(),
+            )
+        },
+        &applied,
+    )));
     let placing = policy_with(everyone_to(5), earlier);
     let settings = Settings {
         limits: Limits {

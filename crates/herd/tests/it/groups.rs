@@ -10,56 +10,11 @@ use numaherd_herd::{GroupLimits, Herd, Limits, Record, Settings, Stray};
 use numaherd_policy::groups::{Member, compose};
 use numaherd_policy::{Place, Policy, Random};
 use numaherd_topology::Topology;
-use numaherd_world::{
-    AffinityOutcome, AffinityResult, Placement, Progress, Signal, Snapshot, World,
-};
+use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Signal, Snapshot};
 
 use crate::fake::{Fake, cpus, everyone_to, machine, place, policy, snapshot, thread};
 
 static GO: AtomicBool = AtomicBool::new(false);
-
-/// Says which processes are of the group `brisk` in every snapshot of a world.
-struct Grouped {
-    fake: Fake,
-    brisk: Vec<u32>,
-    /// From this interval on the group has no policy.
-    left_alone_from: u64,
-}
-
-impl World for Grouped {
-    fn topology(&self) -> &Arc<Topology> {
-        self.fake.topology()
-    }
-
-    fn signals(&self) -> &[numaherd_world::SignalReport] {
-        self.fake.signals()
-    }
-
-    fn run_for(&mut self, interval: Duration) -> Progress {
-        self.fake.run_for(interval)
-    }
-
-    fn observe(&mut self) -> Result<Snapshot, numaherd_world::WorldError> {
-        let mut snapshot = self.fake.observe()?;
-        group(&mut snapshot, &self.brisk);
-        if snapshot.sequence >= self.left_alone_from {
-            for thread in &mut snapshot.threads {
-                if self.brisk.contains(&thread.process.pid) {
-                    thread.hands_off = Some("group brisk: no policy".to_owned());
-                }
-            }
-        }
-        Ok(snapshot)
-    }
-
-    fn apply(&mut self, orders: &numaherd_world::Orders) -> numaherd_world::Outcome {
-        self.fake.apply(orders)
-    }
-
-    fn pager(&mut self) -> Option<Box<dyn numaherd_world::Pager>> {
-        self.fake.pager()
-    }
-}
 
 fn group(snapshot: &mut Snapshot, brisk: &[u32]) {
     for process in &mut snapshot.processes {
@@ -104,16 +59,19 @@ fn steers_its_own(to: u32) -> Policy {
     })
 }
 
-fn world(left_alone_from: u64) -> Grouped {
+/// Three processes of a thread each on CPU 0, the second in the group `brisk`, which has no policy
+/// from an interval on.
+fn world(left_alone_from: u64) -> Fake {
     let topology = machine(2, 4);
     let threads = (1..=3).map(|n| thread(n, n, 0, &topology)).collect();
-    let mut fake = Fake::new(topology, threads);
+    let mut fake = Fake::new(topology, threads).scripted(move |interval, world| {
+        if interval == left_alone_from {
+            world.thread(2).hands_off = Some("group brisk: no policy".to_owned());
+        }
+    });
+    fake.groups = BTreeMap::from([(2, Arc::from("brisk"))]);
     fake.ends_after = 20;
-    Grouped {
-        fake,
-        brisk: vec![2],
-        left_alone_from,
-    }
+    fake
 }
 
 fn composed() -> Policy {
@@ -132,7 +90,7 @@ fn composed() -> Policy {
 #[test]
 fn each_group_has_its_own_policy_cadence_and_stray_in_one_loop() {
     let mut world = world(u64::MAX);
-    let found = world.fake.masks();
+    let found = world.masks();
     let settings = Settings {
         limits: Limits {
             thread_bounce_limit: None,
@@ -174,7 +132,7 @@ fn each_group_has_its_own_policy_cadence_and_stray_in_one_loop() {
         ])
     );
     assert_eq!(summary.policy, "as-told; brisk: as-told");
-    assert_eq!(world.fake.masks(), found);
+    assert_eq!(world.masks(), found);
 }
 
 #[test]

@@ -12,16 +12,16 @@ use numaherd_herd::{
     Ending, Guard, Herd, HerdError, Journal, Limits, Line, Record, Settings, Stray,
 };
 use numaherd_policy::{Place, Policy, Random};
-use numaherd_topology::{CpuId, NodeId, Topology};
+use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    Counts, MemorySource, Notice, PageFailure, PageOrder, PageOutcome, Pager, Placement, Progress,
-    Sample, Signal, SignalReport, SignalState, Snapshot, ThreadId, WorldError,
+    Counts, PageFailure, PageOrder, PageOutcome, Placement, Signal, SignalReport, SignalState,
+    Snapshot, ThreadId,
 };
 use tempfile::TempDir;
 
 use crate::fake::{
-    Fake, Heard, MIB, Told, ToldPaging, all_pages, cpus, everyone_to, machine, moved, notice, pid,
-    place, policy, policy_with, thread, tid, window,
+    Fake, FakePager, Heard, MIB, Round, Told, ToldPaging, all_pages, cpus, everyone_to, machine,
+    moved, notice, pid, place, policy, policy_with, remote, thread, tid, window,
 };
 
 static GO: AtomicBool = AtomicBool::new(false);
@@ -702,15 +702,6 @@ fn a_run_is_read_back_as_it_was_recorded() {
 
 // The paging thread.
 
-/// A pager that, once its gate is open, reports a sample in each of so many rounds and then does
-/// as scripted.
-struct FakePager {
-    gate: Arc<AtomicBool>,
-    rounds: Arc<AtomicUsize>,
-    then: Then,
-    applied: Arc<Mutex<Vec<PageOrder>>>,
-}
-
 const ROUNDS: usize = 20;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -720,60 +711,14 @@ enum Then {
     Panic,
 }
 
-impl Pager for FakePager {
-    fn run_for(&mut self, _: Duration) -> Progress {
-        if !self.gate.load(Ordering::SeqCst) {
-            std::thread::yield_now();
-            return Progress::Ran;
-        }
-        let round = self.rounds.fetch_add(1, Ordering::SeqCst);
-        if round < ROUNDS || self.then != Then::End {
-            Progress::Ran
-        } else {
-            Progress::Ended
-        }
-    }
-
-    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
-        let round = self.rounds.load(Ordering::SeqCst);
-        if round == 0 {
-            return Ok(Vec::new());
-        }
-        if round > ROUNDS {
-            assert!(self.then != Then::Panic, "out of pages");
-            return Err(WorldError {
-                world: "the made-up machine".to_owned(),
-                reason: "the ring buffer is gone".to_owned(),
-            });
-        }
-        Ok(vec![Sample {
-            time_ns: 1_000_000_000 + round as u64 * 10_000_000,
-            thread: tid(1),
-            process: pid(1),
-            address: 0x1000,
-            cpu: CpuId(5),
-            latency: None,
-            source: MemorySource::RemoteMemory,
-            node: Some(NodeId(0)),
-            store: false,
-        }])
-    }
-
-    fn notices(&mut self) -> Vec<Notice> {
-        let round = self.rounds.load(Ordering::SeqCst);
-        if round == 0 || round > ROUNDS {
-            return Vec::new();
-        }
-        vec![notice(1_000_000_000 + round as u64 * 10_000_000, 1)]
-    }
-
-    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
-        self.applied.lock().unwrap().extend_from_slice(orders);
-        let outcome = |order| PageOutcome {
-            failed: BTreeMap::from([(PageFailure::Busy, 2)]),
-            ..moved(order, 3)
-        };
-        orders.iter().map(outcome).collect()
+/// What a pager brings whose gate has been open for `round` rounds.
+fn brings(round: usize, then: Then) -> Round {
+    let time_ns = 1_000_000_000 + round as u64 * 10_000_000;
+    match then {
+        _ if round <= ROUNDS => Round::Sees(vec![remote(round)], vec![notice(time_ns, 1)]),
+        Then::End => Round::Ends,
+        Then::Fail => Round::Fails("the ring buffer is gone".to_owned()),
+        Then::Panic => panic!("out of pages"),
     }
 }
 
@@ -800,12 +745,21 @@ fn run_with_pager(then: Then, settings: Settings) -> Paged {
         }
     });
     let applied = Arc::new(Mutex::new(Vec::new()));
-    world.pager = Some(Box::new(FakePager {
-        gate,
-        rounds,
-        then,
-        applied: applied.clone(),
-    }));
+    let pager = FakePager::new(
+        move || {
+            if gate.load(Ordering::SeqCst) {
+                brings(rounds.fetch_add(1, Ordering::SeqCst) + 1, then)
+            } else {
+                std::thread::yield_now();
+                Round::Sees(Vec::new(), Vec::new())
+            }
+        },
+        &applied,
+    );
+    world.pager = Some(Box::new(pager.answering(|order| PageOutcome {
+        failed: BTreeMap::from([(PageFailure::Busy, 2)]),
+        ..moved(order, 3)
+    })));
     let paging = ToldPaging {
         on_samples: vec![window(&world.threads[0], 0, 4096, 1)],
         shared: 7,

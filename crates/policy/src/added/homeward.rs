@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::registry;
     use crate::settings::Settings;
-    use crate::testing::Scene;
+    use numaherd_testing::Scene;
     use proptest::prelude::*;
     use rand::SeedableRng;
 

@@ -1,7 +1,7 @@
 //! Who is a candidate, interval by interval, and what always holds.
 
 use super::*;
-use crate::testing::Scene;
+use numaherd_testing::Scene;
 use numaherd_topology::CpuId;
 use numaherd_world::{Counts, Process, VirtualMachine};
 use proptest::prelude::*;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{
-    MemorySource, NewPages, PageOrder, PageOutcome, Pages, Placement, ProcessId, Sample, Signal,
-    Snapshot, Stray, ThreadId,
+    MemorySource, NewPages, PageOrder, PageOutcome, Pages, Placement, Sample, Signal, Snapshot,
+    Stray, ThreadId,
 };
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -16,7 +16,7 @@ use super::{Member, compose};
 use crate::policy::{Own, Paging, Place, Policy, Random, Settled};
 use crate::registry;
 use crate::settings::Settings;
-use crate::testing::Scene;
+use numaherd_testing::Scene;
 
 /// What a part was shown and told.
 #[derive(Default)]
@@ -306,7 +306,7 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
     let mut samples: Vec<Sample> = threads.iter().map(sample).collect();
     // One of a process that nobody has seen yet.
     samples.push(Sample {
-        process: ProcessId { pid: 99, born: 1 },
+        process: numaherd_testing::pid(99),
         ..samples[0]
     });
     paging.sampled(&samples, &scene.topology, &mut random());

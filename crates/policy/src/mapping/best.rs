@@ -83,7 +83,7 @@ pub fn best_node(accesses: &[(usize, u64)], cpus: &[CpuId], topology: &Topology)
 mod tests {
     use super::*;
     use crate::mapping::{eager_map, quality};
-    use crate::testing::{Scene, Shape};
+    use numaherd_testing::{Scene, Shape};
     use proptest::prelude::*;
 
     fn machine(nodes: usize, cores: u32) -> (Topology, Tree) {

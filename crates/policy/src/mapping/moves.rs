@@ -92,7 +92,7 @@ fn deal(
 mod tests {
     use super::*;
     use crate::mapping::{Communication, eager_map, quality};
-    use crate::testing::{Scene, Shape};
+    use numaherd_testing::{Scene, Shape};
     use proptest::prelude::*;
 
     fn cpus(list: &[u32]) -> Vec<CpuId> {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::patterns::{all_to_all, band, butterfly, grid, pipelines, scattered, shifted};
 use super::{Communication, Tree, eager_map, exact_map, quality, refined_map};
-use crate::testing::{Scene, Shape};
+use numaherd_testing::{Scene, Shape};
 
 const BRANCHES: u64 = 3_000_000;
 

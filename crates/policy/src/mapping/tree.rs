@@ -197,7 +197,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Scene, Shape};
+    use numaherd_testing::{Scene, Shape};
 
     fn tree(shape: &Shape) -> Tree {
         let topology = Scene::new(shape).topology;

@@ -5,7 +5,7 @@ use rand::SeedableRng;
 
 use super::single::STANDS_NS;
 use crate::policy::{Paging, Random};
-use crate::testing::Scene;
+use numaherd_testing::Scene;
 
 /// Two nodes of two CPUs; threads 0 to 3 of process 1, each on the CPU of its number.
 pub(super) struct Bench<P> {

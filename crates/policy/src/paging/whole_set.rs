@@ -88,13 +88,12 @@ impl Paging for WholeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Scene;
+    use numaherd_testing::Scene;
     use numaherd_topology::NodeId;
-    use numaherd_world::ThreadId;
 
     fn settled(tid: u32, process: u32, node: u32, moved_from: Option<u32>) -> Settled {
         Settled {
-            thread: ThreadId { tid, born: 1 },
+            thread: numaherd_testing::tid(tid),
             process: Scene::process(process),
             node: NodeId(node),
             moved_from: moved_from.map(NodeId),

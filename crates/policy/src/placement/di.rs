@@ -210,7 +210,7 @@ fn domains_by_turn(turns: &[At], shares: Vec<usize>, order: &[usize]) -> Vec<usi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Scene;
+    use numaherd_testing::Scene;
     use rand::SeedableRng;
 
     fn place(di: &mut DistributedIntensity, scene: &Scene) -> Vec<Placement> {

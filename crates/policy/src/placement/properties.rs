@@ -17,7 +17,7 @@ use crate::placement::oracle::Oracle;
 use crate::placement::random::RandomCore;
 use crate::policy::{Place, Random};
 use crate::settings::{CandidatesBy, Settings};
-use crate::testing::{Scene, Shape};
+use numaherd_testing::{Scene, Shape};
 
 /// One thread before it is put on a machine: numbers are taken modulo what the machine has.
 #[derive(Clone, Debug)]

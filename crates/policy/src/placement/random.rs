@@ -80,7 +80,7 @@ impl Place for RandomCore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Scene, Shape};
+    use numaherd_testing::{Scene, Shape};
     use rand::SeedableRng;
     use std::sync::Arc;
 

@@ -264,7 +264,7 @@ fn domains(
 mod tests {
     use super::*;
     use crate::pools::pools;
-    use crate::testing::{Scene, Shape};
+    use numaherd_testing::{Scene, Shape};
 
     fn ground(scene: &Scene) -> Ground {
         let pools = pools(&scene.snapshot, &scene.topology);

@@ -9,7 +9,7 @@ fn kmaf(toml: &str) -> Bench<Kmaf> {
 }
 
 fn id(tid: u32) -> ThreadId {
-    ThreadId { tid, born: 1 }
+    numaherd_testing::tid(tid)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Events credited: pages, sharing, threads that come and go.
 
 use super::*;
-use crate::testing::Scene;
+use numaherd_testing::Scene;
 use proptest::prelude::*;
 
 /// Two nodes of two CPUs; process 1 with a thread on each CPU.
@@ -15,7 +15,7 @@ fn scene() -> Scene {
 }
 
 fn id(tid: u32) -> ThreadId {
-    ThreadId { tid, born: 1 }
+    numaherd_testing::tid(tid)
 }
 
 /// Has threads, each on the CPU of its number, use pages of node 0; which are wished for.

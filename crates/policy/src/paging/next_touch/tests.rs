@@ -3,7 +3,7 @@
 use super::*;
 use crate::paging::bench::Bench;
 use numaherd_topology::NodeId;
-use numaherd_world::{Pages, ThreadId};
+use numaherd_world::Pages;
 use proptest::prelude::*;
 
 fn bench() -> Bench<NextTouch> {
@@ -13,8 +13,8 @@ fn bench() -> Bench<NextTouch> {
 /// Thread 2 has come to node 1 from another.
 fn moved(bench: &mut Bench<NextTouch>, from: u32) {
     let settled = [Settled {
-        thread: ThreadId { tid: 2, born: 1 },
-        process: crate::testing::Scene::process(1),
+        thread: numaherd_testing::tid(2),
+        process: numaherd_testing::Scene::process(1),
         node: NodeId(1),
         moved_from: Some(NodeId(from)),
     }];
@@ -48,8 +48,8 @@ fn a_page_that_was_not_tried_keeps_its_mark() {
     let mut bench = bench();
     assert_eq!(bench.on(&[(2, 5, 0)]), [(5, 1, 1)]);
     bench.paging.moved(&[PageOutcome {
-        process: crate::testing::Scene::process(1),
-        thread: ThreadId { tid: 2, born: 1 },
+        process: numaherd_testing::Scene::process(1),
+        thread: numaherd_testing::tid(2),
         pages: Pages::Window { first: 5, count: 1 },
         to: NodeId(1),
         moved: 0,

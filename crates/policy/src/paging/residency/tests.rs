@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::paging::bench::Bench;
-use crate::testing::Scene;
+use numaherd_testing::Scene;
 use numaherd_topology::NodeId;
-use numaherd_world::ThreadId;
 use proptest::prelude::*;
 
 fn bench(toml: &str) -> Bench<IntensePages> {
@@ -14,7 +13,7 @@ fn bench(toml: &str) -> Bench<IntensePages> {
 fn notice(page: u64, to: u32, time_ns: u64) -> Notice {
     Notice {
         time_ns,
-        thread: ThreadId { tid: 2, born: 1 },
+        thread: numaherd_testing::tid(2),
         process: Scene::process(1),
         page,
         from: NodeId(1 - to),
@@ -63,7 +62,7 @@ fn with_residency_samples_say_nothing_and_with_samples_notices_do() {
     assert!(samples.paging.finds_sharing());
     let sharing = samples.paging.shared();
     assert_eq!(sharing.len(), 1);
-    let [two, three] = [2, 3].map(|tid| ThreadId { tid, born: 1 });
+    let [two, three] = [2, 3].map(|tid| numaherd_testing::tid(tid));
     assert_eq!(sharing[0].1.pairs, [(two, three, 2 * 128)]);
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::paging::bench::told;
-use crate::testing::Scene;
+use numaherd_testing::Scene;
 use numaherd_world::PageFailure;
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn seen(scene: &Scene) -> SinglePages {
 fn wish(process: u32, tid: u32, page: u64, to: u32) -> Wish {
     Wish {
         process: Scene::process(process),
-        thread: ThreadId { tid, born: 1 },
+        thread: numaherd_testing::tid(tid),
         page,
         to: NodeId(to),
     }

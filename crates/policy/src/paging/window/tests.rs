@@ -1,11 +1,11 @@
 //! Windows, orders that stand, and the ping-pong guard.
 
 use super::*;
-use crate::testing::Scene;
+use numaherd_testing::Scene;
 use std::sync::Arc;
 
 use numaherd_topology::CpuId;
-use numaherd_world::{Process, Residency, ThreadId};
+use numaherd_world::{Process, Residency};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
@@ -33,7 +33,7 @@ impl Bench {
         let settled: Vec<Settled> = threads
             .iter()
             .map(|&(tid, node)| Settled {
-                thread: ThreadId { tid, born: 1 },
+                thread: numaherd_testing::tid(tid),
                 process: Scene::process(1),
                 node: NodeId(node),
                 moved_from: None,
@@ -59,7 +59,7 @@ impl Bench {
 fn remote(tid: u32, page: u64, time_ns: u64) -> Sample {
     Sample {
         time_ns,
-        thread: ThreadId { tid, born: 1 },
+        thread: numaherd_testing::tid(tid),
         process: Scene::process(1),
         address: page * 4096 + 8,
         cpu: CpuId(tid * 2),
@@ -123,7 +123,7 @@ fn local_cached_and_unknown_accesses_and_strangers_order_nothing() {
         ..base
     };
     let stranger = Sample {
-        thread: ThreadId { tid: 9, born: 1 },
+        thread: numaherd_testing::tid(9),
         ..base
     };
     let samples = [local, cached, unknown, before_it_moved, stranger];
@@ -165,7 +165,7 @@ fn what_was_not_tried_is_ordered_again() {
     let (first, count, to) = bench.orders(&[remote(1, page, 0)])[0];
     bench.window.moved(&[PageOutcome {
         process: Scene::process(1),
-        thread: ThreadId { tid: 1, born: 1 },
+        thread: numaherd_testing::tid(1),
         pages: Pages::Window { first, count },
         to: NodeId(to),
         moved: 0,
@@ -276,7 +276,7 @@ proptest! {
         let on = |process: u32| residency[process as usize];
         scene.snapshot.processes = (0..3).map(|n| resident(n, Some(on(n)))).collect();
         let settled: Vec<Settled> = (0..).zip(&threads).map(|(tid, &(process, node))| Settled {
-            thread: ThreadId { tid, born: 1 },
+            thread: numaherd_testing::tid(tid),
             process: Scene::process(process),
             node: NodeId(node),
             moved_from: None,

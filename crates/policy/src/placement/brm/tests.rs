@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::settings::{AverageOver, CandidatesBy, Steps, SystemPenaltyForm};
-use crate::testing::{Scene, Shape};
+use numaherd_testing::{Scene, Shape};
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{Counts, Tag};
 use rand::SeedableRng;

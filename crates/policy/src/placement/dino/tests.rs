@@ -1,7 +1,7 @@
 //! DINO's stages on the paper's own example, and its properties.
 
 use super::*;
-use crate::testing::Scene;
+use numaherd_testing::Scene;
 use rand::SeedableRng;
 
 const SUPER_DEVIL: f64 = 150.0;
@@ -131,7 +131,7 @@ fn the_papers_example_as_a_plan() {
 
 /// A machine of one domain a node, and threads as (process, rate, CPU), all of them given theirs.
 fn scene(cores: &[u32], threads: &[(u32, f64, u32)]) -> Scene {
-    let mut scene = Scene::new(&crate::testing::Shape {
+    let mut scene = Scene::new(&numaherd_testing::Shape {
         nodes: cores.iter().map(|&cores| vec![cores]).collect(),
         siblings: 1,
         offline: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::settings::MostMoved;
-use crate::testing::{Scene, Shape};
+use numaherd_testing::{Scene, Shape};
 use numaherd_topology::{CpuId, Parts};
 use rand::SeedableRng;
 

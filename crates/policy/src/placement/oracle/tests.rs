@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::testing::{Scene, Shape};
+use numaherd_testing::{Scene, Shape};
 use numaherd_topology::CpuSet;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};

@@ -1,13 +1,13 @@
 //! Threads that share go together, and stay where they are while the pattern does.
 
 use super::*;
-use crate::testing::{Scene, Shape};
+use numaherd_testing::{Scene, Shape};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use std::sync::Arc;
 
 fn id(tid: u32) -> ThreadId {
-    ThreadId { tid, born: 1 }
+    numaherd_testing::tid(tid)
 }
 
 /// Says that threads of a process shared so much in the interval.
@@ -142,7 +142,7 @@ fn a_number_that_another_thread_got_has_no_past() {
     let mut policy = ipm();
     settle(&mut policy, &mut scene);
     // Thread 3 ends; a new one with its number, born later, shares with 1.
-    scene.snapshot.threads[3].id.born = 2;
+    scene.snapshot.threads[3].id.born += 1;
     let new = scene.snapshot.threads[3].id;
     let cells = [(id(1), new, 1000)];
     scene.snapshot.processes[0].sharing = Some(Arc::new(Sharing::of(cells)));

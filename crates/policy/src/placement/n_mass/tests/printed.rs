@@ -8,7 +8,7 @@ use super::super::{maximum_local, refine};
 use crate::placement::slots::Ground;
 use crate::pools::{Taken, pools};
 use crate::settings::{MostMoved, NMassSettings};
-use crate::testing::Scene;
+use numaherd_testing::Scene;
 use numaherd_topology::NodeId;
 use proptest::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use crate::settings::MostMoved;
-use crate::testing::{Scene, Shape};
+use numaherd_testing::{Scene, Shape};
 use proptest::prelude::*;
 
 /// Cores of each domain of each node, and threads as home, miss rate and penalty.

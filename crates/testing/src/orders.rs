@@ -1,0 +1,91 @@
+//! What a plan asks for, what a pager sees, and what came of orders.
+
+use std::collections::BTreeMap;
+
+use numaherd_topology::{CpuId, NodeId, Topology};
+use numaherd_world::{
+    MemorySource, Notice, PageOrder, PageOutcome, Pages, Placement, Sample, Thread,
+};
+
+use crate::seen::{PAGE_BYTES, pid, tid};
+
+/// The thread is to be on CPU `to`.
+pub fn place(thread: &Thread, to: u32) -> Placement {
+    Placement {
+        thread: thread.id,
+        from: thread.place(),
+        to: CpuId(to),
+        rule: "test: as told".into(),
+        why: "the test says so".to_owned(),
+        instead_of: String::new(),
+    }
+}
+
+/// `count` pages from page `first` on are to be on node `to`, for the thread.
+pub fn window(thread: &Thread, first: u64, count: u64, to: u32) -> PageOrder {
+    PageOrder {
+        process: thread.process,
+        thread: thread.id,
+        pages: Pages::Window { first, count },
+        to: NodeId(to),
+        rule: "test: as told".into(),
+        why: "the test says so".to_owned(),
+    }
+}
+
+/// All pages of the thread's process are to be on node `to`.
+pub fn all_pages(thread: &Thread, to: u32) -> PageOrder {
+    PageOrder {
+        pages: Pages::All,
+        ..window(thread, 0, 1, to)
+    }
+}
+
+/// What a world reports that moved `moved` pages of an order.
+pub fn moved(order: &PageOrder, moved: u64) -> PageOutcome {
+    PageOutcome {
+        process: order.process,
+        thread: order.thread,
+        pages: order.pages,
+        to: order.to,
+        moved,
+        already_there: 0,
+        failed: BTreeMap::new(),
+        not_tried: 0,
+        took_ns: 1000,
+        longest_batch_ns: 1000,
+        error: None,
+    }
+}
+
+/// A read by the thread, from its CPU, of a page that is on node `home`.
+pub fn sample(thread: &Thread, page: u64, home: u32, topology: &Topology) -> Sample {
+    let is_local = topology.node_of(thread.cpu) == Some(NodeId(home));
+    Sample {
+        time_ns: 0,
+        thread: thread.id,
+        process: thread.process,
+        address: page * PAGE_BYTES + 8,
+        cpu: thread.cpu,
+        latency: None,
+        source: if is_local {
+            MemorySource::LocalMemory
+        } else {
+            MemorySource::RemoteMemory
+        },
+        node: Some(NodeId(home)),
+        store: false,
+    }
+}
+
+/// Page 1 of process 1 on node 0 is used intensely by thread 1 on node `to`.
+pub fn notice(time_ns: u64, to: u32) -> Notice {
+    Notice {
+        time_ns,
+        thread: tid(1),
+        process: pid(1),
+        page: 1,
+        from: NodeId(0),
+        to: NodeId(to),
+    }
+}
