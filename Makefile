@@ -4,7 +4,7 @@
 #   make test    everything that CI checks
 #   make bench   speed and memory, as ratios against a named alternative in the same run
 #   make lint    format, lints, licences and sources of dependencies
-#   make package a Debian package of program, service, manual pages and completions
+#   make package Debian packages: numaherd (program, service, manual pages, completions) and numaherd-lab
 #   make setup   only install what the others need
 #
 # NUMAHERD_LAB_DIR (default .lab) holds the guest's kernel and modules; removing it is safe.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use numaherd::cli::{Stray, duration};
+use numaherd::cli::{Manual, Stray, duration};
 use numaherd::exit::EXIT_CODES;
+use numaherd::laboratory::about;
 
 mod lab;
 mod trace;
@@ -26,21 +27,22 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run programs in the lab: a real multi-node kernel with modelled hardware
-    #[command(subcommand)]
+    #[command(subcommand, about = about("lab"))]
     Lab(Lab),
-    /// Run a scenario on a model of a machine, under one policy or several
+    #[command(about = about("simulate"))]
     Simulate(Box<Simulate>),
-    /// Run the papers' experiments on the model and hold their claims against it
+    #[command(about = about("reproduce"))]
     Reproduce(Reproduce),
-    /// Run a program alone, with memory near and far, and write its profile
+    #[command(about = about("profile"))]
     Profile(Box<Profile>),
     /// One run of a profile, where it is measured
     #[command(hide = true)]
     ProfileRun(Box<ProfileRun>),
-    /// Look into recorded memory accesses, and learn from them
-    #[command(subcommand)]
+    #[command(subcommand, about = about("trace"))]
     Trace(Trace),
+    /// Write the manual pages of these commands, and the shells' completions of all
+    #[command(hide = true)]
+    Manual(Manual),
 }
 
 /// Options of `profile`.

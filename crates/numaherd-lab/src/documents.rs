@@ -12,6 +12,7 @@
 
 mod commands;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ use numaherd_policy::registry;
 
 use self::commands::{Found, Place, commands};
 use crate::cli::{Cli, Command, Lab, Trace};
-use numaherd::cli as daemon;
+use numaherd::{cli as daemon, laboratory};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -81,28 +82,20 @@ fn wrong(found: &Found) -> Option<String> {
 }
 
 /// The policies that a command names, by the definition of the program it belongs to.
-fn read(words: &[String]) -> Result<Vec<String>, clap::Error> {
-    let laboratory = numaherd::laboratory::COMMANDS;
-    let of_laboratory = words
-        .get(1)
-        .is_some_and(|word| laboratory.iter().any(|(name, _)| name == word));
-    Ok(if of_laboratory {
-        match Cli::try_parse_from(words)?.command {
+pub fn read(words: &[String]) -> Result<Vec<String>, clap::Error> {
+    let words = || words.iter().map(OsString::from);
+    Ok(match laboratory::arguments(words()) {
+        Some(_) => match Cli::try_parse_from(words())?.command {
             Command::Simulate(simulate) => simulate.policies,
             Command::Trace(Trace::Simulate(simulate)) => simulate.policies,
             Command::Lab(Lab::Compare(compare)) => compare.policies,
             _ => Vec::new(),
-        }
-    } else {
-        match daemon::Cli::try_parse_from(words)?.command {
+        },
+        None => match daemon::Cli::try_parse_from(words())?.command {
             daemon::Command::Run(run) => run.policy.into_iter().collect(),
             daemon::Command::Policies(policies) => policies.name.into_iter().collect(),
-            daemon::Command::Laboratory(words) => {
-                let told = format!("there is no command {words:?}");
-                return Err(clap::Error::raw(ErrorKind::InvalidSubcommand, told));
-            }
             _ => Vec::new(),
-        }
+        },
     })
 }
 

@@ -14,7 +14,8 @@ use numaherd_lab_launcher::{Command, Error, Guest, RunOptions};
 use numaherd_topology::Machine;
 
 use crate::cli::LabRun;
-use herded::{Herded, herding_program};
+use herded::Herded;
+pub use herded::herding_program;
 use numaherd::exit::{Exit, ended};
 
 /// A preset or a machine file.

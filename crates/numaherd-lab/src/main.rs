@@ -9,6 +9,7 @@ mod compare;
 mod documents;
 mod gate;
 mod lab;
+mod manual;
 mod profile;
 mod reproduce;
 mod simulate;
@@ -39,6 +40,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Simulate(options) => simulate::simulate(&options).map(done),
         Command::Reproduce(options) => reproduce::reproduce(&options),
         Command::Trace(command) => trace::trace(&command),
+        Command::Manual(options) => manual::own().write(&options).map(done),
         Command::Lab(Lab::Run(options)) => lab::run(&options),
         Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),
         Command::Lab(Lab::Brm(options)) => reproduce::brm::lab::run(&options).map(done),

@@ -1,5 +1,5 @@
-//! The Debian package: what is in it, that it is built the same twice, that systemd takes its unit, and
-//! a life of it under a real systemd in the lab's guest: installed, started, reloaded, killed,
+//! The Debian packages: what is in them, that they are built the same twice, that systemd takes the unit,
+//! and a life of `numaherd` under a real systemd in the lab's guest: installed, started, reloaded, killed,
 //! stopped, removed, purged.
 //!
 //! Needs what `make setup` installs (dpkg-dev, systemd, the lab); without it the tests fail and say so.
@@ -36,44 +36,96 @@ fn ended(command: &mut Command) -> Output {
         .unwrap_or_else(|error| panic!("{command:?}: {error}; does `make setup` install it?"))
 }
 
-/// A package of the program under test, quickly packed; in this folder.
-fn package(folder: &Path) -> PathBuf {
+/// Packages of the programs under test, quickly packed, in this folder.
+struct Packages {
+    numaherd: PathBuf,
+    laboratory: PathBuf,
+}
+
+fn packages(folder: &Path) -> Packages {
     let script = root().join("scripts/package.sh");
-    let told = said(
+    let said = said(
         Command::new(script)
             .arg(folder)
-            .env("NUMAHERD", program())
+            .env("PROGRAMS", program().parent().unwrap())
             .env("COMPRESSION", "none")
             .env_remove("SOURCE_DATE_EPOCH"),
     );
-    PathBuf::from(told.lines().last().expect("the package's path"))
+    let paths: Vec<&str> = said.lines().collect();
+    let [.., laboratory, numaherd] = paths[..] else {
+        panic!("not two packages' paths: {said}");
+    };
+    Packages {
+        numaherd: numaherd.into(),
+        laboratory: laboratory.into(),
+    }
+}
+
+/// The files of a package, each of which is root's and nobody else's to write.
+#[track_caller]
+fn files(package: &Path) -> BTreeSet<String> {
+    let list = said(Command::new("dpkg-deb").arg("--contents").arg(package));
+    let of_line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[1], "root/root", "{line}");
+        let is_open = words[0].as_bytes()[8] == b'w';
+        assert!(!is_open, "anybody may write {line}");
+        words[5].to_owned()
+    };
+    list.lines().map(of_line).collect()
 }
 
 #[test]
-fn a_package_is_built_the_same_twice_and_has_what_it_should() {
+fn packages_are_built_the_same_twice_and_have_what_they_should() {
     let folder = tempfile::tempdir().unwrap();
-    let (first, again) = (
-        package(&folder.path().join("first")),
-        package(&folder.path().join("again")),
-    );
-    assert!(
-        fs::read(&first).unwrap() == fs::read(&again).unwrap(),
-        "two builds of the same program differ: {} {}",
-        first.display(),
-        again.display()
-    );
+    let first = packages(&folder.path().join("first"));
+    let again = packages(&folder.path().join("again"));
+    for (first, again) in [
+        (&first.numaherd, &again.numaherd),
+        (&first.laboratory, &again.laboratory),
+    ] {
+        assert!(
+            fs::read(first).unwrap() == fs::read(again).unwrap(),
+            "two builds of the same program differ: {} {}",
+            first.display(),
+            again.display()
+        );
+    }
+    let (first, laboratory) = (first.numaherd, first.laboratory);
 
-    let list = said(Command::new("dpkg-deb").arg("--contents").arg(&first));
-    let files: BTreeSet<&str> = list
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(5))
+    let of_laboratory = files(&laboratory);
+    for file in [
+        "./usr/bin/numaherd-lab",
+        "./usr/share/man/man1/numaherd-lab-run.1.gz",
+        "./usr/share/doc/numaherd-lab/copyright",
+    ] {
+        assert!(
+            of_laboratory.contains(file),
+            "{file} is missing: {of_laboratory:?}"
+        );
+    }
+    let field = |name: &str| {
+        said(
+            Command::new("dpkg-deb")
+                .arg("--field")
+                .args([&laboratory, Path::new(name)]),
+        )
+    };
+    let version = field("Version");
+    let same = format!("numaherd (= {})", version.trim());
+    assert!(field("Depends").starts_with(&same), "{}", field("Depends"));
+
+    let files = files(&first);
+    let clash: Vec<_> = files
+        .intersection(&of_laboratory)
+        .filter(|file| !file.ends_with('/'))
         .collect();
+    assert!(clash.is_empty(), "in both packages: {clash:?}");
     for file in [
         "./usr/bin/numaherd",
         "./usr/lib/systemd/system/numaherd.service",
         "./etc/numaherd/numaherd.toml",
         "./usr/share/man/man1/numaherd.1.gz",
-        "./usr/share/man/man1/numaherd-lab-run.1.gz",
         "./usr/share/bash-completion/completions/numaherd",
         "./usr/share/zsh/vendor-completions/_numaherd",
         "./usr/share/fish/vendor_completions.d/numaherd.fish",
@@ -82,13 +134,7 @@ fn a_package_is_built_the_same_twice_and_has_what_it_should() {
         "./usr/share/doc/numaherd/README.Debian",
         "./usr/share/doc/numaherd/docs/ledger.md",
     ] {
-        assert!(files.contains(file), "{file} is missing in:\n{list}");
-    }
-    for line in list.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        assert_eq!(words[1], "root/root", "{line}");
-        let is_open = words[0].as_bytes()[8] == b'w';
-        assert!(!is_open, "anybody may write {line}");
+        assert!(files.contains(file), "{file} is missing: {files:?}");
     }
 
     let unpacked = folder.path().join("unpacked");
@@ -166,7 +212,7 @@ fn systemd_takes_the_unit_and_finds_little_exposed() {
 #[test]
 fn a_package_is_installed_started_killed_stopped_and_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let package = package(folder.path());
+    let package = packages(folder.path()).numaherd;
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/package");
     let output = Command::new(LABORATORY)
         .args(["lab", "run", "--real-time", "--limit", "10m", "--", "sh"])

@@ -72,9 +72,6 @@ pub enum Command {
     /// Write the manual pages and the shells' completions
     #[command(hide = true)]
     Manual(Manual),
-    /// A command of the laboratory, `numaherd-lab`
-    #[command(external_subcommand)]
-    Laboratory(Vec<OsString>),
 }
 
 /// Options of `run`.
@@ -274,13 +271,11 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_definition_is_sound() {
-        Cli::command().debug_assert();
+        crate::laboratory::definition().debug_assert();
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod topology;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{FromArgMatches, Parser};
 
 use crate::cli::{AsNumad, Cli, Command};
 
@@ -35,8 +35,12 @@ use crate::cli::{AsNumad, Cli, Command};
 pub fn main() -> ExitCode {
     let done = if advise::called_as_numad(std::env::args_os()) {
         advise::advise(&AsNumad::parse().advise).map(|()| ExitCode::SUCCESS)
+    } else if let Some(arguments) = laboratory::arguments(std::env::args_os()) {
+        laboratory::run(&arguments)
     } else {
-        dispatch(Cli::parse())
+        let mut matches = laboratory::definition().get_matches();
+        let cli = Cli::from_arg_matches_mut(&mut matches);
+        dispatch(cli.unwrap_or_else(|error| error.exit()))
     };
     match done {
         Ok(code) => code,
@@ -65,7 +69,6 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Release(options) => release::release(&options).map(done),
         Command::Agent(options) => agent::agent(&options).map(done),
         Command::Advise(options) => advise::advise(&options).map(done),
-        Command::Laboratory(arguments) => laboratory::run(&arguments),
-        Command::Manual(options) => manual::manual(&options).map(done),
+        Command::Manual(options) => manual::own().write(&options).map(done),
     }
 }

@@ -1,10 +1,12 @@
 //! Printing: text for people or JSON for programs, and quiet when the reader has gone.
 
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+
+use crate::laboratory::PROGRAM;
 
 /// Text for people.
 pub type Shown = String;
@@ -34,10 +36,17 @@ pub fn out(text: &str) -> Result<()> {
     }
 }
 
-/// This program as it was called, so that what is advised can be typed as it stands.
+/// `numaherd` as it was called, so that a command in a message can be typed as it stands. The
+/// laboratory, called by itself, gives the `numaherd` of its own folder.
 pub fn called() -> String {
-    let name = std::env::args_os().next();
-    name.map_or_else(|| "numaherd".to_owned(), |name| quoted(Path::new(&name)))
+    let name = std::env::args_os()
+        .next()
+        .unwrap_or_else(|| "numaherd".into());
+    let mut path = PathBuf::from(name);
+    if path.ends_with(PROGRAM) {
+        path.set_file_name("numaherd");
+    }
+    quoted(&path)
 }
 
 /// A path as a shell takes it.

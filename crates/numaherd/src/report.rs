@@ -3,12 +3,14 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Context, Result};
 use numaherd_herd::ledger::Reader;
 use numaherd_show::report::{Reading, Run, page};
-use rayon::prelude::*;
 
 use crate::cli::Report;
 use crate::exit::{Exit, ended};
@@ -27,10 +29,7 @@ pub fn report(options: &Report) -> Result<()> {
         spare_ledgers(output, &options.ledgers)?;
     }
     let names = names(&options.ledgers);
-    let ledgers = options.ledgers.par_iter().zip(names);
-    let runs: Vec<Run> = ledgers
-        .map(|(ledger, name)| read(ledger, &name))
-        .collect::<Result<_>>()?;
+    let runs = read_all(&options.ledgers, &names)?;
     for (path, run) in options.ledgers.iter().zip(&runs) {
         if let Some(damage) = run.damage() {
             eprintln!(
@@ -58,6 +57,28 @@ fn names(ledgers: &[PathBuf]) -> Vec<String> {
         _ => path.display().to_string(),
     };
     ledgers.iter().map(shown).collect()
+}
+
+/// Reads ledgers, as many at a time as there are CPUs; the runs are in their order.
+fn read_all(ledgers: &[PathBuf], names: &[String]) -> Result<Vec<Run>> {
+    let at_once = thread::available_parallelism().map_or(1, NonZero::get);
+    let paths = ledgers.iter().map(PathBuf::as_path);
+    let named: Vec<(&Path, &str)> = paths.zip(names.iter().map(String::as_str)).collect();
+    let mut runs = Vec::with_capacity(ledgers.len());
+    for part in named.chunks(at_once) {
+        let read: Vec<Result<Run>> = thread::scope(|scope| {
+            let start = |&(path, name)| scope.spawn(move || read(path, name));
+            let threads: Vec<_> = part.iter().map(start).collect();
+            let end = |thread: ScopedJoinHandle<'_, Result<Run>>| {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            threads.into_iter().map(end).collect()
+        });
+        for run in read {
+            runs.push(run?);
+        }
+    }
+    Ok(runs)
 }
 
 fn read(path: &Path, name: &str) -> Result<Run> {

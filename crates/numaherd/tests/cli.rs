@@ -1,10 +1,11 @@
 //! The command line as a person meets it: help, answers, and what is said when something is wrong.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn numaherd(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_numaherd"))
+    Command::new(NUMAHERD)
         .args(arguments)
         // Whatever this machine is configured to do is not looked at.
         .env("NUMAHERD_CONFIG", "none")
@@ -33,8 +34,7 @@ fn assert_code(output: &Output, code: i32) {
 }
 
 #[test]
-fn help_tells_what_there_is_and_how_it_ends() {
-    insta::assert_snapshot!("help", out(&numaherd(&["--help"])));
+fn help_names_every_option() {
     insta::assert_snapshot!("help-run", out(&numaherd(&["run", "--help"])));
 }
 
@@ -66,19 +66,76 @@ fn an_unknown_policy_is_refused_with_the_nearest() {
             err(&output)
         );
     }
-    let output = numaherd(&[
-        "lab",
-        "compare",
-        "devils-on-one-node",
-        "--policies",
-        "linux,dimo",
-    ]);
+}
+
+/// A folder with `numaherd` alone, which finds no other program, or with a laboratory that says what it
+/// was asked.
+fn folder_with(laboratory: Option<&str>) -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    // On the file system of the program, so that it can be linked; a link to it would be seen through.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::hard_link(NUMAHERD, folder.path().join("numaherd")).unwrap();
+    if let Some(script) = laboratory {
+        let path = folder.path().join("numaherd-lab");
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    folder
+}
+
+/// Runs the `numaherd` of a folder, and finds programs in `path` alone.
+fn run_in(folder: &Path, path: &Path, arguments: &[&str]) -> Output {
+    Command::new(folder.join("numaherd"))
+        .args(arguments)
+        .env("PATH", path)
+        .env_remove("RUST_LOG")
+        .output()
+        .expect("the program can be started")
+}
+
+const NUMAHERD: &str = env!("CARGO_BIN_EXE_numaherd");
+const ECHO: &str = "#!/bin/sh\necho \"$@\"\n";
+
+#[test]
+fn without_the_laboratory_its_commands_say_how_to_get_it() {
+    let alone = folder_with(None);
+    let run = |arguments: &[&str]| run_in(alone.path(), alone.path(), arguments);
+    insta::assert_snapshot!("help-alone", out(&run(&["--help"])));
+    for arguments in [&["lab", "run", "--", "true"][..], &["help", "lab"]] {
+        let output = run(arguments);
+        assert_code(&output, 5);
+        insta::assert_snapshot!("lab-alone", err(&output));
+    }
+    // Its commands are known all the same.
+    let output = run(&["simulat"]);
     assert_code(&output, 2);
-    assert!(
-        err(&output).contains("did you mean \"dino\"?"),
-        "{}",
-        err(&output)
-    );
+    assert!(err(&output).contains("'simulate'"), "{}", err(&output));
+}
+
+#[test]
+fn the_laboratorys_commands_are_listed_and_passed_on() {
+    let beside = folder_with(Some(ECHO));
+    let (alone, elsewhere) = (folder_with(None), folder_with(Some(ECHO)));
+    for (folder, path) in [(&beside, &alone), (&alone, &elsewhere)] {
+        let run = |arguments: &[&str]| run_in(folder.path(), path.path(), arguments);
+        insta::assert_snapshot!("help", out(&run(&["--help"])));
+        let asked = ["simulate", "--set", "a=1", "x", "--help"];
+        assert_eq!(out(&run(&asked)), "simulate --set a=1 x --help\n");
+        assert_eq!(out(&run(&["help", "simulate"])), "help simulate\n");
+    }
+}
+
+#[test]
+fn a_wrong_word_is_refused_with_the_nearest_command_of_both_programs() {
+    for (word, nearest) in [
+        ("rum", "'run'"),
+        ("proflie", "'profile'"),
+        ("tracs", "'trace'"),
+    ] {
+        let output = numaherd(&[word]);
+        assert_code(&output, 2);
+        assert!(err(&output).contains(nearest), "{}", err(&output));
+    }
 }
 
 #[test]

@@ -3,11 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
+
+use numaherd_experiment::trial::{self, Trial};
+use numaherd_model::{Hardware, Job, Library, Options, Until};
+use numaherd_topology::{Machine, NodeId};
 
 fn numaherd(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numaherd"))
         .args(arguments)
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulate"))
         .output()
         .expect("the program can be started")
 }
@@ -18,17 +22,32 @@ fn assert_code(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{told}");
 }
 
-/// The ledgers of a small scenario on the model.
+/// The ledgers of small runs on the model, one a policy.
 fn ledgers(folder: &Path) -> Vec<PathBuf> {
-    let name = folder.to_str().expect("a path that is text");
-    assert_code(&numaherd(&["simulate", "small.toml", "--ledgers", name]), 0);
-    let entries = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut ledgers: Vec<PathBuf> = entries.collect();
-    ledgers.sort();
-    assert!(ledgers.len() > 1, "the scenario has several runs");
-    ledgers
+    let hardware = Hardware::of(&Machine::preset("xeon-e5520-2s").unwrap()).unwrap();
+    let programs = ["mcf", "milc", "povray", "gamess"]
+        .into_iter()
+        .zip([0, 1].into_iter().cycle());
+    let jobs = programs.map(|(name, node)| {
+        let program = Library::built_in().get(name).unwrap().clone();
+        Job::new(program).homed(NodeId(node))
+    });
+    let jobs: Vec<Job> = jobs.collect();
+    let ledger = |policy: &str| {
+        let path = folder.join(format!("{policy}.0.ledger"));
+        let trial = Trial {
+            hardware: &hardware,
+            jobs: jobs.clone(),
+            until: Until::Time(Duration::from_secs(6)),
+            options: Options::default(),
+            policy,
+            policies: &numaherd_policy::Settings::default(),
+            herd: &numaherd_herd::Settings::default(),
+        };
+        trial::run_recorded(&trial, Some(&path)).unwrap();
+        path
+    };
+    ["dino", "linux"].map(ledger).into()
 }
 
 fn report(ledgers: &[PathBuf], output: &str) -> Output {
@@ -44,7 +63,7 @@ fn report(ledgers: &[PathBuf], output: &str) -> Output {
 }
 
 #[test]
-fn ledgers_of_a_simulation_become_one_page() {
+fn ledgers_become_one_page() {
     let folder = tempfile::tempdir().unwrap();
     let ledgers = ledgers(folder.path());
     let page = folder.path().join("page.html");

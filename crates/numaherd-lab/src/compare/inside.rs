@@ -22,6 +22,7 @@ use super::contender::Contender;
 use super::scenario::{Program, Scenario};
 use super::trial::{ProgramResult, Trial, mean};
 use crate::gate::{Gate, Scratch};
+use crate::lab::herding_program;
 
 /// How long set-up may take in the guest's (then real) time.
 const SETUP_LIMIT: Duration = Duration::from_secs(120);
@@ -271,7 +272,7 @@ impl Observer {
         fs::write(&config, settings)
             .with_context(|| format!("cannot write {}", config.display()))?;
         let pids: Vec<String> = members.iter().map(|m| m.process.id().to_string()).collect();
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = Command::new(herding_program()?);
         command
             .args(["run", "--json", "--policy", options.contender.policy()])
             .args(["--pid", &pids.join(",")])

@@ -139,11 +139,11 @@ pub fn herding_program() -> Result<PathBuf> {
     if program.is_file() {
         return Ok(program);
     }
-    let told = format!(
+    let message = format!(
         "cannot herd in the guest: {} is missing; install numaherd beside numaherd-lab",
         program.display()
     );
-    Err(ended(Exit::NotSetUp, told))
+    Err(ended(Exit::NotSetUp, message))
 }
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
-//! `numaherd manual`: the manual pages and the shells' completions, from the one definition of the
-//! command line.
+//! The manual pages and the shells' completions, from the definition of the command line.
 //!
-//! A page is made of what the definition says (name, synopsis, description, options, commands, what
-//! `--help` ends with), of the program's exit codes, and of what no definition can say: files,
-//! environment and examples, in [`pages`]. Nothing of it is committed: whoever packages the program
-//! lets it write its own (`scripts/package.sh`), so no page is older than its program.
+//! A page holds what the definition says (name, synopsis, description, options, commands, the end of
+//! `--help`), the exit codes, and what the definition cannot hold: files, environment and examples. Each
+//! program writes the pages of its own commands (`numaherd manual`, `numaherd-lab manual`) when it is
+//! packaged (`scripts/package.sh`), so that no page is older than its program.
 
 mod pages;
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -18,39 +17,113 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
-use self::pages::{Entry, Page};
 use crate::cli::{Cli, Manual};
 use crate::exit::EXIT_CODES;
+use crate::laboratory::COMMANDS;
 
-/// The program's name, and that of each page's first word.
+/// The program's name, and the first word of each page's.
 const PROGRAM: &str = "numaherd";
 
-/// Writes all of it.
-///
-/// # Errors
-/// The folder or a file in it cannot be written.
-pub fn manual(options: &Manual) -> Result<()> {
-    let Manual { folder, date } = options;
-    let mut command = definition();
-    let pages = folder.join("man1");
-    make(&pages)?;
-    each(&command, &mut |command| {
-        let path = pages.join(format!("{}.1", page_name(command)));
-        let page = page(command, date).context("cannot draw a page")?;
-        write(&path, &page)
-    })?;
-    for (shell, file) in [
-        (Shell::Bash, "bash/numaherd"),
-        (Shell::Zsh, "zsh/_numaherd"),
-        (Shell::Fish, "fish/numaherd.fish"),
-    ] {
-        let path = folder.join(file);
-        make(path.parent().unwrap_or(folder))?;
-        let mut completion = Vec::new();
-        clap_complete::generate(shell, &mut command, PROGRAM, &mut completion);
-        write(&path, &completion)?;
+/// A file or a variable, and what it is for.
+#[derive(Debug)]
+pub struct Entry {
+    /// The file's path or the variable's name.
+    pub name: &'static str,
+    /// What it is for.
+    pub told: &'static str,
+}
+
+/// What the page of a command says beyond the definition of its command line.
+#[derive(Debug)]
+pub struct Page {
+    /// The command, as its page is called: `numaherd-lab-run`.
+    pub name: &'static str,
+    /// More about it; paragraphs have an empty line between them.
+    pub description: &'static str,
+    /// The files that it reads or writes.
+    pub files: &'static [&'static Entry],
+    /// The variables that it reads.
+    pub environment: &'static [&'static Entry],
+    /// What for, and the line to type.
+    pub examples: &'static [(&'static str, &'static str)],
+    /// Pages of related commands, beside those above and below it.
+    pub beside: &'static [&'static str],
+}
+
+impl Page {
+    /// A page without a name or text.
+    pub const EMPTY: Self = Self {
+        name: "",
+        description: "",
+        files: &[],
+        environment: &[],
+        examples: &[],
+        beside: &[],
+    };
+}
+
+/// The manual of a program.
+#[derive(Debug)]
+pub struct Book {
+    /// All visible commands that can follow `numaherd`; the completions are made of it.
+    pub definition: Command,
+    /// The commands whose pages it writes.
+    pub pages: &'static [Page],
+}
+
+/// The manual of `numaherd`. Of the laboratory's commands it knows the names.
+pub fn own() -> Book {
+    let of_laboratory = COMMANDS.map(|(name, about)| Command::new(name).about(about));
+    Book::new(Cli::command().subcommands(of_laboratory), pages::PAGES)
+}
+
+impl Book {
+    /// The manual with these pages; `definition` is that of the command line, without hidden commands.
+    pub fn new(definition: Command, pages: &'static [Page]) -> Self {
+        let mut definition = without_hidden(&definition)
+            .name(PROGRAM)
+            .disable_help_subcommand(true);
+        definition.build();
+        Self { definition, pages }
     }
-    Ok(())
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The folder or a file in it cannot be written.
+    pub fn write(mut self, options: &Manual) -> Result<()> {
+        let Manual { folder, date } = options;
+        let sections = folder.join("man1");
+        make(&sections)?;
+        let names = self.names();
+        for command in all(&self.definition) {
+            let name = page_name(command);
+            if let Some(told) = self.pages.iter().find(|page| page.name == name) {
+                let page = page(command, told, &names, date).context("cannot draw a page")?;
+                write(&sections.join(format!("{name}.1")), &page)?;
+            }
+        }
+        for (shell, file) in [
+            (Shell::Bash, "bash/numaherd"),
+            (Shell::Zsh, "zsh/_numaherd"),
+            (Shell::Fish, "fish/numaherd.fish"),
+        ] {
+            let path = folder.join(file);
+            make(path.parent().unwrap_or(folder))?;
+            let mut completion = Vec::new();
+            clap_complete::generate(shell, &mut self.definition, PROGRAM, &mut completion);
+            write(&path, &completion)?;
+        }
+        Ok(())
+    }
+
+    /// What the pages of all visible commands are called, whichever program writes them.
+    pub fn names(&self) -> BTreeSet<String> {
+        let commands = all(&self.definition).into_iter();
+        commands
+            .map(|command| page_name(command).to_owned())
+            .collect()
+    }
 }
 
 fn make(folder: &Path) -> Result<()> {
@@ -61,17 +134,10 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The command line as people see it: built, and without the commands that they need not know.
-fn definition() -> Command {
-    let mut command = without_hidden(&Cli::command()).disable_help_subcommand(true);
-    command.build();
-    command
-}
-
-/// The same command with its visible subcommands alone: the shells would offer all.
+/// The same command with its visible subcommands alone: shells would offer the hidden ones, too.
 fn without_hidden(command: &Command) -> Command {
-    // A command cannot be taken out of another, so a new one takes the others in. Names live as long
-    // as the program, which ends when all is written.
+    // clap cannot remove a subcommand, so this builds a new command. Its names live as long as the
+    // program, which ends when all is written.
     let own = |text: &str| -> &'static str { text.to_owned().leak() };
     let mut shown = Command::new(own(command.get_name()))
         .subcommand_required(command.is_subcommand_required_set())
@@ -93,12 +159,10 @@ fn without_hidden(command: &Command) -> Command {
     shown.subcommands(visible.map(without_hidden))
 }
 
-/// Calls with the command and all below it.
-fn each(command: &Command, call: &mut impl FnMut(&Command) -> Result<()>) -> Result<()> {
-    call(command)?;
-    command
-        .get_subcommands()
-        .try_for_each(|one| each(one, call))
+/// The command and all below it.
+fn all(command: &Command) -> Vec<&Command> {
+    let below = command.get_subcommands().flat_map(all);
+    std::iter::once(command).chain(below).collect()
 }
 
 /// `numaherd-lab-run`.
@@ -108,8 +172,13 @@ fn page_name(command: &Command) -> &str {
         .unwrap_or_else(|| command.get_name())
 }
 
-/// One page, in roff.
-fn page(command: &Command, date: &str) -> std::io::Result<Vec<u8>> {
+/// One page, in roff. `names` are those of all pages.
+fn page(
+    command: &Command,
+    told: &Page,
+    names: &BTreeSet<String>,
+    date: &str,
+) -> std::io::Result<Vec<u8>> {
     let name = page_name(command);
     let man = Man::new(command.clone())
         .title(name.to_uppercase())
@@ -122,7 +191,6 @@ fn page(command: &Command, date: &str) -> std::io::Result<Vec<u8>> {
     man.render_name_section(to)?;
     man.render_synopsis_section(to)?;
     man.render_description_section(to)?;
-    let told = pages::of(name);
     paragraphs(told.description).to_writer(to)?;
     man.render_options_section(to)?;
     if command.has_subcommands() {
@@ -136,8 +204,7 @@ fn page(command: &Command, date: &str) -> std::io::Result<Vec<u8>> {
     entries("FILES", told.files).to_writer(to)?;
     entries("ENVIRONMENT", told.environment).to_writer(to)?;
     examples(told).to_writer(to)?;
-    see_also(command).to_writer(to)?;
-    to.flush()?;
+    see_also(command, told, names).to_writer(to)?;
     Ok(page)
 }
 
@@ -231,24 +298,19 @@ fn examples(page: &Page) -> Roff {
     roff
 }
 
-/// The pages around: the program's own and those beside and below.
-fn see_also(command: &Command) -> Roff {
-    let name = page_name(command);
-    let mut names: Vec<String> = command
-        .get_subcommands()
-        .map(|one| page_name(one).to_owned())
+/// The pages of the commands above, below and beside it.
+fn see_also(command: &Command, told: &Page, pages: &BTreeSet<String>) -> Roff {
+    let below = command.get_subcommands().map(page_name);
+    let above = told
+        .name
+        .match_indices('-')
+        .map(|(dash, _)| &told.name[..dash]);
+    // Not every dash ends the name of a command.
+    let above = above.filter(|above| pages.contains(*above));
+    let names: BTreeSet<&str> = below
+        .chain(above)
+        .chain(told.beside.iter().copied())
         .collect();
-    let mut above = name;
-    while let Some((shorter, _)) = above.rsplit_once('-') {
-        above = shorter;
-        // `numaherd-as` is none: a command's name may have a dash in it.
-        if pages::is_command(above) {
-            names.push(above.to_owned());
-        }
-    }
-    names.extend(pages::of(name).beside.iter().map(|&name| name.to_owned()));
-    names.sort();
-    names.dedup();
     let mut roff = Roff::default();
     roff.control("SH", ["SEE ALSO"]);
     let mut inlines = Vec::new();
@@ -262,6 +324,3 @@ fn see_also(command: &Command) -> Roff {
     roff.text(inlines);
     roff
 }
-
-#[cfg(test)]
-mod tests;

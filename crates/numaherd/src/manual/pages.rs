@@ -1,28 +1,9 @@
-//! What no definition of a command line can say: files, environment and examples of each command.
+//! Files, environment and examples of each command, which its definition cannot hold.
 //!
-//! The tests hold that every command that people see has examples here, that the program understands
-//! each of them, and that nothing here is of a command that there is not.
+//! Tests of the laboratory, which knows both programs, check that every visible command has examples, that
+//! the programs understand them, and that every page belongs to a command.
 
-/// A file or a variable, and what it is for.
-pub struct Entry {
-    pub name: &'static str,
-    pub told: &'static str,
-}
-
-/// What the page of a command says beyond the definition of its command line.
-#[derive(Default)]
-pub struct Page {
-    /// The command, as its page is called: `numaherd-lab-run`.
-    pub name: &'static str,
-    /// More about it; paragraphs have an empty line between them.
-    pub description: &'static str,
-    pub files: &'static [&'static Entry],
-    pub environment: &'static [&'static Entry],
-    /// What for, and the line to type.
-    pub examples: &'static [(&'static str, &'static str)],
-    /// Pages of other commands that are worth a look, beside those above and below it.
-    pub beside: &'static [&'static str],
-}
+use super::{Entry, Page};
 
 const CONFIGURATION: Entry = Entry {
     name: "/etc/numaherd/numaherd.toml",
@@ -41,10 +22,6 @@ const LEDGER: Entry = Entry {
     name: "/var/lib/numaherd/ledger",
     told: "What the service has seen, decided and done; its older half is let go at 1 GiB.",
 };
-const LAB: Entry = Entry {
-    name: ".lab",
-    told: "The guest's kernel and its modules, as `make setup` prepares them in the source tree.",
-};
 
 const CONFIGURED: Entry = Entry {
     name: "NUMAHERD_CONFIG",
@@ -54,23 +31,9 @@ const RUNTIME: Entry = Entry {
     name: "XDG_RUNTIME_DIR",
     told: "Where the journal is kept when the user is not root.",
 };
-const LAB_DIR: Entry = Entry {
-    name: "NUMAHERD_LAB_DIR",
-    told: "The folder that `make setup` has prepared, where it is not .lab in the source tree.",
-};
-const LAB_PLUGIN: Entry = Entry {
-    name: "NUMAHERD_LAB_PLUGIN",
-    told: "QEMU's plugin (libnumaherd_lab_plugin.so), where it is not beside the program.",
-};
-const CACHE: Entry = Entry {
-    name: "XDG_CACHE_HOME",
-    told: "Recorded traces are kept in its folder numaherd/traces (~/.cache/numaherd/traces where it \
-           is not set).",
-};
 
-const IN_LAB: &[&Entry] = &[&LAB_DIR, &LAB_PLUGIN];
-
-const PAGES: &[Page] = &[
+/// The pages of `numaherd`'s own commands.
+pub const PAGES: &[Page] = &[
     Page {
         name: "numaherd",
         description: "\
@@ -82,7 +45,7 @@ moves on a stock kernel.
 It is safe to stop: every affinity is given back as it was found. What it does can be tried without
 consequences by `numaherd run --dry-run`.",
         files: &[&CONFIGURATION, &JOURNAL, &SOCKET, &LEDGER],
-        environment: &[&CONFIGURED, &RUNTIME, &LAB_DIR, &LAB_PLUGIN],
+        environment: &[&CONFIGURED, &RUNTIME],
         examples: &[
             ("What can be done here, and what is missing:", "numaherd doctor"),
             (
@@ -112,7 +75,7 @@ consequences by `numaherd run --dry-run`.",
             ),
         ],
         beside: &["numaherd-doctor", "numaherd-release", "numaherd-policies"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-doctor",
@@ -125,7 +88,7 @@ consequences by `numaherd run --dry-run`.",
             ),
         ],
         beside: &["numaherd-topology", "numaherd-policies"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-topology",
@@ -134,7 +97,7 @@ consequences by `numaherd run --dry-run`.",
             ("A machine that is not there:", "numaherd topology \"numa:4 core:2 pu:1\""),
         ],
         beside: &["numaherd-doctor"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-policies",
@@ -143,7 +106,7 @@ consequences by `numaherd run --dry-run`.",
             ("One, with what it needs and where it is from:", "numaherd policies n-mass"),
         ],
         beside: &["numaherd-run"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-explain",
@@ -152,7 +115,7 @@ consequences by `numaherd run --dry-run`.",
             "numaherd explain run.ledger --pid 4711",
         )],
         beside: &["numaherd-run", "numaherd-report"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-report",
@@ -161,7 +124,7 @@ consequences by `numaherd run --dry-run`.",
             "numaherd report before.ledger after.ledger -o compared.html",
         )],
         beside: &["numaherd-run", "numaherd-explain"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-top",
@@ -185,7 +148,7 @@ consequences by `numaherd run --dry-run`.",
             ),
         ],
         beside: &["numaherd-explain", "numaherd-report"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-record",
@@ -195,7 +158,7 @@ consequences by `numaherd run --dry-run`.",
             "numaherd record -o hour.ledger --for 1h",
         )],
         beside: &["numaherd-replay"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-replay",
@@ -204,7 +167,7 @@ consequences by `numaherd run --dry-run`.",
             "numaherd replay hour.ledger --policy dino,n-mass",
         )],
         beside: &["numaherd-record", "numaherd-explain"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-config",
@@ -215,7 +178,7 @@ consequences by `numaherd run --dry-run`.",
             ("What holds, and what sets it:", "numaherd config show"),
         ],
         beside: &["numaherd-run", "numaherd-policies"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-config-show",
@@ -225,7 +188,7 @@ consequences by `numaherd run --dry-run`.",
             "What is not the default, for a run by another policy:",
             "numaherd config show --changed --policy n-mass",
         )],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-config-check",
@@ -235,7 +198,7 @@ consequences by `numaherd run --dry-run`.",
             "Before it replaces the one in force:",
             "numaherd config check ./numaherd.toml",
         )],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-config-keys",
@@ -243,12 +206,12 @@ consequences by `numaherd run --dry-run`.",
             ("All of them:", "numaherd config keys"),
             ("What a key means:", "numaherd config keys herd.limits.stray"),
         ],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-config-example",
         examples: &[("A file to begin with:", "numaherd config example")],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-serve",
@@ -266,7 +229,7 @@ consequences by `numaherd run --dry-run`.",
             ),
         ],
         beside: &["numaherd-ctl", "numaherd-run", "numaherd-top"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-ctl",
@@ -280,83 +243,43 @@ consequences by `numaherd run --dry-run`.",
             ),
         ],
         beside: &["numaherd-serve", "numaherd-top"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-ctl-status",
         files: &[&SOCKET],
         examples: &[("For a script:", "numaherd ctl status --json")],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-ctl-pause",
         files: &[&SOCKET],
         examples: &[("Threads stay where they are:", "numaherd ctl pause")],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-ctl-resume",
         files: &[&SOCKET],
         examples: &[("After a pause:", "numaherd ctl resume")],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-ctl-policy",
         files: &[&SOCKET],
         examples: &[("Until the herd ends:", "numaherd ctl policy n-mass")],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-ctl-reload",
         files: &[&SOCKET],
         examples: &[("After the file was changed:", "numaherd ctl reload")],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-ctl-watch",
         files: &[&SOCKET],
         examples: &[("The ledger's lines as they come:", "numaherd ctl watch")],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-profile",
-        files: &[&LAB],
-        environment: IN_LAB,
-        examples: &[
-            (
-                "Measure a program in the lab:",
-                "numaherd profile -o server.toml -- ./server --once",
-            ),
-            (
-                "Measure it on this machine, by its own counters:",
-                "numaherd profile --here -o server.toml -- ./server --once",
-            ),
-        ],
-        beside: &["numaherd-simulate"],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-simulate",
-        examples: &[
-            ("Which scenarios there are:", "numaherd simulate --list"),
-            (
-                "One of them under two policies, five times each:",
-                "numaherd simulate small --policies linux,dino --repeat 5",
-            ),
-        ],
-        beside: &["numaherd-profile", "numaherd-lab-compare"],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-reproduce",
-        files: &[&Entry {
-            name: "~/.cache/numaherd/traces",
-            told: "Recorded traces, which IPM's claims are held against.",
-        }],
-        environment: &[&CACHE, &LAB_DIR, &LAB_PLUGIN],
-        examples: &[("DINO's claims, and how they hold:", "numaherd reproduce dino")],
-        beside: &["numaherd-simulate"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-release",
@@ -364,7 +287,7 @@ consequences by `numaherd run --dry-run`.",
         environment: &[&RUNTIME],
         examples: &[("After a run was killed:", "numaherd release")],
         beside: &["numaherd-run"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-agent",
@@ -373,124 +296,12 @@ consequences by `numaherd run --dry-run`.",
             ("Once, to see that the port works:", "numaherd agent --once"),
         ],
         beside: &["numaherd-run"],
-        ..NONE
+        ..Page::EMPTY
     },
     Page {
         name: "numaherd-advise",
         examples: &[("Where four CPUs and 8 GiB are free:", "numaherd advise -w 4:8192")],
         beside: &["numaherd-topology"],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-trace",
-        environment: IN_LAB,
-        examples: &[(
-            "What a program loads and stores, recorded and told:",
-            "numaherd trace record -o program.trace -- ./program",
-        )],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-trace-record",
-        files: &[&LAB],
-        environment: IN_LAB,
-        examples: &[(
-            "A program's accesses, for ten seconds:",
-            "numaherd trace record -o program.trace --limit 10s -- ./program",
-        )],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-trace-info",
-        examples: &[("Threads, pages and accesses of a trace:", "numaherd trace info program.trace")],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-trace-import",
-        examples: &[(
-            "Take over what valgrind has recorded:",
-            "numaherd trace import lackey.txt -o program.trace",
-        )],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-trace-sra",
-        examples: &[(
-            "How many remote accesses a window of pages would save:",
-            "numaherd trace sra program.trace --csv sra.csv",
-        )],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-trace-simulate",
-        examples: &[(
-            "Two policies on the same accesses:",
-            "numaherd trace simulate program.trace --policies linux,ipm",
-        )],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-lab",
-        files: &[&LAB],
-        environment: IN_LAB,
-        examples: &[("A program on a machine with four nodes:", "numaherd lab run -- ./program")],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-lab-run",
-        files: &[&LAB],
-        environment: IN_LAB,
-        examples: &[
-            ("What a machine of four nodes looks like:", "numaherd lab run -- numactl --hardware"),
-            (
-                "In the host's time, without modelled hardware:",
-                "numaherd lab run --real-time -- ./program",
-            ),
-        ],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-lab-compare",
-        files: &[&LAB],
-        environment: IN_LAB,
-        examples: &[(
-            "Linux, its NUMA balancing and DINO on one scenario:",
-            "numaherd lab compare devils-on-one-node --policies linux,linux-balancing,dino",
-        )],
-        beside: &["numaherd-simulate", "numaherd-report"],
-        ..NONE
-    },
-    Page {
-        name: "numaherd-lab-brm",
-        files: &[&LAB],
-        environment: IN_LAB,
-        examples: &[("An hour or two instead of half a day:", "numaherd lab brm --quick")],
-        beside: &["numaherd-reproduce"],
-        ..NONE
+        ..Page::EMPTY
     },
 ];
-
-const NONE: Page = Page {
-    name: "",
-    description: "",
-    files: &[],
-    environment: &[],
-    examples: &[],
-    beside: &[],
-};
-
-/// What there is to say of a command; nothing where it is not known.
-pub fn of(name: &str) -> &'static Page {
-    PAGES.iter().find(|page| page.name == name).unwrap_or(&NONE)
-}
-
-/// Whether there is a page of this name.
-pub fn is_command(name: &str) -> bool {
-    PAGES.iter().any(|page| page.name == name)
-}
-
-/// All of them.
-#[cfg(test)]
-pub fn all() -> &'static [Page] {
-    PAGES
-}

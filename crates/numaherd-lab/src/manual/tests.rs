@@ -1,54 +1,59 @@
-//! The pages against the definition, and the shells' and groff's own word on what is written.
+//! The pages of both programs against their definitions, and what the shells and groff say of them.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 
-use clap::Parser;
+use numaherd::cli::Manual;
+use numaherd::manual::Page;
 
 use super::*;
+use crate::documents;
 
-/// What is written, in a folder that goes with the test.
+/// What both programs write, each into a folder of its own in one that goes with the test.
 fn written(date: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let options = Manual {
-        folder: folder.path().to_owned(),
-        date: date.to_owned(),
-    };
-    manual(&options).unwrap();
+    for (name, book) in [("daemon", numaherd::manual::own()), ("laboratory", own())] {
+        let options = Manual {
+            folder: folder.path().join(name),
+            date: date.to_owned(),
+        };
+        book.write(&options).unwrap();
+    }
     folder
 }
 
+/// The files below both programs' folders with these names.
+fn both(folder: &tempfile::TempDir, file: &str) -> [PathBuf; 2] {
+    ["daemon", "laboratory"].map(|program| folder.path().join(program).join(file))
+}
+
 fn pages_in(folder: &tempfile::TempDir) -> Vec<PathBuf> {
-    let listed = fs::read_dir(folder.path().join("man1")).unwrap();
+    let folders = both(folder, "man1").into_iter();
+    let listed = folders.flat_map(|folder| fs::read_dir(folder).unwrap());
     let mut paths: Vec<_> = listed.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths
 }
 
-fn names() -> Vec<String> {
-    let mut names = Vec::new();
-    each(&definition(), &mut |command| {
-        names.push(page_name(command).to_owned());
-        Ok(())
-    })
-    .unwrap();
-    names
+fn names() -> BTreeSet<String> {
+    own().names()
+}
+
+fn pages() -> impl Iterator<Item = &'static Page> {
+    numaherd::manual::own().pages.iter().chain(own().pages)
 }
 
 #[test]
-fn every_command_has_a_page_with_examples_and_no_page_is_of_none() {
-    let names = names();
-    let told: Vec<&str> = pages::all().iter().map(|page| page.name).collect();
-    let without: Vec<_> = names
-        .iter()
-        .filter(|name| !told.contains(&name.as_str()))
-        .collect();
-    assert!(
-        without.is_empty(),
-        "say in manual/pages.rs what these are good for: {without:?}"
-    );
-    for page in pages::all() {
-        assert!(names.contains(&page.name.to_owned()), "{}", page.name);
+fn every_command_has_one_page_with_examples_and_every_page_a_command() {
+    let told: Vec<&str> = pages().map(|page| page.name).collect();
+    for name in names() {
+        let pages = told.iter().filter(|told| **told == name).count();
+        assert_eq!(pages, 1, "a page in manual/pages.rs of one program: {name}");
+    }
+    for page in pages() {
+        assert!(names().contains(page.name), "{}", page.name);
         assert!(!page.examples.is_empty(), "{}", page.name);
         for beside in page.beside {
             assert!(told.contains(beside), "{} names {beside}", page.name);
@@ -57,14 +62,13 @@ fn every_command_has_a_page_with_examples_and_no_page_is_of_none() {
 }
 
 #[test]
-fn the_program_understands_its_examples() {
-    for page in pages::all() {
+fn the_programs_understand_their_examples() {
+    for page in pages() {
         for (_, line) in page.examples {
-            let words = words(line);
             let spaced = page.name.replace('-', " ");
-            let is_own = page.name == PROGRAM || line.starts_with(&spaced);
+            let is_own = page.name == "numaherd" || line.starts_with(&spaced);
             assert!(is_own, "{line:?} is no example of {}", page.name);
-            if let Err(error) = Cli::try_parse_from(&words) {
+            if let Err(error) = documents::read(&words(line)) {
                 panic!("{line}: {error}");
             }
         }
@@ -110,7 +114,7 @@ fn a_page_tells_all_sections_and_the_same_bytes_again() {
         }
         assert!(text.contains("2026\\-11\\-20") || text.contains("2026-11-20"));
     }
-    let program = fs::read_to_string(first.path().join("man1/numaherd.1")).unwrap();
+    let program = fs::read_to_string(first.path().join("daemon/man1/numaherd.1")).unwrap();
     for code in 0..=7 {
         assert!(
             program.contains(&format!("\\fB{code}\\fR")),
@@ -123,10 +127,16 @@ fn a_page_tells_all_sections_and_the_same_bytes_again() {
 fn hidden_commands_are_hidden() {
     let folder = written("");
     for file in ["bash/numaherd", "zsh/_numaherd", "fish/numaherd.fish"] {
-        let text = fs::read_to_string(folder.path().join(file)).unwrap();
-        assert!(text.contains("doctor"), "{file}");
-        for hidden in ["profile-run", "profile__run", "lab-trial", "lab__trial"] {
-            assert!(!text.contains(hidden), "{file} offers {hidden}");
+        for file in both(&folder, file) {
+            let text = fs::read_to_string(&file).unwrap();
+            let file = file.display();
+            assert!(
+                text.contains("doctor") && text.contains("simulate"),
+                "{file}"
+            );
+            for hidden in ["profile-run", "profile__run", "lab-trial", "lab__trial"] {
+                assert!(!text.contains(hidden), "{file} offers {hidden}");
+            }
         }
     }
     let hidden = [
@@ -134,11 +144,7 @@ fn hidden_commands_are_hidden() {
         "numaherd-profile-run",
         "numaherd-lab-trial",
     ];
-    assert!(
-        hidden
-            .iter()
-            .all(|hidden| !names().contains(&(*hidden).to_owned()))
-    );
+    assert!(hidden.iter().all(|hidden| !names().contains(*hidden)));
 }
 
 /// What a program says of a file, where the program is here.
@@ -180,7 +186,9 @@ fn the_shells_read_their_completions() {
         ("zsh", "zsh/_numaherd"),
         ("fish", "fish/numaherd.fish"),
     ] {
-        let said = said_by(shell, &["-n"], &folder.path().join(file));
-        assert_eq!(said.unwrap_or_default(), "", "{file}");
+        for file in both(&folder, file) {
+            let said = said_by(shell, &["-n"], &file);
+            assert_eq!(said.unwrap_or_default(), "", "{}", file.display());
+        }
     }
 }
