@@ -5,7 +5,6 @@ use std::process::{Command, Output};
 fn laboratory(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
         .args(arguments)
-        .env_remove("RUST_LOG")
         .output()
         .expect("the program can be started")
 }

@@ -88,7 +88,6 @@ fn run_in(folder: &Path, path: &Path, arguments: &[&str]) -> Output {
     Command::new(folder.join("numaherd"))
         .args(arguments)
         .env("PATH", path)
-        .env_remove("RUST_LOG")
         .output()
         .expect("the program can be started")
 }
