@@ -11,19 +11,31 @@ use serde_json::Value;
 
 /// Each crate with the crates of ours that it may use: those below it in the picture.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("numaherd-topology", &[]),
-    ("numaherd-world", &["numaherd-topology"]),
+    ("numaherd-files", &[]),
+    ("numaherd-topology", &["numaherd-files"]),
+    ("numaherd-world", &["numaherd-files", "numaherd-topology"]),
     ("numaherd-hardware", &["numaherd-topology"]),
     (
         "numaherd-policy",
-        &["numaherd-topology", "numaherd-world", "numaherd-hardware"],
+        &[
+            "numaherd-files",
+            "numaherd-topology",
+            "numaherd-world",
+            "numaherd-hardware",
+        ],
     ),
-    ("numaherd-model", &["numaherd-topology", "numaherd-world"]),
+    (
+        "numaherd-model",
+        &["numaherd-files", "numaherd-topology", "numaherd-world"],
+    ),
     (
         "numaherd-trace",
         &["numaherd-topology", "numaherd-world", "numaherd-hardware"],
     ),
-    ("numaherd-host", &["numaherd-topology", "numaherd-world"]),
+    (
+        "numaherd-host",
+        &["numaherd-files", "numaherd-topology", "numaherd-world"],
+    ),
     (
         "numaherd-lab-launcher",
         &[
@@ -39,7 +51,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("numaherd-lab-guest", &[]),
     (
         "numaherd-herd",
-        &["numaherd-topology", "numaherd-world", "numaherd-policy"],
+        &[
+            "numaherd-files",
+            "numaherd-topology",
+            "numaherd-world",
+            "numaherd-policy",
+        ],
     ),
     (
         "numaherd-show",
@@ -53,6 +70,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "numaherd-experiment",
         &[
+            "numaherd-files",
             "numaherd-topology",
             "numaherd-world",
             "numaherd-policy",
@@ -63,6 +81,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "numaherd",
         &[
+            "numaherd-files",
             "numaherd-topology",
             "numaherd-world",
             "numaherd-policy",
@@ -75,6 +94,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "numaherd-lab",
         &[
+            "numaherd-files",
             "numaherd-topology",
             "numaherd-world",
             "numaherd-hardware",
@@ -99,6 +119,7 @@ const FOR_TESTS: &str = "numaherd-testing";
 
 /// Crates that decide or describe: nothing in them may reach the operating system.
 const PURE: &[&str] = &[
+    "numaherd-files",
     "numaherd-topology",
     "numaherd-world",
     "numaherd-policy",

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use numaherd_files::FileError;
 use rustix::io::Errno;
 
 /// Why the host cannot be used.
@@ -47,17 +48,9 @@ pub enum HostError {
         /// What the kernel said.
         errno: Errno,
     },
-    /// A file of events is wrong.
-    #[error("{file}{line}: {why}; the events that come with numaherd (data/events) are examples",
-        file = path.display(), line = line.map(|line| format!(":{line}")).unwrap_or_default())]
-    Events {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1, where one is to blame.
-        line: Option<usize>,
-        /// What is wrong with it.
-        why: String,
-    },
+    /// A file of events cannot be read, or is wrong.
+    #[error("{0}; the events that come with numaherd (data/events) are examples")]
+    Events(#[from] FileError),
     /// The agent in a guest cannot tell its host anything.
     #[error("cannot tell the host by {path}: {reason}; {remedy}")]
     AgentPort {

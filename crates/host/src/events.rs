@@ -37,11 +37,11 @@
 //! that can count it, for messages: the kernel knows them itself.
 
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
+
+use numaherd_files::{Document, read as files};
 
 use crate::error::HostError;
 use crate::proc::cpuinfo::Processor;
@@ -283,17 +283,9 @@ impl EventTable {
     /// Reads a user's file.
     ///
     /// # Errors
-    /// As [`EventTable::parse`]; [`HostError::Events`] also where the file cannot be read.
+    /// As [`EventTable::parse`], and where the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, HostError> {
-        let mut text = String::new();
-        File::open(path)
-            .and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text))
-            .map_err(|error| HostError::Events {
-                path: path.to_owned(),
-                line: None,
-                why: format!("it cannot be read: {error}"),
-            })?;
-        Self::parse(&text, path)
+        Self::parse(&files::text(path, LARGEST_FILE)?, path)
     }
 
     /// The sets of a file's text; `path` is what errors call the file.
@@ -301,16 +293,8 @@ impl EventTable {
     /// # Errors
     /// [`HostError::Events`] names the line and says what is wrong with it.
     pub fn parse(text: &str, path: &Path) -> Result<Self, HostError> {
-        let wrong = |line, why| HostError::Events {
-            path: path.to_owned(),
-            line,
-            why,
-        };
-        if text.len() as u64 > LARGEST_FILE {
-            let why = format!("it has more than {LARGEST_FILE} bytes, which no such file has");
-            return Err(wrong(None, why));
-        }
-        let sets = read::sets(text).map_err(|(line, why)| wrong(Some(line), why))?;
+        let file = path.display().to_string();
+        let sets = read::sets(Document::new(text, &file))?;
         Ok(Self {
             sets: sets.into_iter().map(Arc::new).collect(),
         })

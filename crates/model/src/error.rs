@@ -1,6 +1,6 @@
 //! What can go wrong before a model runs.
 
-use std::path::PathBuf;
+use numaherd_files::FileError;
 
 /// Why a model, or a part of one, cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,37 +23,9 @@ pub enum ModelError {
         /// What is wrong with it.
         why: String,
     },
-    /// A file of program profiles cannot be read.
-    #[error("cannot read the program profiles in {path}: {why}", path = path.display())]
-    ReadProfiles {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's reason.
-        why: String,
-    },
-    /// A file of program profiles is larger than any honest one.
-    #[error(
-        "{path} is larger than {limit} bytes, which no file of program profiles is; nothing was \
-         read: split it, or check that it is the right file", path = path.display()
-    )]
-    ProfilesTooLarge {
-        /// The file.
-        path: PathBuf,
-        /// The most that is read, in bytes.
-        limit: u64,
-    },
-    /// A file of program profiles is not valid TOML, lacks a key, or has one that cannot be.
-    #[error("{path}:{line}: {key}: {why}", path = path.display())]
-    Profile {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The program and the key, or the text of the line where there is no key.
-        key: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    /// A file of program profiles cannot be read, or is wrong at a line and key.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// There is no program of that name.
     #[error("there is no program {name:?}; {hint}")]
     NoProgram {

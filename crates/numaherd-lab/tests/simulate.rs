@@ -164,7 +164,7 @@ fn what_is_wrong_is_refused_with_what_to_do() {
         ),
         (
             &["machine.toml"],
-            "machine.toml:11: [[cache]]: unknown field `cache`",
+            "machine.toml:11: cache: unknown field `cache`",
         ),
         (
             &["small.toml", "--policies", "dimo"],
@@ -173,7 +173,7 @@ fn what_is_wrong_is_refused_with_what_to_do() {
         (&["small.toml", "--machine", "no-such"], "no-such"),
         (
             &["small.toml", "--programs", "small.toml"],
-            "small.toml:2: about = ",
+            "small.toml:2: about: ",
         ),
         (
             &["small.toml", "--set", "herd"],

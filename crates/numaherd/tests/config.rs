@@ -192,7 +192,7 @@ fn a_run_says_which_file_it_reads_and_a_named_one_must_be_there() {
         run(None, &["--config", "nowhere.toml"]),
     ] {
         assert_eq!(output.status.code(), Some(2));
-        let expected = "cannot read the configuration nowhere.toml";
+        let expected = "cannot read nowhere.toml";
         assert!(err(&output).contains(expected), "{}", err(&output));
     }
 }

@@ -16,9 +16,9 @@ pub enum PolicyError {
         /// What was asked for.
         asked: String,
         /// The known name that is nearest to it, if one is near.
-        nearest: Option<String>,
+        nearest: Option<&'static str>,
         /// All known names.
-        known: Vec<String>,
+        known: Vec<&'static str>,
     },
     /// The policy goes by what layouts would cost, and the world cannot be asked.
     #[error(

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use numaherd_files::{nearest, shortened};
 use numaherd_topology::CpuId;
 use numaherd_world::{NewPages, Signal, ThreadId};
 
@@ -260,35 +261,12 @@ pub fn needs(name: &str) -> Result<Vec<Signal>, PolicyError> {
 }
 
 fn unknown(kind: &'static str, asked: &str, known: Vec<&'static str>) -> PolicyError {
-    // Near is: no more than a third of the letters differ, and at least two may.
-    let near = (asked.chars().count() / 3).max(2);
-    let nearest = known
-        .iter()
-        .map(|name| (distance(asked, name), *name))
-        .min()
-        .filter(|&(distance, _)| distance <= near)
-        .map(|(_, name)| name.to_owned());
     PolicyError::Unknown {
         kind,
-        asked: asked.to_owned(),
-        nearest,
-        known: known.into_iter().map(str::to_owned).collect(),
+        asked: shortened(asked),
+        nearest: nearest(asked, known.iter().copied()).first().copied(),
+        known,
     }
-}
-
-/// Levenshtein's distance: letters to insert, delete or replace.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

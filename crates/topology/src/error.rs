@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use numaherd_files::{FileError, shortened};
+
 use crate::topology::Invalid;
 
 /// Why a description of a machine cannot be read.
@@ -21,14 +23,9 @@ pub enum ReadError {
         /// What to do.
         hint: &'static str,
     },
-    /// A file is larger than any honest one.
-    #[error("{path} is larger than {limit} bytes, which no such file is; nothing was read", path = path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// The most that is read, in bytes.
-        limit: u64,
-    },
+    /// A file that people write cannot be read, or is wrong at a line and key.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A file's contents are not what that file must hold.
     #[error("{path} holds {found:?}: {why}", path = path.display())]
     Contents {
@@ -36,18 +33,6 @@ pub enum ReadError {
         path: PathBuf,
         /// What was found (shortened).
         found: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A machine file is not valid TOML, lacks a key, or has one that cannot be.
-    #[error("{path}:{line}: {key}: {why}", path = path.display())]
-    Key {
-        /// The machine file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The key, dotted, or the text of the line where there is no key.
-        key: String,
         /// What is wrong with it.
         why: String,
     },
@@ -114,16 +99,4 @@ impl ReadError {
             why: why.into(),
         }
     }
-}
-
-/// At most 60 characters of a text's first line, so that a hostile file cannot fill the screen.
-pub(crate) fn shortened(text: &str) -> String {
-    const MOST: usize = 60;
-    let text = text.trim();
-    let line = text.lines().next().unwrap_or("");
-    let mut short: String = line.chars().take(MOST).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
 }

@@ -129,14 +129,12 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
     told(
         "nodes = 5",
         "nodes = -5",
-        "my.toml:7: nodes = -5: invalid value: integer `-5`, expected u32",
+        "my.toml:7: shape.nodes: invalid value: integer `-5`, expected u32",
     );
     told(
         "nodes = 5",
         "noddes = 5",
-        "my.toml:7: noddes = 5: unknown field `noddes`, expected one of `nodes`, \
-         `domains_per_node`, `cores_per_domain`, `threads_per_core`, `nodes_per_package`, \
-         `memory_per_node_mib`, `memory_only_nodes`",
+        "my.toml:7: shape.noddes: unknown field `noddes`; did you mean `nodes`?",
     );
     told(
         "[4]",
@@ -181,7 +179,7 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
     told(
         "source = \"made up for this test\"",
         "",
-        "my.toml:1: the file: missing field `source`",
+        "my.toml:1: missing field `source`",
     );
 }
 

@@ -5,9 +5,7 @@ mod tree;
 use std::fs;
 use std::path::Path;
 
-use numaherd_topology::{
-    CacheKind, CpuId, CpuSet, Machine, NodeId, Parts, ReadError, Topology, sysfs,
-};
+use numaherd_topology::{CacheKind, CpuId, CpuSet, Machine, NodeId, Parts, Topology, sysfs};
 use proptest::prelude::*;
 
 fn fixture(name: &str) -> Topology {
@@ -276,7 +274,10 @@ fn a_file_that_is_huge_or_no_file_is_refused_without_reading_it() {
     let file = root.path().join("sys/devices/system/node/online");
     fs::write(&file, vec![b' '; (1 << 20) + 1]).unwrap();
     let error = sysfs::read(root.path()).unwrap_err();
-    assert!(matches!(error, ReadError::TooLarge { .. }), "{error}");
+    assert!(
+        error.to_string().contains("is larger than 1048576 bytes"),
+        "{error}"
+    );
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     let error = sysfs::read(root.path()).unwrap_err().to_string();

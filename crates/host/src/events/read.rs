@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use numaherd_files::{Document, FileError};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -103,16 +104,8 @@ fn wrong<T>(at: Range<usize>, why: impl Into<String>) -> Result<T, Wrong> {
 }
 
 /// The sets of a file, in its order.
-///
-/// # Errors
-/// The line from 1, and what is wrong with it.
-pub(super) fn sets(text: &str) -> Result<Vec<CounterSet>, (usize, String)> {
-    let line = |offset: usize| 1 + text.bytes().take(offset).filter(|&b| b == b'\n').count();
-    let file: FileTable = toml::from_str(text).map_err(|error| {
-        let at = error.span().map_or(1, |span| line(span.start));
-        (at, error.message().trim().replace('\n', ", "))
-    })?;
-    checked(file).map_err(|(at, why)| (line(at.start), why))
+pub(super) fn sets(document: Document<'_>) -> Result<Vec<CounterSet>, FileError> {
+    checked(document.parse()?).map_err(|(at, why)| document.wrong(at, "", why))
 }
 
 fn checked(file: FileTable) -> Result<Vec<CounterSet>, Wrong> {

@@ -1,10 +1,10 @@
 //! The programs there are: those that come with Numaherd, and files of a user's own.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
+
+use numaherd_files::{Document, nearest, or, read as files};
 
 use super::{Program, read};
 use crate::ModelError;
@@ -46,31 +46,18 @@ impl Library {
     /// Reads a file of profiles.
     ///
     /// # Errors
-    /// As [`Library::parse`]; [`ModelError::ReadProfiles`] where the file cannot be read.
+    /// As [`Library::parse`], and where the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, ModelError> {
-        let mut text = String::new();
-        File::open(path)
-            .and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text))
-            .map_err(|error| ModelError::ReadProfiles {
-                path: path.to_owned(),
-                why: error.to_string(),
-            })?;
-        Self::parse(&text, path)
+        Self::parse(&files::text(path, LARGEST_FILE)?, path)
     }
 
     /// The programs of a file's text; `path` is what errors call the file.
     ///
     /// # Errors
-    /// [`ModelError::Profile`] names line and key of what is wrong;
-    /// [`ModelError::ProfilesTooLarge`] for a text of more than 4 MiB.
+    /// [`ModelError::File`] names line and key of what is wrong.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ModelError> {
-        if text.len() as u64 > LARGEST_FILE {
-            return Err(ModelError::ProfilesTooLarge {
-                path: path.to_owned(),
-                limit: LARGEST_FILE,
-            });
-        }
-        let programs = read::programs(text, path)?;
+        let file = path.display().to_string();
+        let programs = read::programs(Document::new(text, &file))?;
         Ok(Self {
             programs: programs
                 .into_iter()
@@ -95,9 +82,9 @@ impl Library {
             .get(name)
             .ok_or_else(|| ModelError::NoProgram {
                 name: name.to_owned(),
-                hint: match self.nearest(name) {
-                    Some(nearest) => format!("did you mean {nearest:?}?"),
-                    None => format!("there are {}", self.names().collect::<Vec<_>>().join(", ")),
+                hint: match self.nearest(name).as_slice() {
+                    [] => format!("there are {}", self.names().collect::<Vec<_>>().join(", ")),
+                    near => format!("did you mean {}?", or(near)),
                 },
             })
     }
@@ -112,33 +99,12 @@ impl Library {
         self.programs.values()
     }
 
-    /// The name that fewest edits lead to, if these are fewer than half of its letters; a suite's
-    /// number before a name (`429.mcf`) costs nothing.
-    fn nearest(&self, name: &str) -> Option<&str> {
+    /// The nearest names, in quotes; a suite's number before a name (`429.mcf`) costs nothing.
+    fn nearest(&self, name: &str) -> Vec<String> {
         let bare = name.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-        self.names()
-            .map(|there| (edits(name, there).min(edits(bare, there)), there))
-            .filter(|&(edits, there)| edits * 2 < there.chars().count().max(3))
-            .min()
-            .map(|(_, there)| there)
+        let near = nearest(bare, self.names());
+        near.into_iter().map(|name| format!("{name:?}")).collect()
     }
-}
-
-/// Letters to insert, delete or replace to turn one text into the other (Levenshtein), of the
-/// first 64 letters of `from`.
-fn edits(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (done, letter) in from.chars().take(64).enumerate() {
-        let mut diagonal = row[0];
-        row[0] = done + 1;
-        for (at, &wanted) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != wanted);
-            diagonal = row[at + 1];
-            row[at + 1] = replaced.min(diagonal + 1).min(row[at] + 1);
-        }
-    }
-    row[to.len()]
 }
 
 #[cfg(test)]

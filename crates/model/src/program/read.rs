@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
 
+use numaherd_files::{Document, FileError, shortened};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -106,24 +106,8 @@ fn wrong<T>(at: Range<usize>, key: &str, why: impl Into<String>) -> Result<T, Wr
 }
 
 /// The programs of a file, in its order.
-pub(super) fn programs(text: &str, path: &Path) -> Result<Vec<Program>, ModelError> {
-    let refused = |line: usize, key: String, why: String| ModelError::Profile {
-        path: path.to_owned(),
-        line,
-        key,
-        why,
-    };
-    let file: FileTable = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| line_of(text, span.start));
-        let there = shortened(text.lines().nth(line - 1).unwrap_or(""));
-        let key = if there.is_empty() {
-            "the file".to_owned()
-        } else {
-            there
-        };
-        refused(line, key, error.message().trim().replace('\n', ", "))
-    })?;
-    checked(file).map_err(|wrong| refused(line_of(text, wrong.at.start), wrong.key, wrong.why))
+pub(super) fn programs(document: Document<'_>) -> Result<Vec<Program>, FileError> {
+    checked(document.parse()?).map_err(|wrong| document.wrong(wrong.at, &wrong.key, wrong.why))
 }
 
 fn checked(file: FileTable) -> Result<Vec<Program>, Wrong> {
@@ -430,22 +414,6 @@ fn plain(value: f64) -> String {
     } else {
         value.to_string()
     }
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    1 + text.bytes().take(offset).filter(|&b| b == b'\n').count()
-}
-
-/// At most 60 characters of a text's first line, so that a hostile file cannot fill the screen.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 60;
-    let text = text.trim();
-    let line = text.lines().next().unwrap_or("");
-    let mut short: String = line.chars().take(MOST).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short
 }
 
 #[cfg(test)]

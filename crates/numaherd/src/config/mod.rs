@@ -21,11 +21,11 @@ mod page;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use numaherd_files::{FileError, read};
 use serde_json::Value;
 use toml::Table;
 
@@ -39,6 +39,9 @@ pub const USUAL_FILE: &str = "/etc/numaherd/numaherd.toml";
 
 /// Names another, or `none`.
 pub const VARIABLE: &str = "NUMAHERD_CONFIG";
+
+/// The largest file that is read, in bytes.
+const LARGEST_FILE: u64 = 1 << 20;
 
 /// In place of a file: none is read.
 const NO_FILE: &str = "none";
@@ -126,19 +129,16 @@ impl Effective {
             Wanted::Named(path) => (path, false),
             Wanted::Usual(path) => (path, true),
         };
-        let text = match std::fs::read_to_string(path) {
+        let text = match read::text(path, LARGEST_FILE) {
             Ok(text) => text,
-            Err(error) if may_be_missing && error.kind() == ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
+            Err(FileError::Missing { .. }) if may_be_missing => return Ok(Self::default()),
             Err(error) => {
-                let shown = path.display();
                 let without = if may_be_missing {
                     "; to go on without it: --config none"
                 } else {
                     ""
                 };
-                let message = format!("cannot read the configuration {shown}: {error}{without}");
+                let message = format!("the configuration: {error}{without}");
                 return Err(ended(Exit::Usage, message));
             }
         };
@@ -354,7 +354,7 @@ mod tests {
         assert!(
             named
                 .to_string()
-                .starts_with("cannot read the configuration")
+                .starts_with("the configuration: cannot read ")
         );
         // A folder is no file, wherever it is.
         std::fs::create_dir(&path).unwrap();

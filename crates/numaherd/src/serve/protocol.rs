@@ -137,23 +137,10 @@ fn shown(word: &str) -> String {
 
 /// `; did you mean "pause"?` where a known word is near.
 fn instead<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let near = |known: &&str| distance(word, known) <= 1 + known.len() / 4;
-    let mut nearest: Vec<&str> = known.filter(near).collect();
-    nearest.sort_by_key(|known| distance(word, known));
-    match nearest.first() {
+    match numaherd_files::nearest(word, known).first() {
         Some(nearest) => format!("; did you mean {nearest:?}?"),
         None => String::new(),
     }
-}
-
-/// How many letters must be put in, left out, changed or exchanged with their neighbour to make one
-/// word of another. Words that are far longer than any known one are as far as their length.
-fn distance(one: &str, other: &str) -> usize {
-    let letters: Vec<char> = one.chars().take(32).collect();
-    if one.chars().count() > 32 {
-        return letters.len();
-    }
-    strsim::osa_distance(&letters.iter().collect::<String>(), other)
 }
 
 #[cfg(test)]

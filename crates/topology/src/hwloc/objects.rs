@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use numaherd_files::shortened;
 use roxmltree::Node as Element;
 
 use super::bitmap;
 use super::xml::XmlFile;
 use super::{Memory, dealt};
-use crate::error::{ReadError, shortened};
+use crate::error::ReadError;
 use crate::id::{CpuId, NodeId, PackageId};
 use crate::parts::{CpuPart, LARGEST_NODES, Parts};
 use crate::set::{CpuSet, IdSet, LARGEST_PARSED, NodeSet};

@@ -16,10 +16,9 @@
 //!   relative power. `forced_efficiency` is but a rank.
 //! * I/O, Misc and memory-side caches are passed over.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
+use numaherd_files::read;
 use roxmltree::{Document, Node as Element, ParsingOptions};
 
 use super::objects;
@@ -34,22 +33,7 @@ const LARGEST_FILE: u64 = 1 << 26;
 /// # Errors
 /// As [`xml`], and where the file cannot be read.
 pub fn read_xml(path: &Path) -> Result<Topology, ReadError> {
-    let unreadable = |error: std::io::Error| ReadError::Io {
-        path: path.to_owned(),
-        why: error.to_string(),
-        hint: "it must be a readable file, as lstopo --of xml writes it",
-    };
-    let mut text = String::new();
-    File::open(path)
-        .and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text))
-        .map_err(unreadable)?;
-    if text.len() as u64 > LARGEST_FILE {
-        return Err(ReadError::TooLarge {
-            path: path.to_owned(),
-            limit: LARGEST_FILE,
-        });
-    }
-    xml(&text, path)
+    xml(&read::text(path, LARGEST_FILE)?, path)
 }
 
 /// Reads the text of an hwloc XML file; `path` is for messages and, where the file names no host,

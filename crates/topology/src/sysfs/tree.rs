@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use numaherd_files::FileError;
+
 use crate::error::ReadError;
 use crate::set::{IdSet, ListError};
 
@@ -44,10 +46,10 @@ impl<'a> Tree<'a> {
                     "it is not text",
                 )),
             },
-            Ok(None) => Err(ReadError::TooLarge {
+            Ok(None) => Err(ReadError::File(FileError::TooLarge {
                 path,
                 limit: LARGEST_FILE,
-            }),
+            })),
             Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(ReadError::Io {
                 path,

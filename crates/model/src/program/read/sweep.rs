@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use numaherd_files::shortened;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
     Figure, MIB, MOST_CYCLES, MOST_IN_FLIGHT, MOST_INSTRUCTIONS, MOST_LINES, MOST_MIB, MOST_POINTS,
-    Points, Wrong, above, not_a_size, not_lines, plain, shortened, within, wrong,
+    Points, Wrong, above, not_a_size, not_lines, plain, within, wrong,
 };
 use crate::ModelError;
 use crate::program::derive::{self, Reference, Sweep, Written};

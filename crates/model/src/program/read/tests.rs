@@ -1,10 +1,16 @@
 //! What a file of profiles says, and what is refused, where and why.
 
+use std::path::Path;
+
 use proptest::prelude::*;
 
 use super::*;
 
 mod documentation;
+
+fn programs(text: &str, file: &Path) -> Result<Vec<Program>, FileError> {
+    super::programs(Document::new(text, file.to_str().unwrap()))
+}
 
 const EXAMPLE: &str = r#"source = "my own choice"
 [[program]]
@@ -365,25 +371,22 @@ fn what_is_no_profile_is_refused_at_its_line() {
             (
                 "threads = 2",
                 "treads = 2",
-                "HERE: treads = 2: unknown field `treads`, expected one of `name`, `about`, \
-                 `source`, `threads`, `footprint_mib`, `hot_pages`, `hot_accesses`, \
-                 `shared_accesses`, `shared_written`, `numa_penalty`, `request_instructions`, \
-                 `repeat`, `times`, `phase`, `sweep`",
+                "HERE: program[0].treads: unknown field `treads`; did you mean `threads`?",
             ),
             (
                 "threads = 2",
                 "threads = \"two\"",
-                "HERE: threads = \"two\": invalid type: string \"two\", expected u32",
+                "HERE: program[0].threads: invalid type: string \"two\", expected u32",
             ),
             (
                 "instructions = 2e9",
                 "",
-                "10: [[program.phase]]: missing field `instructions`",
+                "10: program[0].phase[0]: missing field `instructions`",
             ),
             (
                 "threads = 2",
                 "threads =",
-                "HERE: threads =: string values must be quoted, expected literal string",
+                "HERE: not TOML: string values must be quoted, expected literal string",
             ),
         ],
     );

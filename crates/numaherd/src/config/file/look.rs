@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use numaherd_files::{nearest, or};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::nearest::{nearest, or};
 use super::shape::{Field, Shape, joined};
 
 /// Where each key that a file has is in it: the bytes of key and value, by the key's dotted name

@@ -13,13 +13,12 @@
 //! ```
 //!
 //! A file that is wrong is refused as a whole, with everything that is wrong in it: an unknown key
-//! with the nearest known one (`nearest`), a value of a wrong kind with what is wanted (`look`, held
+//! with the nearest known one, a value of a wrong kind with what is wanted (`look`, held
 //! against the types themselves, `shape`), a value that cannot be with the reason (the checks of
 //! those who use it).
 
 pub mod groups;
 pub mod look;
-pub mod nearest;
 pub mod shape;
 pub mod steering;
 
@@ -153,7 +152,7 @@ impl Config {
         };
         let policy = |name: &str| registry::build(name, &settings).map(drop);
         if let Err(error) = policy(self.policy()) {
-            say("policy".to_owned(), format!(": {}", told(&error)));
+            say("policy".to_owned(), format!(": {}", error));
         }
         for wrong in groups::check(&self.group) {
             let key = shape::joined(&format!("group[{}]", wrong.group), wrong.key);
@@ -166,10 +165,7 @@ impl Config {
             };
             if let Err(error) = policy(name) {
                 let key = format!("group[{number}].policy");
-                say(
-                    key,
-                    format!(": {}; or \"none\" to leave it alone", told(&error)),
-                );
+                say(key, format!(": {}; or \"none\" to leave it alone", error));
             }
         }
         let chosen = &self.selection;
@@ -198,25 +194,6 @@ impl Config {
         }
         findings.sort_by_key(|finding| finding.at);
         findings
-    }
-}
-
-/// What a policy's error says, with what was asked for cut to what helps.
-fn told(error: &PolicyError) -> String {
-    match error {
-        PolicyError::Unknown {
-            kind,
-            asked,
-            nearest,
-            known,
-        } => PolicyError::Unknown {
-            kind,
-            asked: shown(asked),
-            nearest: nearest.clone(),
-            known: known.clone(),
-        }
-        .to_string(),
-        other => shown(&other.to_string()),
     }
 }
 

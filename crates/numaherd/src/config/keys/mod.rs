@@ -12,13 +12,13 @@ mod program;
 
 use std::sync::LazyLock;
 
+use numaherd_files::{nearest, or};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::file::Config;
 use super::file::groups::Group;
 use super::file::look::without_numbers;
-use super::file::nearest::{nearest, or};
 use super::file::shape::{Field, Shape, joined};
 
 /// What a key means.

@@ -1,12 +1,12 @@
-//! What somebody may have meant who wrote a word that is not known.
+//! What somebody meant who wrote a word that is not known.
 
-/// Words longer than this are no misspelling of ours.
+/// Longer words are no misspelling of ours.
 const LONGEST: usize = 64;
 
 /// Those of `known` that are nearest to `written`, all of the same distance, in their order; none
 /// where none is near. A letter too many, too few, wrong, or two that changed places count as one
-/// each; large and small letters, and `-` and `_`, count as the same. Near is a third of the letters,
-/// or one.
+/// each; upper and lower case, and `-` and `_`, count as the same. Near is at most a third of the
+/// letters, or one.
 pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Vec<&'k str> {
     let letters = written.chars().count();
     if letters > LONGEST {

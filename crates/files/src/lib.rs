@@ -1,0 +1,17 @@
+//! Files that people write: machines, programs, events, scenarios, claims, configuration.
+//!
+//! All of them are read the same way. [`read`] takes a file up to a limit and says clearly what it
+//! is if it cannot be read. [`Document`] parses TOML and refuses what is wrong with the file, the
+//! line and the key: `my.toml:7: shape.noddes: unknown key; did you mean `nodes`?`. [`nearest`]
+//! finds what somebody meant who misspelled a name.
+//!
+//! [`read`] alone touches the file system; everything else is a function of a text.
+
+mod document;
+mod error;
+mod near;
+pub mod read;
+
+pub use document::Document;
+pub use error::{FileError, Finding, shortened};
+pub use near::{nearest, or};
