@@ -20,7 +20,7 @@ use criterion::{BenchmarkId, Criterion, Throughput};
 use numaherd_policy::placement::brm::Brm;
 use numaherd_policy::settings::SystemPenaltyForm;
 use numaherd_policy::uncore::{Part, Shard, Total};
-use numaherd_policy::{Place, Random, Settings};
+use numaherd_policy::{Place, Random, Settings, Staged};
 use numaherd_testing::Scene;
 use numaherd_world::{Counts, Tag};
 use rand::{Rng, SeedableRng};
@@ -75,7 +75,10 @@ impl Ticks {
 fn decide(vcpus: u32, form: SystemPenaltyForm, ticks: u64) -> Duration {
     let mut settings = Settings::default();
     settings.brm.system_penalty = form;
-    let (mut world, mut brm) = (Ticks::new(vcpus), Brm::new(&settings));
+    let (mut world, mut brm) = (
+        Ticks::new(vcpus),
+        Staged::new(&settings, Brm::new(&settings)),
+    );
     let mut random = Random::seed_from_u64(2);
     let mut took = Duration::ZERO;
     for _ in 0..ticks {

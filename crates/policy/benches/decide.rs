@@ -8,7 +8,8 @@
 use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
-use numaherd_policy::{Place, Random, Settings, placement::di, placement::dino};
+use numaherd_policy::placement::{di::DistributedIntensity, dino::Dino};
+use numaherd_policy::{Place, Random, Settings, Staged};
 use numaherd_testing::Scene;
 use numaherd_world::Placement;
 use rand::{Rng, SeedableRng};
@@ -44,9 +45,9 @@ fn place(policy: &mut dyn Place, scene: &Scene) -> Vec<Placement> {
 }
 
 /// A DINO that has nothing left to do, and its scene.
-fn settled(threads: u32, domains: usize) -> (dino::Dino, Scene) {
+fn settled(threads: u32, domains: usize) -> (Staged<Dino>, Scene) {
     let mut scene = scene(threads, domains);
-    let mut dino = dino::Dino::new(&Settings::default());
+    let mut dino = Staged::new(&Settings::default(), Dino);
     let plan = place(&mut dino, &scene);
     scene.carry_out(&plan);
     assert!(
@@ -72,7 +73,7 @@ fn benchmarks(criterion: &mut Criterion) {
         let scene = scene(threads, domains);
         first.throughput(Throughput::Elements(threads.into()));
         first.bench_function(id, |b| {
-            let fresh = || dino::Dino::new(&settings);
+            let fresh = || Staged::new(&settings, Dino);
             b.iter_batched_ref(fresh, |dino| place(dino, &scene), BatchSize::LargeInput);
         });
     }
@@ -83,7 +84,7 @@ fn benchmarks(criterion: &mut Criterion) {
         let scene = scene(threads, domains);
         other.throughput(Throughput::Elements(threads.into()));
         other.bench_function(id, |b| {
-            let fresh = || di::DistributedIntensity::new(&settings);
+            let fresh = || Staged::new(&settings, DistributedIntensity);
             b.iter_batched_ref(fresh, |di| place(di, &scene), BatchSize::LargeInput);
         });
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
 use numaherd_policy::placement::n_mass::NMass;
-use numaherd_policy::{Place, Random, Settings};
+use numaherd_policy::{Place, Random, Settings, Staged};
 use numaherd_testing::Scene;
 use numaherd_world::Placement;
 use rand::{Rng, SeedableRng};
@@ -42,15 +42,19 @@ fn settings() -> Settings {
     settings
 }
 
-fn place(policy: &mut NMass, scene: &Scene) -> Vec<Placement> {
+fn whole() -> Staged<NMass> {
+    Staged::new(&settings(), NMass::whole(&settings()))
+}
+
+fn place(policy: &mut Staged<NMass>, scene: &Scene) -> Vec<Placement> {
     let mut random = Random::seed_from_u64(0);
     policy.place(&scene.snapshot, &scene.topology, &mut random)
 }
 
 /// An N-MASS that has nothing left to do; its scene; and the same with other miss rates.
-fn settled(threads: u32, domains: usize, cores: u32) -> (NMass, Scene, Scene) {
+fn settled(threads: u32, domains: usize, cores: u32) -> (Staged<NMass>, Scene, Scene) {
     let mut scene = scene(threads, domains, cores);
-    let mut policy = NMass::whole(&settings());
+    let mut policy = whole();
     let plan = place(&mut policy, &scene);
     scene.carry_out(&plan);
     assert!(place(&mut policy, &scene).is_empty(), "it must be at rest");
@@ -80,7 +84,7 @@ fn benchmarks(criterion: &mut Criterion) {
         });
         let unplaced = scene(threads, domains, cores);
         group.bench_function(id("first"), |b| {
-            let fresh = || NMass::whole(&settings());
+            let fresh = whole;
             b.iter_batched_ref(fresh, |p| place(p, &unplaced), BatchSize::LargeInput);
         });
         group.finish();

@@ -63,15 +63,16 @@ impl Busy {
         }
     }
 
-    /// Takes in one interval, and leaves in the pools the threads that are to be placed. Gives the
-    /// threads that are hands off and just as busy, by place in the snapshot: they hold slots.
-    pub fn keep_busy(&mut self, snapshot: &Snapshot, pools: &mut [Pool]) -> Vec<usize> {
+    /// Takes in one interval, and fills in the busy threads of the pools. Gives the threads that may not
+    /// be placed and are just as busy, by place in the snapshot: they hold slots.
+    pub fn find(&mut self, snapshot: &Snapshot, pools: &mut [Pool]) -> Vec<usize> {
         let presence = self.threads.line_up(&snapshot.threads);
         for pool in pools {
             let share = least_share(self.least_cpu_share, pool, snapshot);
-            pool.threads.retain(|&index| {
-                presence[index].observe(snapshot.threads[index].cpu_share >= share)
-            });
+            let threads = pool.threads.iter().copied();
+            pool.busy = threads
+                .filter(|&at| presence[at].observe(snapshot.threads[at].cpu_share >= share))
+                .collect();
         }
         let threads = snapshot.threads.iter().enumerate();
         threads
@@ -131,8 +132,8 @@ mod tests {
             scene.thread(2, 10.0, 0).cpu_share = 0.001;
         }
         let mut pools = crate::pools::pools(&scene.snapshot, &scene.topology);
-        Busy::new(0.9).keep_busy(&scene.snapshot, &mut pools);
-        assert_eq!(pools[0].threads, [0, 1, 2, 3, 4, 5, 6, 7]);
+        Busy::new(0.9).find(&scene.snapshot, &mut pools);
+        assert_eq!(pools[0].busy, [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]
@@ -141,7 +142,7 @@ mod tests {
         scene.thread(1, 10.0, 0).cpu_share = 0.5;
         scene.thread(1, 10.0, 0).cpu_share = 0.95;
         let mut pools = crate::pools::pools(&scene.snapshot, &scene.topology);
-        Busy::new(0.9).keep_busy(&scene.snapshot, &mut pools);
-        assert_eq!(pools[0].threads, [1]);
+        Busy::new(0.9).find(&scene.snapshot, &mut pools);
+        assert_eq!(pools[0].busy, [1]);
     }
 }

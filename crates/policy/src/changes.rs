@@ -13,68 +13,62 @@
 //! Properties: the same situation twice is no change; the first is one. Cost: linear in threads.
 
 use numaherd_topology::{CpuId, CpuSet, NodeId};
-use numaherd_world::{Placement, Snapshot, ThreadId};
+use numaherd_world::ThreadId;
 
-use crate::pools::Pool;
+use crate::stage::{Seat, Stage};
 
 /// Miss rates below this are held to be this, in lines per 1000 instructions.
 const NOT_MEMORY_BOUND: f64 = 1.0;
 
-/// What a placement goes by.
+/// What a placement depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Situation {
-    /// The threads to place, pool by pool: the CPUs of each, and how many of [`Self::marks`] are
-    /// of it.
-    pub pools: Vec<(CpuSet, usize)>,
-    /// The threads.
-    pub marks: Vec<Mark>,
+struct Situation {
+    /// The CPUs of each pool that has busy threads, and how many of [`Self::marks`] are of it.
+    pools: Vec<(CpuSet, usize)>,
+    /// The threads to place, pool by pool.
+    marks: Vec<Mark>,
     /// The threads that hold CPUs and cannot be placed.
-    pub hands_off: Vec<(Mark, CpuId)>,
-}
-
-impl Situation {
-    /// The situation of the threads in `pools` and of those that are `hands_off`, both by place in
-    /// the snapshot.
-    pub fn new(
-        snapshot: &Snapshot,
-        pools: &[Pool],
-        hands_off: &[usize],
-        mark: impl Fn(usize) -> Mark,
-    ) -> Self {
-        let held = |&index: &usize| (mark(index), snapshot.threads[index].place());
-        let threads = pools.iter().flat_map(|pool| &pool.threads);
-        Self {
-            pools: pools
-                .iter()
-                .map(|pool| (pool.cpus.clone(), pool.threads.len()))
-                .collect(),
-            marks: threads.map(|&index| mark(index)).collect(),
-            hands_off: hands_off.iter().map(held).collect(),
-        }
-    }
+    unmanaged: Vec<(Mark, CpuId)>,
 }
 
 /// What counts of one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mark {
-    /// Which thread.
-    pub thread: ThreadId,
-    /// Its miss rate in lines per 1000 instructions.
-    pub miss_rate: f64,
-    /// The node that holds most of its process's pages, where that counts.
-    pub home: Option<NodeId>,
+struct Mark {
+    thread: ThreadId,
+    /// In lines per 1000 instructions.
+    miss_rate: f64,
+    home: Option<NodeId>,
 }
 
-/// What was last acted on, and what was wanted then.
+impl Situation {
+    fn new(stage: &Stage<'_>, miss_rate: impl Fn(usize) -> f64) -> Self {
+        let mark = |thread: usize| Mark {
+            thread: stage.thread(thread).id,
+            miss_rate: miss_rate(thread),
+            home: stage.home(thread),
+        };
+        let held = |&thread: &usize| (mark(thread), stage.thread(thread).place());
+        let pools = stage.pools.iter().filter(|pool| !pool.busy.is_empty());
+        Self {
+            pools: pools
+                .map(|pool| (pool.cpus.clone(), pool.busy.len()))
+                .collect(),
+            marks: stage.busy().map(|(_, thread)| mark(thread)).collect(),
+            unmanaged: stage.unmanaged.iter().map(held).collect(),
+        }
+    }
+}
+
+/// The seats that were last worked out, and the situation in which they were.
 #[derive(Clone, Debug)]
-pub struct LastPlaced {
+pub struct LastSeats {
     changed_by: f64,
     situation: Option<Situation>,
-    wanted: Vec<Placement>,
+    wanted: Vec<Seat>,
 }
 
-impl LastPlaced {
-    /// Nothing placed yet. `changed_by` is the share of a miss rate that a change must exceed.
+impl LastSeats {
+    /// Nothing seated yet. `changed_by` is the share of a miss rate that a change must exceed.
     pub fn new(changed_by: f64) -> Self {
         Self {
             changed_by,
@@ -83,30 +77,34 @@ impl LastPlaced {
         }
     }
 
-    /// Whether threads are to be placed anew.
-    pub fn is_outdated(&self, now: &Situation) -> bool {
-        self.situation
-            .as_ref()
-            .is_none_or(|before| changed(before, now, self.changed_by))
-    }
-
-    /// Takes down what is placed now, and what is wanted of it.
-    pub fn place(&mut self, now: Situation, wanted: Vec<Placement>) -> Vec<Placement> {
-        self.situation = Some(now);
-        self.wanted = wanted;
+    /// The seats of a stage: worked out anew where something changed, else those that are still wanted
+    /// because the governor refused or put them off. Where `seat` gives nothing it is asked again in the
+    /// next interval. Miss rates are in lines per 1000 instructions.
+    pub fn seats(
+        &mut self,
+        stage: &Stage<'_>,
+        miss_rate: impl Fn(usize) -> f64,
+        seat: impl FnOnce() -> Option<Vec<Seat>>,
+    ) -> Vec<Seat> {
+        let now = Situation::new(stage, miss_rate);
+        if self.is_outdated(&now) {
+            let Some(seats) = seat() else {
+                return Vec::new();
+            };
+            (self.situation, self.wanted) = (Some(now), seats);
+        } else {
+            let open = |seat: &Seat| {
+                let thread = stage.snapshot.thread(seat.thread);
+                thread.is_some_and(|thread| thread.assigned != Some(seat.cpu))
+            };
+            self.wanted.retain(open);
+        }
         self.wanted.clone()
     }
 
-    /// What is still wanted of the last placement: threads that have not been given their CPU,
-    /// because the governor refused or put it off.
-    pub fn still_wanted(&mut self, snapshot: &Snapshot) -> Vec<Placement> {
-        self.wanted.retain_mut(|placement| {
-            let thread = snapshot.thread(placement.thread);
-            let open = thread.filter(|thread| thread.assigned != Some(placement.to));
-            placement.from = open.map_or(placement.from, |thread| thread.place());
-            open.is_some()
-        });
-        self.wanted.clone()
+    fn is_outdated(&self, now: &Situation) -> bool {
+        let before = self.situation.as_ref();
+        before.is_none_or(|before| changed(before, now, self.changed_by))
     }
 }
 
@@ -120,9 +118,9 @@ fn changed(before: &Situation, now: &Situation, by: f64) -> bool {
     };
     before.pools != now.pools
         || before.marks.len() != now.marks.len()
-        || before.hands_off.len() != now.hands_off.len()
+        || before.unmanaged.len() != now.unmanaged.len()
         || (before.marks.iter().zip(&now.marks)).any(|(a, b)| of_thread(a, b))
-        || (before.hands_off.iter().zip(&now.hands_off))
+        || (before.unmanaged.iter().zip(&now.unmanaged))
             .any(|(a, b)| a.1 != b.1 || of_thread(&a.0, &b.0))
 }
 
@@ -139,15 +137,20 @@ mod tests {
         Situation {
             pools: vec![([CpuId(0)].into_iter().collect(), rates.len())],
             marks: (0..).zip(rates).map(mark).collect(),
-            hands_off: Vec::new(),
+            unmanaged: Vec::new(),
         }
     }
 
+    /// Seats that were worked out in a situation.
+    fn seated(before: Situation) -> LastSeats {
+        let mut last = LastSeats::new(0.2);
+        assert!(last.is_outdated(&before), "nothing placed yet");
+        last.situation = Some(before);
+        last
+    }
+
     fn outdated(before: &[f64], now: &[f64]) -> bool {
-        let mut last = LastPlaced::new(0.2);
-        assert!(last.is_outdated(&situation(before)), "nothing placed yet");
-        last.place(situation(before), Vec::new());
-        last.is_outdated(&situation(now))
+        seated(situation(before)).is_outdated(&situation(now))
     }
 
     #[test]
@@ -166,8 +169,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_creeps_is_noticed() {
-        let mut last = LastPlaced::new(0.2);
-        last.place(situation(&[10.0]), Vec::new());
+        let last = seated(situation(&[10.0]));
         let noticed = (0..).find(|&step| last.is_outdated(&situation(&[10.0 + f64::from(step)])));
         assert_eq!(noticed, Some(3));
     }
@@ -175,9 +177,8 @@ mod tests {
     #[test]
     fn threads_homes_and_cpus_that_change_are_changes() {
         assert!(outdated(&[10.0], &[10.0, 10.0]));
-        let mut last = LastPlaced::new(0.2);
         let before = situation(&[10.0]);
-        last.place(before.clone(), Vec::new());
+        let last = seated(before.clone());
         let mut moved = before.clone();
         moved.marks[0].home = Some(NodeId(1));
         assert!(last.is_outdated(&moved));
@@ -185,7 +186,7 @@ mod tests {
         wider.pools[0].0.insert(CpuId(7));
         assert!(last.is_outdated(&wider));
         let mut held = before.clone();
-        held.hands_off.push((before.marks[0], CpuId(3)));
+        held.unmanaged.push((before.marks[0], CpuId(3)));
         assert!(last.is_outdated(&held));
         assert!(!last.is_outdated(&before));
     }

@@ -66,17 +66,6 @@ impl fmt::Display for Class {
     }
 }
 
-/// A miss rate to one decimal, rounded; several times faster than the standard formatting, which
-/// is exact for any number and would be most of the time of a plan that places every thread.
-pub struct Tenths(pub f64);
-
-impl fmt::Display for Tenths {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tenths = (self.0 * 10.0).round() as u64;
-        write!(f, "{}.{}", tenths / 10, tenths % 10)
-    }
-}
-
 /// Borders and votes, as they are used. Made from [`crate::settings::ClassSettings`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassRule {
@@ -234,12 +223,6 @@ mod tests {
         assert_eq!(class(100.001), Class::SuperDevil);
         assert_eq!(ClassRule::CLAVIS.class_of(1.6), Class::Devil);
         assert_eq!(ClassRule::CLAVIS.class_of(51.0), Class::SuperDevil);
-    }
-
-    #[test]
-    fn rates_are_told_to_one_decimal() {
-        let told = [0.0, 0.04, 0.05, 1.96, 12.34, 1000.0].map(|rate| Tenths(rate).to_string());
-        assert_eq!(told, ["0.0", "0.0", "0.1", "2.0", "12.3", "1000.0"]);
     }
 
     #[test]

@@ -24,12 +24,15 @@ pub mod penalty;
 pub mod placement;
 pub mod policy;
 pub mod pools;
+pub mod reason;
 pub mod registry;
 pub mod rules;
 pub mod settings;
+pub mod stage;
 pub mod uncore;
 
 pub use error::PolicyError;
 pub use foresight::{Foresight, Means};
 pub use policy::{Paging, Place, Policy, Random, Settled};
 pub use settings::Settings;
+pub use stage::{PlacementRule, Seat, Stage, Staged};

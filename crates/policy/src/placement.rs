@@ -9,7 +9,7 @@ pub mod n_mass;
 pub mod oracle;
 pub mod random;
 pub mod sharing;
-mod slots;
+pub mod slots;
 
 #[cfg(test)]
 mod properties;

@@ -24,9 +24,11 @@ pub struct Pool {
     pub cpus: CpuSet,
     /// Places of the threads in [`Snapshot::threads`], ascending.
     pub threads: Vec<usize>,
+    /// Those of them that are busy ([`crate::busy`]).
+    pub busy: Vec<usize>,
 }
 
-/// The pools of a snapshot, the one with the fewest CPUs first.
+/// The pools of a snapshot, the one with the fewest CPUs first. Nobody is busy yet.
 pub fn pools(snapshot: &Snapshot, topology: &Topology) -> Vec<Pool> {
     let known: CpuSet = topology.cpus().iter().map(|cpu| cpu.id).collect();
     let online = snapshot.online.intersection(&known);
@@ -46,6 +48,7 @@ pub fn pools(snapshot: &Snapshot, topology: &Topology) -> Vec<Pool> {
                     pools.push(Pool {
                         cpus: cpus.clone(),
                         threads: Vec::new(),
+                        busy: Vec::new(),
                     });
                     pools.len() - 1
                 })

@@ -33,6 +33,7 @@ use crate::placement::sharing::{self, BySharing};
 use crate::policy::{Paging, Place, Policy};
 use crate::rules::Rule;
 use crate::settings::Settings;
+use crate::stage::{PlacementRule, Staged};
 
 /// A policy: a placement joined with a paging, under a name of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,11 @@ pub struct Half<Maker> {
 
 /// Makes a placement; `None` where it lacks the means for it.
 pub type MakePlacement = fn(&Settings, &Means) -> Option<Box<dyn Place>>;
+/// A placement made of its rule: what a [`MakePlacement`] gives for one.
+pub fn staged(settings: &Settings, rule: impl PlacementRule + 'static) -> Option<Box<dyn Place>> {
+    Some(Box::new(Staged::new(settings, rule)))
+}
+
 /// Makes a paging.
 pub type MakePaging = fn(&Settings) -> Box<dyn Paging>;
 
@@ -120,18 +126,18 @@ pub const PLACEMENTS: &[Half<MakePlacement>] = with_added!(
 #[rustfmt::skip]
 const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "linux", about: "The kernel's own", source: "baseline", rules: &[], settings: &[], make: |_, _| Some(Box::new(Linux)) },
-    Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, settings: &[], make: |_, _| Some(Box::new(RandomCore::default())) },
-    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, settings: &["placement"], make: |settings, _| Some(Box::new(DistributedIntensity::new(settings))) },
-    Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, settings: &["classes", "placement"], make: |settings, _| Some(Box::new(Dino::new(settings))) },
-    Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, settings: &["n_mass.changed_by", "penalty", "placement"], make: |settings, _| Some(Box::new(NMass::maximum_local(settings))) },
-    Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty", "placement"], make: |settings, _| Some(Box::new(NMass::whole(settings))) },
-    Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty.intercept", "penalty.slope", "penalty.miss_rates", "placement"], make: |settings, _| Some(Box::new(NMass::with_regression(settings))) },
-    Half { name: "brm", about: "Bias random migration by uncore penalty", source: "BRM 4, Algorithm 1", rules: brm::RULES, settings: &["brm"], make: |settings, _| Some(Box::new(Brm::new(settings))) },
-    Half { name: "brm-in-turn", about: "The same, one candidate at a time", source: "chosen here", rules: brm::IN_TURN_RULES, settings: &["brm"], make: |settings, _| Some(Box::new(Brm::in_turn(settings))) },
-    Half { name: "ipm", about: "Threads that share pages close together, by EagerMap", source: "IPM 4.4.4", rules: sharing::IPM_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "ipm.evidence", "placement"], make: |settings, _| Some(Box::new(BySharing::ipm(settings))) },
-    Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "placement"], make: |settings, _| Some(Box::new(BySharing::tlb_miss_history(settings))) },
-    Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, settings: &["placement"], make: |settings, _| Some(Box::new(BySharing::kmaf(settings))) },
-    Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| Some(Box::new(Oracle::new(settings, means.foresight.clone()?))) },
+    Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, settings: &[], make: |settings, _| staged(settings, RandomCore::default()) },
+    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, settings: &["placement"], make: |settings, _| staged(settings, DistributedIntensity) },
+    Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, settings: &["classes", "placement"], make: |settings, _| staged(settings, Dino) },
+    Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, settings: &["n_mass.changed_by", "penalty", "placement"], make: |settings, _| staged(settings, NMass::maximum_local(settings)) },
+    Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty", "placement"], make: |settings, _| staged(settings, NMass::whole(settings)) },
+    Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty.intercept", "penalty.slope", "penalty.miss_rates", "placement"], make: |settings, _| staged(settings, NMass::with_regression(settings)) },
+    Half { name: "brm", about: "Bias random migration by uncore penalty", source: "BRM 4, Algorithm 1", rules: brm::RULES, settings: &["brm"], make: |settings, _| staged(settings, Brm::new(settings)) },
+    Half { name: "brm-in-turn", about: "The same, one candidate at a time", source: "chosen here", rules: brm::IN_TURN_RULES, settings: &["brm"], make: |settings, _| staged(settings, Brm::in_turn(settings)) },
+    Half { name: "ipm", about: "Threads that share pages close together, by EagerMap", source: "IPM 4.4.4", rules: sharing::IPM_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "ipm.evidence", "placement"], make: |settings, _| staged(settings, BySharing::ipm(settings)) },
+    Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "placement"], make: |settings, _| staged(settings, BySharing::tlb_miss_history(settings)) },
+    Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, settings: &["placement"], make: |settings, _| staged(settings, BySharing::kmaf(settings)) },
+    Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| staged(settings, Oracle::new(settings, means.foresight.clone()?)) },
 ];
 
 /// All pagings, those that were added last.

@@ -9,21 +9,20 @@
 //! pages. Source: chosen here, as the worked example of docs/researchers.md; after N-MASS 3.3,
 //! Algorithm 2, without its order. Properties: a thread leaves no home; no CPU gets a second busy one.
 
-use numaherd_topology::{CpuSet, Topology};
-use numaherd_world::{NewPages, Placement, Signal, Snapshot};
+use numaherd_world::{NewPages, Signal};
 
 use crate::added::Added;
-use crate::busy::Busy;
-use crate::policy::{Place, Random};
-use crate::pools::{Pool, pools};
-use crate::registry::{Entry, Half};
+use crate::policy::Random;
+use crate::registry::{Entry, Half, staged};
 use crate::rules::Rule;
+use crate::stage::{PlacementRule, Seat, Stage};
+use crate::words;
 
 /// What this file adds to the registry.
 #[rustfmt::skip]
 pub const ADDED: Added = Added {
     policies: &[Entry { name: "homeward", placement: "homeward", paging: "stay", new_pages: NewPages::FirstTouch, about: "Threads run where most of their memory is while a CPU is free there; needs no counters", source: "chosen here" }],
-    placements: &[Half { name: "homeward", about: "Home while a CPU is free there", source: "chosen here", rules: &[HOME], settings: &["placement"], make: |settings, _| Some(Box::new(Homeward { busy: Busy::new(settings.placement.least_cpu_share) })) }],
+    placements: &[Half { name: "homeward", about: "Home while a CPU is free there", source: "chosen here", rules: &[HOME], settings: &["placement"], make: |settings, _| staged(settings, Homeward) }],
     pagings: &[],
 };
 const HOME: Rule = Rule {
@@ -33,57 +32,36 @@ const HOME: Rule = Rule {
 };
 
 /// See the top of this file.
-#[derive(Clone, Debug)]
-pub struct Homeward {
-    busy: Busy,
-}
+struct Homeward;
 
-impl Place for Homeward {
+impl PlacementRule for Homeward {
     fn needs(&self) -> &[Signal] {
         &[Signal::CpuUse, Signal::Residency]
     }
 
-    fn place(&mut self, seen: &Snapshot, machine: &Topology, _: &mut Random) -> Vec<Placement> {
-        let mut pools = pools(seen, machine);
-        let others = self.busy.keep_busy(seen, &mut pools);
-        let busy = pools.iter().flat_map(|pool| &pool.threads).chain(&others);
-        let mut taken: CpuSet = busy.map(|&at| seen.threads[at].place()).collect();
-        let mut place = |pool: &Pool, at: usize| -> Option<Placement> {
-            let thread = &seen.threads[at];
-            let pages = seen.process(thread.process)?.residency.as_ref()?;
-            let home = machine.node(pages.home()?)?;
-            let here = thread.place();
-            let there = pool.cpus.intersection(&home.cpus);
-            let is_home = there.contains(here);
-            let to = if is_home {
-                here
-            } else {
-                there.difference(&taken).first()?
+    fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
+        let mut free = stage.free_cpus();
+        let seats = stage.busy().filter_map(|(pool, thread)| {
+            let pages = stage.residency(thread)?;
+            let node = pages.home()?;
+            let home = pool.cpus.intersection(&stage.topology.node(node)?.cpus);
+            let here = stage.thread(thread).place();
+            let cpu = match home.contains(here) {
+                true => here,
+                false => home.intersection(&free).first()?,
             };
-            taken.insert(to);
-            let (local, all) = (pages.on(home.id), pages.total());
-            (thread.assigned != Some(to)).then(|| Placement {
-                thread: thread.id,
-                from: here,
-                to,
-                rule: HOME.name.into(),
-                why: format!(
-                    "{local} of its process's {all} pages are on node {}",
-                    home.id
-                ),
-                instead_of: if is_home {
-                    String::new()
-                } else {
-                    format!("CPU {here}, away from them")
-                },
-            })
-        };
-        let threads = pools
-            .iter()
-            .flat_map(|pool| pool.threads.iter().map(move |&at| (pool, at)));
-        let mut plan: Vec<_> = threads.filter_map(|(pool, at)| place(pool, at)).collect();
-        plan.sort_unstable_by_key(|placement| placement.thread);
-        plan
+            free.remove(cpu);
+            let (local, all) = (pages.on(node), pages.total());
+            let why = words!(
+                "{local} of its process's {all} pages are on node {node}",
+                local,
+                all,
+                node
+            );
+            let away = words!("CPU {here}, away from them", here);
+            Some(stage.seat(thread, cpu, HOME.because(why).instead_of(away)))
+        });
+        seats.collect()
     }
 }
 
@@ -93,6 +71,7 @@ mod tests {
     use crate::registry;
     use crate::settings::Settings;
     use numaherd_testing::Scene;
+    use numaherd_world::Placement;
     use proptest::prelude::*;
     use rand::SeedableRng;
 

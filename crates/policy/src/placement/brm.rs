@@ -75,19 +75,21 @@
 //!
 //! Cost: linear in threads; in nodes for each candidate.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use numaherd_topology::Topology;
-use numaherd_world::{Placement, Signal, Snapshot, Stray, Thread};
+use numaherd_world::{Signal, Snapshot, Stray, Thread};
 use rand::Rng;
 
 use crate::candidates::{Candidates, Standing};
 use crate::memory::PerThread;
-use crate::policy::{Place, Random};
+use crate::policy::Random;
+use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::{AverageOver, BrmSettings, Settings};
+use crate::stage::{PlacementRule, Seat, Stage};
 use crate::uncore::{self, Average, Part, SystemPenalty};
+use crate::words;
 
 mod algorithm;
 mod ground;
@@ -216,7 +218,7 @@ impl Brm {
     }
 }
 
-impl Place for Brm {
+impl PlacementRule for Brm {
     fn needs(&self) -> &[Signal] {
         &[Signal::CpuUse, Signal::UncorePenalty]
     }
@@ -229,12 +231,8 @@ impl Place for Brm {
         Some(Stray::Node)
     }
 
-    fn place(
-        &mut self,
-        snapshot: &Snapshot,
-        topology: &Topology,
-        random: &mut Random,
-    ) -> Vec<Placement> {
+    fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
+        let (snapshot, topology) = (stage.snapshot, stage.topology);
         let nodes = topology.nodes().len();
         if self.system.as_ref().is_none_or(|&(of, _)| of != nodes) {
             let system = SystemPenalty::new(self.settings.system_penalty, nodes);
@@ -265,9 +263,9 @@ impl Place for Brm {
         self.jumped += jump.map_or(0.0, |(after, before)| after - before);
         system.tick();
 
-        let ground = Ground::new(snapshot, topology);
+        let ground = Ground::new(stage);
         let mut loads = Loads::new(snapshot, topology);
-        let mut plan = Vec::new();
+        let mut seats = Vec::new();
         self.turn = self.turn.and_then(|turn| turn.tick(snapshot));
         let mut changed_by = None;
         let candidates = all.iter().filter(|now| now.candidate).count() as u64;
@@ -303,7 +301,7 @@ impl Place for Brm {
                 let over = self.turn.take().filter(|turn| turn.has_changed(node));
                 changed_by = over.map(|_| at);
             }
-            plan.extend(match picked {
+            seats.extend(match picked {
                 Some((penalty, picked)) => {
                     match &mut self.turn {
                         Some(turn) => turn.moves(),
@@ -313,8 +311,8 @@ impl Place for Brm {
                         None => {}
                     }
                     let there = known.vcpu.penalty_on(picked.node);
-                    let words = in_words(&picked, penalty, there, self.jumped, node, topology);
-                    Some(to_node(now, picked.node, words, reach, &mut loads))
+                    let reason = because(&picked, penalty, there, self.jumped, node, topology);
+                    Some(to_node(now, picked.node, reason, reach, &mut loads))
                 }
                 None => hold(now, reach, &mut loads, topology),
             });
@@ -325,7 +323,7 @@ impl Place for Brm {
                 known.vcpu.forget();
             }
         }
-        plan
+        seats
     }
 }
 
@@ -442,90 +440,91 @@ impl Known {
 fn to_node(
     now: &Now<'_>,
     node: usize,
-    (rule, why, instead_of): (Rule, String, String),
+    reason: Reason,
     reach: &Reach,
     loads: &mut Loads<'_>,
-) -> Placement {
-    let to = loads.least(reach.cpus_of(node));
-    loads.moves(now.thread, to);
-    Placement {
+) -> Seat {
+    let cpu = loads.least(reach.cpus_of(node));
+    loads.moves(now.thread, cpu);
+    Seat {
         thread: now.thread.id,
-        from: now.thread.place(),
-        to,
-        rule: Cow::Borrowed(rule.name),
-        why,
-        instead_of,
+        cpu,
+        reason,
     }
 }
 
 /// Why a candidate moves, and what it left for it. Penalties are given as the mean of those who
 /// are candidates now.
-fn in_words(
+fn because(
     picked: &Picked,
     here: f64,
     there: Option<f64>,
     jumped: f64,
     node: usize,
     topology: &Topology,
-) -> (Rule, String, String) {
+) -> Reason {
     let id = |node: usize| topology.nodes()[node].id;
     let (from, to) = (id(node), id(picked.node));
-    let now = here + jumped;
     let chance = match picked.probability {
-        Some(percent) => format!("drawn with a probability of {percent} %"),
-        None => "it is its turn".to_owned(),
+        Some(percent) => words!("drawn with a probability of {percent} %", percent),
+        None => words!("it is its turn"),
     };
-    let stay = format!("stay on node {from}, where candidates lose {now:.1} cycles per request");
-    match there {
-        None => {
-            let why = format!("nothing is known of node {to} (any more); {chance}");
-            (EXPLORE, why, stay)
-        }
+    let (rule, why) = match there {
+        None => (
+            EXPLORE,
+            words!("nothing is known of node {to} (any more); ", to),
+        ),
         Some(there) => {
-            let then = there + jumped;
-            let why = format!(
-                "candidates lost {then:.1} cycles per request when it was last on node {to}; {chance}"
+            let why = words!(
+                "candidates lost {then} cycles per request when it was last on node {to}; ",
+                then = there + jumped,
+                to,
             );
-            let rule = if picked.probability.is_some() {
-                BIAS
-            } else {
-                TURN
-            };
-            (rule, why, stay)
+            (
+                if picked.probability.is_some() {
+                    BIAS
+                } else {
+                    TURN
+                },
+                why,
+            )
         }
-    }
+    };
+    rule.because(why.and(chance)).instead_of(words!(
+        "stay on node {from}, where candidates lose {now} cycles per request",
+        from,
+        now = here + jumped,
+    ))
 }
 
 /// Names a candidate that has no core, or none that it may have, so that it is held from now on.
-fn hold(
-    now: &Now<'_>,
-    reach: &Reach,
-    loads: &mut Loads<'_>,
-    topology: &Topology,
-) -> Option<Placement> {
+fn hold(now: &Now<'_>, reach: &Reach, loads: &mut Loads<'_>, topology: &Topology) -> Option<Seat> {
     let thread = now.thread;
     if thread.assigned.is_some_and(|core| reach.all.contains(core)) {
         return None;
     }
     let at_home = now.node.filter(|node| reach.nodes.contains(node));
-    let to = match at_home {
+    let cpu = match at_home {
         _ if reach.all.contains(thread.cpu) => thread.cpu,
         Some(node) => loads.least(reach.cpus_of(node)),
         None => loads.least(reach.all.iter()),
     };
-    loads.moves(thread, to);
-    let node = topology.node_of(to).expect("a CPU of the machine");
-    Some(Placement {
+    loads.moves(thread, cpu);
+    let node = topology.node_of(cpu).expect("a CPU of the machine");
+    let why = match at_home {
+        Some(_) => words!(
+            "it is on node {node}, and its penalty is of that node while it stays there",
+            node
+        ),
+        None => words!(
+            "it may not have a CPU of its node any more; node {node} has the least used",
+            node
+        ),
+    };
+    Some(Seat {
         thread: thread.id,
-        from: thread.place(),
-        to,
-        rule: Cow::Borrowed(HOLD.name),
-        why: if at_home.is_some() {
-            format!("it is on node {node}, and its penalty is of that node while it stays there")
-        } else {
-            format!("it may not have a CPU of its node any more; node {node} has the least used")
-        },
-        instead_of: String::new(),
+        cpu,
+        reason: HOLD.because(why),
     })
 }
 

@@ -26,19 +26,16 @@
 //! slots; the domains' thread counts are those of the deal; with unchanged rates nothing moves;
 //! equal input gives equal output. Cost: the sort.
 
-use std::borrow::Cow;
+use numaherd_topology::CpuId;
+use numaherd_world::Signal;
 
-use numaherd_topology::{CpuId, Topology};
-use numaherd_world::{Placement, Signal, Snapshot};
-
-use crate::busy::Busy;
-use crate::classes::{Classes, Tenths};
 use crate::placement::arrange::seat;
 use crate::placement::slots::{At, Direction, Ground};
-use crate::policy::{Place, Random};
-use crate::pools::{Taken, pools};
+use crate::policy::Random;
+use crate::reason::Reason;
 use crate::rules::Rule;
-use crate::settings::Settings;
+use crate::stage::{PlacementRule, Seat, Stage};
+use crate::words;
 
 /// The rules that plans name.
 pub const RULES: &[Rule] = &[KEEP_CORE, DEAL];
@@ -57,123 +54,75 @@ const DEAL: Rule = Rule {
 const STEPS: f64 = 10.0;
 
 /// See the top of this file.
-#[derive(Clone, Debug)]
-pub struct DistributedIntensity {
-    // DI has no classes, but remembers miss rates as they do.
-    classes: Classes,
-    busy: Busy,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DistributedIntensity;
 
-impl DistributedIntensity {
-    /// Nothing seen yet.
-    pub fn new(settings: &Settings) -> Self {
-        Self {
-            classes: Classes::new(settings.classes.rule()),
-            busy: Busy::new(settings.placement.least_cpu_share),
-        }
-    }
-}
-
-impl Place for DistributedIntensity {
+impl PlacementRule for DistributedIntensity {
     fn needs(&self) -> &[Signal] {
         &[Signal::CpuUse, Signal::MissRate]
     }
 
-    fn place(
-        &mut self,
-        snapshot: &Snapshot,
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<Placement> {
-        let classed = self.classes.observe(&snapshot.threads);
-        let class = |index: usize| classed[index].class();
-        let mut pools = pools(snapshot, topology);
-        let mut taken = Taken::default();
-        for index in self.busy.keep_busy(snapshot, &mut pools) {
-            taken.hold(snapshot.threads[index].place(), class(index));
-        }
-        let mut placements = Vec::new();
-        for pool in &mut pools {
-            pool.threads.retain(|&index| class(index).is_some());
-            if pool.threads.is_empty() {
-                continue;
-            }
-            let ground = Ground::new(snapshot, topology, pool, &taken);
-            let rate = |at: usize| {
-                let rate = classed[pool.threads[at]].miss_rate().unwrap_or_default();
-                (rate * STEPS).round() / STEPS
-            };
-            let mut order: Vec<usize> = (0..pool.threads.len()).collect();
+    fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
+        let seats = stage.pool_by_pool(|pool, ground| {
+            let rate = move |at: usize| (stage.miss_rate(pool.busy[at]) * STEPS).round() / STEPS;
+            let mut order: Vec<usize> = (0..pool.busy.len()).collect();
             order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
             let solution = deal(&ground, &order);
+            let mut ranks = vec![0; order.len()];
             for (rank, &at) in order.iter().enumerate() {
-                let index = pool.threads[at];
-                let thread = &snapshot.threads[index];
-                let (to, from) = (ground.cpu(solution[at]), thread.place());
-                taken.hold(to, class(index));
-                if thread.assigned == Some(to) {
-                    continue;
-                }
-                let words = Words {
-                    ground: &ground,
-                    sits: ground.sits[at],
-                    to: solution[at],
-                    rank: rank + 1,
-                };
-                placements.push(Placement {
-                    thread: thread.id,
-                    from,
-                    to,
-                    rule: Cow::Borrowed(if to == from {
-                        KEEP_CORE.name
-                    } else {
-                        DEAL.name
-                    }),
-                    why: words.why(rate(at), order.len()),
-                    instead_of: words.instead_of(from),
-                });
+                ranks[at] = rank + 1;
             }
-        }
-        placements.sort_unstable_by_key(|placement| placement.thread);
-        placements
+            let here = |at: usize| stage.thread(pool.busy[at]).place();
+            let cpus = ground.cpus(&solution);
+            let why = move |at: usize| {
+                because(
+                    &ground,
+                    here(at),
+                    at,
+                    solution[at],
+                    rate(at),
+                    (ranks[at], ranks.len()),
+                )
+            };
+            Some((cpus, why))
+        });
+        seats.unwrap_or_default()
     }
 }
 
-/// Puts one thread's deal into words.
-struct Words<'a> {
-    ground: &'a Ground,
-    sits: Option<At>,
+fn because(
+    ground: &Ground,
+    from: CpuId,
+    thread: usize,
     to: At,
-    /// From 1 for the highest miss rate.
-    rank: usize,
-}
-
-impl Words<'_> {
-    fn why(&self, miss_rate: f64, threads: usize) -> String {
-        let domain = &self.ground.domains[self.to.domain];
-        format!(
-            "{} lines per 1000 instructions is rank {} of {threads}, dealt to domain {} on node {}",
-            Tenths(miss_rate),
-            self.rank,
-            domain.domain,
-            domain.node
-        )
-    }
-
-    /// Why the thread does not stay on the CPU it is on.
-    fn instead_of(&self, from: CpuId) -> String {
-        match self.sits {
-            None => format!("CPU {from}: offline, or not allowed to the thread"),
-            Some(sits) if sits == self.to => String::new(),
-            Some(sits) if sits.domain == self.to.domain => {
-                format!("CPU {from}: it has no slot left, another of the domain has")
-            }
-            Some(sits) => format!(
-                "CPU {from}: rank {} is not dealt to domain {}",
-                self.rank, self.ground.domains[sits.domain].domain
-            ),
-        }
-    }
+    rate: f64,
+    (rank, threads): (usize, usize),
+) -> Reason {
+    let domain = &ground.domains[to.domain];
+    let rule = if ground.cpu(to) == from {
+        KEEP_CORE
+    } else {
+        DEAL
+    };
+    let why = words!(
+        "{rate} lines per 1000 instructions is rank {rank} of {threads}, dealt to domain {domain} on \
+         node {node}",
+        rate,
+        rank,
+        threads,
+        domain = domain.domain,
+        node = domain.node,
+    );
+    let instead_of = ground.sits[thread].map(|sits| match sits.domain == to.domain {
+        true => ground.no_slot_left(sits),
+        false => words!(
+            "CPU {from}: rank {rank} is not dealt to domain {domain}",
+            from,
+            rank,
+            domain = ground.domains[sits.domain].domain,
+        ),
+    });
+    rule.because(why).instead_of(instead_of)
 }
 
 /// Deals threads in the given order (places in the pool) to the domains of the ground. Gives each
@@ -210,10 +159,18 @@ fn domains_by_turn(turns: &[At], shares: Vec<usize>, order: &[usize]) -> Vec<usi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Place;
+    use crate::settings::Settings;
+    use crate::stage::Staged;
     use numaherd_testing::Scene;
+    use numaherd_world::Placement;
     use rand::SeedableRng;
 
-    fn place(di: &mut DistributedIntensity, scene: &Scene) -> Vec<Placement> {
+    fn di() -> Staged<DistributedIntensity> {
+        Staged::new(&Settings::default(), DistributedIntensity)
+    }
+
+    fn place(di: &mut impl Place, scene: &Scene) -> Vec<Placement> {
         let mut random = Random::seed_from_u64(0);
         di.place(&scene.snapshot, &scene.topology, &mut random)
     }
@@ -224,7 +181,7 @@ mod tests {
         for (cpu, rate) in (0..).zip([40.0, 30.0, 2.0, 1.0]) {
             scene.thread(cpu, rate, cpu);
         }
-        let plan = place(&mut DistributedIntensity::new(&Settings::default()), &scene);
+        let plan = place(&mut di(), &scene);
         scene.carry_out(&plan);
         assert_eq!(
             plan[1].why,
@@ -247,7 +204,7 @@ mod tests {
         for (cpu, rate) in (0..).zip([40.0, 30.0, 2.0, 1.0]) {
             scene.thread(cpu, rate, cpu);
         }
-        let mut di = DistributedIntensity::new(&Settings::default());
+        let mut di = di();
         let plan = place(&mut di, &scene);
         scene.carry_out(&plan);
         assert_eq!(place(&mut di, &scene), []);
@@ -264,7 +221,7 @@ mod tests {
             scene.thread(cpu, rate, cpu);
         }
         scene.set_miss_rate(1, 39.96);
-        let mut di = DistributedIntensity::new(&Settings::default());
+        let mut di = di();
         let plan = place(&mut di, &scene);
         scene.carry_out(&plan);
         scene.set_miss_rate(1, 40.04);
@@ -277,7 +234,7 @@ mod tests {
         for rate in [50.0, 40.0, 30.0, 20.0] {
             scene.thread(1, rate, 0);
         }
-        let plan = place(&mut DistributedIntensity::new(&Settings::default()), &scene);
+        let plan = place(&mut di(), &scene);
         scene.carry_out(&plan);
         assert_eq!(scene.places(), [0, 1, 0, 1]);
     }

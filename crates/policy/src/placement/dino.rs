@@ -39,21 +39,21 @@ pub mod fill;
 pub mod group;
 pub mod layout;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt::{self, Write};
+use std::fmt;
+use std::sync::Arc;
 
-use numaherd_topology::Topology;
-use numaherd_world::{Placement, Signal, Snapshot};
+use numaherd_world::Signal;
 
-use crate::busy::Busy;
-use crate::classes::{Class, Classed, Classes, Tenths};
+use crate::classes::Class;
 use crate::placement::arrange::{Hand, arrange};
-use crate::placement::slots::{At, DomainSlots, Ground};
-use crate::policy::{Place, Random};
-use crate::pools::{Pool, Taken, pools};
+use crate::placement::slots::{At, Ground};
+use crate::policy::Random;
+use crate::pools::Pool;
+use crate::reason::Reason;
 use crate::rules::Rule;
-use crate::settings::Settings;
+use crate::stage::{PlacementRule, Seat, Stage};
+use crate::words;
 use layout::Tuple;
 
 /// The rules that plans name.
@@ -76,83 +76,40 @@ const GROUP_PROCESS: Rule = Rule {
 };
 
 /// See the top of this file.
-#[derive(Clone, Debug)]
-pub struct Dino {
-    classes: Classes,
-    busy: Busy,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dino;
 
-impl Dino {
-    /// Nothing seen yet.
-    pub fn new(settings: &Settings) -> Self {
-        Self {
-            classes: Classes::new(settings.classes.rule()),
-            busy: Busy::new(settings.placement.least_cpu_share),
-        }
-    }
-}
-
-impl Place for Dino {
+impl PlacementRule for Dino {
     fn needs(&self) -> &[Signal] {
         &[Signal::CpuUse, Signal::MissRate]
     }
 
-    fn place(
-        &mut self,
-        snapshot: &Snapshot,
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<Placement> {
-        let classed = self.classes.observe(&snapshot.threads);
-        let class = |index: usize| classed[index].class();
-        let mut pools = pools(snapshot, topology);
-        let hands_off = self.busy.keep_busy(snapshot, &mut pools);
-        let mut taken = Taken::default();
-        for index in hands_off {
-            taken.hold(snapshot.threads[index].place(), class(index));
-        }
-        let mut placements = Vec::new();
-        for pool in &mut pools {
-            pool.threads.retain(|&index| class(index).is_some());
-            if pool.threads.is_empty() {
-                continue;
-            }
-            let ground = Ground::new(snapshot, topology, pool, &taken);
-            let decision = Decision::new(&ground, &tuples(snapshot, pool, classed), |at| {
-                snapshot.threads[pool.threads[at]].assigned.is_some()
+    fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
+        let seats = stage.pool_by_pool(|pool, ground| {
+            let decision = Decision::new(&ground, &tuples(stage, pool), |at| {
+                stage.thread(pool.busy[at]).assigned.is_some()
             });
-            let told = Told {
-                snapshot,
-                pool,
-                classed,
-                ground: &ground,
-                decision: &decision,
-                domains: told_domains(&ground, &decision.layout),
-            };
-            for (at, &index) in pool.threads.iter().enumerate() {
-                taken.hold(ground.cpu(decision.solution[at]), class(index));
-                placements.extend(told.placement(at));
-            }
-        }
-        placements.sort_unstable_by_key(|placement| placement.thread);
-        placements
+            let cpus = ground.cpus(&decision.solution);
+            let wanted = decision.wanted_of_domains();
+            let why = move |at| because(stage, pool, &ground, &decision, &wanted, at);
+            Some((cpus, why))
+        });
+        seats.unwrap_or_default()
     }
 }
 
 /// The tuples of a pool, by thread.
-fn tuples(snapshot: &Snapshot, pool: &Pool, classed: &[Classed]) -> Vec<Tuple> {
+fn tuples(stage: &Stage<'_>, pool: &Pool) -> Vec<Tuple> {
     let mut numbers = HashMap::new();
     let tuple = |(thread, &index): (usize, &usize)| {
         let next = numbers.len();
         Tuple {
-            class: classed[index].class().unwrap_or(Class::Turtle),
-            process: *numbers
-                .entry(snapshot.threads[index].process)
-                .or_insert(next),
+            class: stage.class(index).unwrap_or(Class::Turtle),
+            process: *numbers.entry(stage.thread(index).process).or_insert(next),
             thread,
         }
     };
-    pool.threads.iter().enumerate().map(tuple).collect()
+    pool.busy.iter().enumerate().map(tuple).collect()
 }
 
 /// What DINO decides for one pool, stage by stage.
@@ -201,98 +158,71 @@ impl Decision {
             solution,
         }
     }
-}
 
-/// Puts a decision into words.
-struct Told<'a> {
-    snapshot: &'a Snapshot,
-    pool: &'a Pool,
-    classed: &'a [Classed],
-    ground: &'a Ground,
-    decision: &'a Decision,
     /// What each domain of the ground is to run, in words.
-    domains: Vec<String>,
-}
-
-impl Told<'_> {
-    /// What a plan says of one thread of the pool; `None` where nothing is to be done.
-    fn placement(&self, at: usize) -> Option<Placement> {
-        let index = self.pool.threads[at];
-        let thread = &self.snapshot.threads[index];
-        let to = self.decision.solution[at];
-        let cpu = self.ground.cpu(to);
-        if thread.assigned == Some(cpu) {
-            return None;
-        }
-        let stays = thread.place() == cpu;
-        let rule = match self.decision.grouped[at] {
-            _ if stays => KEEP_CORE,
-            Some(_) => GROUP_PROCESS,
-            None => FILL_SLOTS,
+    fn wanted_of_domains(&self) -> Vec<Arc<str>> {
+        let of_domain = |hands: &Vec<Hand>| {
+            let sum = |class: usize| hands.iter().map(|hand| hand[class]).sum();
+            Worded([sum(0), sum(1), sum(2)]).to_string().into()
         };
-        let classed = &self.classed[index];
-        let class = classed.class().unwrap_or(Class::Turtle);
-        let rate = classed.miss_rate().unwrap_or_default();
-        let mut why = String::with_capacity(160);
-        // Writing to a String cannot fail.
-        let _ = write!(
-            why,
-            "{class} ({} lines per 1000 instructions); {}",
-            Tenths(rate),
-            self.domains[to.domain]
-        );
-        if let Some(first) = self.decision.grouped[at].filter(|_| !stays) {
-            let process = self.snapshot.threads[self.pool.threads[first]].process;
-            let _ = write!(why, "; two {class}s changed places for {process}");
-        }
-        Some(Placement {
-            thread: thread.id,
-            from: thread.place(),
-            to: cpu,
-            rule: Cow::Borrowed(rule.name),
-            why,
-            instead_of: if stays {
-                String::new()
-            } else {
-                self.instead_of(at)
-            },
-        })
-    }
-
-    /// Why the thread does not stay where it is.
-    fn instead_of(&self, at: usize) -> String {
-        let from = self.snapshot.threads[self.pool.threads[at]].place();
-        match (self.ground.sits[at], self.decision.kept[at]) {
-            (None, _) => format!("CPU {from}: offline, or not allowed to the thread"),
-            (Some(_), Some(_)) => {
-                format!("CPU {from}: its class fits there, but the process is grouped")
-            }
-            (Some(sits), None) => {
-                let hand = self.decision.layout[sits.domain][sits.cpu];
-                format!("CPU {from}: it is to run {}", ToldHand(hand))
-            }
-        }
+        self.layout.iter().map(of_domain).collect()
     }
 }
 
-/// What each domain of the ground is to run, in words.
-fn told_domains(ground: &Ground, layout: &[Vec<Hand>]) -> Vec<String> {
-    let told = |(domain, hands): (&DomainSlots, &Vec<Hand>)| {
-        let sum = |class: usize| hands.iter().map(|hand| hand[class]).sum();
-        format!(
-            "domain {} on node {} is to run {}",
-            domain.domain,
-            domain.node,
-            ToldHand([sum(0), sum(1), sum(2)])
-        )
+/// Why a thread of a pool gets its seat.
+fn because(
+    stage: &Stage<'_>,
+    pool: &Pool,
+    ground: &Ground,
+    decision: &Decision,
+    wanted: &[Arc<str>],
+    at: usize,
+) -> Reason {
+    let thread = pool.busy[at];
+    let from = stage.thread(thread).place();
+    let to = decision.solution[at];
+    let domain = &ground.domains[to.domain];
+    let class = stage.class(thread).unwrap_or(Class::Turtle);
+    let why = words!(
+        "{class} ({rate} lines per 1000 instructions); domain {domain} on node {node} is to run \
+         {wanted}",
+        class,
+        rate = stage.miss_rate(thread),
+        domain = domain.domain,
+        node = domain.node,
+        wanted = Arc::clone(&wanted[to.domain]),
+    );
+    let (rule, why) = match decision.grouped[at] {
+        _ if ground.cpu(to) == from => (KEEP_CORE, why),
+        None => (FILL_SLOTS, why),
+        Some(first) => {
+            let process = stage.thread(pool.busy[first]).process;
+            let swapped = words!(
+                "; two {class}s changed places for {process}",
+                class,
+                process
+            );
+            (GROUP_PROCESS, why.and(swapped))
+        }
     };
-    ground.domains.iter().zip(layout).map(told).collect()
+    let instead_of = ground.sits[at].map(|sits| match decision.kept[at] {
+        Some(_) => words!(
+            "CPU {from}: its class fits there, but the process is grouped",
+            from
+        ),
+        None => words!(
+            "CPU {from}: it is to run {hand}",
+            from,
+            hand = Worded(decision.layout[sits.domain][sits.cpu]).to_string(),
+        ),
+    });
+    rule.because(why).instead_of(instead_of)
 }
 
 /// A hand in words: `1 super-devil, 2 turtles`.
-struct ToldHand(Hand);
+struct Worded(Hand);
 
-impl fmt::Display for ToldHand {
+impl fmt::Display for Worded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
         for class in Class::DEALT {

@@ -52,22 +52,20 @@ pub mod maximum_local;
 pub mod processors;
 pub mod refine;
 
-use std::borrow::Cow;
+use numaherd_topology::Topology;
+use numaherd_world::Signal;
 
-use numaherd_topology::{NodeId, Topology};
-use numaherd_world::{Placement, Signal, Snapshot};
-
-use crate::busy::Busy;
-use crate::changes::{LastPlaced, Mark, Situation};
-use crate::classes::{Classed, Classes, Tenths};
-use crate::memory::PerThread;
+use crate::changes::LastSeats;
 use crate::penalty::{Estimate, PenaltySettings};
 use crate::placement::arrange::seat;
 use crate::placement::slots::{At, Ground};
-use crate::policy::{Place, Random};
-use crate::pools::{Pool, Taken, pools};
+use crate::policy::Random;
+use crate::pools::Pool;
+use crate::reason::{Figure, Reason, Words};
 use crate::rules::Rule;
 use crate::settings::{NMassSettings, Settings};
+use crate::stage::{PlacementRule, Seat, Stage};
+use crate::words;
 use maximum_local::Mapping;
 use processors::{Item, Processors};
 use refine::Move;
@@ -118,11 +116,7 @@ pub struct NMass {
     steps: Steps,
     settings: NMassSettings,
     penalties: PenaltySettings,
-    // N-MASS has no classes, but remembers miss rates as they do.
-    classes: Classes,
-    busy: Busy,
-    homes: PerThread<Option<NodeId>>,
-    last: LastPlaced,
+    last: LastSeats,
 }
 
 impl NMass {
@@ -148,154 +142,99 @@ impl NMass {
             steps,
             settings: settings.n_mass,
             penalties: settings.penalty.clone(),
-            classes: Classes::new(settings.classes.rule()),
-            busy: Busy::new(settings.placement.least_cpu_share),
-            homes: PerThread::default(),
-            last: LastPlaced::new(settings.n_mass.changed_by),
+            last: LastSeats::new(settings.n_mass.changed_by),
         }
     }
 }
 
-impl Place for NMass {
+impl PlacementRule for NMass {
     fn needs(&self) -> &[Signal] {
         &[Signal::CpuUse, Signal::MissRate, Signal::Residency]
     }
 
-    fn place(
-        &mut self,
-        snapshot: &Snapshot,
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<Placement> {
-        let homes = self.homes.line_up(&snapshot.threads);
-        remember_homes(homes, snapshot);
-        let classed = self.classes.observe(&snapshot.threads);
-        let mut pools = pools(snapshot, topology);
-        let hands_off = self.busy.keep_busy(snapshot, &mut pools);
-        for pool in &mut pools {
-            let known = |&index: &usize| homes[index].is_some() && classed[index].class().is_some();
-            pool.threads.retain(known);
-        }
-        pools.retain(|pool| !pool.threads.is_empty());
+    fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
+        let stage = &stage.narrowed(|thread| stage.home(thread).is_some());
         let seen = Seen {
-            snapshot,
-            classed,
-            homes,
+            stage,
             penalties: &self.penalties,
         };
-        let situation = Situation::new(snapshot, &pools, &hands_off, |index| seen.mark(index));
-        if !self.last.is_outdated(&situation) {
-            return self.last.still_wanted(snapshot);
-        }
-
-        let mut taken = Taken::default();
-        let mut pressures = vec![0.0; topology.domains().len()];
-        for index in hands_off {
-            let cpu = snapshot.threads[index].place();
-            taken.hold(cpu, classed[index].class());
-            if let Some(domain) = topology.domain_of(cpu) {
-                let weight = seen.weight(index, domain.node);
-                pressures[domain.id.index()] += weight;
-            }
-        }
-        let mut placements = Vec::new();
-        for pool in &pools {
-            let ground = Ground::new(snapshot, topology, pool, &taken);
-            let domain = |at: usize| ground.domains[at].domain.index();
-            let outside: Vec<f64> = (0..ground.domains.len())
-                .map(|at| pressures[domain(at)])
-                .collect();
-            let items = seen.items(pool);
-            let processors = Processors::new(&ground, topology, items.len(), &outside);
-            let refined = match self.steps {
-                Steps::MaximumLocal => None,
-                Steps::All => Some(&self.settings),
-            };
-            let decision = Decision::new(&ground, &items, processors, refined);
-            for (at, processor) in decision.processors.all.iter().enumerate() {
-                pressures[domain(at)] = processor.pressure;
-            }
-            let told = Told {
-                snapshot,
-                pool,
-                ground: &ground,
-                items: &items,
-                decision: &decision,
-                ranks: decision.ranks(),
-                steps: self.steps,
-            };
-            for (at, &index) in pool.threads.iter().enumerate() {
-                taken.hold(ground.cpu(decision.seats[at]), classed[index].class());
-                placements.extend(told.placement(at));
-            }
-        }
-        placements.sort_unstable_by_key(|placement| placement.thread);
-        self.last.place(situation, placements)
+        let steps = self.steps;
+        let refined = (steps == Steps::All).then_some(&self.settings);
+        let anew = || {
+            let mut pressures = seen.pressures_of_unmanaged();
+            stage.pool_by_pool(|pool, ground| {
+                let domains: Vec<usize> = (ground.domains.iter())
+                    .map(|domain| domain.domain.index())
+                    .collect();
+                let outside: Vec<f64> = domains.iter().map(|&at| pressures[at]).collect();
+                let items = seen.items(pool);
+                let processors = Processors::new(&ground, stage.topology, items.len(), &outside);
+                let decision = Decision::new(&ground, &items, processors, refined);
+                for (at, processor) in domains.iter().zip(&decision.processors.all) {
+                    pressures[*at] = processor.pressure;
+                }
+                let cpus = ground.cpus(&decision.seats);
+                let decided = Decided {
+                    stage,
+                    pool,
+                    ground,
+                    items,
+                    ranks: decision.ranks(),
+                    decision,
+                    steps,
+                };
+                Some((cpus, move |at| decided.because(at)))
+            })
+        };
+        let miss_rate = |thread| seen.miss_rate(thread);
+        self.last.seats(stage, miss_rate, anew)
     }
 }
 
-/// Takes down where the threads' processes have their pages now.
-pub(crate) fn remember_homes(homes: &mut [Option<NodeId>], snapshot: &Snapshot) {
-    for (home, thread) in homes.iter_mut().zip(&snapshot.threads) {
-        let process = snapshot.process(thread.process);
-        let now = process.and_then(|process| process.residency.as_ref()?.home());
-        *home = now.or(*home);
-    }
-}
-
-/// A snapshot with what is remembered of its threads.
+/// A stage with what N-MASS knows of its threads.
+#[derive(Clone, Copy)]
 struct Seen<'a> {
-    snapshot: &'a Snapshot,
-    classed: &'a [Classed],
-    homes: &'a [Option<NodeId>],
+    stage: &'a Stage<'a>,
     penalties: &'a PenaltySettings,
 }
 
 impl Seen<'_> {
     /// The miss rate that was recorded of the program, else the one that was measured.
-    fn miss_rate(&self, index: usize) -> f64 {
-        let recorded = self.penalties.recorded(self.name(index));
-        recorded
-            .or(self.classed[index].miss_rate())
-            .unwrap_or_default()
+    fn miss_rate(&self, thread: usize) -> f64 {
+        let recorded = self.penalties.recorded(self.stage.process_name(thread));
+        recorded.unwrap_or_else(|| self.stage.miss_rate(thread))
     }
 
-    /// The process's name.
-    fn name(&self, index: usize) -> &str {
-        let thread = &self.snapshot.threads[index];
-        let process = self.snapshot.process(thread.process);
-        process.map_or(&thread.name, |process| &process.name)
-    }
-
-    fn mark(&self, index: usize) -> Mark {
-        Mark {
-            thread: self.snapshot.threads[index].id,
-            miss_rate: self.miss_rate(index),
-            home: self.homes[index],
-        }
-    }
-
-    fn penalty(&self, index: usize) -> f64 {
-        self.penalties.of(self.name(index), self.miss_rate(index))
+    fn penalty(&self, thread: usize) -> f64 {
+        let name = self.stage.process_name(thread);
+        self.penalties.of(name, self.miss_rate(thread))
     }
 
     /// The threads of a pool as N-MASS sees them.
     fn items(&self, pool: &Pool) -> Vec<Item> {
-        let item = |&index: &usize| {
+        let item = |&thread: &usize| {
             Some(Item {
-                home: self.homes[index]?,
-                miss_rate: self.miss_rate(index),
-                penalty: self.penalty(index),
+                home: self.stage.home(thread)?,
+                miss_rate: self.miss_rate(thread),
+                penalty: self.penalty(thread),
             })
         };
-        pool.threads.iter().filter_map(item).collect()
+        pool.busy.iter().filter_map(item).collect()
     }
 
-    /// What a thread that is not placed adds to the pressure of the node it is on.
-    fn weight(&self, index: usize, on: NodeId) -> f64 {
-        let remote = self.homes[index].is_some_and(|home| home != on);
-        let penalty = if remote { self.penalty(index) } else { 1.0 };
-        self.miss_rate(index) * penalty
+    /// What threads that may not be placed add to the pressure of each domain.
+    fn pressures_of_unmanaged(&self) -> Vec<f64> {
+        let mut pressures = vec![0.0; self.stage.topology.domains().len()];
+        for &thread in &self.stage.unmanaged {
+            let cpu = self.stage.thread(thread).place();
+            if let Some(domain) = self.stage.topology.domain_of(cpu) {
+                let home = self.stage.home(thread);
+                let remote = home.is_some_and(|home| home != domain.node);
+                let penalty = if remote { self.penalty(thread) } else { 1.0 };
+                pressures[domain.id.index()] += self.miss_rate(thread) * penalty;
+            }
+        }
+        pressures
     }
 }
 
@@ -361,27 +300,23 @@ impl Decision {
     }
 }
 
-/// Puts a decision into words.
-struct Told<'a> {
-    snapshot: &'a Snapshot,
+/// What was decided for a pool, with what it was decided by.
+struct Decided<'a> {
+    stage: &'a Stage<'a>,
     pool: &'a Pool,
-    ground: &'a Ground,
-    items: &'a [Item],
-    decision: &'a Decision,
+    ground: Ground,
+    items: Vec<Item>,
+    decision: Decision,
     ranks: Vec<usize>,
     steps: Steps,
 }
 
-impl Told<'_> {
-    /// What a plan says of one thread of the pool; `None` where nothing is to be done.
-    fn placement(&self, at: usize) -> Option<Placement> {
-        let thread = &self.snapshot.threads[self.pool.threads[at]];
-        let cpu = self.ground.cpu(self.decision.seats[at]);
-        if thread.assigned == Some(cpu) {
-            return None;
-        }
-        let local = self.decision.processor[at] == self.decision.local.processor[at];
-        let home = self.ground.domains[self.decision.processor[at]].node == self.items[at].home;
+impl Decided<'_> {
+    /// Why a thread of the pool gets its seat.
+    fn because(&self, at: usize) -> Reason {
+        let processor = self.decision.processor[at];
+        let local = processor == self.decision.local.processor[at];
+        let home = self.ground.domains[processor].node == self.items[at].home;
         let rule = match self.steps {
             _ if !local => REFINE,
             Steps::All if home => HOME,
@@ -389,85 +324,80 @@ impl Told<'_> {
             Steps::MaximumLocal if home => LOCAL_HOME,
             Steps::MaximumLocal => LOCAL_FULL,
         };
-        Some(Placement {
-            thread: thread.id,
-            from: thread.place(),
-            to: cpu,
-            rule: Cow::Borrowed(rule.name),
-            why: self.why(at),
-            instead_of: self.instead_of(at),
-        })
+        rule.because(self.why(at)).instead_of(self.instead_of(at))
     }
 
-    fn why(&self, at: usize) -> String {
+    fn why(&self, at: usize) -> Words {
         let item = &self.items[at];
         let to = &self.ground.domains[self.decision.processor[at]];
-        let penalty = format!(
-            "NUMA penalty {:.2} at {} lines per 1000 instructions",
-            item.penalty,
-            Tenths(item.miss_rate)
+        let penalty = words!(
+            "NUMA penalty {penalty} at {rate} lines per 1000 instructions is ",
+            penalty = Figure::Measured(item.penalty, 2),
+            rate = item.miss_rate,
         );
-        let rank = format!("{} of {}", self.ranks[at], self.items.len());
         let Some(moved) = &self.decision.moves[at] else {
-            let how = if to.node == item.home {
-                "is its home"
-            } else {
-                "is the nearest with a core left"
-            };
-            return format!(
-                "{penalty} is rank {rank}; its pages are on node {}; domain {} on node {} {how}",
-                item.home, to.domain, to.node
+            let mapped = words!(
+                "rank {rank} of {threads}; its pages are on node {home}; domain {domain} on node {node} is ",
+                rank = self.ranks[at],
+                threads = self.items.len(),
+                home = item.home,
+                domain = to.domain,
+                node = to.node,
             );
+            return penalty.and(mapped).and(match to.node == item.home {
+                true => words!("its home"),
+                false => words!("the nearest with a core left"),
+            });
         };
-        let exchanged = match moved.exchanged {
-            Some(other) => format!(
-                ", changing places with {}",
-                self.snapshot.threads[self.pool.threads[other]].id
-            ),
-            None => String::new(),
-        };
-        format!(
-            "{penalty} is the lowest left in domain {}; the pressures there and in domain {} on \
-             node {} go from {} and {} to {} and {}{exchanged}",
-            self.ground.domains[moved.from].domain,
-            to.domain,
-            to.node,
-            Tenths(moved.before.0),
-            Tenths(moved.before.1),
-            Tenths(moved.after.0),
-            Tenths(moved.after.1),
-        )
+        let why = penalty.and(words!(
+            "the lowest left in domain {from}; the pressures there and in domain {to} on node {node} go \
+             from {high} and {low} to {high_after} and {low_after}",
+            from = self.ground.domains[moved.from].domain,
+            to = to.domain,
+            node = to.node,
+            high = moved.before.0,
+            low = moved.before.1,
+            high_after = moved.after.0,
+            low_after = moved.after.1,
+        ));
+        match moved.exchanged {
+            Some(other) => why.and(words!(
+                ", changing places with {other}",
+                other = self.stage.thread(self.pool.busy[other]).id,
+            )),
+            None => why,
+        }
     }
 
     /// Why the thread does not stay where it is, or is not at home.
-    fn instead_of(&self, at: usize) -> String {
-        let from = self.snapshot.threads[self.pool.threads[at]].place();
-        let item = &self.items[at];
-        let to = self.decision.seats[at];
-        match self.ground.sits[at] {
-            None => format!("CPU {from}: offline, or not allowed to the thread"),
-            Some(sits) if sits == to => String::new(),
-            Some(sits) if sits.domain == to.domain => {
-                format!("CPU {from}: it has no slot left, another of the domain has")
-            }
-            Some(sits) if self.ground.domains[sits.domain].node != item.home => format!(
-                "CPU {from}: its pages on node {} would be remote",
-                item.home
-            ),
-            Some(_) => match (
-                &self.decision.moves[at],
-                self.ground.domains[to.domain].node,
-            ) {
-                (Some(_), _) => format!("CPU {from}: the pressure of its domain"),
-                (None, node) if node == item.home => {
-                    format!("CPU {from}: its domain had no core left, or more pressure")
-                }
-                (None, _) => format!(
-                    "CPU {from}: threads of a higher NUMA penalty have all cores of node {}",
-                    item.home
-                ),
-            },
-        }
+    fn instead_of(&self, at: usize) -> Option<Words> {
+        let sits = self.ground.sits[at]?;
+        let from = self.ground.cpu(sits);
+        let home = self.items[at].home;
+        let to = &self.ground.domains[self.decision.seats[at].domain];
+        let was = &self.ground.domains[sits.domain];
+        Some(if was.domain == to.domain {
+            self.ground.no_slot_left(sits)
+        } else if was.node != home {
+            words!(
+                "CPU {from}: its pages on node {home} would be remote",
+                from,
+                home
+            )
+        } else if self.decision.moves[at].is_some() {
+            words!("CPU {from}: the pressure of its domain", from)
+        } else if to.node == home {
+            words!(
+                "CPU {from}: its domain had no core left, or more pressure",
+                from
+            )
+        } else {
+            words!(
+                "CPU {from}: threads of a higher NUMA penalty have all cores of node {home}",
+                from,
+                home
+            )
+        })
     }
 }
 

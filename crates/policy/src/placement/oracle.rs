@@ -30,25 +30,24 @@
 pub mod layouts;
 pub mod search;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, NodeId, Topology};
-use numaherd_world::{Placement, Signal, Snapshot, ThreadId};
+use numaherd_world::{Signal, ThreadId};
 
-use crate::busy::Busy;
-use crate::changes::{LastPlaced, Mark, Situation};
-use crate::classes::Classes;
+use crate::changes::LastSeats;
 use crate::foresight::Foresight;
-use crate::memory::PerThread;
 use crate::penalty::PenaltySettings;
 use crate::placement::di;
 use crate::placement::n_mass::{self, processors::Item};
 use crate::placement::slots::{At, Ground};
-use crate::policy::{Place, Random};
-use crate::pools::{Pool, Taken, pools};
+use crate::policy::Random;
+use crate::pools::Pool;
+use crate::reason::{Figure, Reason, Words};
 use crate::rules::Rule;
 use crate::settings::{NMassSettings, OracleSettings, Settings};
+use crate::stage::{PlacementRule, Seat, Stage};
+use crate::words;
 use layouts::Space;
 use search::Found;
 
@@ -72,10 +71,7 @@ pub struct Oracle {
     settings: OracleSettings,
     n_mass: NMassSettings,
     penalties: PenaltySettings,
-    classes: Classes,
-    busy: Busy,
-    homes: PerThread<Option<NodeId>>,
-    last: LastPlaced,
+    last: LastSeats,
 }
 
 impl Oracle {
@@ -86,111 +82,65 @@ impl Oracle {
             settings: settings.oracle,
             n_mass: settings.n_mass,
             penalties: settings.penalty.clone(),
-            classes: Classes::new(settings.classes.rule()),
-            busy: Busy::new(settings.placement.least_cpu_share),
-            homes: PerThread::default(),
-            last: LastPlaced::new(settings.oracle.changed_by),
+            last: LastSeats::new(settings.oracle.changed_by),
         }
     }
 }
 
-impl Place for Oracle {
+impl PlacementRule for Oracle {
     fn needs(&self) -> &[Signal] {
         &[Signal::CpuUse, Signal::MissRate, Signal::Residency]
     }
 
-    fn place(
-        &mut self,
-        snapshot: &Snapshot,
-        topology: &Topology,
-        random: &mut Random,
-    ) -> Vec<Placement> {
-        let homes = self.homes.line_up(&snapshot.threads);
-        n_mass::remember_homes(homes, snapshot);
-        let classed = self.classes.observe(&snapshot.threads);
-        let mut pools = pools(snapshot, topology);
-        let hands_off = self.busy.keep_busy(snapshot, &mut pools);
-        for pool in &mut pools {
-            let counted = |&index: &usize| classed[index].class().is_some();
-            pool.threads.retain(counted);
-        }
-        pools.retain(|pool| !pool.threads.is_empty());
-        let mark = |index: usize| Mark {
-            thread: snapshot.threads[index].id,
-            miss_rate: classed[index].miss_rate().unwrap_or_default(),
-            home: homes[index],
+    fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
+        let (foresight, most) = (&self.foresight, self.settings.layouts);
+        let (penalties, n_mass) = (&self.penalties, &self.n_mass);
+        let anew = || {
+            // The threads of earlier pools, where they are put.
+            let mut placed: Vec<(ThreadId, CpuId)> = Vec::new();
+            stage.pool_by_pool(|pool, ground| {
+                let starts = starts(
+                    &ground,
+                    stage.topology,
+                    &items(stage, pool, penalties),
+                    n_mass,
+                );
+                let ids: Vec<ThreadId> =
+                    (pool.busy.iter().map(|&thread| stage.thread(thread).id)).collect();
+                let space = Space::new(&ground, stage.topology, ids.len());
+                let cost = |layout: &[At]| {
+                    let own = ids.iter().copied().zip(ground.cpus(layout));
+                    let all: Vec<_> = placed.iter().copied().chain(own).collect();
+                    foresight.cost(&all).filter(|cost| !cost.is_nan())
+                };
+                let found = search::search(&space, &ground, &starts, most, cost, random)?;
+                let cpus = ground.cpus(&found.layout);
+                let least = foresight.least(&ids);
+                placed.extend(ids.into_iter().zip(cpus.iter().copied()));
+                let why = move |at: usize| {
+                    let from = ground.sits[at].map(|sits| ground.cpu(sits));
+                    because(&found, least, from)
+                };
+                Some((cpus, why))
+            })
         };
-        let situation = Situation::new(snapshot, &pools, &hands_off, mark);
-        if !self.last.is_outdated(&situation) {
-            return self.last.still_wanted(snapshot);
-        }
-
-        let mut taken = Taken::default();
-        for index in hands_off {
-            taken.hold(snapshot.threads[index].place(), classed[index].class());
-        }
-        let mut placements = Vec::new();
-        let mut settled: Vec<(ThreadId, CpuId)> = Vec::new();
-        for pool in &pools {
-            let ground = Ground::new(snapshot, topology, pool, &taken);
-            let items: Vec<Item> = pool
-                .threads
-                .iter()
-                .map(|&index| {
-                    let thread = &snapshot.threads[index];
-                    let here = topology.node_of(thread.place()).unwrap_or(NodeId(0));
-                    let process = snapshot.process(thread.process);
-                    let name = process.map_or(&thread.name, |process| &process.name);
-                    let miss_rate = mark(index).miss_rate;
-                    Item {
-                        home: homes[index].unwrap_or(here),
-                        miss_rate,
-                        penalty: self.penalties.of(name, miss_rate),
-                    }
-                })
-                .collect();
-            let starts = starts(&ground, topology, &items, &self.n_mass);
-            let ids: Vec<ThreadId> = (pool.threads.iter())
-                .map(|&index| snapshot.threads[index].id)
-                .collect();
-            let space = Space::new(&ground, topology, pool.threads.len());
-            let cost = |layout: &[At]| {
-                let own = ids
-                    .iter()
-                    .zip(layout)
-                    .map(|(&id, &at)| (id, ground.cpu(at)));
-                let all: Vec<_> = settled.iter().copied().chain(own).collect();
-                self.foresight.cost(&all).filter(|cost| !cost.is_nan())
-            };
-            let found = search::search(
-                &space,
-                &ground,
-                &starts,
-                self.settings.layouts,
-                cost,
-                random,
-            );
-            let Some(found) = found else {
-                // What cannot be told now may be told in the next interval.
-                return Vec::new();
-            };
-            let told = Told {
-                snapshot,
-                pool,
-                ground: &ground,
-                found: &found,
-                least: self.foresight.least(&ids),
-            };
-            for (at, &index) in pool.threads.iter().enumerate() {
-                let cpu = ground.cpu(found.layout[at]);
-                taken.hold(cpu, classed[index].class());
-                settled.push((snapshot.threads[index].id, cpu));
-                placements.extend(told.placement(at));
-            }
-        }
-        placements.sort_unstable_by_key(|placement| placement.thread);
-        self.last.place(situation, placements)
+        self.last
+            .seats(stage, |thread| stage.miss_rate(thread), anew)
     }
+}
+
+/// The threads of a pool as N-MASS sees them.
+fn items(stage: &Stage<'_>, pool: &Pool, penalties: &PenaltySettings) -> Vec<Item> {
+    let item = |&thread: &usize| {
+        let here = stage.topology.node_of(stage.thread(thread).place());
+        let miss_rate = stage.miss_rate(thread);
+        Item {
+            home: stage.home(thread).or(here).unwrap_or(NodeId(0)),
+            miss_rate,
+            penalty: penalties.of(stage.process_name(thread), miss_rate),
+        }
+    };
+    pool.busy.iter().map(item).collect()
 }
 
 /// Where a local search starts besides where the threads are: DI's layout, maximum-local's and
@@ -210,62 +160,49 @@ fn starts(
     starts
 }
 
-/// Puts what was found into words.
-struct Told<'a> {
-    snapshot: &'a Snapshot,
-    pool: &'a Pool,
-    ground: &'a Ground,
-    found: &'a Found,
-    least: Option<f64>,
-}
-
-impl Told<'_> {
-    /// What a plan says of one thread of the pool; `None` where nothing is to be done.
-    fn placement(&self, at: usize) -> Option<Placement> {
-        let thread = &self.snapshot.threads[self.pool.threads[at]];
-        let (from, to) = (thread.place(), self.ground.cpu(self.found.layout[at]));
-        if thread.assigned == Some(to) {
-            return None;
+/// Why a thread gets its seat in the layout that was found. `from` is its CPU, where it may stay there.
+fn because(found: &Found, least: Option<f64>, from: Option<CpuId>) -> Reason {
+    let cost = |cost| Figure::Measured(cost, 4);
+    let (rule, why) = if found.all {
+        let why = words!(
+            "the layout costs {cost}, the least of all {tried} there are",
+            cost = cost(found.cost),
+            tried = found.tried,
+        );
+        (BEST, why)
+    } else {
+        let why = words!(
+            "the layout costs {cost}, the least of {tried} tried by local search, which ended ",
+            cost = cost(found.cost),
+            tried = found.tried,
+        );
+        let ended = match found.exhausted {
+            true => words!("when no more may be tried"),
+            false => words!("where no move and no swap lowers it"),
+        };
+        let bound = match least {
+            Some(least) => words!(
+                "; no layout can cost less than {least}",
+                least = cost(least)
+            ),
+            None => words!("; how much less another would cost is not known"),
+        };
+        (BEST_FOUND, why.and(ended).and(bound))
+    };
+    let instead_of = |from: CpuId| -> Words {
+        match found.before {
+            None => words!(
+                "CPU {from}: part of a layout whose cost cannot be told",
+                from
+            ),
+            Some(before) => words!(
+                "CPU {from}: part of a layout of cost {before}",
+                from,
+                before = cost(before)
+            ),
         }
-        let rule = if self.found.all { BEST } else { BEST_FOUND };
-        let instead_of = match (self.ground.sits[at], self.found.before) {
-            _ if from == to => String::new(),
-            (None, _) => format!("CPU {from}: offline, or not allowed to the thread"),
-            (Some(_), None) => format!("CPU {from}: part of a layout whose cost cannot be told"),
-            (Some(_), Some(before)) => {
-                format!("CPU {from}: part of a layout of cost {before:.4}")
-            }
-        };
-        Some(Placement {
-            thread: thread.id,
-            from,
-            to,
-            rule: Cow::Borrowed(rule.name),
-            why: self.why(),
-            instead_of,
-        })
-    }
-
-    fn why(&self) -> String {
-        let found = self.found;
-        let cost = format!("the layout costs {:.4}", found.cost);
-        if found.all {
-            return format!("{cost}, the least of all {} there are", found.tried);
-        }
-        let optimum = if found.exhausted {
-            "when no more may be tried"
-        } else {
-            "where no move and no swap lowers it"
-        };
-        let bound = match self.least {
-            Some(least) => format!("no layout can cost less than {least:.4}"),
-            None => "how much less another would cost is not known".to_owned(),
-        };
-        format!(
-            "{cost}, the least of {} tried by local search, which ended {optimum}; {bound}",
-            found.tried
-        )
-    }
+    };
+    rule.because(why).instead_of(from.map(instead_of))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::placement::oracle::Oracle;
 use crate::placement::random::RandomCore;
 use crate::policy::{Place, Random};
 use crate::settings::{CandidatesBy, Settings};
+use crate::stage::{PlacementRule, Staged};
 use numaherd_testing::{Scene, Shape};
 
 /// One thread before it is put on a machine: numbers are taken modulo what the machine has.
@@ -111,18 +112,24 @@ fn place(policy: &mut dyn Place, scene: &Scene) -> Vec<Placement> {
     )
 }
 
-fn policies() -> Vec<(&'static str, Box<dyn Place>)> {
+type Named = (&'static str, Box<dyn Place>);
+
+fn on_stage(name: &'static str, rule: impl PlacementRule + 'static) -> Named {
+    (name, Box::new(Staged::new(&Settings::default(), rule)))
+}
+
+fn policies() -> Vec<Named> {
     let mut all = policies_with_slots();
-    all.push(("random", Box::new(RandomCore::default())));
+    all.push(on_stage("random", RandomCore::default()));
     let mut everybody = Settings::default();
     everybody.brm.candidates = CandidatesBy::All;
-    all.push(("brm", Box::new(Brm::new(&everybody))));
+    all.push(on_stage("brm", Brm::new(&everybody)));
     all
 }
 
 /// Those that are one file each. What holds of all plans must hold of theirs; whom they place is
 /// their own affair.
-fn added() -> Vec<(&'static str, Box<dyn Place>)> {
+fn added() -> Vec<Named> {
     let halves = crate::added::ALL.iter().flat_map(|added| added.placements);
     halves
         .filter_map(|half| {
@@ -146,19 +153,19 @@ impl Foresight for Numbered {
 }
 
 /// Those that give no CPU more threads than it has slots.
-fn policies_with_slots() -> Vec<(&'static str, Box<dyn Place>)> {
+fn policies_with_slots() -> Vec<Named> {
     let settings = Settings::default();
     let mut exchanging = settings.clone();
     exchanging.n_mass.exchange = true;
     let mut few = settings.clone();
     few.oracle.layouts = 20;
     vec![
-        ("dino", Box::new(Dino::new(&settings))),
-        ("di", Box::new(DistributedIntensity::new(&settings))),
-        ("maximum-local", Box::new(NMass::maximum_local(&settings))),
-        ("n-mass", Box::new(NMass::whole(&settings))),
-        ("n-mass exchanging", Box::new(NMass::whole(&exchanging))),
-        ("oracle", Box::new(Oracle::new(&few, Arc::new(Numbered)))),
+        on_stage("dino", Dino),
+        on_stage("di", DistributedIntensity),
+        on_stage("maximum-local", NMass::maximum_local(&settings)),
+        on_stage("n-mass", NMass::whole(&settings)),
+        on_stage("n-mass exchanging", NMass::whole(&exchanging)),
+        on_stage("oracle", Oracle::new(&few, Arc::new(Numbered))),
     ]
 }
 

@@ -13,16 +13,15 @@
 //! Properties: same seed and same snapshots, same plans; a thread is drawn for once while its CPU
 //! can be had; never a CPU that is offline or outside the cpuset.
 
-use std::borrow::Cow;
-
-use numaherd_topology::{CpuId, Topology};
-use numaherd_world::{Placement, Signal, Snapshot};
+use numaherd_topology::CpuId;
+use numaherd_world::Signal;
 use rand::Rng;
 
 use crate::memory::PerThread;
-use crate::policy::{Place, Random as Generator};
-use crate::pools::pools;
+use crate::policy::Random as Generator;
 use crate::rules::Rule;
+use crate::stage::{PlacementRule, Seat, Stage};
+use crate::words;
 
 /// The rules that plans name.
 pub const RULES: &[Rule] = &[DRAW];
@@ -38,49 +37,37 @@ pub struct RandomCore {
     drawn: PerThread<Option<CpuId>>,
 }
 
-impl Place for RandomCore {
+impl PlacementRule for RandomCore {
     fn needs(&self) -> &[Signal] {
         &[]
     }
 
-    fn place(
-        &mut self,
-        snapshot: &Snapshot,
-        topology: &Topology,
-        random: &mut Generator,
-    ) -> Vec<Placement> {
-        let drawn = self.drawn.line_up(&snapshot.threads);
-        let mut placements = Vec::new();
-        for pool in pools(snapshot, topology) {
+    fn seat(&mut self, stage: &Stage<'_>, random: &mut Generator) -> Vec<Seat> {
+        let drawn = self.drawn.line_up(&stage.snapshot.threads);
+        let mut seats = Vec::new();
+        for pool in &stage.pools {
             let cpus: Vec<CpuId> = pool.cpus.iter().collect();
-            for index in pool.threads {
-                let thread = &snapshot.threads[index];
-                let core = match drawn[index] {
-                    Some(core) if pool.cpus.contains(core) => core,
-                    _ => *drawn[index].insert(cpus[random.random_range(0..cpus.len())]),
+            for &thread in &pool.threads {
+                let cpu = match drawn[thread] {
+                    Some(cpu) if pool.cpus.contains(cpu) => cpu,
+                    _ => *drawn[thread].insert(cpus[random.random_range(0..cpus.len())]),
                 };
-                if thread.assigned == Some(core) {
-                    continue;
-                }
-                placements.push(Placement {
-                    thread: thread.id,
-                    from: thread.place(),
-                    to: core,
-                    rule: Cow::Borrowed(DRAW.name),
-                    why: format!("drawn from the {} CPUs it may have", cpus.len()),
-                    instead_of: String::new(),
-                });
+                let why = words!("drawn from the {cpus} CPUs it may have", cpus = cpus.len());
+                seats.push(stage.seat(thread, cpu, DRAW.because(why)));
             }
         }
-        placements.sort_unstable_by_key(|placement| placement.thread);
-        placements
+        seats
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Place;
+    use crate::settings::Settings;
+    use crate::stage::Staged;
     use numaherd_testing::{Scene, Shape};
+    use numaherd_world::Placement;
     use rand::SeedableRng;
     use std::sync::Arc;
 
@@ -95,14 +82,18 @@ mod tests {
         scene
     }
 
-    fn plan(policy: &mut RandomCore, scene: &Scene, seed: u64) -> Vec<Placement> {
+    fn random_core() -> Staged<RandomCore> {
+        Staged::new(&Settings::default(), RandomCore::default())
+    }
+
+    fn plan(policy: &mut Staged<RandomCore>, scene: &Scene, seed: u64) -> Vec<Placement> {
         let mut random = Generator::seed_from_u64(seed);
         policy.place(&scene.snapshot, &scene.topology, &mut random)
     }
 
     #[test]
     fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
-        let plan = |seed| plan(&mut RandomCore::default(), &scene(), seed);
+        let plan = |seed| plan(&mut random_core(), &scene(), seed);
         assert_eq!(plan(7), plan(7));
         assert!((0..20).any(|seed| plan(seed) != plan(7)));
     }
@@ -110,7 +101,7 @@ mod tests {
     #[test]
     fn a_thread_keeps_what_was_drawn_until_it_cannot_be_had() {
         let mut scene = scene();
-        let mut policy = RandomCore::default();
+        let mut policy = random_core();
         let first = plan(&mut policy, &scene, 1);
         assert_eq!(first.len(), 6);
         assert!(first.iter().all(|placement| placement.to != CpuId(3)));

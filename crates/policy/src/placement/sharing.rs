@@ -34,22 +34,23 @@
 //! pattern stays, and threads are where they were put, nobody is named; while nobody has shared anything,
 //! neither.
 
-use std::borrow::Cow;
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, HashMap};
 
-use numaherd_topology::{CpuId, CpuSet, Topology};
-use numaherd_world::{Placement, ProcessId, Sharing, Signal, Snapshot, ThreadId};
+use numaherd_topology::{CpuId, CpuSet};
+use numaherd_world::{ProcessId, Sharing, Signal, Snapshot, ThreadId};
 
-use crate::busy::Busy;
 use crate::mapping::{
     Communication, Pattern, Tree, eager_map, exact_map, quality, refined_map, with_few_moves,
 };
 use crate::memory::PerThread;
-use crate::policy::{Place, Random};
-use crate::pools::{Pool, Taken, pools};
+use crate::policy::Random;
+use crate::pools::{Pool, Taken};
+use crate::reason::{Figure, Reason};
 use crate::rules::Rule;
 use crate::settings::{Evidence, Mapper, Settings};
+use crate::stage::{PlacementRule, Seat, Stage};
+use crate::words;
 
 /// The rules that plans of `ipm` name.
 pub const IPM_RULES: &[Rule] = &[BY_SHARING];
@@ -105,7 +106,6 @@ pub struct BySharing {
     /// Fewer threads are not mapped.
     least_threads: usize,
     few_moves: bool,
-    busy: Busy,
     processes: BTreeMap<ProcessId, Members>,
     pools: Vec<Mapped>,
     /// Intervals for which a thread still counts as one that runs.
@@ -178,7 +178,6 @@ impl BySharing {
             changed_by: Some(settings.ipm.changed_by),
             least_threads: 2,
             few_moves: true,
-            busy: Busy::new(settings.placement.least_cpu_share),
             processes: BTreeMap::new(),
             pools: Vec::new(),
             still: PerThread::default(),
@@ -222,7 +221,6 @@ impl BySharing {
         &self,
         snapshot: &Snapshot,
         pool: &Pool,
-        busy: &Pool,
         ran_of_late: &[bool],
     ) -> (Vec<usize>, Communication) {
         let row_of = |index: usize| {
@@ -232,7 +230,7 @@ impl BySharing {
             let shares = members.sharing.row(row).iter().any(|&count| count > 0);
             (shares && ran_of_late[index]).then_some(row)
         };
-        let is_busy = |index: usize| busy.threads.binary_search(&index).is_ok();
+        let is_busy = |index: usize| pool.busy.binary_search(&index).is_ok();
         let wanted = |&index: &usize| is_busy(index) || row_of(index).is_some();
         let mut threads: Vec<usize> = pool.threads.iter().copied().filter(wanted).collect();
         if threads.len() > pool.cpus.len() {
@@ -338,7 +336,7 @@ impl Members {
     }
 }
 
-impl Place for BySharing {
+impl PlacementRule for BySharing {
     fn needs(&self) -> &[Signal] {
         self.needs
     }
@@ -347,35 +345,24 @@ impl Place for BySharing {
         self.found_by_paging
     }
 
-    fn place(
-        &mut self,
-        snapshot: &Snapshot,
-        topology: &Topology,
-        _: &mut Random,
-    ) -> Vec<Placement> {
+    fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
+        let snapshot = stage.snapshot;
         self.learn(snapshot);
-        let pools = pools(snapshot, topology);
-        let mut busy = pools.clone();
-        let mut taken = Taken::default();
-        for index in self.busy.keep_busy(snapshot, &mut busy) {
-            taken.hold(snapshot.threads[index].place(), None);
-        }
         let ran_of_late = self.ran_of_late(snapshot);
+        let mut taken = stage.taken();
         let mut targets = std::mem::take(&mut self.targets);
         let target = targets.line_up(&snapshot.threads);
-        let mut reasons: BTreeMap<usize, (String, String)> = BTreeMap::new();
-        for (pool, busy) in pools.iter().zip(&busy) {
-            let (threads, sharing) = self.to_map(snapshot, pool, busy, &ran_of_late);
-            let Some(tree) = Tree::new(topology, &free_cpus(pool, &taken, threads.len())) else {
+        let mut reasons: BTreeMap<usize, Reason> = BTreeMap::new();
+        for pool in &stage.pools {
+            let (threads, sharing) = self.to_map(snapshot, pool, &ran_of_late);
+            let Some(tree) = Tree::new(stage.topology, &free_cpus(pool, &taken, threads.len()))
+            else {
                 continue;
             };
-            let ids: Vec<ThreadId> = threads.iter().map(|&i| snapshot.threads[i].id).collect();
+            let ids: Vec<ThreadId> = threads.iter().map(|&i| stage.thread(i).id).collect();
             let enough = threads.len() >= self.least_threads;
             if enough && self.has_changed(&tree, &ids, &sharing) {
-                let now: Vec<CpuId> = threads
-                    .iter()
-                    .map(|&i| snapshot.threads[i].place())
-                    .collect();
+                let now: Vec<CpuId> = threads.iter().map(|&i| stage.thread(i).place()).collect();
                 let mut mapping = self.map(&sharing, &tree);
                 if self.few_moves {
                     mapping = with_few_moves(&tree, &mapping, &now);
@@ -383,10 +370,12 @@ impl Place for BySharing {
                         mapping.clone_from(&now);
                     }
                 }
-                let why = Why::new(&sharing, &tree, &mapping, &now);
+                let qualities =
+                    quality(&sharing, &tree, &now).zip(quality(&sharing, &tree, &mapping));
                 for (at, &index) in threads.iter().enumerate() {
                     target[index] = Some(mapping[at]);
-                    reasons.insert(index, why.of(at, &ids));
+                    let reason = because(self.rule, sharing.row(at), &ids, &mapping, qualities);
+                    reasons.insert(index, reason);
                 }
             }
             for &index in &pool.threads {
@@ -396,39 +385,16 @@ impl Place for BySharing {
                 }
             }
         }
-        let placements = self.name(snapshot, target, &mut reasons);
+        let earlier =
+            || (self.rule).because(words!("it was mapped there and does not have it yet"));
+        let seats = target.iter().enumerate().filter_map(|(index, target)| {
+            let cpu = target.filter(|&cpu| stage.thread(index).assigned != Some(cpu))?;
+            let reason = reasons.remove(&index).unwrap_or_else(earlier);
+            Some(stage.seat(index, cpu, reason))
+        });
+        let seats = seats.collect();
         self.targets = targets;
-        placements
-    }
-}
-
-impl BySharing {
-    /// The threads that do not have what they were mapped to.
-    fn name(
-        &self,
-        snapshot: &Snapshot,
-        target: &[Option<CpuId>],
-        reasons: &mut BTreeMap<usize, (String, String)>,
-    ) -> Vec<Placement> {
-        let mut placements = Vec::new();
-        for (index, thread) in snapshot.threads.iter().enumerate() {
-            let Some(to) = target[index].filter(|&to| thread.assigned != Some(to)) else {
-                continue;
-            };
-            let (why, instead_of) = reasons.remove(&index).unwrap_or_else(|| {
-                let earlier = "it was mapped there and does not have it yet".to_owned();
-                (earlier, String::new())
-            });
-            placements.push(Placement {
-                thread: thread.id,
-                from: thread.place(),
-                to,
-                rule: Cow::Borrowed(self.rule.name),
-                why,
-                instead_of,
-            });
-        }
-        placements
+        seats
     }
 }
 
@@ -457,48 +423,37 @@ fn free_cpus(pool: &Pool, taken: &Taken, threads: usize) -> CpuSet {
     }
 }
 
-/// What the reasons of a mapping are made of.
-struct Why<'a> {
-    sharing: &'a Communication,
-    mapping: &'a [CpuId],
-    after: Option<u128>,
-    before: Option<u128>,
-}
-
-impl<'a> Why<'a> {
-    fn new(sharing: &'a Communication, tree: &Tree, mapping: &'a [CpuId], now: &[CpuId]) -> Self {
-        Self {
-            after: quality(sharing, tree, mapping),
-            before: quality(sharing, tree, now),
-            sharing,
-            mapping,
-        }
-    }
-
-    fn of(&self, at: usize, ids: &[ThreadId]) -> (String, String) {
-        let row = self.sharing.row(at);
-        let all: u128 = row.iter().map(|&count| u128::from(count)).sum();
-        let most = (0..row.len()).max_by_key(|&other| (row[other], std::cmp::Reverse(other)));
-        let why = match most.filter(|&other| row[other] > 0) {
-            Some(other) => format!(
-                "{:.0} % of what it shares it shares with {}, which is mapped to CPU {}",
-                row[other] as f64 / all as f64 * 100.0,
-                ids[other],
-                self.mapping[other]
-            ),
-            None => format!(
-                "it shares nothing; {} threads that do are mapped around it",
-                row.len() - 1
-            ),
-        };
-        let instead_of = match (self.before, self.after) {
-            (Some(before), Some(after)) => {
-                format!("where threads are now: sharing times distance {before}, mapped {after}")
-            }
-            _ => String::new(),
-        };
-        (why, instead_of)
-    }
+/// Why a thread was mapped where it was: `row` is what it shares with each of the threads, `qualities`
+/// what sharing times distance is where threads are now, and as mapped.
+fn because(
+    rule: Rule,
+    row: &[u64],
+    ids: &[ThreadId],
+    mapping: &[CpuId],
+    qualities: Option<(u128, u128)>,
+) -> Reason {
+    let all: u128 = row.iter().map(|&count| u128::from(count)).sum();
+    let most = (0..row.len()).max_by_key(|&other| (row[other], Reverse(other)));
+    let why = match most.filter(|&other| row[other] > 0) {
+        Some(other) => words!(
+            "{share} % of what it shares it shares with {other}, which is mapped to CPU {cpu}",
+            share = Figure::Measured(row[other] as f64 / all as f64 * 100.0, 0),
+            other = ids[other],
+            cpu = mapping[other],
+        ),
+        None => words!(
+            "it shares nothing; {others} threads that do are mapped around it",
+            others = row.len() - 1,
+        ),
+    };
+    let instead_of = qualities.map(|(before, after)| {
+        words!(
+            "where threads are now: sharing times distance {before}, mapped {after}",
+            before,
+            after
+        )
+    });
+    rule.because(why).instead_of(instead_of)
 }
 
 #[cfg(test)]

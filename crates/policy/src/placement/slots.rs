@@ -29,9 +29,11 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use numaherd_topology::{CpuId, CpuSet, DomainId, NodeId, Topology};
-use numaherd_world::{Snapshot, Thread};
 
 use crate::pools::{Pool, Taken};
+use crate::reason::Words;
+use crate::stage::Stage;
+use crate::words;
 
 /// Which way round the domains each round of dealing goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,55 +84,47 @@ pub struct At {
     pub cpu: usize,
 }
 
-/// What a pool's threads can be dealt to, and where they are now.
+/// What a pool's busy threads can be dealt to, and where they are now.
 #[derive(Clone, Debug)]
 pub struct Ground {
     /// Domains in the order in which they are dealt.
     pub domains: Vec<DomainSlots>,
-    /// Where each thread of the pool is, in the pool's order: `None` outside the pool's CPUs.
+    /// Where each busy thread is, in the pool's order: `None` outside the pool's CPUs.
     pub sits: Vec<Option<At>>,
-    /// The domain (index in `domains`) of the CPU that each thread of the pool is on, even if that
+    /// The domain (index in `domains`) of the CPU that each busy thread is on, even if that
     /// CPU is not allowed any more.
     pub sits_in: Vec<Option<usize>>,
 }
 
 impl Ground {
-    /// The ground of a pool.
-    pub fn new(snapshot: &Snapshot, topology: &Topology, pool: &Pool, taken: &Taken) -> Self {
-        let thread = |&index: &usize| -> &Thread { &snapshot.threads[index] };
+    /// The ground of a pool's busy threads.
+    pub fn new(stage: &Stage<'_>, pool: &Pool, taken: &Taken) -> Self {
+        let places: Vec<CpuId> = (pool.busy.iter())
+            .map(|&thread| stage.thread(thread).place())
+            .collect();
         let base = pool.cpus.first().map_or(0, CpuId::index);
         let width = pool.cpus.last().map_or(0, |cpu| cpu.index() + 1 - base);
         let offset = |cpu: CpuId| cpu.index().checked_sub(base).filter(|&o| o < width);
         let mut sitting = vec![0usize; width];
-        for cpu in pool.threads.iter().map(|index| thread(index).place()) {
-            if let Some(offset) = offset(cpu) {
-                sitting[offset] += 1;
-            }
+        for offset in places.iter().filter_map(|&cpu| offset(cpu)) {
+            sitting[offset] += 1;
         }
         let sitting_on = |cpu: CpuId| offset(cpu).map_or(0, |offset| sitting[offset]);
 
-        let domains = domains(topology, &pool.cpus, taken, sitting_on);
+        let domains = domains(stage.topology, &pool.cpus, taken, sitting_on);
         let mut at: Vec<Option<At>> = vec![None; width];
-        let mut index_of: Vec<Option<usize>> = vec![None; topology.domains().len()];
+        let mut index_of: Vec<Option<usize>> = vec![None; stage.topology.domains().len()];
         for (domain, slots) in domains.iter().enumerate() {
             index_of[slots.domain.index()] = Some(domain);
             for (cpu, slots) in slots.cpus.iter().enumerate() {
                 at[slots.cpu.index() - base] = Some(At { domain, cpu });
             }
         }
-        let sits = |cpu: CpuId| offset(cpu).and_then(|offset| at[offset]);
-        let sits_in = |cpu: CpuId| index_of[topology.domain_of(cpu)?.id.index()];
+        let sits = |&cpu: &CpuId| offset(cpu).and_then(|offset| at[offset]);
+        let sits_in = |&cpu: &CpuId| index_of[stage.topology.domain_of(cpu)?.id.index()];
         Self {
-            sits: pool
-                .threads
-                .iter()
-                .map(|i| sits(thread(i).place()))
-                .collect(),
-            sits_in: pool
-                .threads
-                .iter()
-                .map(|i| sits_in(thread(i).place()))
-                .collect(),
+            sits: places.iter().map(sits).collect(),
+            sits_in: places.iter().map(sits_in).collect(),
             domains,
         }
     }
@@ -138,6 +132,19 @@ impl Ground {
     /// The CPU at a place.
     pub fn cpu(&self, at: At) -> CpuId {
         self.domains[at.domain].cpus[at.cpu].cpu
+    }
+
+    /// The CPUs at places.
+    pub fn cpus(&self, at: &[At]) -> Vec<CpuId> {
+        at.iter().map(|&at| self.cpu(at)).collect()
+    }
+
+    /// Why a thread leaves its CPU for another of its domain.
+    pub fn no_slot_left(&self, sits: At) -> Words {
+        words!(
+            "CPU {from}: it has no slot left, another of the domain has",
+            from = self.cpu(sits)
+        )
     }
 
     /// No thread on any CPU, domain by domain.
@@ -263,17 +270,11 @@ fn domains(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pools::pools;
     use numaherd_testing::{Scene, Shape};
 
     fn ground(scene: &Scene) -> Ground {
-        let pools = pools(&scene.snapshot, &scene.topology);
-        Ground::new(
-            &scene.snapshot,
-            &scene.topology,
-            &pools[0],
-            &Taken::default(),
-        )
+        let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+        Ground::new(&stage, &stage.pools[0], &Taken::default())
     }
 
     fn turns(scene: &Scene, direction: Direction) -> Vec<u32> {

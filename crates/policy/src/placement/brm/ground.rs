@@ -3,7 +3,8 @@
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{Snapshot, Thread};
 
-use crate::pools::pools;
+use crate::pools::Pool;
+use crate::stage::Stage;
 
 /// What a thread may have. Nodes are by their place in the topology.
 #[derive(Clone, Debug, Default)]
@@ -52,16 +53,14 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// The ground of a snapshot's threads.
-    pub fn new(snapshot: &Snapshot, topology: &Topology) -> Self {
-        let mut of = vec![None; snapshot.threads.len()];
-        let mut reaches = Vec::new();
-        for pool in pools(snapshot, topology) {
-            pool.threads
-                .iter()
-                .for_each(|&at| of[at] = Some(reaches.len()));
-            reaches.push(Reach::new(pool.cpus, topology));
+    /// The ground of a stage's threads.
+    pub fn new(stage: &Stage<'_>) -> Self {
+        let mut of = vec![None; stage.snapshot.threads.len()];
+        for (reach, pool) in stage.pools.iter().enumerate() {
+            pool.threads.iter().for_each(|&at| of[at] = Some(reach));
         }
+        let reach = |pool: &Pool| Reach::new(pool.cpus.clone(), stage.topology);
+        let reaches = stage.pools.iter().map(reach).collect();
         Self { reaches, of }
     }
 

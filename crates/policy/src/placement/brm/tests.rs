@@ -1,10 +1,12 @@
 //! What BRM decides, tick by tick; and what always holds.
 
 use super::*;
+use crate::policy::Place;
 use crate::settings::{AverageOver, CandidatesBy, Steps, SystemPenaltyForm};
+use crate::stage::Staged;
 use numaherd_testing::{Scene, Shape};
 use numaherd_topology::{CpuId, NodeId};
-use numaherd_world::{Counts, Tag};
+use numaherd_world::{Counts, Placement, Tag};
 use rand::SeedableRng;
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ const TICK_NS: u64 = 10_000_000;
 /// A BRM and its world. Penalties are set from outside; orders are carried out at once.
 struct Run {
     scene: Scene,
-    brm: Brm,
+    brm: Staged<Brm>,
     random: Random,
 }
 
@@ -27,7 +29,7 @@ impl Run {
         scene.snapshot.interval_ns = TICK_NS;
         Self {
             scene,
-            brm: Brm::new(settings),
+            brm: Staged::new(settings, Brm::new(settings)),
             random: Random::seed_from_u64(1),
         }
     }
@@ -78,7 +80,7 @@ impl Run {
     }
 
     fn vcpu_of(&mut self, thread: usize) -> Vcpu {
-        let threads = self.brm.threads.line_up(&self.scene.snapshot.threads);
+        let threads = self.brm.rule.threads.line_up(&self.scene.snapshot.threads);
         threads[thread].vcpu.clone()
     }
 }
@@ -134,7 +136,7 @@ fn candidates_begin_one_after_the_other() {
 
 #[test]
 fn it_asks_for_the_papers_tick_and_leaves_the_node_to_the_kernel() {
-    let brm = Brm::new(&Settings::default());
+    let brm = Staged::new(&Settings::default(), Brm::new(&Settings::default()));
     assert_eq!(brm.interval(), Some(Duration::from_millis(10)));
     assert_eq!(brm.stray(), Some(Stray::Node));
 }
@@ -305,6 +307,7 @@ fn a_candidate_that_ends_is_counted_no_more() {
     run.tick(|thread, _| [100.0, 300.0][thread]);
     let mean = |run: &Run| {
         run.brm
+            .rule
             .system
             .as_ref()
             .and_then(|(_, system)| system.mean())
@@ -323,7 +326,7 @@ fn one_that_is_hands_off_counts_and_is_not_moved() {
     for _ in 0..200 {
         assert_eq!(run.tick(|_, _| 300.0), []);
     }
-    let (_, system) = run.brm.system.as_ref().expect("made");
+    let (_, system) = run.brm.rule.system.as_ref().expect("made");
     assert_eq!(system.mean(), Some(300.0));
 }
 

@@ -1,14 +1,25 @@
 //! DINO's stages on the paper's own example, and its properties.
 
 use super::*;
+use crate::classes::Classes;
+use crate::placement::slots::DomainSlots;
+use crate::policy::Place;
+use crate::pools::Taken;
+use crate::settings::Settings;
+use crate::stage::Staged;
 use numaherd_testing::Scene;
+use numaherd_world::Placement;
 use rand::SeedableRng;
 
 const SUPER_DEVIL: f64 = 150.0;
 const DEVIL: f64 = 20.0;
 const TURTLE: f64 = 0.5;
 
-fn place(dino: &mut Dino, scene: &Scene) -> Vec<Placement> {
+fn dino() -> Staged<Dino> {
+    Staged::new(&Settings::default(), Dino)
+}
+
+fn place(dino: &mut Staged<Dino>, scene: &Scene) -> Vec<Placement> {
     let mut random = Random::seed_from_u64(0);
     dino.place(&scene.snapshot, &scene.topology, &mut random)
 }
@@ -65,11 +76,7 @@ fn letter(class: Class) -> &'static str {
 #[test]
 fn the_papers_example_stage_by_stage() {
     let scene = example();
-    let mut classes = Classes::new(crate::classes::ClassRule::PAPER);
-    let classed = classes.observe(&scene.snapshot.threads);
-    let pool = pools(&scene.snapshot, &scene.topology).remove(0);
-    let ground = Ground::new(&scene.snapshot, &scene.topology, &pool, &Taken::default());
-    let tuples = tuples(&scene.snapshot, &pool, classed);
+    let (ground, tuples, decision) = decide(&scene);
 
     // The sorted tuples.
     let sorted = layout::sorted(&tuples);
@@ -81,7 +88,6 @@ fn the_papers_example_stage_by_stage() {
     assert_eq!(row(&|t| t.thread.to_string()), "0 7 4 2 6 3 5 1");
 
     // The layout.
-    let decision = Decision::new(&ground, &tuples, |_| true);
     let mut layout = vec![String::new(); 8];
     for (domain, hands) in decision.layout.iter().enumerate() {
         for (cpu, hand) in hands.iter().enumerate() {
@@ -112,7 +118,7 @@ fn the_papers_example_stage_by_stage() {
 fn the_papers_example_as_a_plan() {
     // In the paper threads 2 and 7 were turtle and devil before; their new classes are in force.
     let mut scene = example();
-    let mut dino = Dino::new(&Settings::default());
+    let mut dino = dino();
     let plan = place(&mut dino, &scene);
     let told: Vec<String> = plan
         .iter()
@@ -147,10 +153,10 @@ fn scene(cores: &[u32], threads: &[(u32, f64, u32)]) -> Scene {
 /// The ground, the tuples and the decision of a scene's one pool.
 fn decide(scene: &Scene) -> (Ground, Vec<Tuple>, Decision) {
     let mut classes = Classes::new(crate::classes::ClassRule::PAPER);
-    let classed = classes.observe(&scene.snapshot.threads);
-    let pool = pools(&scene.snapshot, &scene.topology).remove(0);
-    let ground = Ground::new(&scene.snapshot, &scene.topology, &pool, &Taken::default());
-    let tuples = tuples(&scene.snapshot, &pool, classed);
+    let stage = Stage::of_all(&scene.snapshot, &scene.topology).with_classes(&mut classes);
+    let pool = &stage.pools[0];
+    let ground = Ground::new(&stage, pool, &Taken::default());
+    let tuples = tuples(&stage, pool);
     let decision = Decision::new(&ground, &tuples, |_| true);
     (ground, tuples, decision)
 }
@@ -162,7 +168,7 @@ fn a_class_that_changes_moves_two_threads_and_no_more() {
         &[2, 2],
         &[(0, DEVIL, 0), (1, TURTLE, 1), (2, DEVIL, 2), (3, TURTLE, 3)],
     );
-    let mut dino = Dino::new(&Settings::default());
+    let mut dino = dino();
     assert_eq!(place(&mut dino, &scene), []);
     scene.set_miss_rate(1, SUPER_DEVIL);
     let moves = (0..10).map(|_| {
@@ -181,7 +187,7 @@ fn a_thread_that_was_never_given_its_core_is_held_there_once() {
     let mut scene = Scene::uniform(2, 1);
     scene.thread(0, DEVIL, 0);
     scene.thread(1, DEVIL, 1);
-    let mut dino = Dino::new(&Settings::default());
+    let mut dino = dino();
     let plan = place(&mut dino, &scene);
     assert!(
         plan.iter()
@@ -198,7 +204,7 @@ fn a_devil_that_is_hands_off_takes_a_devils_turn() {
     scene.thread(0, DEVIL, 0).hands_off = Some("its user set its affinity".into());
     scene.thread(1, DEVIL, 1);
     scene.thread(2, TURTLE, 2);
-    let plan = place(&mut Dino::new(&Settings::default()), &scene);
+    let plan = place(&mut dino(), &scene);
     scene.carry_out(&plan);
     // The devil goes to the other domain, the turtle stays there with it.
     assert_eq!(scene.places(), [0, 3, 2]);
@@ -207,15 +213,15 @@ fn a_devil_that_is_hands_off_takes_a_devils_turn() {
 #[test]
 fn containers_with_cpus_of_their_own_are_placed_on_their_own() {
     let mut scene = Scene::uniform(2, 2);
-    let cpus = |cpus: [u32; 2]| -> std::sync::Arc<numaherd_topology::CpuSet> {
-        std::sync::Arc::new(cpus.into_iter().map(numaherd_topology::CpuId).collect())
+    let cpus = |cpus: [u32; 2]| -> Arc<numaherd_topology::CpuSet> {
+        Arc::new(cpus.into_iter().map(numaherd_topology::CpuId).collect())
     };
     for (process, mine) in [(0, cpus([0, 2])), (1, cpus([1, 3]))] {
         for _ in 0..2 {
-            scene.thread(process, DEVIL, 0).cpuset = std::sync::Arc::clone(&mine);
+            scene.thread(process, DEVIL, 0).cpuset = Arc::clone(&mine);
         }
     }
-    let plan = place(&mut Dino::new(&Settings::default()), &scene);
+    let plan = place(&mut dino(), &scene);
     scene.carry_out(&plan);
     assert_eq!(scene.places(), [0, 2, 1, 3]);
 }

@@ -1,9 +1,12 @@
 //! N-MASS in the paper's own situations, and its properties.
 
 use super::*;
+use crate::policy::Place;
 use crate::settings::MostMoved;
+use crate::stage::Staged;
 use numaherd_testing::{Scene, Shape};
-use numaherd_topology::{CpuId, Parts};
+use numaherd_topology::{CpuId, NodeId, Parts};
+use numaherd_world::Placement;
 use rand::SeedableRng;
 
 mod printed;
@@ -33,15 +36,19 @@ fn on(mut scene: Scene, programs: &[(Program, u32)]) -> (Scene, Settings) {
     (scene, settings)
 }
 
-fn place(policy: &mut NMass, scene: &Scene) -> Vec<Placement> {
+fn on_stage(policy: NMass) -> Staged<NMass> {
+    Staged::new(&Settings::default(), policy)
+}
+
+fn place(policy: &mut Staged<NMass>, scene: &Scene) -> Vec<Placement> {
     let mut random = Random::seed_from_u64(0);
     policy.place(&scene.snapshot, &scene.topology, &mut random)
 }
 
 /// The node of each thread after a plan.
-fn nodes(mut policy: NMass, scene: &Scene) -> Vec<u32> {
+fn nodes(policy: NMass, scene: &Scene) -> Vec<u32> {
     let mut scene = scene.clone();
-    let plan = place(&mut policy, &scene);
+    let plan = place(&mut on_stage(policy), &scene);
     scene.carry_out(&plan);
     let node = |cpu: u32| scene.topology.node_of(CpuId(cpu)).expect("known").0;
     scene.places().into_iter().map(node).collect()
@@ -180,7 +187,7 @@ fn all_domains_of_a_node_are_home() {
         ..Shape::uniform(2, 1)
     };
     let (mut scene, settings) = on(Scene::new(&shape), &[(LBM, 0), (SOPLEX, 0), (MILC, 0)]);
-    let plan = place(&mut NMass::maximum_local(&settings), &scene);
+    let plan = place(&mut on_stage(NMass::maximum_local(&settings)), &scene);
     scene.carry_out(&plan);
     let places = scene.places();
     assert_eq!(
@@ -216,7 +223,7 @@ fn a_home_without_cores_makes_its_threads_remote_everywhere() {
 fn a_process_without_known_pages_is_left_to_the_kernel_and_keeps_its_last_home() {
     let (mut scene, settings) = paper(&[(LBM, 1), (SOPLEX, 1)]);
     scene.snapshot.processes[1].residency = None;
-    let mut policy = NMass::maximum_local(&settings);
+    let mut policy = on_stage(NMass::maximum_local(&settings));
     let plan = place(&mut policy, &scene);
     let named: Vec<u32> = plan.iter().map(|p| p.thread.tid).collect();
     assert_eq!(named, [0]);
@@ -235,7 +242,7 @@ fn a_process_without_known_pages_is_left_to_the_kernel_and_keeps_its_last_home()
 #[test]
 fn threads_are_placed_anew_only_when_something_changed() {
     let (mut scene, settings) = paper(&[(SOPLEX, 0), (SOPLEX, 0), (SOPLEX, 0), (SOPLEX, 0)]);
-    let mut policy = NMass::whole(&settings);
+    let mut policy = on_stage(NMass::whole(&settings));
     let plan = place(&mut policy, &scene);
     assert_eq!(plan.len(), 4, "each is held, one is moved");
     // What was not carried out is wanted again, from where the thread is now.
@@ -279,7 +286,7 @@ fn a_plan_in_words() {
     let (scene, settings) = paper(&[(LBM, 1), (MILC, 0), (MILC, 0), (MILC, 0)]);
     let mut settings = settings;
     settings.n_mass.threshold = 100.0;
-    let plan = place(&mut NMass::whole(&settings), &scene);
+    let plan = place(&mut on_stage(NMass::whole(&settings)), &scene);
     let told: Vec<String> = plan
         .iter()
         .map(|p| {

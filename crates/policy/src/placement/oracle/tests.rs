@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::policy::Place;
+use crate::pools::Taken;
+use crate::stage::Staged;
 use numaherd_testing::{Scene, Shape};
 use numaherd_topology::CpuSet;
+use numaherd_world::Placement;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 
@@ -66,17 +70,21 @@ fn oracle(
     settings: &Settings,
     least: Option<f64>,
     cost: impl Fn(&[(ThreadId, CpuId)]) -> Option<f64> + Send + Sync + 'static,
-) -> (Oracle, Arc<AtomicUsize>) {
+) -> (Staged<Oracle>, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let by = By {
         cost,
         least,
         asked: Arc::clone(&asked),
     };
-    (Oracle::new(settings, Arc::new(by)), asked)
+    (on_stage(Oracle::new(settings, Arc::new(by))), asked)
 }
 
-fn place(policy: &mut Oracle, scene: &Scene) -> Vec<Placement> {
+fn on_stage(oracle: Oracle) -> Staged<Oracle> {
+    Staged::new(&Settings::default(), oracle)
+}
+
+fn place(policy: &mut Staged<Oracle>, scene: &Scene) -> Vec<Placement> {
     let mut random = Random::seed_from_u64(0);
     policy.place(&scene.snapshot, &scene.topology, &mut random)
 }
@@ -265,8 +273,8 @@ fn cases(most_cpus: u32, threads: std::ops::Range<usize>) -> impl Strategy<Value
 }
 
 fn ground(scene: &Scene) -> Ground {
-    let pool = pools(&scene.snapshot, &scene.topology).remove(0);
-    Ground::new(&scene.snapshot, &scene.topology, &pool, &Taken::default())
+    let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+    Ground::new(&stage, &stage.pools[0], &Taken::default())
 }
 
 impl std::fmt::Debug for Case {
@@ -386,7 +394,7 @@ proptest! {
 
     #[test]
     fn what_is_found_costs_as_little_as_the_best_of_all_assignments(case in cases(6, 1..6)) {
-        let mut oracle = Oracle::new(&Settings::default(), Arc::new(case.costs.clone()));
+        let mut oracle = on_stage(Oracle::new(&Settings::default(), Arc::new(case.costs.clone())));
         let mut scene = case.scene.clone();
         let plan = place(&mut oracle, &scene);
         scene.carry_out(&plan);
@@ -401,7 +409,7 @@ proptest! {
         let best = costs.fold(f64::INFINITY, f64::min);
         prop_assert!((found - best).abs() < 1e-9 * best.max(1.0), "{found}, best {best}");
         // And it rests there.
-        prop_assert_eq!(place(&mut Oracle::new(&Settings::default(), Arc::new(case.costs)), &scene), []);
+        prop_assert_eq!(place(&mut on_stage(Oracle::new(&Settings::default(), Arc::new(case.costs))), &scene), []);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Threads that share go together, and stay where they are while the pattern does.
 
 use super::*;
+use crate::policy::Place;
+use crate::stage::Staged;
 use numaherd_testing::{Scene, Shape};
+use numaherd_world::Placement;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use std::sync::Arc;
@@ -23,13 +26,13 @@ fn share(scene: &mut Scene, process: u32, pairs: &[(u32, u32, u64)]) {
     scene.snapshot.processes[at.unwrap()].sharing = sharing;
 }
 
-fn plan(policy: &mut BySharing, scene: &Scene) -> Vec<Placement> {
+fn plan(policy: &mut Staged<BySharing>, scene: &Scene) -> Vec<Placement> {
     let mut random = Random::seed_from_u64(0);
     policy.place(&scene.snapshot, &scene.topology, &mut random)
 }
 
 /// Places until nobody is to move; how many were named in each interval before.
-fn settle(policy: &mut BySharing, scene: &mut Scene) -> Vec<usize> {
+fn settle(policy: &mut Staged<BySharing>, scene: &mut Scene) -> Vec<usize> {
     let mut named = Vec::new();
     loop {
         let plan = plan(policy, scene);
@@ -42,8 +45,12 @@ fn settle(policy: &mut BySharing, scene: &mut Scene) -> Vec<usize> {
     }
 }
 
-fn ipm() -> BySharing {
-    BySharing::ipm(&Settings::default())
+fn on_stage(rule: BySharing) -> Staged<BySharing> {
+    Staged::new(&Settings::default(), rule)
+}
+
+fn ipm() -> Staged<BySharing> {
+    on_stage(BySharing::ipm(&Settings::default()))
 }
 
 /// Which of these threads are on one node, of nodes of so many CPUs.
@@ -147,7 +154,7 @@ fn a_number_that_another_thread_got_has_no_past() {
     let cells = [(id(1), new, 1000)];
     scene.snapshot.processes[0].sharing = Some(Arc::new(Sharing::of(cells)));
     plan(&mut policy, &scene);
-    let members = &policy.processes[&Scene::process(1)];
+    let members = &policy.rule.processes[&Scene::process(1)];
     assert_eq!(members.row_of.len(), 4);
     let row = members.row_of[&new];
     assert_eq!(members.sharing.between(row, members.row_of[&id(0)]), 0);
@@ -271,7 +278,7 @@ fn kmaf_waits_for_four_threads_and_maps_at_every_call() {
     let mut scene = four();
     scene.snapshot.threads.truncate(3);
     share(&mut scene, 1, &[(0, 2, 100)]);
-    let mut policy = BySharing::kmaf(&Settings::default());
+    let mut policy = on_stage(BySharing::kmaf(&Settings::default()));
     assert_eq!(plan(&mut policy, &scene), []);
     scene.thread(1, 1.0, 3);
     assert_eq!(plan(&mut policy, &scene).len(), 4);
@@ -299,7 +306,7 @@ fn the_mappers_can_be_chosen() {
     let mapped = |mapper: &str| {
         let settings = Settings::parse(&format!("[ipm]\nmapper = \"{mapper}\"")).unwrap();
         let mut scene = scene.clone();
-        settle(&mut BySharing::ipm(&settings), &mut scene);
+        settle(&mut on_stage(BySharing::ipm(&settings)), &mut scene);
         let node = |tid: u32| scene.places()[tid as usize] / 4;
         pairs
             .iter()
@@ -355,7 +362,8 @@ proptest! {
             share(&mut scene, process, &pairs);
         }
         let settings = Settings::default();
-        let mut policy = if kmaf { BySharing::kmaf(&settings) } else { BySharing::ipm(&settings) };
+        let rule = if kmaf { BySharing::kmaf(&settings) } else { BySharing::ipm(&settings) };
+        let mut policy = on_stage(rule);
         let first = plan(&mut policy, &scene);
         for placement in &first {
             let thread = scene.snapshot.thread(placement.thread).unwrap();

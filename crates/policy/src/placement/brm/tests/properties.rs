@@ -156,12 +156,12 @@ proptest! {
             run.scene.snapshot.threads[at].tag = candidate.then_some(Tag::Agent);
             tick(&mut run, &seeds);
             let threads = &run.scene.snapshot.threads;
-            let known = run.brm.threads.line_up(threads);
+            let known = run.brm.rule.threads.line_up(threads);
             let candidates = known.iter().zip(threads).filter(|(_, thread)| {
                 thread.tag.is_some_and(Tag::is_candidate)
             });
             let averages: Vec<f64> = candidates.map(|(k, _)| k.average.value().unwrap()).collect();
-            let (_, system) = run.brm.system.as_ref().unwrap();
+            let (_, system) = run.brm.rule.system.as_ref().unwrap();
             let mean = averages.iter().sum::<f64>() / averages.len() as f64;
             match system.mean() {
                 None => prop_assert!(averages.is_empty()),

@@ -6,7 +6,7 @@ use super::*;
 /// A machine whose candidates take turns.
 fn in_turn(nodes: usize, cpus: &[u32]) -> Run {
     let mut run = Run::new(&Shape::uniform(nodes, 4), &Settings::default());
-    run.brm = Brm::in_turn(&Settings::default());
+    run.brm.rule = Brm::in_turn(&Settings::default());
     for &cpu in cpus {
         run.vcpu(cpu);
     }

@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 use super::super::processors::{Item, Processors};
 use super::super::{maximum_local, refine};
 use crate::placement::slots::Ground;
-use crate::pools::{Taken, pools};
+use crate::pools::Taken;
 use crate::settings::{MostMoved, NMassSettings};
+use crate::stage::Stage;
 use numaherd_testing::Scene;
 use numaherd_topology::NodeId;
 use proptest::prelude::*;
@@ -186,8 +187,8 @@ fn by_the_code(
     for _ in processes {
         scene.thread(0, 0.0, 0);
     }
-    let pool = pools(&scene.snapshot, &scene.topology).remove(0);
-    let ground = Ground::new(&scene.snapshot, &scene.topology, &pool, &Taken::default());
+    let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+    let ground = Ground::new(&stage, &stage.pools[0], &Taken::default());
     let item = |p: &Process| Item {
         home: NodeId(u32::try_from(p.home).expect("two")),
         miss_rate: p.mpki,

@@ -1,8 +1,10 @@
 //! What must hold of every mapping, on machines of any number of processors.
 
 use super::super::*;
+use crate::pools::Taken;
 use crate::settings::MostMoved;
 use numaherd_testing::{Scene, Shape};
+use numaherd_topology::NodeId;
 use proptest::prelude::*;
 
 /// Cores of each domain of each node, and threads as home, miss rate and penalty.
@@ -45,14 +47,14 @@ fn decide(case: &Case, refined: Option<&NMassSettings>) -> (Ground, Vec<Item>, D
         penalty,
     };
     let items: Vec<Item> = case.threads.iter().map(item).collect();
-    let pool = pools(&scene.snapshot, &scene.topology)
-        .into_iter()
-        .next()
-        .unwrap_or(Pool {
-            cpus: scene.snapshot.online.clone(),
-            threads: Vec::new(),
-        });
-    let ground = Ground::new(&scene.snapshot, &scene.topology, &pool, &Taken::default());
+    let stage = Stage::of_all(&scene.snapshot, &scene.topology);
+    let none = Pool {
+        cpus: scene.snapshot.online.clone(),
+        threads: Vec::new(),
+        busy: Vec::new(),
+    };
+    let pool = stage.pools.first().unwrap_or(&none);
+    let ground = Ground::new(&stage, pool, &Taken::default());
     let outside = vec![0.0; ground.domains.len()];
     let processors = Processors::new(&ground, &scene.topology, items.len(), &outside);
     let decision = Decision::new(&ground, &items, processors, refined);

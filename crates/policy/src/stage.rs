@@ -1,0 +1,334 @@
+//! The stage: what every placement computes before its rule, and what every plan needs after it.
+//!
+//! Problem: a rule of a paper is a few lines on threads and cores. On a real machine it needs to know
+//! which threads it may place where, which of them are busy, what else holds CPUs, and what the last
+//! intervals showed; and a plan has to be sorted, free of what is so already, and in words.
+//!
+//! Rule: a placement is a [`PlacementRule`]: it looks at a [`Stage`] and seats threads ([`Seat`]).
+//! [`Staged`] makes a [`Place`] of it:
+//! 1. *Before*: the pools ([`crate::pools`]) with their busy threads ([`crate::busy`]), and the busy
+//!    threads that nobody may place; the classes and miss rates of all threads where the rule needs
+//!    [`Signal::MissRate`] ([`crate::classes`]; a thread that was never counted is left to the kernel),
+//!    and the homes of their processes where it needs [`Signal::Residency`].
+//! 2. *The rule* seats threads, each with its reason ([`crate::reason`]).
+//! 3. *After*: seats that threads have already are dropped, the others are put into words, sorted by
+//!    thread.
+//!
+//! Terms: a *seat* is the CPU that a thread is given; a process's *home* is the node that holds most of
+//! its pages, or the last one known.
+//!
+//! Properties: a plan names a thread at most once if its rule seats it once, ascending, and only
+//! threads that do not have their seat; a rule sees the same stage for the same snapshots.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use numaherd_topology::{CpuId, CpuSet, NodeId, Topology};
+use numaherd_world::{Placement, Residency, Signal, Snapshot, Stray, Thread, ThreadId};
+
+use crate::busy::Busy;
+use crate::classes::{Class, Classed, Classes};
+use crate::memory::PerThread;
+use crate::placement::slots::Ground;
+use crate::policy::{Place, Random};
+use crate::pools::{Pool, Taken, pools};
+use crate::reason::Reason;
+use crate::settings::Settings;
+use crate::words;
+
+/// The rule of a placement: which thread gets which CPU, and why.
+pub trait PlacementRule: Send {
+    /// See [`Place::needs`].
+    fn needs(&self) -> &[Signal];
+
+    /// See [`Place::needs_found_sharing`].
+    fn needs_found_sharing(&self) -> bool {
+        false
+    }
+
+    /// See [`Place::interval`].
+    fn interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// See [`Place::stray`].
+    fn stray(&self) -> Option<Stray> {
+        None
+    }
+
+    /// The seats of threads, in any order. A thread without a seat stays as it is; one that is seated
+    /// where it is will be held there.
+    fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat>;
+}
+
+/// The CPU that a thread is to have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seat {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// Which CPU: one of the thread's pool.
+    pub cpu: CpuId,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What a rule decides by. Threads are named by their places in [`Snapshot::threads`].
+#[derive(Clone, Debug)]
+pub struct Stage<'a> {
+    /// What was observed.
+    pub snapshot: &'a Snapshot,
+    /// The machine.
+    pub topology: &'a Topology,
+    /// The threads that may be placed, the pool with the fewest CPUs first.
+    pub pools: Vec<Pool>,
+    /// Busy threads that may not be placed, ascending: they hold slots where they are.
+    pub unmanaged: Vec<usize>,
+    classed: &'a [Classed],
+    homes: &'a [Option<NodeId>],
+}
+
+impl<'a> Stage<'a> {
+    /// A thread.
+    pub fn thread(&self, thread: usize) -> &'a Thread {
+        &self.snapshot.threads[thread]
+    }
+
+    /// The busy threads that may be placed, each with its pool.
+    pub fn busy(&self) -> impl Iterator<Item = (&Pool, usize)> {
+        let of_pool = |pool: &'_ Pool| pool.busy.clone();
+        let pools = self.pools.iter();
+        pools.flat_map(move |pool| of_pool(pool).into_iter().map(move |thread| (pool, thread)))
+    }
+
+    /// The CPUs that no busy thread is on.
+    pub fn free_cpus(&self) -> CpuSet {
+        let busy = self.busy().map(|(_, thread)| thread);
+        let busy = busy.chain(self.unmanaged.iter().copied());
+        let taken = busy.map(|thread| self.thread(thread).place()).collect();
+        self.snapshot.online.difference(&taken)
+    }
+
+    /// The class of a thread; `None` before its first interval with counts, and for a rule that does
+    /// not need miss rates.
+    pub fn class(&self, thread: usize) -> Option<Class> {
+        self.classed.get(thread)?.class()
+    }
+
+    /// The miss rate of a thread in its last interval with counts, in lines per 1000 instructions.
+    pub fn miss_rate(&self, thread: usize) -> f64 {
+        let classed = self.classed.get(thread);
+        classed.and_then(Classed::miss_rate).unwrap_or_default()
+    }
+
+    /// The home of a thread's process; `None` where no pages of it were ever found, and for a rule that
+    /// does not need residency.
+    pub fn home(&self, thread: usize) -> Option<NodeId> {
+        *self.homes.get(thread)?
+    }
+
+    /// Where the pages of a thread's process are now.
+    pub fn residency(&self, thread: usize) -> Option<&'a Residency> {
+        let process = self.snapshot.process(self.thread(thread).process)?;
+        process.residency.as_ref()
+    }
+
+    /// The name of a thread's process, or its own where the process is not known.
+    pub fn process_name(&self, thread: usize) -> &'a str {
+        let thread = self.thread(thread);
+        let process = self.snapshot.process(thread.process);
+        process.map_or(&thread.name, |process| &process.name)
+    }
+
+    /// A seat for a thread.
+    pub fn seat(&self, thread: usize, cpu: CpuId, reason: Reason) -> Seat {
+        let thread = self.thread(thread).id;
+        Seat {
+            thread,
+            cpu,
+            reason,
+        }
+    }
+
+    /// The stage with fewer busy threads, those that a rule can place.
+    #[must_use]
+    pub fn narrowed(&self, can_place: impl Fn(usize) -> bool) -> Self {
+        let mut narrowed = self.clone();
+        for pool in &mut narrowed.pools {
+            pool.busy.retain(|&thread| can_place(thread));
+        }
+        narrowed
+    }
+
+    /// The slots that threads hold which may not be placed.
+    pub fn taken(&self) -> Taken {
+        let mut taken = Taken::default();
+        for &thread in &self.unmanaged {
+            taken.hold(self.thread(thread).place(), self.class(thread));
+        }
+        taken
+    }
+
+    /// Seats the busy threads of each pool on the slots that are left of its CPUs, pool by pool. What one
+    /// pool gets is taken in those after it.
+    ///
+    /// `decide` is given a pool and its slots. It gives the CPU of each busy thread, in their order, and
+    /// a function that gives the reason of any of them, by place among them: it is asked only for
+    /// threads that do not have their CPU yet. `None` for all pools where it gives nothing for one.
+    pub fn pool_by_pool<'s, Why: Fn(usize) -> Reason>(
+        &'s self,
+        mut decide: impl FnMut(&'s Pool, Ground) -> Option<(Vec<CpuId>, Why)>,
+    ) -> Option<Vec<Seat>> {
+        let mut taken = self.taken();
+        let mut seats = Vec::new();
+        for pool in self.pools.iter().filter(|pool| !pool.busy.is_empty()) {
+            let ground = Ground::new(self, pool, &taken);
+            let (cpus, why) = decide(pool, ground)?;
+            for (at, (&thread, cpu)) in pool.busy.iter().zip(cpus).enumerate() {
+                taken.hold(cpu, self.class(thread));
+                if self.thread(thread).assigned != Some(cpu) {
+                    seats.push(self.seat(thread, cpu, why(at)));
+                }
+            }
+        }
+        Some(seats)
+    }
+
+    /// A seat in a plan; `None` where the thread has it already.
+    fn placement(&self, seat: Seat) -> Option<Placement> {
+        let thread = self.snapshot.thread(seat.thread)?;
+        let (from, to) = (thread.place(), seat.cpu);
+        let may_stay = || thread.cpuset.contains(from) && self.snapshot.online.contains(from);
+        (thread.assigned != Some(to)).then(|| Placement {
+            thread: thread.id,
+            from,
+            to,
+            rule: Cow::Borrowed(seat.reason.rule.name),
+            why: seat.reason.why.to_string(),
+            instead_of: match seat.reason.instead_of {
+                _ if from == to => String::new(),
+                _ if !may_stay() => {
+                    words!("CPU {from}: offline, or not allowed to the thread", from).to_string()
+                }
+                Some(words) => words.to_string(),
+                None => String::new(),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+impl<'a> Stage<'a> {
+    /// A stage on which every thread that may be placed is busy, and nothing else is known.
+    pub(crate) fn of_all(snapshot: &'a Snapshot, topology: &'a Topology) -> Self {
+        let mut pools = pools(snapshot, topology);
+        pools
+            .iter_mut()
+            .for_each(|pool| pool.busy.clone_from(&pool.threads));
+        Self {
+            snapshot,
+            topology,
+            pools,
+            unmanaged: Vec::new(),
+            classed: &[],
+            homes: &[],
+        }
+    }
+
+    /// The same with the classes of one more interval.
+    pub(crate) fn with_classes(self, classes: &'a mut Classes) -> Self {
+        Self {
+            classed: classes.observe(&self.snapshot.threads),
+            ..self
+        }
+    }
+}
+
+/// A rule on its stage: a placement that the loop can ask.
+#[derive(Clone, Debug)]
+pub struct Staged<Rule> {
+    /// The rule.
+    pub rule: Rule,
+    classes: Classes,
+    busy: Busy,
+    homes: PerThread<Option<NodeId>>,
+}
+
+impl<Rule: PlacementRule> Staged<Rule> {
+    /// Nothing seen yet.
+    pub fn new(settings: &Settings, rule: Rule) -> Self {
+        Self {
+            rule,
+            classes: Classes::new(settings.classes.rule()),
+            busy: Busy::new(settings.placement.least_cpu_share),
+            homes: PerThread::default(),
+        }
+    }
+
+    /// The stage of a snapshot, and the rule that is to play on it.
+    fn set<'a>(
+        &'a mut self,
+        snapshot: &'a Snapshot,
+        topology: &'a Topology,
+    ) -> (Stage<'a>, &'a mut Rule) {
+        let needs = |signal| self.rule.needs().contains(&signal);
+        let (counted, homed) = (needs(Signal::MissRate), needs(Signal::Residency));
+        let mut stage = Stage {
+            snapshot,
+            topology,
+            pools: pools(snapshot, topology),
+            unmanaged: Vec::new(),
+            classed: &[],
+            homes: &[],
+        };
+        stage.unmanaged = self.busy.find(snapshot, &mut stage.pools);
+        if counted {
+            stage.classed = self.classes.observe(&snapshot.threads);
+            let classed = stage.classed;
+            for pool in &mut stage.pools {
+                pool.busy
+                    .retain(|&thread| classed[thread].class().is_some());
+            }
+        }
+        if homed {
+            let homes = self.homes.line_up(&snapshot.threads);
+            for (home, thread) in homes.iter_mut().zip(&snapshot.threads) {
+                let process = snapshot.process(thread.process);
+                let now = process.and_then(|process| process.residency.as_ref()?.home());
+                *home = now.or(*home);
+            }
+            stage.homes = homes;
+        }
+        (stage, &mut self.rule)
+    }
+}
+
+impl<Rule: PlacementRule> Place for Staged<Rule> {
+    fn needs(&self) -> &[Signal] {
+        self.rule.needs()
+    }
+
+    fn needs_found_sharing(&self) -> bool {
+        self.rule.needs_found_sharing()
+    }
+
+    fn interval(&self) -> Option<Duration> {
+        self.rule.interval()
+    }
+
+    fn stray(&self) -> Option<Stray> {
+        self.rule.stray()
+    }
+
+    fn place(
+        &mut self,
+        snapshot: &Snapshot,
+        topology: &Topology,
+        random: &mut Random,
+    ) -> Vec<Placement> {
+        let (stage, rule) = self.set(snapshot, topology);
+        let seats = rule.seat(&stage, random).into_iter();
+        let mut plan: Vec<_> = seats.filter_map(|seat| stage.placement(seat)).collect();
+        plan.sort_unstable_by_key(|placement| placement.thread);
+        plan
+    }
+}
