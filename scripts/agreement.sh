@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Writes scenarios/agreement/measured/*.json: what the scenarios that the lab and the contention model
-# have in common take in the lab. tests/profile_agreement.rs holds the model against it. Each repeat
-# has a guest of its own: in one that has run before, streams that fill a controller come out slower
-# than in a fresh one. Anew:
+# Writes scenarios/agreement/measured/*.json: the times in the lab of the scenarios that run both in the lab
+# and on the contention model. tests/profile_agreement.rs compares the model with them. Each repeat has a
+# fresh guest: in a used one, streams that saturate a controller are slower.
 #
 #   scripts/agreement.sh            all, twice each, about 10 minutes on 2 cores
 #   scripts/agreement.sh NAME...    some of them

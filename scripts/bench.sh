@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Speed and memory, each beside what it is to be compared with in the same run. Machines differ and
-# are noisy: the ratios are what to look at.
+# Measures speed and memory, each compared with an alternative in the same run. Machines differ and are
+# noisy: look at the ratios.
 #
 #   decide     dino deciding, for growing numbers of threads (target 0.5 ms for 1,000, 50 ms for 100,000)
 #   tick       one tick of `run` over 1,000 live threads (target 20 ms of CPU)
@@ -9,9 +9,9 @@
 #   n_mass     n-mass deciding, for growing numbers of threads and domains
 #   epochs     the contention model: an hour of eight programs (target 50 ms), an epoch of 10,000 threads
 #              on 64 nodes (target 100 ms)
-#   top        a redraw of 5,000 threads, beside reading their line and a table of all (target 16 ms)
+#   top        a redraw of 5,000 threads, compared with reading their line and a table of all (target 16 ms)
 #   replay     three policies on the ledger of an hour of 200 threads (target 3.6 s: 1,000 times real time)
-#   pages      page moves beside `migratepages`, in the lab (target 95 % of its throughput, p99 5 ms)
+#   pages      page moves compared with `migratepages`, in the lab (target 95 % of its throughput, p99 5 ms)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,8 +24,8 @@ cargo bench --locked -p numaherd-hardware --bench accesses
 cargo bench --locked -p numaherd-show --bench replay
 cargo bench --locked -p numaherd-show --bench top
 
-# In the guest, since page moves need two nodes; by cargo's own word on where the program is.
+# Runs in the guest, because page moves need two nodes. Cargo reports the path of the program.
 program=$(cargo bench --locked -p numaherd-host --bench pages --no-run --message-format json |
     sed -n 's/.*"name":"pages".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
-[ -n "$program" ] || { echo "bench: cargo did not say where the page bench is" >&2; exit 1; }
+[ -n "$program" ] || { echo "bench: cargo did not report the path of the page benchmark" >&2; exit 1; }
 target/release/numaherd lab run -- "$program" --bench

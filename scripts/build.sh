@@ -15,6 +15,6 @@ case ${1:-all} in
         ;;
 esac
 cargo build --profile lab --locked -p numaherd-lab-plugin
-# Static, so that they run in any guest: glibc's own static form, no other target is needed.
+# Static, so they run in any guest. glibc's own static form needs no other target.
 RUSTFLAGS="-C target-feature=+crt-static" \
     cargo build --release --locked --target x86_64-unknown-linux-gnu -p menagerie

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks dependencies against deny.toml; installs cargo-deny first where it is missing.
+# Checks dependencies against deny.toml; installs cargo-deny first if it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

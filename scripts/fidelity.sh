@@ -1,5 +1,5 @@
 #!/bin/sh
-# Renews docs/fidelity.json and docs/FIDELITY.md: every claim of the papers, held against the model.
+# Renews docs/fidelity.json and docs/FIDELITY.md: checks every claim of the papers on model and traces.
 set -eu
 cd "$(dirname "$0")/.."
 cargo build --release --package numaherd

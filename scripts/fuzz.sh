@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for a while: the readers of foreign text and bytes (docs/fuzzing.md).
+# Runs every fuzz target for a while: the readers of untrusted text and bytes (docs/fuzzing.md).
 #
 #   scripts/fuzz.sh                 every target for 60 seconds
 #   scripts/fuzz.sh 600             every target for 600 seconds
 #   scripts/fuzz.sh 600 cpulist     only the named targets
 #
-# Each starts from its committed seeds (fuzz/seeds/NAME) and from what earlier runs found
-# (fuzz/corpus/NAME, not committed). Exit code: 0 when every target held, 1 when one failed, 2 when
-# it could not be run. Installs cargo-fuzz where it is missing; a stable toolchain is enough, since
-# the readers are safe Rust and need no sanitizer.
+# Each starts from its committed seeds (fuzz/seeds/NAME) and from the findings of earlier runs
+# (fuzz/corpus/NAME, not committed). Exit code: 0 if every target passed, 1 if one failed, 2 if it could not
+# run. Installs cargo-fuzz if it is missing. A stable toolchain is enough, because the readers are safe
+# Rust and need no sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,7 +33,7 @@ known=$(cargo fuzz list)
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets <<<"$known"
 for target in "${targets[@]}"; do
-    grep -qxF -- "$target" <<<"$known" || die "no target is called '$target'; there are: ${known//$'\n'/ }"
+    grep -qxF -- "$target" <<<"$known" || die "there is no target '$target'; the targets are: ${known//$'\n'/ }"
     [ -d "fuzz/seeds/$target" ] || die "$target has no seeds: put a few small inputs into fuzz/seeds/$target"
 done
 
@@ -45,8 +45,8 @@ trap 'rm -f "$log"' EXIT
 failed=()
 for target in "${targets[@]}"; do
     mkdir -p "fuzz/corpus/$target"
-    # Inputs up to 8 KiB; one that takes over 10 s or 1 GiB counts as a failure, like a panic. The
-    # limit of the shell stops one that asks for all memory at once before libFuzzer looks.
+    # Inputs up to 8 KiB. An input that takes over 10 s or 1 GiB counts as a failure, like a panic. The
+    # shell's limit stops an input that allocates all memory at once, before libFuzzer checks.
     if (
         ulimit -v $((8 << 20))
         cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
@@ -54,11 +54,11 @@ for target in "${targets[@]}"; do
             -print_final_stats=1
     ) >"$log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-        say "$target held for ${runs:-an unknown number of} inputs in $seconds s"
+        say "$target passed with ${runs:-an unknown number of} inputs in $seconds s"
     else
         say "$target FAILED:"
-        # The panic with its backtrace, or what libFuzzer says instead (out of memory, too slow), and
-        # how to run it again; the input itself may be long and is in the file.
+        # The panic with its backtrace, or libFuzzer's message (out of memory, too slow), and how to
+        # reproduce it. The input itself may be long and is in the file.
         grep -a -A 25 -m 1 -e panicked -e 'ERROR: libFuzzer' -e 'memory allocation of' "$log" || tail -n 25 "$log"
         grep -a 'cargo fuzz run .*artifacts' "$log" || true
         failed+=("$target")
@@ -70,4 +70,4 @@ if [ ${#failed[@]} -gt 0 ]; then
     say "    cargo fuzz run --sanitizer none NAME fuzz/artifacts/NAME/FILE"
     exit 1
 fi
-say "all ${#targets[@]} targets held"
+say "all ${#targets[@]} targets passed"

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Writes data/programs/menagerie.toml: what the menagerie's programs ask of a machine, measured in the
-# lab. Anew:
+# Writes data/programs/menagerie.toml: the profiles of the menagerie's programs, measured in the lab.
 #
 #   scripts/menagerie-profiles.sh            about 20 minutes on 2 cores
-#   WORK=DIR scripts/menagerie-profiles.sh   keeps each profile there, and goes on from those there
+#   WORK=DIR scripts/menagerie-profiles.sh   keeps each profile in DIR, and reuses those already there
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,19 +29,19 @@ measure() { # measure NAME ARGUMENT...: a profile of that name in $work
         --cache-sizes "$sizes" -o "$work/$name.toml" -- "$menagerie" "$@" >&2
 }
 
-# A program: all of a profile but the file's own `source`.
+# A program: all of a profile except the file's own `source`.
 program() { sed '/^\[\[program\]\]/,$!{/^source = /d}' "$work/$1.toml"; }
 # The phase of a profile alone.
 phase() { sed -n '/^\[\[program.phase\]\]/,$p' "$work/$1.toml"; }
 
-# Devils with one line in flight; beside 16 iterations of the compute loop, a milder one.
+# Devils with one outstanding line; with 16 iterations of the compute loop, a milder one.
 measure chase chase --working-set 16MiB --rounds 50
 measure chase-16 chase --working-set 16MiB --compute 16 --rounds 10
-# Random reads and writes; passes in order, which the prefetcher keeps ahead of.
+# Random reads and writes; sequential passes, which the prefetcher stays ahead of.
 measure update update --working-set 16MiB --rounds 30
 measure stream stream --working-set 16MiB --rounds 60
 measure triad stream --kernel triad --working-set 16MiB --rounds 60
-# Alone it fits a last-level cache of 2 MiB, beside others it does not.
+# Alone, it fits into a last-level cache of 2 MiB; beside others, it does not.
 sizes=$sizes,1536KiB measure resident update --working-set 1536KiB --compute 4 --rounds 500
 # A turtle.
 measure compute compute --rounds 50

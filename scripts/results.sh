@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes docs/results.md: the comparisons of the built-in scenarios as they come out here.
+# Writes docs/results.md: the comparisons of the built-in scenarios, run on this machine.
 #
 #   scripts/results.sh          both scenarios, about 20 minutes on 2 cores
 #   REPEAT=5 scripts/results.sh more repeats of each
@@ -19,8 +19,8 @@ compare() { # compare SCENARIO POLICIES REPEAT
 
 {
     printf '# Results\n\n'
-    printf 'What the commands below print; `scripts/results.sh` runs them anew. The lab is a model: what\n'
-    printf 'counts is who comes before whom and why, not the seconds.\n'
+    printf 'The output of the commands below; `scripts/results.sh` runs them again. The lab models time: rely on\n'
+    printf 'the order of the policies and the reasons for it, not on the seconds.\n'
     compare devils-on-one-node linux,linux-balancing,numad,di-plain,di-migrate,dino "$repeat"
     compare changing-phases linux,di-migrate,dino 1
 } >docs/results.md.new

@@ -1,6 +1,6 @@
 #!/bin/sh
-# How late the loop's intervals are without and with an attack on what `numaherd serve` listens at: malformed
-# requests from four sides and 200 slow clients. The attackers run on the same machine.
+# Measures how late the loop's intervals are with and without an attack on the sockets of `numaherd serve`:
+# malformed requests from four clients, and 200 slow clients. The attackers run on the same machine.
 set -eu
 cd "$(dirname "$0")/.."
 cargo test --release --package numaherd --test serve -- --ignored --nocapture lateness_of_the_loop
