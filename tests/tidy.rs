@@ -12,7 +12,11 @@ use serde_json::Value;
 /// Each crate with the crates of ours that it may use: those below it in the picture.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("numaherd-files", &[]),
-    ("numaherd-topology", &["numaherd-files"]),
+    ("numaherd-quantity", &[]),
+    (
+        "numaherd-topology",
+        &["numaherd-files", "numaherd-quantity"],
+    ),
     ("numaherd-world", &["numaherd-files", "numaherd-topology"]),
     ("numaherd-hardware", &["numaherd-topology"]),
     (
@@ -34,7 +38,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "numaherd-host",
-        &["numaherd-files", "numaherd-topology", "numaherd-world"],
+        &[
+            "numaherd-files",
+            "numaherd-quantity",
+            "numaherd-topology",
+            "numaherd-world",
+        ],
     ),
     (
         "numaherd-lab-launcher",
@@ -61,6 +70,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "numaherd-show",
         &[
+            "numaherd-quantity",
             "numaherd-topology",
             "numaherd-world",
             "numaherd-policy",
@@ -82,6 +92,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "numaherd",
         &[
             "numaherd-files",
+            "numaherd-quantity",
             "numaherd-topology",
             "numaherd-world",
             "numaherd-policy",
@@ -95,6 +106,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "numaherd-lab",
         &[
             "numaherd-files",
+            "numaherd-quantity",
             "numaherd-topology",
             "numaherd-world",
             "numaherd-hardware",
@@ -110,7 +122,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("numaherd-testing", &["numaherd-topology", "numaherd-world"]),
-    ("menagerie", &[]),
+    ("menagerie", &["numaherd-quantity"]),
     ("numaherd-tests", &[]),
 ];
 
@@ -120,6 +132,7 @@ const FOR_TESTS: &str = "numaherd-testing";
 /// Crates that decide or describe: nothing in them may reach the operating system.
 const PURE: &[&str] = &[
     "numaherd-files",
+    "numaherd-quantity",
     "numaherd-topology",
     "numaherd-world",
     "numaherd-policy",

@@ -1,6 +1,5 @@
 //! Everything that can go wrong, in the words that the user reads.
 
-use crate::size;
 use std::io;
 use std::path::PathBuf;
 
@@ -23,7 +22,7 @@ pub enum Error {
     /// More memory than there are addresses.
     #[error(
         "{count} times {} is larger than any address space: lower --working-set or --threads",
-        size::format(*each)
+        numaherd_quantity::bytes(*each)
     )]
     TooLarge { count: usize, each: usize },
     /// A level that no working set can reach.
@@ -52,7 +51,7 @@ pub enum Error {
     /// More memory than is free, found before the kernel finds out by killing somebody.
     #[error(
         "{} of memory are wanted but {place} has only {} available: lower --working-set or --threads",
-        size::format(*wanted), size::format(*available)
+        numaherd_quantity::bytes(*wanted), numaherd_quantity::bytes(*available)
     )]
     NotEnoughMemory {
         wanted: usize,
@@ -62,7 +61,7 @@ pub enum Error {
     /// A kernel's arrays do not fit.
     #[error(
         "{kernel} wants {} of memory or more but {place} has only {} available: choose a smaller --class",
-        size::format(*wanted), size::format(*available)
+        numaherd_quantity::bytes(*wanted), numaherd_quantity::bytes(*available)
     )]
     ClassTooLarge {
         kernel: String,
@@ -71,7 +70,7 @@ pub enum Error {
         place: String,
     },
     /// The kernel gave no addresses.
-    #[error("could not map {} of memory: {source}; lower --working-set or --class, or raise the limit (ulimit -v, vm.overcommit_memory)", size::format(*bytes))]
+    #[error("could not map {} of memory: {source}; lower --working-set or --class, or raise the limit (ulimit -v, vm.overcommit_memory)", numaherd_quantity::bytes(*bytes))]
     Map { bytes: usize, source: io::Error },
     /// A kernel without transparent huge pages.
     #[error(
@@ -79,21 +78,21 @@ pub enum Error {
     )]
     HugePages { source: io::Error },
     /// The kernel would not bind memory to its home.
-    #[error("could not bind {} of memory to node {node}: {source}{}", size::format(*bytes), bind_advice(source, "--home"))]
+    #[error("could not bind {} of memory to node {node}: {source}{}", numaherd_quantity::bytes(*bytes), bind_advice(source, "--home"))]
     Bind {
         bytes: usize,
         node: usize,
         source: io::Error,
     },
     /// The kernel would not deal memory out to nodes.
-    #[error("could not interleave {} of memory over nodes {nodes}: {source}{}", size::format(*bytes), bind_advice(source, "--memory interleave"))]
+    #[error("could not interleave {} of memory over nodes {nodes}: {source}{}", numaherd_quantity::bytes(*bytes), bind_advice(source, "--memory interleave"))]
     Interleave {
         bytes: usize,
         nodes: String,
         source: io::Error,
     },
     /// The kernel gave addresses but no pages.
-    #[error("could not touch {} of memory first: {source}; lower --working-set or --class, or free memory", size::format(*bytes))]
+    #[error("could not touch {} of memory first: {source}; lower --working-set or --class, or free memory", numaherd_quantity::bytes(*bytes))]
     Populate { bytes: usize, source: io::Error },
     /// A thread could not be sent to CPUs.
     #[error(

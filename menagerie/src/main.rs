@@ -20,7 +20,6 @@ mod phases;
 mod random;
 mod report;
 mod share;
-mod size;
 mod steady;
 mod stop;
 mod stream;

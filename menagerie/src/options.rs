@@ -2,13 +2,14 @@
 
 use crate::crew::Length;
 use crate::kernels::{self, Class};
+use crate::machine;
 use crate::memory::Start;
 use crate::phases::PhaseLength;
 use crate::stream;
 use crate::sys::HugePages;
-use crate::{machine, size};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use numaherd_quantity::{NotASize, parse_bytes};
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -374,7 +375,7 @@ pub struct BetweenLines {
 #[derive(Debug, Args, Serialize)]
 pub struct Memory {
     /// Memory of each thread (share: of all together; pair: of each server), in whole pages
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
     pub working_set: usize,
     /// Transparent huge pages
     #[arg(long, value_enum, default_value = "default")]
@@ -486,11 +487,21 @@ pub struct Conduct {
     pub go_file: Option<PathBuf>,
 }
 
+/// A size that memory can have.
+fn size(text: &str) -> Result<usize, String> {
+    match parse_bytes(text, 1).map(isize::try_from) {
+        Ok(Ok(0)) => Err("must be more than 0".to_owned()),
+        Ok(Ok(bytes)) => Ok(bytes.unsigned_abs()),
+        Ok(Err(_)) => Err(NotASize::TooLarge.to_string()),
+        Err(why) => Err(why.to_string()),
+    }
+}
+
 /// A size, or 0 for what is left out.
 fn size_or_none(text: &str) -> Result<usize, String> {
     match text.trim() {
         "0" => Ok(0),
-        text => size::parse(text),
+        text => size(text),
     }
 }
 

@@ -4,9 +4,9 @@
 use crate::crew::Outcome;
 use crate::kernels::{Told, Verdict};
 use crate::micro;
-use crate::size;
 use crate::sys::LINE;
 use crate::workload::{Cost, Detail};
+use numaherd_quantity::noun;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -160,7 +160,7 @@ impl Report {
         let mut text = String::new();
         let of_memory = self.parameters["working_set"]
             .as_u64()
-            .map(|bytes| format!(", working set {}", size::format(bytes as usize)))
+            .map(|bytes| format!(", working set {}", numaherd_quantity::bytes(bytes)))
             .unwrap_or_default();
         let home = self.parameters["home"]
             .as_u64()
@@ -178,7 +178,7 @@ impl Report {
                 "class {class}: {}, {} iterations, {}\n{}",
                 told.problem,
                 told.iterations,
-                size::format(told.bytes),
+                numaherd_quantity::bytes(told.bytes),
                 told.verification.text()
             );
         }
@@ -198,10 +198,10 @@ impl Report {
             text,
             "{:>10} {:>16} {:>10} {:>14} {:>16}",
             "thread",
-            plural(self.operation),
+            noun(2_u32, self.operation),
             "seconds",
             format!("ns/{}", self.operation),
-            format!("{}/s", plural(self.operation))
+            format!("{}/s", noun(2_u32, self.operation))
         );
         for row in &self.threads {
             let _ = write!(
@@ -265,12 +265,6 @@ impl Row {
             }
         }
     }
-}
-
-/// Several of what `name` is one of.
-fn plural(name: &str) -> String {
-    let ending = if name.ends_with('s') { "es" } else { "s" };
-    format!("{name}{ending}")
 }
 
 /// A ratio, 0 where there is nothing to divide by.
@@ -496,11 +490,6 @@ mod tests {
             prop_assert!((row.rate * row.seconds / operations as f64 - 1.0).abs() < 1e-9);
             prop_assert_eq!(report.operations, operations);
         }
-    }
-
-    #[test]
-    fn several_operations_are_spelled_as_such() {
-        assert_eq!(["hop", "access"].map(plural), ["hops", "accesses"]);
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn the_table_says_what_was_verified() {
         lines[..2],
         [
             "mg: 1 thread",
-            "class S: 32 x 32 x 32 points, 4 iterations, 1.0 MiB"
+            "class S: 32 x 32 x 32 points, 4 iterations, 1 MiB"
         ]
     );
     // The last digits of the error depend on the compiler.

@@ -7,6 +7,7 @@ mod walk;
 
 use std::path::Path;
 
+use numaherd_quantity::counted;
 use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::SignalReport;
 use rustix::process::{Resource, getrlimit};
@@ -156,11 +157,6 @@ fn examine(
         abilities,
         others: others::others(root),
     }
-}
-
-fn counted(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }
 
 fn finding(

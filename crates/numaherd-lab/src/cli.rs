@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use numaherd::cli::{Manual, Stray, duration};
+use numaherd::cli::{Manual, Stray};
 use numaherd::exit::EXIT_CODES;
 use numaherd::laboratory::about;
+use numaherd_quantity::parse_time;
 
 mod lab;
 mod trace;
@@ -75,15 +76,15 @@ pub struct Profile {
     pub waits: bool,
 
     /// Do not count the first part of each run
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub skip: Option<Duration>,
 
     /// End each run after so long a counted part
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub length: Option<Duration>,
 
     /// Kill the guest when one run takes longer than this
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub limit: Duration,
 
     /// Write the profile to this file
@@ -123,11 +124,11 @@ pub struct ProfileRun {
     pub waits: bool,
 
     /// As in `profile`
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub skip: Option<Duration>,
 
     /// As in `profile`
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub length: Option<Duration>,
 
     /// Program and arguments

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use numaherd_quantity::parse_time;
 
 use crate::exit::EXIT_CODES;
 
@@ -91,15 +92,15 @@ pub struct Run {
     pub dry_run: bool,
 
     /// How often threads are placed [default: as the policy's source has it, or 1s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub interval: Option<Duration>,
 
     /// How often pages are looked after [default: 10ms]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub paging_interval: Option<Duration>,
 
     /// Stop after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub length: Option<Duration>,
 
     /// Keep threads to these CPUs
@@ -244,47 +245,10 @@ pub struct Release {
     pub json: bool,
 }
 
-/// Reads `500ms`, `1s`, `2.5s`, `10m`, `1h`.
-///
-/// # Errors
-/// Another form, or less than 1 ms.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let end = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let number: f64 = number
-        .parse()
-        .map_err(|_| "a time is written 500ms, 1s or 10m".to_owned())?;
-    let seconds = match unit {
-        "ms" => number / 1e3,
-        "s" => number,
-        "m" => number * 60.0,
-        "h" => number * 3600.0,
-        _ => return Err("a time needs a unit: 500ms, 1s, 10m or 1h".to_owned()),
-    };
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if duration >= Duration::from_millis(1) => Ok(duration),
-        _ => Err("a time must be 1ms or more".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn the_definition_is_sound() {
         crate::laboratory::definition().debug_assert();
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!(duration("10ms"), Ok(Duration::from_millis(10)));
-        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        for wrong in ["10", "s", "-1s", "0s", "1e400s", "1d", "NaNs"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
     }
 }

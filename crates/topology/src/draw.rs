@@ -10,6 +10,8 @@ mod node;
 
 use std::fmt::Write;
 
+use numaherd_quantity::{bytes, counted, noun};
+
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::{Node, Topology};
 
@@ -41,7 +43,7 @@ pub fn draw(topology: &Topology, columns: usize) -> String {
     let away: Vec<String> = away
         .iter()
         .filter(|(count, ..)| *count > 0)
-        .map(|(count, what, list)| format!("{what}{} {list}", plural(*count)))
+        .map(|(count, what, list)| format!("{} {list}", noun(*count, what)))
         .collect();
     if !away.is_empty() {
         let _ = writeln!(text, "\noffline: {}", away.join("; "));
@@ -62,7 +64,7 @@ fn summary(topology: &Topology, columns: usize) -> String {
         counted(topology.domains().len(), "memory domain"),
         counted(topology.cores().len(), "core"),
         counted(topology.cpus().len(), "CPU"),
-        size(nodes.iter().map(|node| node.memory_bytes).sum()),
+        bytes(nodes.iter().map(|node| node.memory_bytes).sum::<u64>()),
     ];
     if !packages.is_empty() {
         parts.insert(0, counted(packages.len(), "package"));
@@ -87,32 +89,4 @@ fn alike<'a>(topology: &Topology, nodes: &[&'a Node]) -> Vec<Vec<&'a Node>> {
         }
     }
     builds.into_iter().map(|(_, alike)| alike).collect()
-}
-
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", plural(count))
-}
-
-/// `32 KiB`, `1.5 GiB`.
-fn size(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 4] = [
-        ("TiB", 1 << 40),
-        ("GiB", 1 << 30),
-        ("MiB", 1 << 20),
-        ("KiB", 1 << 10),
-    ];
-    for (name, unit) in UNITS {
-        if bytes >= unit {
-            let tenths = u128::from(bytes) * 10 / u128::from(unit);
-            return match tenths % 10 {
-                0 => format!("{} {name}", tenths / 10),
-                tenth => format!("{}.{tenth} {name}", tenths / 10),
-            };
-        }
-    }
-    format!("{bytes} bytes")
 }

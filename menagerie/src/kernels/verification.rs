@@ -1,6 +1,7 @@
 //! Whether a kernel has computed what it should: its results beside those published, or beside
 //! what must hold in any case.
 
+use numaherd_quantity::counted;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -116,10 +117,8 @@ impl Verification {
         } else if checks.iter().any(|check| !check.holds_always) {
             let known = checks.iter_mut().filter(|check| !check.holds_always);
             known.for_each(|check| (check.expected, check.error) = (None, None));
-            let plural = if published == 1 { "" } else { "s" };
-            reason = Some(format!(
-                "the published value is for {published} iteration{plural}"
-            ));
+            let iterations = counted(published, "iteration");
+            reason = Some(format!("the published value is for {iterations}"));
         }
         let verdict = if checks.iter().any(Check::fails) {
             Verdict::Failed

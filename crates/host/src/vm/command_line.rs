@@ -12,6 +12,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use numaherd_quantity::parse_bytes;
+
 use crate::agent::PORT_NAME;
 
 /// Options without a value, of QEMU 2 to 10; all others take the next word.
@@ -97,7 +99,12 @@ pub(crate) fn parse(text: &[u8]) -> CommandLine {
         let with = |implied: &str| pairs(value, implied);
         match option {
             b"name" => line.name = with("guest").remove("guest").or(line.name),
-            b"m" => line.memory_bytes = with("size").get("size").and_then(|size| bytes(size)),
+            // In MiB where it has no unit.
+            b"m" => {
+                line.memory_bytes = with("size")
+                    .get("size")
+                    .and_then(|size| parse_bytes(size, 1 << 20).ok())
+            }
             b"chardev" => {
                 let pairs = with("backend");
                 if let (Some("socket"), Some(id)) = (text_of(&pairs, "backend"), pairs.get("id")) {
@@ -252,31 +259,6 @@ fn short_form(value: &[u8]) -> Monitor {
     Monitor::At(socket.and_then(|value| listening(&pairs(value, "path"))))
 }
 
-/// A size of memory, in MiB where it has no unit.
-fn bytes(size: &str) -> Option<u64> {
-    let unit = size.find(|c: char| !c.is_ascii_digit() && c != '.');
-    let (number, unit) = size.split_at(unit.unwrap_or(size.len()));
-    let shift = match unit.to_ascii_lowercase().as_str() {
-        "b" => 0,
-        "k" => 10,
-        "" | "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        "p" => 50,
-        "e" => 60,
-        _ => return None,
-    };
-    let scale = 1_u64 << shift;
-    match number.parse::<u64>() {
-        Ok(number) => number.checked_mul(scale),
-        // `-m 1.5G`.
-        Err(_) => {
-            let exact = number.parse::<f64>().ok()? * scale as f64;
-            (exact < u64::MAX as f64).then_some(exact as u64)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,21 +369,6 @@ mod tests {
             "unix:/run/people,server",
         ]);
         assert_eq!(line.monitors, []);
-    }
-
-    #[test]
-    fn sizes() {
-        for (text, expected) in [
-            ("128", Some(128 << 20)),
-            ("1.5G", Some(3 << 29)),
-            ("64m", Some(64 << 20)),
-            ("99999999999999999999", None),
-            ("18446744073709551615E", None),
-            ("4x", None),
-            ("", None),
-        ] {
-            assert_eq!(bytes(text), expected, "{text}");
-        }
     }
 
     proptest! {

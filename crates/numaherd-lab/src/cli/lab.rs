@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use numaherd_topology::{CpuSet, NodeSet};
 
-use super::{Stray, duration};
+use numaherd_quantity::parse_time;
+
+use super::Stray;
 
 /// The lab.
 #[derive(Debug, Subcommand)]
@@ -41,7 +43,7 @@ pub struct LabRun {
     pub ipm: bool,
 
     /// Kill the guest after this time
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "10m")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub limit: Duration,
 
     /// Who herds CMD, if anybody is to
@@ -82,11 +84,11 @@ pub struct Herding {
     pub dry_run: bool,
 
     /// How often threads are placed [default: as the policy's source has it, or 1s]
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "herded")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "herded")]
     pub interval: Option<Duration>,
 
     /// How often pages are looked after [default: 10ms]
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "herded")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "herded")]
     pub paging_interval: Option<Duration>,
 
     /// Keep threads to these CPUs
@@ -171,7 +173,7 @@ pub struct LabCompare {
     pub ledgers: Option<PathBuf>,
 
     /// Kill the guest when one trial takes longer than this
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5m")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5m")]
     pub limit: Duration,
 }
 

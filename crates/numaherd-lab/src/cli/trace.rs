@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use numaherd_quantity::parse_time;
 use numaherd_trace::sra::Strategy;
 
 mod simulate;
@@ -42,7 +43,7 @@ pub struct TraceRecord {
     pub memory_mib: Option<u64>,
 
     /// End the program after this time, with what it has done until then in the trace
-    #[arg(long, value_name = "TIME", value_parser = super::duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub limit: Option<Duration>,
 
     /// Say at the end which threads were recorded

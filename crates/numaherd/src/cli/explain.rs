@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::duration;
+use numaherd_quantity::{NotATime, parse_time};
 
 /// Options of `explain`.
 #[derive(Debug, Args)]
@@ -66,9 +66,9 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a time since the run's start, which may be 0.
-fn moment(text: &str) -> Result<Duration, String> {
+fn moment(text: &str) -> Result<Duration, NotATime> {
     match text {
         "0" | "0s" => Ok(Duration::ZERO),
-        _ => duration(text),
+        _ => parse_time(text),
     }
 }

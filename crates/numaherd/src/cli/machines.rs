@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 
-use super::duration;
+use numaherd_quantity::parse_time;
 
 /// Options of `agent`.
 #[derive(Debug, Args)]
@@ -16,7 +16,7 @@ pub struct Agent {
     pub port: Option<PathBuf>,
 
     /// How often threads are looked at [default: 100ms]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub interval: Option<Duration>,
 
     /// Look once, tell the host and end

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{SelectionOptions, duration};
+use numaherd_quantity::parse_time;
+
+use super::SelectionOptions;
 
 /// Options of `record`.
 #[derive(Debug, Args)]
@@ -25,11 +27,11 @@ pub struct Record {
     pub for_policies: Vec<String>,
 
     /// Stop after this time
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub length: Option<Duration>,
 
     /// Look this often, and record every look [default: 1s]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub interval: Option<Duration>,
 
     /// Events to count with on this processor, tried before the built-in ones

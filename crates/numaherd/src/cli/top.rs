@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use numaherd_quantity::parse_time;
 
 /// Options of `top`.
 #[derive(Debug, Args)]
@@ -26,7 +27,7 @@ pub struct Top {
     pub svg: Option<PathBuf>,
 
     /// Begin at this time of a ledger
-    #[arg(long, value_name = "TIME", value_parser = super::duration, requires = "source")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "source")]
     pub at: Option<Duration>,
 
     /// What to show first

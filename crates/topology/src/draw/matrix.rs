@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::counted;
+use numaherd_quantity::counted;
+
 use crate::topology::Topology;
 
 /// Appends the matrices of a machine of several nodes; those of more than `unfolded` nodes, or too

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{counted, plural, size};
+use numaherd_quantity::{bytes, counted, noun};
+
 use crate::id::{CoreId, CpuId};
 use crate::set::{CpuSet, NodeSet};
 use crate::topology::{Cache, CacheKind, Domain, Node, Topology};
@@ -19,7 +20,7 @@ pub(super) struct Box {
 
 /// What nodes must have in common to share a box.
 pub(super) fn build(topology: &Topology, node: &Node) -> String {
-    let mut text = size(node.memory_bytes);
+    let mut text = bytes(node.memory_bytes);
     for domain in domains(topology, node) {
         let caches = caches(topology, domain, false);
         let cores = domain.cores.len();
@@ -63,9 +64,9 @@ pub(super) fn draw(topology: &Topology, node: &Node, alike: &[&Node], columns: u
         lines.push(String::new());
         let shared = caches(topology, domain, true);
         let title = format!(
-            "domain {}: CPU{} {}",
+            "domain {}: {} {}",
             domain.id,
-            plural(domain.cpus.len()),
+            noun(domain.cpus.len(), "CPU"),
             domain.cpus
         );
         lines.extend(wrapped(std::iter::once(title).chain(shared), " · ", inner));
@@ -112,8 +113,8 @@ fn memory(topology: &Topology, node: &Node) -> String {
     }
     let at = topology.node_index(node.id);
     match (at, &topology.timing().node_gb_per_s) {
-        (Some(at), Some(gb)) => format!("{} · {:.1} GB/s", size(node.memory_bytes), gb[at]),
-        _ => size(node.memory_bytes),
+        (Some(at), Some(gb)) => format!("{} · {:.1} GB/s", bytes(node.memory_bytes), gb[at]),
+        _ => bytes(node.memory_bytes),
     }
 }
 
@@ -155,7 +156,7 @@ fn name(cache: &Cache) -> String {
         CacheKind::Unified => "",
     };
     match cache.size_bytes {
-        Some(bytes) => format!("L{}{kind} {}", cache.level, size(bytes)),
+        Some(size) => format!("L{}{kind} {}", cache.level, bytes(size)),
         None => format!("L{}{kind}", cache.level),
     }
 }

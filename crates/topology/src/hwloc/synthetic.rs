@@ -15,6 +15,8 @@
 //! 1024, as since hwloc 2.9. What hwloc takes with a warning or silently ignores (two numbers that
 //! are equal, levels without a type, a `memory` of a core) is refused here, with its position.
 
+use numaherd_quantity::unit_bytes;
+
 use crate::error::ReadError;
 use crate::set::LARGEST_PARSED;
 use crate::topology::{CacheKind, Topology};
@@ -294,22 +296,13 @@ impl Scan<'_> {
         let start = self.at;
         let number: u64 = self.number("a size such as 1GiB")?;
         let unit = self.take_while(|c| c.is_ascii_alphabetic());
-        let factor: u64 = match unit.to_ascii_lowercase().as_str() {
-            "" => 1,
-            "kb" => 1000,
-            "mb" => 1_000_000,
-            "gb" => 1_000_000_000,
-            "tb" => 1_000_000_000_000,
-            "kib" => 1 << 10,
-            "mib" => 1 << 20,
-            "gib" => 1 << 30,
-            "tib" => 1 << 40,
-            _ => {
-                return wrong(
-                    start,
-                    format!("{unit:?} is no unit; write KiB, MiB, GiB or TiB"),
-                );
-            }
+        let factor = match &unit[..] {
+            "" => Some(1),
+            unit => unit_bytes(unit),
+        };
+        let Some(factor) = factor else {
+            let why = format!("{unit:?} is no unit; write KiB, MiB, GiB or TiB");
+            return wrong(start, why);
         };
         match number.checked_mul(factor) {
             Some(0) => wrong(start, "a size of 0"),

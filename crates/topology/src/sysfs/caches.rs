@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use numaherd_quantity::parse_bytes;
+
 use super::tree::Tree;
 use crate::error::ReadError;
 use crate::id::CpuId;
@@ -77,25 +79,9 @@ fn size(tree: &Tree<'_>, file: &str) -> Result<Option<u64>, ReadError> {
     let Some(text) = tree.text(file)? else {
         return Ok(None);
     };
-    let bytes = parse_size(text.trim());
-    match bytes {
-        Some(0) => Err(tree.wrong(file, &text, "a cache cannot be empty")),
-        Some(bytes) => Ok(Some(bytes)),
-        None => Err(tree.wrong(file, &text, "it is not a size such as 32K")),
+    match parse_bytes(&text, 1) {
+        Ok(0) => Err(tree.wrong(file, &text, "a cache cannot be empty")),
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(_) => Err(tree.wrong(file, &text, "it is not a size such as 32K")),
     }
-}
-
-fn parse_size(text: &str) -> Option<u64> {
-    let shift = match text.chars().last()? {
-        'K' => 10,
-        'M' => 20,
-        'G' => 30,
-        _ => 0,
-    };
-    let digits = if shift > 0 {
-        &text[..text.len() - 1]
-    } else {
-        text
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
