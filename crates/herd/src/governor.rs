@@ -128,8 +128,8 @@ impl fmt::Display for Guard {
 /// An entry of a plan that was not let through.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Which entry: its place in the plan's list of placements or of page orders; `None` for an
-    /// order that waited and came from an earlier plan.
+    /// Which entry: its place in the plan's list of placements, followed by that of releases, or in the
+    /// list of page orders; `None` for an order that waited and came from an earlier plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<usize>,
     /// The thread that was to move, or for which pages were to.

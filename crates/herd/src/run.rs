@@ -28,7 +28,7 @@ use std::time::Duration;
 use numaherd_policy::{Policy, Random};
 use numaherd_topology::Topology;
 use numaherd_world::{
-    NewPages, Outcome, Placement, Plan, ProcessId, Progress, Sharing, Snapshot, World, WorldError,
+    NewPages, Outcome, Plan, ProcessId, Progress, Sharing, Snapshot, World, WorldError,
 };
 use rand::SeedableRng;
 
@@ -362,10 +362,14 @@ impl<'w> Running<'w> {
             return Ok(());
         }
         let snapshot = self.look()?;
-        let placements = self
-            .placement
-            .place(&snapshot, &self.topology, &mut self.random);
-        let mut governed = self.governor.govern(&snapshot, &placements);
+        let plan = Plan {
+            placements: self
+                .placement
+                .place(&snapshot, &self.topology, &mut self.random),
+            releases: self.placement.release(&snapshot),
+            pages: Vec::new(),
+        };
+        let mut governed = self.governor.govern(&snapshot, &plan);
         let recorded = self.record.saw(&snapshot, &governed);
         self.leave_changed_alone(&mut governed);
         self.write_down(&mut governed);
@@ -380,7 +384,7 @@ impl<'w> Running<'w> {
             ),
             snapshot: snapshot.clone(),
         };
-        self.record_placing(&snapshot, recorded, placements, governed, outcome);
+        self.record_placing(&snapshot, recorded, plan, governed, outcome);
         let news = self.paging.tell(told, &mut *self.world);
         self.hear(news);
         self.record.flush();
@@ -392,7 +396,7 @@ impl<'w> Running<'w> {
         &mut self,
         snapshot: &Snapshot,
         recorded: bool,
-        placements: Vec<Placement>,
+        plan: Plan,
         mut governed: Governed,
         outcome: Outcome,
     ) {
@@ -407,10 +411,7 @@ impl<'w> Running<'w> {
                 Record::Placing(Placing {
                     snapshot: snapshot.sequence,
                     affinities: governed.orders(),
-                    plan: Plan {
-                        placements,
-                        pages: Vec::new(),
-                    },
+                    plan,
                     refusals: governed.refusals,
                     undone: governed.undone,
                     stolen: governed.stolen,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Sample, Sharing, Signal,
-    Snapshot, Stray, ThreadId,
+    NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Release, Sample, Sharing,
+    Signal, Snapshot, Stray, ThreadId,
 };
 
 /// The generator that policies draw from. Named, so that a recorded seed means the same anywhere.
@@ -62,6 +62,13 @@ pub trait Place: Send {
         topology: &Topology,
         random: &mut Random,
     ) -> Vec<Placement>;
+
+    /// The threads that it gives back to the kernel: they get their own affinity back, and count as
+    /// never placed until it names them again. Asked right after [`Place::place`], with the same
+    /// snapshot; a thread that was just placed, or that holds no core of ours, is refused.
+    fn release(&mut self, _snapshot: &Snapshot) -> Vec<Release> {
+        Vec::new()
+    }
 }
 
 /// What a placement says itself of how it is to be run, where nobody sets that.

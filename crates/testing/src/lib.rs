@@ -14,7 +14,7 @@ pub mod seen;
 pub mod shape;
 pub mod world;
 
-pub use orders::{all_pages, moved, notice, place, sample, window};
+pub use orders::{all_pages, moved, notice, place, plan_of, release, sample, window};
 pub use scene::Scene;
 pub use seen::{
     PAGE_BYTES, SECOND_NS, counts, cpus, nodes, pid, process, snapshot, thread, tid,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{
-    MemorySource, Notice, PageOrder, PageOutcome, Pages, Placement, Sample, Thread,
+    MemorySource, Notice, PageOrder, PageOutcome, Pages, Placement, Plan, Release, Sample, Thread,
 };
 
 use crate::seen::{PAGE_BYTES, pid, tid};
@@ -18,6 +18,23 @@ pub fn place(thread: &Thread, to: u32) -> Placement {
         rule: "test: as told".into(),
         why: "the test says so".to_owned(),
         instead_of: String::new(),
+    }
+}
+
+/// The plan of these placements.
+pub fn plan_of(placements: &[Placement]) -> Plan {
+    Plan {
+        placements: placements.to_vec(),
+        ..Plan::default()
+    }
+}
+
+/// The thread is to be the kernel's again.
+pub fn release(thread: &Thread) -> Release {
+    Release {
+        thread: thread.id,
+        rule: "test: as told".into(),
+        why: "the test says so".to_owned(),
     }
 }
 

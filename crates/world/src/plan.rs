@@ -38,6 +38,17 @@ pub struct Placement {
     pub instead_of: String,
 }
 
+/// A thread that is to be the kernel's again: it gets its own affinity back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// The rule that decided, by its name in the policy.
+    pub rule: Cow<'static, str>,
+    /// Why, in one sentence.
+    pub why: String,
+}
+
 /// Which pages of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -76,6 +87,9 @@ pub struct PageOrder {
 pub struct Plan {
     /// Threads to move; each thread at most once.
     pub placements: Vec<Placement>,
+    /// Threads to give back to the kernel; none of them is among the placements.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub releases: Vec<Release>,
     /// Pages to move.
     pub pages: Vec<PageOrder>,
 }
@@ -83,6 +97,6 @@ pub struct Plan {
 impl Plan {
     /// Whether it asks for nothing.
     pub fn is_empty(&self) -> bool {
-        self.placements.is_empty() && self.pages.is_empty()
+        self.placements.is_empty() && self.releases.is_empty() && self.pages.is_empty()
     }
 }

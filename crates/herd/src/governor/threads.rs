@@ -19,7 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet, DomainId, Topology};
-use numaherd_world::{AffinityOrder, Placement, ProcessId, Snapshot, Thread, ThreadId};
+use numaherd_world::{
+    AffinityOrder, Placement, Plan, ProcessId, Release, Snapshot, Thread, ThreadId,
+};
 
 use super::bounce::{BounceLimit, Bounces};
 use super::ownership::{Held, Holdings, Machine, Owner, all_cpus};
@@ -38,12 +40,14 @@ use steal::Places;
 /// Why an affinity is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The plan's placement of that number.
+    /// The plan's entry of that number, which is a placement.
     Placement(usize),
     /// A move that made things worse is undone.
     Undo,
     /// A thread that is held where it has to wait is given to an idle node.
     Steal,
+    /// The plan's entry of that number, which is a release, gives the thread back.
+    Release(usize),
     /// The thread is no longer among those to be steered, or herding ends.
     GiveBack,
 }
@@ -88,18 +92,31 @@ impl Change {
     /// The place in the plan of the entry that asked for it, if one did.
     pub fn entry(&self) -> Option<usize> {
         match self.cause {
-            Cause::Placement(entry) => Some(entry),
+            Cause::Placement(entry) | Cause::Release(entry) => Some(entry),
             Cause::Undo | Cause::Steal | Cause::GiveBack => None,
         }
     }
 
     /// Whether it counts as a move: the thread has to leave its CPU, and not for being given back.
     pub fn is_move(&self) -> bool {
-        self.leaves && self.cause != Cause::GiveBack
+        self.leaves && !matches!(self.cause, Cause::GiveBack | Cause::Release(_))
     }
 }
 
 impl Governed {
+    /// Takes in what became of an entry of the plan.
+    fn take(&mut self, entry: usize, thread: ThreadId, change: Result<Change, Objection>) {
+        match change {
+            Ok(change) => self.changes.push(change),
+            Err((guard, why)) => self.refusals.push(Refusal {
+                entry: Some(entry),
+                thread,
+                guard,
+                why,
+            }),
+        }
+    }
+
     /// The orders of the changes, in their order.
     pub fn orders(&self) -> Vec<AffinityOrder> {
         self.changes.iter().map(|c| c.order.clone()).collect()
@@ -188,8 +205,9 @@ impl ThreadGovernor {
         self.places = Places::of(&self.limits, &self.topology);
     }
 
-    /// Turns the placements of a plan into changes and refusals; each becomes one or the other.
-    pub fn govern(&mut self, snapshot: &Snapshot, placements: &[Placement]) -> Governed {
+    /// Turns the placements and releases of a plan into changes and refusals; each becomes one or the
+    /// other. Entries are numbered through, placements first.
+    pub fn govern(&mut self, snapshot: &Snapshot, plan: &Plan) -> Governed {
         self.forget_the_gone(snapshot);
         self.moves.begin(snapshot);
         let mut governed = Governed {
@@ -205,19 +223,16 @@ impl ThreadGovernor {
             ordered: BTreeSet::new(),
         };
         self.undo_what_worsened(&mut pass, &mut governed);
-        for (entry, placement) in placements.iter().enumerate() {
-            match self.check(&mut pass, entry, placement) {
-                Ok(change) => governed.changes.push(change),
-                Err((guard, why)) => {
-                    self.name_the_reason(&pass, placement, guard, &why, &mut governed.notices);
-                    governed.refusals.push(Refusal {
-                        entry: Some(entry),
-                        thread: placement.thread,
-                        guard,
-                        why,
-                    });
-                }
+        for (entry, placement) in plan.placements.iter().enumerate() {
+            let change = self.check(&mut pass, entry, placement);
+            if let Err((guard, why)) = &change {
+                self.name_the_reason(&pass, placement, *guard, why, &mut governed.notices);
             }
+            governed.take(entry, placement.thread, change);
+        }
+        for (entry, release) in (plan.placements.len()..).zip(&plan.releases) {
+            let change = self.check_release(&mut pass, entry, release);
+            governed.take(entry, release.thread, change);
         }
         self.steal(&mut pass, &mut governed);
         governed
@@ -296,6 +311,29 @@ impl ThreadGovernor {
         }
         pass.ordered.insert(thread.id);
         Ok(self.change(snapshot, thread, Some(to), mask, Cause::Placement(entry)))
+    }
+
+    /// The guards of a release: a thread in the snapshot that has a mask of ours, named once.
+    fn check_release(
+        &self,
+        pass: &mut Pass<'_>,
+        entry: usize,
+        release: &Release,
+    ) -> Result<Change, Objection> {
+        let thread = known_thread(pass.snapshot, release.thread)?;
+        not_named_twice(&pass.ordered, thread)?;
+        may_be_touched(thread)?;
+        let held = self.holdings.get(thread.id).ok_or_else(|| {
+            let why = "it has no core to give back".to_owned();
+            (Guard::Unchanged, why)
+        })?;
+        let owner = self.holdings.owner(thread, &pass.snapshot.online);
+        affinity_is_not_foreign(thread, owner, false)?;
+        pass.ordered.insert(thread.id);
+        Ok(Change {
+            cause: Cause::Release(entry),
+            ..give_back(thread.id, held, Some(thread))
+        })
     }
 
     fn change(

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use numaherd_policy::{Place, Policy, Random, Settled};
 use numaherd_topology::{CpuId, Topology};
-use numaherd_world::{PageOrder, Placement, Signal, Snapshot, ThreadId};
+use numaherd_world::{PageOrder, Placement, Plan, Release, Signal, Snapshot, ThreadId};
 use rand::SeedableRng;
 
 use super::carried::Carried;
@@ -46,6 +46,8 @@ pub struct Decided {
     pub seen: Arc<Snapshot>,
     /// What it wanted.
     pub placements: Vec<Placement>,
+    /// What it gave back to the kernel.
+    pub releases: Vec<Release>,
     /// What its governor refused; nothing where there is none ([`Basis::Recorded`]).
     pub refusals: Vec<Refusal>,
     /// Moves that its governor undid.
@@ -142,9 +144,11 @@ impl Candidate {
         let placements = self
             .placement
             .place(&seen, &self.topology, &mut self.random);
+        let releases = self.placement.release(&seen);
         let mut decided = Decided {
             seen,
             placements,
+            releases,
             refusals: Vec::new(),
             undone: Vec::new(),
             stolen: Vec::new(),
@@ -160,13 +164,20 @@ impl Candidate {
     fn go_to(&mut self, interval: &Interval, decided: &mut Decided) {
         let mut given: Vec<(ThreadId, CpuId)> = match &mut self.carried {
             None => {
-                let named = decided.placements.iter();
-                named
-                    .map(|placement| (placement.thread, placement.to))
-                    .collect()
+                let placed = decided.placements.iter().map(|p| (p.thread, p.to));
+                let released = decided.releases.iter().filter_map(|release| {
+                    let thread = decided.seen.thread(release.thread)?;
+                    Some((thread.id, thread.cpu))
+                });
+                placed.chain(released).collect()
             }
             Some((governor, carried)) => {
-                let governed = governor.govern(&decided.seen, &decided.placements);
+                let plan = Plan {
+                    placements: decided.placements.clone(),
+                    releases: decided.releases.clone(),
+                    pages: Vec::new(),
+                };
+                let governed = governor.govern(&decided.seen, &plan);
                 let orders = governed.orders();
                 let outcome = carried.outcomes(interval, &orders);
                 governor.carried_out(decided.seen.time_ns, &governed.changes, &outcome.affinities);
@@ -193,6 +204,7 @@ impl Candidate {
             .iter()
             .zip(decided.places.iter().copied());
         let settled = threads
+            .filter(|&(thread, _)| !decided.releases.iter().any(|r| r.thread == thread.id))
             .filter(|&(thread, core)| {
                 thread.assigned.is_some() || core != thread.place() || named(thread.id)
             })

@@ -178,7 +178,7 @@ impl Recording {
                         // A second one is the giving back at the end.
                         begun.placing.get_or_insert(placing);
                     }
-                    _ => self.unseen += u64::from(!placing.plan.placements.is_empty()),
+                    _ => self.unseen += u64::from(!placing.plan.is_empty()),
                 }
                 None
             }

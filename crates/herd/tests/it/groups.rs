@@ -12,7 +12,7 @@ use numaherd_policy::{Place, Policy, Random};
 use numaherd_topology::Topology;
 use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Signal, Snapshot};
 
-use crate::fake::{Fake, cpus, everyone_to, machine, place, policy, snapshot, thread};
+use crate::fake::{Fake, cpus, everyone_to, machine, place, plan_of, policy, snapshot, thread};
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -162,7 +162,7 @@ fn bounced(limits: &Limits) -> (Vec<Guard>, Vec<Guard>) {
         group(&mut seen, &[2]);
         let to = if second % 2 == 0 { 4 } else { 0 };
         let plan: Vec<Placement> = threads.iter().map(|thread| place(thread, to)).collect();
-        let governed = governor.govern(&seen, &plan);
+        let governed = governor.govern(&seen, &plan_of(&plan));
         for refusal in &governed.refusals {
             let of = if refusal.thread.tid == 1 {
                 &mut refused.0
@@ -211,7 +211,7 @@ fn a_groups_bounce_limit_and_stray_are_for_its_threads_only() {
     let mut seen = snapshot(&topology, 1.0, &threads);
     group(&mut seen, &[2]);
     let plan: Vec<Placement> = threads.iter().map(|thread| place(thread, 6)).collect();
-    let governed = ThreadGovernor::new(&limits, &topology).govern(&seen, &plan);
+    let governed = ThreadGovernor::new(&limits, &topology).govern(&seen, &plan_of(&plan));
     let masks: Vec<_> = governed.changes.iter().map(|c| &*c.order.cpus).collect();
     assert_eq!(masks, [&cpus("4-7"), &cpus("6")]);
 }

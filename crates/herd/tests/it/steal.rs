@@ -9,7 +9,7 @@ use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{Snapshot, Thread};
 use proptest::prelude::*;
 
-use crate::fake::{cpus, machine, place, snapshot, thread, tid};
+use crate::fake::{cpus, machine, place, plan_of, snapshot, thread, tid};
 use crate::threads::carry_out;
 
 /// Nodes are left to the kernel; no limit of moves is in the way.
@@ -61,7 +61,7 @@ impl Shared {
             .iter()
             .map(|&at| place(&self.threads[at], self.threads[at].cpu.0))
             .collect();
-        let governed = self.governor.govern(&seen, &placements);
+        let governed = self.governor.govern(&seen, &plan_of(&placements));
         carry_out(&mut self.governor, &seen, &governed, &mut self.threads);
     }
 
@@ -97,7 +97,7 @@ impl Shared {
 
     fn interval(&mut self) -> Governed {
         let seen = self.seen();
-        let governed = self.governor.govern(&seen, &[]);
+        let governed = self.governor.govern(&seen, &plan_of(&[]));
         carry_out(&mut self.governor, &seen, &governed, &mut self.threads);
         governed
     }
@@ -292,7 +292,7 @@ fn a_thread_that_goes_to_and_fro_by_the_policys_doing_is_frozen() {
         let seen = shared.seen();
         let away = shared.threads.iter().filter(|t| t.place().0 >= 2);
         let back: Vec<_> = away.map(|thread| place(thread, 0)).collect();
-        let governed = shared.governor.govern(&seen, &back);
+        let governed = shared.governor.govern(&seen, &plan_of(&back));
         moves += governed.changes.len();
         carry_out(&mut shared.governor, &seen, &governed, &mut shared.threads);
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use numaherd_herd::governor::{Governed, Guard, ThreadGovernor};
 use numaherd_herd::settings::{Limits, Stray};
 use numaherd_topology::{CpuId, Topology};
-use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Snapshot, Thread};
+use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Plan, Snapshot, Thread};
 
-use crate::fake::{cpus, machine, place, snapshot, thread, virtual_machine};
+use crate::fake::{cpus, machine, place, plan_of, release, snapshot, thread, virtual_machine};
 
 /// Two nodes of four CPUs.
 fn two_nodes() -> Arc<Topology> {
@@ -24,7 +24,7 @@ fn told(limits: Limits, to: u32, change: impl FnOnce(&mut Thread)) -> Result<Str
     let mut one = thread(1, 1, 0, &topology);
     change(&mut one);
     let snapshot = snapshot(&topology, 1.0, &[one.clone()]);
-    let governed = governor(limits).govern(&snapshot, &[place(&one, to)]);
+    let governed = governor(limits).govern(&snapshot, &plan_of(&[place(&one, to)]));
     match (&governed.changes[..], &governed.refusals[..]) {
         ([change], []) => Ok(change.order.cpus.to_string()),
         ([], [refusal]) => Err(format!("{}: {}", refusal.guard, refusal.why)),
@@ -128,9 +128,9 @@ fn an_offline_cpu_is_refused() {
     let one = thread(1, 1, 0, &topology);
     let mut seen = snapshot(&topology, 1.0, std::slice::from_ref(&one));
     seen.online = cpus("0-4");
-    let governed = governor(Limits::default()).govern(&seen, &[place(&one, 5)]);
+    let governed = governor(Limits::default()).govern(&seen, &plan_of(&[place(&one, 5)]));
     assert_eq!(governed.refusals[0].guard, Guard::Offline);
-    let governed = governor(Limits::default()).govern(&seen, &[place(&one, 4)]);
+    let governed = governor(Limits::default()).govern(&seen, &plan_of(&[place(&one, 4)]));
     assert_eq!(governed.changes[0].order.cpus.to_string(), "4", "not 4-7");
 }
 
@@ -139,7 +139,7 @@ fn a_thread_that_was_not_observed_is_refused() {
     let topology = two_nodes();
     let (one, other) = (thread(1, 1, 0, &topology), thread(2, 1, 0, &topology));
     let seen = snapshot(&topology, 1.0, &[one]);
-    let governed = governor(Limits::default()).govern(&seen, &[place(&other, 5)]);
+    let governed = governor(Limits::default()).govern(&seen, &plan_of(&[place(&other, 5)]));
     assert_eq!(governed.refusals[0].guard, Guard::UnknownThread);
     assert!(governed.changes.is_empty());
 }
@@ -150,7 +150,7 @@ fn a_thread_named_twice_is_moved_once() {
     let one = thread(1, 1, 0, &topology);
     let seen = snapshot(&topology, 1.0, std::slice::from_ref(&one));
     let plan = [place(&one, 5), place(&one, 1)];
-    let governed = governor(Limits::default()).govern(&seen, &plan);
+    let governed = governor(Limits::default()).govern(&seen, &plan_of(&plan));
     assert_eq!(governed.changes[0].order.core, Some(CpuId(5)));
     assert_eq!(governed.refusals[0].guard, Guard::Duplicate);
     assert_eq!(governed.refusals[0].entry, Some(1));
@@ -189,17 +189,17 @@ fn our_own_mask_is_not_foreign_and_someone_elses_later_one_is() {
     let mut all = [thread(1, 1, 0, &topology)];
     let mut governor = governor(Limits::default());
     let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &[place(&all[0], 5)]);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
     carry_out(&mut governor, &seen, &governed, &mut all);
 
     let seen = snapshot(&topology, 2.0, &all);
-    let governed = governor.govern(&seen, &[place(&all[0], 1)]);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 1)]));
     assert_eq!(governed.changes.len(), 1, "ours: {:?}", governed.refusals);
     carry_out(&mut governor, &seen, &governed, &mut all);
 
     all[0].affinity = Arc::new(cpus("2"));
     let seen = snapshot(&topology, 3.0, &all);
-    let governed = governor.govern(&seen, &[place(&all[0], 5)]);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
     assert_eq!(governed.refusals[0].guard, Guard::ForeignAffinity);
     let released = governor.release(&seen);
     assert!(released.changes.is_empty());
@@ -212,12 +212,12 @@ fn a_mask_that_a_smaller_cpuset_has_narrowed_is_still_ours() {
     let mut all = [thread(1, 1, 0, &topology)];
     let mut governor = governor(Limits::default());
     let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &[place(&all[0], 5)]);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
     carry_out(&mut governor, &seen, &governed, &mut all);
     all[0].cpuset = Arc::new(cpus("0-5"));
     all[0].affinity = Arc::new(cpus("4-5"));
     let seen = snapshot(&topology, 2.0, &all);
-    let governed = governor.govern(&seen, &[place(&all[0], 1)]);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 1)]));
     assert_eq!(governed.changes.len(), 1, "{:?}", governed.refusals);
 }
 
@@ -227,7 +227,7 @@ fn a_thread_started_with_our_mask_is_ours_and_is_given_back() {
     let mut all = vec![thread(1, 1, 0, &topology)];
     let mut governor = governor(Limits::default());
     let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &[place(&all[0], 5)]);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
     carry_out(&mut governor, &seen, &governed, &mut all);
 
     let mut heir = thread(2, 1, 5, &topology);
@@ -240,7 +240,7 @@ fn a_thread_started_with_our_mask_is_ours_and_is_given_back() {
     child.assigned = all[0].assigned;
     all.extend([heir.clone(), stranger, child.clone()]);
     let seen = snapshot(&topology, 2.0, &all);
-    let governed = governor.govern(&seen, &[]);
+    let governed = governor.govern(&seen, &plan_of(&[]));
     let adopted: Vec<_> = governed.adopted.iter().map(|(id, _)| *id).collect();
     assert_eq!(
         adopted,
@@ -259,12 +259,12 @@ fn a_thread_that_was_pinned_before_we_came_is_no_heir_of_the_same_mask() {
     all[1].affinity = Arc::new(cpus("4-7"));
     let mut governor = governor(Limits::default());
     let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &[place(&all[0], 5)]);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
     carry_out(&mut governor, &seen, &governed, &mut all);
     // Even when the world takes it for one.
     all[1].assigned = Some(CpuId(5));
     let seen = snapshot(&topology, 2.0, &all);
-    let governed = governor.govern(&seen, &[place(&all[1], 1)]);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[1], 1)]));
     assert!(governed.adopted.is_empty());
     assert_eq!(governed.refusals[0].guard, Guard::ForeignAffinity);
     let released: Vec<_> = governor.release(&seen).orders();
@@ -278,15 +278,59 @@ fn a_thread_that_leaves_the_selection_is_given_back() {
     let mut all = [thread(1, 1, 0, &topology), thread(2, 2, 0, &topology)];
     let mut governor = governor(Limits::default());
     let seen = snapshot(&topology, 1.0, &all);
-    let governed = governor.govern(&seen, &[place(&all[0], 5)]);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
     carry_out(&mut governor, &seen, &governed, &mut all);
     let seen = snapshot(&topology, 2.0, &all[1..]);
-    let governed = governor.govern(&seen, &[]);
+    let governed = governor.govern(&seen, &plan_of(&[]));
     assert_eq!(governed.changes.len(), 1);
     assert_eq!(governed.changes[0].order.core, None);
     assert_eq!(governed.changes[0].order.cpus.to_string(), "0-7");
     carry_out(&mut governor, &seen, &governed, &mut all);
-    assert!(governor.govern(&seen, &[]).changes.is_empty(), "once");
+    assert!(
+        governor.govern(&seen, &plan_of(&[])).changes.is_empty(),
+        "once"
+    );
+}
+
+#[test]
+fn a_thread_that_the_policy_releases_gets_its_own_mask_back() {
+    let topology = two_nodes();
+    let mut all = [thread(1, 1, 0, &topology), thread(2, 2, 0, &topology)];
+    let mut governor = governor(Limits {
+        moves_per_interval: 1,
+        ..Limits::default()
+    });
+    let seen = snapshot(&topology, 1.0, &all);
+    let governed = governor.govern(&seen, &plan_of(&[place(&all[0], 5)]));
+    carry_out(&mut governor, &seen, &governed, &mut all);
+    let seen = snapshot(&topology, 2.0, &all);
+    let plan = Plan {
+        releases: vec![release(&all[1]), release(&all[0]), release(&all[0])],
+        ..plan_of(&[place(&all[1], 6)])
+    };
+    let governed = governor.govern(&seen, &plan);
+    let orders: Vec<_> = governed.orders();
+    assert_eq!((orders[1].thread, orders[1].core), (all[0].id, None));
+    assert_eq!(orders[1].cpus.to_string(), "0-7");
+    assert!(!governed.changes[1].is_move(), "a release is no move");
+    let refused: Vec<_> = governed
+        .refusals
+        .iter()
+        .map(|refusal| (refusal.entry, refusal.guard))
+        .collect();
+    assert_eq!(
+        refused,
+        [(Some(1), Guard::Duplicate), (Some(3), Guard::Duplicate)]
+    );
+    carry_out(&mut governor, &seen, &governed, &mut all);
+    let seen = snapshot(&topology, 3.0, &all);
+    let plan = Plan {
+        releases: vec![release(&all[0])],
+        ..Plan::default()
+    };
+    let governed = governor.govern(&seen, &plan);
+    assert_eq!(governed.refusals[0].guard, Guard::Unchanged, "once");
+    assert_eq!(governor.release(&seen).orders().len(), 1, "thread 2 alone");
 }
 
 #[test]
@@ -329,7 +373,7 @@ fn moves_per_second_are_limited_over_time() {
     });
     let mut ordered = |seconds| {
         let seen = snapshot(&topology, seconds, &threads);
-        governor.govern(&seen, &plan).changes.len()
+        governor.govern(&seen, &plan_of(&plan)).changes.len()
     };
     assert_eq!(ordered(1.0), 2, "one second's worth");
     assert_eq!(ordered(1.4), 0);
@@ -346,7 +390,7 @@ fn a_thread_that_goes_to_and_fro_is_frozen() {
     for second in 0..20 {
         let to = if second % 2 == 0 { 5 } else { 1 };
         let seen = snapshot(&topology, f64::from(second), &all);
-        let governed = governor.govern(&seen, &[place(&all[0], to)]);
+        let governed = governor.govern(&seen, &plan_of(&[place(&all[0], to)]));
         moves += governed.changes.iter().filter(|c| c.leaves).count();
         carry_out(&mut governor, &seen, &governed, &mut all);
     }
@@ -364,7 +408,7 @@ fn a_cpuset_without_a_cpu_is_named_once_with_what_is_wrong() {
         ..Limits::default()
     });
     let seen = snapshot(&topology, 1.0, &[one.clone()]);
-    let notices = governor.govern(&seen, &[]).notices;
+    let notices = governor.govern(&seen, &plan_of(&[])).notices;
     assert_eq!(
         notices,
         [
@@ -373,7 +417,7 @@ fn a_cpuset_without_a_cpu_is_named_once_with_what_is_wrong() {
         ]
     );
     let seen = snapshot(&topology, 2.0, &[one]);
-    assert!(governor.govern(&seen, &[]).notices.is_empty());
+    assert!(governor.govern(&seen, &plan_of(&[])).notices.is_empty());
 }
 
 #[test]
@@ -391,7 +435,7 @@ fn one_virtual_machine_does_not_take_all_moves_there_are() {
         let mut seen = snapshot(&topology, seconds, &all);
         seen.processes[0].machine = Some(virtual_machine("guest-a", &all[..6]));
         let plan: Vec<_> = all.iter().map(|thread| place(thread, 5)).collect();
-        governor.govern(&seen, &plan)
+        governor.govern(&seen, &plan_of(&plan))
     };
     let governed = at(1.0);
     let moved: Vec<u32> = governed

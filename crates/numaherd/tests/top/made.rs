@@ -128,7 +128,7 @@ fn placing() -> Placing {
                 why: "devil (41.0 lines per 1000 instructions)".to_owned(),
                 instead_of: "CPU 0: the layout wants a turtle there".to_owned(),
             }],
-            pages: Vec::new(),
+            ..Plan::default()
         },
         affinities: vec![AffinityOrder {
             thread: ID,

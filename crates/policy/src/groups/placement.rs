@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use numaherd_topology::Topology;
-use numaherd_world::{Placement, Signal, Snapshot, Stray};
+use numaherd_world::{Placement, Release, Signal, Snapshot, Stray};
 
 use super::{FIRST_NS, Name, all_needs, interval_of, is_of};
 use crate::policy::{GroupOwn, Own, Place, Random};
@@ -12,6 +12,8 @@ use crate::policy::{GroupOwn, Own, Place, Random};
 pub(super) struct GroupsPlacement {
     parts: Vec<Part>,
     needs: Vec<Signal>,
+    /// What the parts that were asked last give back.
+    released: Vec<Release>,
 }
 
 /// One group's placement, or the rest's.
@@ -42,6 +44,7 @@ impl GroupsPlacement {
         Self {
             parts: parts.into_iter().map(part).collect(),
             needs,
+            released: Vec::new(),
         }
     }
 }
@@ -117,6 +120,7 @@ impl Place for GroupsPlacement {
         random: &mut Random,
     ) -> Vec<Placement> {
         let mut plan: Vec<Placement> = Vec::new();
+        self.released.clear();
         for part in &mut self.parts {
             let Some(mut seen) = part.turn(snapshot) else {
                 continue;
@@ -124,8 +128,13 @@ impl Place for GroupsPlacement {
             lay_hands_off(&mut seen, &part.name);
             show_wanted(&mut seen, &plan);
             plan.extend(part.placement.place(&seen, topology, random));
+            self.released.extend(part.placement.release(&seen));
         }
         plan
+    }
+
+    fn release(&mut self, _: &Snapshot) -> Vec<Release> {
+        std::mem::take(&mut self.released)
     }
 }
 

@@ -183,7 +183,7 @@ fn moves(topology: &Topology, second: u64) -> (Placing, Outcome) {
         snapshot: second,
         plan: Plan {
             placements: placements.collect(),
-            pages: Vec::new(),
+            ..Plan::default()
         },
         affinities: orders.collect(),
         carried_out: true,

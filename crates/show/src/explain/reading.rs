@@ -18,7 +18,7 @@ use numaherd_policy::registry::{PAGINGS, PLACEMENTS};
 use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityResult, Outcome, PageOrder, PageOutcome, Pages, Placement, ProcessId,
-    Residency, Snapshot, Thread, ThreadId,
+    Release, Residency, Snapshot, Thread, ThreadId,
 };
 
 use super::alternative::Layout;
@@ -198,6 +198,17 @@ impl<'l> Reading<'l> {
                 };
                 self.decided(refusal.thread, None, decision, false);
             }
+            let release = refusal.entry.and_then(|entry| {
+                let releases = &placing.plan.releases;
+                releases.get(entry.checked_sub(plan.len())?)
+            });
+            if let Some(release) = release {
+                let decision = Decision {
+                    governor: refused(refusal),
+                    ..self.released(time_ns, release)
+                };
+                self.decided(refusal.thread, None, decision, false);
+            }
         }
         let entry_refused: BTreeSet<usize> =
             placing.refusals.iter().filter_map(|r| r.entry).collect();
@@ -284,7 +295,13 @@ impl<'l> Reading<'l> {
                 alternative: None,
                 ..decision
             },
-            (None, None, None) => self.plain(time_ns),
+            (None, None, None) => {
+                let releases = &placing.plan.releases;
+                match releases.iter().find(|r| r.thread == order.thread) {
+                    Some(release) => self.released(time_ns, release),
+                    None => self.plain(time_ns),
+                }
+            }
         };
         decision.governor = governor;
         decision.happened = Some(happened);
@@ -498,6 +515,15 @@ impl<'l> Reading<'l> {
             governor: Verdict::Waiting,
             happened: None,
             followed: None,
+        }
+    }
+
+    /// A thread that the policy gives back.
+    fn released(&self, time_ns: u64, release: &Release) -> Decision {
+        Decision {
+            rule: Some(cited(&release.rule)),
+            why: Some(release.why.clone()),
+            ..self.plain(time_ns)
         }
     }
 

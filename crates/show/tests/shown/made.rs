@@ -332,7 +332,7 @@ impl Made {
         let placing = Placing {
             plan: Plan {
                 placements,
-                pages: Vec::new(),
+                ..Plan::default()
             },
             affinities,
             carried_out: true,

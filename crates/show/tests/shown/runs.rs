@@ -169,6 +169,7 @@ pub fn slower_and_undone() -> Made {
                         "",
                     )],
                     pages: vec![],
+                    ..Plan::default()
                 },
                 refusals: vec![refusal(
                     Some(0),
@@ -241,6 +242,7 @@ pub fn refused_by_each_guard() -> Made {
             plan: Plan {
                 placements: of_threads.iter().map(wish).collect(),
                 pages: vec![],
+                ..Plan::default()
             },
             refusals: of_threads
                 .iter()
@@ -363,6 +365,7 @@ pub fn dry() -> Made {
             plan: Plan {
                 placements: vec![placement(600, 0, 4, "dino: fill slots", DEVIL, "")],
                 pages: vec![],
+                ..Plan::default()
             },
             affinities: vec![order(600, Some(4), "4-5")],
             ..Placing::default()
@@ -401,6 +404,7 @@ pub fn refused_by_the_kernel() -> Made {
                     .map(|n| placement(700 + n, n, 6, "random: draw once", drawn, ""))
                     .collect(),
                 pages: vec![],
+                ..Plan::default()
             },
             affinities: (0..3).map(|n| order(700 + n, Some(6), "6-7")).collect(),
             carried_out: true,

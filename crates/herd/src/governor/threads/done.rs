@@ -79,6 +79,9 @@ impl ThreadGovernor {
             self.holdings.drop_thread(thread);
             done.settled.push(thread);
             let undone = change.cause == Cause::Undo;
+            if let (Cause::Release(_), Some(judge)) = (change.cause, &mut self.judge) {
+                judge.disturbed(thread);
+            }
             done.moves += u64::from(undone && change.leaves);
             done.undone += u64::from(undone);
             return;

@@ -140,7 +140,7 @@ fn moved(number: u32, cpus: u32, second: u64) -> (Placing, Outcome) {
         snapshot: second,
         plan: Plan {
             placements: vec![wish, refused],
-            pages: Vec::new(),
+            ..Plan::default()
         },
         affinities: vec![AffinityOrder {
             thread: made::thread_id(tid(number)),
