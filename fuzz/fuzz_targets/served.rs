@@ -7,6 +7,7 @@
 #![no_main]
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
@@ -14,21 +15,22 @@ use numaherd_fuzz::sealed;
 use numaherd_herd::ledger::{Ledger, Reader};
 use numaherd_show::metrics::{self, View};
 use numaherd_show::page::page;
-use numaherd_show::status::{self, Status};
+use numaherd_show::run::RunModel;
+use numaherd_show::status;
 
 fuzz_target!(|recording: &[u8]| {
     let Ok(reader) = Reader::of_bytes(Path::new("fuzz.ledger"), sealed(recording)) else {
         return;
     };
-    let mut status = Status::new();
+    let mut run = RunModel::new();
     for line in Ledger::of(reader).lines {
         if line.sequence % 7 == 3 {
-            status.lost(1);
+            run.lost(1);
         }
-        status.fold(&line);
+        run.take(&Arc::new(line));
     }
     let view = View {
-        status: &status,
+        run: &run,
         serving: None,
     };
     let page = page(view, Some(Duration::from_secs(3)));
@@ -38,6 +40,6 @@ fuzz_target!(|recording: &[u8]| {
     assert!(metrics.ends_with("# EOF\n"));
     let is_one = |line: &str| line.starts_with("# ") || line.starts_with("numaherd_");
     assert!(metrics.lines().all(is_one));
-    assert!(!status::text(&status, None).contains(|c: char| c.is_control() && c != '\n'));
-    serde_json::to_string(&status).expect("a status can be written");
+    assert!(!status::text(&run, None).contains(|c: char| c.is_control() && c != '\n'));
+    serde_json::to_string(&run).expect("a status can be written");
 });

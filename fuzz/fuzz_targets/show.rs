@@ -8,11 +8,12 @@
 #![no_main]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::sealed;
 use numaherd_herd::ledger::{Ledger, Reader, Record};
-use numaherd_show::explain::{Choice, explain, short, text, whole};
+use numaherd_show::explain::{self, Choice, short, text, whole};
 use numaherd_show::live::Live;
 use numaherd_show::report::{Reading, page};
 use numaherd_show::summary::summary;
@@ -23,12 +24,13 @@ fuzz_target!(|recording: &[u8]| {
     };
     let ledger = Ledger::of(reader);
     let mut reading = Reading::new("fuzz.ledger", &ledger.header);
-    ledger.lines.iter().for_each(|line| reading.line(line));
+    let lines: Vec<_> = ledger.lines.into_iter().map(Arc::new).collect();
+    lines.iter().for_each(|line| reading.line(line));
     let page = page(&[reading.finish(ledger.skipped, ledger.damage.as_ref())]);
     assert!(page.ends_with("</html>") && page.len() < 5_000_000);
     let mut live = Live::new();
     let mut chosen = vec![Choice::default()];
-    for line in &ledger.lines {
+    for line in &lines {
         let _ = live.line(line);
         match &line.record {
             Record::End(end) => drop(summary(end)),
@@ -42,7 +44,10 @@ fuzz_target!(|recording: &[u8]| {
                     pid: Some(thread.process.pid),
                     ..Choice::default()
                 }));
-                chosen.push(Choice::default().around(&ledger, line.time_ns));
+                chosen.push(Choice {
+                    at_ns: Some(line.time_ns),
+                    ..Choice::default()
+                });
             }
             Record::Placing(_) | Record::Paging(_) => chosen.push(Choice {
                 decision: Some(line.sequence),
@@ -52,7 +57,9 @@ fuzz_target!(|recording: &[u8]| {
         }
     }
     for choice in chosen {
-        match explain(&ledger, choice) {
+        let mut reading = explain::Reading::new(&ledger.header, choice);
+        lines.iter().for_each(|line| reading.line(line));
+        match reading.finish(ledger.skipped, ledger.damage.as_ref()) {
             Ok(explanation) => {
                 assert!(!text(&explanation).is_empty() && !whole(&explanation).is_empty());
                 assert!(!short(&explanation, "numaherd explain fuzz.ledger").is_empty());

@@ -95,6 +95,11 @@ pub enum Record {
     Notice(Notice),
     /// What was asked of the running herd, and what came of it.
     Control(Controlled),
+    /// The ledger cannot be written any more, and the run goes on without: only watchers see it.
+    LedgerEnded {
+        /// What was tried, why it failed, what to do.
+        error: String,
+    },
     /// How it ended.
     End(Summary),
     /// A kind that a later program wrote.

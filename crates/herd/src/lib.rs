@@ -30,4 +30,4 @@ pub use ledger::{Line, Record};
 pub use replay::Replay;
 pub use run::Herd;
 pub use settings::{GroupLimits, Limits, Settings, Steal, StealWhen, Stray, Worse};
-pub use summary::{Ending, Summary};
+pub use summary::{Ending, Summary, Totals};

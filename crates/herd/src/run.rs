@@ -274,7 +274,7 @@ impl<'w> Running<'w> {
             if stop.load(Ordering::Relaxed) {
                 return Ending::Stopped;
             }
-            let seen = self.record.summary.intervals;
+            let seen = self.record.summary.totals.intervals;
             if self.settings.intervals.is_some_and(|most| seen >= most) {
                 return Ending::Intervals;
             }
@@ -351,7 +351,7 @@ impl<'w> Running<'w> {
         let snapshot = Arc::new(snapshot);
         self.last = Some(snapshot.clone());
         self.record.time_ns = self.record.time_ns.max(snapshot.time_ns);
-        self.record.summary.saw(&snapshot);
+        self.record.summary.totals.add_snapshot(&snapshot, 1);
         Ok(snapshot)
     }
 
@@ -400,10 +400,10 @@ impl<'w> Running<'w> {
         mut governed: Governed,
         outcome: Outcome,
     ) {
-        let guards = governed.refusals.iter().map(|refusal| refusal.guard);
-        self.record.summary.refused(guards);
+        let totals = &mut self.record.summary.totals;
+        totals.add_refusals(&governed.refusals);
         let moves = governed.changes.iter().filter(|change| change.is_move());
-        self.record.summary.planned_thread_moves += moves.count() as u64;
+        totals.planned_thread_moves += moves.count() as u64;
         let carried_out = !self.settings.dry_run;
         let notices = std::mem::take(&mut governed.notices);
         if recorded {

@@ -1,11 +1,11 @@
-//! What a run came to, in figures: for the last lines of `run` and for comparisons.
+//! The sums of a run and how it ended: for the last lines of `run` and for comparisons.
 
 use std::collections::BTreeMap;
 
 use numaherd_world::{PageFailure, Snapshot};
 use serde::{Deserialize, Serialize};
 
-use crate::governor::Guard;
+use crate::governor::{Guard, Refusal};
 use crate::ledger::PagingTick;
 
 /// Why a run ended.
@@ -27,21 +27,18 @@ pub enum Ending {
     },
 }
 
-/// What a run came to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// The policy's name; the last one's where it was changed.
-    pub policy: String,
-    /// Whether nothing was carried out, at the end.
-    pub dry_run: bool,
-    /// Why it ended.
-    pub ending: Ending,
+/// Figures summed over a run. Pages are base pages.
+///
+/// The loop sums them up while it runs, and whoever reads a ledger without an end sums them up from its
+/// lines; both by the same functions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Totals {
     /// Placement intervals seen.
     pub intervals: u64,
     /// The world's own time at the last snapshot, in ns.
     pub duration_ns: u64,
-    /// Threads that had to leave their CPU by order. Masks set around a thread where it is do not
-    /// count.
+    /// Threads that had to leave their CPU by order. Setting a mask that contains the CPU on which the
+    /// thread runs does not count.
     pub thread_moves: u64,
     /// Thread moves undone because they had made things worse; counted in `thread_moves` too.
     pub undone: u64,
@@ -49,15 +46,15 @@ pub struct Summary {
     /// `thread_moves` too.
     #[serde(default)]
     pub stolen: u64,
-    /// Thread moves that the governor let through, carried out or not; those undone among them. In
-    /// a dry run no thread goes, so that one which is wanted elsewhere for long counts each time.
+    /// Thread moves that the governor let through, carried out or not, undone ones included. In a dry
+    /// run no thread moves, so a move that is wanted in several intervals counts in each.
     pub planned_thread_moves: u64,
-    /// Base pages that were asked for, by orders carried out or not: the sum of
+    /// Pages that were asked for, by orders carried out or not: the sum of
     /// [`PagingTick::ordered_pages`].
     pub planned_pages: u64,
-    /// Base pages moved, as read back.
+    /// Pages moved, as read back.
     pub pages_moved: u64,
-    /// Base pages that were to move and did not, by the kernel's reason.
+    /// Pages that were to move and did not, by the kernel's reason.
     pub pages_failed: BTreeMap<PageFailure, u64>,
     /// Instructions of all threads, where counted.
     pub instructions: u64,
@@ -76,8 +73,22 @@ pub struct Summary {
     pub uncore_requests: u64,
     /// Plan entries refused, by guard.
     pub refusals: BTreeMap<Guard, u64>,
-    /// Affinities that were given back at the end.
-    pub restored: u64,
+    /// Affinities given back at the end; `None` where the ledger does not say.
+    pub restored: Option<u64>,
+}
+
+/// A finished run: what it was, why it ended, and its totals.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The policy's name; the last one's where it was changed.
+    pub policy: String,
+    /// Whether nothing was carried out, at the end.
+    pub dry_run: bool,
+    /// Why it ended.
+    pub ending: Ending,
+    /// Its figures; in the ledger, members of the same object.
+    #[serde(flatten)]
+    pub totals: Totals,
     /// What a person should know, each sentence once.
     pub notices: Vec<String>,
 }
@@ -88,27 +99,16 @@ impl Summary {
             policy: policy.to_owned(),
             dry_run,
             ending: Ending::Stopped,
-            intervals: 0,
-            duration_ns: 0,
-            thread_moves: 0,
-            undone: 0,
-            stolen: 0,
-            planned_thread_moves: 0,
-            planned_pages: 0,
-            pages_moved: 0,
-            pages_failed: BTreeMap::new(),
-            instructions: 0,
-            lines: 0,
-            local: 0,
-            remote: 0,
-            uncore_busy_cycles: 0,
-            uncore_requests: 0,
-            refusals: BTreeMap::new(),
-            restored: 0,
+            totals: Totals {
+                restored: Some(0),
+                ..Totals::default()
+            },
             notices: Vec::new(),
         }
     }
+}
 
+impl Totals {
     /// Share of lines that came from the core's own node; `None` where that was not counted.
     pub fn local_access_ratio(&self) -> Option<f64> {
         let all = self.local.saturating_add(self.remote);
@@ -126,8 +126,9 @@ impl Summary {
         (requests > 0).then(|| busy as f64 / requests as f64)
     }
 
-    pub(crate) fn saw(&mut self, snapshot: &Snapshot) {
-        self.intervals += 1;
+    /// Adds a snapshot, which stands for so many intervals.
+    pub fn add_snapshot(&mut self, snapshot: &Snapshot, intervals: u64) {
+        add(&mut self.intervals, intervals);
         self.duration_ns = snapshot.time_ns;
         for counts in snapshot.threads.iter().filter_map(|t| t.counts.as_ref()) {
             add(&mut self.instructions, counts.instructions);
@@ -144,9 +145,10 @@ impl Summary {
         }
     }
 
-    pub(crate) fn paged(&mut self, tick: &PagingTick) {
+    /// Adds a tick of the paging.
+    pub fn add_paging(&mut self, tick: &PagingTick) {
         add(&mut self.planned_pages, tick.ordered_pages);
-        self.refused(tick.refusals.iter().map(|refusal| refusal.guard));
+        self.add_refusals(&tick.refusals);
         for outcome in &tick.outcomes {
             add(&mut self.pages_moved, outcome.moved);
             for (&failure, &pages) in &outcome.failed {
@@ -155,15 +157,15 @@ impl Summary {
         }
     }
 
-    pub(crate) fn refused(&mut self, guards: impl Iterator<Item = Guard>) {
-        for guard in guards {
-            *self.refusals.entry(guard).or_default() += 1;
+    /// Adds refusals.
+    pub fn add_refusals(&mut self, refusals: &[Refusal]) {
+        for refusal in refusals {
+            *self.refusals.entry(refusal.guard).or_default() += 1;
         }
     }
 }
 
-/// Adds a figure of the machine's to a sum, which stays at the end of its range when a counter has
-/// gone mad.
+/// Adds to a sum, which stays at the end of its range when a counter has gone mad.
 fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }

@@ -3,12 +3,14 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use numaherd_herd::HerdError;
-use numaherd_herd::ledger::{Follow, Ledger, Next, Reader};
-use numaherd_show::explain::{Choice, explain as explained, short, text, whole};
+use numaherd_herd::ledger::{Follow, Next, Reader};
+use numaherd_show::ShowError;
+use numaherd_show::explain::{Choice, Explanation, Reading, short, text, whole};
 
 use crate::cli::Explain;
 use crate::config::Effective;
@@ -28,7 +30,9 @@ pub fn explain(options: &Explain) -> Result<()> {
         Some(path) => (path.clone(), true),
         None => (usual_ledger()?, false),
     };
-    let ledger = read(&path).map_err(|error| {
+    let chosen = choice(options);
+    let is_chosen = chosen != Choice::default();
+    let read = read(&path, chosen).map_err(|error| {
         let advice = if is_named {
             ""
         } else {
@@ -38,9 +42,9 @@ pub fn explain(options: &Explain) -> Result<()> {
         let exit = exit_of(&error);
         ended(exit, format!("{error}{advice}"))
     })?;
-    let chosen = choice(options, &ledger);
-    let is_chosen = chosen != Choice::default();
-    let explanation = explained(&ledger, chosen).map_err(|error| ended(Exit::Usage, error))?;
+    let explanation = read
+        .explanation()
+        .map_err(|error| ended(Exit::Usage, error))?;
     print::shown(options.json, &explanation, || {
         if options.all {
             whole(&explanation)
@@ -53,19 +57,30 @@ pub fn explain(options: &Explain) -> Result<()> {
     })
 }
 
-fn choice(options: &Explain, ledger: &Ledger) -> Choice {
+fn choice(options: &Explain) -> Choice {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let choice = Choice {
+    Choice {
         pid: options.pid,
         tid: options.tid,
         name: options.name.clone(),
         decision: options.decision,
         from_ns: options.from.map(nanoseconds),
         to_ns: options.to.map(nanoseconds),
-    };
-    match options.at {
-        Some(at) => choice.around(ledger, nanoseconds(at)),
-        None => choice,
+        at_ns: options.at.map(nanoseconds),
+    }
+}
+
+/// A ledger that was read up to its end, or to its damage.
+struct Read {
+    reading: Reading,
+    lines: u64,
+    skipped: u64,
+    damage: Option<HerdError>,
+}
+
+impl Read {
+    fn explanation(self) -> Result<Explanation, ShowError> {
+        self.reading.finish(self.skipped, self.damage.as_ref())
     }
 }
 
@@ -76,30 +91,34 @@ fn usual_ledger() -> Result<PathBuf> {
 }
 
 /// Reads a ledger that may be going on: a last line that is not whole yet is left alone.
-fn read(path: &Path) -> Result<Ledger, HerdError> {
+fn read(path: &Path, choice: Choice) -> Result<Read, HerdError> {
     // A file that is no ledger, or not there, is refused at once.
-    let mut ledger = Ledger {
-        header: Reader::open(path)?.header().clone(),
-        lines: Vec::new(),
+    let header = Reader::open(path)?.header().clone();
+    let mut read = Read {
+        reading: Reading::new(&header, choice),
+        lines: 0,
         skipped: 0,
         damage: None,
     };
     let mut follow = Follow::new(path);
     loop {
         match follow.next() {
-            Ok(Next::Line(line, _)) => ledger.lines.push(line),
+            Ok(Next::Line(line, _)) => {
+                read.reading.line(&Arc::new(line));
+                read.lines += 1;
+            }
             // Turned over or replaced meanwhile: what is read is of one file.
-            Ok(Next::Begins(_)) if !ledger.lines.is_empty() => break,
-            Ok(Next::Begins(header)) => ledger.header = header,
+            Ok(Next::Begins(_)) if read.lines > 0 => break,
+            Ok(Next::Begins(_)) => {}
             Ok(Next::NothingYet) => break,
             Err(error) => {
-                ledger.damage = Some(error);
+                read.damage = Some(error);
                 break;
             }
         }
     }
-    ledger.skipped = follow.skipped();
-    Ok(ledger)
+    read.skipped = follow.skipped();
+    Ok(read)
 }
 
 /// Why a ledger cannot be read at all, with its exit code.
@@ -204,14 +223,14 @@ mod tests {
             .unwrap();
         file.write_all(b"{\"record\":1,\"at_ns\":0,\"kind\":\"not")
             .unwrap();
-        let ledger = read(&path).unwrap();
-        assert_eq!(ledger.lines, [line(0)]);
-        assert!(ledger.damage.is_none());
+        let explained = read(&path, Choice::default()).unwrap();
+        assert_eq!(explained.lines, 1);
+        assert!(explained.damage.is_none());
         // A whole line that is wrong is damage.
         file.write_all(b"ice\"}\n").unwrap();
-        let ledger = read(&path).unwrap();
-        assert_eq!(ledger.lines.len(), 1);
-        let damage = ledger.damage.unwrap().to_string();
+        let explained = read(&path, Choice::default()).unwrap();
+        assert_eq!(explained.lines, 1);
+        let damage = explained.damage.unwrap().to_string();
         assert!(damage.contains("its sum is wrong"), "{damage}");
     }
 

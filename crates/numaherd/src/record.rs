@@ -40,7 +40,7 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
 
     let seen = Arc::new(Mutex::new(Content::default()));
     let look = seen.clone();
-    let watcher = move |line: &Line| {
+    let watcher = move |line: &Arc<Line>| {
         if let numaherd_herd::Record::Snapshot(snapshot) = &line.record {
             let mut seen = look.lock().unwrap_or_else(PoisonError::into_inner);
             seen.saw(snapshot);
@@ -49,7 +49,7 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
     let printed = |summary: &Summary| {
         let content = *seen.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = std::fs::metadata(&options.output).map_or(0, |file| file.len());
-        let length = (summary.intervals, summary.duration_ns);
+        let length = (summary.totals.intervals, summary.totals.duration_ns);
         let found = Recorded::of(length, content, bytes, &wants(), &signals);
         print::shown(options.json, &found, || recorded(&found))
     };

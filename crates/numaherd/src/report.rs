@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Context, Result};
@@ -87,7 +88,7 @@ fn read(path: &Path, name: &str) -> Result<Run> {
     let mut damage = None;
     for line in &mut reader {
         match line {
-            Ok(line) => reading.line(&line),
+            Ok(line) => reading.line(&Arc::new(line)),
             Err(error) => damage = Some(error),
         }
     }

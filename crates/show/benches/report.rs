@@ -9,8 +9,10 @@ mod hour;
 
 use std::path::Path;
 
-use numaherd_herd::ledger::{Ledger, Reader};
-use numaherd_show::explain::{Choice, explain, text};
+use std::sync::Arc;
+
+use numaherd_herd::ledger::Reader;
+use numaherd_show::explain::{self, Choice, text};
 use numaherd_show::report::{Reading, page};
 
 use hour::{SECONDS, THREADS, least, ms, write};
@@ -32,9 +34,12 @@ fn main() {
         page
     });
     let explaining = least(|| {
-        let ledger = Ledger::read(&path).expect("a ledger");
-        let explained = explain(&ledger, Choice::default()).expect("all of it");
-        text(&explained)
+        let mut reader = Reader::open(&path).expect("a ledger");
+        let mut reading = explain::Reading::new(reader.header(), Choice::default());
+        for line in &mut reader {
+            reading.line(&Arc::new(line.expect("a whole ledger")));
+        }
+        text(&reading.finish(0, None).expect("all of it"))
     });
     println!("read alone  {:>8.0} ms", ms(reading));
     println!(
@@ -54,7 +59,7 @@ fn report(path: &Path) -> String {
     let mut reader = Reader::open(path).expect("a ledger");
     let mut reading = Reading::new("hour.ledger", reader.header());
     for line in &mut reader {
-        reading.line(&line.expect("a whole ledger"));
+        reading.line(&Arc::new(line.expect("a whole ledger")));
     }
     page(&[reading.finish(reader.skipped(), None)])
 }

@@ -1,7 +1,7 @@
 //! Why a run did what it did: what was seen, what was decided by which rule, what the governor said,
 //! what happened, and what followed.
 //!
-//! [`explain`] turns a [`Ledger`] into an [`Explanation`], a value whose JSON form is what
+//! A [`Reading`] takes in a ledger line by line and becomes an [`Explanation`], a value whose JSON form is what
 //! `numaherd explain --json` prints ([`SCHEMA`] counts its versions). [`short()`] is its first page, for
 //! whoever looks at three in the morning: what, why, whether it helped, how to stop it; [`text()`] puts
 //! what was chosen into sentences, [`whole()`] all of it. A damaged ledger is explained as far as it is
@@ -17,6 +17,7 @@
 mod alternative;
 mod choice;
 mod followed;
+mod history;
 mod reading;
 mod short;
 mod story;
@@ -24,18 +25,17 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use numaherd_herd::ledger::Ledger;
-use numaherd_herd::{Ending, Guard, Settings};
+use numaherd_herd::ledger::Header;
+use numaherd_herd::{Ending, Guard, Settings, Totals};
 use numaherd_policy::classes::Class;
 use numaherd_topology::{CpuId, CpuSet, NodeId};
 use numaherd_world::{PageFailure, Residency, SignalReport};
 use serde::Serialize;
 
-use crate::error::ShowError;
 use crate::guests::Guest;
-use crate::totals::Totals;
 pub use alternative::{Alternative, Cost};
 pub use choice::Choice;
+pub use reading::Reading;
 pub(crate) use reading::{about, cited};
 pub use short::{Effects, short};
 pub use text::{text, whole};
@@ -78,6 +78,19 @@ pub struct Source {
     pub unknown_records: u64,
     /// Where it is damaged and how, as a sentence.
     pub damage: Option<String>,
+}
+
+impl Source {
+    /// What a ledger's first line says.
+    pub(crate) fn of(header: &Header) -> Self {
+        Self {
+            program: header.program.clone(),
+            begun_unix_ms: header.begun_unix_ms,
+            later_part: false,
+            unknown_records: 0,
+            damage: None,
+        }
+    }
 }
 
 /// The run as a whole.
@@ -535,14 +548,4 @@ pub enum Change {
     Slower,
     /// By less than 2 %, or by no more than it varied before.
     Unchanged,
-}
-
-/// Explains a run from its ledger.
-///
-/// # Errors
-/// [`ShowError`] when who or what was chosen is not in the ledger; the message says what is.
-pub fn explain(ledger: &Ledger, chosen: Choice) -> Result<Explanation, ShowError> {
-    let reading = reading::Reading::of(ledger, chosen.resolved(ledger)?);
-    reading.check()?;
-    Ok(reading.explanation(ledger))
 }

@@ -12,9 +12,6 @@
 //! Values in, text or serializable values out: nothing here reads a file, asks a clock or knows a
 //! world. A figure that was not measured is not shown, or said to be missing; none is made up.
 
-pub mod controlled;
-mod dealt;
-mod deeds;
 mod error;
 pub mod explain;
 pub mod guards;
@@ -24,14 +21,13 @@ pub mod metrics;
 pub mod page;
 pub mod replay;
 pub mod report;
+pub mod requests;
+pub mod run;
 mod said;
 pub mod status;
 pub mod summary;
 pub mod top;
-mod totals;
 mod words;
 
-pub use deeds::Did;
 pub use error::ShowError;
 pub use guests::{Guest, Vcpu};
-pub use totals::Totals;

@@ -1,10 +1,10 @@
-//! What a scraper reads: a [`Status`] as OpenMetrics text.
+//! What a scraper reads: a [`RunModel`] as OpenMetrics text.
 //!
 //! Names and units follow Prometheus' own rules ("Metric and label naming", "Instrumentation", both on
 //! prometheus.io): base units (seconds, bytes, ratios of 0 to 1), `_total` for what only grows, one
 //! meaning for a name whatever its labels, and label sets that are bounded: a node, a guard, a reason,
-//! a rule (at most [`crate::status::MOST_RULES`] and one for the rest), a group of the configuration (at
-//! most [`MOST_GROUPS`](crate::status::MOST_GROUPS) and one for the rest). No thread and no process is a
+//! a rule (at most [`crate::run::MOST_RULES`] and one for the rest), a group of the configuration (at
+//! most [`MOST_GROUPS`](crate::run::MOST_GROUPS) and one for the rest). No thread and no process is a
 //! label: they come and go, and each would be a series of its own for ever; `ctl status` and the page
 //! show them.
 //!
@@ -23,7 +23,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use serde::Serialize;
 
-use crate::status::{LATENESS_BOUNDS_S, Lateness, Status};
+use crate::run::{LATENESS_BOUNDS_S, Lateness, RunModel};
 pub use table::METRICS;
 
 /// What a scraper is to take the text for.
@@ -50,7 +50,7 @@ pub struct Serving {
 #[derive(Clone, Copy, Debug)]
 pub struct View<'s> {
     /// The herd and its machine.
-    pub status: &'s Status,
+    pub run: &'s RunModel,
     /// The server, where there is one.
     pub serving: Option<&'s Serving>,
 }

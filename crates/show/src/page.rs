@@ -11,11 +11,10 @@ use std::time::Duration;
 use maud::{DOCTYPE, Markup, html};
 use numaherd_topology::NodeId;
 
-use crate::deeds::Did;
 use crate::guards;
 use crate::metrics::View;
+use crate::run::{Decision, DecisionOutcome, Node, Process, RunModel, Subject};
 use crate::said::{Said, name};
-use crate::status::{Decision, NodeStatus, ProcessStatus, Status};
 use crate::words::{at, count, counted, listed, misses, percent, sentence, short, stopped, time};
 
 /// The style sheet.
@@ -42,7 +41,7 @@ const MOST_NOTICES: usize = 10;
 
 /// The page. `silent` is for how long no line has come, where that is known.
 pub fn page(view: View<'_>, silent: Option<Duration>) -> String {
-    let status = view.status;
+    let run = view.run;
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -51,19 +50,19 @@ pub fn page(view: View<'_>, silent: Option<Duration>) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="generator" content=(concat!("numaherd ", env!("CARGO_PKG_VERSION")));
                 meta http-equiv="refresh" content=(REFRESH_S);
-                title { (Said(&title(status))) }
+                title { (Said(&title(run))) }
                 link rel="stylesheet" href=(STYLE_PATH);
             }
             body {
-                h1 { (Said(&title(status))) }
-                (state(status, silent))
-                (key_figures(status))
-                (stopping(status))
-                (nodes(status))
-                (processes(status))
-                (decisions(status))
-                (notices(status))
-                (refusals(status))
+                h1 { (Said(&title(run))) }
+                (state(run, silent))
+                (key_figures(run))
+                (stopping(run))
+                (nodes(run))
+                (processes(run))
+                (decisions(run))
+                (notices(run))
+                (refusals(run))
                 p.soft {
                     "Loaded again every " (REFRESH_S) " s. Drawn from the ledger's lines alone by numaherd "
                     (env!("CARGO_PKG_VERSION")) "; a figure that was not measured is not shown. Times are \
@@ -76,56 +75,52 @@ pub fn page(view: View<'_>, silent: Option<Duration>) -> String {
     page.into_string()
 }
 
-fn title(status: &Status) -> String {
-    match &status.machine {
-        Some(machine) => format!(
-            "Numaherd: {} on {}",
-            name(&status.policy),
-            name(&machine.name)
-        ),
+fn title(run: &RunModel) -> String {
+    match &run.machine {
+        Some(machine) => format!("Numaherd: {} on {}", name(&run.policy), name(&machine.name)),
         None => "Numaherd".to_owned(),
     }
 }
 
 /// What it does, in a sentence, and what is wrong.
-fn state(status: &Status, silent: Option<Duration>) -> Markup {
-    let does = match status {
-        Status { machine: None, .. } => "It has not begun yet.",
-        Status { ended: Some(_), .. } => "It has ended; what was changed has been given back.",
-        Status { paused: true, .. } => "It is paused: it watches and decides nothing.",
-        Status { dry_run: true, .. } => "It is a dry run: it decides and carries nothing out.",
+fn state(run: &RunModel, silent: Option<Duration>) -> Markup {
+    let does = match run {
+        RunModel { machine: None, .. } => "It has not begun yet.",
+        RunModel { ended: Some(_), .. } => "It has ended; what was changed has been given back.",
+        RunModel { paused: true, .. } => "It is paused: it watches and decides nothing.",
+        RunModel { dry_run: true, .. } => "It is a dry run: it decides and carries nothing out.",
         _ => "It is herding.",
     };
     let late = silent.filter(|silent| {
-        let cadence = Duration::from_nanos(status.cadence_ns.unwrap_or(1_000_000_000));
-        status.ended.is_none() && *silent > cadence * 3 + Duration::from_secs(2)
+        let cadence = Duration::from_nanos(run.cadence_ns.unwrap_or(1_000_000_000));
+        run.ended.is_none() && *silent > cadence * 3 + Duration::from_secs(2)
     });
     html! {
-        p { b { (does) } " Seen last at " (at(status.time_ns)) "." }
+        p { b { (does) } " Seen last at " (at(run.time_ns)) "." }
         @if let Some(silent) = late {
             p.warn {
                 "Nothing was heard of the loop for " (time(ns(silent)))
                 ": it hangs or is starved. " code { "numaherd ctl status" } " and the system's log say more."
             }
         }
-        @if status.machine.is_some() && !status.is_complete && status.ended.is_none() {
+        @if run.machine.is_some() && !run.is_complete && run.ended.is_none() {
             p.warn { "What is shown as now is not complete until the next snapshot." }
         }
-        @if status.more.lines_lost > 0 {
+        @if run.more.lines_lost > 0 {
             p.warn {
-                (counted(status.more.lines_lost, "line")) " of the ledger were dropped before they were drawn, \
+                (counted(run.more.lines_lost, "line")) " of the ledger were dropped before they were drawn, \
                 so as not to hold the loop up: sums lack what was in them."
             }
         }
-        @for gap in &status.gaps {
+        @for gap in &run.gaps {
             p.warn { "Not seen this time: " (Said(&stopped(gap))) }
         }
     }
 }
 
-fn key_figures(status: &Status) -> Markup {
-    let now = &status.now;
-    let totals = &status.totals;
+fn key_figures(run: &RunModel) -> Markup {
+    let now = &run.now;
+    let totals = &run.totals;
     let mut figures = vec![
         (count(now.threads), "threads seen"),
         (short(now.cpus_used), "CPUs in use"),
@@ -140,7 +135,7 @@ fn key_figures(status: &Status) -> Markup {
     shown(Some(count(totals.thread_moves)), "thread moves");
     shown(Some(count(totals.undone)), "undone");
     shown(Some(count(totals.pages_moved)), "pages moved");
-    let late = &status.lateness;
+    let late = &run.lateness;
     shown(
         (late.intervals > 0).then(|| time(ns_of(late.most_s))),
         "latest interval",
@@ -154,11 +149,11 @@ fn key_figures(status: &Status) -> Markup {
     }
 }
 
-fn stopping(status: &Status) -> Markup {
+fn stopping(run: &RunModel) -> Markup {
     html! {
         h2 { "How to stop it" }
         ul {
-            @if status.paused {
+            @if run.paused {
                 li { code { "numaherd ctl resume" } ": it decides again." }
             } @else {
                 li { code { "numaherd ctl pause" } ": nothing more is decided; threads stay where they are." }
@@ -170,7 +165,7 @@ fn stopping(status: &Status) -> Markup {
     }
 }
 
-fn nodes(status: &Status) -> Markup {
+fn nodes(run: &RunModel) -> Markup {
     html! {
         h2 { "Nodes" }
         div.wide {
@@ -181,14 +176,14 @@ fn nodes(status: &Status) -> Markup {
                     th { "controller" }
                 } }
                 tbody {
-                    @for node in &status.nodes { (node_row(node)) }
+                    @for node in &run.nodes { (node_row(node)) }
                 }
             }
         }
     }
 }
 
-fn node_row(node: &NodeStatus) -> Markup {
+fn node_row(node: &Node) -> Markup {
     let memory = node.memory_bytes.zip(node.free_bytes);
     let rate = |lines: Option<f64>| lines.map(crate::words::many).unwrap_or_default();
     html! {
@@ -215,9 +210,9 @@ fn node_row(node: &NodeStatus) -> Markup {
     }
 }
 
-fn processes(status: &Status) -> Markup {
-    let mut shown: Vec<&ProcessStatus> = status.processes.iter().collect();
-    let busiest = |a: &&ProcessStatus, b: &&ProcessStatus| b.cpus_used.total_cmp(&a.cpus_used);
+fn processes(run: &RunModel) -> Markup {
+    let mut shown: Vec<&Process> = run.processes.iter().collect();
+    let busiest = |a: &&Process, b: &&Process| b.cpus_used.total_cmp(&a.cpus_used);
     shown.sort_by(busiest);
     let left_out = shown.len().saturating_sub(MOST_PROCESSES);
     shown.truncate(MOST_PROCESSES);
@@ -241,7 +236,7 @@ fn processes(status: &Status) -> Markup {
     }
 }
 
-fn process_row(process: &ProcessStatus) -> Markup {
+fn process_row(process: &Process) -> Markup {
     let on = |(node, number): &(NodeId, u64)| format!("{number} on {node}");
     let threads: Vec<String> = process.threads_on.iter().map(on).collect();
     html! {
@@ -285,41 +280,52 @@ fn decided(decision: &Decision) -> Markup {
         Some(node) => format!("CPU {cpu} (node {node})"),
         None => format!("CPU {cpu}"),
     };
-    let to = match decision.to {
-        Some(cpu) => place(cpu, decision.to_node),
+    let Subject::Thread {
+        from,
+        from_node,
+        to,
+        to_node,
+    } = decision.subject
+    else {
+        return Markup::default();
+    };
+    let to = match to {
+        Some(cpu) => place(cpu, to_node),
         None => "wherever the kernel wants it".to_owned(),
     };
-    let did = match decision.did {
-        Did::Moved => "moved",
-        Did::Undone => "put back",
-        Did::Stolen => "given to an idle node",
-        Did::Planned => "would be moved",
-        Did::Failed => "could not be moved",
+    let outcome = match decision.outcome {
+        DecisionOutcome::Moved => "moved",
+        DecisionOutcome::Undone => "put back",
+        DecisionOutcome::Stolen => "given to an idle node",
+        DecisionOutcome::Planned => "would be moved",
+        DecisionOutcome::Failed | DecisionOutcome::Refused(_) | DecisionOutcome::Waiting => {
+            "could not be moved"
+        }
     };
     html! {
-        bdi { (name(&decision.thread_name)) } " " (decision.thread.tid) " " (did) " from "
-        (place(decision.from, decision.from_node)) " to " (to)
+        bdi { (name(&decision.thread_name)) } " " (decision.thread.tid) " " (outcome) " from "
+        (place(from, from_node)) " to " (to)
     }
 }
 
-fn decisions(status: &Status) -> Markup {
+fn decisions(run: &RunModel) -> Markup {
     html! {
         h2 { "Latest decisions" }
-        @if status.decisions.is_empty() {
+        @if run.decisions.is_empty() {
             p { "None yet." }
         } @else {
             div.wide {
                 table {
                     thead { tr { th { "at" } th { "what" } th { "process" } th { "why" } } }
                     tbody {
-                        @for decision in status.decisions.iter().rev().take(MOST_DECISIONS) {
+                        @for decision in run.decisions.iter().rev().take(MOST_DECISIONS) {
                             tr {
                                 td.t { (at(decision.time_ns)) }
                                 td { (decided(decision)) }
-                                td { bdi { (name(&decision.process_name)) } " " small { (decision.process.pid) } }
+                                td { bdi { (name(&decision.process_name)) } " " small { @if let Some(process) = decision.process { (process.pid) } } }
                                 td {
                                     @if !decision.rule.is_empty() { b { (Said(&decision.rule)) } " " }
-                                    (Said(&sentence(&stopped(&decision.why))))
+                                    (Said(&sentence(&stopped(decision.reason()))))
                                     @if !decision.instead_of.is_empty() {
                                         br; small { "Instead of: " (Said(&stopped(&decision.instead_of))) }
                                     }
@@ -333,12 +339,12 @@ fn decisions(status: &Status) -> Markup {
     }
 }
 
-fn notices(status: &Status) -> Markup {
+fn notices(run: &RunModel) -> Markup {
     html! {
-        @if !status.notices.is_empty() {
+        @if !run.notices.is_empty() {
             h2 { "What you should know" }
             ul {
-                @for notice in status.notices.iter().rev().take(MOST_NOTICES) {
+                @for notice in run.notices.iter().rev().take(MOST_NOTICES) {
                     li { (at(notice.time_ns)) ": " (Said(&sentence(&stopped(&notice.text)))) }
                 }
             }
@@ -346,15 +352,15 @@ fn notices(status: &Status) -> Markup {
     }
 }
 
-fn refusals(status: &Status) -> Markup {
+fn refusals(run: &RunModel) -> Markup {
     html! {
-        @if !status.totals.refusals.is_empty() {
+        @if !run.totals.refusals.is_empty() {
             h2 { "Refused" }
             div.wide {
                 table {
                     thead { tr { th { "guard" } th.n { "times" } th { "what it means" } } }
                     tbody {
-                        @for (&guard, &times) in &status.totals.refusals {
+                        @for (&guard, &times) in &run.totals.refusals {
                             tr {
                                 th scope="row" { (guard) }
                                 td.n { (count(times)) }

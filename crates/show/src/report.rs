@@ -1,57 +1,84 @@
 //! A run, or several side by side, as one HTML page that needs nothing else: no script, no network,
 //! charts drawn as SVG within it.
 //!
-//! A [`Reading`] takes a ledger in line by line and keeps sums and columns of it alone, so that a run
-//! of days takes no more memory than one of minutes; what it becomes is a [`Run`], and [`page`] writes
-//! some of these. A damaged ledger is drawn as far as it is whole, and the page says where it ends.
+//! A [`Reading`] takes in a ledger line by line: the [`RunModel`], and the past as columns, so that a run
+//! of days takes no more memory than one of minutes. It becomes a [`Run`], and [`page`] writes one or
+//! several of these. A damaged ledger is drawn up to the damage, and the page says where that is.
 //!
-//! Words: a *column* is a slice of time that is drawn as one, with least, mean and greatest of what
-//! fell into it (`columns`); *before* and *after* are a process before and since the first time
-//! that one of its threads or pages was moved, which is what followed, not what was caused.
+//! Terms: a *column* is a slice of time with the least, mean and greatest of a figure (`columns`);
+//! *before* and *after* compare a process before and since the first time that one of its threads or
+//! pages was moved, which is what followed, not what was caused.
 //!
 //! Names of threads and reasons can come from anyone. Whatever a ledger holds is text on the page,
 //! never markup: it is escaped where it is written, by the template, and cut where it is too long.
 //! The page forbids scripts and whatever is elsewhere by its own policy (`Content-Security-Policy`).
 
-mod acts;
 mod columns;
 mod compare;
 mod draw;
-mod nodes;
+mod history;
 mod page;
-mod reading;
 mod tracks;
-mod work;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use numaherd_herd::Summary;
-use numaherd_herd::ledger::Start;
-use numaherd_world::{ProcessId, ThreadId};
+use numaherd_herd::ledger::Header;
+use numaherd_herd::{HerdError, Line};
 
 use crate::explain::Source;
-use crate::totals::Totals;
+use crate::run::RunModel;
+use crate::words::cut;
+use history::Charts;
 pub use page::page;
-pub use reading::Reading;
-pub(crate) use work::Work;
 
 /// What a page draws of one run.
 #[derive(Debug)]
 pub struct Run {
     name: String,
     source: Source,
-    /// What was done: of the whole run where the ledger holds its end, else counted.
-    totals: Totals,
-    start: Option<Box<Start>>,
-    end: Option<Box<Summary>>,
-    page_bytes: u64,
-    /// `None` when the ledger ends before anything was seen.
-    seen: Option<reading::Seen>,
-    threads: BTreeMap<ThreadId, tracks::ThreadTrack>,
-    processes: BTreeMap<ProcessId, tracks::ProcessTrack>,
-    acts: acts::Acts,
-    notices: acts::Sentences,
-    gaps: acts::Sentences,
+    model: RunModel,
+    charts: Charts,
+}
+
+/// A run while its ledger is read.
+#[derive(Debug)]
+pub struct Reading(Run);
+
+impl Reading {
+    /// A ledger of which the first line was read; `name` is how people are shown it.
+    pub fn new(name: &str, header: &Header) -> Self {
+        Self(Run {
+            name: cut(name).to_owned(),
+            source: Source::of(header),
+            model: RunModel::new(),
+            charts: Charts::default(),
+        })
+    }
+
+    /// Takes in the next line.
+    pub fn line(&mut self, line: &Arc<Line>) {
+        let Run {
+            source,
+            model,
+            charts,
+            ..
+        } = &mut self.0;
+        if model.more.lines == 0 {
+            source.later_part = line.sequence > 0;
+        }
+        model.take_with(line, charts);
+    }
+
+    /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if
+    /// not the end of the file.
+    pub fn finish(mut self, skipped: u64, damage: Option<&HerdError>) -> Run {
+        let run = &mut self.0;
+        run.model.finish(&mut run.charts);
+        run.charts.finish();
+        run.source.unknown_records = skipped;
+        run.source.damage = damage.map(ToString::to_string);
+        self.0
+    }
 }
 
 impl Run {
@@ -62,13 +89,19 @@ impl Run {
 
     /// Lines fetched from memory per 1000 instructions, of the whole run where its end says so.
     fn miss_rate(&self) -> Option<f64> {
-        let seen = || self.seen.as_ref()?.all.miss_rate();
-        self.totals.miss_rate().or_else(seen)
+        let seen = || self.charts.seen.as_ref()?.all.miss_rate();
+        self.model.totals.miss_rate().or_else(seen)
     }
 
     /// Share of lines that came from the core's own node, of the whole run where its end says so.
     fn local_access_ratio(&self) -> Option<f64> {
-        let seen = || self.seen.as_ref()?.all.local_access_ratio();
-        self.totals.local_access_ratio().or_else(seen)
+        let seen = || self.charts.seen.as_ref()?.all.local_access_ratio();
+        self.model.totals.local_access_ratio().or_else(seen)
+    }
+
+    /// Whether nothing was carried out.
+    fn is_dry(&self) -> bool {
+        let start = self.model.start();
+        start.is_some_and(|start| start.settings.dry_run)
     }
 }

@@ -1,19 +1,19 @@
-//! What a run came to, in sentences: for the last lines of `run`, and the first of `explain`.
+//! The end of a run in sentences: for the last lines of `run`, and the first of `explain`.
 
 use std::collections::BTreeMap;
 
-use numaherd_herd::{Ending, Summary};
+use numaherd_herd::{Ending, Summary, Totals};
 use numaherd_world::PageFailure;
 
 use crate::guards::meaning;
-use crate::totals::{Totals, sum};
+use crate::run::sum;
 use crate::words::{
     count, counted, entry, listed, misses, paragraph, percent, sentence, short, stopped, time,
 };
 
 /// A run's summary as text of several lines.
 pub fn summary(summary: &Summary) -> String {
-    let totals = Totals::from(summary);
+    let totals = &summary.totals;
     let mut text = paragraph(
         0,
         &format!(
@@ -24,7 +24,7 @@ pub fn summary(summary: &Summary) -> String {
             ending(&summary.ending)
         ),
     );
-    text += &done(&totals, summary.dry_run);
+    text += &done(totals, summary.dry_run);
     text += &notices(&summary.notices);
     text
 }

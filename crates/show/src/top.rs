@@ -6,16 +6,15 @@
 //! ([`text`]) or SVG ([`svg()`]).
 //!
 //! ```text
-//!  lines ─▶ timeline ─▶ state ─▶ ui: order ─▶ draw ─▶ Buffer
-//!                          ▲        ▲
-//!  keys ───────────────────┴────────┘
+//!  lines ─▶ timeline ─▶ RunModel ─▶ ui: order ─▶ draw ─▶ Buffer
+//!                          ▲            ▲
+//!  keys ───────────────────┴────────────┘
 //! ```
 //!
 //! What is derived from a snapshot (sums, classes, where threads are) is derived once, when it is
 //! folded; the order of rows once, when it or what was chosen has changed; and of rows only those on
 //! the screen are written.
 
-mod acts;
 mod canvas;
 mod columns;
 mod draw;
@@ -25,10 +24,8 @@ mod harmless;
 mod heat;
 mod keys;
 mod look;
-mod state;
 mod svg;
 mod timeline;
-mod tracks;
 mod ui;
 
 use std::sync::Arc;
@@ -37,12 +34,10 @@ use numaherd_herd::Line;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-pub use acts::{Act, Acts, Came, What};
 pub use filter::Filter;
 pub use heat::{Heat, HeatSource};
 pub use keys::Key;
 pub use look::{Colors, Look, Tone};
-pub use state::{NodeNow, ProcessTrack, State, ThreadTrack};
 pub use svg::{svg, text};
 pub use timeline::{Again, Moment, Timeline};
 pub use ui::{Open, Tab, Ui};

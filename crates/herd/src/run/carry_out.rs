@@ -88,9 +88,10 @@ impl Running<'_> {
     /// Tells governor, journal and summary what was done.
     fn note(&mut self, now_ns: u64, changes: &[ThreadChange], outcomes: &[AffinityOutcome]) -> u64 {
         let done = self.governor.carried_out(now_ns, changes, outcomes);
-        self.record.summary.thread_moves += done.moves;
-        self.record.summary.undone += done.undone;
-        self.record.summary.stolen += done.stolen;
+        let totals = &mut self.record.summary.totals;
+        totals.thread_moves += done.moves;
+        totals.undone += done.undone;
+        totals.stolen += done.stolen;
         for notice in done.notices {
             self.record.notice(notice);
         }
@@ -152,7 +153,7 @@ impl Running<'_> {
         };
         let outcome = self.world.apply(&orders);
         let given_back = self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
-        self.record.summary.restored += given_back;
+        *self.record.summary.totals.restored.get_or_insert(0) += given_back;
         let recorded = self.record.last_recorded();
         self.record.add(|| {
             Record::Placing(Placing {

@@ -105,7 +105,7 @@ impl<'w> Recorder<'w> {
         match news {
             News::Tick { time_ns, tick } => {
                 self.time_ns = self.time_ns.max(time_ns);
-                self.summary.paged(&tick);
+                self.summary.totals.add_paging(&tick);
                 self.add(|| Record::Paging(tick));
             }
             // It is in the next snapshot.
@@ -134,7 +134,9 @@ impl<'w> Recorder<'w> {
     fn end_ledger_on(&mut self, written: Option<Result<(), HerdError>>) {
         if let Some(Err(error)) = written {
             self.ledger = None;
+            let error = error.to_string();
             self.notice(format!("{error}; the ledger ends here, herding goes on"));
+            self.add(|| Record::LedgerEnded { error });
         }
     }
 }

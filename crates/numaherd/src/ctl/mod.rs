@@ -131,7 +131,7 @@ fn watch(mut from: BufReader<UnixStream>, path: &Path, as_json: bool) -> Result<
     loop {
         match watched.next() {
             Ok(Some(line)) => {
-                if let Some(text) = live.line(&line) {
+                if let Some(text) = live.line(&Arc::new(line)) {
                     writeln!(out, "{text}")
                         .and_then(|()| out.flush())
                         .context("cannot print")?;

@@ -44,7 +44,7 @@ const LEDGER_BYTES: u64 = 1 << 30;
 
 /// Sees every line of the ledger as it is recorded. It is called from the loop: it hands the line on and
 /// returns, and never waits for anybody.
-pub type Watcher<'a> = Box<dyn FnMut(&Line) + 'a>;
+pub type Watcher<'a> = Box<dyn FnMut(&Arc<Line>) + 'a>;
 
 /// Who takes part in a run besides the loop.
 #[derive(Default)]
@@ -79,7 +79,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
     let mut attached = Attached::default();
     if !options.json && std::io::stderr().is_terminal() {
         let mut live = Live::new();
-        attached.watchers.push(Box::new(move |line: &Line| {
+        attached.watchers.push(Box::new(move |line: &Arc<Line>| {
             if let Some(text) = live.line(line) {
                 // A terminal that has gone is no error.
                 let _ = writeln!(std::io::stderr(), "{text}");
@@ -146,14 +146,14 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let herd = Herd::new(&mut host, policy, settings, ledger, journal)
         .or_else(alternatives)
         .controlled(requests)
-        .watched(move |line: &Line| {
+        .watched_by(Box::new(move |line: &Arc<Line>| {
             for watcher in &mut watchers {
                 watcher(line);
             }
             if let Some(service) = &mut service {
                 service.line(line);
             }
-        });
+        }));
     if printed.is_none() {
         reload.begin(options, effective, control, groups);
     }
@@ -189,9 +189,9 @@ impl<'a> Printed<'a> {
     fn of(summary: &'a Summary) -> Self {
         Self {
             summary,
-            local_access_ratio: summary.local_access_ratio(),
-            misses_per_1000_instructions: summary.miss_rate(),
-            uncore_penalty: summary.uncore_penalty(),
+            local_access_ratio: summary.totals.local_access_ratio(),
+            misses_per_1000_instructions: summary.totals.miss_rate(),
+            uncore_penalty: summary.totals.uncore_penalty(),
         }
     }
 }

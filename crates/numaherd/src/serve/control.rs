@@ -183,12 +183,12 @@ impl Desk {
         match request {
             Request::Status => {
                 let serving = self.web.serving();
-                Ok(self.feed.look(|status, heard| {
+                Ok(self.feed.look(|run, heard| {
                     json!({
                         "ok": true,
-                        "text": numaherd_show::status::text(status, heard.map(|at| at.elapsed())),
+                        "text": numaherd_show::status::text(run, heard.map(|at| at.elapsed())),
                         "serving": serving,
-                        "status": status,
+                        "status": run,
                     })
                 }))
             }
@@ -237,7 +237,7 @@ impl Desk {
                 },
             }
         }
-        let is_over = self.feed.look(|status, _| status.ended.is_some());
+        let is_over = self.feed.look(|run, _| run.ended.is_some());
         if !is_over {
             send(
                 stream,

@@ -1,19 +1,18 @@
-//! From the loop to those who watch: lines go through a bounded queue to a thread of its own, which folds
-//! them into a status and hands them to watchers.
+//! From the loop to those who watch: lines go through a bounded queue to a thread of its own, which keeps
+//! the model of the run and hands the lines to watchers.
 //!
-//! The loop is never held up. It clones a line and puts it into the queue; where the queue is full the
-//! line is dropped and counted, and the status is incomplete until the next snapshot. The queue is bounded
-//! by what its lines weigh, not by their number: a snapshot of 5,000 threads is a megabyte, a tick of
-//! paging a few hundred bytes.
+//! The loop is never held up. It puts a shared line into the queue; if the queue is full, the line is
+//! dropped and counted, and the state is incomplete until the next snapshot. What waits is bounded by
+//! weight, not by number: a snapshot of 5,000 threads is a megabyte, a tick of paging a few hundred bytes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use numaherd_herd::ledger::{Header, Start, VERSION};
+use numaherd_herd::ledger::{Header, VERSION};
 use numaherd_herd::{Line, Record};
-use numaherd_show::status::Status;
+use numaherd_show::run::RunModel;
 
 /// What lines that wait may weigh together. A thread of a snapshot weighs one; some 300 bytes.
 const MOST_WAITING: usize = 1 << 16;
@@ -62,17 +61,14 @@ struct Waiting {
     /// Lines that were dropped before it.
     lost: u64,
     weight: usize,
-    line: Line,
+    line: Arc<Line>,
 }
 
 /// What the thread makes of the lines.
 #[derive(Debug, Default)]
 struct Drawn {
-    status: Status,
+    run: RunModel,
     heard: Option<Instant>,
-    /// The start as it holds now, under the number of the latest line.
-    start: Option<(u64, u64, Start)>,
-    snapshot: Option<Arc<Line>>,
     watchers: Vec<tokio::sync::mpsc::Sender<Sealed>>,
 }
 
@@ -104,7 +100,7 @@ pub fn feed() -> (Feeder, Fed, Arc<Feed>) {
 
 impl Feeder {
     /// Takes a line from the loop; drops it where too much waits. Waits for nobody.
-    pub fn put(&mut self, line: &Line) {
+    pub fn put(&mut self, line: &Arc<Line>) {
         let weight = weight(line);
         let waiting = self.weight.load(Ordering::Relaxed);
         if self.queue.is_full() || waiting > 0 && waiting + weight > MOST_WAITING {
@@ -132,7 +128,7 @@ impl Fed {
     pub fn take_in(self) {
         for waiting in &self.queue {
             self.weight.fetch_sub(waiting.weight, Ordering::Relaxed);
-            self.feed.fold(waiting.lost, waiting.line);
+            self.feed.take(waiting.lost, &waiting.line);
         }
         // Nothing more will come.
         lock(&self.feed.drawn).watchers.clear();
@@ -155,25 +151,11 @@ impl Feed {
         })
     }
 
-    fn fold(&self, lost: u64, line: Line) {
-        let line = Arc::new(line);
+    fn take(&self, lost: u64, line: &Arc<Line>) {
         let mut drawn = lock(&self.drawn);
-        drawn.status.lost(lost);
-        drawn.status.fold(&line);
+        drawn.run.lost(lost);
+        drawn.run.take(line);
         drawn.heard = Some(Instant::now());
-        match &line.record {
-            Record::Start(start) => drawn.start = Some((0, 0, start.clone())),
-            Record::Snapshot(_) => drawn.snapshot = Some(line.clone()),
-            Record::Control(controlled) => {
-                if let Some((_, _, start)) = &mut drawn.start {
-                    start.follow(controlled);
-                }
-            }
-            _ => {}
-        }
-        if let Some((sequence, time_ns, _)) = &mut drawn.start {
-            (*sequence, *time_ns) = (line.sequence, line.time_ns);
-        }
         if drawn.watchers.is_empty() {
             return;
         }
@@ -202,8 +184,9 @@ impl Feed {
         if drawn.watchers.len() >= MOST_WATCHERS {
             return None;
         }
-        let (sequence, time_ns, start) = drawn.start.clone()?;
-        let snapshot = drawn.snapshot.clone();
+        let start = drawn.run.current()?.clone();
+        let (sequence, time_ns) = drawn.run.at();
+        let snapshot = drawn.run.latest().cloned();
         let (sender, lines) = tokio::sync::mpsc::channel(MOST_BEHIND);
         drawn.watchers.push(sender);
         drop(drawn);
@@ -223,10 +206,10 @@ impl Feed {
         drawn.watchers.iter().filter(|w| !w.is_closed()).count()
     }
 
-    /// Looks at the status, and at when a line came last.
-    pub fn look<T>(&self, look: impl FnOnce(&Status, Option<Instant>) -> T) -> T {
+    /// Looks at the run, and at when a line came last.
+    pub fn look<T>(&self, look: impl FnOnce(&RunModel, Option<Instant>) -> T) -> T {
         let drawn = lock(&self.drawn);
-        look(&drawn.status, drawn.heard)
+        look(&drawn.run, drawn.heard)
     }
 }
 
@@ -254,14 +237,14 @@ mod tests {
     use super::*;
     use numaherd_herd::ledger::Notice;
 
-    fn line(sequence: u64) -> Line {
-        Line {
+    fn line(sequence: u64) -> Arc<Line> {
+        Arc::new(Line {
             sequence,
             time_ns: 0,
             record: Record::Notice(Notice {
                 text: "so".to_owned(),
             }),
-        }
+        })
     }
 
     #[test]
@@ -278,7 +261,7 @@ mod tests {
         feeder.put(&line(3 * most as u64));
         drop(feeder);
         fed.take_in();
-        let (lines, lost) = feed.look(|status, _| (status.more.lines, status.more.lines_lost));
+        let (lines, lost) = feed.look(|run, _| (run.more.lines, run.more.lines_lost));
         assert_eq!((lines, lost), (most as u64, 2 * most as u64));
         assert_eq!(weight.load(Ordering::Relaxed), 0);
     }
@@ -288,7 +271,7 @@ mod tests {
         let (_, _, feed) = feed();
         assert!(feed.watch().is_none(), "the herd has not begun");
         let topology = numaherd_topology::Machine::preset("lab-4x2").unwrap();
-        let start = Start {
+        let start = numaherd_herd::ledger::Start {
             topology: topology.topology().unwrap(),
             signals: Vec::new(),
             settings: numaherd_herd::Settings::default(),
@@ -302,12 +285,12 @@ mod tests {
             time_ns: 0,
             record: Record::Start(start),
         };
-        feed.fold(0, begins);
+        feed.take(0, &Arc::new(begins));
         let slow = feed.watch().unwrap();
         let mut quick = feed.watch().unwrap();
         assert_eq!((quick.first.len(), feed.watchers()), (2, 2));
         for sequence in 1..=MOST_BEHIND as u64 + 1 {
-            feed.fold(0, line(sequence));
+            feed.take(0, &line(sequence));
             assert!(quick.lines.try_recv().is_ok());
         }
         assert_eq!(feed.watchers(), 1);

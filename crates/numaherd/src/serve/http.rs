@@ -167,16 +167,16 @@ impl Web {
             return bytes.clone();
         }
         let serving = self.serving();
-        let text = self.feed.look(|status, heard| {
+        let text = self.feed.look(|run, heard| {
             let view = View {
-                status,
+                run,
                 serving: Some(&serving),
             };
             match drawing {
                 Drawing::Page => page::page(view, heard.map(|at| at.elapsed())),
                 Drawing::Metrics => metrics::text(view),
                 Drawing::Status => {
-                    serde_json::json!({"serving": serving, "status": status}).to_string()
+                    serde_json::json!({"serving": serving, "status": run}).to_string()
                 }
             }
         });
@@ -187,8 +187,8 @@ impl Web {
 
     /// Whether the loop has been heard of as often as it should be, with what there is to say.
     fn health(&self) -> (StatusCode, String) {
-        self.feed.look(|status, heard| {
-            let cadence = Duration::from_nanos(status.cadence_ns.unwrap_or(1_000_000_000));
+        self.feed.look(|run, heard| {
+            let cadence = Duration::from_nanos(run.cadence_ns.unwrap_or(1_000_000_000));
             let Some(heard) = heard else {
                 return (
                     StatusCode::SERVICE_UNAVAILABLE,
@@ -196,7 +196,7 @@ impl Web {
                 );
             };
             let silent = heard.elapsed();
-            if status.ended.is_some() {
+            if run.ended.is_some() {
                 (StatusCode::SERVICE_UNAVAILABLE, "it has ended\n".to_owned())
             } else if silent > cadence * 3 + SILENCE {
                 let told = format!("nothing was heard of the loop for {} s\n", silent.as_secs());

@@ -22,8 +22,7 @@ use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{Placement, Residency, Snapshot, Thread, ThreadId};
 use serde::Serialize;
 
-/// Of its time, a thread must have run for this share to press on its cache.
-const LEAST_SHARE: f64 = 0.1;
+use crate::run::work::LEAST_SHARE;
 
 /// The place that was left, or would have been, and the one that was wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -50,29 +49,28 @@ pub struct Cost {
 }
 
 /// What runs on each last-level cache, with everyone where the plan has them.
-pub(super) struct Layout<'l> {
-    topology: &'l Topology,
-    snapshot: &'l Snapshot,
+#[derive(Debug)]
+pub(super) struct Layout {
     /// Threads and the sum of their miss rates, by the cache's domain.
     pressed: Vec<(u64, f64)>,
     planned: BTreeMap<ThreadId, CpuId>,
 }
 
-impl<'l> Layout<'l> {
+/// The machine, and what was seen of it.
+type Scene<'s> = (&'s Topology, &'s Snapshot);
+
+impl Layout {
     /// The layout that a plan makes of what was seen.
-    pub(super) fn of(
-        topology: &'l Topology,
-        snapshot: &'l Snapshot,
-        plan: impl Iterator<Item = &'l Placement>,
+    pub(super) fn of<'p>(
+        (topology, snapshot): Scene<'_>,
+        plan: impl Iterator<Item = &'p Placement>,
     ) -> Self {
         let mut layout = Self {
-            topology,
-            snapshot,
             pressed: vec![(0, 0.0); topology.domains().len()],
             planned: plan.map(|entry| (entry.thread, entry.to)).collect(),
         };
         for thread in &snapshot.threads {
-            let place = layout.domain(layout.place(thread));
+            let place = layout.domain(topology, layout.place(thread));
             if let (Some(rate), Some(domain)) = (pressing(thread), place) {
                 let (threads, pressure) = &mut layout.pressed[domain];
                 *threads += 1;
@@ -87,17 +85,23 @@ impl<'l> Layout<'l> {
         planned.unwrap_or(thread.place())
     }
 
-    fn domain(&self, cpu: CpuId) -> Option<usize> {
-        let domain = self.topology.domain_of(cpu)?.id.index();
+    fn domain(&self, topology: &Topology, cpu: CpuId) -> Option<usize> {
+        let domain = topology.domain_of(cpu)?.id.index();
         (domain < self.pressed.len()).then_some(domain)
     }
 
     /// What a place would cost a thread, with so much less of its pages remote there.
-    fn cost(&self, thread: &Thread, cpu: CpuId, less_remote: f64) -> Option<Cost> {
-        let domain = self.domain(cpu)?;
+    fn cost(
+        &self,
+        (topology, snapshot): Scene<'_>,
+        thread: &Thread,
+        cpu: CpuId,
+        less_remote: f64,
+    ) -> Option<Cost> {
+        let domain = self.domain(topology, cpu)?;
         let (mut neighbours, mut pressure) = self.pressed[domain];
         if let Some(own) =
-            pressing(thread).filter(|_| self.domain(self.place(thread)) == Some(domain))
+            pressing(thread).filter(|_| self.domain(topology, self.place(thread)) == Some(domain))
         {
             neighbours -= 1;
             pressure = if neighbours == 0 {
@@ -106,9 +110,9 @@ impl<'l> Layout<'l> {
                 (pressure - own).max(0.0)
             };
         }
-        let process = self.snapshot.process(thread.process);
+        let process = snapshot.process(thread.process);
         let residency = process.and_then(|process| process.residency.as_ref());
-        let node = self.topology.node_of(cpu);
+        let node = topology.node_of(cpu);
         let remote = residency
             .zip(node)
             .and_then(|(residency, node)| remote_share(residency, node))
@@ -116,7 +120,7 @@ impl<'l> Layout<'l> {
         let rate = thread.counts.as_ref().and_then(|counts| counts.miss_rate());
         let farther = residency
             .zip(node)
-            .and_then(|(residency, node)| self.farther(residency, node))
+            .and_then(|(residency, node)| farther(topology, residency, node))
             .unwrap_or(f64::INFINITY);
         let slowdown = remote
             .zip(rate)
@@ -134,50 +138,52 @@ impl<'l> Layout<'l> {
         })
     }
 
-    /// How much farther the remote pages are than local ones; `None` where nothing is remote, or
-    /// distances are not known.
-    fn farther(&self, residency: &Residency, node: NodeId) -> Option<f64> {
-        let local = f64::from(self.topology.distance(node, node)?);
-        let (mut pages, mut way) = (0.0, 0.0);
-        for &(at, count) in residency.pages.iter().filter(|(at, _)| *at != node) {
-            pages += count as f64;
-            way += count as f64 * f64::from(self.topology.distance(node, at)?);
-        }
-        (pages > 0.0 && local > 0.0).then(|| (way / pages / local).max(1.0))
-    }
-
     /// Of a thread that is to be elsewhere.
-    pub(super) fn of_move(&self, placement: &Placement) -> Option<Alternative> {
-        let thread = self.snapshot.thread(placement.thread)?;
+    pub(super) fn of_move(&self, scene: Scene<'_>, placement: &Placement) -> Option<Alternative> {
+        let thread = scene.1.thread(placement.thread)?;
         Some(Alternative {
-            staying: self.cost(thread, placement.from, 0.0)?,
-            going: self.cost(thread, placement.to, 0.0)?,
+            staying: self.cost(scene, thread, placement.from, 0.0)?,
+            going: self.cost(scene, thread, placement.to, 0.0)?,
         })
     }
 
     /// Of pages that are to follow a thread: so many, or all.
     pub(super) fn of_pages(
         &self,
+        scene: Scene<'_>,
         thread: ThreadId,
         to: NodeId,
         pages: Option<u64>,
     ) -> Option<Alternative> {
-        let thread = self.snapshot.thread(thread)?;
+        let (topology, snapshot) = scene;
+        let thread = snapshot.thread(thread)?;
         let cpu = thread.place();
-        if self.topology.node_of(cpu) != Some(to) {
+        if topology.node_of(cpu) != Some(to) {
             return None;
         }
-        let process = self.snapshot.process(thread.process)?;
+        let process = snapshot.process(thread.process)?;
         let all = process.residency.as_ref()?.total();
         let less = match pages {
             Some(pages) if all > 0 => pages as f64 / all as f64,
             _ => 1.0,
         };
         Some(Alternative {
-            staying: self.cost(thread, cpu, 0.0)?,
-            going: self.cost(thread, cpu, less)?,
+            staying: self.cost(scene, thread, cpu, 0.0)?,
+            going: self.cost(scene, thread, cpu, less)?,
         })
     }
+}
+
+/// How much farther the remote pages are than local ones; `None` where nothing is remote, or
+/// distances are not known.
+fn farther(topology: &Topology, residency: &Residency, node: NodeId) -> Option<f64> {
+    let local = f64::from(topology.distance(node, node)?);
+    let (mut pages, mut way) = (0.0, 0.0);
+    for &(at, count) in residency.pages.iter().filter(|(at, _)| *at != node) {
+        pages += count as f64;
+        way += count as f64 * f64::from(topology.distance(node, at)?);
+    }
+    (pages > 0.0 && local > 0.0).then(|| (way / pages / local).max(1.0))
 }
 
 /// The miss rate of a thread that runs enough to press on its cache.

@@ -1,17 +1,17 @@
-//! Whom and what is to be explained, and how decisions are named.
+//! What is to be explained, and how decisions are named.
 //!
-//! A decision's name is the number of the ledger's record that holds it, written `#412`: the same
-//! wherever it is shown, and what `--decision` takes. All that one interval decided is in one record.
+//! A decision is named by the number of the ledger's record that holds it, written `#412`: the same
+//! wherever it is shown, and what `--decision` takes. One record holds all that one interval decided.
 //! The numbers of the snapshot that a placing was drawn from, and of the outcome after it, name it too.
 
 use numaherd_herd::Record;
-use numaherd_herd::ledger::{Ledger, Line};
+use numaherd_herd::ledger::Line;
 use serde::Serialize;
 
 use crate::error::ShowError;
 use crate::words::at;
 
-/// Whom and what to explain; everything when nothing is chosen.
+/// What to explain; everything when nothing is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Choice {
     /// This process only.
@@ -26,27 +26,13 @@ pub struct Choice {
     pub from_ns: Option<u64>,
     /// Decisions up to this time only.
     pub to_ns: Option<u64>,
+    /// Decisions around this time only: those of the interval that it is in and of one on either side.
+    /// Becomes `from_ns` and `to_ns` when the cadence has been read.
+    #[serde(skip)]
+    pub at_ns: Option<u64>,
 }
 
 impl Choice {
-    /// The same with the decisions around a point in time: those of the interval that it is in and of
-    /// one on either side.
-    #[must_use]
-    pub fn around(self, ledger: &Ledger, at_ns: u64) -> Self {
-        let interval = ledger.lines.iter().find_map(|line| match &line.record {
-            Record::Start(start) => Some(start.settings.placement_interval(u64::MAX)),
-            _ => None,
-        });
-        let side = interval.map_or(1_000_000_000, |interval| {
-            u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)
-        });
-        Self {
-            from_ns: Some(at_ns.saturating_sub(side)),
-            to_ns: Some(at_ns.saturating_add(side)),
-            ..self
-        }
-    }
-
     /// Whether some of the threads are chosen.
     pub(super) fn is_of_threads(&self) -> bool {
         self.pid.is_some() || self.tid.is_some() || self.name.is_some()
@@ -57,42 +43,126 @@ impl Choice {
         self.decision.is_some() || self.from_ns.is_some() || self.to_ns.is_some()
     }
 
-    /// Whether a decision is among those that are chosen.
-    pub(super) fn takes(&self, record: u64, time_ns: u64) -> bool {
-        self.decision.is_none_or(|decision| decision == record)
-            && self.from_ns.is_none_or(|from| time_ns >= from)
-            && self.to_ns.is_none_or(|to| time_ns <= to)
+    /// From here on the decisions of `side_ns` on either side of `at_ns`.
+    fn set_span(&mut self, side_ns: u64) {
+        if let Some(at_ns) = self.at_ns.take() {
+            self.from_ns = Some(at_ns.saturating_sub(side_ns));
+            self.to_ns = Some(at_ns.saturating_add(side_ns));
+        }
+    }
+}
+
+/// A choice while the ledger is read: whether what was chosen is there.
+#[derive(Debug, Default)]
+pub(super) struct Chosen {
+    pub(super) choice: Choice,
+    /// Whether the choice names the decision's own record.
+    is_resolved: bool,
+    /// Whether a decision was chosen.
+    is_found: bool,
+    /// What the record is that was asked for.
+    kind: Option<&'static str>,
+    /// Numbers of the first and the last record.
+    numbers: Option<(u64, u64)>,
+    /// Number and time of each record that holds decisions.
+    decisions: Vec<(u64, u64)>,
+}
+
+impl Chosen {
+    pub(super) fn of(choice: Choice) -> Self {
+        Self {
+            choice,
+            ..Self::default()
+        }
     }
 
-    /// The same with the decision's own number, where that of its snapshot or outcome was given.
+    /// Takes in a line, before its decisions.
+    pub(super) fn saw(&mut self, line: &Line) {
+        let number = line.sequence;
+        let first = self.numbers.map_or(number, |(first, _)| first);
+        self.numbers = Some((first, number));
+        // The start of a later part has the number of the record after it.
+        if let Record::Start(start) = &line.record {
+            let interval = start.settings.placement_interval(u64::MAX).as_nanos();
+            self.choice
+                .set_span(u64::try_from(interval).unwrap_or(u64::MAX));
+        } else if self.choice.decision == Some(number) {
+            self.kind = Some(kind(&line.record));
+        }
+        if holds_decisions(&line.record) {
+            self.decisions.push((number, line.time_ns));
+        }
+    }
+
+    /// Whether a decision is chosen that has these numbers, its own first.
+    pub(super) fn takes(&mut self, numbers: [Option<u64>; 3], time_ns: u64) -> bool {
+        if let Some(wanted) = self.choice.decision {
+            let own = numbers[0];
+            let is_named = match self.is_resolved {
+                true => own == Some(wanted),
+                false => numbers.contains(&Some(wanted)),
+            };
+            if !is_named {
+                return false;
+            }
+            self.is_resolved = true;
+            self.choice.decision = own;
+        }
+        let is_after = self.choice.from_ns.is_none_or(|from| time_ns >= from);
+        let is_chosen = is_after && self.choice.to_ns.is_none_or(|to| time_ns <= to);
+        self.is_found |= is_chosen;
+        is_chosen
+    }
+
+    /// Whether the ledger holds what was chosen.
     ///
     /// # Errors
     /// [`ShowError::NoSuchDecision`], [`ShowError::NothingThen`].
-    pub(super) fn resolved(mut self, ledger: &Ledger) -> Result<Self, ShowError> {
-        if let Some(record) = self.decision {
-            self.decision = Some(decision_of(ledger, record)?);
+    pub(super) fn check(&mut self) -> Result<(), ShowError> {
+        self.choice.set_span(1_000_000_000);
+        if let Some(record) = self.choice.decision.filter(|_| !self.is_resolved) {
+            let is_beyond = |(first, last): &(u64, u64)| !(*first..=*last).contains(&record);
+            let why = match (self.kind, self.numbers.filter(is_beyond)) {
+                (Some(kind), _) => format!("it is {kind}, and decided nothing"),
+                (None, Some((first, last))) => {
+                    format!("the ledger holds the records #{first} to #{last}")
+                }
+                (None, None) => "it is no record that this program knows".to_owned(),
+            };
+            return Err(ShowError::NoSuchDecision {
+                record,
+                why,
+                known: self.nearest(|(number, _)| number < record),
+            });
         }
-        let any = || {
-            let mut decisions = decisions(ledger);
-            decisions.any(|line| self.takes(line.sequence, line.time_ns))
-        };
-        if self.is_of_decisions() && !any() {
-            let (from, to) = (self.from_ns.unwrap_or(0), self.to_ns);
+        if self.choice.is_of_decisions() && !self.is_found {
+            let (from, to) = (self.choice.from_ns.unwrap_or(0), self.choice.to_ns);
             return Err(ShowError::NothingThen {
                 when: match to {
                     Some(to) => format!("between {} and {}", at(from), at(to)),
                     None => format!("from {} on", at(from)),
                 },
-                known: nearest(ledger, |line| line.time_ns < from),
+                known: self.nearest(|(_, time_ns)| time_ns < from),
             });
         }
-        Ok(self)
+        Ok(())
+    }
+
+    /// The decisions on either side, as a phrase.
+    fn nearest(&self, is_before: impl Fn((u64, u64)) -> bool) -> String {
+        let place = self.decisions.partition_point(|&one| is_before(one));
+        let name = |&(number, time_ns): &(u64, u64)| format!("#{number} at {}", at(time_ns));
+        let before = place.checked_sub(1).map(|place| &self.decisions[place]);
+        match (before.map(name), self.decisions.get(place).map(name)) {
+            (None, None) => "it holds no decision at all".to_owned(),
+            (Some(one), None) | (None, Some(one)) => format!("the nearest is {one}"),
+            (Some(before), Some(after)) => format!("the nearest are {before} and {after}"),
+        }
     }
 }
 
-/// The lines that hold decisions.
-fn decisions(ledger: &Ledger) -> impl Iterator<Item = &Line> {
-    ledger.lines.iter().filter(|line| match &line.record {
+fn holds_decisions(record: &Record) -> bool {
+    match record {
         Record::Placing(placing) => {
             !placing.plan.placements.is_empty() || !placing.affinities.is_empty()
         }
@@ -100,41 +170,6 @@ fn decisions(ledger: &Ledger) -> impl Iterator<Item = &Line> {
             !tick.plan.is_empty() || !tick.refusals.is_empty() || !tick.outcomes.is_empty()
         }
         _ => false,
-    })
-}
-
-fn decision_of(ledger: &Ledger, record: u64) -> Result<u64, ShowError> {
-    let refused = |why: String| {
-        Err(ShowError::NoSuchDecision {
-            record,
-            why,
-            known: nearest(ledger, |line| line.sequence < record),
-        })
-    };
-    // The start of a later part is numbered as the record after it.
-    let here = |line: &&Line| line.sequence == record && !matches!(line.record, Record::Start(_));
-    let Some(line) = ledger.lines.iter().find(here) else {
-        let numbers = || ledger.lines.iter().map(|line| line.sequence);
-        return refused(match (numbers().min(), numbers().max()) {
-            (Some(first), Some(last)) if !(first..=last).contains(&record) => {
-                format!("the ledger holds the records #{first} to #{last}")
-            }
-            _ => "it is no record that this program knows".to_owned(),
-        });
-    };
-    let found = match &line.record {
-        Record::Snapshot(snapshot) => {
-            let of_it = |line: &&Line| matches!(&line.record, Record::Placing(placing) if placing.snapshot == snapshot.sequence);
-            decisions(ledger).find(of_it)
-        }
-        Record::Outcome(_) => decisions(ledger)
-            .take_while(|earlier| earlier.sequence < record)
-            .last(),
-        _ => decisions(ledger).find(|decision| decision.sequence == record),
-    };
-    match found {
-        Some(line) => Ok(line.sequence),
-        None => refused(format!("it is {}, and decided nothing", kind(&line.record))),
     }
 }
 
@@ -147,19 +182,8 @@ fn kind(record: &Record) -> &'static str {
         Record::Paging(_) => "a look at the pages",
         Record::Notice(_) => "a notice",
         Record::Control(_) => "something that was asked of the herd",
+        Record::LedgerEnded { .. } => "the end of the ledger",
         Record::End(_) => "the end",
         Record::Unknown => "of a later program",
-    }
-}
-
-/// The decisions on either side, as a phrase.
-fn nearest(ledger: &Ledger, is_before: impl Fn(&Line) -> bool) -> String {
-    let before = decisions(ledger).take_while(|line| is_before(line)).last();
-    let after = decisions(ledger).find(|line| !is_before(line));
-    let name = |line: &Line| format!("#{} at {}", line.sequence, at(line.time_ns));
-    match (before.map(name), after.map(name)) {
-        (None, None) => "it holds no decision at all".to_owned(),
-        (Some(one), None) | (None, Some(one)) => format!("the nearest is {one}"),
-        (Some(before), Some(after)) => format!("the nearest are {before} and {after}"),
     }
 }

@@ -5,17 +5,14 @@
 //! is 2 % or more and lies beyond what the thread varied by before.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{Residency, ThreadId};
 
 use super::alternative::remote_share;
-use super::story::{Interval, ran};
+use super::story::{Interval, ran, work};
 use super::{Change, Decision, Followed, Happened, SIDE, Side, SpeedChange, Verdict, Wanted};
-use crate::totals::sum;
-
-/// Of its time, a thread must have run and been counted for this share to tell its speed.
-const LEAST_SHARE: f64 = 0.1;
 
 /// A change of less than this share is none.
 pub(super) const LEAST_CHANGE: f64 = 0.02;
@@ -25,7 +22,7 @@ pub(super) struct Around<'r> {
     pub(super) topology: Option<&'r Topology>,
     pub(super) me: ThreadId,
     /// Where its process's pages were, at the end of which interval.
-    pub(super) residencies: &'r [(u64, &'r Residency)],
+    pub(super) residencies: &'r [(u64, Arc<Residency>)],
     /// When which thread was moved, in time order.
     pub(super) moved: &'r [(u64, ThreadId)],
 }
@@ -128,22 +125,13 @@ pub(super) fn followed(
 }
 
 fn side(intervals: &[Interval]) -> Side {
-    let counts = || intervals.iter().filter_map(|interval| interval.counts);
-    let instructions = sum(counts().map(|counts| counts.instructions));
-    let lines = sum(counts().map(|counts| counts.lines));
-    let known = || counts().filter_map(|counts| Some((counts.local?, counts.remote?)));
-    let local = sum(known().map(|(local, _)| local));
-    let all = sum(known().map(|(local, remote)| local.saturating_add(remote)));
-    let uncore =
-        || counts().filter_map(|counts| counts.uncore_busy_cycles.zip(counts.uncore_requests));
-    let busy = sum(uncore().map(|(busy, _)| busy));
-    let requests = sum(uncore().map(|(_, requests)| requests));
+    let all = work(intervals);
     Side {
         intervals: intervals.len() as u64,
-        miss_rate: (instructions > 0).then(|| lines as f64 * 1000.0 / instructions as f64),
-        local_access_ratio: (all > 0).then(|| local as f64 / all as f64),
-        uncore_penalty: (requests > 0).then(|| busy as f64 / requests as f64),
-        instructions_per_second: mean_speed(intervals),
+        miss_rate: all.miss_rate(),
+        local_access_ratio: all.local_access_ratio(),
+        uncore_penalty: all.uncore_penalty(),
+        instructions_per_second: all.speed(),
         slowest: speeds(intervals).reduce(f64::min),
         fastest: speeds(intervals).reduce(f64::max),
         ran: Vec::new(),
@@ -153,28 +141,13 @@ fn side(intervals: &[Interval]) -> Side {
 
 /// The speeds of the intervals that tell one.
 fn speeds(intervals: &[Interval]) -> impl Iterator<Item = f64> {
-    let work = intervals.iter().filter_map(work);
-    work.map(|(instructions, seconds)| instructions / seconds)
-}
-
-/// An interval's instructions and seconds of CPU time, where they tell a speed.
-fn work(interval: &Interval) -> Option<(f64, f64)> {
-    let counts = interval.counts?;
-    let enough = interval.cpu_share >= LEAST_SHARE && counts.counted_share >= LEAST_SHARE;
-    let seconds = interval.cpu_share * interval.length_ns as f64 / 1e9;
-    (enough && seconds > 0.0 && counts.instructions > 0)
-        .then_some((counts.instructions as f64, seconds))
-}
-
-fn mean_speed(intervals: &[Interval]) -> Option<f64> {
-    let work: Vec<(f64, f64)> = intervals.iter().filter_map(work).collect();
-    let instructions: f64 = work.iter().map(|(instructions, _)| instructions).sum();
-    let seconds: f64 = work.iter().map(|(_, seconds)| seconds).sum();
-    (seconds > 0.0).then(|| instructions / seconds)
+    intervals
+        .iter()
+        .filter_map(|interval| interval.work.speed())
 }
 
 fn speed_change(before: &[Interval], after: &[Interval]) -> Option<SpeedChange> {
-    let (was, is) = (mean_speed(before)?, mean_speed(after)?);
+    let (was, is) = (work(before).speed()?, work(after).speed()?);
     let fastest = speeds(before).fold(0.0, f64::max);
     let slowest = speeds(before).fold(f64::INFINITY, f64::min);
     let gain = is / was - 1.0;
@@ -197,20 +170,24 @@ mod tests {
     use numaherd_topology::CpuId;
     use numaherd_world::Counts;
 
+    use crate::run::Work;
+
+    fn worked(millions: u64, cpu_share: f64) -> Work {
+        let counts = Counts {
+            instructions: millions * 1_000_000,
+            lines: millions * 1_000,
+            counted_share: 1.0,
+            ..Counts::default()
+        };
+        Work::of(Some(&counts), cpu_share, 1_000_000_000)
+    }
+
     fn intervals(millions: &[u64]) -> Vec<Interval> {
         let interval = |(at, &millions): (usize, &u64)| Interval {
             time_ns: (at as u64 + 1) * 1_000_000_000,
             length_ns: 1_000_000_000,
             cpu: CpuId(0),
-            cpu_share: 0.5,
-            counts: Some(Counts {
-                instructions: millions * 1_000_000,
-                lines: millions * 1_000,
-                uncore_busy_cycles: None,
-                uncore_requests: None,
-                counted_share: 1.0,
-                ..Counts::default()
-            }),
+            work: worked(millions, 0.5),
         };
         millions.iter().enumerate().map(interval).collect()
     }
@@ -223,7 +200,7 @@ mod tests {
 
     #[test]
     fn speed_is_per_second_of_cpu_time() {
-        assert_eq!(mean_speed(&intervals(&[100, 300])), Some(400e6));
+        assert_eq!(work(&intervals(&[100, 300])).speed(), Some(400e6));
     }
 
     #[test]
@@ -238,11 +215,11 @@ mod tests {
     #[test]
     fn a_thread_that_hardly_ran_tells_no_speed() {
         let mut idle = intervals(&[100]);
-        idle[0].cpu_share = 0.05;
-        assert_eq!(mean_speed(&idle), None);
+        idle[0].work = worked(100, 0.05);
+        assert_eq!(work(&idle).speed(), None);
         assert_eq!(speed_change(&intervals(&[100]), &idle), None);
         let mut uncounted = intervals(&[100]);
-        uncounted[0].counts = None;
+        uncounted[0].work = Work::of(None, 0.5, 1_000_000_000);
         assert_eq!(side(&uncounted).miss_rate, None);
         assert_eq!(speed_change(&uncounted, &intervals(&[100])), None);
     }

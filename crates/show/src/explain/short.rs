@@ -11,8 +11,8 @@ use super::{
     Change, Decision, Explanation, Followed, Happened, Run, SpeedChange, ThreadStory, Wanted,
 };
 use crate::guards::{meaning, settings};
+use crate::run::sum;
 use crate::summary;
-use crate::totals::sum;
 use crate::words::{
     at, count, counted, entry, paragraph, percent, sentence, short as brief, stopped, time,
 };

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use numaherd_herd::Guard;
 use numaherd_policy::classes::ClassRule;
 use numaherd_topology::{CpuId, Topology};
-use numaherd_world::{Counts, ProcessId, Thread, ThreadId};
+use numaherd_world::{ProcessId, Thread, ThreadId};
 
 use super::followed::{Around, followed};
 use super::{Decision, Happened, Ran, Range, ThreadStory, Verdict, Wanted};
-use crate::totals::{add, sum};
+use crate::run::{Work, add};
 
 /// A thread in one interval.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,7 @@ pub(super) struct Interval {
     /// How long it was.
     pub(super) length_ns: u64,
     pub(super) cpu: CpuId,
-    pub(super) cpu_share: f64,
-    pub(super) counts: Option<Counts>,
+    pub(super) work: Work,
 }
 
 /// What decisions must agree in to be folded.
@@ -61,13 +60,12 @@ impl Track {
             time_ns,
             length_ns,
             cpu: thread.cpu,
-            cpu_share: thread.cpu_share,
-            counts: thread.counts,
+            work: Work::of(thread.counts.as_ref(), thread.cpu_share, length_ns),
         });
     }
 
     /// Whether anything was wanted of it.
-    pub(super) fn is_told_of(&self) -> bool {
+    pub(super) fn has_decisions(&self) -> bool {
         !self.decisions.is_empty()
     }
 
@@ -134,11 +132,11 @@ impl Track {
     }
 
     /// The story, once all has been read.
-    pub(super) fn told(mut self, around: &Around<'_>) -> ThreadStory {
+    pub(super) fn finish(mut self, around: &Around<'_>) -> ThreadStory {
         for decision in &mut self.decisions {
             decision.followed = followed(decision, &self.intervals, &self.moved_at, around);
         }
-        let rates = || self.intervals.iter().filter_map(|i| i.counts?.miss_rate());
+        let rates = || self.intervals.iter().filter_map(|i| i.work.miss_rate());
         let mut classes = BTreeMap::new();
         for rate in rates() {
             *classes.entry(ClassRule::PAPER.class_of(rate)).or_default() += 1;
@@ -191,15 +189,21 @@ fn range(intervals: &[Interval], rates: impl Iterator<Item = f64>) -> Option<Ran
         max = max.max(rate);
         number += 1;
     }
-    let counts = || intervals.iter().filter_map(|interval| interval.counts);
-    let instructions = sum(counts().map(|counts| counts.instructions));
-    let lines = sum(counts().map(|counts| counts.lines));
-    (number > 0).then(|| Range {
+    Some(Range {
         min,
-        mean: lines as f64 * 1000.0 / instructions as f64,
+        mean: work(intervals).miss_rate()?,
         max,
         intervals: number,
     })
+}
+
+/// The work of some intervals together.
+pub(super) fn work(intervals: &[Interval]) -> Work {
+    let mut all = Work::default();
+    intervals
+        .iter()
+        .for_each(|interval| all.add(&interval.work));
+    all
 }
 
 pub(super) fn ran(intervals: &[Interval], topology: Option<&Topology>) -> Vec<Ran> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Kind, Metric, Samples, Serving, Value, View};
 use crate::guards;
-use crate::status::NodeStatus;
+use crate::run::Node;
 
 /// Shorthands, so that a metric is a few lines of the table.
 const fn gauge(
@@ -61,8 +61,8 @@ pub static METRICS: &[Metric] = &[
         labels: &["policy", "machine"],
         help: "The policy that decides, and the machine as its topology names it",
         draw: |view, to| {
-            if let Some(machine) = &view.status.machine {
-                to.whole(&[&view.status.policy, &machine.name], 1);
+            if let Some(machine) = &view.run.machine {
+                to.whole(&[&view.run.policy, &machine.name], 1);
             }
         },
     },
@@ -71,35 +71,35 @@ pub static METRICS: &[Metric] = &[
         None,
         &[],
         "Whether the loop was told to decide nothing for now (1) or not (0)",
-        |view, to| to.whole(&[], view.status.paused.into()),
+        |view, to| to.whole(&[], view.run.paused.into()),
     ),
     gauge(
         "dry_run",
         None,
         &[],
         "Whether nothing is carried out (1) or all that is decided (0)",
-        |view, to| to.whole(&[], view.status.dry_run.into()),
+        |view, to| to.whole(&[], view.run.dry_run.into()),
     ),
     gauge(
         "ended",
         None,
         &[],
         "Whether the herd has ended (1) while it is still shown",
-        |view, to| to.whole(&[], view.status.ended.is_some().into()),
+        |view, to| to.whole(&[], view.run.ended.is_some().into()),
     ),
     gauge(
         "state_complete",
         None,
         &[],
         "Whether gauges are of the latest interval (1), or some of what they are drawn from was dropped since (0)",
-        |view, to| to.whole(&[], view.status.is_complete.into()),
+        |view, to| to.whole(&[], view.run.is_complete.into()),
     ),
     gauge(
         "ledger_ended",
         None,
         &[],
         "Whether the ledger could not be written any more (1) and herding goes on without",
-        |view, to| to.whole(&[], view.status.more.ledger_ended.into()),
+        |view, to| to.whole(&[], view.run.more.ledger_ended.into()),
     ),
     // The loop.
     counter(
@@ -107,14 +107,14 @@ pub static METRICS: &[Metric] = &[
         None,
         &[],
         "Placement intervals seen",
-        |view, to| to.whole(&[], view.status.totals.intervals),
+        |view, to| to.whole(&[], view.run.totals.intervals),
     ),
     gauge(
         "interval_cadence",
         Some("seconds"),
         &[],
         "How often threads are to be placed",
-        |view, to| to.real(&[], view.status.cadence_ns.map(seconds)),
+        |view, to| to.real(&[], view.run.cadence_ns.map(seconds)),
     ),
     Metric {
         name: "interval_lateness",
@@ -122,28 +122,28 @@ pub static METRICS: &[Metric] = &[
         kind: Kind::Histogram,
         labels: &[],
         help: "By how much intervals were longer than their cadence: the loop's own work, and whatever kept it from running",
-        draw: |view, to| to.push(&[], Value::Late(view.status.lateness)),
+        draw: |view, to| to.push(&[], Value::Late(view.run.lateness)),
     },
     counter(
         "ledger_lines",
         None,
         &[],
         "Lines of the ledger that these figures are drawn from",
-        |view, to| to.whole(&[], view.status.more.lines),
+        |view, to| to.whole(&[], view.run.more.lines),
     ),
     counter(
         "ledger_lines_dropped",
         None,
         &[],
         "Lines of the ledger that were dropped before they were drawn, so as never to hold the loop up; sums lack what was in them",
-        |view, to| to.whole(&[], view.status.more.lines_lost),
+        |view, to| to.whole(&[], view.run.more.lines_lost),
     ),
     counter(
         "notices",
         None,
         &[],
         "Things that a person should know; the page and `ctl status` show them",
-        |view, to| to.whole(&[], view.status.more.notices),
+        |view, to| to.whole(&[], view.run.more.notices),
     ),
     counter(
         "control_requests",
@@ -151,7 +151,7 @@ pub static METRICS: &[Metric] = &[
         &["asked", "result"],
         "Requests to pause, resume or change, from whomever, by what came of them: `done` or `refused`",
         |view, to| {
-            for (&(asked, done), &number) in &view.status.more.requests {
+            for (&(asked, done), &number) in &view.run.more.requests {
                 let result = if done { "done" } else { "refused" };
                 to.whole(&[asked, result], number);
             }
@@ -164,13 +164,13 @@ pub static METRICS: &[Metric] = &[
         &["left_alone"],
         "Threads seen, by whether they must be left alone (`true`) or may be steered (`false`)",
         |view, to| {
-            let now = &view.status.now;
+            let now = &view.run.now;
             to.whole(&["false"], now.threads.saturating_sub(now.hands_off));
             to.whole(&["true"], now.hands_off);
         },
     ),
     gauge("processes", None, &[], "Processes seen", |view, to| {
-        to.whole(&[], view.status.processes.len() as u64);
+        to.whole(&[], view.run.processes.len() as u64);
     }),
     gauge(
         "virtual_machines",
@@ -179,7 +179,7 @@ pub static METRICS: &[Metric] = &[
         "Of the processes seen, those that run a virtual machine",
         |view, to| {
             let guests = view
-                .status
+                .run
                 .processes
                 .iter()
                 .filter(|process| process.guest.is_some());
@@ -191,49 +191,49 @@ pub static METRICS: &[Metric] = &[
         None,
         &[],
         "Things that could not be seen in the latest interval though they usually can",
-        |view, to| to.whole(&[], view.status.gaps.len() as u64),
+        |view, to| to.whole(&[], view.run.gaps.len() as u64),
     ),
     counter(
         "instructions",
         None,
         &[],
         "Instructions of the threads seen, where counted",
-        |view, to| to.whole(&[], view.status.totals.instructions),
+        |view, to| to.whole(&[], view.run.totals.instructions),
     ),
     counter(
         "fetched_lines",
         None,
         &[],
         "Cache lines that the threads seen fetched from memory, where counted",
-        |view, to| to.whole(&[], view.status.totals.lines),
+        |view, to| to.whole(&[], view.run.totals.lines),
     ),
     gauge(
         "local_access",
         Some("ratio"),
         &[],
         "Of the lines fetched in the latest interval, the share that came from the core's own node",
-        |view, to| to.real(&[], view.status.now.local_access_ratio),
+        |view, to| to.real(&[], view.run.now.local_access_ratio),
     ),
     gauge(
         "controller_imbalance",
         Some("ratio"),
         &[],
         "Standard deviation of the lines that the memory controllers served in the latest interval, as a share of their mean",
-        |view, to| to.real(&[], view.status.now.controller_imbalance),
+        |view, to| to.real(&[], view.run.now.controller_imbalance),
     ),
     counter(
         "uncore_busy_cycles",
         None,
         &[],
         "Core cycles in which requests to the uncore were outstanding, where counted",
-        |view, to| to.whole(&[], view.status.totals.uncore_busy_cycles),
+        |view, to| to.whole(&[], view.run.totals.uncore_busy_cycles),
     ),
     counter(
         "uncore_requests",
         None,
         &[],
         "Requests to the uncore, where counted",
-        |view, to| to.whole(&[], view.status.totals.uncore_requests),
+        |view, to| to.whole(&[], view.run.totals.uncore_requests),
     ),
     counter(
         "memory_samples",
@@ -241,7 +241,7 @@ pub static METRICS: &[Metric] = &[
         &["remote"],
         "Sampled accesses to memory, by whether they left the core's node (`true` or `false`)",
         |view, to| {
-            let more = &view.status.more;
+            let more = &view.run.more;
             to.whole(&["false"], more.samples.saturating_sub(more.samples_remote));
             to.whole(&["true"], more.samples_remote);
         },
@@ -288,7 +288,7 @@ pub static METRICS: &[Metric] = &[
         &["node"],
         "Memory that the processes seen have on the node",
         |view, to| {
-            let page = view.status.page_bytes() as f64;
+            let page = view.run.page_bytes() as f64;
             nodes(view, to, |node| Some(node.pages as f64 * page));
         },
     ),
@@ -298,7 +298,7 @@ pub static METRICS: &[Metric] = &[
         &["node", "from"],
         "Cache lines that the node's cores fetched from memory of their own node (`local`) and of others (`remote`), where counted",
         |view, to| {
-            for node in &view.status.nodes {
+            for node in &view.run.nodes {
                 if node.sums.local_lines + node.sums.remote_lines > 0.0 {
                     let id = node.id.to_string();
                     to.real(&[&id, "local"], node.sums.local_lines);
@@ -340,7 +340,7 @@ pub static METRICS: &[Metric] = &[
         &["group"],
         "Processes of the group that are seen",
         |view, to| {
-            for (group, now) in view.status.groups_now() {
+            for (group, now) in view.run.groups_now() {
                 to.whole(&[group], now.processes);
             }
         },
@@ -351,7 +351,7 @@ pub static METRICS: &[Metric] = &[
         &["group"],
         "CPUs in use by the group's threads in the latest interval",
         |view, to| {
-            for (group, now) in view.status.groups_now() {
+            for (group, now) in view.run.groups_now() {
                 to.real(&[group], now.cpus_used);
             }
         },
@@ -362,7 +362,7 @@ pub static METRICS: &[Metric] = &[
         &["group"],
         "Times that one of the group's threads had to leave its CPU by order",
         |view, to| {
-            for (group, sums) in &view.status.more.groups {
+            for (group, sums) in &view.run.more.groups {
                 to.whole(&[group], sums.thread_moves);
             }
         },
@@ -373,7 +373,7 @@ pub static METRICS: &[Metric] = &[
         &["group"],
         "Base pages of the group's processes that were moved",
         |view, to| {
-            for (group, sums) in &view.status.more.groups {
+            for (group, sums) in &view.run.more.groups {
                 to.whole(&[group], sums.pages_moved);
             }
         },
@@ -385,7 +385,7 @@ pub static METRICS: &[Metric] = &[
         &["rule"],
         "Threads that a rule of the policy named a core for",
         |view, to| {
-            for (rule, sums) in &view.status.more.rules {
+            for (rule, sums) in &view.run.more.rules {
                 to.whole(&[rule], sums.wanted);
             }
         },
@@ -396,7 +396,7 @@ pub static METRICS: &[Metric] = &[
         &["rule"],
         "Times that a thread had to leave its CPU for a rule of the policy",
         |view, to| {
-            for (rule, sums) in &view.status.more.rules {
+            for (rule, sums) in &view.run.more.rules {
                 to.whole(&[rule], sums.moved);
             }
         },
@@ -406,35 +406,35 @@ pub static METRICS: &[Metric] = &[
         None,
         &[],
         "Times that a thread had to leave its CPU by order, whoever decided",
-        |view, to| to.whole(&[], view.status.totals.thread_moves),
+        |view, to| to.whole(&[], view.run.totals.thread_moves),
     ),
     counter(
         "thread_moves_undone",
         None,
         &[],
         "Of these, moves undone because they had made things worse",
-        |view, to| to.whole(&[], view.status.totals.undone),
+        |view, to| to.whole(&[], view.run.totals.undone),
     ),
     counter(
         "thread_moves_stolen",
         None,
         &[],
         "Of these, threads given to an idle node because they were held where they had to wait",
-        |view, to| to.whole(&[], view.status.totals.stolen),
+        |view, to| to.whole(&[], view.run.totals.stolen),
     ),
     counter(
         "planned_thread_moves",
         None,
         &[],
         "Thread moves that the governor let through, carried out or not",
-        |view, to| to.whole(&[], view.status.totals.planned_thread_moves),
+        |view, to| to.whole(&[], view.run.totals.planned_thread_moves),
     ),
     counter(
         "thread_order_failures",
         None,
         &[],
         "Orders for threads that the kernel refused",
-        |view, to| to.whole(&[], view.status.more.failed_orders),
+        |view, to| to.whole(&[], view.run.more.failed_orders),
     ),
     counter(
         "refusals",
@@ -443,7 +443,7 @@ pub static METRICS: &[Metric] = &[
         "Entries of plans that the governor refused, by guard; `journal`: it could not be written down how a thread was found",
         |view, to| {
             for guard in guards::ALL {
-                let number = view.status.totals.refusals.get(&guard);
+                let number = view.run.totals.refusals.get(&guard);
                 to.whole(&[&word(&guard)], number.copied().unwrap_or(0));
             }
         },
@@ -454,7 +454,7 @@ pub static METRICS: &[Metric] = &[
         None,
         &[],
         "Base pages that the governor let move, carried out or not",
-        |view, to| to.whole(&[], view.status.totals.planned_pages),
+        |view, to| to.whole(&[], view.run.totals.planned_pages),
     ),
     counter(
         "pages_moved",
@@ -462,7 +462,7 @@ pub static METRICS: &[Metric] = &[
         &["from", "to"],
         "Base pages moved, as read back, by node; `unknown` where it cannot be told where they came from",
         |view, to| {
-            for (&(from, target), &pages) in &view.status.more.page_flows {
+            for (&(from, target), &pages) in &view.run.more.page_flows {
                 let from = from.map_or_else(|| "unknown".to_owned(), |node| node.to_string());
                 to.whole(&[&from, &target.to_string()], pages);
             }
@@ -475,7 +475,7 @@ pub static METRICS: &[Metric] = &[
         "Base pages that were to move and did not, by the kernel's reason",
         |view, to| {
             for reason in REASONS {
-                let number = view.status.totals.pages_failed.get(&reason);
+                let number = view.run.totals.pages_failed.get(&reason);
                 to.whole(&[&word(&reason)], number.copied().unwrap_or(0));
             }
         },
@@ -485,28 +485,28 @@ pub static METRICS: &[Metric] = &[
         None,
         &[],
         "Base pages that were ordered to move and not tried (cancelled, process gone, budget used up)",
-        |view, to| to.whole(&[], view.status.more.pages_not_tried),
+        |view, to| to.whole(&[], view.run.more.pages_not_tried),
     ),
     counter(
         "page_order_errors",
         None,
         &[],
         "Page orders that something stopped",
-        |view, to| to.whole(&[], view.status.more.page_errors),
+        |view, to| to.whole(&[], view.run.more.page_errors),
     ),
     counter(
         "page_move",
         Some("seconds"),
         &[],
         "Time that moves of pages took",
-        |view, to| to.real(&[], seconds(view.status.more.pages_ns)),
+        |view, to| to.real(&[], seconds(view.run.more.pages_ns)),
     ),
     gauge(
         "page_batch_longest",
         Some("seconds"),
         &[],
         "The longest single batch of pages so far: the pause that a thread can have seen",
-        |view, to| to.real(&[], seconds(view.status.more.longest_batch_ns)),
+        |view, to| to.real(&[], seconds(view.run.more.longest_batch_ns)),
     ),
     // The server itself.
     gauge(
@@ -566,8 +566,8 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// A figure of each node.
-fn nodes(view: View<'_>, to: &mut Samples, figure: impl Fn(&NodeStatus) -> Option<f64>) {
-    for node in &view.status.nodes {
+fn nodes(view: View<'_>, to: &mut Samples, figure: impl Fn(&Node) -> Option<f64>) {
+    for node in &view.run.nodes {
         to.real(&[&node.id.to_string()], figure(node));
     }
 }

@@ -1,12 +1,12 @@
-//! Down-sampling: what happened over time as a few hundred columns, however long the run.
+//! Down-sampling: a figure over time as a few hundred columns, however long the run.
 //!
-//! A column is 2^`shift` ns wide. While a run is read its length is not known; when time grows
-//! beyond [`MOST`] columns they are merged two by two and are twice as wide from then on
-//! ([`Columns::coarsen`]). What a column holds is a [`Cell`], whose merging is associative and
-//! commutative, so that the same comes out as if the final width had been known from the start
-//! (for sums of floating-point numbers, to their rounding).
+//! A column is 2^`shift` ns wide. The length of a run is not known while it is read: when time grows
+//! beyond [`MOST`] columns, the [`Clock`] doubles their width, and each [`Columns`] merges its own two by
+//! two when it next takes something in. Merging cells is associative and commutative, so the result is
+//! the same as if the final width had been known from the start, up to rounding.
 //!
-//! Memory: at most [`MOST`] cells for each [`Columns`], fewer for what was there only for a while.
+//! A [`Columns`] holds at most [`MOST`] cells, and fewer for a thread or process that was there only
+//! for a while.
 
 /// Most columns that a run is drawn in; a run longer than this many of the finest has at least half.
 pub(super) const MOST: u64 = 512;
@@ -41,14 +41,12 @@ impl Clock {
         }
     }
 
-    /// Takes in a point in time; says whether columns have become wider.
-    pub(super) fn saw(&mut self, time_ns: u64) -> bool {
+    /// Takes in a point in time, for which columns may become wider.
+    pub(super) fn saw(&mut self, time_ns: u64) {
         self.span_ns = self.span_ns.max(self.since(time_ns));
-        let before = self.shift;
         while self.span_ns >> self.shift >= MOST {
             self.shift += 1;
         }
-        self.shift != before
     }
 
     /// A point in time in ns from the origin; what is before it counts as at it.
@@ -72,10 +70,10 @@ pub(super) struct Columns<C> {
 }
 
 impl<C: Cell> Columns<C> {
-    /// Nothing yet, in the columns of this clock.
-    pub(super) fn new(clock: &Clock) -> Self {
+    /// Nothing yet.
+    pub(super) fn new() -> Self {
         Self {
-            shift: clock.shift,
+            shift: FINEST,
             first: 0,
             cells: Vec::new(),
         }
@@ -86,8 +84,7 @@ impl<C: Cell> Columns<C> {
     pub(super) fn put(
         &mut self,
         clock: &Clock,
-        begin_ns: u64,
-        end_ns: u64,
+        (begin_ns, end_ns): (u64, u64),
         cell: impl Fn(u64) -> C,
     ) {
         self.coarsen(clock.shift);

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Run;
-use super::work::Work;
+use super::history::whole_imbalance;
+use crate::run::Work;
 
 /// The mean of some runs, and how far off it may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +67,7 @@ pub(super) struct Group<'r> {
 pub(super) fn groups(runs: &[Run]) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for run in runs {
-        let Some(start) = &run.start else {
+        let Some(start) = run.model.start() else {
             continue;
         };
         let (policy, machine) = (start.policy.as_str(), start.topology.name());
@@ -110,13 +111,13 @@ pub(super) const MEASURES: [Measure; 8] = [
         name: "length",
         about: "from the first interval's beginning to the last one's end",
         unit: Unit::Seconds,
-        of: |run| Some(run.seen.as_ref()?.clock.span_ns as f64 / 1e9),
+        of: |run| Some(run.charts.seen.as_ref()?.clock.span_ns as f64 / 1e9),
     },
     Measure {
         name: "speed",
         about: "instructions per second of CPU time, all threads",
         unit: Unit::PerSecond,
-        of: |run| run.seen.as_ref()?.all.speed(),
+        of: |run| run.charts.seen.as_ref()?.all.speed(),
     },
     Measure {
         name: "miss rate",
@@ -134,25 +135,25 @@ pub(super) const MEASURES: [Measure; 8] = [
         name: "imbalance",
         about: "standard deviation of lines served over all controllers, of their mean",
         unit: Unit::Percent,
-        of: |run| run.seen.as_ref()?.nodes.whole_imbalance(),
+        of: |run| whole_imbalance(&run.model),
     },
     Measure {
         name: "uncore penalty",
         about: "cycles with a request outstanding per request to the uncore",
         unit: Unit::Plain,
-        of: |run| run.seen.as_ref()?.all.uncore_penalty(),
+        of: |run| run.charts.seen.as_ref()?.all.uncore_penalty(),
     },
     Measure {
         name: "thread moves",
         about: "threads that had to leave their CPU by order",
         unit: Unit::Plain,
-        of: |run| Some(run.totals.thread_moves as f64),
+        of: |run| Some(run.model.totals.thread_moves as f64),
     },
     Measure {
         name: "pages moved",
         about: "base pages, as read back",
         unit: Unit::Plain,
-        of: |run| Some(run.totals.pages_moved as f64),
+        of: |run| Some(run.model.totals.pages_moved as f64),
     },
 ];
 
@@ -168,7 +169,7 @@ pub(super) fn programs<'r>(group: &Group<'r>) -> BTreeMap<&'r str, (Vec<f64>, Ve
     let mut programs: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for run in &group.runs {
         let mut here: BTreeMap<&str, (Work, u64, u64)> = BTreeMap::new();
-        for process in run.processes.values() {
+        for process in run.charts.processes.values() {
             let (first, last) = process.seen_ns;
             let one = here
                 .entry(&process.name)

@@ -71,14 +71,14 @@ fn contents(runs: &[Run]) -> Markup {
 }
 
 fn policy(run: &Run) -> &str {
-    run.start
-        .as_ref()
+    run.model
+        .start()
         .map_or("a run whose start is lost", |start| &start.policy)
 }
 
 /// How people are shown a process: a virtual machine by its own name.
 pub(super) fn process_name(run: &Run, process: ProcessId) -> String {
-    match run.processes.get(&process) {
+    match run.charts.processes.get(&process) {
         Some(track) => match &track.machine {
             Some(machine) => format!("machine {} ({})", name(&machine.name), process.pid),
             None if track.name.is_empty() => process.pid.to_string(),
@@ -90,7 +90,7 @@ pub(super) fn process_name(run: &Run, process: ProcessId) -> String {
 
 /// How people are shown a thread beside its process: a machine's CPU by its number.
 pub(super) fn row_name(run: &Run, thread: ThreadId, track: &ThreadTrack) -> String {
-    let process = run.processes.get(&track.process);
+    let process = run.charts.processes.get(&track.process);
     let machine = process.and_then(|process| process.machine.as_ref());
     match machine.and_then(|machine| machine.vcpu_of(thread)) {
         Some(vcpu) => format!("vCPU {vcpu} ({})", thread.tid),

@@ -1,14 +1,14 @@
-//! Threads and processes while a ledger is read: what is kept of each, which is bounded however long
-//! they live.
+//! Each thread and process that ever was, in memory that does not grow with its life.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use numaherd_topology::{CpuId, NodeId};
+use numaherd_topology::NodeId;
 use numaherd_world::{Process, ProcessId, Residency, Thread, ThreadId, VirtualMachine};
 
 use super::columns::{Clock, Columns, Spread, Stay};
-use super::work::Work;
+use crate::run::Work;
+use crate::run::work::share;
 
 /// How many intervals *at the end* are.
 pub(super) const LAST: usize = 10;
@@ -18,8 +18,6 @@ pub(super) const LAST: usize = 10;
 pub(super) struct ThreadTrack {
     pub(super) process: ProcessId,
     pub(super) name: String,
-    /// Where it last ran.
-    pub(super) cpu: CpuId,
     pub(super) stays: Columns<Stay>,
     /// How long it was found on each node, by the node's place in the machine's list, in ns.
     pub(super) on_ns: BTreeMap<u16, u64>,
@@ -29,12 +27,11 @@ pub(super) struct ThreadTrack {
 }
 
 impl ThreadTrack {
-    pub(super) fn new(thread: &Thread, clock: &Clock) -> Self {
+    pub(super) fn new(thread: &Thread) -> Self {
         Self {
             process: thread.process,
             name: thread.name.clone(),
-            cpu: thread.cpu,
-            stays: Columns::new(clock),
+            stays: Columns::new(),
             on_ns: BTreeMap::new(),
             cpu_seconds: 0.0,
             moves: 0,
@@ -52,11 +49,12 @@ impl ThreadTrack {
         if self.name != thread.name {
             self.name.clone_from(&thread.name);
         }
-        self.cpu = thread.cpu;
+        let length_ns = span.1.saturating_sub(span.0);
+        self.cpu_seconds += share(thread.cpu_share) * length_ns as f64 / 1e9;
         if let Some(node) = node {
-            self.stays.put(clock, span.0, span.1, |_| Stay::On(node));
+            self.stays.put(clock, span, |_| Stay::On(node));
             let on_ns = self.on_ns.entry(node).or_default();
-            *on_ns = on_ns.saturating_add(span.1.saturating_sub(span.0));
+            *on_ns = on_ns.saturating_add(length_ns);
         }
     }
 }
@@ -87,14 +85,12 @@ pub(super) struct ProcessTrack {
     pub(super) after: (Work, u64),
     /// The last [`LAST`] intervals.
     last: VecDeque<Work>,
-    /// This interval, while its threads are read.
-    now: Work,
     /// How much pairs of its threads shared, over the run.
     pub(super) sharing: BTreeMap<(ThreadId, ThreadId), u64>,
 }
 
 impl ProcessTrack {
-    pub(super) fn new(clock: &Clock, span: (u64, u64)) -> Self {
+    pub(super) fn new(span: (u64, u64)) -> Self {
         Self {
             name: String::new(),
             machine: None,
@@ -103,12 +99,11 @@ impl ProcessTrack {
             threads: 0,
             thread_moves: 0,
             pages_moved: 0,
-            local: Columns::new(clock),
+            local: Columns::new(),
             all: Work::default(),
             before: (Work::default(), 0),
             after: (Work::default(), 0),
             last: VecDeque::new(),
-            now: Work::default(),
             sharing: BTreeMap::new(),
         }
     }
@@ -140,30 +135,23 @@ impl ProcessTrack {
         }
     }
 
-    /// Takes in what one of its threads did.
-    pub(super) fn worked(&mut self, work: &Work) {
-        self.now.add(work);
-    }
-
-    /// Ends an interval.
-    pub(super) fn interval(&mut self, clock: &Clock, span: (u64, u64)) {
-        let now = std::mem::take(&mut self.now);
+    /// Takes in what its threads did in an interval.
+    pub(super) fn interval(&mut self, clock: &Clock, now: &Work, span: (u64, u64)) {
         self.seen_ns.1 = span.1;
-        self.all.add(&now);
+        self.all.add(now);
         let side = if self.is_moved() {
             &mut self.after
         } else {
             &mut self.before
         };
-        side.0.add(&now);
+        side.0.add(now);
         side.1 += 1;
         if self.last.len() == LAST {
             self.last.pop_front();
         }
-        self.last.push_back(now);
+        self.last.push_back(*now);
         if let Some(local) = now.local_access_ratio() {
-            self.local
-                .put(clock, span.0, span.1, |ns| Spread::of(local, ns));
+            self.local.put(clock, span, |ns| Spread::of(local, ns));
         }
     }
 

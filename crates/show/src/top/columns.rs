@@ -4,11 +4,10 @@
 use numaherd_policy::classes::Class;
 use numaherd_world::{Process, Thread};
 
-use super::acts::{Act, Came, What};
 use super::figures::{ago, bytes, percent, rate};
 use super::look::{Look, Tone};
-use super::state::{ProcessTrack, State, ThreadTrack, share};
-use crate::Did;
+use crate::run::work::share;
+use crate::run::{self, Decision, DecisionOutcome, RunModel, Subject};
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,9 +58,9 @@ pub enum Column {
 #[derive(Clone, Copy, Debug)]
 pub enum Row<'s> {
     /// A process, with its place in the snapshot.
-    Process(usize, &'s Process, &'s ProcessTrack),
+    Process(usize, &'s Process, &'s run::Process),
     /// A thread.
-    Thread(&'s Thread, &'s ThreadTrack),
+    Thread(&'s Thread, &'s run::Thread),
 }
 
 /// What a cell shows.
@@ -218,23 +217,23 @@ impl Column {
     }
 
     /// By what a row is sorted.
-    pub fn key(self, state: &State, row: Row<'_>) -> Key {
+    pub fn key(self, state: &RunModel, row: Row<'_>) -> Key {
         let number = |number: Option<f64>| {
             number
                 .filter(|n| !n.is_nan())
                 .map_or(Key::Unknown, Key::Number)
         };
-        let act = |act: Option<&Act>| number(act.map(|act| act.number as f64));
+        let act = |act: Option<&Decision>| number(act.map(|act| act.number as f64));
         let class = |class: Option<Class>| number(class.map(|class| f64::from(class as u8)));
         match (self, row) {
             (Self::Pid, Row::Process(_, process, _)) => number(Some(f64::from(process.id.pid))),
             (Self::Tid, Row::Thread(thread, _)) => number(Some(f64::from(thread.id.tid))),
-            (Self::Class, Row::Process(_, _, track)) => class(track.class()),
-            (Self::Class, Row::Thread(_, track)) => class(track.class()),
-            (Self::Threads, Row::Process(_, _, track)) => number(Some(f64::from(track.threads))),
-            (Self::Cpu, Row::Process(_, _, track)) => number(Some(track.cpus)),
+            (Self::Class, Row::Process(_, _, track)) => class(track.classed.class()),
+            (Self::Class, Row::Thread(_, track)) => class(track.classed.class()),
+            (Self::Threads, Row::Process(_, _, track)) => number(Some(track.threads as f64)),
+            (Self::Cpu, Row::Process(_, _, track)) => number(Some(track.cpus_used)),
             (Self::Cpu, Row::Thread(thread, _)) => number(Some(share(thread.cpu_share))),
-            (Self::Wait, Row::Process(_, _, track)) => number(Some(track.waited)),
+            (Self::Wait, Row::Process(_, _, track)) => number(Some(track.cpus_waited)),
             (Self::Wait, Row::Thread(thread, _)) => number(Some(share(thread.wait_share))),
             (Self::On, Row::Thread(thread, _)) => number(Some(f64::from(thread.cpu.0))),
             (Self::Given, Row::Thread(thread, _)) => {
@@ -254,12 +253,12 @@ impl Column {
                     .as_ref()
                     .map(|pages| evenness(pages.pages.iter().map(|&(_, n)| n as f64))),
             ),
-            (Self::Spread, Row::Process(at, _, _)) => {
-                let spread = state.spread(at).iter();
-                number(Some(evenness(spread.map(|&n| f64::from(n)))))
+            (Self::Spread, Row::Process(_, _, track)) => {
+                let spread = track.threads_on.iter();
+                number(Some(evenness(spread.map(|&(_, n)| n as f64))))
             }
-            (Self::Moved, Row::Process(_, _, track)) => act(track.last.as_deref()),
-            (Self::Moved, Row::Thread(_, track)) => act(track.last.as_deref()),
+            (Self::Moved, Row::Process(_, _, track)) => act(track.last_move.as_deref()),
+            (Self::Moved, Row::Thread(_, track)) => act(track.last_move.as_deref()),
             (_, row) => match self.cell(state, row, Look::default()) {
                 Cell::Text(text, _) if !text.is_empty() => Key::Text(text.to_lowercase()),
                 _ => Key::Unknown,
@@ -268,7 +267,7 @@ impl Column {
     }
 
     /// What it shows of a row.
-    pub fn cell(self, state: &State, row: Row<'_>, look: Look) -> Cell {
+    pub fn cell(self, state: &RunModel, row: Row<'_>, look: Look) -> Cell {
         let plain = |text: String| Cell::Text(text, Tone::Plain);
         let known = |text: Option<String>| match text {
             Some(text) => Cell::Text(text, Tone::Plain),
@@ -284,19 +283,19 @@ impl Column {
             (Self::Group, Row::Process(_, process, _)) => {
                 known(process.group.as_deref().map(str::to_owned))
             }
-            (Self::Class, Row::Process(_, _, track)) => class(track.class()),
-            (Self::Class, Row::Thread(_, track)) => class(track.class()),
+            (Self::Class, Row::Process(_, _, track)) => class(track.classed.class()),
+            (Self::Class, Row::Thread(_, track)) => class(track.classed.class()),
             (Self::Threads, Row::Process(_, _, track)) => plain(track.threads.to_string()),
-            (Self::Cpu, Row::Process(_, _, track)) => plain(whole_percent(track.cpus)),
+            (Self::Cpu, Row::Process(_, _, track)) => plain(whole_percent(track.cpus_used)),
             (Self::Cpu, Row::Thread(thread, _)) => plain(whole_percent(share(thread.cpu_share))),
-            (Self::Wait, Row::Process(_, _, track)) => plain(whole_percent(track.waited)),
+            (Self::Wait, Row::Process(_, _, track)) => plain(whole_percent(track.cpus_waited)),
             (Self::Wait, Row::Thread(thread, _)) => plain(whole_percent(share(thread.wait_share))),
             (Self::On, Row::Thread(thread, _)) => plain(thread.cpu.to_string()),
             (Self::Given, Row::Thread(thread, _)) => {
                 known(thread.assigned.map(|cpu| cpu.to_string()))
             }
             (Self::Node, Row::Thread(_, track)) => {
-                let node = track.node.and_then(|place| state.nodes().get(place));
+                let node = track.node.and_then(|place| state.nodes.get(place));
                 known(node.map(|node| node.id.to_string()))
             }
             (Self::Misses, row) => known(misses(row).map(rate)),
@@ -313,31 +312,38 @@ impl Column {
             (Self::Pages, Row::Process(_, process, _)) => match &process.residency {
                 Some(pages) => {
                     let all = pages.total().max(1) as f64;
-                    let nodes = state.nodes().iter();
+                    let nodes = state.nodes.iter();
                     Cell::Levels(nodes.map(|n| pages.on(n.id) as f64 / all).collect())
                 }
                 None => known(None),
             },
-            (Self::Spread, Row::Process(at, _, track)) => {
-                let all = f64::from(track.threads.max(1));
-                let spread = state.spread(at).iter();
-                Cell::Levels(spread.map(|&n| f64::from(n) / all).collect())
+            (Self::Spread, Row::Process(_, _, track)) => {
+                let all = track.threads.max(1) as f64;
+                let on = |node: &run::Node| {
+                    let on = track.threads_on.iter().find(|on| on.0 == node.id);
+                    on.map_or(0.0, |&(_, n)| n as f64 / all)
+                };
+                Cell::Levels(state.nodes.iter().map(on).collect())
             }
-            (Self::Moved, Row::Process(_, _, track)) => moved(state, track.last.as_deref(), look),
-            (Self::Moved, Row::Thread(_, track)) => moved(state, track.last.as_deref(), look),
-            (Self::Why, Row::Process(_, _, track)) => why(track.last.as_deref()),
-            (Self::Why, Row::Thread(thread, track)) => match (&track.last, &thread.hands_off) {
-                (None, Some(reason)) => Cell::Text(format!("left alone: {reason}"), Tone::Dim),
-                (last, _) => why(last.as_deref()),
-            },
+            (Self::Moved, Row::Process(_, _, track)) => {
+                moved(state, track.last_move.as_deref(), look)
+            }
+            (Self::Moved, Row::Thread(_, track)) => moved(state, track.last_move.as_deref(), look),
+            (Self::Why, Row::Process(_, _, track)) => why(track.last_move.as_deref()),
+            (Self::Why, Row::Thread(thread, track)) => {
+                match (&track.last_move, &thread.hands_off) {
+                    (None, Some(reason)) => Cell::Text(format!("left alone: {reason}"), Tone::Dim),
+                    (last, _) => why(last.as_deref()),
+                }
+            }
             _ => plain(String::new()),
         }
     }
 }
 
 /// Columns that there is room for, each with where it begins and its width; the last takes what is left.
-pub fn fit(all: &[Column], state: &State, width: u16) -> Vec<(Column, u16, u16)> {
-    let nodes = u16::try_from(state.nodes().len()).unwrap_or(u16::MAX);
+pub fn fit(all: &[Column], state: &RunModel, width: u16) -> Vec<(Column, u16, u16)> {
+    let nodes = u16::try_from(state.nodes.len()).unwrap_or(u16::MAX);
     let grouped = state
         .snapshot()
         .is_some_and(|snapshot| snapshot.processes.iter().any(|p| p.group.is_some()));
@@ -372,7 +378,7 @@ pub fn fit(all: &[Column], state: &State, width: u16) -> Vec<(Column, u16, u16)>
 }
 
 /// What people know a row by.
-pub fn name(state: &State, row: Row<'_>) -> String {
+pub fn name(state: &RunModel, row: Row<'_>) -> String {
     match row {
         Row::Process(_, process, _) => shown_name(process),
         Row::Thread(thread, track) => {
@@ -391,25 +397,25 @@ fn shown_name(process: &Process) -> String {
 }
 
 /// The process of a thread.
-pub fn process_of<'s>(state: &'s State, track: &ThreadTrack) -> Option<&'s Process> {
+pub fn process_of<'s>(state: &'s RunModel, track: &run::Thread) -> Option<&'s Process> {
     state.snapshot()?.processes.get(track.process?)
 }
 
 fn misses(row: Row<'_>) -> Option<f64> {
     match row {
-        Row::Process(_, _, track) => track.counts?.miss_rate(),
+        Row::Process(_, _, track) => track.miss_rate,
         Row::Thread(thread, _) => thread.counts?.miss_rate(),
     }
 }
 
 fn local(row: Row<'_>) -> Option<f64> {
     match row {
-        Row::Process(_, _, track) => track.local_access_ratio(),
+        Row::Process(_, _, track) => track.local_access_ratio,
         Row::Thread(thread, _) => thread.counts?.local_access_ratio(),
     }
 }
 
-fn home(state: &State, row: Row<'_>) -> Option<u32> {
+fn home(state: &RunModel, row: Row<'_>) -> Option<u32> {
     let process = match row {
         Row::Process(_, process, _) => process,
         Row::Thread(_, track) => process_of(state, track)?,
@@ -454,52 +460,52 @@ fn class(class: Option<Class>) -> Cell {
     }
 }
 
-fn moved(state: &State, act: Option<&Act>, look: Look) -> Cell {
+fn moved(state: &RunModel, act: Option<&Decision>, look: Look) -> Cell {
     let Some(act) = act else {
         return Cell::Text("-".to_owned(), Tone::Dim);
     };
-    let since = ago(state.time_ns().saturating_sub(act.time_ns));
-    Cell::Text(format!("{since} {}", went(act, look)), came_tone(act))
+    let since = ago(state.at().1.saturating_sub(act.time_ns));
+    Cell::Text(format!("{since} {}", went(act, look)), outcome_tone(act))
 }
 
-fn why(act: Option<&Act>) -> Cell {
+fn why(act: Option<&Decision>) -> Cell {
     let why = act.map(|act| act.why.clone());
     Cell::Text(why.unwrap_or_default(), Tone::Plain)
 }
 
 /// What went where, in a few letters.
-pub(super) fn went(act: &Act, look: Look) -> String {
+pub(super) fn went(act: &Decision, look: Look) -> String {
     let arrow = look.arrow();
-    match act.what {
-        What::Thread { from, to, .. } => match to {
+    match act.subject {
+        Subject::Thread { from, to, .. } => match to {
             Some(to) => format!("{from}{arrow}{to}"),
             None => format!("{from}{arrow}any"),
         },
-        What::Pages { to, moved, .. } if moved > 0 => {
+        Subject::Pages { to, moved, .. } if moved > 0 => {
             format!("{}p{arrow}n{to}", super::figures::count(moved as f64))
         }
-        What::Pages { to, .. } => format!("pages{arrow}n{to}"),
+        Subject::Pages { to, .. } => format!("pages{arrow}n{to}"),
     }
 }
 
-/// What came of a decision, in a word or two.
-pub(super) fn came(act: &Act) -> String {
-    match act.came() {
-        Came::Did(Did::Moved) => "moved".to_owned(),
-        Came::Did(Did::Undone) => "undone".to_owned(),
-        Came::Did(Did::Stolen) => "to idle node".to_owned(),
-        Came::Did(Did::Planned) => "dry run".to_owned(),
-        Came::Did(Did::Failed) => "failed".to_owned(),
-        Came::Refused(guard) => format!("no: {guard}"),
-        Came::Waits => "waits".to_owned(),
+/// The outcome of a decision, in a word or two.
+pub(super) fn outcome(act: &Decision) -> String {
+    match act.outcome {
+        DecisionOutcome::Moved => "moved".to_owned(),
+        DecisionOutcome::Undone => "undone".to_owned(),
+        DecisionOutcome::Stolen => "to idle node".to_owned(),
+        DecisionOutcome::Planned => "dry run".to_owned(),
+        DecisionOutcome::Failed => "failed".to_owned(),
+        DecisionOutcome::Refused(guard) => format!("no: {guard}"),
+        DecisionOutcome::Waiting => "waits".to_owned(),
     }
 }
 
-pub(super) fn came_tone(act: &Act) -> Tone {
-    match act.came() {
-        Came::Did(Did::Moved | Did::Stolen) => Tone::Good,
-        Came::Did(Did::Failed) => Tone::Bad,
-        Came::Did(Did::Planned) | Came::Waits => Tone::Plain,
-        Came::Did(Did::Undone) | Came::Refused(_) => Tone::Warn,
+pub(super) fn outcome_tone(act: &Decision) -> Tone {
+    match act.outcome {
+        DecisionOutcome::Moved | DecisionOutcome::Stolen => Tone::Good,
+        DecisionOutcome::Failed => Tone::Bad,
+        DecisionOutcome::Planned | DecisionOutcome::Waiting => Tone::Plain,
+        DecisionOutcome::Undone | DecisionOutcome::Refused(_) => Tone::Warn,
     }
 }

@@ -1,13 +1,14 @@
 //! From node to node: how much the threads on each node take from the memory of each.
 //!
 //! Where lines are counted by node, it is lines per second. Local ones are known; remote ones are dealt
-//! out as everywhere else in this crate ([`Dealt`]): on two nodes there is but one other, on more it is
-//! an estimate by where the process's pages are. Where lines are not counted it is what follows from
+//! out as everywhere else in this crate ([`Traffic`]): on two nodes there is only one other, on more it
+//! is an estimate by where the process's pages are. Where lines are not counted it is what follows from
 //! where threads and pages are, were every page used alike: CPUs in use on the one node, times the share
 //! of their process's pages on the other.
 
-use super::state::{State, share};
-use crate::dealt::Dealt;
+use crate::run::RunModel;
+use crate::run::traffic::Traffic;
+use crate::run::work::share;
 
 /// From node to node, at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +25,7 @@ pub enum HeatSource {
     /// Lines per second, as counted by node.
     Lines {
         /// Share that was dealt out by where pages are: an estimate.
-        guessed: f64,
+        estimated: f64,
         /// Share of which it is not known where they came from; in no cell.
         unassigned: f64,
     },
@@ -36,8 +37,8 @@ pub enum HeatSource {
 
 impl Heat {
     /// The map of a state.
-    pub fn of(state: &State) -> Self {
-        let nodes = state.nodes().len();
+    pub fn of(state: &RunModel) -> Self {
+        let nodes = state.nodes.len();
         let lines = by_lines(state, nodes);
         lines.unwrap_or_else(|| by_pages(state, nodes))
     }
@@ -73,41 +74,41 @@ impl Heat {
     }
 }
 
-fn by_lines(state: &State, nodes: usize) -> Option<Heat> {
+fn by_lines(state: &RunModel, nodes: usize) -> Option<Heat> {
     let snapshot = state.snapshot()?;
     let seconds = snapshot.interval_ns as f64 / 1e9;
-    let mut dealt = Dealt::new(state.topology()?);
+    let mut traffic = Traffic::new(state.topology()?);
     let mut cells = Vec::with_capacity(nodes * nodes);
     for from in 0..nodes {
-        for (thread, track) in snapshot.threads.iter().zip(state.threads()) {
+        for (thread, track) in snapshot.threads.iter().zip(state.threads.iter()) {
             if track.node != Some(from) {
                 continue;
             }
             let process = track.process.and_then(|at| snapshot.processes.get(at));
             let pages = process.and_then(|process| process.residency.as_ref());
-            dealt.worked(from, thread, pages);
+            traffic.add(from, thread, pages);
         }
-        cells.extend(dealt.now.iter().map(|node| node.served / seconds));
-        dealt.clear();
+        cells.extend(traffic.now.iter().map(|node| node.served / seconds));
+        traffic.clear();
     }
-    let all = dealt.assigned + dealt.unassigned;
-    (dealt.is_dealt && all > 0.0 && seconds > 0.0).then(|| Heat {
+    let all = traffic.assigned + traffic.unassigned;
+    (traffic.is_assigned && all > 0.0 && seconds > 0.0).then(|| Heat {
         nodes,
         cells,
         source: HeatSource::Lines {
-            guessed: dealt.guessed / all,
-            unassigned: dealt.unassigned / all,
+            estimated: traffic.estimated / all,
+            unassigned: traffic.unassigned / all,
         },
     })
 }
 
-fn by_pages(state: &State, nodes: usize) -> Heat {
+fn by_pages(state: &RunModel, nodes: usize) -> Heat {
     let mut cells = vec![0.0; nodes * nodes];
     let mut source = HeatSource::Nothing;
     let threads = state
         .snapshot()
         .map_or(&[][..], |snapshot| &snapshot.threads);
-    for (thread, track) in threads.iter().zip(state.threads()) {
+    for (thread, track) in threads.iter().zip(state.threads.iter()) {
         let process = super::columns::process_of(state, track);
         let pages = process.and_then(|process| process.residency.as_ref());
         let (Some(from), Some(pages)) = (track.node, pages) else {

@@ -166,10 +166,10 @@ impl Top {
                 *self.ui.cursor_mut() = super::ui::Cursor::default();
             }
             RowId::Thread(thread) => self.open(Open::Thread(thread)),
-            RowId::Act(number) => {
-                if let Some(act) = self.timeline.state().acts().get(number) {
+            RowId::Decision(number) => {
+                if let Some(act) = self.timeline.state().log.get(number) {
                     let act = act.clone();
-                    self.open(Open::Act(act));
+                    self.open(Open::Decision(act));
                 }
             }
             RowId::Node(_) => {}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use numaherd_herd::{Line, Record};
 
-use super::state::State;
+use crate::run::RunModel;
 
 /// Most checkpoints.
 const CHECKPOINTS: usize = 64;
@@ -36,18 +36,18 @@ pub struct Moment {
     /// The place of its line among those that came.
     line: u64,
     /// Decisions in it.
-    pub acts: u32,
+    pub decisions: u32,
 }
 
 /// A run over time.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    newest: State,
+    newest: RunModel,
     /// Lines that came.
     lines: u64,
     moments: VecDeque<Moment>,
     /// States, each with how many lines were folded into it; ascending.
-    checkpoints: VecDeque<(u64, State)>,
+    checkpoints: VecDeque<(u64, RunModel)>,
     /// Snapshots from one checkpoint to the next.
     stride: u64,
     since_checkpoint: u64,
@@ -56,7 +56,7 @@ pub struct Timeline {
     /// The lines from the oldest checkpoint on, where they are kept here.
     kept: Option<Kept>,
     /// The moment that is shown, counted from the run's first, and its state; `None` for the newest.
-    shown: Option<(u64, u64, State)>,
+    shown: Option<(u64, u64, RunModel)>,
     /// Moments that were dropped at the front.
     dropped: u64,
 }
@@ -73,7 +73,7 @@ impl Timeline {
     pub fn new() -> Self {
         Self {
             stride: STRIDE,
-            checkpoints: VecDeque::from([(0, State::new())]),
+            checkpoints: VecDeque::from([(0, RunModel::new())]),
             ..Self::default()
         }
     }
@@ -97,15 +97,15 @@ impl Timeline {
             self.moments.push_back(Moment {
                 time_ns: line.time_ns,
                 line: self.lines,
-                acts: 0,
+                decisions: 0,
             });
         }
-        let before = self.newest.acts().number();
-        self.newest.fold(line);
-        let now = self.newest.acts().number();
+        let before = self.newest.log.number();
+        self.newest.take(line);
+        let now = self.newest.log.number();
         if let Some(moment) = self.moments.back_mut() {
             let more = u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX);
-            moment.acts = moment.acts.saturating_add(more);
+            moment.decisions = moment.decisions.saturating_add(more);
         }
         self.lines += 1;
         if let Some(kept) = &mut self.kept {
@@ -160,14 +160,14 @@ impl Timeline {
     }
 
     /// The state to be shown.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &RunModel {
         self.shown
             .as_ref()
             .map_or(&self.newest, |(_, _, state)| state)
     }
 
     /// The state after all lines.
-    pub fn newest(&self) -> &State {
+    pub fn newest(&self) -> &RunModel {
         &self.newest
     }
 
@@ -198,7 +198,7 @@ impl Timeline {
     /// The nearest moment after (or before) the one shown in which something was decided.
     pub fn next_decided(&self, forward: bool) -> Option<usize> {
         let at = self.at();
-        let decided = |place: &usize| self.moments[*place].acts > 0;
+        let decided = |place: &usize| self.moments[*place].decisions > 0;
         if forward {
             (at + 1..self.moments.len()).find(decided)
         } else {
@@ -269,7 +269,7 @@ impl Timeline {
                 self.shown = shown.or(Some((number, place, state)));
                 return false;
             };
-            state.fold(&line);
+            state.take(&line);
         }
         self.shown = Some((number, until, state));
         true

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use numaherd_world::{ProcessId, ThreadId};
 
-use super::acts::Act;
 use super::columns::{self, Column, Key, Row};
 use super::filter::Filter;
-use super::state::State;
+use crate::run::{Decision, RunModel};
 
 /// What fills most of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +66,7 @@ pub enum Open {
     /// The keys.
     Help,
     /// A decision: its reason, its alternative, what came of it.
-    Act(Arc<Act>),
+    Decision(Arc<Decision>),
     /// A thread, with what was decided about it.
     Thread(ThreadId),
 }
@@ -80,7 +79,7 @@ pub enum RowId {
     /// A thread.
     Thread(ThreadId),
     /// A decision, by its number.
-    Act(u64),
+    Decision(u64),
     /// A node, by its place.
     Node(usize),
 }
@@ -166,12 +165,12 @@ impl Ui {
 
 /// The rows of a tab, filtered and sorted: places in the snapshot's list of processes or of threads, in
 /// the list of nodes, or numbers of decisions.
-pub fn order(ui: &Ui, state: &State) -> Vec<u64> {
+pub fn order(ui: &Ui, state: &RunModel) -> Vec<u64> {
     match ui.tab {
         Tab::Processes | Tab::Threads => table(ui, state),
-        Tab::Heat => (0..state.nodes().len() as u64).collect(),
+        Tab::Heat => (0..state.nodes.len() as u64).collect(),
         Tab::Decisions => {
-            let acts = state.acts().latest().rev();
+            let acts = state.log.latest().rev();
             let admitted = acts.filter(|act| ui.filter.is_empty() || ui.filter.admits(&known(act)));
             admitted.map(|act| act.number).collect()
         }
@@ -179,19 +178,19 @@ pub fn order(ui: &Ui, state: &State) -> Vec<u64> {
 }
 
 /// What a decision is known by.
-fn known(act: &Act) -> String {
+fn known(act: &Decision) -> String {
     let pid = act.process.map(|process| process.pid.to_string());
     format!(
         "{} {} {} {} {}",
         act.thread.tid,
         pid.unwrap_or_default(),
-        act.name,
+        act.thread_name,
         act.rule,
-        columns::came(act)
+        columns::outcome(act)
     )
 }
 
-fn table(ui: &Ui, state: &State) -> Vec<u64> {
+fn table(ui: &Ui, state: &RunModel) -> Vec<u64> {
     let (Some(snapshot), Some(sort)) = (state.snapshot(), ui.sort()) else {
         return Vec::new();
     };
@@ -203,11 +202,11 @@ fn table(ui: &Ui, state: &State) -> Vec<u64> {
     };
     match ui.tab {
         Tab::Processes => {
-            let tracks = state.processes();
+            let tracks = state.processes.iter();
             for (at, (process, track)) in snapshot.processes.iter().zip(tracks).enumerate() {
                 let row = Row::Process(at, process, track);
                 add(at, row, &|| {
-                    let class = track.class().map(|class| class.to_string());
+                    let class = track.classed.class().map(|class| class.to_string());
                     format!(
                         "{} {} {} {}",
                         process.id.pid,
@@ -219,14 +218,19 @@ fn table(ui: &Ui, state: &State) -> Vec<u64> {
             }
         }
         _ => {
-            for (at, (thread, track)) in snapshot.threads.iter().zip(state.threads()).enumerate() {
+            for (at, (thread, track)) in snapshot
+                .threads
+                .iter()
+                .zip(state.threads.iter())
+                .enumerate()
+            {
                 if ui.within.is_some_and(|process| process != thread.process) {
                     continue;
                 }
                 let row = Row::Thread(thread, track);
                 add(at, row, &|| {
                     let process = columns::process_of(state, track);
-                    let class = track.class().map(|class| class.to_string());
+                    let class = track.classed.class().map(|class| class.to_string());
                     format!(
                         "{} {} {} {}",
                         thread.id.tid,
@@ -257,19 +261,19 @@ fn compare(one: &Key, other: &Key, falls: bool) -> Ordering {
 }
 
 /// What a row of a tab is, by its entry in [`order`].
-pub fn row_id(tab: Tab, state: &State, entry: u64) -> Option<RowId> {
+pub fn row_id(tab: Tab, state: &RunModel, entry: u64) -> Option<RowId> {
     let at = usize::try_from(entry).ok()?;
     let snapshot = state.snapshot();
     match tab {
         Tab::Processes => Some(RowId::Process(snapshot?.processes.get(at)?.id)),
         Tab::Threads => Some(RowId::Thread(snapshot?.threads.get(at)?.id)),
         Tab::Heat => Some(RowId::Node(at)),
-        Tab::Decisions => Some(RowId::Act(entry)),
+        Tab::Decisions => Some(RowId::Decision(entry)),
     }
 }
 
 /// The entry of [`order`] that a row has, whether it is shown or not.
-fn entry_of(state: &State, row: RowId) -> Option<u64> {
+fn entry_of(state: &RunModel, row: RowId) -> Option<u64> {
     let snapshot = state.snapshot();
     let at = match row {
         RowId::Process(id) => {
@@ -280,7 +284,7 @@ fn entry_of(state: &State, row: RowId) -> Option<u64> {
             let threads = &snapshot?.threads;
             threads.binary_search_by_key(&id, |t| t.id).ok()?
         }
-        RowId::Act(number) => return Some(number),
+        RowId::Decision(number) => return Some(number),
         RowId::Node(at) => at,
     };
     Some(at as u64)
@@ -288,7 +292,7 @@ fn entry_of(state: &State, row: RowId) -> Option<u64> {
 
 /// Puts the cursor where its row is now, or where it was when that is gone, and has it be on the
 /// screen, of which `rows` show the table.
-pub(super) fn settle(cursor: &mut Cursor, state: &State, tab: Tab, order: &[u64], rows: usize) {
+pub(super) fn settle(cursor: &mut Cursor, state: &RunModel, tab: Tab, order: &[u64], rows: usize) {
     let entry = cursor.row.and_then(|row| entry_of(state, row));
     let found = entry.and_then(|entry| order.iter().position(|&other| other == entry));
     cursor.at = found

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use numaherd_herd::Record;
 use numaherd_herd::ledger::{Asked, Ledger, Reader};
-use numaherd_show::explain::{Choice, Effects, Explanation, explain, short, text, whole};
+use numaherd_show::explain::{Choice, Effects, Explanation, short, text, whole};
 
 use proptest::prelude::*;
 
@@ -346,7 +346,11 @@ fn decisions_are_chosen_by_time_and_by_name() {
         "what the thread came to is of the whole run"
     );
 
-    let around = Choice::default().around(&ledger, 4 * SECOND);
+    let around = Choice {
+        at_ns: Some(4 * SECOND),
+        ..Choice::default()
+    };
+    let around = explain(&ledger, around).unwrap().chosen;
     assert_eq!(
         (around.from_ns, around.to_ns),
         (Some(3 * SECOND), Some(5 * SECOND))

@@ -7,11 +7,7 @@ use crate::runs;
 
 fn told(made: &Made) -> String {
     let mut live = Live::new();
-    let lines: Vec<String> = made
-        .lines()
-        .iter()
-        .filter_map(|line| live.line(line))
-        .collect();
+    let lines: Vec<String> = made.shared().filter_map(|line| live.line(&line)).collect();
     lines.join("\n")
 }
 

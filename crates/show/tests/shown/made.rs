@@ -8,7 +8,11 @@ use std::sync::Arc;
 use numaherd_herd::ledger::{
     Asked, Controlled, Ledger, Notice, PagingTick, Placing, Reader, Start, Writer,
 };
-use numaherd_herd::{Ending, Guard, Limits, Line, Record, Refusal, Settings, Stray, Summary};
+use numaherd_herd::{
+    Ending, Guard, Limits, Line, Record, Refusal, Settings, Stray, Summary, Totals,
+};
+use numaherd_show::ShowError;
+use numaherd_show::explain::{Choice, Explanation, Reading};
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, NodeSet, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Counts, NodeState, Outcome, PageOrder,
@@ -18,29 +22,13 @@ use numaherd_world::{
 
 pub const SECOND: u64 = 1_000_000_000;
 
-/// What a run's last record says, before it is filled in.
+/// What a run's last record says, before its totals are filled in.
 pub fn ended(policy: &str) -> Summary {
     Summary {
         policy: policy.to_owned(),
         dry_run: false,
         ending: Ending::World,
-        intervals: 0,
-        duration_ns: 0,
-        thread_moves: 0,
-        undone: 0,
-        stolen: 0,
-        planned_thread_moves: 0,
-        planned_pages: 0,
-        pages_moved: 0,
-        pages_failed: BTreeMap::new(),
-        instructions: 0,
-        lines: 0,
-        local: 0,
-        remote: 0,
-        uncore_busy_cycles: 0,
-        uncore_requests: 0,
-        refusals: BTreeMap::new(),
-        restored: 0,
+        totals: Totals::default(),
         notices: Vec::new(),
     }
 }
@@ -363,14 +351,23 @@ impl Made {
 
     pub fn end(&mut self, summary: Summary) {
         self.add(Record::End(Summary {
-            intervals: self.snapshots,
-            duration_ns: self.snapshots * SECOND,
+            totals: Totals {
+                intervals: self.snapshots,
+                duration_ns: self.snapshots * SECOND,
+                restored: summary.totals.restored.or(Some(0)),
+                ..summary.totals
+            },
             ..summary
         }));
     }
 
     pub fn lines(&self) -> &[Line] {
         &self.lines
+    }
+
+    /// The lines as readers take them.
+    pub fn shared(&self) -> impl Iterator<Item = Arc<Line>> {
+        self.lines.iter().cloned().map(Arc::new)
     }
 
     /// The ledger as it is on disk.
@@ -404,4 +401,12 @@ impl Made {
 /// Reads a ledger from bytes.
 pub fn read(bytes: Vec<u8>) -> Ledger {
     Ledger::of(Reader::of_bytes(Path::new("run.ledger"), bytes).unwrap())
+}
+
+/// Explains a ledger.
+pub fn explain(ledger: &Ledger, choice: Choice) -> Result<Explanation, ShowError> {
+    let mut reading = Reading::new(&ledger.header, choice);
+    let lines = ledger.lines.iter().cloned().map(Arc::new);
+    lines.for_each(|line| reading.line(&line));
+    reading.finish(ledger.skipped, ledger.damage.as_ref())
 }

@@ -28,7 +28,7 @@ fn read_on(name: &str, mut reader: Reader) -> Run {
     let mut damage: Option<HerdError> = None;
     for line in &mut reader {
         match line {
-            Ok(line) => reading.line(&line),
+            Ok(line) => reading.line(&Arc::new(line)),
             Err(error) => damage = Some(error),
         }
     }
@@ -290,9 +290,8 @@ fn what_a_ledger_says_is_text_and_never_markup() {
             .iter()
             .map(|made| {
                 let mut reading = Reading::new(text, &header);
-                with_texts(made, text)
-                    .iter()
-                    .for_each(|line| reading.line(line));
+                let lines = with_texts(made, text).into_iter().map(Arc::new);
+                lines.for_each(|line| reading.line(&line));
                 reading.finish(0, None)
             })
             .collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use numaherd_herd::governor::{Stolen, Undone};
 use numaherd_herd::ledger::{PagingTick, Placing};
-use numaherd_herd::{Guard, Summary};
+use numaherd_herd::{Guard, Summary, Totals};
 use numaherd_topology::CpuId;
 use numaherd_world::{
     AffinityResult, Agent, PageFailure, Plan, Process, Tag, Thread, VirtualCpu, VirtualMachine,
@@ -100,13 +100,16 @@ pub fn faster() -> Made {
         vec![order(100, None, "0-7"), order(101, None, "0-7")],
     );
     made.end(Summary {
-        thread_moves: 1,
-        pages_moved: 10_000,
-        restored: 2,
-        instructions: 22_800_000_000,
-        lines: 530_000_000,
-        local: 470_000_000,
-        remote: 60_000_000,
+        totals: Totals {
+            thread_moves: 1,
+            pages_moved: 10_000,
+            restored: Some(2),
+            instructions: 22_800_000_000,
+            lines: 530_000_000,
+            local: 470_000_000,
+            remote: 60_000_000,
+            ..Totals::default()
+        },
         ..ended("dino")
     });
     made
@@ -184,9 +187,12 @@ pub fn slower_and_undone() -> Made {
         );
     }
     made.end(Summary {
-        thread_moves: 1,
-        undone: 1,
-        refusals: BTreeMap::from([(Guard::Worse, 2)]),
+        totals: Totals {
+            thread_moves: 1,
+            undone: 1,
+            refusals: BTreeMap::from([(Guard::Worse, 2)]),
+            ..Totals::default()
+        },
         notices: vec![format!("thread 300 (stream): {why}; undone")],
         ..ended("di-plain")
     });
@@ -298,7 +304,10 @@ pub fn refused_by_each_guard() -> Made {
         .chain(&of_pages)
         .map(|&(guard, _)| (guard, 1));
     made.end(Summary {
-        refusals: guards.chain([(Guard::Superseded, 1)]).collect(),
+        totals: Totals {
+            refusals: guards.chain([(Guard::Superseded, 1)]).collect(),
+            ..Totals::default()
+        },
         ..ended("dino")
     });
     made
@@ -344,8 +353,14 @@ pub fn pages_fail() -> Made {
     );
     second(&mut made, 2_000);
     made.end(Summary {
-        pages_moved: 2_000,
-        pages_failed: BTreeMap::from([(PageFailure::Shared, 20), (PageFailure::NodeFull, 5_000)]),
+        totals: Totals {
+            pages_moved: 2_000,
+            pages_failed: BTreeMap::from([
+                (PageFailure::Shared, 20),
+                (PageFailure::NodeFull, 5_000),
+            ]),
+            ..Totals::default()
+        },
         ..ended("dino+whole-set")
     });
     made
@@ -381,9 +396,12 @@ pub fn dry() -> Made {
         },
     );
     made.end(Summary {
+        totals: Totals {
+            planned_thread_moves: 1,
+            planned_pages: 256,
+            ..Totals::default()
+        },
         dry_run: true,
-        planned_thread_moves: 1,
-        planned_pages: 256,
         ..ended("dino")
     });
     made
@@ -421,7 +439,10 @@ pub fn refused_by_the_kernel() -> Made {
         ],
     );
     made.end(Summary {
-        thread_moves: 1,
+        totals: Totals {
+            thread_moves: 1,
+            ..Totals::default()
+        },
         ..ended("random")
     });
     made
@@ -506,11 +527,14 @@ pub fn virtual_machine() -> Made {
     seen([0, 1, 4, 3], 22, &mut made);
     made.placed(vec![], vec![]);
     made.end(Summary {
-        thread_moves: 2,
-        stolen: 1,
-        planned_thread_moves: 2,
-        uncore_busy_cycles: 428_000_000,
-        uncore_requests: 16_000_000,
+        totals: Totals {
+            thread_moves: 2,
+            stolen: 1,
+            planned_thread_moves: 2,
+            uncore_busy_cycles: 428_000_000,
+            uncore_requests: 16_000_000,
+            ..Totals::default()
+        },
         ..ended("brm")
     });
     made

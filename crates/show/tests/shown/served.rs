@@ -9,7 +9,7 @@ use std::time::Duration;
 use numaherd_herd::{Line, Record};
 use numaherd_show::metrics::{Kind, METRICS, Serving, View, documented, text};
 use numaherd_show::page::page;
-use numaherd_show::status::Status;
+use numaherd_show::run::RunModel;
 use proptest::prelude::*;
 
 use crate::openmetrics;
@@ -26,9 +26,9 @@ const SERVING: Serving = Serving {
     watchers_dropped: 0,
 };
 
-fn view(status: &Status) -> View<'_> {
+fn view(run: &RunModel) -> View<'_> {
     View {
-        status,
+        run,
         serving: Some(&SERVING),
     }
 }
@@ -127,9 +127,9 @@ fn every_metric_is_in_the_documents() {
 
 #[test]
 fn before_the_first_line_there_are_metrics_and_a_page() {
-    let status = Status::new();
+    let status = RunModel::new();
     let exposed = text(View {
-        status: &status,
+        run: &status,
         serving: None,
     });
     openmetrics::read(&exposed).unwrap();
@@ -180,8 +180,8 @@ fn a_page_says_what_is_wrong() {
 }
 
 /// A run of which each text is this one.
-fn all_saying(text: &str) -> Status {
-    let mut status = Status::new();
+fn all_saying(text: &str) -> RunModel {
+    let mut status = RunModel::new();
     for line in runs::faster().lines() {
         let mut line: Line = line.clone();
         match &mut line.record {
@@ -206,7 +206,7 @@ fn all_saying(text: &str) -> Status {
             Record::End(_) => continue,
             _ => {}
         }
-        status.fold(&line);
+        status.take(&Arc::new(line));
     }
     status
 }

@@ -6,9 +6,8 @@ use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Guard, Herd, Record, Settings};
 use numaherd_policy::classes::Class;
 use numaherd_policy::registry;
-use numaherd_show::Did;
-use numaherd_show::explain::{Choice, explain};
-use numaherd_show::status::{MOST_KEPT, MOST_RULES, Status};
+use numaherd_show::explain::Choice;
+use numaherd_show::run::{DecisionOutcome, MOST_KEPT, MOST_RULES, RunModel, Subject};
 use numaherd_topology::NodeId;
 
 use crate::made::*;
@@ -16,14 +15,14 @@ use crate::runs;
 use crate::totalled::Obedient;
 
 /// The status after all lines but the end.
-pub fn before_the_end(made: &Made) -> Status {
-    let mut status = Status::new();
-    for line in made.lines() {
+pub fn before_the_end(made: &Made) -> RunModel {
+    let mut run = RunModel::new();
+    for line in made.shared() {
         if !matches!(line.record, Record::End(_)) {
-            status.fold(line);
+            run.take(&line);
         }
     }
-    status
+    run
 }
 
 #[test]
@@ -44,16 +43,19 @@ fn nodes_processes_and_threads_are_as_last_seen() {
     assert_eq!(process.class, Some(Class::Devil));
     assert_eq!((process.thread_moves, process.pages_moved), (1, 10_000));
     let thread = status.thread(thread_id(101)).unwrap();
-    assert_eq!((thread.node, thread.moves), (Some(NodeId(2)), 1));
-    let last = thread.last.as_ref().unwrap();
+    assert_eq!((thread.node, thread.moves), (Some(2), 1));
+    let last = thread.last_move.as_ref().unwrap();
     assert_eq!(
-        (last.did, last.rule.as_str()),
-        (Did::Moved, "dino: fill slots")
+        (last.outcome, last.rule.as_str()),
+        (DecisionOutcome::Moved, "dino: fill slots")
     );
-    assert_eq!(
-        (last.from_node, last.to_node),
-        (Some(NodeId(0)), Some(NodeId(2)))
-    );
+    let Subject::Thread {
+        from_node, to_node, ..
+    } = last.subject
+    else {
+        panic!("{last:?}");
+    };
+    assert_eq!((from_node, to_node), (Some(NodeId(0)), Some(NodeId(2))));
     assert!(last.why.starts_with("devil (41.0 lines"));
     assert_eq!(status.decisions.len(), 1);
     let rules = &status.more.rules;
@@ -122,7 +124,7 @@ fn sums_are_those_that_explain_counts() {
             .totals;
         let status = before_the_end(&made);
         // What `explain` finds in the last placing, which gives back, is no sum of a run that goes on.
-        let expected = numaherd_show::Totals {
+        let expected = numaherd_herd::Totals {
             restored: None,
             ..counted
         };
@@ -140,22 +142,20 @@ fn refusals_are_counted_by_guard() {
 #[test]
 fn lost_lines_make_it_incomplete_until_the_next_snapshot() {
     let made = runs::faster();
-    let mut status = Status::new();
+    let mut status = RunModel::new();
     assert!(!status.is_complete);
-    let (first, rest) = made.lines().split_at(4);
-    first.iter().for_each(|line| status.fold(line));
+    let mut lines = made.shared();
+    lines.by_ref().take(4).for_each(|line| status.take(&line));
     assert!(status.is_complete);
     let judged = status.lateness.intervals;
     status.lost(0);
     assert!(status.is_complete);
     status.lost(3);
     assert!(!status.is_complete);
-    let mut rest = rest.iter();
-    let next = rest
-        .by_ref()
+    let next = lines
         .find(|line| matches!(line.record, Record::Snapshot(_)))
         .unwrap();
-    status.fold(next);
+    status.take(&next);
     assert!(status.is_complete);
     assert_eq!(status.more.lines_lost, 3);
     assert_eq!(
@@ -194,7 +194,7 @@ fn nothing_is_kept_of_what_has_ended_and_no_list_grows() {
 
 #[test]
 fn before_the_first_line_there_is_nothing_to_say() {
-    let status = Status::new();
+    let status = RunModel::new();
     assert!(status.machine.is_none() && status.nodes.is_empty());
     serde_json::to_string(&status).unwrap();
 }
@@ -209,13 +209,13 @@ fn a_ledger_that_cannot_be_written_any_more_is_told() {
     std::fs::remove_dir_all(&folder).unwrap();
     let mut world = Obedient::new();
     let policy = registry::build("di-plain", &numaherd_policy::Settings::default()).unwrap();
-    let mut status = Status::new();
+    let mut status = RunModel::new();
     let mut before = false;
     Herd::new(&mut world, policy, Settings::default(), Some(writer), None)
-        .watched(|line| {
+        .watched_by(Box::new(|line| {
             before |= status.time_ns > 0 && !status.more.ledger_ended;
-            status.fold(line);
-        })
+            status.take(line);
+        }))
         .run(&AtomicBool::new(false))
         .unwrap();
     assert!(before && status.more.ledger_ended);

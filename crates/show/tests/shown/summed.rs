@@ -1,6 +1,6 @@
 //! The last lines of `run`.
 
-use numaherd_herd::{Ending, Record, Summary};
+use numaherd_herd::{Ending, Record, Summary, Totals};
 use numaherd_show::summary::summary;
 
 use crate::made::*;
@@ -46,9 +46,12 @@ fn of_each_ending() {
         .map(|ending| {
             summary(&Summary {
                 ending,
-                intervals: 1,
-                duration_ns: SECOND,
-                restored: 1,
+                totals: Totals {
+                    intervals: 1,
+                    duration_ns: SECOND,
+                    restored: Some(1),
+                    ..Totals::default()
+                },
                 ..ended("dino")
             })
         })

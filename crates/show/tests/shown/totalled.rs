@@ -5,10 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use numaherd_herd::ledger::{Ledger, PagingTick, Writer};
-use numaherd_herd::{Herd, Record, Settings};
+use numaherd_herd::{Herd, Record, Settings, Totals};
 use numaherd_policy::registry;
-use numaherd_show::Totals;
-use numaherd_show::explain::{Choice, explain};
+use numaherd_show::explain::Choice;
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{
     AffinityOutcome, AffinityResult, NodeState, Orders, Outcome, PageOutcome, Pager, Pages,
@@ -146,7 +145,7 @@ fn counted_equals_summary(policy: &str, settings: Settings) -> Totals {
     assert_eq!(run.ending, None);
     let expected = Totals {
         restored: None,
-        ..Totals::from(&summary)
+        ..summary.totals
     };
     assert_eq!(run.totals, expected);
     run.totals
@@ -225,8 +224,8 @@ fn figures_gone_mad_are_told_and_not_summed_beyond_their_range() {
     }
     made.second(vec![mad(900), mad(901)], home());
     let mut live = numaherd_show::live::Live::new();
-    for line in made.lines() {
-        live.line(line);
+    for line in made.shared() {
+        live.line(&line);
     }
     let explanation = explain(&made.ledger(), Choice::default()).unwrap();
     assert!(numaherd_show::explain::text(&explanation).contains("1 thread move carried out"));

@@ -119,8 +119,9 @@ pub fn of_ones_own() -> Result<Heard> {
             ..Settings::default()
         };
         let watcher = said.clone();
-        let herd = Herd::new(&mut host, policy, settings, None, None)
-            .watched(move |line: &Line| hand_on(&watcher, line));
+        let herd = Herd::new(&mut host, policy, settings, None, None).watched_by(Box::new(
+            move |line: &Arc<Line>| hand_on(&watcher, line.clone()),
+        ));
         let why = herd.run(&stop).err().map(|error| error.to_string());
         let _ = said.send(Said::Over(why));
     });
@@ -141,8 +142,8 @@ pub fn of_ones_own() -> Result<Heard> {
 }
 
 /// Hands a line on. Where too many wait already it is dropped: the next snapshot tells all anew.
-fn hand_on(said: &SyncSender<Said>, line: &Line) {
-    match said.try_send(Said::Line(Arc::new(line.clone()))) {
+fn hand_on(said: &SyncSender<Said>, line: Arc<Line>) {
+    match said.try_send(Said::Line(line)) {
         Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
     }
 }

@@ -31,7 +31,7 @@ pub(in crate::report) fn matrix(
     let number = threads.len() as f64;
     let cell = ((WIDTH - LEFT - 200.0) / number).clamp(8.0, 44.0);
     let height = cell * number + 30.0;
-    let name = |thread: ThreadId| match run.threads.get(&thread) {
+    let name = |thread: ThreadId| match run.charts.threads.get(&thread) {
         Some(track) => row_name(run, thread, track),
         None => thread.tid.to_string(),
     };

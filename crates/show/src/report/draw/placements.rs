@@ -12,10 +12,10 @@ use numaherd_world::{ProcessId, ThreadId};
 use super::{AXIS, Px, RIGHT, colour, column, figure, time_axis};
 use crate::report::Run;
 use crate::report::columns::{Clock, Stay};
+use crate::report::history::Seen;
 use crate::report::page::{process_name, row_name};
-use crate::report::reading::Seen;
 use crate::report::tracks::ThreadTrack;
-use crate::totals::sum;
+use crate::run::sum;
 use crate::words::{counted, percent};
 
 /// Most threads that are drawn: those that used most CPU time.
@@ -30,7 +30,7 @@ const BETWEEN: f64 = 18.0;
 
 /// Draws where threads were; nothing where none was seen on a known node.
 pub(in crate::report) fn placements(id: &str, run: &Run, seen: &Seen) -> Markup {
-    let nodes: Vec<NodeId> = seen.nodes.tracks.iter().map(|node| node.id).collect();
+    let nodes: Vec<NodeId> = seen.nodes.iter().map(|node| node.id).collect();
     let (rows, left_out) = rows(run);
     if rows.is_empty() || nodes.is_empty() {
         return Markup::default();
@@ -101,8 +101,12 @@ pub(in crate::report) fn placements(id: &str, run: &Run, seen: &Seen) -> Markup 
 
 /// The threads to draw, by process, and how many are left out.
 fn rows(run: &Run) -> (Vec<(ThreadId, &ThreadTrack)>, usize) {
-    let mut rows: Vec<(ThreadId, &ThreadTrack)> =
-        run.threads.iter().map(|(&id, track)| (id, track)).collect();
+    let mut rows: Vec<(ThreadId, &ThreadTrack)> = run
+        .charts
+        .threads
+        .iter()
+        .map(|(&id, track)| (id, track))
+        .collect();
     let all = rows.len();
     if all > MOST {
         rows.sort_by(|one, other| other.1.cpu_seconds.total_cmp(&one.1.cpu_seconds));
@@ -113,7 +117,7 @@ fn rows(run: &Run) -> (Vec<(ThreadId, &ThreadTrack)>, usize) {
 }
 
 fn is_machine(run: &Run, process: ProcessId) -> bool {
-    let track = run.processes.get(&process);
+    let track = run.charts.processes.get(&process);
     track.is_some_and(|track| track.machine.is_some())
 }
 

@@ -195,7 +195,7 @@ fn each(runs: &[Run]) -> Markup {
                     tr {
                         th scope="row" { a href={ "#run-" (number) } { (Said(&run.name)) } }
                         td { bdi { (name(super::policy(run))) } }
-                        td.n { @match &run.start { Some(start) => (start.seed), None => "–" } }
+                        td.n { @match run.model.start() { Some(start) => (start.seed), None => "–" } }
                         @for measure in &MEASURES {
                             td.n {
                                 @match (measure.of)(run).filter(|figure| figure.is_finite()) {
@@ -214,7 +214,7 @@ fn each(runs: &[Run]) -> Markup {
 
 /// How much of a run its ledger holds.
 fn how_much(run: &Run) -> &'static str {
-    match (&run.source.damage, run.source.later_part, &run.end) {
+    match (&run.source.damage, run.source.later_part, run.model.end()) {
         (Some(_), _, _) => "up to its damage",
         (None, true, _) => "its later part",
         (None, false, None) => "without its end",

@@ -7,10 +7,10 @@ use super::tables;
 use super::{Said, name, process_name};
 use crate::report::Run;
 use crate::report::draw::{Drawn, Strip, Strips, brief, colour, matrix, placements, strips};
-use crate::report::nodes::NodeTrack;
-use crate::report::reading::Seen;
+use crate::report::history::NodeTrack;
+use crate::report::history::{Seen, total, whole_imbalance};
+use crate::run::sum;
 use crate::summary::ending;
-use crate::totals::sum;
 use crate::words::{count, counted, date, misses, percent, stopped, time};
 
 /// Most sharing matrices: of the processes that shared most.
@@ -31,7 +31,7 @@ pub(super) fn one(number: usize, run: &Run, is_only: bool) -> Markup {
             (what(run))
             (told(run))
             (key(run))
-            @match &run.seen {
+            @match &run.charts.seen {
                 Some(seen) => (charts(number, run, seen)),
                 None => p { "The ledger ends before anything was seen." },
             }
@@ -49,7 +49,7 @@ pub(super) fn one(number: usize, run: &Run, is_only: bool) -> Markup {
 
 /// What it was: policy, machine, when.
 fn what(run: &Run) -> Markup {
-    let Some(start) = &run.start else {
+    let Some(start) = run.model.start() else {
         return html! { p { "Ledger " b { (Said(&run.name)) } " of " (Said(&run.source.program)) "." } };
     };
     let machine = &start.topology;
@@ -63,7 +63,7 @@ fn what(run: &Run) -> Markup {
             (counted(machine.domains().len() as u64, "memory domain")) ", "
             (counted(machine.online_cpus().len() as u64, "CPU")) ". Seed " (start.seed) ". "
             @if start.settings.dry_run { b { "Dry run: nothing was carried out. " } }
-            @match &run.end {
+            @match run.model.end() {
                 Some(end) => { "It went on until " (Said(&ending(&end.ending))) },
                 None => "The ledger does not say how it ended: it goes on, was killed, or the end is lost.",
             }
@@ -98,17 +98,14 @@ fn told(run: &Run) -> Markup {
 
 /// The figures that matter most.
 fn key(run: &Run) -> Markup {
-    let totals = &run.totals;
-    let seen = run.seen.as_ref();
+    let totals = &run.model.totals;
+    let seen = run.charts.seen.as_ref();
     let figure = |shown: String, what: &str| html! { li { b { (shown) } span { (what) } } };
     let maybe = |shown: Option<String>, what: &str| match shown {
         Some(shown) => figure(shown, what),
         None => Markup::default(),
     };
-    let is_dry = run
-        .start
-        .as_ref()
-        .is_some_and(|start| start.settings.dry_run);
+    let is_dry = run.is_dry();
     let (threads, pages) = if is_dry {
         (totals.planned_thread_moves, totals.planned_pages)
     } else {
@@ -122,7 +119,7 @@ fn key(run: &Run) -> Markup {
             (maybe(run.miss_rate().map(misses), "lines per 1000 instructions"))
             (maybe(seen.and_then(|s| s.all.speed()).map(brief), "instructions per CPU second"))
             (maybe(
-                seen.and_then(|s| s.nodes.whole_imbalance()).map(|of| format!("{of:.0} %")),
+                whole_imbalance(&run.model).map(|of| format!("{of:.0} %")),
                 "controller imbalance",
             ))
             (maybe(
@@ -172,7 +169,7 @@ fn charts(number: usize, run: &Run, seen: &Seen) -> Markup {
         (drawn(cpus(seen)))
         (drawn(local(run, seen)))
         (drawn(local_by_process(run)))
-        @if let Some(chart) = controllers(seen) { (drawn(chart)) }
+        @if let Some(chart) = controllers(run, seen) { (drawn(chart)) }
         (drawn(imbalance(seen)))
         (drawn(fetched(seen)))
         (drawn(misses_over_time(run, seen)))
@@ -188,7 +185,7 @@ fn by_node(
     seen: &Seen,
     of: impl Fn(&NodeTrack) -> &crate::report::columns::Columns<crate::report::columns::Spread>,
 ) -> Vec<Strip> {
-    let nodes = seen.nodes.tracks.iter().enumerate();
+    let nodes = seen.nodes.iter().enumerate();
     let strips = nodes.map(|(place, node)| {
         Strip::spread(
             format!("node {}", node.id),
@@ -238,7 +235,7 @@ fn local(run: &Run, seen: &Seen) -> Chart<'static> {
 }
 
 fn local_by_process(run: &Run) -> Chart<'static> {
-    let mut processes: Vec<_> = run.processes.iter().collect();
+    let mut processes: Vec<_> = run.charts.processes.iter().collect();
     processes.sort_by(|one, other| other.1.all.cpu_seconds.total_cmp(&one.1.all.cpu_seconds));
     // Of a single process it is the chart above.
     let most = if processes.len() > 1 {
@@ -262,24 +259,24 @@ fn local_by_process(run: &Run) -> Chart<'static> {
 }
 
 /// `None` where it is not known of any line whether it was local.
-fn controllers(seen: &Seen) -> Option<Chart<'static>> {
-    let nodes = &seen.nodes;
-    let all = nodes.dealt.assigned + nodes.dealt.unassigned;
+fn controllers(run: &Run, seen: &Seen) -> Option<Chart<'static>> {
+    let traffic = run.model.traffic.as_ref()?;
+    let all = traffic.assigned + traffic.unassigned;
     if all <= 0.0 {
         return None;
     }
     let mut about = "Cache lines per second that each node's memory controller served.".to_owned();
-    if nodes.dealt.guessed > 0.0 {
+    if traffic.estimated > 0.0 {
         about += &format!(
             " An estimate: counters do not say which other node a remote line came from, and {} of the \
              lines were dealt out by where the pages of their process were.",
-            percent(nodes.dealt.guessed / all)
+            percent(traffic.estimated / all)
         );
     }
-    if nodes.dealt.unassigned > 0.0 {
+    if traffic.unassigned > 0.0 {
         about += &format!(
             " Of {} of the lines it is not known which node served them.",
-            percent(nodes.dealt.unassigned / all)
+            percent(traffic.unassigned / all)
         );
     }
     Some(Chart {
@@ -306,7 +303,7 @@ fn imbalance(seen: &Seen) -> Chart<'static> {
         strips: vec![Strip::spread(
             String::new(),
             "c4".to_owned(),
-            &seen.nodes.imbalance,
+            &seen.imbalance,
             1.0,
             " %",
         )],
@@ -370,15 +367,9 @@ fn penalty(seen: &Seen) -> Chart<'static> {
 }
 
 fn acts(run: &Run, seen: &Seen, column: &str) -> Chart<'static> {
-    let is_dry = run
-        .start
-        .as_ref()
-        .is_some_and(|start| start.settings.dry_run);
-    let counted = |columns: &crate::report::columns::Columns<crate::report::columns::Amount>| {
-        sum(columns.iter().map(|(_, cell)| cell.0))
-    };
+    let is_dry = run.is_dry();
     let strip = |label: &str, class: &str, columns| {
-        let whole = count(counted(columns));
+        let whole = count(total(columns));
         Strip::amount(label.to_owned(), class.to_owned(), columns, 1.0, whole)
     };
     let moved = if is_dry { "would move" } else { "moved" };
@@ -405,9 +396,9 @@ fn acts(run: &Run, seen: &Seen, column: &str) -> Chart<'static> {
 }
 
 fn pages(run: &Run, seen: &Seen) -> Chart<'static> {
-    let mib = run.page_bytes as f64 / f64::from(1 << 20);
+    let mib = run.model.page_bytes() as f64 / f64::from(1 << 20);
     let seconds = seen.clock.width_ns() as f64 / 1e9;
-    let moved = sum(seen.pages.iter().map(|(_, cell)| cell.0));
+    let moved = total(&seen.pages);
     let whole = format!("{} MiB", brief(moved as f64 * mib));
     Chart {
         name: "pages",
@@ -431,6 +422,7 @@ fn pages(run: &Run, seen: &Seen) -> Chart<'static> {
 
 fn matrices(number: usize, run: &Run) -> Markup {
     let mut sharing: Vec<_> = run
+        .charts
         .processes
         .iter()
         .filter(|(_, track)| !track.sharing.is_empty())
@@ -451,6 +443,7 @@ fn matrices(number: usize, run: &Run) -> Markup {
 /// What a refusal by a guard means, and how often there was one.
 pub(super) fn refusals_by_count(run: &Run) -> Vec<(Guard, u64)> {
     let mut refusals: Vec<(Guard, u64)> = run
+        .model
         .totals
         .refusals
         .iter()

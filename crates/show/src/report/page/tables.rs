@@ -8,10 +8,9 @@ use super::one::refusals_by_count;
 use super::{Said, name, process_name, row_name};
 use crate::guards::meaning;
 use crate::report::Run;
-use crate::report::acts::{Did, Move, RuleTally};
 use crate::report::draw::brief;
 use crate::report::tracks::{LAST, ProcessTrack};
-use crate::report::work::Work;
+use crate::run::{Decision, DecisionOutcome, RuleSums, Subject, Work};
 use crate::summary::failures;
 use crate::words::{at, count, counted, misses, percent, sentence, short, stopped};
 
@@ -21,6 +20,7 @@ const MOST_PROCESSES: usize = 100;
 /// Each process before and after.
 pub(super) fn processes(run: &Run) -> Markup {
     let mut processes: Vec<(ProcessId, &ProcessTrack)> = run
+        .charts
         .processes
         .iter()
         .map(|(&id, track)| (id, track))
@@ -141,6 +141,7 @@ fn pages(residency: &Residency) -> String {
 /// Each virtual machine.
 pub(super) fn machines(run: &Run) -> Markup {
     let machines = run
+        .charts
         .processes
         .iter()
         .filter_map(|(&id, track)| Some((id, track.machine.as_ref()?)));
@@ -157,7 +158,7 @@ pub(super) fn machines(run: &Run) -> Markup {
             } }
             tbody {
                 @for (id, machine) in machines {
-                    @let home = run.processes.get(&id).and_then(ProcessTrack::home);
+                    @let home = run.charts.processes.get(&id).and_then(ProcessTrack::home);
                     tr {
                         th scope="row" { bdi { (name(&machine.name)) } }
                         td.n { (id.pid) }
@@ -181,8 +182,8 @@ pub(super) fn machines(run: &Run) -> Markup {
 
 /// What each rule wanted, and what came of it.
 pub(super) fn rules(run: &Run) -> Markup {
-    let acts = &run.acts;
-    let row = |rule: &str, what: &str, tally: &RuleTally| {
+    let (threads, pages) = (&run.model.more.rules, &run.model.more.page_rules);
+    let row = |rule: &str, what: &str, tally: &RuleSums| {
         let cited = crate::explain::cited(rule);
         html! {
             tr {
@@ -197,7 +198,7 @@ pub(super) fn rules(run: &Run) -> Markup {
         }
     };
     html! {
-        @if !(acts.threads.is_empty() && acts.pages.is_empty()) {
+        @if !(threads.is_empty() && pages.is_empty()) {
             h3 { "Decisions by rule" }
             div.wide { table {
                 thead { tr {
@@ -205,8 +206,8 @@ pub(super) fn rules(run: &Run) -> Markup {
                     th { "why, the first time" } th { "from" }
                 } }
                 tbody {
-                    @for (rule, tally) in &acts.threads { (row(rule, "threads", tally)) }
-                    @for (rule, tally) in &acts.pages { (row(rule, "pages", tally)) }
+                    @for (rule, tally) in threads { (row(rule, "threads", tally)) }
+                    @for (rule, tally) in pages { (row(rule, "pages", tally)) }
                 }
             } }
         }
@@ -215,7 +216,7 @@ pub(super) fn rules(run: &Run) -> Markup {
 
 /// Moves of threads one by one.
 pub(super) fn moves(run: &Run) -> Markup {
-    let moves = &run.acts.moves;
+    let moves = &run.charts.moves;
     if moves.first.is_empty() {
         return Markup::default();
     }
@@ -236,8 +237,8 @@ pub(super) fn moves(run: &Run) -> Markup {
     }
 }
 
-fn moved(run: &Run, one: &Move) -> Markup {
-    let track = run.threads.get(&one.thread);
+fn moved(run: &Run, one: &Decision) -> Markup {
+    let track = run.charts.threads.get(&one.thread);
     let thread = track.map_or_else(
         || one.thread.tid.to_string(),
         |track| row_name(run, one.thread, track),
@@ -249,19 +250,22 @@ fn moved(run: &Run, one: &Move) -> Markup {
             td { bdi { (thread) } }
             td { bdi { (process) } }
             td.t {
-                @match one.did {
-                    Did::Moved => "moved",
-                    Did::Undone => "undone",
-                    Did::Stolen => "given to an idle node",
-                    Did::Planned => "would move",
-                    Did::Failed => "failed",
+                @match one.outcome {
+                    DecisionOutcome::Moved => "moved",
+                    DecisionOutcome::Undone => "undone",
+                    DecisionOutcome::Stolen => "given to an idle node",
+                    DecisionOutcome::Planned => "would move",
+                    DecisionOutcome::Failed => "failed",
+                    DecisionOutcome::Refused(_) | DecisionOutcome::Waiting => "",
                 }
             }
-            td.t { (place(run, one.from)) }
-            td.t { @match one.to { Some(to) => (place(run, to)), None => "the kernel" } }
+            @if let Subject::Thread { from, to, .. } = one.subject {
+                td.t { (place(run, from)) }
+                td.t { @match to { Some(to) => (place(run, to)), None => "the kernel" } }
+            }
             td {
                 @if !one.rule.is_empty() { b { (Said(&one.rule)) } " " }
-                (Said(&stopped(&one.why)))
+                (Said(&stopped(one.reason())))
                 @if !one.instead_of.is_empty() { br; small { "Instead of: " (Said(&stopped(&one.instead_of))) } }
             }
         }
@@ -269,11 +273,7 @@ fn moved(run: &Run, one: &Move) -> Markup {
 }
 
 fn place(run: &Run, cpu: CpuId) -> String {
-    let node = run
-        .start
-        .as_ref()
-        .and_then(|start| start.topology.node_of(cpu));
-    match node {
+    match run.model.node_of(cpu) {
         Some(node) => format!("CPU {cpu}, node {node}"),
         None => format!("CPU {cpu}"),
     }
@@ -282,8 +282,8 @@ fn place(run: &Run, cpu: CpuId) -> String {
 /// What was refused, and what could not be moved.
 pub(super) fn refusals(run: &Run) -> Markup {
     let refusals = refusals_by_count(run);
-    let errors = &run.acts.page_errors;
-    let failed = &run.totals.pages_failed;
+    let errors = &run.charts.page_errors;
+    let failed = &run.model.totals.pages_failed;
     html! {
         @if !refusals.is_empty() {
             h3 { "Refused by the governor" }
@@ -296,7 +296,7 @@ pub(super) fn refusals(run: &Run) -> Markup {
                             td.n { (count(times)) }
                             td { (sentence(&stopped(meaning(guard)))) }
                             td {
-                                @if let Some(why) = run.acts.refusals.get(&guard) { (Said(&stopped(why))) }
+                                @if let Some(why) = run.model.more.first_refusals.get(&guard) { (Said(&stopped(why))) }
                                 @else { "in a part of the ledger that is not here" }
                             }
                         }
@@ -315,18 +315,18 @@ pub(super) fn refusals(run: &Run) -> Markup {
 /// Notices and gaps.
 pub(super) fn said(run: &Run) -> Markup {
     html! {
-        @if !run.notices.said.is_empty() {
+        @if !run.charts.notices.said.is_empty() {
             h3 { "To know" }
-            (sentences(&run.notices, "time"))
+            (sentences(&run.charts.notices, "time"))
         }
-        @if !run.gaps.said.is_empty() {
+        @if !run.charts.gaps.said.is_empty() {
             h3 { "Gaps: what could not be seen at times" }
-            (sentences(&run.gaps, "interval"))
+            (sentences(&run.charts.gaps, "interval"))
         }
     }
 }
 
-fn sentences(sentences: &crate::report::acts::Sentences, of: &str) -> Markup {
+fn sentences(sentences: &crate::report::history::Sentences, of: &str) -> Markup {
     html! {
         ul {
             @for (text, first_ns, times) in &sentences.said {
@@ -342,7 +342,7 @@ fn sentences(sentences: &crate::report::acts::Sentences, of: &str) -> Markup {
 
 /// What could be measured.
 pub(super) fn signals(run: &Run) -> Markup {
-    let Some(start) = &run.start else {
+    let Some(start) = run.model.start() else {
         return Markup::default();
     };
     html! {
@@ -375,7 +375,7 @@ pub(super) fn signals(run: &Run) -> Markup {
 
 /// The settings, as used.
 pub(super) fn settings(run: &Run) -> Markup {
-    let Some(start) = &run.start else {
+    let Some(start) = run.model.start() else {
         return Markup::default();
     };
     html! {

@@ -3,11 +3,11 @@
 use ratatui::layout::Rect;
 
 use super::super::Top;
-use super::super::acts::Act;
 use super::super::canvas::Canvas;
-use super::super::columns::{came, came_tone, went};
+use super::super::columns::{outcome, outcome_tone, went};
 use super::super::look::Tone;
 use super::Layout;
+use crate::run::Decision;
 use crate::words::at;
 
 /// Where each column begins.
@@ -37,7 +37,7 @@ pub(super) fn decisions(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
     }
     let shown = top.order.iter().enumerate().skip(cursor.top);
     for ((place, &number), y) in shown.zip(0..rows.height) {
-        let Some(act) = state.acts().get(number) else {
+        let Some(act) = state.log.get(number) else {
             continue;
         };
         row(act, canvas, rows, y);
@@ -47,20 +47,20 @@ pub(super) fn decisions(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
     }
 }
 
-fn row(act: &Act, canvas: &mut Canvas<'_>, rows: Rect, y: u16) {
+fn row(act: &Decision, canvas: &mut Canvas<'_>, rows: Rect, y: u16) {
     let until = |end: u16| Rect {
         width: rows.width.min(end - 1),
         ..rows
     };
     canvas.right(rows, 0, WHO - 1, y, &at(act.time_ns), Tone::Dim);
-    let who = format!("{} {}", act.thread.tid, act.name);
+    let who = format!("{} {}", act.thread.tid, act.thread_name);
     canvas.text(until(WENT), WHO, y, &who, Tone::Strong);
     canvas.text(until(CAME), WENT, y, &went(act, canvas.look), Tone::Plain);
-    canvas.text(until(WHY), CAME, y, &came(act), came_tone(act));
-    let why = if act.said.is_empty() {
+    canvas.text(until(WHY), CAME, y, &outcome(act), outcome_tone(act));
+    let why = if act.answer.is_empty() {
         &act.why
     } else {
-        &act.said
+        &act.answer
     };
     canvas.text(rows, WHY, y, why, Tone::Plain);
 }

@@ -5,9 +5,9 @@ use ratatui::layout::Rect;
 use super::super::canvas::Canvas;
 use super::super::keys::SPEEDS;
 use super::super::look::Tone;
-use super::super::state::State;
 use super::super::ui::{Open, Tab};
 use super::super::{Top, harmless};
+use crate::run::{RunModel, sum};
 use crate::words::{at, count, counted, percent};
 
 /// How long a notice is shown, in ns of the run.
@@ -25,7 +25,7 @@ pub(super) fn head(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
         ..area
     };
     let x = canvas.text(left, 0, 0, "numaherd top ", Tone::Strong);
-    let what = match state.start() {
+    let what = match state.current() {
         Some(start) => {
             let topology = &start.topology;
             let dry = if start.settings.dry_run {
@@ -38,7 +38,7 @@ pub(super) fn head(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
                 "{}{dry}{paused} on {}: {}, {}",
                 start.policy,
                 topology.name(),
-                counted(state.nodes().len() as u64, "node"),
+                counted(state.nodes.len() as u64, "node"),
                 counted(topology.online_cpus().len() as u64, "CPU"),
             )
         }
@@ -55,9 +55,9 @@ pub(super) fn head(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
 
 /// Which moment is shown, and of which run.
 fn when(top: &Top) -> String {
-    let now = at(top.timeline.state().time_ns());
+    let now = at(top.timeline.state().at().1);
     let newest = top.timeline.newest();
-    let of = at(newest.time_ns());
+    let of = at(newest.at().1);
     if top.playing.is_some() {
         return format!("playing x{} {now} of {of}", SPEEDS[top.speed]);
     }
@@ -71,12 +71,12 @@ fn when(top: &Top) -> String {
 }
 
 /// What the run came to until the moment that is shown.
-pub(super) fn sums(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
+pub(super) fn sums(state: &RunModel, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(snapshot) = state.snapshot() else {
         canvas.text(area, 0, 0, "nothing has been seen yet", Tone::Dim);
         return;
     };
-    let totals = state.totals();
+    let totals = &state.totals;
     let mut parts = vec![
         counted(snapshot.threads.len() as u64, "thread"),
         counted(snapshot.processes.len() as u64, "process"),
@@ -86,11 +86,11 @@ pub(super) fn sums(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
         0 => moves,
         undone => format!("{moves} ({} undone)", count(undone)),
     });
-    if state.start().is_some_and(|start| start.settings.dry_run) {
+    if state.current().is_some_and(|start| start.settings.dry_run) {
         parts.push(format!("{} planned", count(totals.planned_thread_moves)));
     }
     parts.push(format!("{} moved", counted(totals.pages_moved, "page")));
-    let refused: u64 = crate::totals::sum(totals.refusals.values().copied());
+    let refused: u64 = sum(totals.refusals.values().copied());
     if refused > 0 {
         parts.push(format!("{} refused", count(refused)));
     }
@@ -136,10 +136,10 @@ pub(super) fn tabs(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
         return;
     }
     let state = top.timeline.state();
-    if let Some((time_ns, text)) = state.notices().next_back()
-        && state.time_ns().saturating_sub(time_ns) <= NOTICE_NS
+    if let Some(notice) = state.notices.back()
+        && state.at().1.saturating_sub(notice.time_ns) <= NOTICE_NS
     {
-        let note = format!("note at {}: {text}", at(time_ns));
+        let note = format!("note at {}: {}", at(notice.time_ns), notice.text);
         canvas.text(area, x, 0, &note, Tone::Warn);
     }
 }
@@ -164,7 +164,7 @@ pub(super) fn time(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     let column = |moment: usize| moment * (columns - 1) / (number - 1).max(1);
     let mut decided = vec![false; columns];
     for (place, moment) in moments.enumerate() {
-        decided[column(place).min(columns - 1)] |= moment.acts > 0;
+        decided[column(place).min(columns - 1)] |= moment.decisions > 0;
     }
     let (line, mark, here) = if canvas.look.ascii {
         ("-", "+", "|")

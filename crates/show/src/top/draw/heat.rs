@@ -20,16 +20,16 @@ pub(super) fn heat(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     let heat = Heat::of(state);
     let told = match heat.source {
         HeatSource::Lines {
-            guessed,
+            estimated,
             unassigned,
         } => {
             let mut told = "lines per second from the threads on a row's node to the memory of a \
                             column's, as counted"
                 .to_owned();
-            if guessed > 0.0 {
+            if estimated > 0.0 {
                 told += &format!(
                     "; {} of them dealt out by where pages are",
-                    figures::percent(guessed)
+                    figures::percent(estimated)
                 );
             }
             if unassigned > 0.0 {
@@ -54,7 +54,7 @@ pub(super) fn heat(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     if heat.source == HeatSource::Nothing {
         return;
     }
-    let nodes = state.nodes();
+    let nodes = &state.nodes;
     let room = area.width.saturating_sub(LABEL);
     let fits = usize::from(room / WIDE) >= nodes.len();
     let wide = if fits { WIDE } else { 1 };

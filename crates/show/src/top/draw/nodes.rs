@@ -7,7 +7,7 @@ use super::super::canvas::Canvas;
 use super::super::columns::local_tone;
 use super::super::figures;
 use super::super::look::Tone;
-use super::super::state::{NodeNow, State};
+use crate::run::{Node, RunModel};
 
 /// Columns of the number of a node, and of what stands beside the bars.
 const NODE: u16 = 5;
@@ -17,8 +17,8 @@ const CONTROLLER: u16 = 15;
 const LOCAL: u16 = 6;
 
 /// Rows that the nodes take on a screen of so many: a third of it at most.
-pub(super) fn rows(state: &State, screen: u16) -> u16 {
-    let nodes = state.nodes().len();
+pub(super) fn rows(state: &RunModel, screen: u16) -> u16 {
+    let nodes = state.nodes.len();
     if nodes == 0 || screen < 8 {
         return 0;
     }
@@ -31,8 +31,8 @@ pub(super) fn rows(state: &State, screen: u16) -> u16 {
 }
 
 /// Draws the nodes.
-pub(super) fn nodes(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
-    let nodes = state.nodes();
+pub(super) fn nodes(state: &RunModel, canvas: &mut Canvas<'_>, area: Rect) {
+    let nodes = &state.nodes;
     if area.height == 0 {
         return;
     }
@@ -44,7 +44,7 @@ pub(super) fn nodes(state: &State, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 /// A row for each node.
-fn each(nodes: &[NodeNow], canvas: &mut Canvas<'_>, area: Rect) {
+fn each(nodes: &[Node], canvas: &mut Canvas<'_>, area: Rect) {
     let text = NODE + CPUS + MEMORY + CONTROLLER + LOCAL;
     let bar = (area.width.saturating_sub(text) / 3).min(30);
     let cpus = NODE;
@@ -80,14 +80,14 @@ fn each(nodes: &[NodeNow], canvas: &mut Canvas<'_>, area: Rect) {
             };
             canvas.right(area, x + bar, x + bar + wide - 2, y, figure, tone);
         };
-        let in_use = (node.cpus > 0).then(|| node.busy / node.cpus as f64);
-        let figure = format!("{:.1}/{}", node.busy, node.cpus);
+        let in_use = (node.cpus > 0).then(|| node.cpus_used / node.cpus as f64);
+        let figure = format!("{:.1}/{}", node.cpus_used, node.cpus);
         gauge(cpus, CPUS, in_use, &figure);
         let (used, figure) = memory_of(node);
         gauge(memory, MEMORY, used, &figure);
         let (load, figure) = controller_of(node, most);
         gauge(controller, CONTROLLER, load, &figure);
-        if let Some(ratio) = node.local {
+        if let Some(ratio) = node.local_access_ratio {
             let end = (local + LOCAL).min(area.width);
             canvas.right(
                 area,
@@ -104,15 +104,15 @@ fn each(nodes: &[NodeNow], canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 /// Memory in use, as a share and in figures.
-fn memory_of(node: &NodeNow) -> (Option<f64>, String) {
-    if node.total_bytes == 0 {
+fn memory_of(node: &Node) -> (Option<f64>, String) {
+    let Some(all) = node.memory_bytes else {
         return (None, "none".to_owned());
-    }
-    let total = figures::bytes(node.total_bytes);
+    };
+    let total = figures::bytes(all);
     match node.free_bytes {
         Some(free) => {
-            let used = node.total_bytes - free.min(node.total_bytes);
-            let share = used as f64 / node.total_bytes as f64;
+            let used = all.saturating_sub(free);
+            let share = used as f64 / all as f64;
             (Some(share), format!("{}/{total}", figures::bytes(used)))
         }
         None => (None, format!("?/{total}")),
@@ -120,12 +120,12 @@ fn memory_of(node: &NodeNow) -> (Option<f64>, String) {
 }
 
 /// What its controller serves: of its bandwidth where that is known, else of what the busiest serves.
-fn controller_of(node: &NodeNow, most: f64) -> (Option<f64>, String) {
+fn controller_of(node: &Node, most: f64) -> (Option<f64>, String) {
     let Some(served) = node.served_per_s else {
         return (None, "-".to_owned());
     };
     let lines = format!("{}/s", figures::count(served));
-    match node.load {
+    match node.controller_load {
         Some(load) => (Some(load), format!("{lines} {}", figures::percent(load))),
         None if most > 0.0 => (Some(served / most), lines),
         None => (Some(0.0), lines),
@@ -133,11 +133,11 @@ fn controller_of(node: &NodeNow, most: f64) -> (Option<f64>, String) {
 }
 
 /// A row for each thing that is measured, with a letter for each node, or each few.
-fn together(nodes: &[NodeNow], canvas: &mut Canvas<'_>, area: Rect) {
+fn together(nodes: &[Node], canvas: &mut Canvas<'_>, area: Rect) {
     const LABEL: u16 = 12;
     let room = usize::from(area.width.saturating_sub(LABEL)).max(1);
     let by = nodes.len().div_ceil(room).max(1);
-    let kept: Vec<&[NodeNow]> = nodes.chunks(by).collect();
+    let kept: Vec<&[Node]> = nodes.chunks(by).collect();
     let first = nodes.first().map_or(0, |node| node.id.0);
     let last = nodes.last().map_or(0, |node| node.id.0);
     let each = if by == 1 {
@@ -151,14 +151,14 @@ fn together(nodes: &[NodeNow], canvas: &mut Canvas<'_>, area: Rect) {
         .iter()
         .filter_map(|node| node.served_per_s)
         .fold(0.0, f64::max);
-    type Figure<'f> = &'f dyn Fn(&NodeNow) -> Option<f64>;
+    type Figure<'f> = &'f dyn Fn(&Node) -> Option<f64>;
     let rows: [(&str, Figure<'_>); 4] = [
         ("CPUs", &|node| {
-            (node.cpus > 0).then(|| node.busy / node.cpus as f64)
+            (node.cpus > 0).then(|| node.cpus_used / node.cpus as f64)
         }),
         ("memory", &|node| memory_of(node).0),
         ("controller", &|node| controller_of(node, most).0),
-        ("local", &|node| node.local),
+        ("local", &|node| node.local_access_ratio),
     ];
     for (y, (label, figure)) in (1..).zip(rows) {
         canvas.text(area, 0, y, label, Tone::Plain);

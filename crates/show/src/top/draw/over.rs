@@ -4,11 +4,11 @@ use numaherd_world::ThreadId;
 use ratatui::layout::Rect;
 
 use super::super::Top;
-use super::super::acts::{Act, Came, What};
 use super::super::canvas::{Canvas, wrapped};
-use super::super::columns::{self, Row, THREAD, came, went};
+use super::super::columns::{self, Row, THREAD, outcome, went};
 use super::super::look::Tone;
 use super::super::ui::Open;
+use crate::run::{Decision, DecisionOutcome, Subject};
 use crate::words::{at, counted};
 
 /// The keys, each with what it does.
@@ -91,7 +91,7 @@ pub(super) fn lines(top: &Top, area: Rect) -> Vec<OpenLine> {
             page.title("");
             page.add("Drawn from", &top.source, Tone::Plain);
         }
-        Open::Act(act) => decision(top, act, &mut page),
+        Open::Decision(act) => decision(top, act, &mut page),
         Open::Thread(thread) => one_thread(top, *thread, &mut page),
     }
     page.lines
@@ -134,13 +134,13 @@ impl Page {
     }
 }
 
-fn decision(top: &Top, act: &Act, page: &mut Page) {
+fn decision(top: &Top, act: &Decision, page: &mut Page) {
     let look = top.look;
     let state = top.timeline.state();
     page.title(&format!("Decision {} at {}", act.number, at(act.time_ns)));
     page.add(
         "thread",
-        &format!("{} {}", act.thread.tid, act.name),
+        &format!("{} {}", act.thread.tid, act.thread_name),
         Tone::Strong,
     );
     if let Some(id) = act.process {
@@ -149,8 +149,8 @@ fn decision(top: &Top, act: &Act, page: &mut Page) {
         page.add("process", &format!("{} {name}", id.pid), Tone::Plain);
     }
     let node = |cpu| state.topology().and_then(|topology| topology.node_of(cpu));
-    match act.what {
-        What::Thread { from, to, .. } => {
+    match act.subject {
+        Subject::Thread { from, to, .. } => {
             let on = |cpu| match node(cpu) {
                 Some(node) => format!("CPU {cpu} on node {node}"),
                 None => format!("CPU {cpu}"),
@@ -159,9 +159,7 @@ fn decision(top: &Top, act: &Act, page: &mut Page) {
             let to = to.map_or_else(|| "the kernel's choice".to_owned(), on);
             page.add("to", &to, Tone::Plain);
         }
-        What::Pages {
-            to, moved, left, ..
-        } => {
+        Subject::Pages { to, moved, left } => {
             page.add("pages to", &format!("node {to}"), Tone::Plain);
             page.add("moved", &counted(moved, "base page"), Tone::Plain);
             if left > 0 {
@@ -184,12 +182,12 @@ fn decision(top: &Top, act: &Act, page: &mut Page) {
         &or_none(&act.instead_of, "nothing else was weighed"),
         Tone::Plain,
     );
-    let told = match act.came() {
-        Came::Refused(_) => "refused by the governor".to_owned(),
-        _ => came(act),
+    let told = match act.outcome {
+        DecisionOutcome::Refused(_) => "refused by the governor".to_owned(),
+        _ => outcome(act),
     };
-    page.add("what came of it", &told, columns::came_tone(act));
-    page.add("", &act.said, Tone::Plain);
+    page.add("what came of it", &told, columns::outcome_tone(act));
+    page.add("", &act.answer, Tone::Plain);
     page.add("in short", &went(act, look), Tone::Dim);
 }
 
@@ -199,7 +197,7 @@ fn one_thread(top: &Top, id: ThreadId, page: &mut Page) {
     let found = snapshot.and_then(|snapshot| {
         let threads = &snapshot.threads;
         let at = threads.binary_search_by_key(&id, |thread| thread.id).ok()?;
-        Some((threads.get(at)?, state.threads().get(at)?))
+        Some((threads.get(at)?, state.threads.get(at)?))
     });
     let Some((thread, track)) = found else {
         page.title(&format!("Thread {} is not there at this moment", id.tid));
@@ -225,7 +223,7 @@ fn one_thread(top: &Top, id: ThreadId, page: &mut Page) {
 /// What was decided about a thread, the latest first.
 fn history(top: &Top, id: ThreadId, page: &mut Page) {
     let state = top.timeline.state();
-    let acts = state.acts().latest().rev().filter(|act| act.thread == id);
+    let acts = state.log.latest().rev().filter(|act| act.thread == id);
     let acts: Vec<_> = acts.take(50).collect();
     page.title("");
     if acts.is_empty() {
@@ -235,11 +233,11 @@ fn history(top: &Top, id: ThreadId, page: &mut Page) {
     page.title("Decided about it, the latest first");
     for act in acts {
         let label = format!("{} {}", at(act.time_ns), went(act, top.look));
-        page.add(&label, &came(act), columns::came_tone(act));
+        page.add(&label, &outcome(act), columns::outcome_tone(act));
         page.add("", &act.why, Tone::Plain);
         if !act.instead_of.is_empty() {
             page.add("", &format!("instead of: {}", act.instead_of), Tone::Dim);
         }
-        page.add("", &act.said, Tone::Warn);
+        page.add("", &act.answer, Tone::Warn);
     }
 }

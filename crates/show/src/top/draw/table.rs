@@ -46,11 +46,11 @@ pub(super) fn table(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
         let at = usize::try_from(entry).unwrap_or(usize::MAX);
         let row = match top.ui.tab {
             Tab::Processes => {
-                let pair = snapshot.processes.get(at).zip(state.processes().get(at));
+                let pair = snapshot.processes.get(at).zip(state.processes.get(at));
                 pair.map(|(process, track)| Row::Process(at, process, track))
             }
             _ => {
-                let pair = snapshot.threads.get(at).zip(state.threads().get(at));
+                let pair = snapshot.threads.get(at).zip(state.threads.get(at));
                 pair.map(|(thread, track)| Row::Thread(thread, track))
             }
         };

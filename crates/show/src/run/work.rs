@@ -1,24 +1,21 @@
-//! Work done over some intervals, and the figures that it comes to.
+//! Work done over some intervals, and the figures that follow from it.
 
 use numaherd_world::Counts;
 
-use crate::totals::add;
-
-/// Of its time, a thread must have run and been counted for this share to tell its speed; the same
-/// as where `explain` tells what followed a decision.
-const LEAST_SHARE: f64 = 0.1;
+/// A thread must have run, and been counted, for this share of an interval to tell its speed.
+pub(crate) const LEAST_SHARE: f64 = 0.1;
 
 /// Sums over threads and intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Work {
     /// Instructions, where counted.
-    instructions: u64,
+    pub(crate) instructions: u64,
     /// Cache lines fetched from memory, where counted.
     pub(crate) lines: u64,
     /// Of the lines whose node was counted, those from the core's own node.
-    local: u64,
-    /// Of these, all.
-    known: u64,
+    pub(crate) local: u64,
+    /// Of the lines whose node was counted, all.
+    pub(crate) known: u64,
     /// Cycles with a request to the uncore outstanding, and requests (BRM §3.1: t' and λ).
     busy_cycles: u64,
     requests: u64,
@@ -32,11 +29,7 @@ pub(crate) struct Work {
 impl Work {
     /// What a thread did in an interval of so many ns.
     pub(crate) fn of(counts: Option<&Counts>, cpu_share: f64, interval_ns: u64) -> Self {
-        let share = if cpu_share.is_finite() {
-            cpu_share.clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
+        let share = share(cpu_share);
         let seconds = share * interval_ns as f64 / 1e9;
         let mut work = Self {
             cpu_seconds: seconds,
@@ -94,6 +87,25 @@ impl Work {
     /// tenth of the time or more.
     pub(crate) fn speed(&self) -> Option<f64> {
         (self.timed_seconds > 0.0).then(|| self.timed_instructions / self.timed_seconds)
+    }
+}
+
+/// Adds a ledger's figure to a sum, which stays at the end of its range when the figure is absurd.
+pub(crate) fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+/// The sum of a ledger's figures, at most the end of its range.
+pub(crate) fn sum(figures: impl Iterator<Item = u64>) -> u64 {
+    figures.fold(0, u64::saturating_add)
+}
+
+/// A share of a ledger's, which can be any number, as one of 0 to 1.
+pub(crate) fn share(share: f64) -> f64 {
+    if share.is_finite() {
+        share.clamp(0.0, 1.0)
+    } else {
+        0.0
     }
 }
 

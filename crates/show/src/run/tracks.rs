@@ -1,11 +1,12 @@
-//! What is remembered of each thread and process, in the order of the snapshot that lists them.
+//! What the model keeps of each thread and process, in the order of the snapshot that lists them.
 //!
-//! Snapshots ascend by id, so that memory and snapshot are joined by one walk over both: linear, and
-//! nothing is left of those that have ended.
+//! Snapshots ascend by id, so one walk over both joins them: linear, and nothing stays of what has ended.
+
+use serde::{Serialize, Serializer};
 
 /// One `T` for each id, ascending.
 #[derive(Clone, Debug)]
-pub(super) struct Tracks<K, T> {
+pub struct Tracks<K, T> {
     ids: Vec<K>,
     all: Vec<T>,
 }
@@ -16,6 +17,21 @@ impl<K, T> Default for Tracks<K, T> {
             ids: Vec::new(),
             all: Vec::new(),
         }
+    }
+}
+
+/// All, in the snapshot's order.
+impl<K, T> std::ops::Deref for Tracks<K, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.all
+    }
+}
+
+impl<K, T: Serialize> Serialize for Tracks<K, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.all.serialize(serializer)
     }
 }
 
@@ -38,17 +54,18 @@ impl<K: Copy + Ord, T: Default> Tracks<K, T> {
         self.ids = ids.collect();
     }
 
-    /// All, in the snapshot's order.
-    pub(super) fn all(&self) -> &[T] {
-        &self.all
+    /// That of an id.
+    pub fn get_by_id(&self, id: K) -> Option<&T> {
+        let at = self.ids.binary_search(&id).ok()?;
+        self.all.get(at)
     }
 
-    /// All, in the snapshot's order.
+    /// All, in the snapshot's order, to be changed.
     pub(super) fn all_mut(&mut self) -> &mut [T] {
         &mut self.all
     }
 
-    /// That of an id.
+    /// That of an id, to be changed.
     pub(super) fn get_mut(&mut self, id: K) -> Option<&mut T> {
         let at = self.ids.binary_search(&id).ok()?;
         self.all.get_mut(at)
@@ -75,7 +92,7 @@ mod tests {
             }
             tracks.line_up(ids(&after).into_iter());
             let expected = ids(&after).into_iter().map(|id| if before.contains(&id) { id + 1 } else { 0 });
-            prop_assert_eq!(tracks.all(), expected.collect::<Vec<_>>());
+            prop_assert_eq!(&tracks[..], expected.collect::<Vec<_>>());
         }
     }
 }

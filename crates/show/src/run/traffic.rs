@@ -1,17 +1,19 @@
-//! What each node had to do in an interval: CPUs in use, lines that its cores fetched, and lines that
-//! its memory controller served.
+//! Each node in an interval: CPUs in use, lines that its cores fetched, and lines that its memory
+//! controller served.
 //!
-//! Counters say of a remote line that it came from another node, not from which. On a machine of two
-//! nodes with memory there is but one other. On larger ones remote lines are dealt out to the other
-//! nodes in proportion to the pages that the thread's process has there: an estimate, and said to be
-//! one; where the pages are not known the lines are left unassigned, and their share is said.
+//! Counters tell that a line came from another node, not from which. On a machine of two nodes with
+//! memory there is only one other. On larger machines remote lines are assigned to the other nodes in
+//! proportion to the pages that the thread's process has there. This is an estimate, and views say so.
+//! Where the pages are not known the lines stay unassigned, and views give their share.
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{Residency, Thread};
 
+use super::work::share;
+
 /// A node in an interval.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct NodeWork {
+pub(crate) struct NodeTraffic {
     /// CPUs in use by the threads that ran there.
     pub(crate) cpus: f64,
     /// Lines that its cores fetched, where counted.
@@ -28,35 +30,35 @@ pub(crate) struct NodeWork {
 
 /// All nodes that are online, ascending.
 #[derive(Clone, Debug)]
-pub(crate) struct Dealt {
+pub(crate) struct Traffic {
     pub(crate) ids: Vec<NodeId>,
-    pub(crate) now: Vec<NodeWork>,
+    pub(crate) now: Vec<NodeTraffic>,
     /// Places of the nodes that have memory.
     pub(crate) with_memory: Vec<usize>,
     /// Whether lines were counted at all, and whether by node, since the machine is watched.
     pub(crate) is_counted: bool,
-    pub(crate) is_dealt: bool,
-    /// Lines that were assigned to a controller, by guess among them, and those that were not, since
-    /// the machine is watched.
+    pub(crate) is_assigned: bool,
+    /// Lines assigned to a controller since the start, those of them that were estimated, and lines
+    /// that could not be assigned.
     pub(crate) assigned: f64,
-    pub(crate) guessed: f64,
+    pub(crate) estimated: f64,
     pub(crate) unassigned: f64,
 }
 
-impl Dealt {
+impl Traffic {
     pub(crate) fn new(topology: &Topology) -> Self {
         let online = topology.nodes().iter().filter(|node| node.online);
         let with_memory = online.clone().enumerate();
         let with_memory = with_memory.filter(|(_, node)| node.memory_bytes > 0);
         let ids: Vec<NodeId> = online.clone().map(|node| node.id).collect();
         Self {
-            now: vec![NodeWork::default(); ids.len()],
+            now: vec![NodeTraffic::default(); ids.len()],
             with_memory: with_memory.map(|(place, _)| place).collect(),
             ids,
             is_counted: false,
-            is_dealt: false,
+            is_assigned: false,
             assigned: 0.0,
-            guessed: 0.0,
+            estimated: 0.0,
             unassigned: 0.0,
         }
     }
@@ -66,9 +68,9 @@ impl Dealt {
         self.ids.binary_search(&node).ok()
     }
 
-    /// Takes in what a thread did on the node of this place.
-    pub(crate) fn worked(&mut self, place: usize, thread: &Thread, pages: Option<&Residency>) {
-        self.now[place].cpus += thread.cpu_share.clamp(0.0, 1.0);
+    /// Adds a thread that ran on the node at this place.
+    pub(crate) fn add(&mut self, place: usize, thread: &Thread, pages: Option<&Residency>) {
+        self.now[place].cpus += share(thread.cpu_share);
         let Some(counts) = &thread.counts else {
             return;
         };
@@ -78,19 +80,19 @@ impl Dealt {
             self.now[place].busy_cycles += busy as f64;
             self.now[place].requests += requests as f64;
         }
-        if let (Some(local), Some(remote)) = (counts.local, counts.remote) {
+        if let Some((local, remote)) = counts.local.zip(counts.remote) {
             let (local, remote) = (local as f64, remote as f64);
-            self.is_dealt = true;
+            self.is_assigned = true;
             self.now[place].local += local;
             self.now[place].known += local + remote;
             self.now[place].served += local;
             self.assigned += local;
-            self.deal(place, remote, pages);
+            self.assign(place, remote, pages);
         }
     }
 
-    /// Deals out lines from other nodes than that of this place.
-    fn deal(&mut self, place: usize, remote: f64, pages: Option<&Residency>) {
+    /// Assigns the lines that this node's cores fetched from other nodes.
+    fn assign(&mut self, place: usize, remote: f64, pages: Option<&Residency>) {
         if remote == 0.0 {
             return;
         }
@@ -114,7 +116,7 @@ impl Dealt {
                 Some(other) => {
                     self.now[other].served += share;
                     self.assigned += share;
-                    self.guessed += share;
+                    self.estimated += share;
                 }
                 None => self.unassigned += share,
             }
@@ -124,12 +126,12 @@ impl Dealt {
     /// The imbalance of the controllers in this interval, in percent.
     pub(crate) fn imbalance(&self) -> Option<f64> {
         let served = self.with_memory.iter().map(|&place| self.now[place].served);
-        imbalance(served).filter(|_| self.is_dealt)
+        imbalance(served).filter(|_| self.is_assigned)
     }
 
     /// Begins the next interval.
     pub(crate) fn clear(&mut self) {
-        self.now.fill(NodeWork::default());
+        self.now.fill(NodeTraffic::default());
     }
 }
 
@@ -150,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn balance_is_none_and_all_on_one_of_four_is_the_most() {
+    fn an_even_load_has_no_imbalance_and_all_on_one_of_four_has_the_most() {
         assert_eq!(imbalance([5.0, 5.0].into_iter()), Some(0.0));
         let all_on_one = imbalance([8.0, 0.0, 0.0, 0.0].into_iter()).unwrap();
         assert!((all_on_one - 3f64.sqrt() * 100.0).abs() < 1e-9);

@@ -1,8 +1,8 @@
-//! How late the loop's intervals were: what shows whether anything held it up.
+//! How late the loop's intervals were, which shows whether anything held it up.
 //!
-//! An interval is from one look at the machine to the next. It is late by what it is longer than its
-//! cadence: the loop's own work between two looks, and whatever kept it from running. Intervals that were
-//! recorded as one count each with their mean.
+//! An interval lasts from one snapshot to the next. Its lateness is how much longer than the cadence it
+//! was: the loop's own work, and whatever kept the loop from running. Intervals recorded as one snapshot
+//! count with their mean.
 
 use serde::Serialize;
 

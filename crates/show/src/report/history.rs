@@ -1,0 +1,369 @@
+//! What a page draws of the past: figures over time as columns, the first and last moves, each thread
+//! and process that ever was. It does not grow with the length of the run.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use numaherd_topology::{NodeId, Topology};
+use numaherd_world::{ProcessId, Snapshot, ThreadId};
+
+use super::columns::{Amount, Clock, Columns, Spread};
+use super::tracks::{ProcessTrack, ThreadTrack};
+use crate::run::decision::{PageDecision, ThreadDecision};
+use crate::run::traffic::{Traffic, imbalance};
+use crate::run::{Decision, DecisionOutcome, History, RunModel, Work, sum};
+use crate::words::cut;
+
+/// The most moves that are shown one by one: so many of the first and so many of the last.
+pub(super) const SHOWN: usize = 50;
+
+/// The most different sentences that are kept.
+const MOST_SENTENCES: usize = 200;
+
+/// What a page draws of the past.
+#[derive(Debug, Default)]
+pub(super) struct Charts {
+    /// `None` before the first snapshot.
+    pub(super) seen: Option<Seen>,
+    pub(super) threads: BTreeMap<ThreadId, ThreadTrack>,
+    pub(super) processes: BTreeMap<ProcessId, ProcessTrack>,
+    pub(super) moves: Ends,
+    pub(super) page_errors: Sentences,
+    pub(super) notices: Sentences,
+    pub(super) gaps: Sentences,
+}
+
+/// The whole machine over time.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) clock: Clock,
+    pub(super) nodes: Vec<NodeTrack>,
+    /// Of the lines served by each controller, in percent.
+    pub(super) imbalance: Columns<Spread>,
+    pub(super) local: Columns<Spread>,
+    pub(super) misses: Columns<Spread>,
+    pub(super) penalty: Columns<Spread>,
+    pub(super) moves: Columns<Amount>,
+    pub(super) undone: Columns<Amount>,
+    pub(super) refused: Columns<Amount>,
+    pub(super) pages: Columns<Amount>,
+    pub(super) all: Work,
+}
+
+/// A node over time.
+#[derive(Clone, Debug)]
+pub(super) struct NodeTrack {
+    pub(super) id: NodeId,
+    /// CPUs in use by threads that ran there.
+    pub(super) cpus: Columns<Spread>,
+    /// Lines per second that its cores fetched.
+    pub(super) fetched: Columns<Spread>,
+    /// Lines per second that its controller served.
+    pub(super) served: Columns<Spread>,
+    /// Uncore penalty of the threads there, in cycles per request.
+    pub(super) penalty: Columns<Spread>,
+}
+
+/// The first and the last of many moves.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ends {
+    pub(super) first: Vec<Decision>,
+    pub(super) last: VecDeque<Decision>,
+    /// Moves between these.
+    pub(super) left_out: u64,
+}
+
+/// Sentences with how often each was said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sentences {
+    /// Each with when it was first said, in ns, and how often.
+    pub(super) said: Vec<(String, u64, u64)>,
+    at: BTreeMap<String, usize>,
+    /// Said, but not kept for want of room.
+    pub(super) left_out: u64,
+}
+
+impl Ends {
+    fn add(&mut self, one: Decision) {
+        if self.first.len() < SHOWN {
+            self.first.push(one);
+            return;
+        }
+        if self.last.len() == SHOWN {
+            self.last.pop_front();
+            self.left_out += 1;
+        }
+        self.last.push_back(one);
+    }
+}
+
+impl Sentences {
+    fn add(&mut self, text: &str, time_ns: u64) {
+        let text = cut(text);
+        if let Some(&place) = self.at.get(text) {
+            self.said[place].2 += 1;
+        } else if self.said.len() < MOST_SENTENCES {
+            self.at.insert(text.to_owned(), self.said.len());
+            self.said.push((text.to_owned(), time_ns, 1));
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
+impl Seen {
+    fn new(begin_ns: u64, topology: &Topology) -> Self {
+        let online = topology.nodes().iter().filter(|node| node.online);
+        let node = |node: &numaherd_topology::Node| NodeTrack {
+            id: node.id,
+            cpus: Columns::new(),
+            fetched: Columns::new(),
+            served: Columns::new(),
+            penalty: Columns::new(),
+        };
+        Self {
+            clock: Clock::starting(begin_ns),
+            nodes: online.map(node).collect(),
+            imbalance: Columns::new(),
+            local: Columns::new(),
+            misses: Columns::new(),
+            penalty: Columns::new(),
+            moves: Columns::new(),
+            undone: Columns::new(),
+            refused: Columns::new(),
+            pages: Columns::new(),
+            all: Work::default(),
+        }
+    }
+
+    fn interval(&mut self, run: &RunModel, traffic: &Traffic, span: (u64, u64)) {
+        let clock = self.clock;
+        let put = |columns: &mut Columns<Spread>, figure: Option<f64>| {
+            if let Some(figure) = figure {
+                columns.put(&clock, span, |ns| Spread::of(figure, ns));
+            }
+        };
+        for ((track, node), now) in self.nodes.iter_mut().zip(&run.nodes).zip(&traffic.now) {
+            put(&mut track.cpus, Some(now.cpus));
+            put(&mut track.fetched, node.fetched_per_s);
+            put(&mut track.served, node.served_per_s);
+            let penalty = (now.requests > 0.0).then(|| now.busy_cycles / now.requests);
+            put(&mut track.penalty, penalty);
+        }
+        put(&mut self.imbalance, traffic.imbalance());
+        put(&mut self.local, run.now.local_access_ratio);
+        put(&mut self.misses, run.now.miss_rate);
+        put(&mut self.penalty, run.now.uncore_penalty);
+        self.all.add(&run.work);
+    }
+
+    /// Makes all columns as wide as the last ones.
+    fn finish(&mut self) {
+        let shift = self.clock.shift;
+        let spreads = [
+            &mut self.imbalance,
+            &mut self.local,
+            &mut self.misses,
+            &mut self.penalty,
+        ];
+        let nodes = self.nodes.iter_mut();
+        let of_nodes = nodes.flat_map(|node| {
+            [
+                &mut node.cpus,
+                &mut node.fetched,
+                &mut node.served,
+                &mut node.penalty,
+            ]
+        });
+        for spread in spreads.into_iter().chain(of_nodes) {
+            spread.coarsen(shift);
+        }
+        let amounts = [
+            &mut self.moves,
+            &mut self.undone,
+            &mut self.refused,
+            &mut self.pages,
+        ];
+        for amount in amounts {
+            amount.coarsen(shift);
+        }
+    }
+}
+
+impl History for Charts {
+    fn interval(&mut self, run: &RunModel, snapshot: &Snapshot) {
+        // Without a start the machine is not known, and nothing can be drawn.
+        let (Some(topology), Some(traffic)) = (run.topology(), &run.traffic) else {
+            return;
+        };
+        let begin_ns = snapshot.time_ns.saturating_sub(snapshot.interval_ns);
+        let span = (begin_ns, snapshot.time_ns);
+        let seen = self
+            .seen
+            .get_or_insert_with(|| Seen::new(begin_ns, topology));
+        seen.clock.saw(snapshot.time_ns);
+        let clock = seen.clock;
+        seen.interval(run, traffic, span);
+        for (process, now) in snapshot.processes.iter().zip(run.processes.iter()) {
+            let track = self.processes.entry(process.id);
+            let track = track.or_insert_with(|| ProcessTrack::new(span));
+            track.saw(process);
+            track.interval(&clock, &now.work, span);
+        }
+        for (thread, now) in snapshot.threads.iter().zip(run.threads.iter()) {
+            let track = self.threads.entry(thread.id).or_insert_with(|| {
+                if let Some(process) = self.processes.get_mut(&thread.process) {
+                    process.threads += 1;
+                }
+                ThreadTrack::new(thread)
+            });
+            let place = now.node.and_then(|place| u16::try_from(place).ok());
+            track.saw(&clock, thread, place, span);
+        }
+        for gap in &snapshot.gaps {
+            self.gaps.add(gap, snapshot.time_ns);
+        }
+    }
+
+    fn decided(&mut self, run: &RunModel, decision: &ThreadDecision<'_>) {
+        let of: fn(&mut Seen) -> &mut Columns<Amount> = match decision.outcome() {
+            None => return,
+            Some(DecisionOutcome::Refused(_)) => |seen| &mut seen.refused,
+            Some(DecisionOutcome::Undone) => |seen| &mut seen.undone,
+            _ => |seen| &mut seen.moves,
+        };
+        if decision.is_move()
+            && let Some(track) = self.threads.get_mut(&decision.thread)
+        {
+            track.moves += 1;
+            if let Some(process) = self.processes.get_mut(&track.process) {
+                process.thread_moves += 1;
+            }
+        }
+        if decision.outcome() != Some(DecisionOutcome::Failed) {
+            self.count(decision.time_ns, 1, of);
+        }
+        if decision.refusal.is_none()
+            && let Some(logged) = run.decision(decision)
+        {
+            self.moves.add(logged);
+        }
+    }
+
+    fn paged(&mut self, _: &RunModel, decision: &PageDecision<'_>) {
+        if decision.refusal.is_some() {
+            self.count(decision.time_ns, 1, |seen| &mut seen.refused);
+        }
+        let Some(outcome) = decision.outcome else {
+            return;
+        };
+        if let Some(process) = self.processes.get_mut(&outcome.process) {
+            process.pages_moved = process.pages_moved.saturating_add(outcome.moved);
+        }
+        if let Some(error) = &outcome.error {
+            self.page_errors.add(error, decision.time_ns);
+        }
+        if outcome.moved > 0 {
+            self.count(decision.time_ns, outcome.moved, |seen| &mut seen.pages);
+        }
+    }
+
+    fn noticed(&mut self, time_ns: u64, text: &str) {
+        self.notices.add(text, time_ns);
+    }
+}
+
+impl Charts {
+    /// Counts what happened at a point in time, which may be later than the latest snapshot.
+    fn count(
+        &mut self,
+        time_ns: u64,
+        amount: u64,
+        of: impl FnOnce(&mut Seen) -> &mut Columns<Amount>,
+    ) {
+        if let Some(seen) = &mut self.seen {
+            seen.clock.saw(time_ns);
+            let clock = seen.clock;
+            of(seen).add(&clock, time_ns, &Amount(amount));
+        }
+    }
+
+    /// Ends the reading: from now on all columns have one width.
+    pub(super) fn finish(&mut self) {
+        let Some(seen) = &mut self.seen else {
+            return;
+        };
+        seen.finish();
+        for thread in self.threads.values_mut() {
+            thread.stays.coarsen(seen.clock.shift);
+        }
+        for process in self.processes.values_mut() {
+            process.local.coarsen(seen.clock.shift);
+        }
+    }
+}
+
+/// The imbalance of the controllers over the whole run, in percent.
+pub(super) fn whole_imbalance(run: &RunModel) -> Option<f64> {
+    let traffic = run.traffic.as_ref().filter(|traffic| traffic.is_assigned)?;
+    let places = traffic.with_memory.iter();
+    imbalance(places.map(|&place| run.nodes[place].sums.served_lines))
+}
+
+/// How many there were in all.
+pub(super) fn total(columns: &Columns<Amount>) -> u64 {
+    sum(columns.iter().map(|(_, cell)| cell.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Subject;
+    use crate::words::MOST_TEXT;
+
+    #[test]
+    fn the_first_and_the_last_are_kept_and_the_rest_is_counted() {
+        let mut ends = Ends::default();
+        for time_ns in 0..1000 {
+            ends.add(Decision {
+                number: 0,
+                time_ns,
+                thread: ThreadId { tid: 1, born: 1 },
+                thread_name: String::new(),
+                process: None,
+                process_name: String::new(),
+                subject: Subject::Pages {
+                    to: NodeId(0),
+                    moved: 0,
+                    left: 0,
+                },
+                outcome: DecisionOutcome::Moved,
+                rule: String::new(),
+                why: String::new(),
+                instead_of: String::new(),
+                answer: String::new(),
+            });
+        }
+        assert_eq!(ends.first.len() + ends.last.len(), 2 * SHOWN);
+        assert_eq!(ends.left_out, 1000 - 2 * SHOWN as u64);
+        assert_eq!(ends.last.back().map(|one| one.time_ns), Some(999));
+        assert_eq!(ends.first.last().map(|one| one.time_ns), Some(49));
+    }
+
+    #[test]
+    fn what_is_kept_of_sentences_is_bounded() {
+        let mut sentences = Sentences::default();
+        for number in 0..1000 {
+            sentences.add(&format!("{number} {}", "ä".repeat(1000)), number);
+            sentences.add("again", number);
+        }
+        assert_eq!(sentences.said.len(), MOST_SENTENCES);
+        assert_eq!(sentences.said[1], ("again".to_owned(), 0, 1000));
+        assert_eq!(sentences.left_out, 1000 - (MOST_SENTENCES as u64 - 1));
+        assert!(
+            sentences
+                .said
+                .iter()
+                .all(|(text, ..)| text.len() <= MOST_TEXT)
+        );
+    }
+}

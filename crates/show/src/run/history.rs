@@ -1,0 +1,29 @@
+//! What a reader keeps of the past beyond the model's present state.
+
+use numaherd_herd::Line;
+use numaherd_herd::ledger::Controlled;
+use numaherd_world::Snapshot;
+
+use super::RunModel;
+use super::decision::{PageDecision, ThreadDecision};
+
+/// A reader's own memory of a run: it is told of each interval and each decision once the model has
+/// taken them in. `()` remembers nothing.
+pub(crate) trait History {
+    /// An interval was seen; the model holds its figures.
+    fn interval(&mut self, _: &RunModel, _: &Snapshot) {}
+
+    /// A thread's order was carried out, refused, or planned.
+    fn decided(&mut self, _: &RunModel, _: &ThreadDecision<'_>) {}
+
+    /// The same of pages.
+    fn paged(&mut self, _: &RunModel, _: &PageDecision<'_>) {}
+
+    /// A notice for people.
+    fn noticed(&mut self, _time_ns: u64, _text: &str) {}
+
+    /// A request to the loop, answered.
+    fn asked(&mut self, _: &Line, _: &Controlled) {}
+}
+
+impl History for () {}
