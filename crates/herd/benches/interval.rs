@@ -266,7 +266,10 @@ fn intervals(threads: u32, number: u64, all_move: bool, ledger: Option<&Path>) -
     let herd = Herd::new(&mut world, policy, settings, writer, None);
     let summary = herd.run(&AtomicBool::new(false)).expect("it can run");
     let moves = (number + 1) * u64::from(threads);
-    assert_eq!(summary.thread_moves, if all_move { moves } else { 0 });
+    assert_eq!(
+        summary.totals.thread_moves,
+        if all_move { moves } else { 0 }
+    );
     let last = usize::try_from(number).expect("few intervals");
     world.began[last] - world.began[0]
 }
@@ -351,7 +354,7 @@ fn ticks(threads: u32, number: u64, ledger: Option<&Path>) -> Duration {
     let policy = registry::build("brm", &of_policy).expect("a policy");
     let herd = Herd::new(&mut world, policy, settings, writer, None);
     let summary = herd.run(&AtomicBool::new(false)).expect("it can run");
-    assert_eq!(summary.intervals, number + 1);
+    assert_eq!(summary.totals.intervals, number + 1);
     let last = usize::try_from(number).expect("few intervals");
     world.scripted.began[last] - world.scripted.began[0]
 }
@@ -380,7 +383,10 @@ fn hour(paging: &str) {
     let policy = registry::build(&format!("linux+{paging}"), &defaults).expect("a policy");
     let herd = Herd::new(&mut world, policy, settings, None, None);
     let summary = herd.run(&AtomicBool::new(false)).expect("it can run");
-    assert_eq!((summary.intervals, summary.planned_pages), (3_600, 0));
+    assert_eq!(
+        (summary.totals.intervals, summary.totals.planned_pages),
+        (3_600, 0)
+    );
 }
 
 fn main() {

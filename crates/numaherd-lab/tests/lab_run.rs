@@ -80,5 +80,5 @@ fn a_program_is_herded_in_the_guest_and_the_ledger_comes_out_while_it_runs() {
     let first = &ledger.lines.first().unwrap().record;
     assert!(matches!(first, Record::Start(start) if start.policy == "dino"));
     let last = &ledger.lines.last().unwrap().record;
-    assert!(matches!(last, Record::End(summary) if summary.intervals >= 1));
+    assert!(matches!(last, Record::End(summary) if summary.totals.intervals >= 1));
 }

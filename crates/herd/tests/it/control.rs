@@ -108,6 +108,7 @@ impl Ran {
             Record::Notice(_) => "notice",
             Record::Control(_) => "CONTROL",
             Record::End(_) => "end",
+            Record::LedgerEnded { .. } => "ledger-ended",
             Record::Unknown => "unknown",
         };
         self.lines.iter().map(kind).collect::<Vec<_>>().join(" ")
@@ -163,7 +164,7 @@ fn a_pause_decides_nothing_records_what_is_seen_and_leaves_threads_where_they_ar
             refused: None
         }
     );
-    assert_eq!(ran.summary.intervals, 8);
+    assert_eq!(ran.summary.totals.intervals, 8);
     assert_eq!(world.masks(), found);
 }
 
@@ -234,7 +235,10 @@ fn a_pause_that_gives_back_leaves_nothing_held_and_nothing_owed() {
     };
     assert_eq!(paused.asked, asked);
     assert_eq!(world.masks()[&tid(2)], cpus("0-1"));
-    assert_eq!(ran.summary.restored, 6, "at the pause and at the end");
+    assert_eq!(
+        ran.summary.totals.restored, Some(6),
+        "at the pause and at the end"
+    );
 }
 
 #[test]
@@ -261,7 +265,7 @@ fn a_pause_that_has_not_given_back_can_do_so_later() {
             "it is paused already, and affinities are given back"
         ]
     );
-    assert_eq!(ran.summary.restored, 2);
+    assert_eq!(ran.summary.totals.restored, Some(2));
     assert_eq!(world.masks(), found);
 }
 
@@ -528,7 +532,7 @@ fn who_does_not_wait_or_comes_in_crowds_does_no_harm() {
     let placing = policy(everyone_to(5));
     let ran = run(&mut world, placing, Settings::default(), requests);
     assert_eq!(ran.refusals().len(), MOST_WAITING);
-    assert_eq!(ran.summary.intervals, 8);
+    assert_eq!(ran.summary.totals.intervals, 8);
     assert_eq!(
         control.ask(Request::Resume, PATIENCE),
         Err(ControlError::Ended)

@@ -122,7 +122,7 @@ fn page_orders_that_wait_when_another_policy_takes_over_are_refused() {
     let placing = policy_with(everyone_to(5), paging);
     let ran = run(&mut world, placing, settings, requests);
     // The first by the second, the second by the change.
-    assert_eq!(ran.summary.refusals[&Guard::Superseded], 2);
+    assert_eq!(ran.summary.totals.refusals[&Guard::Superseded], 2);
     let asked = heard.lock().unwrap().settled.len();
     assert_eq!(asked, 2, "the former paging is told nothing more");
     let why = ran.lines.iter().find_map(|line| match &line.record {

@@ -383,9 +383,9 @@ proptest! {
         let ran = run(&plan, &set(rate), events.collect());
         // Each tenth of a second is filled at the rate that held in it.
         let highest = changes.iter().map(|&(rate, _)| rate).max().unwrap_or(0).max(rate);
-        let seconds = ran.summary.duration_ns as f64 / 1e9;
+        let seconds = ran.summary.totals.duration_ns as f64 / 1e9;
         let most = f64::from(highest.max(1)) + f64::from(highest) * seconds + 1.0;
-        let moves = ran.summary.thread_moves as f64;
+        let moves = ran.summary.totals.thread_moves as f64;
         prop_assert!(moves <= most, "{} moves, {} may be", moves, most);
     }
 }

@@ -317,7 +317,7 @@ fn sharing_that_the_paging_finds_is_in_the_snapshot_of_the_same_interval() {
 fn one_that_does_not_listen_leaves_the_interval_whole() {
     let mut world = Stepped::new();
     let (summary, _) = run(&mut world, following("stay"), quick());
-    assert_eq!(summary.thread_moves, 1);
+    assert_eq!(summary.totals.thread_moves, 1);
     let interval = [Call::Ran(100), Call::Observed];
     let expected = [
         &interval[..],
@@ -336,7 +336,7 @@ fn a_window_listens_from_the_move_until_all_memory_has_followed() {
         ..Settings::default()
     };
     let (summary, lines) = run(&mut world, following("window"), settings);
-    assert_eq!(summary.pages_moved, PAGES);
+    assert_eq!(summary.totals.pages_moved, PAGES);
     let ran: Vec<Call> = world
         .calls()
         .into_iter()
@@ -401,7 +401,7 @@ fn one_seed_gives_one_ledger_to_the_byte() {
         let mut world = Stepped::new();
         let herd = Herd::new(&mut world, policy, settings, Some(writer), None);
         let summary = herd.run(&AtomicBool::new(false)).unwrap();
-        assert!(summary.pages_moved > 0, "or little is shown");
+        assert!(summary.totals.pages_moved > 0, "or little is shown");
         std::fs::read(path).unwrap()
     };
     let first = ledger("first");
@@ -415,8 +415,11 @@ fn an_end_in_the_middle_of_an_interval_ends_the_run() {
     let policy = policy_with(everyone_to(2), ToldPaging::stay());
     let (summary, _) = run(&mut world, policy, quick());
     assert_eq!(summary.ending, Ending::World);
-    assert_eq!((summary.intervals, summary.duration_ns), (1, 100_000_000));
-    assert_eq!(summary.restored, 1);
+    assert_eq!(
+        (summary.totals.intervals, summary.totals.duration_ns),
+        (1, 100_000_000)
+    );
+    assert_eq!(summary.totals.restored, Some(1));
     let last = [
         Call::Sampled(30),
         Call::Samples,
@@ -443,8 +446,8 @@ fn a_dry_run_samples_and_moves_nothing() {
     // then on.
     assert_eq!(calls[..2], [Call::Ran(100), Call::Observed]);
     assert_eq!(calls[2..4], [Call::Sampled(30), Call::Samples]);
-    assert_eq!(summary.pages_moved, 0);
-    assert!(summary.planned_pages > 0);
+    assert_eq!(summary.totals.pages_moved, 0);
+    assert!(summary.totals.planned_pages > 0);
     let rounds = rounds(&lines);
     assert_eq!(rounds[0].0, 130);
     assert!(rounds.iter().all(|(_, tick)| !tick.carried_out));
@@ -463,7 +466,7 @@ fn samples_that_cannot_be_had_end_the_paging_and_the_rest_of_the_interval_runs_o
              threads still are"
         ]
     );
-    assert_eq!(summary.duration_ns, 300_000_000);
+    assert_eq!(summary.totals.duration_ns, 300_000_000);
     let calls = world.calls();
     let last = [
         Call::Sampled(30),
@@ -499,7 +502,7 @@ fn orders_that_wait_for_bandwidth_are_tried_again_at_the_paging_cadence() {
         ..quick()
     };
     let (summary, lines) = run(&mut world, policy, settings);
-    assert_eq!(summary.pages_moved, 2 * PAGES);
+    assert_eq!(summary.totals.pages_moved, 2 * PAGES);
     let calls = world.calls();
     let expected = [
         Call::Ran(100),

@@ -51,7 +51,7 @@ fn every_policy_runs_and_leaves_the_machine_as_it_was() {
     for entry in registry::POLICIES {
         let (summary, _) = run(entry.name);
         assert_eq!(summary.ending, Ending::World, "{}", entry.name);
-        assert_eq!(summary.intervals, 20, "{}", entry.name);
+        assert_eq!(summary.totals.intervals, 20, "{}", entry.name);
     }
 }
 
@@ -73,7 +73,10 @@ fn ipm_says_that_it_goes_by_samples_when_it_does() {
 #[test]
 fn linux_moves_nothing() {
     let (summary, snapshot) = run("linux");
-    assert_eq!((summary.thread_moves, summary.restored), (0, 0));
+    assert_eq!(
+        (summary.totals.thread_moves, summary.totals.restored),
+        (0, Some(0))
+    );
     assert_eq!(nodes_of_devils(&snapshot).len(), 1, "where they were");
 }
 
@@ -82,8 +85,12 @@ fn dino_puts_the_devils_apart_with_two_moves_and_then_rests() {
     let (summary, snapshot) = run("dino");
     assert_eq!(nodes_of_devils(&snapshot).len(), 2);
     assert_eq!(
-        summary.thread_moves, 2,
+        summary.totals.thread_moves, 2,
         "one devil and one turtle change places"
     );
-    assert!(summary.refusals.is_empty(), "{:?}", summary.refusals);
+    assert!(
+        summary.totals.refusals.is_empty(),
+        "{:?}",
+        summary.totals.refusals
+    );
 }

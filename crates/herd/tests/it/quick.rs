@@ -101,18 +101,18 @@ fn what_lies_between_two_records_is_in_the_later_one() {
         .map(|s| ((s.time_ns + 1) / 1_000_000, s.interval_ns / 1_000_000))
         .collect();
     assert_eq!(ended, [(10, 10), (1010, 1000), (2010, 1000), (2500, 490)]);
-    assert_eq!(summary.intervals, 250);
+    assert_eq!(summary.totals.intervals, 250);
     let sum = |of: fn(&Thread) -> u64| -> u64 {
         let threads = snapshots(&records).into_iter().flat_map(|s| &s.threads);
         threads.map(of).sum()
     };
     assert_eq!(
         sum(|t| t.counts.unwrap().instructions),
-        summary.instructions
+        summary.totals.instructions
     );
     assert_eq!(
         sum(|t| t.counts.unwrap().uncore_busy_cycles.unwrap()),
-        summary.uncore_busy_cycles
+        summary.totals.uncore_busy_cycles
     );
     let second = &snapshots(&records)[1].threads[0];
     assert!((second.cpu_share - 0.5).abs() < 1e-9, "the mean");
@@ -145,7 +145,11 @@ fn what_is_decided_is_recorded_with_the_interval_that_it_was_decided_on() {
 fn a_policy_that_insists_is_recorded_once_in_the_record_interval() {
     let insist = |snapshot: &Snapshot| vec![place(&snapshot.threads[0], 99)];
     let (records, summary) = recorded(brisk(insist), Settings::default(), 201);
-    assert_eq!(summary.refusals[&Guard::UnknownCpu], 201, "all are counted");
+    assert_eq!(
+        summary.totals.refusals[&Guard::UnknownCpu],
+        201,
+        "all are counted"
+    );
     let placings = records.iter().filter_map(|record| match record {
         Record::Placing(placing) if !placing.refusals.is_empty() => Some(placing.snapshot),
         _ => None,
@@ -175,7 +179,7 @@ fn where_there_is_too_much_to_record_decisions_are_recorded_without_what_was_see
         .iter()
         .filter(|record| matches!(record, Record::Placing(placing) if !placing.plan.is_empty()));
     // None is lost; the last refusals are of the rate, and told once a second.
-    assert!(placings.count() as u64 >= summary.thread_moves);
+    assert!(placings.count() as u64 >= summary.totals.thread_moves);
     let seen = snapshots(&records);
     let threads: usize = seen.iter().map(|s| s.threads.len()).sum();
     // A second's worth at once and three seconds'; two snapshots in debt, and the last one.
@@ -183,7 +187,7 @@ fn where_there_is_too_much_to_record_decisions_are_recorded_without_what_was_see
     let instructions = seen.iter().flat_map(|s| &s.threads);
     let instructions: u64 = instructions.map(|t| t.counts.unwrap().instructions).sum();
     assert_eq!(
-        instructions, summary.instructions,
+        instructions, summary.totals.instructions,
         "nothing counted is lost"
     );
     let lengths: u64 = seen.iter().map(|s| s.interval_ns).sum();
@@ -279,7 +283,7 @@ fn undone_at(policy: fn(Told) -> Policy) -> f64 {
         })
         .run(&GO)
         .unwrap();
-    assert_eq!(summary.undone, 1);
+    assert_eq!(summary.totals.undone, 1);
     undone.lock().unwrap().unwrap()
 }
 
@@ -319,9 +323,12 @@ fn exploring(every: u64) -> Summary {
 fn a_policy_that_tries_nodes_out_by_design_is_neither_frozen_nor_undone() {
     // As often as BRM's Algorithm 1 can on average, 12.2 decisions apart, all the time.
     let summary = exploring(13);
-    assert_eq!(summary.refusals.get(&Guard::Bounce), None);
-    assert_eq!(summary.refusals.get(&Guard::Worse), None);
-    assert_eq!((summary.undone, summary.thread_moves), (0, 12_000 / 13));
+    assert_eq!(summary.totals.refusals.get(&Guard::Bounce), None);
+    assert_eq!(summary.totals.refusals.get(&Guard::Worse), None);
+    assert_eq!(
+        (summary.totals.undone, summary.totals.thread_moves),
+        (0, 12_000 / 13)
+    );
 }
 
 #[test]
@@ -351,22 +358,30 @@ fn brm_goes_its_way_on_penalties_that_say_nothing() {
     let summary = Herd::new(&mut world, brm, settings, None, None)
         .run(&GO)
         .unwrap();
-    assert_eq!(summary.intervals, 12_000);
-    assert!(summary.thread_moves > 100, "{}", summary.thread_moves);
+    assert_eq!(summary.totals.intervals, 12_000);
+    assert!(
+        summary.totals.thread_moves > 100,
+        "{}",
+        summary.totals.thread_moves
+    );
     let hindered = [Guard::Bounce, Guard::Worse, Guard::Rate];
     let refused: Vec<_> = hindered
         .iter()
-        .filter_map(|g| summary.refusals.get(g))
+        .filter_map(|g| summary.totals.refusals.get(g))
         .collect();
-    assert!(refused.is_empty(), "{:?}", summary.refusals);
+    assert!(refused.is_empty(), "{:?}", summary.totals.refusals);
 }
 
 #[test]
 fn one_that_does_nothing_but_go_to_and_fro_is_frozen() {
     let summary = exploring(2);
-    assert!(summary.refusals[&Guard::Bounce] > 0);
+    assert!(summary.totals.refusals[&Guard::Bounce] > 0);
     // 500 in the first minute at most, and none while it is frozen for another.
-    assert!(summary.thread_moves <= 2 * 500, "{}", summary.thread_moves);
+    assert!(
+        summary.totals.thread_moves <= 2 * 500,
+        "{}",
+        summary.totals.thread_moves
+    );
 }
 
 #[test]
@@ -405,6 +420,7 @@ fn moves_per_second_mean_a_second_at_any_cadence() {
         Herd::new(&mut world, policy, settings, None, None)
             .run(&GO)
             .unwrap()
+            .totals
             .thread_moves
     };
     let everyone = |snapshot: &Snapshot| -> Vec<Placement> {

@@ -61,7 +61,7 @@ fn a_replayed_policy_decides_as_it_did() {
         .run(&GO)
         .unwrap();
     assert_eq!(summary.ending, Ending::World);
-    assert_eq!(summary.intervals, 4);
+    assert_eq!(summary.totals.intervals, 4);
     let ledger = Ledger::read(&path).unwrap();
     let recorded: Vec<Snapshot> = ledger
         .lines
@@ -92,7 +92,7 @@ fn a_damaged_recording_is_replayed_up_to_the_damage() {
         .run(&GO)
         .unwrap();
     assert_eq!(summary.ending, Ending::World);
-    assert!(summary.intervals < 4);
+    assert!(summary.totals.intervals < 4);
     assert!(replay.damage().unwrap().contains("is damaged at line"));
 }
 
@@ -106,6 +106,6 @@ fn a_recording_is_not_changed() {
     let summary = Herd::new(&mut replay, policy(everyone_to(3)), settings, None, None)
         .run(&GO)
         .unwrap();
-    assert_eq!(summary.thread_moves, 0);
+    assert_eq!(summary.totals.thread_moves, 0);
     assert!(summary.notices[0].contains("a recording cannot be changed"));
 }

@@ -61,12 +61,18 @@ fn threads_move_and_are_given_back_at_the_end() {
         None,
     );
     let summary = herd.run(&GO).unwrap();
-    assert_eq!((summary.thread_moves, summary.planned_thread_moves), (3, 3));
-    assert_eq!(summary.restored, 3);
-    assert_eq!(summary.intervals, 5);
-    assert_eq!(summary.duration_ns, 4_500_000_000);
-    assert_eq!(summary.local_access_ratio(), Some(0.75));
-    assert_eq!(summary.miss_rate(), Some(1.0));
+    assert_eq!(
+        (
+            summary.totals.thread_moves,
+            summary.totals.planned_thread_moves
+        ),
+        (3, 3)
+    );
+    assert_eq!(summary.totals.restored, Some(3));
+    assert_eq!(summary.totals.intervals, 5);
+    assert_eq!(summary.totals.duration_ns, 4_500_000_000);
+    assert_eq!(summary.totals.local_access_ratio(), Some(0.75));
+    assert_eq!(summary.totals.miss_rate(), Some(1.0));
     assert_eq!(world.masks(), found);
     let masks = &world.applied[0].affinities;
     assert!(masks.iter().all(|order| *order.cpus == cpus("4-7")));
@@ -251,10 +257,13 @@ fn a_dry_run_asks_the_world_for_nothing_and_records_what_it_would_do() {
         .run(&GO)
         .unwrap();
     assert!(world.applied.is_empty());
-    assert_eq!((summary.thread_moves, summary.restored), (0, 0));
     assert_eq!(
-        summary.planned_thread_moves,
-        3 * summary.intervals,
+        (summary.totals.thread_moves, summary.totals.restored),
+        (0, Some(0))
+    );
+    assert_eq!(
+        summary.totals.planned_thread_moves,
+        3 * summary.totals.intervals,
         "they never go, and are wanted elsewhere in each interval"
     );
     let placing = lines.iter().find_map(|line| match &line.record {
@@ -346,9 +355,9 @@ fn a_dry_run_counts_the_pages_that_it_would_ask_for() {
     let summary = Herd::new(&mut world, placing, dry(), None, None)
         .run(&GO)
         .unwrap();
-    assert_eq!(summary.pages_moved, 0);
+    assert_eq!(summary.totals.pages_moved, 0);
     // All 4096 pages of the first process are on node 0; there is no node 9.
-    assert_eq!(summary.planned_pages, 4096 + 256);
+    assert_eq!(summary.totals.planned_pages, 4096 + 256);
 }
 
 #[test]
@@ -369,7 +378,7 @@ fn without_a_pager_pages_are_moved_in_the_loop() {
         None,
     );
     let summary = herd.run(&GO).unwrap();
-    assert_eq!(summary.pages_moved, 1);
+    assert_eq!(summary.totals.pages_moved, 1);
     assert_eq!(heard.lock().unwrap().outcomes, [moved(&order, 1)]);
     let order_of_things: Vec<(usize, usize)> = world
         .applied
@@ -477,8 +486,8 @@ fn counters_gone_mad_do_not_end_a_run() {
     let summary = Herd::new(&mut world, placing, Settings::default(), None, None)
         .run(&GO)
         .unwrap();
-    assert_eq!(summary.instructions, u64::MAX);
-    assert_eq!(summary.local_access_ratio(), Some(1.0));
+    assert_eq!(summary.totals.instructions, u64::MAX);
+    assert_eq!(summary.totals.local_access_ratio(), Some(1.0));
 }
 
 #[test]
@@ -505,7 +514,10 @@ fn a_thread_that_dies_mid_move_is_recorded_as_gone_and_nothing_is_lost() {
     };
     let summary = herd.watched(watch).run(&GO).unwrap();
     assert_eq!(gone, [tid(2)]);
-    assert_eq!((summary.thread_moves, summary.restored), (2, 2));
+    assert_eq!(
+        (summary.totals.thread_moves, summary.totals.restored),
+        (2, Some(2))
+    );
     assert!(!journal_path(&directory).exists(), "nothing is owed");
 }
 
@@ -522,7 +534,7 @@ fn what_the_kernel_refuses_is_said_once_and_the_rest_goes_on() {
         None,
     );
     let summary = herd.run(&GO).unwrap();
-    assert_eq!(summary.thread_moves, 1);
+    assert_eq!(summary.totals.thread_moves, 1);
     assert_eq!(
         summary.notices,
         [
@@ -546,7 +558,7 @@ fn a_cpuset_that_forbids_every_target_is_said_once() {
     );
     let summary = herd.run(&GO).unwrap();
     assert!(world.applied.is_empty());
-    assert_eq!(summary.refusals[&Guard::Cpuset], 5);
+    assert_eq!(summary.totals.refusals[&Guard::Cpuset], 5);
     assert_eq!(
         summary.notices,
         [
@@ -591,7 +603,7 @@ fn a_stop_in_the_middle_gives_everything_back() {
     );
     let summary = herd.run(&stop).unwrap();
     assert_eq!(summary.ending, Ending::Stopped);
-    assert_eq!(summary.intervals, 3);
+    assert_eq!(summary.totals.intervals, 3);
     assert_eq!(world.masks(), found);
 }
 
@@ -612,7 +624,7 @@ fn nothing_is_moved_that_could_not_be_written_down() {
     );
     let summary = herd.run(&GO).unwrap();
     assert!(world.applied.is_empty());
-    assert_eq!(summary.refusals[&Guard::Journal], 10);
+    assert_eq!(summary.totals.refusals[&Guard::Journal], 10);
     assert_eq!(summary.notices.len(), 1);
     assert!(
         summary.notices[0].starts_with("threads are not moved, because it cannot be written down"),
@@ -667,8 +679,8 @@ fn a_ledger_that_cannot_be_written_ends_with_one_message_and_herding_goes_on() {
         None,
     );
     let summary = herd.run(&GO).unwrap();
-    assert_eq!(summary.thread_moves, 1);
-    assert_eq!(summary.intervals, 5);
+    assert_eq!(summary.totals.thread_moves, 1);
+    assert_eq!(summary.totals.intervals, 5);
     assert_eq!(summary.notices.len(), 1, "{:?}", summary.notices);
     assert!(summary.notices[0].ends_with("the ledger ends here, herding goes on"));
     assert!(
@@ -789,8 +801,8 @@ fn run_with_pager(then: Then, settings: Settings) -> Paged {
 #[test]
 fn pages_are_moved_in_a_thread_of_their_own_and_recorded() {
     let paged = run_with_pager(Then::End, Settings::default());
-    assert_eq!(paged.summary.intervals, 5);
-    assert_eq!(paged.summary.thread_moves, 1);
+    assert_eq!(paged.summary.totals.intervals, 5);
+    assert_eq!(paged.summary.totals.thread_moves, 1);
     assert!(
         paged.summary.notices.is_empty(),
         "{:?}",
@@ -798,9 +810,9 @@ fn pages_are_moved_in_a_thread_of_their_own_and_recorded() {
     );
     assert_eq!(paged.applied.lock().unwrap().len(), ROUNDS);
     assert_eq!(paged.heard.lock().unwrap().outcomes.len(), ROUNDS);
-    assert_eq!(paged.summary.pages_moved, 3 * ROUNDS as u64);
+    assert_eq!(paged.summary.totals.pages_moved, 3 * ROUNDS as u64);
     assert_eq!(
-        paged.summary.pages_failed[&PageFailure::Busy],
+        paged.summary.totals.pages_failed[&PageFailure::Busy],
         2 * ROUNDS as u64
     );
     let seen = paged.lines.iter().filter_map(|line| match &line.record {
@@ -844,7 +856,7 @@ fn a_dry_run_moves_no_page_and_records_what_it_would_move() {
 #[test]
 fn a_pager_that_fails_ends_paging_with_a_message() {
     let paged = run_with_pager(Then::Fail, Settings::default());
-    assert_eq!(paged.summary.intervals, 5);
+    assert_eq!(paged.summary.totals.intervals, 5);
     assert_eq!(
         paged.summary.notices,
         [
@@ -857,7 +869,7 @@ fn a_pager_that_fails_ends_paging_with_a_message() {
 #[test]
 fn a_pager_that_panics_ends_paging_with_a_message() {
     let paged = run_with_pager(Then::Panic, Settings::default());
-    assert_eq!(paged.summary.intervals, 5);
+    assert_eq!(paged.summary.totals.intervals, 5);
     assert_eq!(
         paged.summary.notices,
         [

@@ -57,7 +57,7 @@ fn a_move_that_made_a_thread_slower_is_undone() {
     let (summary, on) = run(Settings::default(), |_, moved| {
         (if moved { 0.5 } else { 1.0 }, 1.0)
     });
-    assert_eq!((summary.thread_moves, summary.undone), (2, 1));
+    assert_eq!((summary.totals.thread_moves, summary.totals.undone), (2, 1));
     assert_eq!(on, Some(CpuId(0)));
     assert_eq!(
         summary.notices,
@@ -73,7 +73,7 @@ fn a_small_loss_is_not_undone() {
     let (summary, on) = run(Settings::default(), |_, moved| {
         (if moved { 0.75 } else { 1.0 }, 1.0)
     });
-    assert_eq!(summary.undone, 0);
+    assert_eq!(summary.totals.undone, 0);
     assert_eq!(on, Some(CpuId(5)));
 }
 
@@ -84,7 +84,7 @@ fn a_phase_of_the_workload_is_no_fault_of_the_move() {
         let slow = moved || interval % 2 == 0;
         (if slow { 0.4 } else { 1.0 }, 1.0)
     });
-    assert_eq!(summary.undone, 0);
+    assert_eq!(summary.totals.undone, 0);
     assert!(summary.notices.is_empty());
 }
 
@@ -93,7 +93,7 @@ fn a_loss_that_buys_the_others_more_is_not_undone_but_said() {
     let (summary, on) = run(Settings::default(), |_, moved| {
         if moved { (0.5, 2.0) } else { (1.0, 1.0) }
     });
-    assert_eq!(summary.undone, 0);
+    assert_eq!(summary.totals.undone, 0);
     assert_eq!(on, Some(CpuId(5)));
     assert_eq!(summary.notices.len(), 1);
     assert!(summary.notices[0].ends_with("run at 1.25 times their speed before; not undone"));
@@ -104,7 +104,7 @@ fn nothing_is_undone_when_that_is_turned_off() {
     let mut settings = Settings::default();
     settings.limits.worse.undo = false;
     let (summary, on) = run(settings, |_, moved| (if moved { 0.1 } else { 1.0 }, 1.0));
-    assert_eq!(summary.undone, 0);
+    assert_eq!(summary.totals.undone, 0);
     assert_eq!(on, Some(CpuId(5)));
 }
 
@@ -128,7 +128,7 @@ fn a_policy_that_insists_has_its_way() {
     };
     let herd = Herd::new(&mut world, policy(insist), Settings::default(), None, None);
     let summary = herd.run(&AtomicBool::new(false)).unwrap();
-    assert_eq!((summary.thread_moves, summary.undone), (3, 1));
-    let refused = summary.refusals[&numaherd_herd::Guard::Worse];
+    assert_eq!((summary.totals.thread_moves, summary.totals.undone), (3, 1));
+    let refused = summary.totals.refusals[&numaherd_herd::Guard::Worse];
     assert_eq!(refused, 59, "undone at 15 s, it stays until 75 s");
 }

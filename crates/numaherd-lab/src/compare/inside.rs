@@ -90,11 +90,11 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
         contender: options.contender.clone(),
         repeat: options.repeat,
         programs,
-        misses_per_1000_instructions: seen.miss_rate(),
-        local_access_ratio: seen.local_access_ratio(),
-        uncore_penalty: seen.uncore_penalty(),
-        thread_moves_ordered: seen.thread_moves,
-        pages_moved_ordered: seen.pages_moved,
+        misses_per_1000_instructions: seen.totals.miss_rate(),
+        local_access_ratio: seen.totals.local_access_ratio(),
+        uncore_penalty: seen.totals.uncore_penalty(),
+        thread_moves_ordered: seen.totals.thread_moves,
+        pages_moved_ordered: seen.totals.pages_moved,
         pages_moved: pages_after.saturating_sub(pages_before),
     })
 }

@@ -93,8 +93,8 @@ impl Outcome {
             repeat,
             seed,
             seconds: ran.seconds,
-            thread_moves_ordered: ran.summary.thread_moves,
-            refusals: ran.summary.refusals.clone(),
+            thread_moves_ordered: ran.summary.totals.thread_moves,
+            refusals: ran.summary.totals.refusals.clone(),
             jobs: jobs.collect(),
         }
     }
