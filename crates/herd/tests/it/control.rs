@@ -236,7 +236,8 @@ fn a_pause_that_gives_back_leaves_nothing_held_and_nothing_owed() {
     assert_eq!(paused.asked, asked);
     assert_eq!(world.masks()[&tid(2)], cpus("0-1"));
     assert_eq!(
-        ran.summary.totals.restored, Some(6),
+        ran.summary.totals.restored,
+        Some(6),
         "at the pause and at the end"
     );
 }
