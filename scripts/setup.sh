@@ -12,6 +12,8 @@
 # ever upgraded from it. The guest's kernel is never installed: it is downloaded and unpacked into
 # the lab directory, .lab at the root of the repository or $NUMAHERD_LAB_DIR.
 #
+# NUMAHERD_OS_RELEASE names a file that is read in place of /etc/os-release, for tests.
+#
 # Layout of the lab directory, as crates/lab/src/files.rs reads it:
 #   kernel/vmlinuz, kernel/release, kernel/modules/NN-name.ko (in load order), kernel/lab_pmu.ko
 #   headers/                    what the PMU module is built against
@@ -42,10 +44,11 @@ as_root() {
     fi
 }
 
-# shellcheck disable=SC1091
+# shellcheck disable=SC1090,SC1091
 system_release() {
-    [ -r /etc/os-release ] || die "/etc/os-release is missing: only Debian and Ubuntu are supported"
-    . /etc/os-release
+    local release=${NUMAHERD_OS_RELEASE:-/etc/os-release}
+    [ -r "$release" ] || die "$release is missing: only Debian and Ubuntu are supported"
+    . "$release"
     distribution=${ID:-unknown}
     codename=${VERSION_CODENAME:-unknown}
     case $distribution in
@@ -75,7 +78,19 @@ installed_qemu() {
 # Every version of a package that the configured suites offer, newest first.
 offered() { apt-cache madison "$1" 2>/dev/null | awk -F'|' '{gsub(/ /, "", $2); print $2}' | sort -rVu; }
 
-newest_offered_qemu() { offered qemu-system-x86 | head -n 1; }
+# The version of QEMU that apt-get installs with these options: apt's candidate, which is not the
+# newest that is offered where a suite such as backports has a low priority.
+candidate_qemu() {
+    # apt refuses a suite that it does not know.
+    { apt-cache "$@" policy qemu-system-x86 2>/dev/null || true; } |
+        awk '/Candidate:/ && $2 != "(none)" {print $2}'
+}
+
+is_new_enough() {
+    local number
+    number=$(major "$1")
+    [ -n "$number" ] && [ "$number" -ge $qemu_oldest ]
+}
 
 # Copies the machine's own entry for this release with the backports suite in place of the main
 # one, so that the mirror, the proxy and the key are the ones the machine already uses.
@@ -148,28 +163,23 @@ install_packages() {
 
     local have
     have=$(installed_qemu)
-    if [ -n "$have" ] && [ "$(major "$have")" -ge $qemu_oldest ]; then
+    if is_new_enough "$have"; then
         say "QEMU $have is installed"
         return
     fi
     refresh_lists
-    local offer target=()
-    offer=$(newest_offered_qemu)
-    if [ -z "$offer" ] || [ "$(major "$offer")" -lt $qemu_oldest ]; then
-        if [ "$distribution" = debian ]; then
-            add_backports
-            offer=$(newest_offered_qemu)
-        fi
-        if [ -z "$offer" ] || [ "$(major "$offer")" -lt $qemu_oldest ]; then
-            die "the lab needs QEMU $qemu_oldest or newer, $distribution $codename offers ${offer:-none}: use Debian 12 or newer, or Ubuntu 25.10 or newer"
-        fi
+    local offer from=()
+    offer=$(candidate_qemu)
+    if [ "$distribution" = debian ] && ! is_new_enough "$offer"; then
+        from=(-o "APT::Default-Release=$codename-backports")
+        if ! is_new_enough "$(candidate_qemu "${from[@]}")"; then add_backports; fi
+        offer=$(candidate_qemu "${from[@]}")
     fi
-    if [ "$(major "$(apt-cache policy qemu-system-x86 | awk '/Candidate:/ {print $2}')")" -lt $qemu_oldest ]; then
-        target=(-t "$codename-backports")
-    fi
+    is_new_enough "$offer" ||
+        die "the lab needs QEMU $qemu_oldest or newer, $distribution $codename offers ${offer:-none}: use Debian 12 or newer, or Ubuntu 25.10 or newer"
     say "installing QEMU $offer"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
-        "${target[@]}" qemu-system-x86 >/dev/null
+        "${from[@]}" qemu-system-x86 >/dev/null
 }
 
 # The version of the package whose kernel the guest runs, and the kernel's release name.
