@@ -9,125 +9,39 @@ use std::process::Command;
 use numaherd_tests::{files, root, shown};
 use serde_json::Value;
 
-/// Each crate with the crates of ours that it may use: those below it in the picture.
-const MAY_USE: &[(&str, &[&str])] = &[
-    ("numaherd-files", &[]),
-    ("numaherd-quantity", &[]),
-    (
-        "numaherd-topology",
-        &["numaherd-files", "numaherd-quantity"],
-    ),
-    ("numaherd-world", &["numaherd-files", "numaherd-topology"]),
-    ("numaherd-hardware", &["numaherd-topology"]),
-    (
-        "numaherd-policy",
-        &[
-            "numaherd-files",
-            "numaherd-topology",
-            "numaherd-world",
-            "numaherd-hardware",
-        ],
-    ),
-    (
-        "numaherd-model",
-        &["numaherd-files", "numaherd-topology", "numaherd-world"],
-    ),
-    (
-        "numaherd-trace",
-        &["numaherd-topology", "numaherd-world", "numaherd-hardware"],
-    ),
-    (
-        "numaherd-host",
-        &[
-            "numaherd-files",
-            "numaherd-quantity",
-            "numaherd-topology",
-            "numaherd-world",
-        ],
-    ),
-    (
-        "numaherd-lab-launcher",
-        &[
-            "numaherd-topology",
-            "numaherd-hardware",
-            "numaherd-lab-guest",
-        ],
-    ),
-    (
-        "numaherd-lab-plugin",
-        &["numaherd-hardware", "numaherd-trace"],
-    ),
-    ("numaherd-lab-guest", &[]),
-    (
-        "numaherd-herd",
-        &[
-            "numaherd-files",
-            "numaherd-topology",
-            "numaherd-world",
-            "numaherd-policy",
-        ],
-    ),
-    (
-        "numaherd-show",
-        &[
-            "numaherd-quantity",
-            "numaherd-topology",
-            "numaherd-world",
-            "numaherd-policy",
-            "numaherd-herd",
-        ],
-    ),
-    (
-        "numaherd-experiment",
-        &[
-            "numaherd-files",
-            "numaherd-topology",
-            "numaherd-world",
-            "numaherd-policy",
-            "numaherd-model",
-            "numaherd-herd",
-        ],
-    ),
+/// Each crate with the crates of ours that it may use: those below it in the picture. The prefix
+/// `numaherd-` is left out.
+const MAY_USE: &[(&str, &str)] = &[
+    ("files", ""),
+    ("quantity", ""),
+    ("topology", "files quantity"),
+    ("world", "files topology"),
+    ("hardware", "topology"),
+    ("policy", "files topology world hardware"),
+    ("model", "files topology world"),
+    ("trace", "topology world hardware"),
+    ("host", "files quantity topology world"),
+    ("lab-launcher", "topology hardware lab-guest"),
+    ("lab-plugin", "hardware trace"),
+    ("lab-guest", ""),
+    ("herd", "files topology world policy"),
+    ("show", "quantity topology world policy herd"),
+    ("experiment", "files topology world policy model herd"),
     (
         "numaherd",
-        &[
-            "numaherd-files",
-            "numaherd-quantity",
-            "numaherd-topology",
-            "numaherd-world",
-            "numaherd-policy",
-            "numaherd-host",
-            "numaherd-model",
-            "numaherd-herd",
-            "numaherd-show",
-        ],
+        "files quantity topology world policy host model herd show",
     ),
     (
-        "numaherd-lab",
-        &[
-            "numaherd-files",
-            "numaherd-quantity",
-            "numaherd-topology",
-            "numaherd-world",
-            "numaherd-hardware",
-            "numaherd-policy",
-            "numaherd-host",
-            "numaherd-model",
-            "numaherd-trace",
-            "numaherd-herd",
-            "numaherd-show",
-            "numaherd-experiment",
-            "numaherd-lab-launcher",
-            "numaherd",
-        ],
+        "lab",
+        "files quantity topology world hardware policy host model trace herd show experiment lab-launcher numaherd",
     ),
-    ("numaherd-testing", &["numaherd-topology", "numaherd-world"]),
-    ("menagerie", &["numaherd-quantity"]),
-    ("numaherd-tests", &[]),
+    ("testing", "topology world"),
+    ("menagerie", "quantity"),
+    ("tests", ""),
 ];
 
 /// The crate that makes things up for tests: no program may contain it.
-const FOR_TESTS: &str = "numaherd-testing";
+const FOR_TESTS: &str = "testing";
 
 /// Crates that decide or describe: nothing in them may reach the operating system.
 const PURE: &[&str] = &[
@@ -139,6 +53,15 @@ const PURE: &[&str] = &[
     "numaherd-hardware",
     "numaherd-model",
     "numaherd-trace",
+];
+
+/// What root runs holds none of these: experiments, charts, traces and QEMU are `numaherd-lab`'s.
+const NOT_IN_THE_DAEMON: &[&str] = &[
+    "plotters",
+    "rayon",
+    "numaherd-trace",
+    "numaherd-experiment",
+    "numaherd-lab-launcher",
 ];
 
 fn metadata() -> Value {
@@ -164,17 +87,20 @@ fn list(value: &Value) -> &[Value] {
 #[test]
 fn dependencies_point_downwards() {
     let metadata = metadata();
-    let allowed: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
+    let allowed: BTreeMap<_, Vec<_>> = MAY_USE
+        .iter()
+        .map(|(name, may_use)| (*name, may_use.split(' ').collect()))
+        .collect();
     for package in list(&metadata["packages"]) {
         if !package["source"].is_null() {
             continue;
         }
-        let name = text(&package["name"]);
+        let name = bare(text(&package["name"]));
         let may_use = allowed.get(name).unwrap_or_else(|| {
             panic!("{name} is in no picture: add it to ARCHITECTURE.md and here")
         });
         for dependency in list(&package["dependencies"]) {
-            let used = text(&dependency["name"]);
+            let used = bare(text(&dependency["name"]));
             let is_test_only = dependency["kind"] == "dev";
             if !is_test_only {
                 assert_ne!(used, FOR_TESTS, "{name}: tests alone may use {FOR_TESTS}");
@@ -186,48 +112,96 @@ fn dependencies_point_downwards() {
     }
 }
 
-#[test]
-fn what_decides_does_not_reach_the_operating_system() {
-    for name in PURE {
-        let output = Command::new(env!("CARGO"))
-            .args([
-                "tree",
-                "--locked",
-                "--offline",
-                "--prefix",
-                "none",
-                "--package",
-                name,
-            ])
-            .args(["--edges", "normal", "--target", "x86_64-unknown-linux-gnu"])
-            .current_dir(root())
-            .output()
-            .expect("cargo can be run");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cargo tree failed: {told}");
-        let tree = String::from_utf8(output.stdout).expect("crate names are UTF-8");
-        for forbidden in ["libc", "rustix", "nix"] {
-            let found = tree
-                .lines()
-                .any(|line| line.split(' ').next() == Some(forbidden));
-            assert!(
-                !found,
-                "{name} reaches {forbidden}: see `cargo tree -p {name} -e normal -i {forbidden}`"
-            );
-        }
+/// A crate's name as in [`MAY_USE`].
+fn bare(name: &str) -> &str {
+    name.strip_prefix("numaherd-").unwrap_or(name)
+}
+
+/// The test fails where the crate's program or library contains one of these crates.
+fn assert_unreached(package: &str, forbidden: &[&str]) {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--prefix", "none"])
+        .args(["--edges", "normal", "--target", "x86_64-unknown-linux-gnu"])
+        .args(["--package", package])
+        .current_dir(root())
+        .output()
+        .expect("cargo can be run");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo tree failed: {told}");
+    let tree = String::from_utf8(output.stdout).expect("crate names are UTF-8");
+    for name in tree.lines().filter_map(|line| line.split(' ').next()) {
+        assert!(
+            !forbidden.contains(&name),
+            "{package} reaches {name}: see `cargo tree -p {package} -e normal -i {name}`"
+        );
     }
 }
 
-/// Lines of a Rust file that are code: no comments, and nothing from `#[cfg(test)]` on.
-fn code(path: &std::path::Path) -> Vec<(usize, String)> {
-    let source = std::fs::read_to_string(path).expect("sources are UTF-8");
-    source
-        .lines()
-        .enumerate()
-        .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
-        .filter(|(_, line)| !line.trim_start().starts_with("//"))
-        .map(|(at, line)| (at + 1, line.to_owned()))
-        .collect()
+#[test]
+fn what_decides_does_not_reach_the_operating_system() {
+    for name in PURE {
+        assert_unreached(name, &["libc", "rustix", "nix"]);
+    }
+}
+
+#[test]
+fn the_daemon_carries_no_laboratory() {
+    assert_unreached("numaherd", NOT_IN_THE_DAEMON);
+}
+
+/// Lines of a Rust file that belong to no test, with their numbers: each item behind
+/// `#[cfg(test)]` is left out. Relies on rustfmt: an item ends at its own indentation.
+fn production(source: &str) -> Vec<(usize, &str)> {
+    let mut kept = Vec::new();
+    let mut lines = (1..).zip(source.lines());
+    while let Some((at, line)) = lines.next() {
+        let item = line.trim_start();
+        if item != "#[cfg(test)]" {
+            kept.push((at, line));
+            continue;
+        }
+        let indent = &line[..line.len() - item.len()];
+        let ends = |line: &str| {
+            line.strip_prefix(indent).is_some_and(|line| {
+                let is_whole = line.ends_with([';', '}']) && !line.starts_with([' ', '#', '/']);
+                line.starts_with(['}', ')', ']']) || is_whole
+            })
+        };
+        let _ = lines.by_ref().find(|(_, line)| ends(line));
+    }
+    kept
+}
+
+#[test]
+fn items_of_tests_alone_are_left_out() {
+    let source = "\
+a
+#[cfg(test)]
+use b::{c, d};
+e
+    #[cfg(test)]
+    #[allow(f)]
+    fn g() {
+        h;
+    }
+i
+#[cfg(test)]
+mod j;
+#[cfg(test)]
+use k::{
+    l,
+};
+m
+#[cfg(test)]
+mod n {
+    o
+}
+p";
+    let kept: Vec<_> = production(source)
+        .into_iter()
+        .map(|(_, line)| line)
+        .collect();
+    assert_eq!(kept, ["a", "e", "i", "m", "p"]);
 }
 
 fn assert_absent(folder: &str, words: &[&str], allowed: &[&str], why: &str) {
@@ -236,7 +210,11 @@ fn assert_absent(folder: &str, words: &[&str], allowed: &[&str], why: &str) {
         if allowed.iter().any(|part| name.starts_with(part)) {
             continue;
         }
-        for (line, text) in code(&path) {
+        let source = std::fs::read_to_string(&path).expect("sources are UTF-8");
+        for (line, text) in production(&source) {
+            if text.trim_start().starts_with("//") {
+                continue;
+            }
             // Figures say where they are from by names that are no paths: /proc/PID/…
             let text = text.replace("\"/proc/PID", "\"");
             for word in words {
@@ -372,9 +350,8 @@ fn a_file_over_600_lines_has_a_reason() {
         for path in files(folder, &[".rs", ".c", ".sh"]) {
             let name = shown(&path);
             let source = std::fs::read_to_string(&path).expect("sources are UTF-8");
-            // A file's own tests, at its end, make it no harder to read.
-            let tests = source.lines().position(|line| line == "#[cfg(test)]");
-            let lines = tests.unwrap_or_else(|| source.lines().count());
+            // A file's own tests make it no harder to read.
+            let lines = production(&source).len();
             let has_reason = REASONS.iter().any(|(file, _)| *file == name);
             assert!(
                 lines <= 600 || has_reason,
@@ -410,5 +387,35 @@ fn no_package_host_or_home_of_a_machine_is_named() {
                 shown(&path)
             );
         }
+    }
+}
+
+#[test]
+fn a_public_name_means_one_thing_in_few_places() {
+    // A newcomer who searches for a type should not find it many times.
+    const MOST: usize = 7;
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for path in files("crates", &[".rs"]) {
+        let source = std::fs::read_to_string(&path).expect("sources are UTF-8");
+        for (at, line) in production(&source) {
+            let item = line.trim_start().strip_prefix("pub ");
+            let Some((kind, rest)) = item.and_then(|item| item.split_once(' ')) else {
+                continue;
+            };
+            if ["struct", "enum", "trait", "type"].contains(&kind) {
+                let end = rest.find(|c: char| !c.is_alphanumeric());
+                let name = rest[..end.unwrap_or(rest.len())].to_owned();
+                let place = format!("{}:{at}", shown(&path));
+                places.entry(name).or_default().push(place);
+            }
+        }
+    }
+    for (name, places) in places {
+        assert!(
+            places.len() <= MOST,
+            "{name} is the name of {} public types: {}",
+            places.len(),
+            places.join(", ")
+        );
     }
 }
