@@ -2,8 +2,8 @@
 //! line in flight at a time, and the random update, which has as many as the core can hold.
 
 use crate::compute::INSTRUCTIONS_PER_ITERATION;
-use crate::order;
 use crate::random::{self, mix};
+use crate::shuffle;
 use crate::sys::{LINE, Region, Ring, spin};
 use crate::workload::Cost;
 use std::hint::black_box;
@@ -78,7 +78,7 @@ pub struct Chase {
 impl Chase {
     /// Links the lines of `region` in the order that `seed` picks.
     pub fn new(region: Region, seed: u64) -> Chase {
-        let order = order::shuffled(region.bytes() / LINE, seed);
+        let order = shuffle::shuffled(region.bytes() / LINE, seed);
         Chase {
             ring: Ring::link(region, order),
             state: mix(seed),

@@ -12,7 +12,7 @@
 //! the end as many ones as all threads have added.
 
 use crate::error::Error;
-use crate::order;
+use crate::shuffle;
 use crate::sys::{LINE, Region, Ring};
 use crate::workload::{Detail, Workload};
 use serde::Serialize;
@@ -41,7 +41,7 @@ impl List {
             line[1..].fill(payload);
         }
         List {
-            ring: Ring::link(region, order::shuffled(entries, seed)),
+            ring: Ring::link(region, shuffle::shuffled(entries, seed)),
             entries: entries as u64,
             sum: 0,
         }

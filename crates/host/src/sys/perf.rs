@@ -59,16 +59,12 @@ pub struct Attribute {
 
 /// Bits of [`Attribute::flags`].
 pub mod flag {
-    /// Do not count before being enabled.
-    pub const DISABLED: u64 = 1 << 0;
     /// Do not count in the kernel.
     pub const EXCLUDE_KERNEL: u64 = 1 << 5;
     /// Do not count in the hypervisor.
     pub const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
     /// How exactly a sample must name its instruction: 2 asks for no skid.
     pub const PRECISE_2: u64 = 2 << 15;
-    /// Wake by bytes, not by records.
-    pub const WATERMARK: u64 = 1 << 14;
     /// Do not count in guests.
     pub const EXCLUDE_GUEST: u64 = 1 << 20;
     /// Time stamps by [`super::Attribute::clock_id`].
