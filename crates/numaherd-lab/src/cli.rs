@@ -50,7 +50,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = PROFILE_HELP)]
 pub struct Profile {
-    /// The lab's machine, a preset or a machine file; with --here, what this machine is like
+    /// The lab's machine: a preset or a machine file; with --here, a description of this machine
     /// [default in the lab: lab-4x2-half]
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
@@ -59,19 +59,19 @@ pub struct Profile {
     #[arg(long)]
     pub here: bool,
 
-    /// What the profile is called [default: the program's file name]
+    /// Name of the profile [default: the program's file name]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Further sizes of the last-level cache [default: half and a quarter of the machine's]
+    /// Additional sizes of the last-level cache [default: half and a quarter of the machine's]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = cache_kib, conflicts_with = "here")]
     pub cache_sizes: Vec<u64>,
 
-    /// How often it is run with local and with remote memory
+    /// Number of runs with local and with remote memory
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
 
-    /// CMD waits for its start, as the programs of scenarios do; what is before is not counted
+    /// CMD waits for a start signal, like the programs of scenarios; count only from then on
     #[arg(long)]
     pub waits: bool,
 
@@ -79,11 +79,11 @@ pub struct Profile {
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub skip: Option<Duration>,
 
-    /// End each run after so long a counted part
+    /// End each run after this much counted time
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub length: Option<Duration>,
 
-    /// Kill the guest when one run takes longer than this
+    /// Kill the guest if one run takes longer than this
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub limit: Duration,
 
@@ -91,7 +91,7 @@ pub struct Profile {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Print JSON, every run in it
+    /// Print JSON with every run
     #[arg(long)]
     pub json: bool,
 
@@ -101,8 +101,8 @@ pub struct Profile {
 }
 
 const PROFILE_HELP: &str = "\
-Sizes: 512KiB, 2MiB. What CMD prints is not shown. A program that waits is given --ready-file PATH,
-which it creates when it has set up, and --go-file PATH, a FIFO whose closing starts it.";
+Sizes: 512KiB, 2MiB. The output of CMD is not shown. A program that waits receives --ready-file PATH,
+which it creates after its set-up, and --go-file PATH, a FIFO that starts it when closed.";
 
 /// Options of `profile-run`.
 #[derive(Debug, Args)]
@@ -144,15 +144,15 @@ pub struct Simulate {
     #[arg(required_unless_present = "list")]
     pub scenario: Option<String>,
 
-    /// List the scenarios that come with the program
+    /// List the built-in scenarios
     #[arg(long, conflicts_with = "scenario")]
     pub list: bool,
 
-    /// Who is compared, the baseline first [default: the scenario's]
+    /// Policies to compare, the baseline first [default: the scenario's]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub policies: Vec<String>,
 
-    /// How often each is run, each time from another seed [default: the scenario's]
+    /// Number of runs of each policy, with different seeds [default: the scenario's]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: Option<u32>,
 
@@ -160,11 +160,11 @@ pub struct Simulate {
     #[arg(long, value_name = "NUMBER", default_value = "0")]
     pub seed: u64,
 
-    /// A preset or a machine file instead of the scenario's
+    /// Machine: a preset or a machine file [default: the scenario's]
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
 
-    /// Files of further program profiles
+    /// Additional files of program profiles
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub programs: Vec<PathBuf>,
 
@@ -172,7 +172,7 @@ pub struct Simulate {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// Write everything as JSON to this file; - prints it instead of the tables
+    /// Write all figures to this file as JSON; - prints them instead of the tables
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
@@ -187,29 +187,29 @@ pub struct Simulate {
 
 const SIMULATE_HELP: &str = "\
 Keys: herd.limits.bounce_limit=3, policies.n_mass.threshold=40, model.variation=0.1.
-Scenario files and what the model makes of them: docs/simulate.md.";
+Scenario files and the model: docs/simulate.md.";
 
 /// Options of `reproduce`.
 #[derive(Debug, Args)]
 #[command(after_help = REPRODUCE_HELP)]
 pub struct Reproduce {
-    /// Whose claims
+    /// The paper
     #[arg(value_enum)]
     pub paper: Papers,
 
-    /// Write every line as JSON to this file; - prints it instead of the table
+    /// Write all lines to this file as JSON; - prints them instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Fewer and shorter runs, for a look: nothing is held against the record
+    /// Fewer and shorter runs, without comparing with the record
     #[arg(long)]
     pub quick: bool,
 
-    /// Renew this record of what holds; lines of a paper that is not run are kept
+    /// Renew this record of the results; keeps the lines of papers that are not run
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 
-    /// Where recorded traces are kept [default: numaherd/traces in the user's cache folder]
+    /// Folder of recorded traces [default: numaherd/traces in the user's cache folder]
     #[arg(long, value_name = "FOLDER")]
     pub traces: Option<PathBuf>,
 
@@ -217,11 +217,11 @@ pub struct Reproduce {
     #[arg(long, value_name = "FOLDER")]
     pub heat_maps: Option<PathBuf>,
 
-    /// Run nothing: show what this record says
+    /// Run nothing, and show this record
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "record"])]
     pub from: Option<PathBuf>,
 
-    /// Write the page that docs/FIDELITY.md is
+    /// Write the results to this file as a page like docs/FIDELITY.md
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
 }
@@ -235,15 +235,15 @@ pub enum Papers {
     NMass,
     /// BRM (Rao and others, 2013).
     Brm,
-    /// IPM (Cruz and others, 2016); needs the lab, which records the traces.
+    /// IPM (Cruz and others, 2016); needs the lab to record traces.
     Ipm,
     /// All of them.
     All,
 }
 
 const REPRODUCE_HELP: &str = "\
-Ends with 7 when a claim does not hold that held when the program's record (docs/fidelity.json) was
-made. What a line means, and when it holds: docs/FIDELITY.md.";
+Exits with 7 if a claim does not hold that held in the program's record (docs/fidelity.json). What a
+line means, and when it holds: docs/FIDELITY.md.";
 
 /// Reads `512KiB` or `2MiB` as KiB.
 fn cache_kib(text: &str) -> Result<u64, String> {

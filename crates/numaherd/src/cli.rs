@@ -39,38 +39,38 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Herd the machine's threads and pages, or those of chosen processes
+    /// Place the threads and pages of this machine, or of selected processes
     Run(Box<Run>),
-    /// Watch a run on a terminal: a ledger, the herd that runs here, or this machine
+    /// Show a run on a terminal: a ledger, the running herd, or this machine
     Top(Top),
-    /// Herd as `run` does, and show metrics and a page, and listen to `ctl`, meanwhile
+    /// Herd like `run`, and serve metrics, a web page and a control socket
     Serve(Box<Serve>),
-    /// Ask a herd that serves: status, pause, resume, policy, reload, watch
+    /// Control a herd started by `serve`: status, pause, resume, policy, reload, watch
     Ctl(Ctl),
-    /// Say what can and cannot be seen and done on this machine
+    /// Report what can be measured and done on this machine, and what is missing
     Doctor(Doctor),
-    /// Print and draw a machine: this one, a preset, a file
+    /// Describe a machine: this one, a preset, or a file
     Topology(Topology),
-    /// List the policies, or tell about one
+    /// List the policies, or describe one
     Policies(Policies),
-    /// Say what is configured, check a file, tell what the keys mean
+    /// Show the configuration, check a file, describe the keys
     #[command(subcommand)]
     Config(Config),
-    /// Tell what was seen, decided and done, from a ledger
+    /// Explain what a run observed, decided and did, from its ledger
     Explain(Explain),
-    /// Watch, decide nothing, and record all that policies could be asked about later
+    /// Observe without deciding, and record everything that `replay` needs
     Record(Box<Record>),
-    /// Ask other policies what they would have decided on what a ledger holds
+    /// Show what policies would have decided in a recorded run
     Replay(Box<Replay>),
-    /// Draw one run, or several side by side, as a page of charts and tables
+    /// Write one run, or several side by side, as a page of charts and tables
     Report(Report),
-    /// Give threads the affinities back that they had before a run that was killed
+    /// Restore the affinities that a killed run has changed
     Release(Release),
-    /// In a virtual machine: tell the host which vCPUs run threads that are bound to some of them
+    /// In a virtual machine: report to the host which vCPUs run bound threads
     Agent(Agent),
-    /// Say which nodes to start something on, as numad -w does
+    /// Suggest nodes on which to start a program, like numad -w
     Advise(Advise),
-    /// Write the manual pages and the shells' completions
+    /// Write manual pages and shell completions
     #[command(hide = true)]
     Manual(Manual),
 }
@@ -79,23 +79,23 @@ pub enum Command {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub struct Run {
-    /// Policy, or a placement and a paging joined by a plus [default: dino]
+    /// Policy, or a placement and a paging joined by a plus sign [default: dino]
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
 
-    /// Which threads; all that may be steered when nothing is chosen
+    /// Which threads; by default, all that may be placed
     #[command(flatten)]
     pub selection: SelectionOptions,
 
-    /// Plan, govern and record, but carry nothing out
+    /// Decide, check and record, but change nothing
     #[arg(long)]
     pub dry_run: bool,
 
-    /// How often threads are placed [default: as the policy's source has it, or 1s]
+    /// How often to place threads [default: the policy's own interval, or 1s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub interval: Option<Duration>,
 
-    /// How often pages are looked after [default: 10ms]
+    /// How often to consider moving pages [default: 10ms]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub paging_interval: Option<Duration>,
 
@@ -103,19 +103,19 @@ pub struct Run {
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub length: Option<Duration>,
 
-    /// Keep threads to these CPUs
+    /// Place threads only on these CPUs
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<numaherd_topology::CpuSet>,
 
-    /// Move pages to these nodes only
+    /// Move pages only to these nodes
     #[arg(long, value_name = "LIST")]
     pub nodes: Option<numaherd_topology::NodeSet>,
 
-    /// How far a thread may stray from the core it is given [default: as the policy has it, or domain]
+    /// How far from its assigned core a thread may run [default: the policy's own scope, or domain]
     #[arg(long, value_enum)]
     pub stray: Option<Stray>,
 
-    /// Steer threads that have an affinity of their own, too
+    /// Also place threads whose affinity a user has set
     #[arg(long)]
     pub take_over: bool,
 
@@ -123,19 +123,19 @@ pub struct Run {
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 
-    /// Configuration file, or none [default: /etc/numaherd/numaherd.toml where there is one]
+    /// Configuration file, or none [default: /etc/numaherd/numaherd.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Events to count with on this processor, tried before the built-in ones
+    /// Event definitions for this processor, which take precedence over the built-in ones
     #[arg(long, value_name = "FILE")]
     pub events: Option<PathBuf>,
 
-    /// Record everything seen, decided and done in this file
+    /// Record all observations, decisions and outcomes in this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
 
-    /// Where affinities as found are written down before the first change
+    /// Where to save the original affinities before the first change
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
 
@@ -143,17 +143,17 @@ pub struct Run {
     #[arg(long)]
     pub json: bool,
 
-    /// Start this program and herd it, until it ends
+    /// Start this program, and herd it until it ends
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<OsString>,
 }
 
 const RUN_HELP: &str = "\
 Times: 500ms, 1s, 2.5s, 10m.
-SIGINT and SIGTERM end the run; every affinity is given back as it was found. After a kill -9,
-`numaherd release` does that, and so does the next run.";
+SIGINT and SIGTERM end the run and restore all affinities. After a kill -9, `numaherd release`
+or the next run restores them.";
 
-/// Which threads.
+/// Which threads to herd.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = false)]
 pub struct SelectionOptions {
@@ -161,11 +161,11 @@ pub struct SelectionOptions {
     #[arg(long, value_name = "PID,…", value_delimiter = ',')]
     pub pid: Vec<u32>,
 
-    /// The processes of this control group and those below it
+    /// Processes in this control group or below it
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
 
-    /// Processes of this command name
+    /// Processes with this command name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
@@ -174,10 +174,10 @@ pub struct SelectionOptions {
     pub user: Option<String>,
 }
 
-/// How far a thread may stray.
+/// How far from its assigned core a thread may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Stray {
-    /// To its SMT siblings only.
+    /// On the SMT siblings of its core.
     Core,
     /// Within the memory domain.
     Domain,
@@ -192,11 +192,11 @@ pub struct Doctor {
     #[arg(long)]
     pub json: bool,
 
-    /// Look at the machine whose /proc and /sys are below this directory
+    /// Read the machine whose /proc and /sys are below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
 
-    /// Events to count with on this processor, tried before the built-in ones
+    /// Event definitions for this processor, which take precedence over the built-in ones
     #[arg(long, value_name = "FILE")]
     pub events: Option<PathBuf>,
 }
@@ -205,7 +205,7 @@ pub struct Doctor {
 #[derive(Debug, Args)]
 #[command(after_help = TOPOLOGY_HELP)]
 pub struct Topology {
-    /// What to read; this machine when left out
+    /// The machine to describe [default: this machine]
     #[arg(value_name = "SOURCE")]
     pub source: Option<String>,
 
@@ -225,7 +225,7 @@ SOURCE is a directory that contains sys/ (a captured tree), an hwloc XML file, a
 /// Options of `policies`.
 #[derive(Debug, Args)]
 pub struct Policies {
-    /// Tell about this one
+    /// Describe this policy
     pub name: Option<String>,
 
     /// Print JSON
@@ -236,7 +236,7 @@ pub struct Policies {
 /// Options of `release`.
 #[derive(Debug, Args)]
 pub struct Release {
-    /// The journal of the run that was killed
+    /// The journal of the killed run
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
 

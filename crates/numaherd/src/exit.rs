@@ -3,38 +3,38 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// Why the program ends, as its exit code. A command run for the user (`run -- CMD`, `lab run`)
-/// passes its own exit code on instead.
+/// Why the program ends, as its exit code. `run -- CMD` and `lab run` pass on the exit code of the
+/// command instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Something failed.
     Failure = 1,
-    /// The command line, a configuration or a file given is wrong.
+    /// A mistake on the command line, in the configuration or in an input file.
     Usage = 2,
-    /// The machine does not offer a signal that the policy needs.
+    /// The machine lacks a signal that the policy needs.
     SignalMissing = 3,
-    /// The kernel does not permit it.
+    /// The kernel denied permission.
     Permission = 4,
-    /// Something that should be installed is not (the lab: `make setup`).
+    /// Something is not installed (the lab: `make setup`).
     NotSetUp = 5,
-    /// Another numaherd is at work.
+    /// Another numaherd is running.
     Busy = 6,
-    /// A claim of a paper that held on the model before does not hold any more.
+    /// A claim of a paper that held before no longer holds.
     ClaimFell = 7,
 }
 
 /// Shown at the end of `numaherd --help`.
 pub const EXIT_CODES: &str = "\
 Exit codes:
-  0  done
-  1  something failed
-  2  the command line, the configuration or a file given is wrong
-  3  the machine does not offer a signal that the policy needs (see `numaherd doctor`)
-  4  the kernel does not permit it (see `numaherd doctor`)
+  0  success
+  1  failure
+  2  a mistake on the command line, in the configuration or in an input file
+  3  the machine lacks a signal that the policy needs (see `numaherd doctor`)
+  4  the kernel denied permission (see `numaherd doctor`)
   5  something is not installed (the lab: `make setup`)
-  6  another numaherd is at work
-  7  a claim of a paper that held on the model does not hold any more (`reproduce`)
-`run -- CMD` and `lab run -- CMD` end with CMD's own exit code (128 + N when signal N killed it).";
+  6  another numaherd is running
+  7  a claim of a paper that held before no longer holds (`reproduce`)
+`run -- CMD` and `lab run -- CMD` exit with CMD's own exit code (128 + N if signal N killed it).";
 
 /// An error that ends the program with a code of its own.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use super::Stray;
 /// The lab.
 #[derive(Debug, Subcommand)]
 pub enum Lab {
-    /// Run a program of this machine in the guest; its output and exit code come back
+    /// Run a program of this machine in the guest, and pass on its output and exit code
     Run(LabRun),
-    /// Run a scenario under several contenders and compare them side by side
+    /// Run a scenario under several policies and compare them
     Compare(LabCompare),
     /// Measure BRM's micro-benchmark in the guest: its Fig 5, 7, 8a and 9
     Brm(LabBrm),
@@ -29,16 +29,16 @@ pub enum Lab {
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
 pub struct LabRun {
-    /// What the guest looks like: a preset or a machine file
+    /// Machine of the guest: a preset or a machine file
     #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
     pub machine: String,
 
-    /// Let the guest run in the host's time, without the hardware model
+    /// Run the guest in the host's time, without the hardware model
     #[arg(long)]
     pub real_time: bool,
 
-    /// Model the machine's TLBs, with an IPM unit that tells which pages should move and which threads
-    /// share them (/dev/numaherd_ipm)
+    /// Also model the machine's TLBs and an IPM unit, which reports pages that should move and threads that
+    /// share pages (/dev/numaherd_ipm)
     #[arg(long, conflicts_with = "real_time")]
     pub ipm: bool,
 
@@ -46,7 +46,7 @@ pub struct LabRun {
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub limit: Duration,
 
-    /// Who herds CMD, if anybody is to
+    /// How to herd CMD, if at all
     #[command(flatten)]
     pub herding: Herding,
 
@@ -56,54 +56,54 @@ pub struct LabRun {
 }
 
 const RUN_HELP: &str = "\
-With --policy, `numaherd run` herds CMD in the guest: what it prints at its end goes to standard error,
-and with --ledger the record of it comes out while it runs. See it live by `numaherd top --follow FILE`,
-and afterwards by `numaherd explain FILE`.
-What CMD writes to files stays in the guest and is gone with it.";
+With --policy, `numaherd run` herds CMD in the guest, and prints its summary to standard error. With
+--ledger, the record is written during the run: watch it with `numaherd top --follow FILE`, and read it
+afterwards with `numaherd explain FILE`.
+Files that CMD writes stay in the guest and are lost when it ends.";
 
-/// `numaherd run` in the guest, and what it is told.
+/// `numaherd run` in the guest, and its options.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Herding")]
 #[group(skip)]
 pub struct Herding {
-    /// Herd CMD in the guest by this policy (`numaherd policies`)
+    /// Herd CMD in the guest with this policy (see `numaherd policies`)
     #[arg(long, value_name = "NAME", group = "herded")]
     pub policy: Option<String>,
 
-    /// Configuration file, as `numaherd run` takes it; it may name the policy. Without it none is read,
-    /// this machine's own neither
+    /// Configuration file for `numaherd run`, which may name the policy [default: none, not even this
+    /// machine's own]
     #[arg(long, value_name = "FILE", group = "herded")]
     pub config: Option<PathBuf>,
 
-    /// Record everything seen, decided and done in this file of the host, while it runs
+    /// Record all observations, decisions and outcomes in this file of the host, during the run
     #[arg(long, value_name = "FILE", requires = "herded")]
     pub ledger: Option<PathBuf>,
 
-    /// Plan, govern and record, but carry nothing out
+    /// Decide, check and record, but change nothing
     #[arg(long, requires = "herded")]
     pub dry_run: bool,
 
-    /// How often threads are placed [default: as the policy's source has it, or 1s]
+    /// How often to place threads [default: the policy's own interval, or 1s]
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "herded")]
     pub interval: Option<Duration>,
 
-    /// How often pages are looked after [default: 10ms]
+    /// How often to consider moving pages [default: 10ms]
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "herded")]
     pub paging_interval: Option<Duration>,
 
-    /// Keep threads to these CPUs
+    /// Place threads only on these CPUs
     #[arg(long, value_name = "LIST", requires = "herded")]
     pub cpus: Option<CpuSet>,
 
-    /// Move pages to these nodes only
+    /// Move pages only to these nodes
     #[arg(long, value_name = "LIST", requires = "herded")]
     pub nodes: Option<NodeSet>,
 
-    /// How far a thread may stray from the core it is given [default: as the policy has it, or domain]
+    /// How far from its assigned core a thread may run [default: the policy's own scope, or domain]
     #[arg(long, value_enum, requires = "herded")]
     pub stray: Option<Stray>,
 
-    /// Steer threads that have an affinity of their own, too
+    /// Also place threads whose affinity a user has set
     #[arg(long, requires = "herded")]
     pub take_over: bool,
 
@@ -113,7 +113,7 @@ pub struct Herding {
 }
 
 impl Herding {
-    /// What `numaherd run` is told of it; nothing when nobody is to herd.
+    /// The arguments of `numaherd run`; `None` if nothing should herd CMD.
     pub fn arguments(&self) -> Option<Vec<OsString>> {
         if self.policy.is_none() && self.config.is_none() {
             return None;
@@ -156,11 +156,11 @@ pub struct LabCompare {
     /// A scenario's name or file
     pub scenario: String,
 
-    /// Who is compared: linux, linux-balancing, numad, or policies
+    /// What to compare: linux, linux-balancing, numad, or policies
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = crate::compare::USUAL)]
     pub policies: Vec<String>,
 
-    /// How often each is run
+    /// Number of runs of each
     #[arg(long, value_name = "NUMBER", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
 
@@ -172,7 +172,7 @@ pub struct LabCompare {
     #[arg(long, value_name = "DIR")]
     pub ledgers: Option<PathBuf>,
 
-    /// Kill the guest when one trial takes longer than this
+    /// Kill the guest if one trial takes longer than this
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "5m")]
     pub limit: Duration,
 }
@@ -180,7 +180,7 @@ pub struct LabCompare {
 /// Options of `lab brm`.
 #[derive(Debug, Args)]
 pub struct LabBrm {
-    /// Shorter runs and three repeats: an hour or two in place of half a day
+    /// Shorter runs and three repeats: an hour or two instead of half a day
     #[arg(long)]
     pub quick: bool,
 
@@ -188,7 +188,7 @@ pub struct LabBrm {
     #[arg(long, value_name = "MIB,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub working_sets: Vec<u64>,
 
-    /// How often each strategy is run, 0 for Fig 5 and 7 alone [default: 10, with --quick 3]
+    /// Number of runs of each strategy; 0 for only Fig 5 and 7 [default: 10, with --quick 3]
     #[arg(long, value_name = "NUMBER")]
     pub repeat: Option<u32>,
 
@@ -211,7 +211,7 @@ pub struct LabTrial {
     /// A scenario's name or file
     pub scenario: String,
 
-    /// Who places
+    /// The policy or baseline
     #[arg(long, value_name = "NAME")]
     pub policy: String,
 

@@ -15,15 +15,15 @@ pub use simulate::TraceSimulate;
 /// What to do with traces.
 #[derive(Debug, Subcommand)]
 pub enum Trace {
-    /// Record what a program loads and stores, by running it in the lab
+    /// Record the loads and stores of a program, by running it in the lab
     Record(TraceRecord),
-    /// Say what is in a trace
+    /// Describe a trace
     Info(TraceInfo),
-    /// Make a trace of the text of valgrind's Lackey or of `perf script`
+    /// Convert the text of valgrind's Lackey or of `perf script` to a trace
     Import(TraceImport),
-    /// Say which pages should follow a thread that was moved to another node (DINO §4.1)
+    /// Compute which pages should follow a thread that moved to another node (DINO §4.1)
     Sra(TraceSra),
-    /// Play traces on a modelled machine under several policies, side by side
+    /// Play traces on a modelled machine under several policies, and compare them
     Simulate(TraceSimulate),
 }
 
@@ -34,19 +34,19 @@ pub struct TraceRecord {
     #[arg(short, long, value_name = "FILE", default_value = "numaherd.trace")]
     pub output: PathBuf,
 
-    /// What the guest looks like: a preset or a machine file
+    /// Machine of the guest: a preset or a machine file
     #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
     pub machine: String,
 
-    /// Memory of each node in MiB, in place of the machine's
+    /// Memory of each node in MiB [default: the machine's]
     #[arg(long, value_name = "MIB")]
     pub memory_mib: Option<u64>,
 
-    /// End the program after this time, with what it has done until then in the trace
+    /// End the program after this time; the trace contains what it has done until then
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub limit: Option<Duration>,
 
-    /// Say at the end which threads were recorded
+    /// List the recorded threads at the end
     #[arg(long)]
     pub threads: bool,
 
@@ -93,31 +93,31 @@ pub struct TraceSra {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// Which strategies
+    /// The strategies
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_enum, default_values_t = [Followed::SequentialForward, Followed::SequentialForwardBackward, Followed::Random, Followed::PatternBased])]
     pub strategies: Vec<Followed>,
 
-    /// Pages that move at a time (K) [default: 1,2,4,…,16384]
+    /// Pages to move at a time (K) [default: 1,2,4,…,16384]
     #[arg(long, short = 'k', value_name = "K,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     pub pages: Vec<u64>,
 
-    /// One in how many accesses to memory is looked at [default: 1,10,…,100000]
+    /// Sample one in N memory accesses [default: 1,10,…,100000]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     pub one_in: Vec<u64>,
 
-    /// Take the caches of this machine: a preset or a file [default: DINO's]
+    /// Use the caches of this machine: a preset or a file [default: DINO's]
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
 
-    /// Seed of where samples lie and of random pages
+    /// Seed of the positions of samples and of random pages
     #[arg(long, value_name = "NUMBER", default_value = "0")]
     pub seed: u64,
 
-    /// Also write the cells to this file, as CSV
+    /// Also write the cells to this file as CSV
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
-    /// Also draw them to this file, as SVG
+    /// Also draw them to this file as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
@@ -126,7 +126,7 @@ pub struct TraceSra {
     pub json: bool,
 }
 
-/// Which pages move along with one whose access was seen.
+/// Which pages move with a sampled page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Followed {
     /// K pages from the accessed one on.
@@ -152,12 +152,12 @@ impl From<Followed> for Strategy {
 
 const FILES: &str = "\
 FILE is a trace, or the text of `valgrind --tool=lackey --trace-mem=yes` or of `perf script -F
-comm,pid,tid,time,period,event,addr`, which is imported on the way.";
+comm,pid,tid,time,period,event,addr`, which is imported first.";
 
 const IMPORT_HELP: &str = "\
     valgrind --tool=lackey --trace-mem=yes CMD 2>&1 | numaherd trace import - -o x.trace
     perf mem record CMD; perf script -F comm,pid,tid,time,period,event,addr > samples.txt
-Lines that cannot be read are counted, and the first few are shown.";
+Lines that cannot be parsed are counted, and the first few are shown.";
 
 const SRA_HELP: &str = "\
 Saved remote accesses: the thread has just been moved to another node, all its memory is remote; of

@@ -4,20 +4,20 @@ use numaherd::manual::{Entry, Page};
 
 const LAB: Entry = Entry {
     name: ".lab",
-    told: "The guest's kernel and its modules, as `make setup` prepares them in the source tree.",
+    told: "The guest's kernel and modules, prepared by `make setup` in the source tree.",
 };
 const LAB_DIR: Entry = Entry {
     name: "NUMAHERD_LAB_DIR",
-    told: "The folder that `make setup` has prepared, where it is not .lab in the source tree.",
+    told: "The folder prepared by `make setup`, if it is not .lab in the source tree.",
 };
 const LAB_PLUGIN: Entry = Entry {
     name: "NUMAHERD_LAB_PLUGIN",
-    told: "QEMU's plugin (libnumaherd_lab_plugin.so), where it is not beside the program.",
+    told: "The QEMU plugin (libnumaherd_lab_plugin.so), if it is not beside the program.",
 };
 const CACHE: Entry = Entry {
     name: "XDG_CACHE_HOME",
-    told: "Recorded traces are kept in its folder numaherd/traces (~/.cache/numaherd/traces where it \
-           is not set).",
+    told: "Recorded traces are kept in its folder numaherd/traces (default: \
+           ~/.cache/numaherd/traces).",
 };
 
 const IN_LAB: &[&Entry] = &[&LAB_DIR, &LAB_PLUGIN];
@@ -34,7 +34,7 @@ pub const PAGES: &[Page] = &[
                 "numaherd profile -o server.toml -- ./server --once",
             ),
             (
-                "Measure it on this machine, by its own counters:",
+                "Measure it on this machine, with its own counters:",
                 "numaherd profile --here -o server.toml -- ./server --once",
             ),
         ],
@@ -44,7 +44,7 @@ pub const PAGES: &[Page] = &[
     Page {
         name: "numaherd-simulate",
         examples: &[
-            ("Which scenarios there are:", "numaherd simulate --list"),
+            ("List the scenarios:", "numaherd simulate --list"),
             (
                 "One of them under two policies, five times each:",
                 "numaherd simulate small --policies linux,dino --repeat 5",
@@ -57,13 +57,10 @@ pub const PAGES: &[Page] = &[
         name: "numaherd-reproduce",
         files: &[&Entry {
             name: "~/.cache/numaherd/traces",
-            told: "Recorded traces, which IPM's claims are held against.",
+            told: "Recorded traces, on which IPM's claims are checked.",
         }],
         environment: &[&CACHE, &LAB_DIR, &LAB_PLUGIN],
-        examples: &[(
-            "DINO's claims, and how they hold:",
-            "numaherd reproduce dino",
-        )],
+        examples: &[("Check DINO's claims:", "numaherd reproduce dino")],
         beside: &["numaherd-simulate"],
         ..Page::EMPTY
     },
@@ -71,7 +68,7 @@ pub const PAGES: &[Page] = &[
         name: "numaherd-trace",
         environment: IN_LAB,
         examples: &[(
-            "What a program loads and stores, recorded and told:",
+            "Record what a program loads and stores:",
             "numaherd trace record -o program.trace -- ./program",
         )],
         ..Page::EMPTY
@@ -97,7 +94,7 @@ pub const PAGES: &[Page] = &[
     Page {
         name: "numaherd-trace-import",
         examples: &[(
-            "Take over what valgrind has recorded:",
+            "Import a recording of valgrind:",
             "numaherd trace import lackey.txt -o program.trace",
         )],
         ..Page::EMPTY
@@ -134,7 +131,7 @@ pub const PAGES: &[Page] = &[
         environment: IN_LAB,
         examples: &[
             (
-                "What a machine of four nodes looks like:",
+                "Describe a machine with four nodes:",
                 "numaherd lab run -- numactl --hardware",
             ),
             (

@@ -9,13 +9,13 @@ use super::Run;
 /// What to do with the configuration.
 #[derive(Debug, Subcommand)]
 pub enum Config {
-    /// Print what holds for a run of these options, and what sets it
+    /// Print the settings of a run with these options, and where each comes from
     Show(Box<ConfigShow>),
-    /// Say whether a configuration file is right, or everything that is wrong with it
+    /// Check a configuration file and report all mistakes
     Check(ConfigCheck),
-    /// List every key with its default, or tell about one
+    /// List all keys with their defaults, or describe one
     Keys(ConfigKeys),
-    /// Print a configuration file with every key and its default, behind a #
+    /// Print a configuration file with all keys and defaults, commented out
     Example,
 }
 
@@ -23,7 +23,7 @@ pub enum Config {
 #[derive(Debug, Args)]
 #[command(after_help = SHOW_HELP)]
 pub struct ConfigShow {
-    /// Only what is not the default
+    /// Print only settings that differ from the default
     #[arg(long)]
     pub changed: bool,
 
@@ -33,13 +33,13 @@ pub struct ConfigShow {
 }
 
 const SHOW_HELP: &str = "\
-What is printed is a configuration file that says the same. With --json: every key with its value and
-what sets it.";
+The output is an equivalent configuration file. With --json, it lists all keys with their values and
+sources.";
 
 /// Options of `config check`.
 #[derive(Debug, Args)]
 pub struct ConfigCheck {
-    /// The file [default: that which a run would read]
+    /// The file [default: the one that a run would read]
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }

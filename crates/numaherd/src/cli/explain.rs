@@ -11,10 +11,10 @@ use numaherd_quantity::{NotATime, parse_time};
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Explain {
-    /// The ledger of a run, ended or going on [default: the one that the configuration names]
+    /// The ledger of a finished or running herd [default: the configured one]
     pub ledger: Option<PathBuf>,
 
-    /// Only this decision, by the number that is shown with it
+    /// Only the decision with this number
     #[arg(long, value_name = "NUMBER", value_parser = number, conflicts_with_all = ["at", "from", "to"])]
     pub decision: Option<u64>,
 
@@ -26,23 +26,23 @@ pub struct Explain {
     #[arg(long, value_name = "TID")]
     pub tid: Option<u32>,
 
-    /// Only processes or threads of this name
+    /// Only processes or threads with this name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Only what was decided about then, within an interval on either side
+    /// Only decisions around this time, within one interval before or after
     #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with_all = ["from", "to"])]
     pub at: Option<Duration>,
 
-    /// Only what was decided from then on
+    /// Only decisions from this time on
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub from: Option<Duration>,
 
-    /// Only what was decided until then
+    /// Only decisions up to this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub to: Option<Duration>,
 
-    /// Leave nothing out
+    /// Show everything
     #[arg(long)]
     pub all: bool,
 
@@ -52,10 +52,10 @@ pub struct Explain {
 }
 
 const HELP: &str = "\
-Without a choice it is a page: what was done, why, whether it helped, how to stop it, and the latest
-decisions by their numbers. A number is that of the ledger's record, as `#412`; that of a snapshot or
-an outcome names the decision that was drawn from it or led to it. Times count from the run's start:
-90s, 12.5s, 2m.";
+Without options, it prints a page: what was done, why, whether it helped, how to stop it, and the
+latest decisions with their numbers. The number is that of the ledger record, as in `#412`; the number
+of the corresponding snapshot or outcome works too. Times count from the start of the run: 90s, 12.5s,
+2m.";
 
 /// Reads `412` or `#412`.
 fn number(text: &str) -> Result<u64, String> {

@@ -15,66 +15,66 @@ pub struct Agent {
     #[arg(long, value_name = "PATH")]
     pub port: Option<PathBuf>,
 
-    /// How often threads are looked at [default: 100ms]
+    /// How often to check threads [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub interval: Option<Duration>,
 
-    /// Look once, tell the host and end
+    /// Report to the host once, and exit
     #[arg(long)]
     pub once: bool,
 
-    /// Look at the machine whose /proc, /sys and /dev are below this directory
+    /// Read the machine whose /proc, /sys and /dev are below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
 }
 
 const AGENT_HELP: &str = "\
-The machine needs a virtio serial port. On QEMU's command line:
+The virtual machine needs a virtio serial port. On QEMU's command line:
   -device virtio-serial-pci
   -chardev socket,id=numaherd,path=/run/NAME.numaherd,server=on,wait=off
   -device virtserialport,chardev=numaherd,name=org.numaherd.agent.0
 In libvirt's XML, under <devices>:
   <channel type='unix'><target type='virtio' name='org.numaherd.agent.0'/></channel>
-On the host, numaherd run finds it.";
+On the host, `numaherd run` finds it.";
 
 /// Options of `advise`.
 #[derive(Debug, Args)]
 #[command(after_help = ADVISE_HELP)]
 pub struct Advise {
-    /// So many CPUs, and so many MiB of memory
+    /// Number of CPUs, and MiB of memory
     #[arg(short = 'w', value_name = "CPUS[:MB]", value_parser = wanted, required = true)]
     pub want: Wanted,
 
-    /// Look at the machine whose /proc and /sys are below this directory
+    /// Read the machine whose /proc and /sys are below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
 }
 
 const ADVISE_HELP: &str = "\
-Prints a list such as 0-1,3: the fewest nodes with the CPUs idle and the memory free, the nearest to
-each other. Where all nodes are not enough, it names all and says on standard error what lacks.
-A link named numad makes libvirt's placement='auto' ask this program.";
+Prints a list such as 0-1,3: the fewest nodes with enough idle CPUs and free memory, and of those, the
+nearest to each other. If all nodes together are not enough, it prints all of them, and reports on
+standard error what is missing. With a link named numad, libvirt's placement='auto' uses this program.";
 
 /// The command line when the program is called as numad.
 #[derive(Debug, Parser)]
 #[command(
     name = "numad",
     version,
-    about = "Numaherd, called as numad: of what numad does, it answers -w",
+    about = "Numaherd, started as numad: supports only the option -w",
     max_term_width = 100
 )]
 pub struct AsNumad {
-    /// All that it does.
+    /// The only option.
     #[command(flatten)]
     pub advise: Advise,
 }
 
-/// What something that is to be started wants.
+/// The resources that a new program needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// CPUs.
     pub cpus: u64,
-    /// Memory in MiB; 0 where it was not said.
+    /// Memory in MiB; 0 if not given.
     pub mib: u64,
 }
 
@@ -87,8 +87,8 @@ fn wanted(text: &str) -> Result<Wanted, String> {
     };
     match (number(cpus), number(mib)) {
         (Some(cpus @ 1..), Some(mib)) => Ok(Wanted { cpus, mib }),
-        (Some(0), _) => Err("it takes one CPU at least".to_owned()),
-        _ => Err("what is wanted is written 4 or 4:2048, CPUs and MiB".to_owned()),
+        (Some(0), _) => Err("at least one CPU is required".to_owned()),
+        _ => Err("write CPUs, or CPUs and MiB, such as 4 or 4:2048".to_owned()),
     }
 }
 

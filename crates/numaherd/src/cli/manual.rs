@@ -8,11 +8,11 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = MANUAL_HELP)]
 pub struct Manual {
-    /// The folder to write into; made where it is missing
+    /// The folder to write to; it is created if missing
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
 
-    /// The date that the pages bear [default: none]
+    /// The date on the pages [default: none]
     #[arg(
         long,
         value_name = "YYYY-MM-DD",

@@ -18,11 +18,11 @@ pub struct Record {
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 
-    /// Which threads; all that may be steered when nothing is chosen
+    /// Which threads; by default, all that may be placed
     #[command(flatten)]
     pub selection: SelectionOptions,
 
-    /// Measure what these policies go by [default: everything this machine measures]
+    /// Measure only what these policies need [default: everything that this machine can measure]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub for_policies: Vec<String>,
 
@@ -30,11 +30,11 @@ pub struct Record {
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub length: Option<Duration>,
 
-    /// Look this often, and record every look [default: 1s]
+    /// Observe, and record, this often [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub interval: Option<Duration>,
 
-    /// Events to count with on this processor, tried before the built-in ones
+    /// Event definitions for this processor, which take precedence over the built-in ones
     #[arg(long, value_name = "FILE")]
     pub events: Option<PathBuf>,
 
@@ -42,7 +42,7 @@ pub struct Record {
     #[arg(long)]
     pub json: bool,
 
-    /// Start this program and record it, until it ends
+    /// Start this program, and record it until it ends
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<OsString>,
 }
@@ -59,24 +59,25 @@ pub struct Replay {
     /// The ledger of a run or a recording
     pub ledger: PathBuf,
 
-    /// Policies to ask, or placements and pagings joined by a plus
+    /// Policies, or placements and pagings joined by a plus sign
     #[arg(long, required = true, value_name = "NAME,…", value_delimiter = ',')]
     pub policy: Vec<String>,
 
-    /// Carry each policy's own placement on, instead of judging each interval as it was recorded
+    /// Carry each policy's own placement on from interval to interval, instead of judging each interval as
+    /// recorded
     #[arg(long)]
     pub carry_on: bool,
 
-    /// Print every decision, the policies side by side
+    /// Print every decision, with the policies side by side
     #[arg(long)]
     pub decisions: bool,
 
-    /// The machine's figures for the prediction: a preset or a machine file [default: the preset that
-    /// the ledger names, if it does]
+    /// Machine for the prediction: a preset or a machine file [default: the preset named in the ledger, if
+    /// any]
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
 
-    /// Files of profiles of the recorded programs, for the prediction
+    /// Profiles of the recorded programs, for the prediction
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub programs: Vec<PathBuf>,
 
@@ -84,8 +85,8 @@ pub struct Replay {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// Configuration file, whose settings of loop and policies are used [default: the recorded run's
-    /// settings of the loop, the policies' own]
+    /// Configuration file with the settings of loop and policies [default: the recorded settings of the
+    /// loop, and the defaults of the policies]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 

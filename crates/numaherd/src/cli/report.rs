@@ -8,15 +8,15 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Report {
-    /// The ledgers of one run or of several, which are then compared
+    /// One ledger, or several to compare
     #[arg(required = true, value_name = "LEDGER")]
     pub ledgers: Vec<PathBuf>,
 
-    /// The page's file; - for standard output
+    /// The file to write; - for standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 }
 
 const HELP: &str = "\
-The page needs nothing but itself: no script, no network. Runs of one policy on one machine are taken
-together: means with 95 % confidence intervals. A damaged ledger is drawn up to the damage.";
+The page is self-contained: no script, no network. Runs of one policy on one machine are combined into
+means with 95 % confidence intervals. A damaged ledger is shown up to the damage.";

@@ -10,19 +10,19 @@ use super::Run;
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP)]
 pub struct Serve {
-    /// Everything that `run` can be told
+    /// The options of `run`
     #[command(flatten)]
     pub run: Run,
 
-    /// Where metrics and the page are: HOST:PORT, unix:PATH, or none; again for more than one
+    /// Address of metrics and web page: HOST:PORT, unix:PATH, or none; may be repeated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9741")]
     pub listen: Vec<String>,
 
-    /// Allow addresses that other machines reach; needs --token-file
+    /// Allow addresses that other machines can reach; requires --token-file
     #[arg(long, requires = "token_file")]
     pub allow_remote: bool,
 
-    /// Who asks must know what is in this file (Authorization: Bearer …), on every address but UNIX sockets
+    /// Require the token in this file (Authorization: Bearer …) on every address except UNIX sockets
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
@@ -30,14 +30,14 @@ pub struct Serve {
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
 
-    /// Let this group use the control socket, too
+    /// Let this group use the control socket as well
     #[arg(long, value_name = "GROUP")]
     pub control_group: Option<String>,
 }
 
 const SERVE_HELP: &str = "\
-Metrics for Prometheus are at /metrics, a page for people at /, the state as JSON at /status. Nothing
-that is asked there changes anything; `numaherd ctl` does. Addresses, socket, security: docs/serve.md.";
+Serves metrics for Prometheus at /metrics, a web page at /, and the state as JSON at /status, all
+read-only. To change something, use `numaherd ctl`. Addresses, socket, security: docs/serve.md.";
 
 /// Options of `ctl`.
 #[derive(Debug, Args)]
@@ -51,35 +51,35 @@ pub struct Ctl {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// What to ask
+    /// What to do
     #[command(subcommand)]
     pub ask: Ask,
 }
 
-/// What can be asked of a herd that serves.
+/// What `ctl` can ask.
 #[derive(Debug, Subcommand)]
 pub enum Ask {
-    /// Say what it does and how the machine is
+    /// Show what the herd does and the state of the machine
     Status,
-    /// Have it decide nothing until it is resumed; threads stay where they are
+    /// Stop all decisions; threads stay where they are
     Pause {
-        /// Give threads the affinities back that they were found with, too
+        /// Also restore the original affinities
         #[arg(long)]
         give_back: bool,
     },
-    /// Have it go on after a pause
+    /// Resume decisions after a pause
     Resume,
-    /// Have it go on by another policy
+    /// Switch to another policy
     Policy {
-        /// The policy's name, see `numaherd policies`
+        /// The name of the policy (see `numaherd policies`)
         name: String,
     },
-    /// Have it read its configuration again; a bad one changes nothing
+    /// Reload the configuration; a faulty one changes nothing
     Reload,
-    /// Show what happens as it happens, until interrupted
+    /// Print what happens as it happens, until interrupted
     Watch,
 }
 
 const CTL_HELP: &str = "\
-The herd is one that was started by `numaherd serve`. Root may ask, the user who started it, and the
-group of --control-group.";
+Controls a herd started by `numaherd serve`. Root, the user who started it, and the group given by
+--control-group may do so.";

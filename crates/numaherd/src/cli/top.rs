@@ -10,23 +10,23 @@ use numaherd_quantity::parse_time;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Top {
-    /// A ledger; when left out, the herd that runs here, or else this machine as it is
+    /// A ledger [default: the running herd, or else this machine]
     #[arg(value_name = "LEDGER")]
     pub source: Option<PathBuf>,
 
-    /// Go on with a ledger that is still written, or is not there yet
+    /// Follow a ledger that is still being written, or does not exist yet
     #[arg(short, long, requires = "source")]
     pub follow: bool,
 
-    /// Print one frame as text, and end
+    /// Print one frame as text, and exit
     #[arg(long)]
     pub once: bool,
 
-    /// Draw one frame into this file as SVG, and end; - for standard output
+    /// Write one frame to this file as SVG, and exit; - for standard output
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
-    /// Begin at this time of a ledger
+    /// Start at this time of a ledger
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "source")]
     pub at: Option<Duration>,
 
@@ -34,7 +34,7 @@ pub struct Top {
     #[arg(long, value_enum, default_value = "processes")]
     pub view: View,
 
-    /// Sort by the column of this title
+    /// Sort by the column with this title
     #[arg(long, value_name = "COLUMN")]
     pub sort: Option<String>,
 
@@ -42,15 +42,15 @@ pub struct Top {
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
 
-    /// Columns of a frame that is printed or drawn [default: those of the terminal, or 120]
+    /// Columns of a printed or drawn frame [default: those of the terminal, or 120]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub width: Option<u16>,
 
-    /// Rows of a frame that is printed or drawn [default: those of the terminal, or 40]
+    /// Rows of a printed or drawn frame [default: those of the terminal, or 40]
     #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub height: Option<u16>,
 
-    /// Watch this machine by oneself, even where a herd runs
+    /// Watch this machine directly, even if a herd is running
     #[arg(long, conflicts_with = "source")]
     pub here: bool,
 
@@ -58,11 +58,11 @@ pub struct Top {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["source", "here"])]
     pub socket: Option<PathBuf>,
 
-    /// Draw with letters of ASCII alone
+    /// Use ASCII characters only
     #[arg(long)]
     pub ascii: bool,
 
-    /// Listen to the mouse: click to select and to sort, wheel to scroll
+    /// Use the mouse: click to select and to sort, wheel to scroll
     #[arg(long)]
     pub mouse: bool,
 }
@@ -74,12 +74,12 @@ pub enum View {
     Processes,
     /// Threads.
     Threads,
-    /// From node to node.
+    /// Accesses from node to node.
     Heat,
-    /// What was decided.
+    /// Decisions.
     Decisions,
 }
 
 const HELP: &str = "\
-Press ? for the keys. Nothing is ever changed: without a herd, this machine is watched by one that only
-looks. NO_COLOR is heeded. What each column is: docs/top.md.";
+Press ? for the keys. `top` never changes anything; if no herd is running, it watches this machine
+itself. It respects NO_COLOR. Columns: docs/top.md.";

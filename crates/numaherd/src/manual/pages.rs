@@ -11,25 +11,25 @@ const CONFIGURATION: Entry = Entry {
 };
 const JOURNAL: Entry = Entry {
     name: "/run/numaherd/journal",
-    told: "The affinities as they were found, written before the first of them changes. For a user \
-           other than root: $XDG_RUNTIME_DIR/numaherd/journal.",
+    told: "The original affinities, saved before the first change. For users other than root: \
+           $XDG_RUNTIME_DIR/numaherd/journal.",
 };
 const SOCKET: Entry = Entry {
     name: "/run/numaherd/control.sock",
-    told: "Where the service is spoken to. For a user other than root: in $XDG_RUNTIME_DIR/numaherd.",
+    told: "The control socket of the service. For users other than root: in $XDG_RUNTIME_DIR/numaherd.",
 };
 const LEDGER: Entry = Entry {
     name: "/var/lib/numaherd/ledger",
-    told: "What the service has seen, decided and done; its older half is let go at 1 GiB.",
+    told: "The observations, decisions and outcomes of the service; at 1 GiB, the older half is discarded.",
 };
 
 const CONFIGURED: Entry = Entry {
     name: "NUMAHERD_CONFIG",
-    told: "The configuration file in place of /etc/numaherd/numaherd.toml, or none.",
+    told: "The configuration file to use instead of /etc/numaherd/numaherd.toml, or none.",
 };
 const RUNTIME: Entry = Entry {
     name: "XDG_RUNTIME_DIR",
-    told: "Where the journal is kept when the user is not root.",
+    told: "The directory of the journal for users other than root.",
 };
 
 /// The pages of `numaherd`'s own commands.
@@ -37,22 +37,22 @@ pub const PAGES: &[Page] = &[
     Page {
         name: "numaherd",
         description: "\
-On a machine with several memory nodes, programs lose time to each other: their threads meet at one
-cache, their pages at one memory controller. Numaherd watches threads and pages, lets a policy decide
-where they are best, keeps to what the user has forbidden, and carries it out by affinities and page
-moves on a stock kernel.
+On a machine with several memory nodes, programs slow each other down: their threads compete for a
+cache, their pages for a memory controller. Numaherd observes threads and pages, lets a policy decide
+where they should be, respects the limits that users have set, and applies the decision with
+affinities and page moves on a stock kernel.
 
-It is safe to stop: every affinity is given back as it was found. What it does can be tried without
-consequences by `numaherd run --dry-run`.",
+It is always safe to stop: Numaherd restores every affinity that it has changed. To try it without
+changing anything, use `numaherd run --dry-run`.",
         files: &[&CONFIGURATION, &JOURNAL, &SOCKET, &LEDGER],
         environment: &[&CONFIGURED, &RUNTIME],
         examples: &[
-            ("What can be done here, and what is missing:", "numaherd doctor"),
+            ("What this machine supports, and what is missing:", "numaherd doctor"),
             (
-                "What it would do, without doing it, for a minute:",
+                "What it would do, without changing anything, for a minute:",
                 "numaherd run --dry-run --for 1m --ledger /tmp/run.ledger",
             ),
-            ("What was decided, and why:", "numaherd explain /tmp/run.ledger"),
+            ("What it decided, and why:", "numaherd explain /tmp/run.ledger"),
         ],
         beside: &[],
     },
@@ -66,11 +66,11 @@ consequences by `numaherd run --dry-run`.",
                 "numaherd run --policy dino --pid 4711",
             ),
             (
-                "Start a program, herd it alone, and keep a record:",
+                "Start a program, herd only that, and keep a record:",
                 "numaherd run --ledger run.ledger -- ./server --port 80",
             ),
             (
-                "Placements of one policy, paging of another, on some of the CPUs:",
+                "The placement of one policy and the paging of another, on some of the CPUs:",
                 "numaherd run --policy maximum-local+whole-set --cpus 0-15",
             ),
         ],
@@ -83,7 +83,7 @@ consequences by `numaherd run --dry-run`.",
         examples: &[
             ("This machine:", "numaherd doctor"),
             (
-                "Another one, of whose /proc and /sys there is a copy:",
+                "Another machine, from a copy of its /proc and /sys:",
                 "numaherd doctor --root ./captured",
             ),
         ],
@@ -94,7 +94,7 @@ consequences by `numaherd run --dry-run`.",
         name: "numaherd-topology",
         examples: &[
             ("This machine:", "numaherd topology"),
-            ("A machine that is not there:", "numaherd topology \"numa:4 core:2 pu:1\""),
+            ("A synthetic machine:", "numaherd topology \"numa:4 core:2 pu:1\""),
         ],
         beside: &["numaherd-doctor"],
         ..Page::EMPTY
@@ -103,7 +103,7 @@ consequences by `numaherd run --dry-run`.",
         name: "numaherd-policies",
         examples: &[
             ("All of them:", "numaherd policies"),
-            ("One, with what it needs and where it is from:", "numaherd policies n-mass"),
+            ("One, with its needs and its source:", "numaherd policies n-mass"),
         ],
         beside: &["numaherd-run"],
         ..Page::EMPTY
@@ -133,13 +133,13 @@ consequences by `numaherd run --dry-run`.",
             &RUNTIME,
             &Entry {
                 name: "NO_COLOR",
-                told: "Where it is set, everything is told without colours.",
+                told: "If set, colours are not used.",
             },
         ],
         examples: &[
-            ("The herd that runs here, or else this machine:", "numaherd top"),
+            ("The running herd, or else this machine:", "numaherd top"),
             (
-                "A run that is over, from its tenth minute on:",
+                "A finished run, from its tenth minute on:",
                 "numaherd top run.ledger --at 10m",
             ),
             (
@@ -154,7 +154,7 @@ consequences by `numaherd run --dry-run`.",
         name: "numaherd-record",
         environment: &[],
         examples: &[(
-            "An hour of this machine, nothing touched:",
+            "An hour of this machine, without changing anything:",
             "numaherd record -o hour.ledger --for 1h",
         )],
         beside: &["numaherd-replay"],
@@ -174,8 +174,8 @@ consequences by `numaherd run --dry-run`.",
         files: &[&CONFIGURATION],
         environment: &[&CONFIGURED],
         examples: &[
-            ("Is the file right?", "numaherd config check"),
-            ("What holds, and what sets it:", "numaherd config show"),
+            ("Check the file:", "numaherd config check"),
+            ("The settings in effect, and their sources:", "numaherd config show"),
         ],
         beside: &["numaherd-run", "numaherd-policies"],
         ..Page::EMPTY
@@ -185,7 +185,7 @@ consequences by `numaherd run --dry-run`.",
         files: &[&CONFIGURATION],
         environment: &[&CONFIGURED],
         examples: &[(
-            "What is not the default, for a run by another policy:",
+            "Settings that differ from the default, for a run with another policy:",
             "numaherd config show --changed --policy n-mass",
         )],
         ..Page::EMPTY
@@ -195,7 +195,7 @@ consequences by `numaherd run --dry-run`.",
         files: &[&CONFIGURATION],
         environment: &[&CONFIGURED],
         examples: &[(
-            "Before it replaces the one in force:",
+            "Before it replaces the current one:",
             "numaherd config check ./numaherd.toml",
         )],
         ..Page::EMPTY
@@ -210,7 +210,7 @@ consequences by `numaherd run --dry-run`.",
     },
     Page {
         name: "numaherd-config-example",
-        examples: &[("A file to begin with:", "numaherd config example")],
+        examples: &[("A file to start from:", "numaherd config example")],
         ..Page::EMPTY
     },
     Page {
@@ -218,9 +218,9 @@ consequences by `numaherd run --dry-run`.",
         files: &[&CONFIGURATION, &JOURNAL, &SOCKET, &LEDGER],
         environment: &[&CONFIGURED, &RUNTIME],
         examples: &[
-            ("As the service does:", "numaherd serve"),
+            ("Like the service:", "numaherd serve"),
             (
-                "The page and the metrics on a UNIX socket alone:",
+                "The web page and the metrics on a UNIX socket only:",
                 "numaherd serve --listen unix:/run/numaherd/http.sock",
             ),
             (
@@ -238,7 +238,7 @@ consequences by `numaherd run --dry-run`.",
         examples: &[
             ("What it does:", "numaherd ctl status"),
             (
-                "Stop it deciding, and have the machine as it was found:",
+                "Stop all decisions, and restore the original affinities:",
                 "numaherd ctl pause --give-back",
             ),
         ],
@@ -272,13 +272,13 @@ consequences by `numaherd run --dry-run`.",
     Page {
         name: "numaherd-ctl-reload",
         files: &[&SOCKET],
-        examples: &[("After the file was changed:", "numaherd ctl reload")],
+        examples: &[("After a change to the file:", "numaherd ctl reload")],
         ..Page::EMPTY
     },
     Page {
         name: "numaherd-ctl-watch",
         files: &[&SOCKET],
-        examples: &[("The ledger's lines as they come:", "numaherd ctl watch")],
+        examples: &[("The ledger's lines as they are recorded:", "numaherd ctl watch")],
         ..Page::EMPTY
     },
     Page {
@@ -293,14 +293,14 @@ consequences by `numaherd run --dry-run`.",
         name: "numaherd-agent",
         examples: &[
             ("In a virtual machine, as long as it runs:", "numaherd agent"),
-            ("Once, to see that the port works:", "numaherd agent --once"),
+            ("Once, to test the port:", "numaherd agent --once"),
         ],
         beside: &["numaherd-run"],
         ..Page::EMPTY
     },
     Page {
         name: "numaherd-advise",
-        examples: &[("Where four CPUs and 8 GiB are free:", "numaherd advise -w 4:8192")],
+        examples: &[("Nodes with four idle CPUs and 8 GiB of free memory:", "numaherd advise -w 4:8192")],
         beside: &["numaherd-topology"],
         ..Page::EMPTY
     },

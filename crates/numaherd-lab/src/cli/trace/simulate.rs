@@ -8,19 +8,19 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct TraceSimulate {
-    /// Traces; each gets a table of its own
+    /// Traces; each has a table of its own
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// The machine they are played on: a preset or a machine file
+    /// The machine: a preset or a machine file
     #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
     pub machine: String,
 
-    /// Who is compared, the baseline first
+    /// Policies to compare, the baseline first
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_values_t = POLICIES.map(str::to_owned))]
     pub policies: Vec<String>,
 
-    /// How often each is run, each time from another seed
+    /// Number of runs of each policy, with different seeds
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
 
@@ -32,7 +32,7 @@ pub struct TraceSimulate {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
-    /// Play each trace so many times over, threads and pages staying where they are
+    /// Play each trace this many times; threads and pages stay where they are
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     pub loops: Option<u32>,
 
@@ -41,7 +41,7 @@ pub struct TraceSimulate {
     pub json: bool,
 }
 
-/// Who is compared when nobody says otherwise.
+/// The policies that are compared by default.
 const POLICIES: [&str; 9] = [
     "first-touch",
     "interleave",
@@ -55,6 +55,6 @@ const POLICIES: [&str; 9] = [
 ];
 
 const HELP: &str = "\
-The oracle knows the whole trace and has threads and pages where they are best from the start.
-A trace is short: one modelled millisecond stands for 64 of the loop's (`dilation` under [trace]).
-What is modelled, and what every figure means: docs/trace.md.";
+The oracle knows the whole trace and has threads and pages in the best places from the start.
+Traces are short, so one modelled millisecond stands for 64 ms of the loop's time (`dilation` in [trace]).
+The model and the figures: docs/trace.md.";
