@@ -1,9 +1,12 @@
 //! Which threads use enough of a CPU to be placed; all others are left to the kernel.
 //!
 //! Problem: a thread that mostly sleeps needs no core of its own, and a slot dealt to it keeps a
-//! busy thread out. Rule: a thread is placed once it uses at least `least_cpu_share` of a CPU in an
+//! busy thread out. Rule: a thread is placed once it wants at least `least_cpu_share` of a CPU in an
 //! interval (Clavis: 0.9), and no longer when it stayed below in 7 of its last 10 intervals, the
 //! vote of the classes (DINO §3.3.3), so that one quiet interval moves nothing.
+//!
+//! A thread *wants* what it used and the time that it waited for a CPU: two threads that share one use
+//! half of it each, and both are busy. Where waiting is not measured, what a thread used counts alone.
 //!
 //! Where there are more threads than CPUs no thread can have 0.9 of one. If the threads of a pool
 //! ([`crate::pools`]) together use at least that share of all its CPUs, a thread needs only the
@@ -14,7 +17,7 @@
 //! Properties: a thread that reaches the share in every interval is always placed; one that never
 //! does is never placed; fewer than 7 quiet intervals in 10 take no placed thread out.
 
-use numaherd_world::Snapshot;
+use numaherd_world::{Snapshot, Thread};
 
 use crate::memory::PerThread;
 use crate::pools::Pool;
@@ -71,13 +74,13 @@ impl Busy {
             let share = least_share(self.least_cpu_share, pool, snapshot);
             let threads = pool.threads.iter().copied();
             pool.busy = threads
-                .filter(|&at| presence[at].observe(snapshot.threads[at].cpu_share >= share))
+                .filter(|&at| presence[at].observe(wanted(&snapshot.threads[at]) >= share))
                 .collect();
         }
         let threads = snapshot.threads.iter().enumerate();
         threads
             .filter(|&(index, thread)| {
-                let reached = thread.cpu_share >= self.least_cpu_share;
+                let reached = wanted(thread) >= self.least_cpu_share;
                 thread.hands_off.is_some() && presence[index].observe(reached)
             })
             .map(|(index, _)| index)
@@ -85,21 +88,26 @@ impl Busy {
     }
 }
 
+/// The share of a CPU that a thread would have used without waiting for one.
+pub(crate) fn wanted(thread: &Thread) -> f64 {
+    thread.cpu_share + thread.wait_share
+}
+
 /// The share of a CPU that a thread of this pool needs in this interval to be placed.
 fn least_share(least: f64, pool: &Pool, snapshot: &Snapshot) -> f64 {
-    let shares = || pool.threads.iter().map(|&i| snapshot.threads[i].cpu_share);
+    let threads = || pool.threads.iter().map(|&at| &snapshot.threads[at]);
     let cpus = pool.cpus.len();
-    if shares().sum::<f64>() < least * cpus as f64 {
+    if threads().map(|thread| thread.cpu_share).sum::<f64>() < least * cpus as f64 {
         return least;
     }
-    let mut contenders = shares().filter(|&share| share > 0.0).count();
+    let mut running = threads().filter(|thread| wanted(thread) > 0.0).count();
     loop {
-        let share = least / contenders.div_ceil(cpus).max(1) as f64;
-        let reaching = shares().filter(|&s| s >= share).count();
-        if reaching >= contenders {
+        let share = least / running.div_ceil(cpus).max(1) as f64;
+        let reaching = threads().filter(|thread| wanted(thread) >= share).count();
+        if reaching >= running {
             return share;
         }
-        contenders = reaching;
+        running = reaching;
     }
 }
 
@@ -134,6 +142,22 @@ mod tests {
         let mut pools = crate::pools::pools(&scene.snapshot, &scene.topology);
         Busy::new(0.9).find(&scene.snapshot, &mut pools);
         assert_eq!(pools[0].busy, [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_are_busy() {
+        let mut scene = Scene::uniform(2, 2);
+        for cpu in [0, 0, 2] {
+            let thread = scene.thread(1, 10.0, cpu);
+            (thread.cpu_share, thread.wait_share) = (0.5, 0.5);
+        }
+        scene.snapshot.threads[2].wait_share = 0.0;
+        let mut busy = Busy::new(0.9);
+        for _ in 0..20 {
+            let mut pools = crate::pools::pools(&scene.snapshot, &scene.topology);
+            busy.find(&scene.snapshot, &mut pools);
+            assert_eq!(pools[0].busy, [0, 1]);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{Snapshot, Thread};
 
+use crate::busy::wanted;
 use crate::pools::Pool;
 use crate::stage::Stage;
 
@@ -111,8 +112,8 @@ impl<'a> Loads<'a> {
     /// From now on the thread uses that CPU.
     pub fn moves(&mut self, thread: &Thread, to: CpuId) {
         if !self.of_cpus.is_empty() {
-            self.put(thread.cpu, -load_of(thread));
-            self.put(to, load_of(thread));
+            self.put(thread.cpu, -wanted(thread));
+            self.put(to, wanted(thread));
         }
     }
 
@@ -121,7 +122,7 @@ impl<'a> Loads<'a> {
             let last = self.topology.cpus().last();
             self.of_cpus = vec![0.0; last.map_or(0, |cpu| cpu.id.index()) + 1];
             for thread in &self.snapshot.threads {
-                self.put(thread.cpu, load_of(thread));
+                self.put(thread.cpu, wanted(thread));
             }
         }
     }
@@ -135,9 +136,4 @@ impl<'a> Loads<'a> {
             *of += load;
         }
     }
-}
-
-/// What a thread would use if it never waited, in CPUs.
-fn load_of(thread: &Thread) -> f64 {
-    thread.cpu_share + thread.wait_share
 }

@@ -9,7 +9,9 @@
 //! result, swaps for ever, moving threads each second though nothing changed. Two conditions that
 //! the paper does not print give it rest, and leave its worked example as it is:
 //! * Threads are iterated process by process (in the order of each process's first thread), and for
-//!   each process domain by domain; C must be of a process that has not been iterated yet.
+//!   each process domain by domain; C must be of a process that has not been iterated yet. Processes
+//!   of a single thread come last: the paper's pass never iterates them, so that they give way to every
+//!   multithreaded process, whichever was started first.
 //! * B must be in a later domain than A.
 //!
 //! Why it rests: when process `p` is done with domain X, then for each class either no thread of
@@ -35,13 +37,20 @@ pub fn group(tuples: &[Tuple], domains: usize, solution: &mut [At]) -> Vec<Optio
         }
         members[tuple.process].push(tuple.thread);
     }
-    let mut candidates = Candidates::new(&members, tuples, domains, solution);
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|&process| members[process].len() < 2);
+    let mut turn_of = vec![0; members.len()];
+    for (turn, &process) in order.iter().enumerate() {
+        turn_of[process] = turn;
+    }
+    let mut candidates = Candidates::new(&members, &turn_of, tuples, domains, solution);
     let mut grouped = vec![None; tuples.len()];
     let mut in_domain: Vec<Vec<usize>> = vec![Vec::new(); domains];
-    for (process, threads) in members.iter().enumerate() {
-        if threads.len() < 2 {
-            continue;
-        }
+    let multithreaded = order
+        .iter()
+        .take_while(|&&process| members[process].len() > 1);
+    for &process in multithreaded {
+        let threads = &members[process];
         let mut present: Vec<usize> = Vec::new();
         for &thread in threads {
             let domain = solution[thread].domain;
@@ -91,15 +100,24 @@ pub fn group(tuples: &[Tuple], domains: usize, solution: &mut [At]) -> Vec<Optio
 /// For each domain and class its threads, from where the next C is taken.
 struct Candidates<'a> {
     tuples: &'a [Tuple],
+    /// When each process is iterated.
+    turn_of: &'a [usize],
     threads: Vec<Vec<usize>>,
     next: Vec<usize>,
     position: Vec<usize>,
 }
 
 impl<'a> Candidates<'a> {
-    fn new(members: &[Vec<usize>], tuples: &'a [Tuple], domains: usize, solution: &[At]) -> Self {
+    fn new(
+        members: &[Vec<usize>],
+        turn_of: &'a [usize],
+        tuples: &'a [Tuple],
+        domains: usize,
+        solution: &[At],
+    ) -> Self {
         let mut candidates = Self {
             tuples,
+            turn_of,
             threads: vec![Vec::new(); domains * Class::DEALT.len()],
             next: vec![0; domains * Class::DEALT.len()],
             position: vec![0; tuples.len()],
@@ -116,8 +134,8 @@ impl<'a> Candidates<'a> {
         domain * Class::DEALT.len() + class.index()
     }
 
-    /// A thread C of that class in that domain whose process comes after `process`; B takes its
-    /// place among the candidates, and it takes B's.
+    /// A thread C of that class in that domain whose process is iterated after `process`; B takes its
+    /// place among the candidates, and C takes B's.
     fn take(
         &mut self,
         domain: usize,
@@ -131,7 +149,7 @@ impl<'a> Candidates<'a> {
         loop {
             let at = self.next[queue];
             let c = *self.threads[queue].get(at)?;
-            if self.tuples[c].process <= process {
+            if self.turn_of[self.tuples[c].process] <= self.turn_of[process] {
                 self.next[queue] += 1;
                 continue;
             }

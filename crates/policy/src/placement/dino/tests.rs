@@ -10,6 +10,7 @@ use crate::stage::Staged;
 use numaherd_testing::Scene;
 use numaherd_world::Placement;
 use rand::SeedableRng;
+use std::collections::BTreeSet;
 
 const SUPER_DEVIL: f64 = 150.0;
 const DEVIL: f64 = 20.0;
@@ -226,6 +227,26 @@ fn containers_with_cpus_of_their_own_are_placed_on_their_own() {
     assert_eq!(scene.places(), [0, 2, 1, 3]);
 }
 
+#[test]
+fn a_process_is_gathered_whether_it_was_started_first_or_last() {
+    // Four programs of one thread and one of four, alike but for the order in which they were started.
+    let single = [(1, 0), (2, 1), (3, 4), (4, 5)];
+    let four = [(9, 2), (9, 3), (9, 6), (9, 7)];
+    for started in [[single, four], [four, single]] {
+        let threads: Vec<_> = (started.concat().into_iter())
+            .map(|(process, cpu)| (process, DEVIL, cpu))
+            .collect();
+        let mut scene = scene(&[4, 4], &threads);
+        let plan = place(&mut dino(), &scene);
+        scene.carry_out(&plan);
+        let domains: BTreeSet<u32> = (threads.iter().zip(scene.places()))
+            .filter(|((process, ..), _)| *process == 9)
+            .map(|(_, cpu)| cpu / 4)
+            .collect();
+        assert_eq!(domains.len(), 1, "{threads:?}");
+    }
+}
+
 mod properties {
     use super::*;
     use proptest::prelude::*;
@@ -309,11 +330,14 @@ mod properties {
             prop_assert!(grouped.iter().all(Option::is_none));
             // Nothing is left that the pass is there to mend.
             let domain = |t: &Tuple| decision.solution[t.thread].domain;
+            let is_single = |t: &Tuple| tuples.iter().filter(|o| o.process == t.process).count() == 1;
             for a in &tuples {
                 for b in &tuples {
                     let apart = a.process == b.process && domain(b) > domain(a);
                     let mends = |c: &Tuple| {
-                        domain(c) == domain(a) && c.class == b.class && c.process > a.process
+                        domain(c) == domain(a)
+                            && c.class == b.class
+                            && (c.process > a.process || is_single(c))
                     };
                     prop_assert!(!apart || !tuples.iter().any(mends), "{a:?} {b:?}");
                 }
