@@ -38,15 +38,20 @@ struct Presence {
 impl Presence {
     fn observe(&mut self, reached: bool) -> bool {
         self.quiet = (self.quiet << 1 | u16::from(!reached)) & ((1 << OF_LAST) - 1);
-        self.placed = if self.placed {
-            self.quiet.count_ones() < VOTES
-        } else {
-            reached
-        };
-        if !self.placed {
-            self.quiet = 0;
+        if self.placed {
+            self.placed = !self.is_idle();
+        } else if reached {
+            *self = Self {
+                placed: true,
+                quiet: 0,
+            };
         }
         self.placed
+    }
+
+    /// Whether it was quiet in so many of the last intervals that it is left to the kernel.
+    fn is_idle(self) -> bool {
+        self.quiet.count_ones() >= VOTES
     }
 }
 
@@ -66,26 +71,38 @@ impl Busy {
         }
     }
 
-    /// Takes in one interval, and fills in the busy threads of the pools. Gives the threads that may not
-    /// be placed and are just as busy, by place in the snapshot: they hold slots.
-    pub fn find(&mut self, snapshot: &Snapshot, pools: &mut [Pool]) -> Vec<usize> {
+    /// Takes in one interval, and fills in the busy threads of the pools.
+    pub fn find(&mut self, snapshot: &Snapshot, pools: &mut [Pool]) -> Others {
         let presence = self.threads.line_up(&snapshot.threads);
+        let mut others = Others::default();
         for pool in pools {
             let share = least_share(self.least_cpu_share, pool, snapshot);
-            let threads = pool.threads.iter().copied();
-            pool.busy = threads
-                .filter(|&at| presence[at].observe(wanted(&snapshot.threads[at]) >= share))
-                .collect();
+            for &at in &pool.threads {
+                if presence[at].observe(wanted(&snapshot.threads[at]) >= share) {
+                    pool.busy.push(at);
+                } else if presence[at].is_idle() {
+                    others.idle.push(at);
+                }
+            }
         }
-        let threads = snapshot.threads.iter().enumerate();
-        threads
-            .filter(|&(index, thread)| {
-                let reached = wanted(thread) >= self.least_cpu_share;
-                thread.hands_off.is_some() && presence[index].observe(reached)
-            })
-            .map(|(index, _)| index)
-            .collect()
+        for (at, thread) in snapshot.threads.iter().enumerate() {
+            let reached = wanted(thread) >= self.least_cpu_share;
+            if thread.hands_off.is_some() && presence[at].observe(reached) {
+                others.unmanaged.push(at);
+            }
+        }
+        others.idle.sort_unstable();
+        others
     }
+}
+
+/// Threads that are not to be placed, by place in the snapshot, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// Busy threads that may not be placed: they hold slots where they are.
+    pub unmanaged: Vec<usize>,
+    /// Threads that could be placed and have been idle for so long that they need no CPU of their own.
+    pub idle: Vec<usize>,
 }
 
 /// The share of a CPU that a thread would have used without waiting for one.

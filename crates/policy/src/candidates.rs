@@ -207,6 +207,11 @@ impl Candidates {
         &self.standings
     }
 
+    /// The standing of a thread in the interval that was judged last, by its place in the snapshot.
+    pub fn standing(&self, thread: usize) -> Standing {
+        self.standings[thread]
+    }
+
     /// How long one that does not care is left out.
     fn judged_again_after_ns(&self, topology: &Topology) -> u64 {
         let BrmSettings {

@@ -79,7 +79,8 @@ pub fn settings_of(names: &[&str]) -> impl Iterator<Item = &'static [&'static st
 /// Every rule of every policy, placements first, each once however many policies share it.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     let placements = PLACEMENTS.iter().flat_map(|half| half.rules);
-    let all = placements.chain(PAGINGS.iter().flat_map(|half| half.rules));
+    let pagings = PAGINGS.iter().flat_map(|half| half.rules);
+    let all = crate::stage::RULES.iter().chain(placements).chain(pagings);
     let mut seen: Vec<&Rule> = Vec::new();
     all.filter(move |rule| {
         let new = !seen.contains(rule);

@@ -12,7 +12,7 @@
 //!    and the homes of their processes where it needs [`Signal::Residency`].
 //! 2. *The rule* seats threads, each with its reason ([`crate::reason`]).
 //! 3. *After*: seats that threads have already are dropped, the others are put into words, sorted by
-//!    thread.
+//!    thread. Threads that have a CPU and have become idle are given back to the kernel.
 //!
 //! Terms: a *seat* is the CPU that a thread is given; a process's *home* is the node that holds most of
 //! its pages, or the last one known.
@@ -24,7 +24,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet, NodeId, Topology};
-use numaherd_world::{Placement, Residency, Signal, Snapshot, Stray, Thread, ThreadId};
+use numaherd_world::{Placement, Release, Residency, Signal, Snapshot, Stray, Thread, ThreadId};
 
 use crate::busy::Busy;
 use crate::classes::{Class, Classed, Classes};
@@ -33,6 +33,7 @@ use crate::placement::slots::Ground;
 use crate::policy::{Place, Random};
 use crate::pools::{Pool, Taken, pools};
 use crate::reason::Reason;
+use crate::rules::Rule;
 use crate::settings::Settings;
 use crate::words;
 
@@ -59,7 +60,23 @@ pub trait PlacementRule: Send {
     /// The seats of threads, in any order. A thread without a seat stays as it is; one that is seated
     /// where it is will be held there.
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat>;
+
+    /// Why a thread that has a CPU and gets no seat is given back to the kernel; `None` for one that
+    /// keeps its CPU. Asked after [`Self::seat`]. Unless a rule says otherwise, a thread is given back
+    /// that has become idle.
+    fn give_back(&self, stage: &Stage<'_>, thread: usize) -> Option<Reason> {
+        stage.why_idle(thread)
+    }
 }
+
+/// The rules of the stage itself, which any placement's plan may name.
+pub const RULES: &[Rule] = &[IDLE];
+const IDLE: Rule = Rule {
+    name: "stage: give back",
+    source: "the authors' scheduler; votes as in DINO 3.3.3",
+    what: "The thread has been idle in most of the last intervals: it needs no CPU of its own, and gets \
+           its own affinity back.",
+};
 
 /// The CPU that a thread is to have.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +100,8 @@ pub struct Stage<'a> {
     pub pools: Vec<Pool>,
     /// Busy threads that may not be placed, ascending: they hold slots where they are.
     pub unmanaged: Vec<usize>,
+    /// Threads that may be placed and have become idle, ascending.
+    pub idle: Vec<usize>,
     classed: &'a [Classed],
     homes: &'a [Option<NodeId>],
 }
@@ -139,6 +158,16 @@ impl<'a> Stage<'a> {
         process.map_or(&thread.name, |process| &process.name)
     }
 
+    /// Why a thread that has become idle is given back to the kernel; `None` for one that has not.
+    pub fn why_idle(&self, thread: usize) -> Option<Reason> {
+        let idle = self.idle.binary_search(&thread).is_ok();
+        idle.then(|| {
+            IDLE.because(words!(
+                "it wanted little of a CPU in most of the last intervals"
+            ))
+        })
+    }
+
     /// A seat for a thread.
     pub fn seat(&self, thread: usize, cpu: CpuId, reason: Reason) -> Seat {
         let thread = self.thread(thread).id;
@@ -193,6 +222,24 @@ impl<'a> Stage<'a> {
         Some(seats)
     }
 
+    /// The threads that a rule gives back: of those that have a CPU, and were not `seated` (ascending).
+    fn releases(&self, rule: &impl PlacementRule, seated: &[ThreadId]) -> Vec<Release> {
+        let threads = self.pools.iter().flat_map(|pool| &pool.threads);
+        let given = threads.filter(|&&thread| {
+            let thread = self.thread(thread);
+            thread.assigned.is_some() && seated.binary_search(&thread.id).is_err()
+        });
+        let release = |&thread: &usize| {
+            let reason = rule.give_back(self, thread)?;
+            Some(Release {
+                thread: self.thread(thread).id,
+                rule: Cow::Borrowed(reason.rule.name),
+                why: reason.why.to_string(),
+            })
+        };
+        given.filter_map(release).collect()
+    }
+
     /// A seat in a plan; `None` where the thread has it already.
     fn placement(&self, seat: Seat) -> Option<Placement> {
         let thread = self.snapshot.thread(seat.thread)?;
@@ -229,6 +276,7 @@ impl<'a> Stage<'a> {
             topology,
             pools,
             unmanaged: Vec::new(),
+            idle: Vec::new(),
             classed: &[],
             homes: &[],
         }
@@ -245,22 +293,24 @@ impl<'a> Stage<'a> {
 
 /// A rule on its stage: a placement that the loop can ask.
 #[derive(Clone, Debug)]
-pub struct Staged<Rule> {
+pub struct Staged<P> {
     /// The rule.
-    pub rule: Rule,
+    pub rule: P,
     classes: Classes,
     busy: Busy,
     homes: PerThread<Option<NodeId>>,
+    releases: Vec<Release>,
 }
 
-impl<Rule: PlacementRule> Staged<Rule> {
+impl<P: PlacementRule> Staged<P> {
     /// Nothing seen yet.
-    pub fn new(settings: &Settings, rule: Rule) -> Self {
+    pub fn new(settings: &Settings, rule: P) -> Self {
         Self {
             rule,
             classes: Classes::new(settings.classes.rule()),
             busy: Busy::new(settings.placement.least_cpu_share),
             homes: PerThread::default(),
+            releases: Vec::new(),
         }
     }
 
@@ -269,7 +319,7 @@ impl<Rule: PlacementRule> Staged<Rule> {
         &'a mut self,
         snapshot: &'a Snapshot,
         topology: &'a Topology,
-    ) -> (Stage<'a>, &'a mut Rule) {
+    ) -> (Stage<'a>, &'a mut P) {
         let needs = |signal| self.rule.needs().contains(&signal);
         let (counted, homed) = (needs(Signal::MissRate), needs(Signal::Residency));
         let mut stage = Stage {
@@ -277,10 +327,12 @@ impl<Rule: PlacementRule> Staged<Rule> {
             topology,
             pools: pools(snapshot, topology),
             unmanaged: Vec::new(),
+            idle: Vec::new(),
             classed: &[],
             homes: &[],
         };
-        stage.unmanaged = self.busy.find(snapshot, &mut stage.pools);
+        let others = self.busy.find(snapshot, &mut stage.pools);
+        (stage.unmanaged, stage.idle) = (others.unmanaged, others.idle);
         if counted {
             stage.classed = self.classes.observe(&snapshot.threads);
             let classed = stage.classed;
@@ -302,7 +354,7 @@ impl<Rule: PlacementRule> Staged<Rule> {
     }
 }
 
-impl<Rule: PlacementRule> Place for Staged<Rule> {
+impl<P: PlacementRule> Place for Staged<P> {
     fn needs(&self) -> &[Signal] {
         self.rule.needs()
     }
@@ -326,9 +378,18 @@ impl<Rule: PlacementRule> Place for Staged<Rule> {
         random: &mut Random,
     ) -> Vec<Placement> {
         let (stage, rule) = self.set(snapshot, topology);
-        let seats = rule.seat(&stage, random).into_iter();
-        let mut plan: Vec<_> = seats.filter_map(|seat| stage.placement(seat)).collect();
-        plan.sort_unstable_by_key(|placement| placement.thread);
-        plan
+        let seats = rule.seat(&stage, random);
+        let mut seated: Vec<ThreadId> = seats.iter().map(|seat| seat.thread).collect();
+        seated.sort_unstable();
+        let placements = seats.into_iter().filter_map(|seat| stage.placement(seat));
+        let mut placements: Vec<Placement> = placements.collect();
+        placements.sort_unstable_by_key(|placement| placement.thread);
+        let releases = stage.releases(rule, &seated);
+        self.releases = releases;
+        placements
+    }
+
+    fn release(&mut self, _: &Snapshot) -> Vec<Release> {
+        std::mem::take(&mut self.releases)
     }
 }

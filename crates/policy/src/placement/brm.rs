@@ -52,8 +52,7 @@
 //!   scatters a group. `average = "through"` is the other reading.
 //! * *Threads that are hands off* and candidates count in the system-wide penalty: a move may hurt
 //!   them too. They are not moved.
-//! * *One that is no candidate any more* is not named again. It stays held on its node, and is left
-//!   to the governor.
+//! * *One that is no candidate any more* is given back to the kernel, which places all others (§4.3).
 //!
 //! *When they begin*, *less by how much*, *an average is of one layout* and the middle of *after
 //! which time* were chosen with results in sight: the micro-benchmark of §2.2 with 4 MiB of lists
@@ -100,9 +99,9 @@ use ground::{Ground, Loads, Reach};
 use turn::{Role, Turn};
 
 /// The rules that plans name.
-pub const RULES: &[Rule] = &[HOLD, EXPLORE, BIAS];
+pub const RULES: &[Rule] = &[HOLD, EXPLORE, BIAS, GIVE_BACK];
 /// The rules that plans of candidates in turn name.
-pub const IN_TURN_RULES: &[Rule] = &[HOLD, EXPLORE, BIAS, TURN];
+pub const IN_TURN_RULES: &[Rule] = &[HOLD, EXPLORE, BIAS, TURN, GIVE_BACK];
 const HOLD: Rule = Rule {
     name: "brm: hold",
     source: "chosen here",
@@ -119,7 +118,11 @@ const BIAS: Rule = Rule {
     source: "BRM 4.4, Algorithm 1",
     what: "A candidate goes to the node where it was when candidates lost least cycles per request.",
 };
-
+const GIVE_BACK: Rule = Rule {
+    name: "brm: give back",
+    source: "BRM 4.3",
+    what: "The thread is no candidate any more: it is the kernel's to place, and gets its own affinity back.",
+};
 const TURN: Rule = Rule {
     name: "brm-in-turn: go on",
     source: "chosen here",
@@ -324,6 +327,13 @@ impl PlacementRule for Brm {
             }
         }
         seats
+    }
+
+    fn give_back(&self, _: &Stage<'_>, thread: usize) -> Option<Reason> {
+        let standing = self.candidates.standing(thread);
+        let no_candidate =
+            || GIVE_BACK.because(words!("{standing}", standing = standing.to_string()));
+        (!standing.is_candidate()).then(no_candidate)
     }
 }
 

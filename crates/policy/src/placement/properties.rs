@@ -241,6 +241,37 @@ proptest! {
     }
 
     #[test]
+    fn threads_that_fall_asleep_are_given_back_once(
+        shape in shapes(), seeds in seeds(1, 0.0),
+    ) {
+        for (name, mut policy) in policies_with_slots() {
+            let mut scene = scene(&shape, &seeds);
+            let plan = place(policy.as_mut(), &scene);
+            scene.carry_out(&plan);
+            let given = |scene: &Scene| -> Vec<ThreadId> {
+                let given = scene.snapshot.threads.iter().filter(|t| t.assigned.is_some());
+                given.map(|thread| thread.id).collect()
+            };
+            let placed = given(&scene);
+            scene.snapshot.threads.iter_mut().for_each(|thread| thread.cpu_share = 0.0);
+            let mut released = Vec::new();
+            for interval in 1..=10 {
+                prop_assert_eq!(place(policy.as_mut(), &scene), [], "{}", name);
+                for release in policy.release(&scene.snapshot) {
+                    // Some were quiet before.
+                    prop_assert!(interval >= 6, "{name}: a few quiet intervals give nobody back");
+                    released.push(release.thread);
+                }
+                for thread in &mut scene.snapshot.threads {
+                    thread.assigned = thread.assigned.filter(|_| !released.contains(&thread.id));
+                }
+            }
+            released.sort_unstable();
+            prop_assert_eq!(released, placed, "{}", name);
+        }
+    }
+
+    #[test]
     fn slots_are_never_exceeded(shape in shapes(), seeds in seeds(1, 0.2)) {
         for (name, mut policy) in policies_with_slots() {
             let mut scene = scene(&shape, &seeds);

@@ -19,6 +19,7 @@ use rand::Rng;
 
 use crate::memory::PerThread;
 use crate::policy::Random as Generator;
+use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
@@ -57,6 +58,11 @@ impl PlacementRule for RandomCore {
             }
         }
         seats
+    }
+
+    /// Nobody: load has no part in it.
+    fn give_back(&self, _: &Stage<'_>, _: usize) -> Option<Reason> {
+        None
     }
 }
 

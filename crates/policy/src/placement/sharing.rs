@@ -379,8 +379,10 @@ impl PlacementRule for BySharing {
                 }
             }
             for &index in &pool.threads {
+                // One that has become idle and shares nothing any more is given back.
+                let left = !ran_of_late[index] && stage.why_idle(index).is_some();
                 match target[index] {
-                    Some(cpu) if pool.cpus.contains(cpu) => taken.hold(cpu, None),
+                    Some(cpu) if pool.cpus.contains(cpu) && !left => taken.hold(cpu, None),
                     _ => target[index] = None,
                 }
             }
