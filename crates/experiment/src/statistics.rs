@@ -3,6 +3,8 @@
 //! A figure that a sample does not determine (the mean of nothing, the correlation with a constant) is NaN,
 //! except where the return type says otherwise.
 
+use serde::{Deserialize, Serialize};
+
 /// Arithmetic mean; NaN for an empty sample.
 pub fn mean(figures: impl IntoIterator<Item = f64>) -> f64 {
     let (sum, count) = figures
@@ -62,6 +64,33 @@ pub fn ranks(figures: &[f64]) -> Vec<f64> {
     figures.iter().map(rank).collect()
 }
 
+/// A sample, for instance the times of several runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Sample(pub Vec<f64>);
+
+impl Sample {
+    /// Its [`mean`].
+    pub fn mean(&self) -> f64 {
+        mean(self.0.iter().copied())
+    }
+
+    /// Its [`largest`] figure.
+    pub fn largest(&self) -> f64 {
+        largest(self.0.iter().copied())
+    }
+
+    /// Its [`relative_deviation`].
+    pub fn relative_deviation(&self) -> Option<f64> {
+        relative_deviation(&self.0)
+    }
+
+    /// The same in percent; 0 for a single figure, which deviates from nothing.
+    pub fn deviation_percent(&self) -> f64 {
+        self.relative_deviation().map_or(0.0, |share| share * 100.0)
+    }
+}
+
 /// A straight line fitted by least squares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
@@ -112,6 +141,7 @@ mod tests {
         assert_eq!(deviation(&[1.0, 3.0]), Some(2f64.sqrt()));
         assert_eq!(relative_deviation(&[1.0, 3.0]), Some(2f64.sqrt() / 2.0));
         assert_eq!(deviation(&[1.0]), None);
+        assert_eq!(Sample(vec![1.0]).deviation_percent(), 0.0);
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! The claims of BRM (Rao, Wang, Zhou, Xu: Optimizing Virtual Machine Scheduling in NUMA Multicore
-//! Systems, HPCA 2013), one for each statement that can be checked.
+//! BRM (Rao, Wang, Zhou, Xu: Optimizing Virtual Machine Scheduling in NUMA Multicore Systems, HPCA 2013).
 //!
 //! | experiment | of the paper |
 //! |---|---|
@@ -7,15 +6,14 @@
 //! | [`micro`] | §2.2.2, §2.3, §3.2, §6.1, Fig 5 to 7, 8a: all of them at once |
 //! | [`workloads`] | §1, §6.1, §6.2, Fig 1, 8b, 8c, 9: parallel and multiprogrammed workloads |
 //! | [`overhead`] | §6.3, Fig 10: what the bookkeeping costs |
+//! | [`inference`] | §8: candidates that brm infers |
 //! | [`lab`] | Fig 5, 7, 8a, 9 in the lab: `numaherd lab brm` |
-//! | [`inference`] | §8: candidates found without being told |
 //!
-//! The paper's virtual machine is what its threads are here: a vCPU is a thread to the host. Its default
-//! scheduler is Xen's; ours is the model's Linux. When a line holds is as for the other papers
-//! (`claim`).
+//! Threads stand for the paper's vCPUs, since a vCPU is a thread to the host. The modelled Linux stands for
+//! Xen's default scheduler.
 
+mod bench;
 mod factors;
-mod ground;
 mod inference;
 pub mod lab;
 mod micro;
@@ -23,41 +21,37 @@ mod overhead;
 mod workloads;
 
 use anyhow::Result;
+use numaherd_experiment::claims::Measured;
 
-use super::claim::{at_least, at_most, claim, points};
-use super::{Claim, Effort, correlation, largest, mean};
+use super::testbed::Effort;
 
-/// All claims of BRM, in the paper's order.
+/// Runs all experiments but those in the lab.
 ///
 /// # Errors
-/// A machine or program of the library that cannot be had, or a run that fails.
-pub fn claims(effort: &Effort) -> Result<Vec<Claim>> {
-    let ground = ground::Ground::new()?;
-    let mut claims = factors::claims(&ground)?;
-    claims.extend(micro::claims(&ground, effort)?);
-    claims.extend(workloads::claims(&ground, effort)?);
-    claims.extend(overhead::claims(&ground)?);
-    claims.extend(inference::claims(&ground, effort)?);
-    Ok(claims)
+/// A machine or program is unknown, or a run fails.
+pub fn measure(effort: &Effort) -> Result<Measured> {
+    let bench = bench::Bench::new()?;
+    let mut measured = factors::measure(&bench)?;
+    measured.append(micro::measure(&bench, effort)?);
+    measured.append(workloads::measure(&bench, effort)?);
+    measured.append(overhead::measure(&bench)?);
+    measured.append(inference::measure(&bench, effort)?);
+    Ok(measured)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaherd_experiment::claims::{Claims, Paper};
 
     #[test]
-    fn every_claim_has_an_id_of_its_own_and_a_figure() {
-        let claims = claims(&Effort {
+    fn every_claim_has_a_figure_and_every_figure_a_claim() {
+        let effort = Effort {
             runs: 1,
             ..Effort::QUICK
-        })
-        .unwrap();
-        let mut ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), claims.len());
-        for claim in &claims {
-            assert!(claim.ours.is_finite(), "{}: {}", claim.id, claim.ours);
-        }
+        };
+        let claims = Claims::built_in(Paper::Brm).unwrap();
+        let lines = claims.judge(&measure(&effort).unwrap()).unwrap();
+        assert!(lines.iter().all(|line| line.ours.is_some()));
     }
 }

@@ -1,16 +1,15 @@
-//! `numaherd reproduce`: the papers' experiments on the contention model and on memory traces, claim
-//! by claim.
+//! `numaherd reproduce`: the papers' experiments on the contention model and on memory traces, claim by claim.
 //!
-//! Every claim is a line: what the paper says, what the model says, whether it holds. The record of
-//! what held is part of the program; a claim that held then and does not now is an error.
+//! An experiment is a file that measures figures by the ids of claims. What the papers say is data
+//! (`data/claims`), and [`Claims::judge`] compares the two. The record of what held is part of the program: a
+//! claim that held when it was made and no longer does is an error.
 
 pub mod brm;
-pub mod claim;
-pub mod dino;
-pub mod ipm;
-pub mod nmass;
+mod dino;
+mod ipm;
+mod nmass;
 mod page;
-mod record;
+mod testbed;
 pub mod traces;
 
 use std::fs;
@@ -21,218 +20,43 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
+use numaherd::exit::{Exit, ended};
+use numaherd::print;
+use numaherd_experiment::claims::{Claims, ClaimsError, Line, Measured, Paper, Record, RunsOn};
 
 use crate::cli::{Papers, Reproduce};
-pub use claim::{Claim, Kind, Says};
-use numaherd::exit::{self, Exit, ended};
-use numaherd::print;
-use record::{Line, Record};
+use testbed::Effort;
 use traces::Traces;
 
-/// The programs of CPU2006 (FACTS 1.1); the papers leave out some, unnamed.
-const CPU2006: [&str; 29] = [
-    "perlbench",
-    "bzip2",
-    "gcc",
-    "bwaves",
-    "gamess",
-    "mcf",
-    "milc",
-    "zeusmp",
-    "gromacs",
-    "cactusADM",
-    "leslie3d",
-    "namd",
-    "gobmk",
-    "dealII",
-    "soplex",
-    "povray",
-    "calculix",
-    "hmmer",
-    "sjeng",
-    "GemsFDTD",
-    "libquantum",
-    "h264ref",
-    "tonto",
-    "lbm",
-    "omnetpp",
-    "astar",
-    "wrf",
-    "sphinx3",
-    "xalancbmk",
-];
-
-/// The mean of some figures.
-fn mean(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let (sum, count) = figures
-        .into_iter()
-        .fold((0.0, 0.0), |(sum, count), figure| {
-            (sum + figure, count + 1.0)
-        });
-    sum / count
+/// What the experiments found.
+struct Findings {
+    record: Record,
+    left_out: Vec<LeftOut>,
 }
 
-/// The largest of some figures.
-fn largest(figures: impl IntoIterator<Item = f64>) -> f64 {
-    figures.into_iter().fold(f64::NEG_INFINITY, f64::max)
-}
-
-/// Linear correlation of two rows of figures (Pearson's coefficient; of ranks, Spearman's); no number
-/// where either does not vary.
-fn correlation(one: &[f64], other: &[f64]) -> f64 {
-    let around_mean = |row: &[f64]| -> Vec<f64> {
-        let middle = mean(row.iter().copied());
-        row.iter().map(|figure| figure - middle).collect()
-    };
-    let product = |one: &[f64], other: &[f64]| -> f64 {
-        one.iter().zip(other).map(|(one, other)| one * other).sum()
-    };
-    let (one, other) = (around_mean(one), around_mean(other));
-    product(&one, &other) / (product(&one, &one) * product(&other, &other)).sqrt()
-}
-
-/// How much is run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Effort {
-    /// Runs of each experiment with chance in it, each from its own seed; the papers' 10.
-    pub runs: u32,
-    /// Modelled seconds of experiments of a fixed time; the papers' 3600.
-    pub hour_s: f64,
-    /// Runs of each experiment on traces, each from its own seed. The papers have 30 of most: chance
-    /// is in where the kernel starts threads, and it is the same for all policies of a run.
-    pub trace_runs: u32,
-    /// How often a run plays its trace over, without a pause: recordings are of a few time steps.
-    pub trace_loops: u32,
-}
-
-impl Effort {
-    /// As the papers ran them.
-    pub const FULL: Self = Self {
-        runs: 10,
-        hour_s: 3600.0,
-        trace_runs: 1,
-        trace_loops: 1,
-    };
-    /// For a look: figures with chance in them are further off.
-    pub const QUICK: Self = Self {
-        runs: 2,
-        hour_s: 900.0,
-        trace_runs: 1,
-        trace_loops: 1,
-    };
-}
-
-/// A paper whose claims are held against the model, in the order they are shown in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Paper {
-    /// A case for NUMA-aware contention management on multicore systems.
-    Dino,
-    /// Memory management in NUMA multicore systems: trapped between cache contention and
-    /// interconnect overhead.
-    NMass,
-    /// Optimizing virtual machine scheduling in NUMA multicore systems.
-    Brm,
-    /// Hardware-assisted thread and data mapping in hierarchical multi-core architectures.
-    Ipm,
-}
-
-impl Paper {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Dino, Self::NMass, Self::Brm, Self::Ipm];
-
-    /// What its policy is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dino => "DINO",
-            Self::NMass => "N-MASS",
-            Self::Brm => "BRM",
-            Self::Ipm => "IPM",
-        }
-    }
-
-    /// Heading of its part of the page.
-    fn title(self) -> &'static str {
-        match self {
-            Self::Dino => "DINO: Blagodurov, Zhuravlev, Dashti, Fedorova, USENIX ATC 2011",
-            Self::NMass => "N-MASS: Majo, Gross, ISMM 2011",
-            Self::Brm => "BRM: Rao, Wang, Zhou, Xu, HPCA 2013",
-            Self::Ipm => "IPM: Cruz, Diener, Pilla, Navaux, ACM TACO 2016",
-        }
-    }
-
-    /// What its experiments run on.
-    fn about(self) -> &'static str {
-        match self {
-            Self::Dino => {
-                "\"A Case for NUMA-aware Contention Management on Multicore Systems\", on the model of its \
-                 machine, `opteron-8356-4s`."
-            }
-            Self::NMass => {
-                "\"Memory Management in NUMA Multicore Systems: Trapped between Cache Contention and \
-                 Interconnect Overhead\", on the model of its machine, `xeon-e5520-2s`."
-            }
-            Self::Brm => {
-                "\"Optimizing Virtual Machine Scheduling in NUMA Multicore Systems\", on the model of its \
-                 machine, `xeon-e5620-2s`, SMT off, whose remote latency is derived from the paper's own \
-                 Fig 4a; Linux stands for Xen's scheduler, and threads for its vCPUs. What the paper leaves open of \
-                 its algorithm was chosen with results in sight (`crates/policy/src/placement/brm.rs` names \
-                 each choice). The same in the lab: docs/brm-lab.md."
-            }
-            Self::Ipm => {
-                "\"Hardware-Assisted Thread and Data Mapping in Hierarchical Multi-Core Architectures\", on \
-                 traces of the menagerie's kernels, recorded in the lab and played on models of its \
-                 machines: `ipm-simics-4x2` as printed; `itanium-9030-4s`, `xeon-e5-2650-2s` and \
-                 `xeon-x7550-4s` with caches and the TLBs' reach an eighth as large, since inputs are of \
-                 class W, or S, where the paper has A and B. Each recording, of one or a few time steps, \
-                 is played once from its set-up on. The loop's time is 64 times the modelled one \
-                 (docs/trace.md, which also names what was chosen with results in sight)."
-            }
-        }
-    }
-
-    /// Its claims, and of those that could not be run the ids and why: what needs traces, where the
-    /// lab that records them is not set up and none are kept.
-    fn claims(self, effort: &Effort, traces: &Path) -> Result<(Vec<Claim>, Option<NotRun>)> {
-        match self {
-            Self::Dino => {
-                let mut claims = dino::claims(effort)?;
-                let not_run = match dino::sra::claims(&Traces::within(traces)?) {
-                    Ok(of_traces) => {
-                        claims.extend(of_traces);
-                        None
-                    }
-                    Err(error) if exit::of(&error) == Some(Exit::NotSetUp) => Some(NotRun {
-                        paper: self,
-                        ids: &dino::sra::IDS,
-                        why: format!("{error:#}"),
-                    }),
-                    Err(error) => return Err(error),
-                };
-                Ok((claims, not_run))
-            }
-            Self::NMass => Ok((nmass::claims(effort)?, None)),
-            Self::Brm => Ok((brm::claims(effort)?, None)),
-            Self::Ipm => Ok((ipm::claims(effort, &Traces::within(traces)?)?, None)),
-        }
-    }
-}
-
-/// Claims of a paper that could not be run.
-#[derive(Debug)]
-struct NotRun {
+/// Claims of a paper whose experiments could not run.
+struct LeftOut {
     paper: Paper,
-    ids: &'static [&'static str],
+    ids: Vec<String>,
     why: String,
+}
+
+impl std::fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (count, name, ids) = (self.ids.len(), self.paper.name(), self.ids.join(", "));
+        write!(
+            f,
+            "{count} of {name}'s claims were not run ({ids}): {}",
+            self.why
+        )
+    }
 }
 
 /// Runs the experiments and prints the table.
 ///
 /// # Errors
-/// A file cannot be written; a claim that held when the record was made does not hold any more
-/// ([`Exit::ClaimFell`]). No such comparison is made of a quick run, and with `--record`, where what
-/// fell is only said.
+/// A file cannot be read or written; a claim that held when the record was made no longer holds
+/// ([`Exit::ClaimFell`]). Claims that fell are printed, but are no error, in a quick run and with `--record`.
 pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
     let papers = match options.paper {
         Papers::Dino => &[Paper::Dino][..],
@@ -241,97 +65,100 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
         Papers::Ipm => &[Paper::Ipm],
         Papers::All => &Paper::ALL,
     };
-    let effort = if options.quick {
-        Effort::QUICK
-    } else {
-        Effort::FULL
+    let effort = match options.quick {
+        true => Effort::QUICK,
+        false => Effort::FULL,
     };
     let traces = options.traces.clone().unwrap_or_else(kept_traces);
     if let Some(folder) = &options.heat_maps {
-        ipm::draw(folder, &Traces::within(&traces)?, &effort)?;
+        ipm::draw(folder, &Traces::within(&traces)?)?;
     }
-    // Whatever is wrong with the files is said before minutes are spent.
+    // Damaged files are reported before minutes are spent.
     let before = Record::built_in()?;
     let renewed = match &options.record {
-        Some(path) if path.exists() => Some(Record::read(path)?),
+        Some(path) if path.exists() => Some(read(path)?),
         _ => None,
     };
-    let (now, not_run) = match &options.from {
-        Some(path) => (Record::read(path)?.of(papers), Vec::new()),
-        None => {
-            let (lines, not_run) = run(papers, &effort, &traces)?;
-            (Record::new(&effort, lines), not_run)
-        }
+    let findings = match &options.from {
+        Some(path) => Findings {
+            record: read(path)?.of(papers),
+            left_out: Vec::new(),
+        },
+        None => run(papers, &effort, &traces)?,
     };
-    for not_run in &not_run {
-        let told = format!(
-            "{} of {}'s claims were not run ({}): {}",
-            not_run.ids.len(),
-            not_run.paper.name(),
-            not_run.ids.join(", "),
-            not_run.why
-        );
+    for left_out in &findings.left_out {
         if options.record.is_some() {
-            return Err(ended(
-                Exit::NotSetUp,
-                format!("{told}; a record needs them all"),
-            ));
+            let why = format!("{left_out}; a record needs them all");
+            return Err(ended(Exit::NotSetUp, why));
         }
-        eprintln!("numaherd: {told}");
-    }
-    let was_run = |line: &&Line| {
-        let mut left_out = not_run.iter().filter(|not_run| not_run.paper == line.paper);
-        !left_out.any(|not_run| not_run.ids.contains(&line.id.as_str()))
-    };
-    let fallen: Vec<&Line> = now.fallen(&before).into_iter().filter(was_run).collect();
-    let json_only = options.json.as_deref() == Some(Path::new("-"));
-    if let Some(path) = &options.json {
-        write(path, &now.to_json()?)?;
-    }
-    if !json_only {
-        let (table, summary) = (page::table(&now.lines), page::summary(&now.lines));
-        print::out(&format!("{table}\n\n{summary}"))?;
+        eprintln!("numaherd: {left_out}");
     }
     let others = match &options.from {
-        Some(path) => Record::read(path)?,
+        Some(path) => read(path)?,
         None => renewed.unwrap_or_else(|| before.clone()),
     };
-    let whole = now.clone().with_others_of(others);
-    if let Some(path) = &options.record {
-        write(path, &whole.to_json()?)?;
-    }
-    if let Some(path) = &options.markdown {
-        write(path, &page::page(&whole))?;
-    }
+    show(options, &findings.record, others)?;
+    let fallen = fallen(&findings, &before);
     for line in &fallen {
         eprintln!(
-            "numaherd: held before and does not now: {} {} ({}): {}",
+            "numaherd: held before and no longer does: {} {} ({}): {}",
             line.paper.name(),
             line.section,
             line.id,
             line.what
         );
     }
-    let is_held = !options.quick && options.record.is_none() && options.from.is_none();
-    ending(fallen.len(), is_held)
+    let is_error = !options.quick && options.record.is_none() && options.from.is_none();
+    if is_error && !fallen.is_empty() {
+        return Err(claims_fell(fallen.len()));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// How a run ends in which so many claims fell; `is_held` is false where that is no error.
-fn ending(fallen: usize, is_held: bool) -> Result<ExitCode> {
-    if fallen == 0 || !is_held {
-        return Ok(ExitCode::SUCCESS);
+/// Prints the findings and writes the files that the user asked for. `others` has the lines of papers that were
+/// not run.
+fn show(options: &Reproduce, now: &Record, others: Record) -> Result<()> {
+    if let Some(path) = &options.json {
+        write(path, &now.to_json()?)?;
     }
-    let told = format!(
-        "{fallen} of the claims that held when docs/fidelity.json was made do not hold any more; mend \
-         the model, or renew the record with --record once it is clear why"
+    if options.json.as_deref() != Some(Path::new("-")) {
+        let (table, summary) = (page::table(&now.lines), page::summary(&now.lines));
+        print::out(&format!("{table}\n\n{summary}"))?;
+    }
+    let whole = now.clone().with_others_of(others);
+    if let Some(path) = &options.record {
+        write(path, &whole.to_json()?)?;
+    }
+    if let Some(path) = &options.markdown {
+        write(path, &page::page(&whole)?)?;
+    }
+    Ok(())
+}
+
+/// The lines of `before` that held and no longer do, without those that could not be run.
+fn fallen<'a>(findings: &Findings, before: &'a Record) -> Vec<&'a Line> {
+    let was_run = |line: &&Line| {
+        let mut left_out = findings.left_out.iter();
+        !left_out.any(|one| one.paper == line.paper && one.ids.contains(&line.id))
+    };
+    let fallen = findings.record.fallen(before).into_iter();
+    fallen.filter(was_run).collect()
+}
+
+/// The error of a run in which so many claims fell.
+fn claims_fell(count: usize) -> anyhow::Error {
+    let why = format!(
+        "{count} of the claims that held when docs/fidelity.json was made no longer hold; correct the \
+         model, or renew the record with --record once the cause is clear"
     );
-    Err(ended(Exit::ClaimFell, told))
+    ended(Exit::ClaimFell, why)
 }
 
 /// Runs the experiments of some papers, one paper after the other, each on all cores.
-fn run(papers: &[Paper], effort: &Effort, traces: &Path) -> Result<(Vec<Line>, Vec<NotRun>)> {
+fn run(papers: &[Paper], effort: &Effort, traces: &Path) -> Result<Findings> {
     let (mut lines, mut left_out) = (Vec::new(), Vec::new());
     for &paper in papers {
+        let claims = Claims::built_in(paper)?;
         let bar = ProgressBar::new_spinner();
         let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}");
         bar.set_style(style.expect("the template is right"));
@@ -339,17 +166,44 @@ fn run(papers: &[Paper], effort: &Effort, traces: &Path) -> Result<(Vec<Line>, V
         if std::io::stderr().is_terminal() {
             bar.enable_steady_tick(Duration::from_millis(200));
         }
-        let (claims, not_run) = paper
-            .claims(effort, traces)
+        let measured = measure(paper, effort, traces)
             .with_context(|| format!("cannot run {}'s experiments", paper.name()))?;
         bar.finish_and_clear();
-        lines.extend(claims.into_iter().map(|claim| Line::of(paper, claim)));
-        left_out.extend(not_run);
+        lines.extend(claims.judge(&measured)?);
+        if let Some(why) = measured.without_traces {
+            let on_traces = claims
+                .claims
+                .into_iter()
+                .filter(|one| one.runs_on == RunsOn::Traces);
+            left_out.push(LeftOut {
+                paper,
+                ids: on_traces.map(|claim| claim.id).collect(),
+                why,
+            });
+        }
     }
-    Ok((lines, left_out))
+    Ok(Findings {
+        record: Record::new(effort.runs, effort.hour_s, lines),
+        left_out,
+    })
 }
 
-/// Where recorded traces are kept unless said otherwise: beside what else can be made again.
+/// Runs all experiments of a paper. Traces are recorded into a folder where they are not there yet.
+fn measure(paper: Paper, effort: &Effort, traces: &Path) -> Result<Measured> {
+    match paper {
+        Paper::Dino => dino::measure(effort, &Traces::within(traces)?),
+        Paper::NMass => nmass::measure(effort),
+        Paper::Brm => brm::measure(effort),
+        Paper::Ipm => ipm::measure(&Traces::within(traces)?),
+    }
+}
+
+/// The record in a file that the user named.
+fn read(path: &Path) -> Result<Record> {
+    Record::read(path).map_err(|error: ClaimsError| ended(Exit::Usage, error.to_string()))
+}
+
+/// The default folder of recorded traces: the user's cache, since they can be recorded again.
 fn kept_traces() -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
@@ -359,7 +213,7 @@ fn kept_traces() -> PathBuf {
         .join("numaherd/traces")
 }
 
-/// Writes a file, or prints where it is called `-`.
+/// Writes a file, or prints the text where the file is `-`.
 fn write(path: &Path, text: &str) -> Result<()> {
     if path == Path::new("-") {
         return print::out(text);
@@ -370,21 +224,37 @@ fn write(path: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_correlates_wholly_and_noise_not() {
-        assert!((correlation(&[1.0, 2.0, 3.0], &[10.0, 8.0, 6.0]) + 1.0).abs() < 1e-12);
-        assert!((correlation(&[0.0, 1.0, 2.0], &[0.0, 2.0, 1.0]) - 0.5).abs() < 1e-12);
-        assert!(correlation(&[1.0, 2.0, 3.0], &[1.0, 0.0, 1.0]).abs() < 1e-12);
-        assert!(correlation(&[1.0, 1.0], &[1.0, 2.0]).is_nan());
-    }
+    use numaherd::exit;
 
     #[test]
     fn a_claim_that_fell_ends_the_program_with_a_code_of_its_own() {
-        assert!(ending(0, true).is_ok());
-        assert!(ending(3, false).is_ok(), "the record is renewed");
-        let error = ending(3, true).unwrap_err();
+        let error = claims_fell(3);
         assert_eq!(exit::code(&error), ExitCode::from(7));
         assert!(error.to_string().starts_with("3 of the claims"), "{error}");
+    }
+
+    #[test]
+    fn claims_that_could_not_be_run_have_not_fallen() {
+        let before = Record::built_in().unwrap().of(&[Paper::Dino]);
+        let mut findings = Findings {
+            record: before.clone(),
+            left_out: Vec::new(),
+        };
+        findings
+            .record
+            .lines
+            .retain(|line| !line.id.starts_with("sra-"));
+        let fell = |findings: &Findings| -> Vec<String> {
+            let fallen = fallen(findings, &before).into_iter();
+            fallen.map(|line| line.id.clone()).collect()
+        };
+        let held = fell(&findings);
+        assert!(held.iter().any(|id| id == "sra-k4096"), "{held:?}");
+        findings.left_out.push(LeftOut {
+            paper: Paper::Dino,
+            ids: held,
+            why: "no lab".to_owned(),
+        });
+        assert!(fell(&findings).is_empty());
     }
 }

@@ -1,67 +1,76 @@
-//! The claims of N-MASS (Majo and Gross, ISMM 2011) on the model of its machine.
+//! N-MASS (Majo and Gross: Memory Management in NUMA Multicore Systems: Trapped between Cache Contention and
+//! Interconnect Overhead, ISMM 2011), on the model of its machine: two Xeon E5520 of four cores.
 //!
-//! Two Xeon E5520 of four cores; programs of CPU2006. What its figures show and its text does not say
-//! is held against bounds from the text (FACTS 0). Slowdowns are against the program alone with its
-//! memory local, in percent.
+//! | experiment | of the paper |
+//! |---|---|
+//! | [`mappings`] | §2, §3.1, §3.2, Fig 2 to 5, 7: placements of few programs, without any scheduler |
+//! | [`workloads`] | §4, Fig 9 to 12: multiprogrammed workloads under each scheduler |
+//!
+//! The programs are those of CPU2006. Where the paper's figures show something that its text does not state,
+//! bounds from the text are compared (FACTS 0). Slowdowns are in percent of the program's time alone with local
+//! memory.
 
 mod mappings;
 mod workloads;
 
 use anyhow::Result;
-use numaherd_model::{Hardware, Library, Program};
-use numaherd_topology::Machine;
+use numaherd_experiment::claims::Measured;
+use numaherd_model::{alone, numa_penalty};
+use numaherd_topology::{CpuId, NodeId};
 
-use super::{Claim, Effort, Says, largest, mean};
+use super::testbed::{CPU2006, Effort, Testbed, program};
 
-/// The paper's machine and its programs.
-pub(super) struct Bench {
-    hardware: Hardware,
-    programs: &'static Library,
-}
+/// The node that has the memory, a CPU of it, and one of the other node.
+const HOME: NodeId = NodeId(0);
+const NEAR: u32 = 0;
+const FAR: u32 = 4;
 
-impl Bench {
-    fn new() -> Result<Self> {
-        Ok(Self {
-            hardware: Hardware::of(&Machine::preset("xeon-e5520-2s")?)?,
-            programs: Library::built_in(),
-        })
-    }
-
-    fn program(&self, name: &str) -> Result<&'static std::sync::Arc<Program>> {
-        Ok(self.programs.get(name)?)
-    }
-}
-
-/// All claims, in the paper's order.
+/// Runs all experiments.
 ///
 /// # Errors
-/// Only when the program's own data are damaged.
-pub fn claims(effort: &Effort) -> Result<Vec<Claim>> {
-    let bench = Bench::new()?;
-    let mut claims = mappings::claims(&bench)?;
-    claims.extend(workloads::claims(&bench, effort)?);
-    Ok(claims)
+/// A machine or program is unknown, or a run fails.
+pub fn measure(effort: &Effort) -> Result<Measured> {
+    let testbed = Testbed::of("xeon-e5520-2s")?;
+    let mut measured = mappings::measure(&testbed)?;
+    measured.append(workloads::measure(&testbed, effort)?);
+    Ok(measured)
+}
+
+/// What a run of a program alone shows.
+struct Profiled {
+    name: &'static str,
+    /// Lines per 1000 instructions.
+    miss_rate: f64,
+    /// Slowdown by remote memory, 1 for none.
+    penalty: f64,
+}
+
+/// Every program of CPU2006 alone.
+fn profiles(testbed: &Testbed) -> Result<Vec<Profiled>> {
+    let profile = |name| {
+        let phase = &program(name)?.phases[0];
+        Ok(Profiled {
+            name,
+            miss_rate: alone(&testbed.hardware, phase, CpuId(NEAR)).lines,
+            penalty: numa_penalty(&testbed.hardware, phase, CpuId(FAR), HOME),
+        })
+    };
+    CPU2006.into_iter().map(profile).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaherd_experiment::claims::{Claims, Paper};
 
     #[test]
-    fn every_claim_has_an_id_of_its_own_and_a_figure() {
-        let claims = claims(&Effort {
+    fn every_claim_has_a_figure_and_every_figure_a_claim() {
+        let effort = Effort {
             runs: 1,
             hour_s: 30.0,
-            ..Effort::QUICK
-        })
-        .unwrap();
-        assert!(claims.len() > 30);
-        let mut ids: Vec<&str> = claims.iter().map(|claim| claim.id.as_str()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), claims.len());
-        for claim in &claims {
-            assert!(claim.ours.is_finite(), "{}: {}", claim.id, claim.ours);
-        }
+        };
+        let claims = Claims::built_in(Paper::NMass).unwrap();
+        let lines = claims.judge(&measure(&effort).unwrap()).unwrap();
+        assert!(lines.iter().all(|line| line.ours.is_some()));
     }
 }

@@ -2,15 +2,14 @@
 
 use std::fmt::Write as _;
 
+use anyhow::Result;
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets,
 };
 
-use super::claim::{POINTS, SLOPE_SHARE};
-use super::record::{Line, Record};
-use super::{Claim, Kind, Paper, Says};
+use numaherd_experiment::claims::{Claims, Kind, Line, Paper, Record, Statement, Tolerance};
 
-/// Columns that claims and notes are wrapped to.
+/// Width of the column of claims.
 const WORDS: u16 = 52;
 
 /// How many of some lines hold.
@@ -41,10 +40,10 @@ impl Tally {
     }
 }
 
-/// What a line is counted under.
+/// The group in which a line counts.
 fn group(line: &Line) -> usize {
-    match (line.says, line.kind) {
-        (Says::Ranking, _) => 1,
+    match (line.statement, line.kind) {
+        (Statement::Ranking, _) => 1,
         (_, Kind::Stated) => 0,
         (_, Kind::Proxy) => 2,
     }
@@ -61,7 +60,7 @@ fn tally(lines: &[Line], of: usize, paper: Option<Paper>) -> Tally {
     Tally::of(lines.iter().filter(wanted))
 }
 
-/// What was found, in three lines.
+/// How many claims hold, a line for each group.
 pub fn summary(lines: &[Line]) -> String {
     let mut text = String::new();
     for (at, what) in GROUPS.iter().enumerate() {
@@ -86,10 +85,7 @@ pub fn table(lines: &[Line]) -> String {
             Cell::new(paper),
             Cell::new(ours).set_alignment(CellAlignment::Right),
             Cell::new(if line.holds { "yes" } else { "NO" }),
-            Cell::new(match line.kind {
-                Kind::Stated => "",
-                Kind::Proxy => "proxy",
-            }),
+            Cell::new(kind(line)),
         ]);
     }
     if let Some(claims) = table.column_mut(1) {
@@ -100,33 +96,29 @@ pub fn table(lines: &[Line]) -> String {
     table.trim_fmt()
 }
 
-/// Both sides of a line with their unit.
+/// The paper's figure and ours, with their unit.
 fn figures(line: &Line) -> (String, String) {
-    let claim = Claim {
-        id: String::new(),
-        section: String::new(),
-        what: String::new(),
-        unit: String::new(),
-        says: line.says,
-        kind: line.kind,
-        ours: line.ours.unwrap_or(f64::NAN),
-        note: String::new(),
-    };
     let with_unit = |figure: String| match line.unit.as_str() {
         "" => figure,
         unit => format!("{figure} {unit}"),
     };
-    let paper = match line.says {
-        Says::Ranking => claim.paper(),
-        _ => with_unit(claim.paper()),
+    let paper = match line.statement {
+        Statement::Ranking => line.statement.to_string(),
+        figure => with_unit(figure.to_string()),
     };
-    let ours = line
-        .ours
-        .map_or_else(|| "no figure".to_owned(), |f| with_unit(short(f)));
-    (paper, ours)
+    let ours = line.ours.map(|figure| with_unit(short(figure)));
+    (paper, ours.unwrap_or_else(|| "no figure".to_owned()))
 }
 
-/// A figure with three significant digits, or all before the point.
+/// `proxy`, or nothing for what the paper states.
+fn kind(line: &Line) -> &'static str {
+    match line.kind {
+        Kind::Stated => "",
+        Kind::Proxy => "proxy",
+    }
+}
+
+/// A figure with three significant digits, or all digits before the point.
 fn short(figure: f64) -> String {
     let before = figure.abs().max(1e-9).log10().floor() as i32 + 1;
     let decimals = (3 - before).clamp(0, 4) as usize;
@@ -143,18 +135,20 @@ fn short(figure: f64) -> String {
 }
 
 /// The page `docs/FIDELITY.md`.
-pub fn page(record: &Record) -> String {
+///
+/// # Errors
+/// A file of `data/claims` was malformed when the program was built.
+pub fn page(record: &Record) -> Result<String> {
     let mut text = head(record);
     for paper in Paper::ALL {
         let lines: Vec<&Line> = record.lines.iter().filter(|l| l.paper == paper).collect();
         if lines.is_empty() {
             continue;
         }
+        let Claims { title, about, .. } = Claims::built_in(paper)?;
         let _ = write!(
             text,
-            "\n## {}\n\n{}\n\n| where | claim | paper | ours | holds | |\n|---|---|---|---|---|---|\n",
-            paper.title(),
-            paper.about(),
+            "\n## {title}\n\n{about}\n\n| where | claim | paper | ours | holds | |\n|---|---|---|---|---|---|\n"
         );
         let mut notes: Vec<&str> = Vec::new();
         for line in &lines {
@@ -175,10 +169,7 @@ pub fn page(record: &Record) -> String {
                 cell(&figure),
                 cell(&ours),
                 if line.holds { "yes" } else { "**no**" },
-                match line.kind {
-                    Kind::Stated => "",
-                    Kind::Proxy => "proxy",
-                },
+                kind(line),
             );
         }
         if !notes.is_empty() {
@@ -188,11 +179,11 @@ pub fn page(record: &Record) -> String {
             let _ = writeln!(text, "{}. {note}", at + 1);
         }
     }
-    text
+    Ok(text)
 }
 
 fn head(record: &Record) -> String {
-    let share = SLOPE_SHARE * 100.0;
+    let (points, share) = (Tolerance::Points.of(0.0), Tolerance::Half.of(100.0));
     let (runs, hour) = (record.runs, record.hour_s);
     let mut text = format!(
         "\
@@ -200,21 +191,21 @@ fn head(record: &Record) -> String {
 
 <!-- Generated by `numaherd reproduce`; do not edit. scripts/fidelity.sh makes it anew. -->
 
-This page is generated: `scripts/fidelity.sh` runs `numaherd reproduce all` and writes it, together
-with `docs/fidelity.json`, the record that later runs are held against. A claim that does not hold
-stays in the table as such. Experiments with chance in them were run {runs} times; those of a fixed
-time for {hour} modelled seconds.
+`scripts/fidelity.sh` generates this page: it runs `numaherd reproduce all`, which compares the claims in
+`data/claims` with what the experiments measure, and writes the page together with `docs/fidelity.json`, the
+record with which later runs are compared. A claim that does not hold stays in the table. Experiments with
+chance in them ran {runs} times; those of a fixed time ran for {hour} modelled seconds.
 
-**Stated**: the paper's text says the figure, the bound or the order. **Proxy**: what the paper
-shows in a drawing only, or does not print at all, is stood for by a figure from elsewhere, or by a
-choice of ours; the note says which.
+**Stated**: the paper's text states the figure, the bound or the order. **Proxy**: the paper shows it only in
+a drawing, or does not print it at all; a figure from elsewhere or a choice of ours stands for it, and the note
+says which.
 
-**When a line holds.** A figure (`47 ± 10`) within its tolerance; a bound (`at most`, `at least`) up
-to the tolerance that is shown with it, if any; an order strictly, `ours` being the margin, positive
-when it is as the paper says. Tolerances go by the kind of figure: {POINTS} points for figures in percent,
-{share} % of it for a slope, a factor of two for a count; what is of no such kind (a correlation, a bound
-at nothing) shows its own. The programs are other compilers' and the core is another's than the
-papers'; what is held is the size of an effect, not its last digits.
+**When a claim holds.** A figure (`47 ± 10`) must be within its tolerance. A bound (`at most`, `at least`) may
+be exceeded by the tolerance that is shown with it, if any. An order must hold strictly; `ours` is then the
+margin, positive when the order is the paper's. Tolerances depend on the kind of figure: {points} points for
+figures in percent, {share} % of the figure for a slope, a factor of two for a count; claims that fit none of
+these (a correlation, a bound at zero) show their own. The programs' compilers and the modelled core differ from
+the papers': the size of an effect is compared, not its last digits.
 
 |"
     );
@@ -249,46 +240,43 @@ fn cell(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Effort;
     use super::*;
 
-    fn lines() -> Vec<Line> {
-        let claim = |id: &str, says: Says, kind: Kind, ours: f64, note: &str| Claim {
+    fn line(paper: Paper, id: &str, statement: Statement, ours: f64) -> Line {
+        Line {
+            paper,
             id: id.to_owned(),
             section: "§2.2, Fig 3".to_owned(),
             what: format!("what {id} | says"),
             unit: "%".to_owned(),
-            says,
-            kind,
-            ours,
-            note: note.to_owned(),
-        };
-        let point = Says::Point {
+            statement,
+            kind: Kind::Stated,
+            ours: ours.is_finite().then_some(ours),
+            holds: statement.holds(ours),
+            note: String::new(),
+        }
+    }
+
+    fn lines() -> Vec<Line> {
+        let point = Statement::Point {
             figure: 47.0,
             tolerance: 10.0,
         };
-        let most = Says::AtMost {
+        let most = Statement::AtMost {
             figure: 4.0,
             tolerance: 0.0,
         };
-        [
-            (Paper::Dino, claim("a", point, Kind::Stated, 40.0, "")),
-            (
-                Paper::Dino,
-                claim("b", most, Kind::Stated, 5.1234, "a note"),
-            ),
-            (
-                Paper::Dino,
-                claim("c", Says::Ranking, Kind::Stated, 0.5, "a note"),
-            ),
-            (
-                Paper::NMass,
-                claim("d", point, Kind::Proxy, f64::NAN, "chosen by us"),
-            ),
-        ]
-        .into_iter()
-        .map(|(paper, claim)| Line::of(paper, claim))
-        .collect()
+        let mut lines = vec![
+            line(Paper::Dino, "a", point, 40.0),
+            line(Paper::Dino, "b", most, 5.123),
+            line(Paper::Dino, "c", Statement::Ranking, 0.5),
+            line(Paper::NMass, "d", point, f64::NAN),
+        ];
+        for (at, note) in [(1, "a note"), (2, "a note"), (3, "chosen by us")] {
+            lines[at].note = note.to_owned();
+        }
+        lines[3].kind = Kind::Proxy;
+        lines
     }
 
     #[test]
@@ -299,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_page_says_how_it_was_made_and_shows_every_line() {
-        insta::assert_snapshot!("page", page(&Record::new(&Effort::FULL, lines())));
+        insta::assert_snapshot!("page", page(&Record::new(10, 3600.0, lines())).unwrap());
     }
 
     #[test]
@@ -319,7 +307,7 @@ mod tests {
         let page_in_docs = include_str!("../../../../docs/FIDELITY.md");
         let record = Record::built_in().unwrap();
         assert!(
-            page(&record) == page_in_docs,
+            page(&record).unwrap() == page_in_docs,
             "docs/FIDELITY.md is not what docs/fidelity.json says: run scripts/fidelity.sh"
         );
     }

@@ -1,9 +1,9 @@
-//! The traces that claims are held against: kernels of the menagerie, recorded once in the lab and
-//! kept.
+//! The traces that experiments play: kernels of the menagerie, recorded once in the lab and kept.
 //!
-//! A trace of another command, another size or an unfinished recording is recorded anew; the file
-//! itself says what it is of.
+//! A trace file says which command it is a recording of. A trace of another command or size, or an unfinished
+//! one, is recorded again.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,14 +24,14 @@ pub struct Kernel {
     pub name: &'static str,
     /// The published size.
     pub class: &'static str,
-    /// Time steps, or rounds of whatever it goes through.
+    /// Time steps, or rounds of what it computes.
     pub iterations: u32,
     /// How many threads share the work.
     pub threads: u32,
 }
 
 impl Kernel {
-    /// The words that run it.
+    /// The command that runs it.
     fn command(&self) -> Vec<String> {
         let number = |number: u32| number.to_string();
         [
@@ -68,7 +68,7 @@ const fn kernel(name: &'static str, class: &'static str, iterations: u32, thread
 
 /// Threads of a recording for machines of eight cores.
 const FEW: u32 = 8;
-/// And for larger ones: class W has 24 to 36 planes to deal.
+/// And for larger ones: class W has 24 to 36 planes to distribute.
 const MANY: u32 = 16;
 
 /// The NAS kernels, at sizes whose recordings have some ten to two hundred million events; mg, whose
@@ -91,23 +91,23 @@ const fn nas(threads: u32) -> [Kernel; 9] {
 pub const NAS: [Kernel; 9] = nas(FEW);
 /// The same with sixteen.
 pub const NAS_MANY: [Kernel; 9] = nas(MANY);
-/// What stands for PARSEC: a pipeline as ferret and dedup, a grid as fluidanimate.
+/// Stand-ins for PARSEC: a pipeline like ferret and dedup, a grid like fluidanimate.
 pub const PARSEC: [Kernel; 2] = [
     kernel("pipeline", "W", 100, FEW),
     kernel("grid", "S", 4, FEW),
 ];
-/// What stands for Ondes3D.
+/// Stand-in for Ondes3D.
 pub const STENCIL: Kernel = kernel("stencil", "W", 1, FEW);
 
-/// All of those with eight threads.
+/// All kernels with eight threads.
 pub fn few() -> Vec<&'static Kernel> {
     NAS.iter().chain(&PARSEC).chain([&STENCIL]).collect()
 }
 
-/// One of those with eight threads, by its name.
+/// A kernel with eight threads, by its name.
 ///
 /// # Panics
-/// When there is none of that name.
+/// There is none of that name.
 pub fn named(name: &str) -> &'static Kernel {
     let found = few().into_iter().find(|kernel| kernel.name == name);
     found.unwrap_or_else(|| panic!("there is no kernel {name}"))
@@ -117,21 +117,21 @@ pub fn named(name: &str) -> &'static Kernel {
 #[derive(Debug)]
 pub struct Traces {
     folder: PathBuf,
-    /// Held while one is recorded: two guests at once would only slow each other.
-    recording: Mutex<()>,
+    /// Those opened so far. Locked while one is recorded: two guests at once would only slow each other down.
+    opened: Mutex<HashMap<Kernel, Arc<Trace>>>,
 }
 
 impl Traces {
-    /// The traces in a folder, which is made if need be.
+    /// The traces in a folder, which is created if need be.
     ///
     /// # Errors
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     pub fn within(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create the folder of traces {}", folder.display()))?;
         Ok(Self {
             folder: folder.to_owned(),
-            recording: Mutex::new(()),
+            opened: Mutex::default(),
         })
     }
 
@@ -140,10 +140,10 @@ impl Traces {
     /// # Errors
     /// It cannot be recorded (the message says what the lab needs), or is damaged.
     pub fn of(&self, kernel: &Kernel) -> Result<Arc<Trace>> {
-        let _alone = self
-            .recording
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(trace) = opened.get(kernel) {
+            return Ok(trace.clone());
+        }
         let path = self.folder.join(kernel.file());
         if !is_of(&path, &kernel.command()) {
             record_into(&path, kernel)?;
@@ -151,15 +151,17 @@ impl Traces {
         let trace = Trace::open(&path)?;
         if let Some(damage) = trace.damage() {
             bail!(
-                "the trace {} is damaged: {damage}; remove it, and it is recorded anew",
+                "the trace {} is damaged: {damage}; remove it to record it again",
                 path.display()
             );
         }
-        Ok(Arc::new(trace))
+        let trace = Arc::new(trace);
+        opened.insert(*kernel, trace.clone());
+        Ok(trace)
     }
 }
 
-/// Whether a file is a whole trace of that command.
+/// Whether a file is a complete trace of that command.
 fn is_of(path: &Path, command: &[String]) -> bool {
     let Ok(trace) = Trace::open(path) else {
         return false;
@@ -171,7 +173,7 @@ fn is_of(path: &Path, command: &[String]) -> bool {
         .map_or_else(Vec::new, |words| {
             words.iter().filter_map(|word| word.as_str()).collect()
         });
-    // The first word is wherever the menagerie was then.
+    // The first word is the path that the menagerie had then.
     trace.damage().is_none()
         && words.get(1..)
             == command
@@ -180,7 +182,7 @@ fn is_of(path: &Path, command: &[String]) -> bool {
                 .as_deref()
 }
 
-/// Records a kernel into a file that appears only when it is whole.
+/// Records a kernel into a file that appears only when it is complete.
 fn record_into(path: &Path, kernel: &Kernel) -> Result<()> {
     let mut words = kernel.command();
     words[0] = compare::menagerie()?.to_string_lossy().into_owned();

@@ -2,134 +2,81 @@
 //! data.
 
 use anyhow::Result;
+use numaherd_experiment::claims::{Measured, changes};
+use numaherd_experiment::statistics::largest;
 
-use super::ground::{Ground, Memory};
-use super::micro::{MIB, NONE, Pair, SETS_MIB, by_set, on, pair, told};
-use super::{Claim, at_most, claim, largest, points};
-use crate::reproduce::Says;
+use super::bench::{Bench, Memory, Sizes};
+use super::micro::{MIB, SETS_MIB, by_set, pair};
+use crate::reproduce::testbed::{improvement, increase};
 
 /// The last-level cache.
 const CACHE_MIB: u64 = 12;
 
-/// The claims of Fig 4.
-pub(super) fn claims(ground: &Ground) -> Result<Vec<Claim>> {
-    let mut claims = locality(ground)?;
-    claims.extend(contention(ground)?);
-    claims.extend(sharing(ground)?);
-    Ok(claims)
+pub(super) fn measure(bench: &Bench) -> Result<Measured> {
+    let mut measured = locality(bench)?;
+    measured.append(contention(bench)?);
+    measured.append(sharing(bench)?);
+    Ok(measured)
 }
 
 /// Fig 4a: one thread, its memory local and remote.
-fn locality(ground: &Ground) -> Result<Vec<Claim>> {
+fn locality(bench: &Bench) -> Result<Measured> {
     let slower = |set: &u64| {
-        let on_node =
-            |node0, node1| ground.outcome(set * MIB, 0, Memory::Node0, on(ground, node0, node1));
-        let pair = Pair {
-            intra: on_node(1, 0)?,
-            inter: on_node(0, 1)?,
+        let sizes = Sizes {
+            lists: set * MIB,
+            shared: 0,
         };
-        Ok(pair.slower())
+        let local = bench.outcome(sizes, Memory::Node0, [1, 0])?;
+        let remote = bench.outcome(sizes, Memory::Node0, [0, 1])?;
+        Ok(increase(remote.seconds, local.seconds))
     };
     let slower: Vec<f64> = SETS_MIB.iter().map(slower).collect::<Result<_>>()?;
     let fitting = SETS_MIB.iter().filter(|&&set| set < CACHE_MIB).count();
-    Ok(vec![
-        claim(
-            "fig4a-fits",
-            "2.2.1, Fig 4a",
-            "one thread, remote memory over local: nothing while the working set fits in the cache",
-            "%",
-            at_most(NONE),
-            largest(slower[..fitting].iter().copied()),
-        )
-        .note(told("all", by_set(&slower))),
-        claim(
-            "fig4a-16",
-            "2.2.1, Fig 4a",
-            "one thread, remote memory over local, 16 MB",
-            "%",
-            points(26.0),
-            slower[2],
-        ),
-        claim(
-            "fig4a-256",
-            "2.2.1, Fig 4a",
-            "one thread, remote memory over local, 256 MB",
-            "%",
-            points(44.0),
-            slower[6],
-        )
-        .proxy("the machine's remote latency was derived from this very figure: an input"),
-    ])
+    let mut measured = Measured::new();
+    measured.figure("fig4a-fits", largest(slower[..fitting].iter().copied()));
+    measured.figure("fig4a-16", slower[2]);
+    measured.figure("fig4a-256", slower[6]);
+    measured.detail("remote-by-set", changes(by_set(&slower), 1));
+    Ok(measured)
 }
 
 /// Fig 4b: four threads, memory local, nothing shared, on one socket and on two.
-fn contention(ground: &Ground) -> Result<Vec<Claim>> {
+fn contention(bench: &Bench) -> Result<Measured> {
     let saved = |set: &u64| {
-        let pair = pair(ground, set * MIB, 0, Memory::Local)?;
-        // The second assignment is given as a part of the first (§2.2).
-        Ok((1.0 - pair.inter.seconds / pair.intra.seconds) * 100.0)
+        let sizes = Sizes {
+            lists: set * MIB,
+            shared: 0,
+        };
+        let pair = pair(bench, sizes, Memory::Local)?;
+        // The paper gives the second assignment as a part of the first (§2.2).
+        Ok(improvement(pair.intra.seconds, pair.inter.seconds))
     };
     let saved: Vec<f64> = SETS_MIB.iter().map(saved).collect::<Result<_>>()?;
     let most = largest(saved.iter().copied());
-    Ok(vec![
-        claim(
-            "fig4b-fits",
-            "2.2.1, Fig 4b",
-            "four threads, what two caches save over one: nothing while all working sets fit in one",
-            "%",
-            at_most(NONE),
-            largest(saved[..2].iter().copied()),
-        ),
-        claim(
-            "fig4b-most",
-            "2.2.1, Fig 4b",
-            "four threads, what two caches save over one, the most of all working sets",
-            "%",
-            points(33.0),
-            most,
-        )
-        .note(told("all", by_set(&saved))),
-        claim(
-            "fig4b-diminishes",
-            "2.2.1, Fig 4b",
-            "the effect is less again when each thread's set is larger than a cache: the most less that at 256 MB",
-            "points",
-            Says::Ranking,
-            most - saved[6],
-        ),
-    ])
+    let mut measured = Measured::new();
+    measured.figure("fig4b-fits", largest(saved[..2].iter().copied()));
+    measured.figure("fig4b-most", most);
+    measured.order("fig4b-diminishes", [most, saved[6]]);
+    measured.detail("saved-by-set", changes(by_set(&saved), 1));
+    Ok(measured)
 }
 
-/// Fig 4c: one shared line, nothing else, within a socket and across.
-fn sharing(ground: &Ground) -> Result<Vec<Claim>> {
+/// Fig 4c: one shared line and nothing else, within a socket and across.
+fn sharing(bench: &Bench) -> Result<Measured> {
     let across = |threads: usize| -> Result<f64> {
-        let seconds = |node0, node1| {
-            let cpus = on(ground, node0, node1);
-            ground.outcome(0, 64, Memory::Node0, cpus)
+        let sizes = Sizes {
+            lists: 0,
+            shared: 64,
         };
-        let within = seconds(threads, 0)?;
-        let across = seconds(threads / 2, threads / 2)?;
-        Ok((across.seconds / within.seconds - 1.0) * 100.0)
+        let within = bench.outcome(sizes, Memory::Node0, [threads, 0])?;
+        let across = bench.outcome(sizes, Memory::Node0, [threads / 2, threads / 2])?;
+        Ok(increase(across.seconds, within.seconds))
     };
-    let [two, four]: [f64; 2] = [across(2)?, across(4)?];
-    Ok(vec![
-        claim(
-            "fig4c-across",
-            "2.2.1, Fig 4c",
-            "threads that add to one line take longer across sockets than within one: the least of 2 and 4 threads",
-            "%",
-            Says::Ranking,
-            two.min(four),
-        )
-        .note(format!("2 threads {two:+.0}, 4 threads {four:+.0} %")),
-        claim(
-            "fig4c-peak",
-            "2.2.1, Fig 4c",
-            "by more with 4 threads than with 2",
-            "points",
-            Says::Ranking,
-            four - two,
-        )
-        .note("8 threads in a socket, where the effect falls again, need SMT, which the model has not"),
-    ])
+    let (two, four) = (across(2)?, across(4)?);
+    let mut measured = Measured::new();
+    measured.figure("fig4c-across", two.min(four));
+    measured.order("fig4c-peak", [four, two]);
+    measured.detail("two-across", format!("{two:+.0}"));
+    measured.detail("four-across", format!("{four:+.0}"));
+    Ok(measured)
 }

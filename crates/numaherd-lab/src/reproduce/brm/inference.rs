@@ -1,13 +1,15 @@
-//! BRM §8: candidates found by what they ask of the uncore, held against explicit tags.
+//! BRM §8: candidates that brm infers from what they demand of the uncore, against explicit tags.
 //!
-//! The paper leaves open how accurate that would be. Here an agent tags the threads of programs that gain or
-//! lose by where they run, and clears the others; which those are the model itself says, by the program's
-//! worst binding (Fig 1). Then brm runs without being told, and every 10 ms its judgement of each thread is
-//! held against the tag.
+//! The paper leaves open how accurate inference would be. Here an agent tags the threads of programs that gain
+//! or lose by where they run, and clears the others; which these are, the model itself says, by the program's
+//! worst binding (Fig 1). Then brm runs without tags, and every 10 ms its judgement of each thread is compared
+//! with the tag.
 
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
+use numaherd_experiment::claims::Measured;
+use numaherd_experiment::trial::as_published;
 use numaherd_herd::Herd;
 use numaherd_herd::ledger::{Line, Record};
 use numaherd_model::{Job, Model, Options, Until};
@@ -15,14 +17,12 @@ use numaherd_policy::Settings;
 use numaherd_policy::candidates::{Accuracy, Candidates};
 use numaherd_world::Tag;
 
-use super::ground::{BRM, Ground, Memory};
+use super::bench::{BRM, Bench, Memory};
 use super::workloads::{SINGLE, binding_matters, program};
-use super::{Claim, Effort, claim};
-use crate::reproduce::Says;
-use numaherd_experiment::trial::as_published;
+use crate::reproduce::testbed::Effort;
 
-/// Programs that run together: of each pair of rows one parallel program with four programs of one
-/// thread, so that eight threads fill the machine.
+/// Programs that run together: one parallel program and four programs of one thread, so that eight threads
+/// fill the machine.
 const MIXES: [(&str, [&str; 4]); 4] = [
     ("lu", ["namd", "povray", "gamess", "hmmer"]),
     ("cg", ["namd", "calculix", "h264ref", "sjeng"]),
@@ -32,12 +32,12 @@ const MIXES: [(&str, [&str; 4]); 4] = [
 /// Modelled seconds of a run.
 const SECONDS: u64 = 60;
 
-/// The claims of §8: there is none in figures, so ours is better than guessing or it is nothing.
-pub(super) fn claims(ground: &Ground, effort: &Effort) -> Result<Vec<Claim>> {
+pub(super) fn measure(bench: &Bench, effort: &Effort) -> Result<Measured> {
     let mut accuracy = Accuracy::default();
     for mix in &MIXES {
+        let jobs = jobs(bench, mix)?;
         for seed in 0..u64::from(effort.runs.min(3)) {
-            watch(ground, &jobs(ground, mix)?, seed, &mut accuracy)?;
+            watch(bench, &jobs, seed, &mut accuracy)?;
         }
     }
     let Accuracy {
@@ -46,51 +46,48 @@ pub(super) fn claims(ground: &Ground, effort: &Effort) -> Result<Vec<Claim>> {
         wrong,
         neither,
     } = accuracy;
-    let all = (both + missed + wrong + neither) as f64;
-    let right = (both + neither) as f64 / all * 100.0;
-    let guessed = (both + missed).max(wrong + neither) as f64 / all * 100.0;
-    let percent = |share: Option<f64>| share.map_or(f64::NAN, |share| share * 100.0);
-    Ok(vec![
-        claim(
-            "s8-inferred",
-            "8",
-            "candidates found without being told agree with explicit tags more often than the best guess",
-            "points",
-            Says::Ranking,
-            right - guessed,
-        )
-        .proxy(format!(
-            "right in {right:.1} % of the judgements (the best guess for all: {guessed:.1} %); of those found \
-             {:.1} % are tagged, of those tagged {:.1} % are found",
-            percent(accuracy.precision()),
-            percent(accuracy.recall()),
-        )),
-    ])
+    let percent = |count, all| 100.0 * count as f64 / all as f64;
+    let all = both + missed + wrong + neither;
+    let right = percent(both + neither, all);
+    let guessed = percent((both + missed).max(wrong + neither), all);
+    let mut measured = Measured::new();
+    measured.order("s8-inferred", [right, guessed]);
+    let share = |share: Option<f64>| share.map_or(f64::NAN, |share| share * 100.0);
+    let details = [
+        ("right", right),
+        ("guessed", guessed),
+        ("precision", share(accuracy.precision())),
+        ("recall", share(accuracy.recall())),
+    ];
+    for (name, figure) in details {
+        measured.detail(name, format!("{figure:.1}"));
+    }
+    Ok(measured)
 }
 
 /// The jobs of a mix, tagged by whether their binding matters.
-fn jobs(ground: &Ground, (parallel, single): &(&str, [&str; 4])) -> Result<Vec<Job>> {
+fn jobs(bench: &Bench, (parallel, single): &(&'static str, [&'static str; 4])) -> Result<Vec<Job>> {
     let names = std::iter::once(parallel).chain(single);
     names
         .map(|name| {
-            let job = ground.placed(Job::new(program(ground, name)?), Memory::Wide);
-            let matters = binding_matters(ground, name)?;
+            let job = Memory::Wide.of(Job::new(program(name)?));
+            let matters = binding_matters(bench, name)?;
             Ok(job.tagged(if matters { Tag::Agent } else { Tag::Clear }))
         })
         .collect()
 }
 
-/// Runs jobs under brm that is not told, and counts how often it is right.
-fn watch(ground: &Ground, jobs: &[Job], seed: u64, accuracy: &mut Accuracy) -> Result<()> {
+/// Runs jobs under brm without tags, and counts how often it is right.
+fn watch(bench: &Bench, jobs: &[Job], seed: u64, accuracy: &mut Accuracy) -> Result<()> {
     let settings = Settings::parse("[brm]\ncandidates = \"inferred\"")?;
     let until = Until::Time(std::time::Duration::from_secs(SECONDS));
     let options = Options {
         seed,
         ..Options::default()
     };
-    let mut model = Model::new(ground.hardware.clone(), jobs.to_vec(), until, options)?;
+    let hardware = &bench.testbed.hardware;
+    let mut model = Model::new(hardware.clone(), jobs.to_vec(), until, options)?;
     let policy = numaherd_policy::registry::build(BRM, &settings)?;
-    let topology = ground.hardware.topology().clone();
     let mut judge = Candidates::new(&settings);
     let herd = numaherd_herd::Settings {
         seed,
@@ -101,7 +98,7 @@ fn watch(ground: &Ground, jobs: &[Job], seed: u64, accuracy: &mut Accuracy) -> R
     Herd::new(&mut model, policy, herd, None, None)
         .watched(|line: &Line| {
             if let Record::Snapshot(snapshot) = &line.record {
-                accuracy.count(snapshot, judge.judge(snapshot, &topology));
+                accuracy.count(snapshot, judge.judge(snapshot, hardware.topology()));
             }
         })
         .run(&never)

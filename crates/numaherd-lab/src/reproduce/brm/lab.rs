@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use numaherd_experiment::statistics::Sample;
 use numaherd_lab_launcher::Guest;
 use numaherd_topology::{Machine, Node, Topology};
 use toml::{Table, Value};
@@ -30,7 +31,7 @@ use crate::compare::scenario::{Program, Scenario};
 use crate::compare::trial::Trial;
 use crate::compare::{Tried, menagerie};
 use crate::{lab, print};
-use figures::{Binding, Compared, Measured, Part, Repeats, Run, Sizes, Strategies};
+use figures::{Binding, Compared, Measured, Part, Run, Sizes, Strategies};
 
 /// The paper's machine (Table 1).
 pub const MACHINE: &str = "xeon-e5620-2s";
@@ -306,9 +307,9 @@ impl Bench<'_> {
             sizes,
             binding_loops: short.loops,
             bindings: Vec::new(),
-            fixed: Repeats(Vec::new()),
-            linux: Repeats(Vec::new()),
-            brm: Repeats(Vec::new()),
+            fixed: Sample(Vec::new()),
+            linux: Sample(Vec::new()),
+            brm: Sample(Vec::new()),
             brm_moves: Vec::new(),
         };
         for layout in layouts {

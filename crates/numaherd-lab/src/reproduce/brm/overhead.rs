@@ -1,22 +1,20 @@
 //! BRM Fig 10: what keeping the penalties costs, by number of vCPUs.
 //!
-//! The paper turns migrations off in both schedulers and compares run times, each update being made
-//! under a lock by the core whose vCPU it is. Here one thread makes all updates once in 10 ms, so that
-//! the cost is its time: what a policy takes for a snapshot of so many candidates, in percent of the
-//! interval. Reading the counters is not in it; on a live machine `numaherd top` of the herd's own
-//! thread shows both.
+//! The paper disables migrations in both schedulers and compares run times; each core updates the penalty of
+//! its own vCPU under a lock. Here one thread makes all updates once in 10 ms, so that the cost is its time:
+//! what a policy takes for a snapshot of so many candidates, in percent of the interval. The time to read
+//! counters is not part of it; on a live machine, `numaherd top` of the herd's own thread shows both.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use numaherd_experiment::claims::Measured;
 use numaherd_model::{Model, Options, Until};
 use numaherd_policy::Random;
 use numaherd_world::World;
 use rand::SeedableRng;
 
-use super::ground::{BRM, Ground, Memory};
-use super::{Claim, at_most, claim};
-use crate::reproduce::Says;
+use super::bench::{BRM, Bench, Memory, Sizes};
 
 /// Snapshots that are timed; the median counts.
 const TICKS: usize = 300;
@@ -24,16 +22,16 @@ const TICKS: usize = 300;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Time of one decision for so many threads, in percent of the cadence.
-fn share(ground: &Ground, threads: u32) -> Result<f64> {
-    let job = ground.micro(threads, u64::from(threads) << 20, 0, Memory::Local)?;
+fn share(bench: &Bench, threads: u32) -> Result<f64> {
+    let sizes = Sizes {
+        lists: u64::from(threads) << 20,
+        shared: 0,
+    };
+    let job = bench.micro(threads, sizes, Memory::Local)?;
     let until = Until::Time(TICK * (TICKS as u32 + 1));
-    let mut model = Model::new(
-        ground.hardware.clone(),
-        vec![job],
-        until,
-        Options::default(),
-    )?;
-    let mut policy = numaherd_policy::registry::build(BRM, &ground.settings)?;
+    let hardware = bench.testbed.hardware.clone();
+    let mut model = Model::new(hardware, vec![job], until, Options::default())?;
+    let mut policy = numaherd_policy::registry::build(BRM, &bench.testbed.policies)?;
     let mut random = Random::seed_from_u64(0);
     let topology = model.topology().clone();
     let mut took = Vec::with_capacity(TICKS);
@@ -49,32 +47,12 @@ fn share(ground: &Ground, threads: u32) -> Result<f64> {
     Ok(took[TICKS / 2].as_secs_f64() / TICK.as_secs_f64() * 100.0)
 }
 
-/// The claims of Fig 10.
-pub(super) fn claims(ground: &Ground) -> Result<Vec<Claim>> {
-    let [two, four, eight, sixteen] = [2, 4, 8, 16].map(|threads| share(ground, threads));
-    let (two, four, eight, sixteen) = (two?, four?, eight?, sixteen?);
-    let of = |id: &str, what: &str, says, ours| {
-        claim(id, "6.3, Fig 10", what, "%", says, ours)
-            .proxy("ours: time of one decision in 10 ms, not of reading counters; measured on the machine that ran this")
-    };
-    Ok(vec![
-        of(
-            "fig10-2-4",
-            "overhead with 2 and 4 vCPUs",
-            at_most(2.0),
-            two.max(four),
-        ),
-        of(
-            "fig10-8",
-            "overhead with 8 vCPUs, at most",
-            at_most(6.14),
-            eight,
-        ),
-        of(
-            "fig10-16",
-            "overhead with 16 vCPUs is more than with 8",
-            Says::Ranking,
-            sixteen - eight,
-        ),
-    ])
+pub(super) fn measure(bench: &Bench) -> Result<Measured> {
+    let share = |threads| share(bench, threads);
+    let (two, four, eight, sixteen) = (share(2)?, share(4)?, share(8)?, share(16)?);
+    let mut measured = Measured::new();
+    measured.figure("fig10-2-4", two.max(four));
+    measured.figure("fig10-8", eight);
+    measured.order("fig10-16", [sixteen, eight]);
+    Ok(measured)
 }

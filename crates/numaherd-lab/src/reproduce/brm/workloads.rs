@@ -1,43 +1,58 @@
-//! BRM Fig 1, 8b, 8c and 9: parallel and multiprogrammed workloads of four threads, under the kernel,
-//! under the best fixed binding, and under brm.
+//! BRM Fig 1, 8b, 8c and 9: parallel and multiprogrammed workloads of four threads, under the kernel, under the
+//! best fixed binding, and under brm.
 //!
-//! *Parallel*: a program of the NAS Parallel Benchmarks, class C, four threads. *Multiprogrammed*:
-//! four programs of CPU2006, of one thread each. The paper's ran in a machine of 12 GB whose memory
-//! lies on both nodes; which page is where it does not say. Here every process has two thirds of its
-//! pages on node 0 ([`super::ground::wide`]).
+//! *Parallel*: a program of the NAS Parallel Benchmarks, class C, four threads. *Multiprogrammed*: four
+//! programs of CPU2006, of one thread each. The paper's ran in a virtual machine of 12 GB, whose memory is on
+//! both nodes; the paper does not say which page is where. Here every process has two thirds of its pages on
+//! node 0 ([`Memory::Wide`]).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use numaherd_experiment::claims::{Measured, list};
+use numaherd_experiment::statistics::{Sample, correlation, largest, mean, smallest};
 use numaherd_model::{Job, Program};
 use rayon::prelude::*;
 
-use super::ground::{BRM, Ground, KERNEL, Measured, Memory};
-use super::{Claim, Effort, at_least, at_most, claim, correlation, largest, mean, points};
-use crate::reproduce::Says;
+use super::bench::{BRM, Bench, Memory};
+use crate::reproduce::testbed::{self, Effort, KERNEL, improvement, increase};
 
 /// The parallel programs in the order of Fig 1, those that depend most on their placement first, as far
-/// as the text gives it: `lu` first, `ep` and `mg` last. `ua` has no profile; `is` the paper leaves out.
+/// as the text gives it: `lu` first, `ep` and `mg` last. `ua` has no profile; the paper leaves out `is`.
 const PARALLEL: [&str; 7] = ["lu", "sp", "bt", "ft", "cg", "ep", "mg"];
-/// The programs that the paper's multiprogrammed workloads are of.
+/// The programs of the paper's multiprogrammed workloads.
 pub(super) const SINGLE: [&str; 4] = ["mcf", "milc", "soplex", "sphinx3"];
 /// Its workload of one of each.
 const MIXED: &str = "mixed";
-/// Below this a difference of times is none, in percent.
+/// A smaller difference of times does not count as one, in percent.
 const NONE: f64 = 2.0;
 
-/// A workload and what came of it.
+/// A workload's times.
 struct Row {
     name: &'static str,
-    kernel: Measured,
-    best: Measured,
-    /// The longest time of any binding.
+    kernel: Sample,
+    /// The shortest and the longest time of any binding.
+    best: f64,
     worst: f64,
-    brm: Measured,
+    brm: Sample,
 }
 
 impl Row {
+    /// Runs one workload under everything.
+    fn of(bench: &Bench, name: &'static str, effort: &Effort) -> Result<Self> {
+        let jobs = jobs(name, Memory::Wide)?;
+        let alone = alone(bench, &jobs, name)?;
+        let under = |policy| bench.under(policy, &jobs, &alone, effort.runs);
+        let bindings = bench.bindings(&jobs, &alone)?;
+        Ok(Self {
+            name,
+            kernel: under(KERNEL)?,
+            brm: under(BRM)?,
+            best: bindings[0],
+            worst: bindings[bindings.len() - 1],
+        })
+    }
+
     /// By how much brm is faster than the kernel, in percent of the kernel's time.
     fn gain(&self) -> f64 {
         improvement(self.kernel.mean(), self.brm.mean())
@@ -45,29 +60,21 @@ impl Row {
 
     /// By how much brm is slower than the best binding, in percent of the binding's time.
     fn behind(&self) -> f64 {
-        -improvement(self.best.mean(), self.brm.mean())
+        increase(self.brm.mean(), self.best)
     }
 }
 
-/// By how much of a time another is shorter, in percent.
-fn improvement(over: f64, time: f64) -> f64 {
-    (1.0 - time / over) * 100.0
-}
-
-/// A program by the paper's name for it: of the parallel ones class C.
-pub(super) fn program(ground: &Ground, name: &str) -> Result<Arc<Program>> {
-    let library = ground.library;
-    let of_class_c = || library.get(&format!("{name}.C"));
-    let found = if PARALLEL.contains(&name) {
-        of_class_c()
-    } else {
-        library.get(name)
+/// A program by the paper's name for it; the parallel ones are of class C.
+pub(super) fn program(name: &str) -> Result<Arc<Program>> {
+    let found = match PARALLEL.contains(&name) {
+        true => testbed::program(&format!("{name}.C")),
+        false => testbed::program(name),
     };
     Ok(found?.clone())
 }
 
 /// A workload's jobs.
-fn jobs(ground: &Ground, name: &str, memory: Memory) -> Result<Vec<Job>> {
+fn jobs(name: &str, memory: Memory) -> Result<Vec<Job>> {
     let programs = if PARALLEL.contains(&name) {
         vec![name]
     } else if name == MIXED {
@@ -75,268 +82,131 @@ fn jobs(ground: &Ground, name: &str, memory: Memory) -> Result<Vec<Job>> {
     } else {
         vec![name; SINGLE.len()]
     };
-    let job = |name| Ok(ground.placed(Job::new(program(ground, name)?), memory));
+    let job = |name| Ok(memory.of(Job::new(program(name)?)));
     programs.into_iter().map(job).collect()
 }
 
-/// The longest and the shortest time of a workload under any binding, in s.
-fn range(ground: &Ground, name: &str, memory: Memory) -> Result<(f64, f64)> {
-    let jobs = jobs(ground, name, memory)?;
-    let bound = ground.bindings(&jobs, &vec![1.0; jobs.len()])?;
-    let times = || bound.iter().map(Measured::mean);
-    Ok((largest(times()), -largest(times().map(|time| -time))))
-}
-
-/// Whether a program is faster somewhere than elsewhere: alone with three of its kind, or in four threads,
-/// its memory where it is in [`Memory::Wide`].
-pub(super) fn binding_matters(ground: &Ground, name: &str) -> Result<bool> {
-    let (worst, best) = range(ground, name, Memory::Wide)?;
-    Ok(worst / best > 1.0 + NONE / 100.0)
-}
-
-/// Runs one workload under everything.
-fn row(ground: &Ground, name: &'static str, effort: &Effort) -> Result<Row> {
-    let jobs = jobs(ground, name, Memory::Wide)?;
-    let solo = solo(ground, &jobs, name)?;
-    let under = |policy| ground.under(policy, &jobs, &solo, effort.runs);
-    let bound = ground.bindings(&jobs, &solo)?;
-    let worst = largest(bound.iter().map(Measured::mean));
-    let best = bound
-        .into_iter()
-        .min_by(|a, b| a.mean().total_cmp(&b.mean()));
-    Ok(Row {
-        name,
-        kernel: under(KERNEL)?,
-        brm: under(BRM)?,
-        best: best.context("there is a binding")?,
-        worst,
-    })
-}
-
-/// What each job's time is divided by: of the mixed workload the time of the program alone, as the paper
-/// has it (§6); else 1.
-fn solo(ground: &Ground, jobs: &[Job], name: &str) -> Result<Vec<f64>> {
+/// What each job's time is divided by: in the mixed workload the time of the program alone, as in the paper
+/// (§6); otherwise 1.
+fn alone(bench: &Bench, jobs: &[Job], name: &str) -> Result<Vec<f64>> {
     if name != MIXED {
         return Ok(vec![1.0; jobs.len()]);
     }
-    let alone = |job: &Job| {
-        Ok(ground
+    let alone = |job| {
+        Ok(bench
             .under(KERNEL, std::slice::from_ref(job), &[1.0], 1)?
             .mean())
     };
     jobs.iter().map(alone).collect()
 }
 
-/// The claims of Fig 1, 8b, 8c and 9.
-pub(super) fn claims(ground: &Ground, effort: &Effort) -> Result<Vec<Claim>> {
+/// By how much the worst binding of a workload is slower than the best, in percent.
+fn loss_by_binding(bench: &Bench, name: &str, memory: Memory) -> Result<f64> {
+    let jobs = jobs(name, memory)?;
+    let times = bench.bindings(&jobs, &vec![1.0; jobs.len()])?;
+    Ok(increase(times[times.len() - 1], times[0]))
+}
+
+/// Whether a program is faster in some places than in others: with three of its kind, or in four threads, its
+/// memory as in [`Memory::Wide`].
+pub(super) fn binding_matters(bench: &Bench, name: &str) -> Result<bool> {
+    Ok(loss_by_binding(bench, name, Memory::Wide)? > NONE)
+}
+
+pub(super) fn measure(bench: &Bench, effort: &Effort) -> Result<Measured> {
     let names: Vec<&'static str> = PARALLEL.into_iter().chain(SINGLE).chain([MIXED]).collect();
     let rows: Vec<Row> = names
         .into_par_iter()
-        .map(|name| row(ground, name, effort))
+        .map(|name| Row::of(bench, name, effort))
         .collect::<Result<_>>()?;
     let (parallel, multi) = rows.split_at(PARALLEL.len());
-    let mut claims = worst_cases(ground)?;
-    claims.extend(parallel_claims(parallel));
-    claims.extend(multi_claims(multi));
-    claims.extend(deviations(&rows));
-    Ok(claims)
+    let mut measured = worst_bindings(bench)?;
+    parallel_workloads(parallel, &mut measured);
+    multiprogrammed(multi, &mut measured);
+    deviations(&rows, &mut measured);
+    Ok(measured)
 }
 
 /// Fig 1: all memory on node 0, the worst binding against the best.
-fn worst_cases(ground: &Ground) -> Result<Vec<Claim>> {
-    let mut worst = BTreeMap::new();
-    for name in PARALLEL.into_iter().chain(SINGLE) {
-        let (longest, least) = range(ground, name, Memory::Node0)?;
-        worst.insert(name, (longest / least - 1.0) * 100.0);
-    }
-    let told = |names: &[&str]| -> String {
-        let each = names
-            .iter()
-            .map(|name| format!("{name} {:.0}", worst[name]));
-        each.collect::<Vec<_>>().join(", ")
+fn worst_bindings(bench: &Bench) -> Result<Measured> {
+    let losses = |names: &[&'static str]| -> Result<Vec<(&'static str, f64)>> {
+        let loss = |&name| Ok((name, loss_by_binding(bench, name, Memory::Node0)?));
+        names.iter().map(loss).collect()
     };
-    let of_others = PARALLEL
-        .iter()
-        .filter(|&&name| name != "lu" && name != "ep" && name != "mg");
-    Ok(vec![
-        claim(
-            "fig1-lu",
-            "1, Fig 1",
-            "lu.C, four threads, memory on node 0: the worst binding over the best",
-            "%",
-            points(106.0),
-            worst["lu"],
-        )
-        .note(format!("all, %: {}", told(&PARALLEL))),
-        claim(
-            "fig1-insensitive",
-            "1, Fig 1",
-            "ep and mg are the least sensitive to their binding: by how much less than any other",
-            "points",
-            Says::Ranking,
-            -largest(of_others.map(|name| -worst[name])) - worst["ep"].max(worst["mg"]),
-        ),
-        claim(
-            "fig1-multiprogrammed",
-            "1, Fig 1",
-            "multiprogrammed workloads suffer as well: the least of four, over 2 %",
-            "points",
-            Says::Ranking,
-            -largest(SINGLE.iter().map(|name| -worst[name])) - NONE,
-        )
-        .note(format!("all, %: {}", told(&SINGLE))),
-    ])
+    let (parallel, single) = (losses(&PARALLEL)?, losses(&SINGLE)?);
+    let insensitive = |one: &&(&str, f64)| ["ep", "mg"].contains(&one.0);
+    let others = parallel[1..].iter().filter(|one| !insensitive(one));
+    let least_other = smallest(others.map(|one| one.1));
+    let most_insensitive = largest(parallel.iter().filter(insensitive).map(|one| one.1));
+    let mut measured = Measured::new();
+    measured.figure("fig1-lu", parallel[0].1);
+    measured.order("fig1-insensitive", [least_other, most_insensitive]);
+    let least_single = smallest(single.iter().map(|one| one.1));
+    measured.order("fig1-multiprogrammed", [least_single, NONE]);
+    measured.detail("worst-parallel", list(parallel, 0));
+    measured.detail("worst-single", list(single, 0));
+    Ok(measured)
 }
 
-fn told(rows: &[Row]) -> String {
+/// What brm gains in each workload.
+fn gains(rows: &[Row]) -> String {
     let each = rows.iter().map(|row| {
-        format!(
-            "{} {:+.1} ({:+.1} behind the best binding)",
-            row.name,
-            row.gain(),
-            row.behind()
-        )
+        let (name, gain, behind) = (row.name, row.gain(), row.behind());
+        format!("{name} {gain:+.1} ({behind:+.1} behind the best binding)")
     });
-    format!(
-        "brm over the kernel, %: {}",
-        each.collect::<Vec<_>>().join(", ")
-    )
+    each.collect::<Vec<_>>().join(", ")
 }
 
 /// Fig 8b.
-fn parallel_claims(rows: &[Row]) -> Vec<Claim> {
-    let gain = |name: &str| {
-        let row = rows.iter().find(|row| row.name == name);
-        row.expect("a parallel program").gain()
-    };
-    let printed = |id: &str, name: &str, figure: f64| {
-        let what = format!("{name}: brm over the default scheduler");
-        claim(id, "6.1, Fig 8b", what, "%", points(figure), gain(name))
-    };
-    vec![
-        printed("fig8b-lu", "lu", 31.7).note(told(rows)),
-        printed("fig8b-cg", "cg", 7.8),
-        printed("fig8b-ep", "ep", -5.8)
-            .note("what the paper loses here is its migrations' cost in Xen"),
-        printed("fig8b-mg", "mg", -21.9)
-            .note("what the paper loses here is its migrations' cost in Xen"),
-        claim(
-            "fig8b-sensitive-gain-more",
-            "6.1, Fig 8b",
-            "programs that depend more on their binding gain more from brm: correlation of the worst binding's \
-             loss with the gain",
-            "r",
-            Says::Ranking,
-            correlation(
-                &rows
-                    .iter()
-                    .map(|row| row.worst / row.best.mean())
-                    .collect::<Vec<_>>(),
-                &rows.iter().map(Row::gain).collect::<Vec<_>>(),
-            ),
-        ),
-        claim(
-            "fig8b-behind-best",
-            "6.1, Fig 8b",
-            "brm behind the best fixed binding, the worst of the sensitive programs",
-            "%",
-            at_most(5.0),
-            largest(
-                rows.iter()
-                    .filter(|row| row.worst / row.best.mean() > 1.0 + NONE / 100.0)
-                    .map(Row::behind),
-            ),
-        )
-        .proxy("the paper prints no figure here; 3.4 % is its micro-benchmark's, 5 % ours"),
-    ]
+fn parallel_workloads(rows: &[Row], measured: &mut Measured) {
+    for row in rows
+        .iter()
+        .filter(|row| ["lu", "cg", "ep", "mg"].contains(&row.name))
+    {
+        measured.figure(format!("fig8b-{}", row.name), row.gain());
+    }
+    let losses: Vec<f64> = rows.iter().map(|row| row.worst / row.best).collect();
+    let each: Vec<f64> = rows.iter().map(Row::gain).collect();
+    measured.figure("fig8b-sensitive-gain-more", correlation(&losses, &each));
+    let sensitive = rows
+        .iter()
+        .filter(|row| increase(row.worst, row.best) > NONE);
+    measured.figure("fig8b-behind-best", largest(sensitive.map(Row::behind)));
+    measured.detail("parallel-gains", gains(rows));
 }
 
 /// Fig 8c.
-fn multi_claims(rows: &[Row]) -> Vec<Claim> {
+fn multiprogrammed(rows: &[Row], measured: &mut Measured) {
     let mixed = rows
         .iter()
         .find(|row| row.name == MIXED)
         .expect("it is run");
-    let least = |of: &dyn Fn(&Row) -> f64| -largest(rows.iter().map(|row| -of(row)));
-    vec![
-        claim(
-            "fig8c-over-default",
-            "6.1, Fig 8c",
-            "brm is faster than the default scheduler in all five workloads: the least gain",
-            "%",
-            Says::Ranking,
-            least(&Row::gain),
-        )
-        .note(told(rows)),
-        claim(
-            "fig8c-over-best",
-            "6.1, Fig 8c",
-            "brm is faster than the best fixed binding in all five: the least gain",
-            "%",
-            Says::Ranking,
-            least(&|row| -row.behind()),
-        )
-        .note("profiles of these programs have one phase, so that no binding is better at one time than at another"),
-        claim(
-            "fig8c-mixed-default",
-            "6.1, Fig 8c",
-            "mixed: brm over the default scheduler",
-            "%",
-            points(29.7),
-            mixed.gain(),
-        ),
-        claim(
-            "fig8c-mixed-best",
-            "6.1, Fig 8c",
-            "mixed: brm over the best fixed binding",
-            "%",
-            points(15.1),
-            -mixed.behind(),
-        ),
-    ]
+    measured.figure("fig8c-over-default", smallest(rows.iter().map(Row::gain)));
+    measured.figure("fig8c-over-best", -largest(rows.iter().map(Row::behind)));
+    measured.figure("fig8c-mixed-default", mixed.gain());
+    measured.figure("fig8c-mixed-best", -mixed.behind());
+    measured.detail("multi-gains", gains(rows));
 }
 
 /// Fig 9.
-fn deviations(rows: &[Row]) -> Vec<Claim> {
-    let of = |which: fn(&Row) -> &Measured| {
-        let each: Vec<f64> = rows.iter().map(|row| which(row).deviation()).collect();
-        (mean(each.iter().copied()), largest(each))
+fn deviations(rows: &[Row], measured: &mut Measured) {
+    let of = |which: fn(&Row) -> &Sample| {
+        let each = || {
+            rows.iter()
+                .map(|row| (row.name, which(row).deviation_percent()))
+        };
+        let (average, most) = (
+            mean(each().map(|one| one.1)),
+            largest(each().map(|one| one.1)),
+        );
+        (average, most, list(each(), 1))
     };
-    let told = |which: fn(&Row) -> &Measured| {
-        let each = rows
-            .iter()
-            .map(|row| format!("{} {:.1}", row.name, which(row).deviation()));
-        format!("all, %: {}", each.collect::<Vec<_>>().join(", "))
-    };
-    let (kernel, kernel_most) = of(|row| &row.kernel);
-    let (brm, brm_most) = of(|row| &row.brm);
-    vec![
-        claim(
-            "fig9-brm",
-            "6.2, Fig 9",
-            "relative standard deviation over the runs under brm, mean of all workloads",
-            "%",
-            at_most(2.0),
-            brm,
-        )
-        .note(format!("largest {brm_most:.1}; {}", told(|row| &row.brm))),
-        claim(
-            "fig9-default-largest",
-            "6.2, Fig 9",
-            "the largest under the default scheduler",
-            "%",
-            at_least(19.8),
-            kernel_most,
-        )
-        .proxy("the modelled kernel starts threads on the emptiest node and leaves them there; Xen's does not"),
-        claim(
-            "fig9-brm-steadier",
-            "6.2, Fig 9",
-            "runs deviate less under brm than under the default scheduler",
-            "points",
-            Says::Ranking,
-            kernel - brm,
-        )
-        .note(told(|row| &row.kernel)),
-    ]
+    let (kernel, kernel_most, of_kernel) = of(|row| &row.kernel);
+    let (brm, brm_most, of_brm) = of(|row| &row.brm);
+    measured.figure("fig9-brm", brm);
+    measured.figure("fig9-default-largest", kernel_most);
+    measured.order("fig9-brm-steadier", [kernel, brm]);
+    measured.detail("largest-deviation", format!("{brm_most:.1}"));
+    measured.detail("brm-deviations", of_brm);
+    measured.detail("kernel-deviations", of_kernel);
 }

@@ -1,12 +1,13 @@
-//! DINO §3.3.1, Fig 8: degradation of each program next to three instances of itself on one memory
-//! domain, against its miss rate alone. Programs are all of CPU2006; domains, the mean over the
-//! machine's.
+//! DINO §3.3.1, Fig 8: degradation of each program beside three instances of itself on one memory domain,
+//! against its miss rate alone. The programs are all of CPU2006; figures are means over the machine's domains.
 
 use anyhow::Result;
+use numaherd_experiment::claims::Measured;
+use numaherd_experiment::statistics::{Line, correlation, mean, ranks};
 use numaherd_model::{Factors, Placed, alone, steady};
 
-use super::{Claim, Class, Ground, at_least, claim, correlation, mean};
-use crate::reproduce::{CPU2006, Says};
+use super::Class;
+use crate::reproduce::testbed::{CPU2006, Testbed, increase, phase};
 
 /// One program's bar and point.
 struct Bar {
@@ -17,27 +18,21 @@ struct Bar {
     degradation: f64,
 }
 
-fn bar(ground: &Ground, name: &'static str) -> Result<Bar> {
-    let phase = ground.phase(name)?;
-    let nodes = ground
-        .hardware
-        .topology()
-        .nodes()
-        .iter()
-        .map(|node| node.id);
-    let each: Vec<(f64, f64)> = nodes
-        .map(|home| {
-            let cpus = ground.cpus(home);
-            let clones: Vec<Placed<'_>> = cpus
-                .iter()
-                .take(4)
-                .map(|&cpu| Placed { phase, cpu, home })
-                .collect();
-            let solo = alone(&ground.hardware, phase, cpus[0]);
-            let slow = steady(&ground.hardware, &clones, Factors::ALL)[0];
-            (solo.lines, (slow.ns / solo.ns - 1.0) * 100.0)
-        })
-        .collect();
+fn bar(testbed: &Testbed, name: &'static str) -> Result<Bar> {
+    let phase = phase(name)?;
+    let homes = testbed.hardware.topology().nodes().iter();
+    let each = homes.map(|node| {
+        let (home, cpus) = (node.id, testbed.cpus(node.id));
+        let clones: Vec<Placed<'_>> = cpus
+            .iter()
+            .take(4)
+            .map(|&cpu| Placed { phase, cpu, home })
+            .collect();
+        let solo = alone(&testbed.hardware, phase, cpus[0]);
+        let slow = steady(&testbed.hardware, &clones, Factors::ALL)[0];
+        (solo.lines, increase(slow.ns, solo.ns))
+    });
+    let each: Vec<(f64, f64)> = each.collect();
     Ok(Bar {
         name,
         miss_rate: mean(each.iter().map(|one| one.0)),
@@ -45,106 +40,59 @@ fn bar(ground: &Ground, name: &'static str) -> Result<Bar> {
     })
 }
 
-/// The claims of Fig 8.
-pub(super) fn claims(ground: &Ground) -> Result<Vec<Claim>> {
-    let mut bars = Vec::new();
-    for name in CPU2006 {
-        bars.push(bar(ground, name)?);
-    }
-    let rates: Vec<f64> = bars.iter().map(|bar| bar.miss_rate).collect();
-    let costs: Vec<f64> = bars.iter().map(|bar| bar.degradation).collect();
-    let without_mcf = |values: &[f64]| -> Vec<f64> {
-        let all = bars.iter().zip(values).filter(|(bar, _)| bar.name != "mcf");
-        all.map(|(_, &value)| value).collect()
+pub(super) fn measure(testbed: &Testbed) -> Result<Measured> {
+    let bars = CPU2006.iter().map(|name| bar(testbed, name));
+    let bars: Vec<Bar> = bars.collect::<Result<_>>()?;
+    let without_mcf: Vec<&Bar> = bars.iter().filter(|bar| bar.name != "mcf").collect();
+    let ranks_of = |figure: fn(&Bar) -> f64| {
+        let figures: Vec<f64> = without_mcf.iter().map(|bar| figure(bar)).collect();
+        ranks(&figures)
     };
+    let mut measured = Measured::new();
+    measured.figure(
+        "fig8-rank-correlation",
+        correlation(
+            &ranks_of(|bar| bar.miss_rate),
+            &ranks_of(|bar| bar.degradation),
+        ),
+    );
+    measured.figure("fig8-much-higher", in_order(&without_mcf));
     let mut sorted: Vec<&Bar> = bars.iter().collect();
     sorted.sort_by(|a, b| b.degradation.total_cmp(&a.degradation));
-    let told: Vec<String> = sorted
-        .iter()
-        .take(12)
-        .map(|bar| {
-            format!(
-                "{} {:.0} % at {:.0}",
-                bar.name, bar.degradation, bar.miss_rate
-            )
-        })
-        .collect();
-    let class_mean = |class: Class| {
-        let of = bars.iter().filter(|bar| Class::of(bar.miss_rate) == class);
-        mean(of.map(|bar| bar.degradation))
-    };
-    let [devils, soft_devils, turtles] = Class::ALL.map(class_mean);
-    let much = much_higher(&bars);
-    let stray = strays(&bars);
-    let mcf = stray
-        .iter()
-        .find(|one| one.0 == "mcf")
-        .map_or(f64::NAN, |one| one.1);
-    let others = stray.iter().filter(|one| one.0 != "mcf");
-    let (next, next_stray) = others
-        .max_by(|a, b| a.1.total_cmp(&b.1))
-        .map_or(("none", f64::NAN), |one| (one.0, one.1));
-    Ok(vec![
-        claim(
-            "fig8-rank-correlation",
-            "3.3.1, Fig 8",
-            "degradation next to three instances of itself follows the miss rate, mcf left out: rank \
-             correlation",
-            "r",
-            at_least(0.8),
-            correlation(&ranks(&without_mcf(&rates)), &ranks(&without_mcf(&costs))),
-        )
-        .proxy(format!(
-            "the paper prints no correlation; 0.8 is called strong. Highest: {}",
-            told.join(", ")
-        )),
-        claim(
-            "fig8-much-higher",
-            "3.3.1, Fig 8",
-            "of two programs with miss rates more than 15 apart (the width of a class), mcf left out, the \
-             higher has the higher degradation: share of pairs",
-            "%",
-            at_least(90.0),
-            much,
-        )
-        .proxy("\"in general\" is held as nine pairs of ten"),
-        claim(
-            "fig8-mcf-is-the-outlier",
-            "3.3.1, Fig 8",
-            "mcf is farthest from the line through all the other programs",
-            "points",
-            Says::Ranking,
-            mcf - next_stray,
-        )
-        .note(format!(
-            "distance of the degradation from a straight line on miss rates through the others: mcf \
-             {mcf:.0} points, next {next} {next_stray:.0}"
-        )),
-        claim(
-            "fig8-devils-over-soft-devils",
-            "2.1, Fig 8",
-            "devils degrade more than soft devils, on average",
-            "points",
-            Says::Ranking,
-            devils - soft_devils,
-        ),
-        claim(
-            "fig8-soft-devils-over-turtles",
-            "2.1, Fig 8",
-            "soft devils degrade more than turtles, on average",
-            "points",
-            Says::Ranking,
-            soft_devils - turtles,
-        )
-        .note(format!("means: devils {devils:.0} %, soft devils {soft_devils:.0} %, turtles {turtles:.0} %")),
-    ])
+    let highest = sorted.iter().take(12).map(|bar| {
+        let (name, degradation, miss_rate) = (bar.name, bar.degradation, bar.miss_rate);
+        format!("{name} {degradation:.0} % at {miss_rate:.0}")
+    });
+    measured.detail("highest", highest.collect::<Vec<_>>().join(", "));
+
+    let mut distances = distances(&bars);
+    distances.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let of_mcf = distances.iter().find(|one| one.0 == "mcf");
+    let mcf = of_mcf.map_or(f64::NAN, |one| one.1);
+    let next = distances.iter().find(|one| one.0 != "mcf");
+    let (next, next_distance) = next.copied().unwrap_or(("none", f64::NAN));
+    measured.order("fig8-mcf-is-the-outlier", [mcf, next_distance]);
+    measured.detail("mcf", format!("{mcf:.0}"));
+    measured.detail("next", next);
+    measured.detail("next-distance", format!("{next_distance:.0}"));
+
+    let means = Class::ALL.map(|class| {
+        let of_class = bars.iter().filter(|bar| Class::of(bar.miss_rate) == class);
+        (class.plural(), mean(of_class.map(|bar| bar.degradation)))
+    });
+    let [devils, soft_devils, turtles] = means.map(|one| one.1);
+    measured.order("fig8-devils-over-soft-devils", [devils, soft_devils]);
+    measured.order("fig8-soft-devils-over-turtles", [soft_devils, turtles]);
+    let means = means.map(|(class, mean)| format!("{class} {mean:.0} %"));
+    measured.detail("class-means", means.join(", "));
+    Ok(measured)
 }
 
-/// Share of the pairs without mcf whose miss rates are far apart in which the degradations have the
-/// same order, in percent.
-fn much_higher(bars: &[Bar]) -> f64 {
-    let bars = || bars.iter().filter(|bar| bar.name != "mcf");
-    let pairs = bars().flat_map(|high| bars().map(move |low| (high, low)));
+/// Share of the pairs with miss rates far apart in which the degradations have the same order, in percent.
+fn in_order(bars: &[&Bar]) -> f64 {
+    let pairs = bars
+        .iter()
+        .flat_map(|high| bars.iter().map(move |low| (high, low)));
     let far = pairs.filter(|(high, low)| high.miss_rate - low.miss_rate > 15.0);
     mean(far.map(|(high, low)| {
         if high.degradation > low.degradation {
@@ -155,32 +103,15 @@ fn much_higher(bars: &[Bar]) -> f64 {
     }))
 }
 
-/// How far each program's degradation is from the straight line (least squares) through all the
-/// others, in points.
-fn strays(bars: &[Bar]) -> Vec<(&'static str, f64)> {
-    let stray = |one: &Bar| {
-        let others = || bars.iter().filter(|bar| bar.name != one.name);
-        let x = mean(others().map(|bar| bar.miss_rate));
-        let y = mean(others().map(|bar| bar.degradation));
-        let moments = others().map(|bar| (bar.miss_rate - x) * (bar.degradation - y));
-        let slope =
-            moments.sum::<f64>() / others().map(|bar| (bar.miss_rate - x).powi(2)).sum::<f64>();
-        (
-            one.name,
-            (one.degradation - y - slope * (one.miss_rate - x)).abs(),
-        )
+/// How far each program's degradation is from the regression line through all others, in points.
+fn distances(bars: &[Bar]) -> Vec<(&'static str, f64)> {
+    let distance = |one: &Bar| {
+        let others = bars.iter().filter(|bar| bar.name != one.name);
+        let others: Vec<(f64, f64)> = others.map(|bar| (bar.miss_rate, bar.degradation)).collect();
+        let expected = Line::through(&others).at(one.miss_rate);
+        (one.name, (one.degradation - expected).abs())
     };
-    bars.iter().map(stray).collect()
-}
-
-/// Ranks from 1, equals sharing the mean of theirs.
-fn ranks(values: &[f64]) -> Vec<f64> {
-    let rank = |value: &f64| {
-        let below = values.iter().filter(|other| *other < value).count() as f64;
-        let equal = values.iter().filter(|other| *other == value).count() as f64;
-        below + (equal + 1.0) / 2.0
-    };
-    values.iter().map(rank).collect()
+    bars.iter().map(distance).collect()
 }
 
 #[cfg(test)]
@@ -188,12 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_of_equals_are_shared() {
-        assert_eq!(ranks(&[3.0, 1.0, 3.0, 9.0]), [2.5, 1.0, 2.5, 4.0]);
-    }
-
-    #[test]
-    fn a_program_off_the_line_strays_by_its_distance() {
+    fn a_program_off_the_line_is_told_by_its_distance_and_pairs_by_their_order() {
         let bar = |name, miss_rate, degradation| Bar {
             name,
             miss_rate,
@@ -205,9 +131,8 @@ mod tests {
             bar("c", 2.0, 4.0),
             bar("mcf", 4.0, 3.0),
         ];
-        let strays = strays(&bars);
-        assert!((strays[3].1 - 5.0).abs() < 1e-9);
+        assert!((distances(&bars)[3].1 - 5.0).abs() < 1e-9);
         let bars = [bar("a", 0.0, 0.0), bar("b", 20.0, 2.0), bar("c", 40.0, 1.0)];
-        assert!((much_higher(&bars) - 200.0 / 3.0).abs() < 1e-9);
+        assert!((in_order(&bars.each_ref()) - 200.0 / 3.0).abs() < 1e-9);
     }
 }

@@ -1,42 +1,43 @@
 //! DINO Fig 6, 11 and the left half of Table 1: a workload of CPU2006 programs, started together, each
-//! started again until all have completed three times; the second completion counts.
+//! restarted until all have completed three times; the second completion counts.
 //!
-//! The paper does not print what its workloads are made of. This one is the thirteen programs that
-//! it names anywhere, once each (Table 1 and §2.1), on its sixteen cores.
+//! The paper does not print the composition of its workloads. This one consists of the thirteen programs that
+//! the paper names anywhere (Table 1 and §2.1), once each, on its sixteen cores.
 
 use std::sync::Arc;
 
 use anyhow::Result;
-use numaherd_model::{Job, Program, Until};
-
-use super::runs::{DEFAULT, POLICIES, Runs, Workload, runs};
-use super::{Claim, Effort, Ground, at_least, at_most, claim, largest, mean};
-use crate::reproduce::Says;
+use numaherd_experiment::claims::{Measured, changes, list};
+use numaherd_experiment::statistics::{largest, mean, smallest};
 use numaherd_experiment::trial::Ran;
+use numaherd_model::{Completion, Job, Program, Until};
 
-/// The programs that the paper names: first the five of Table 1.
+use super::runs::{Compared, Runs};
+use crate::reproduce::testbed::{Effort, Testbed, Workload, program};
+
+/// The programs that the paper names, the five of Table 1 first.
 const NAMED: [&str; 13] = [
     "soplex", "milc", "lbm", "gamess", "namd", "mcf", "omnetpp", "gcc", "bwaves", "bzip2",
     "povray", "calculix", "h264ref",
 ];
 /// How many of them are in Table 1.
 const IN_TABLE: usize = 5;
-/// A change of a time by less than this is none, in percent.
+/// A change of a time by less than this does not count as one, in percent.
 const NONE: f64 = 1.0;
 
-/// Instructions of one run as in the log that the authors' own scheduler comes with, on this very
-/// machine (FACTS 1.3): their inputs were not the library's. How often a program is started again
-/// decides how often DI deals anew.
+/// Instructions of one run, from the log that accompanies the authors' own scheduler and was taken on the same
+/// machine (FACTS 1.3): their inputs were not the library's. The length of a run matters, since DI deals anew
+/// whenever a program restarts.
 const AS_LOGGED: [(&str, f64); 3] = [
     ("gamess", 1078.1e9),
     ("namd", 2374.9e9),
     ("soplex", 376.7e9),
 ];
 
-/// Jobs of these programs, first touch, left to the kernel.
-pub(super) fn jobs(ground: &Ground, programs: &[&str]) -> Result<Vec<Job>> {
+/// Jobs of these programs, with first-touch memory and left to the kernel.
+pub(super) fn jobs(programs: &[&str]) -> Result<Vec<Job>> {
     let job = |name: &&str| {
-        let mut program = Program::clone(ground.library.get(name)?);
+        let mut program = Program::clone(program(name)?);
         if let Some((_, logged)) = AS_LOGGED.iter().find(|one| one.0 == *name) {
             let times = logged / program.instructions();
             for phase in &mut program.phases {
@@ -50,228 +51,84 @@ pub(super) fn jobs(ground: &Ground, programs: &[&str]) -> Result<Vec<Job>> {
 
 /// The time of a job's second completion (§3.2).
 fn second(ran: &Ran, job: usize) -> Option<f64> {
-    let second = |one: &&numaherd_model::Completion| one.job == job && one.run == 1;
+    let second = |one: &&Completion| one.job == job && one.run == 1;
     Some(ran.completions.iter().find(second)?.seconds())
 }
 
-/// The claims of Fig 6, 11 and Table 1 on CPU2006.
-pub(super) fn claims(ground: &Ground, effort: &Effort) -> Result<Vec<Claim>> {
-    let workload = Workload {
-        jobs: jobs(ground, &NAMED)?,
-        until: Until::Completions(3),
-        time: &second,
-    };
-    let settings = numaherd_policy::Settings::default();
-    let all = |policy| runs(ground, &workload, policy, &settings, effort.runs);
-    let kernel = all(DEFAULT)?;
-    let [plain, migrate, dino] = [all(POLICIES[0])?, all(POLICIES[1])?, all(POLICIES[2])?];
-    let hurt = plain
-        .jobs()
-        .filter(|&job| plain.improvement(&kernel, job) < -NONE);
-    let mut claims = vec![
-        claim(
-            "fig11-di-plain-hurts-many",
-            "5.3, Fig 11",
-            "programs of CPU2006 that DI-Plain makes slower than Default: a third of them",
-            "programs",
-            at_least((NAMED.len() / 3) as f64),
-            hurt.count() as f64,
-        )
-        .proxy(told(&plain, &kernel)),
-        claim(
-            "fig6-di-plain-worst",
-            "3.2, Fig 6",
-            "the most that DI-Plain makes a program of the workload of §3.2 slower, of the five known",
-            "%",
-            at_most(36.0),
-            largest((0..IN_TABLE).map(|job| -plain.improvement(&kernel, job))),
-        )
-        .proxy("\"as much as 36 %\": a bound; that workload is known by the five programs of Table 1"),
-        mean_improves("fig11-di-migrate-improves", "DI-Migrate", &migrate, &kernel),
-        mean_improves("fig11-dino-improves", "DINO", &dino, &kernel),
-        claim(
-            "fig11-dino-best",
-            "1, Fig 11",
-            "the most that DINO makes a program of CPU2006 faster than Default",
-            "%",
-            at_most(20.0),
-            largest(dino.jobs().map(|job| dino.improvement(&kernel, job))),
-        )
-        .proxy("\"up to 20 %\": a bound"),
+pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
+    let workload = Workload::new(jobs(&NAMED)?, Until::Completions(3));
+    let all = Compared::of(testbed, &workload, &second, effort)?;
+    let kernel = &all.kernel;
+    let average = |figures: &[f64]| mean(figures.iter().copied());
+    let [plain, migrate, dino] = all.policies().map(|(_, runs)| runs.improvements(kernel));
+    let mut measured = Measured::new();
+
+    let hurt = plain.iter().filter(|&&gain| gain < -NONE).count();
+    measured.figure("fig11-di-plain-hurts-many", hurt as f64);
+    let worst_known = -smallest(plain[..IN_TABLE].iter().copied());
+    measured.figure("fig6-di-plain-worst", worst_known);
+    measured.figure("fig11-di-migrate-improves", average(&migrate));
+    measured.figure("fig11-dino-improves", average(&dino));
+    measured.figure("fig11-dino-best", largest(dino.iter().copied()));
+    let each = [
+        ("di-plain", &plain),
+        ("di-migrate", &migrate),
+        ("dino", &dino),
     ];
-    claims.extend(against_migrate(&dino, &migrate, &kernel));
-    claims.extend(worst_cases([&plain, &migrate, &dino], &kernel));
-    claims.extend(deviations([&plain, &migrate, &dino], &kernel));
-    claims.extend(table(&migrate, &dino));
-    Ok(claims)
-}
-
-/// Improvements of all programs, in words.
-fn told(runs: &Runs, kernel: &Runs) -> String {
-    let each = NAMED.iter().zip(runs.jobs());
-    let each: Vec<String> = each
-        .map(|(name, job)| format!("{name} {:+.0}", runs.improvement(kernel, job)))
-        .collect();
-    format!("improvement, %: {}", each.join(", "))
-}
-
-fn mean_improves(id: &str, policy: &str, runs: &Runs, kernel: &Runs) -> Claim {
-    claim(
-        id,
-        "5.3, Fig 11",
-        format!("{policy} improves completion times of CPU2006 over Default, on average"),
-        "points",
-        Says::Ranking,
-        runs.mean_improvement(kernel),
-    )
-    .proxy(told(runs, kernel))
-}
-
-/// DINO beside DI-Migrate.
-fn against_migrate(dino: &Runs, migrate: &Runs, kernel: &Runs) -> Vec<Claim> {
-    let gains = || {
-        dino.jobs()
-            .map(|job| dino.improvement(kernel, job) - migrate.improvement(kernel, job))
-    };
-    let better = gains().filter(|&gain| gain > 0.0).count() as f64;
-    vec![
-        claim(
-            "fig11-dino-over-di-migrate",
-            "5.3, Fig 11",
-            "DINO improves more than DI-Migrate, on average",
-            "points",
-            Says::Ranking,
-            mean(gains()),
-        )
-        .proxy(format!(
-            "{better} of {} programs are faster under DINO",
-            NAMED.len()
-        )),
-        claim(
-            "fig11-dino-better-for-most",
-            "5.3, Fig 11",
-            "programs for which DINO is better than DI-Migrate, less the others: most",
-            "programs",
-            Says::Ranking,
-            better - (NAMED.len() as f64 - better),
-        )
-        .proxy("the composition of the workload is not printed"),
-    ]
-}
-
-/// Longest times of the runs.
-fn worst_cases([plain, migrate, dino]: [&Runs; 3], kernel: &Runs) -> Vec<Claim> {
-    let worst = |runs: &Runs| mean(runs.jobs().map(|job| runs.worst_improvement(kernel, job)));
-    vec![
-        claim(
-            "fig11-worst-dino",
-            "5.3, Fig 11",
-            "DINO improves the longest completion times of CPU2006, on average",
-            "points",
-            Says::Ranking,
-            worst(dino),
-        )
-        .proxy("the composition of the workload is not printed"),
-        claim(
-            "fig11-worst-di-migrate",
-            "5.3, Fig 11",
-            "DI-Migrate improves the longest completion times of CPU2006, on average",
-            "points",
-            Says::Ranking,
-            worst(migrate),
-        )
-        .proxy("the composition of the workload is not printed"),
-        claim(
-            "fig11-worst-di-plain",
-            "5.3, Fig 11",
-            "DI-Plain does less badly on the longest times than on the mean ones",
-            "points",
-            Says::Ranking,
-            worst(plain) - plain.mean_improvement(kernel),
-        )
-        .proxy("the composition of the workload is not printed"),
-    ]
-}
-
-/// Deviations over the runs.
-fn deviations(policies: [&Runs; 3], kernel: &Runs) -> Vec<Claim> {
-    let mut claims = Vec::new();
-    let largest_of = |runs: &Runs| largest(runs.jobs().map(|job| runs.deviation(job)));
-    for (name, runs) in POLICIES.iter().zip(policies) {
-        claims.push(
-            claim(
-                format!("fig11-deviation-{name}"),
-                "5.3, Fig 11",
-                format!("completion times of CPU2006 deviate less under {name} than under Default"),
-                "points",
-                Says::Ranking,
-                kernel.mean_deviation() - runs.mean_deviation(),
-            )
-            .proxy(format!(
-                "means over the programs: {:.1} % under Default, {:.1} % under {name}; largest {:.1} and \
-                 {:.1} %",
-                kernel.mean_deviation(),
-                runs.mean_deviation(),
-                largest_of(kernel),
-                largest_of(runs),
-            )),
-        );
+    for (name, gains) in each {
+        let gains = NAMED.iter().zip(gains.iter().copied());
+        measured.detail(format!("{name}-cpu"), changes(gains, 0));
     }
-    let of_all = largest(policies.map(Runs::mean_deviation));
-    claims.push(
-        claim(
-            "dev-under-6",
-            "3.2",
-            "standard deviation over the runs under the DI algorithms: the largest of their means over the \
-             programs",
-            "%",
-            at_most(6.0),
-            of_all,
-        )
-        .proxy("the paper does not say of which time; the composition of the workload is not printed"),
+
+    let ahead: Vec<f64> = dino
+        .iter()
+        .zip(&migrate)
+        .map(|(one, other)| one - other)
+        .collect();
+    let faster = ahead.iter().filter(|&&gain| gain > 0.0).count() as f64;
+    measured.figure("fig11-dino-over-di-migrate", average(&ahead));
+    measured.order(
+        "fig11-dino-better-for-most",
+        [faster, NAMED.len() as f64 - faster],
     );
-    claims
+    measured.detail("faster-under-dino", faster);
+
+    let worst = |runs: &Runs| average(&runs.worst_improvements(kernel));
+    measured.figure("fig11-worst-dino", worst(&all.dino));
+    measured.figure("fig11-worst-di-migrate", worst(&all.migrate));
+    measured.order("fig11-worst-di-plain", [worst(&all.plain), average(&plain)]);
+
+    deviations(&all, &mut measured);
+    migrations(&all, &mut measured);
+    Ok(measured)
+}
+
+/// Deviations of completion times over the runs.
+fn deviations(all: &Compared, measured: &mut Measured) {
+    let mut means = Vec::new();
+    for (name, runs) in [("default", &all.kernel)].into_iter().chain(all.policies()) {
+        let deviations = runs.deviations();
+        let average = mean(deviations.iter().copied());
+        measured.detail(format!("deviation-{name}"), format!("{average:.1}"));
+        let most = largest(deviations);
+        measured.detail(format!("largest-deviation-{name}"), format!("{most:.1}"));
+        means.push((name, average));
+    }
+    let (kernel, policies) = (means[0].1, &means[1..]);
+    for &(name, average) in policies {
+        measured.order(format!("fig11-deviation-{name}"), [kernel, average]);
+    }
+    measured.figure("dev-under-6", largest(policies.iter().map(|one| one.1)));
 }
 
 /// Table 1, left half.
-fn table(migrate: &Runs, dino: &Runs) -> Vec<Claim> {
-    let most = |runs: &Runs| largest((0..IN_TABLE).map(|job| runs.moves(job)));
-    let told = |runs: &Runs| -> String {
-        let each = NAMED[..IN_TABLE].iter().zip(0..);
-        let each: Vec<String> = each
-            .map(|(name, job)| format!("{name} {:.0}", runs.moves(job)))
-            .collect();
-        each.join(", ")
-    };
-    let fewer = (0..IN_TABLE).map(|job| dino.moves(job) - migrate.moves(job));
-    vec![
-        claim(
-            "table1-cpu-di-migrate",
-            "3.2, Table 1",
-            "migrations of a process of CPU2006 per hour under DI-Migrate: the most of five programs (fewer \
-             than 50, within a factor of two)",
-            "per hour",
-            at_most(2.0 * 50.0),
-            most(migrate),
-        )
-        .proxy(format!("the paper has 36, 22, 11, 47, 41; ours: {}", told(migrate))),
-        claim(
-            "table1-cpu-dino",
-            "3.3.4, Table 1",
-            "the same under DINO (8, within a factor of two)",
-            "per hour",
-            at_most(2.0 * 8.0),
-            most(dino),
-        )
-        .proxy(format!("the paper has 8, 6, 5, 7, 6; ours: {}", told(dino))),
-        claim(
-            "table1-cpu-fewer",
-            "3.3.4, Table 1",
-            "each of the five migrates less often under DINO than under DI-Migrate: the least difference",
-            "per hour",
-            Says::Ranking,
-            -largest(fewer),
-        )
-        .proxy("the composition of the workload is not printed"),
-    ]
+fn migrations(all: &Compared, measured: &mut Measured) {
+    for (name, runs) in [("di-migrate", &all.migrate), ("dino", &all.dino)] {
+        let moves = || runs.moves[..IN_TABLE].iter().copied();
+        measured.figure(format!("table1-cpu-{name}"), largest(moves()));
+        let each = list(NAMED.iter().zip(moves()), 0);
+        measured.detail(format!("{name}-cpu-moves"), each);
+    }
+    let fewer = (0..IN_TABLE).map(|job| all.migrate.moves[job] - all.dino.moves[job]);
+    measured.figure("table1-cpu-fewer", smallest(fewer));
 }

@@ -1,41 +1,21 @@
-//! Workloads under policies: the same jobs and seeds under each, in parallel, and what came of it.
+//! Workloads under the kernel and under the paper's policies: the same jobs and seeds for each.
 //!
-//! Policies act as they were published ([`as_published`]). *Improvement* is that of a time over the
-//! kernel's own placement (the paper's Default), in percent of the kernel's time: positive is faster.
+//! *Improvement* is by how much a time is shorter than under the kernel's own placement (the paper's Default),
+//! in percent of the kernel's time.
 
 use anyhow::{Context, Result};
-use numaherd_model::{Job, Options, Until};
-use rayon::prelude::*;
+use numaherd_experiment::statistics::{Sample, mean};
+use numaherd_experiment::trial::Ran;
 
-use super::{Ground, largest, mean};
-use numaherd_experiment::trial::{Ran, Trial, as_published, run};
+use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, improvement};
 
-/// Mean time between two times that a CPU's thread wakes up on another, in s: the paper's Linux
-/// 2.6.29 knows of no home. Chosen; where it is short beside a run, threads that sleep now and then are
-/// anywhere by its middle, however short.
+/// Mean time in seconds after which a CPU's sleeping thread wakes up on another CPU: the paper's Linux 2.6.29
+/// knows no home of a thread. Our choice; if it is short compared with a run, threads that sleep now and then
+/// are anywhere by the middle of the run, however short they sleep.
 const WAKES_ELSEWHERE_S: f64 = 60.0;
 
-/// The kernel's own placement.
-pub(super) const DEFAULT: &str = "linux";
-/// The paper's three policies, the weakest first.
-pub(super) const POLICIES: [&str; 3] = ["di-plain", "di-migrate", "dino"];
-
-/// What is run, until when, and what is measured of each job.
-pub(super) struct Workload<'a> {
-    pub(super) jobs: Vec<Job>,
-    pub(super) until: Until,
-    /// A job's time in a run, by its place; any unit, as times are only compared.
-    pub(super) time: &'a (dyn Fn(&Ran, usize) -> Option<f64> + Sync),
-}
-
-/// All runs of a workload under one policy.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Runs {
-    /// By job, by run.
-    times: Vec<Vec<f64>>,
-    /// Moves between memory domains per hour, by job, mean over the runs; of the job's process.
-    moves: Vec<f64>,
-}
+/// A job's time in a run, by the job's place; any unit, as times are only compared.
+pub(super) type Time<'a> = &'a (dyn Fn(&Ran, usize) -> Option<f64> + Sync);
 
 /// Seconds per 10^9 instructions of a job, all its runs together.
 pub(super) fn pace(ran: &Ran, job: usize) -> Option<f64> {
@@ -43,104 +23,100 @@ pub(super) fn pace(ran: &Ran, job: usize) -> Option<f64> {
     (instructions > 0.0).then(|| ran.seconds / instructions * 1e9)
 }
 
-/// What runs under one policy, `settings` but for the seed.
-pub(super) fn runs(
-    ground: &Ground,
-    workload: &Workload<'_>,
-    policy: &str,
-    settings: &numaherd_policy::Settings,
-    count: u32,
-) -> Result<Runs> {
-    let herd = as_published();
-    let ran: Vec<Ran> = (0..u64::from(count))
-        .into_par_iter()
-        .map(|seed| {
-            run(&Trial {
-                hardware: &ground.hardware,
-                jobs: workload.jobs.clone(),
-                until: workload.until,
-                options: Options {
-                    seed,
-                    wakes_elsewhere_s: WAKES_ELSEWHERE_S,
-                    ..Options::default()
-                },
-                policy,
-                policies: settings,
-                herd: &herd,
-            })
-        })
-        .collect::<Result<_>>()?;
-    let jobs = 0..workload.jobs.len();
-    let times = jobs.clone().map(|job| {
-        let time = |one| {
-            (workload.time)(one, job)
-                .with_context(|| format!("job {job} under {policy} was never measured"))
-        };
-        ran.iter().map(time).collect::<Result<_>>()
-    });
-    let moves = jobs.map(|job| {
-        let per_hour = |one: &Ran| one.work[job].thread_moves as f64 / one.seconds * 3600.0;
-        mean(ran.iter().map(per_hour))
-    });
-    Ok(Runs {
-        times: times.collect::<Result<_>>()?,
-        moves: moves.collect(),
-    })
+/// All runs of a workload under one policy.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Runs {
+    /// Times over the runs, by job.
+    times: Vec<Sample>,
+    /// Moves of a job's process between memory domains per hour, by job; mean over the runs.
+    pub(super) moves: Vec<f64>,
 }
 
 impl Runs {
-    /// Mean time of a job.
-    fn mean(&self, job: usize) -> f64 {
-        mean(self.times[job].iter().copied())
+    /// Runs a workload as often as the effort says.
+    pub(super) fn of(
+        testbed: &Testbed,
+        policy: &str,
+        workload: &Workload,
+        time: Time<'_>,
+        effort: &Effort,
+    ) -> Result<Self> {
+        let mut workload = workload.clone();
+        workload.options.wakes_elsewhere_s = WAKES_ELSEWHERE_S;
+        let ran = testbed.runs(policy, &workload, effort.runs)?;
+        let jobs = 0..workload.jobs.len();
+        let times = jobs.clone().map(|job| {
+            let of_run = |one| {
+                time(one, job).with_context(|| format!("job {job} under {policy} has no time"))
+            };
+            let times = ran.iter().map(|one| of_run(one.as_ref()));
+            Ok(Sample(times.collect::<Result<_>>()?))
+        });
+        let moves = jobs.map(|job| {
+            let per_hour = |one: &Ran| one.work[job].thread_moves as f64 / one.seconds * 3600.0;
+            mean(ran.iter().map(|one| per_hour(one)))
+        });
+        Ok(Self {
+            times: times.collect::<Result<_>>()?,
+            moves: moves.collect(),
+        })
     }
 
-    /// Its longest.
-    fn worst(&self, job: usize) -> f64 {
-        largest(self.times[job].iter().copied())
+    /// Improvement of each job's mean time.
+    pub(super) fn improvements(&self, over: &Self) -> Vec<f64> {
+        self.compared(over, Sample::mean)
     }
 
-    /// Standard deviation of its time over the runs, in percent of the mean; 0 for one run.
-    pub(super) fn deviation(&self, job: usize) -> f64 {
-        let times = &self.times[job];
-        let mean = self.mean(job);
-        let squares: f64 = times.iter().map(|time| (time - mean).powi(2)).sum();
-        (squares / (times.len() as f64 - 1.0).max(1.0)).sqrt() / mean * 100.0
+    /// Improvement of each job's longest time.
+    pub(super) fn worst_improvements(&self, over: &Self) -> Vec<f64> {
+        self.compared(over, Sample::largest)
     }
 
-    /// Moves between memory domains per hour.
-    pub(super) fn moves(&self, job: usize) -> f64 {
-        self.moves[job]
+    fn compared(&self, over: &Self, of: fn(&Sample) -> f64) -> Vec<f64> {
+        let pairs = over.times.iter().zip(&self.times);
+        pairs
+            .map(|(over, times)| improvement(of(over), of(times)))
+            .collect()
     }
 
-    /// How many jobs there are.
-    pub(super) fn jobs(&self) -> std::ops::Range<usize> {
-        0..self.times.len()
-    }
-
-    /// Improvement of a job's mean time over another's runs.
-    pub(super) fn improvement(&self, over: &Self, job: usize) -> f64 {
-        improvement(over.mean(job), self.mean(job))
-    }
-
-    /// Improvement of a job's longest time.
-    pub(super) fn worst_improvement(&self, over: &Self, job: usize) -> f64 {
-        improvement(over.worst(job), self.worst(job))
-    }
-
-    /// Mean improvement of all jobs.
-    pub(super) fn mean_improvement(&self, over: &Self) -> f64 {
-        mean(self.jobs().map(|job| self.improvement(over, job)))
-    }
-
-    /// Mean deviation of all jobs.
-    pub(super) fn mean_deviation(&self) -> f64 {
-        mean(self.jobs().map(|job| self.deviation(job)))
+    /// Relative standard deviation of each job's time, in percent.
+    pub(super) fn deviations(&self) -> Vec<f64> {
+        self.times.iter().map(Sample::deviation_percent).collect()
     }
 }
 
-/// By how much of a time another is shorter, in percent.
-fn improvement(over: f64, time: f64) -> f64 {
-    (1.0 - time / over) * 100.0
+/// A workload under the kernel and the paper's three policies.
+pub(super) struct Compared {
+    pub(super) kernel: Runs,
+    pub(super) plain: Runs,
+    pub(super) migrate: Runs,
+    pub(super) dino: Runs,
+}
+
+impl Compared {
+    pub(super) fn of(
+        testbed: &Testbed,
+        workload: &Workload,
+        time: Time<'_>,
+        effort: &Effort,
+    ) -> Result<Self> {
+        let under = |policy| Runs::of(testbed, policy, workload, time, effort);
+        Ok(Self {
+            kernel: under(KERNEL)?,
+            plain: under("di-plain")?,
+            migrate: under("di-migrate")?,
+            dino: under("dino")?,
+        })
+    }
+
+    /// The three policies with their names, the weakest first.
+    pub(super) fn policies(&self) -> [(&'static str, &Runs); 3] {
+        [
+            ("di-plain", &self.plain),
+            ("di-migrate", &self.migrate),
+            ("dino", &self.dino),
+        ]
+    }
 }
 
 #[cfg(test)]
@@ -148,21 +124,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn improvements_are_of_the_kernels_time() {
-        let kernel = Runs {
-            times: vec![vec![90.0, 110.0], vec![50.0, 50.0]],
+    fn improvements_are_in_percent_of_the_kernels_time() {
+        let runs = |times: [[f64; 2]; 2]| Runs {
+            times: times.map(|times| Sample(times.into())).into(),
             moves: vec![0.0; 2],
         };
-        let other = Runs {
-            times: vec![vec![80.0, 80.0], vec![60.0, 65.0]],
-            moves: vec![0.0; 2],
+        let kernel = runs([[90.0, 110.0], [50.0, 50.0]]);
+        let other = runs([[80.0, 80.0], [60.0, 65.0]]);
+        let close = |found: Vec<f64>, expected: [f64; 2]| {
+            let pairs = found.iter().zip(expected);
+            assert!(
+                pairs
+                    .into_iter()
+                    .all(|(found, expected)| (found - expected).abs() < 1e-9)
+            );
         };
-        assert!((other.improvement(&kernel, 0) - 20.0).abs() < 1e-9);
-        assert!((other.improvement(&kernel, 1) + 25.0).abs() < 1e-9);
-        assert!((other.worst_improvement(&kernel, 1) + 30.0).abs() < 1e-9);
-        assert!((other.mean_improvement(&kernel) + 2.5).abs() < 1e-9);
-        let deviation = 200f64.sqrt();
-        assert!((kernel.deviation(0) - deviation).abs() < 1e-9);
-        assert!((kernel.mean_deviation() - deviation / 2.0).abs() < 1e-9);
+        close(other.improvements(&kernel), [20.0, -25.0]);
+        close(
+            other.worst_improvements(&kernel),
+            [100.0 * (1.0 - 8.0 / 11.0), -30.0],
+        );
+        close(kernel.deviations(), [200f64.sqrt(), 0.0]);
     }
 }

@@ -1,29 +1,27 @@
 //! DINO §2.1: a target and three competitors in eight placements of threads and memory (Fig 3), what
-//! each costs the target (Fig 4), and which factor of contention costs how much (Fig 5).
+//! each costs the target (Fig 4), and how much of that each factor of contention costs (Fig 5).
 //!
-//! The eight are the answers to three questions ([`Scenario`]). The paper's text fixes scenarios 0,
-//! 3 and 7 and that those with a shared cache are 4 to 7; which of 1 and 2, and of 5 and 6, is which
-//! is chosen here, and no claim depends on it. Competitors run on one node with their memory on one
-//! node; which two nodes of the machine were used is not printed, so each figure is the mean over
-//! all ordered pairs. Competitors of a class are the paper's three targets of that class.
+//! The eight scenarios are the answers to three questions ([`Scenario`]). The paper's text fixes scenarios 0,
+//! 3 and 7, and that those with a shared cache are 4 to 7; which of 1 and 2 is which, and which of 5 and 6, is
+//! our choice, and no claim depends on it. Competitors run on one node with their memory on one node. The paper
+//! does not print which two nodes it used, so each figure is the mean over all ordered pairs. The competitors
+//! of a class are the paper's three targets of that class.
 //!
-//! The split of scenario 7 is the paper's: differences of scenarios that differ in one factor. CA, 4
-//! less 0; MC, 5 less 4; RL, 6 less 4, where the target has its link to itself; and IC, what is left
-//! of 7, where the competitors use it too. Beside it is noted where the target's time goes: CA, lines
-//! that it reads because others hold its cache, at the idle latency of local memory; MC and IC, its
-//! lines' waits at controllers and on links; RL, what remote memory costs when idle. The two differ
-//! where controller and link are both full: lines then wait at the tighter one, whichever that is.
+//! The split of scenario 7 is the paper's: differences of scenarios that differ in one factor. CA is scenario 4
+//! less 0; MC, 5 less 4; RL, 6 less 4, where the target has its link to itself; IC is the rest of 7, where the
+//! competitors use the link too. Beside it, a note says where the target's time is spent: CA, lines that it
+//! reads because others occupy its cache, at the idle latency of local memory; MC and IC, its lines' waits at
+//! controllers and on links; RL, what remote memory costs when idle. The two splits differ where controller and
+//! link are both full: lines then wait at the narrower one.
 
 use anyhow::Result;
+use numaherd_experiment::claims::{Measured, list};
+use numaherd_experiment::statistics::{largest, mean};
 use numaherd_model::{Factors, Placed, Speed, alone, steady};
 use numaherd_topology::NodeId;
 
-use super::{Claim, Class, Ground, at_most, claim, largest, mean, points};
-use crate::reproduce::Says;
-use crate::reproduce::claim::POINTS;
-
-/// A degradation below this is negligible, in percent: the tolerance of any figure in percent.
-const NEGLIGIBLE: f64 = POINTS;
+use super::Class;
+use crate::reproduce::testbed::{Testbed, phase};
 
 /// Three choices (FACTS: DINO Fig 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,15 +109,15 @@ struct Bar {
     kind: Class,
     /// By differences of scenarios.
     split: Split,
-    /// By where its time goes.
+    /// By where the time is spent.
     waits: Split,
 }
 
 impl Bar {
-    fn of(ground: &Ground, target: &'static str, kind: Class) -> Result<Self> {
-        let total = |number| Ok::<f64, anyhow::Error>(cost(ground, target, kind, number)?.total());
+    fn of(testbed: &Testbed, target: &'static str, kind: Class) -> Result<Self> {
+        let total = |number| Ok::<f64, anyhow::Error>(cost(testbed, target, kind, number)?.total());
         let (fourth, fifth, sixth) = (total(4)?, total(5)?, total(6)?);
-        let waits = cost(ground, target, kind, 7)?;
+        let waits = cost(testbed, target, kind, 7)?;
         Ok(Self {
             target,
             kind,
@@ -132,184 +130,142 @@ impl Bar {
             waits,
         })
     }
+
+    /// Cache contention's share of the degradation, in percent.
+    fn cache_share(&self) -> f64 {
+        self.split.cache / self.split.total() * 100.0
+    }
+}
+
+/// All nodes, each with each other one.
+fn pairs(testbed: &Testbed) -> Vec<(NodeId, NodeId)> {
+    let nodes = || {
+        testbed
+            .hardware
+            .topology()
+            .nodes()
+            .iter()
+            .map(|node| node.id)
+    };
+    let pairs = nodes().flat_map(|a| nodes().map(move |b| (a, b)));
+    pairs.filter(|(a, b)| a != b).collect()
 }
 
 /// What a scenario costs a target with competitors of a class, mean over the pairs of nodes.
-fn cost(ground: &Ground, target: &str, kind: Class, number: usize) -> Result<Split> {
-    let phase = ground.phase(target)?;
-    let rivals = kind.programs();
-    let rivals = rivals.map(|name| ground.phase(name));
-    let mut splits = Vec::new();
-    for (a, b) in ground.pairs() {
+fn cost(testbed: &Testbed, target: &str, kind: Class, number: usize) -> Result<Split> {
+    let own_phase = phase(target)?;
+    let rivals = kind
+        .programs()
+        .into_iter()
+        .map(phase)
+        .collect::<Result<Vec<_>>>()?;
+    let split = |(a, b)| {
         let places = Scenario::number(number).places(a, b);
-        let own = ground.cpus(places.target)[0];
-        let mut threads = vec![Placed {
+        let own = testbed.cpus(places.target)[0];
+        let seats = testbed.cpus(places.competitors).into_iter().skip(1);
+        let rivals = rivals.iter().zip(seats).map(|(&phase, cpu)| Placed {
             phase,
+            cpu,
+            home: places.their_memory,
+        });
+        let target = Placed {
+            phase: own_phase,
             cpu: own,
             home: places.memory,
-        }];
-        let seats = ground.cpus(places.competitors).into_iter().skip(1);
-        for (rival, cpu) in rivals.iter().zip(seats) {
-            threads.push(Placed {
-                phase: rival
-                    .as_ref()
-                    .map_err(|error| anyhow::anyhow!("{error:#}"))?,
-                cpu,
-                home: places.their_memory,
-            });
-        }
-        let speed = steady(&ground.hardware, &threads, Factors::ALL)[0];
-        splits.push(Split::between(&alone(&ground.hardware, phase, own), &speed));
-    }
+        };
+        let threads: Vec<Placed<'_>> = std::iter::once(target).chain(rivals).collect();
+        let speed = steady(&testbed.hardware, &threads, Factors::ALL)[0];
+        Split::between(&alone(&testbed.hardware, own_phase, own), &speed)
+    };
+    let splits: Vec<Split> = pairs(testbed).into_iter().map(split).collect();
     Ok(Split::mean(&splits))
 }
 
-/// The claims of Fig 3 to 5.
-pub(super) fn claims(ground: &Ground) -> Result<Vec<Claim>> {
-    let targets = || Class::ALL.into_iter().flat_map(Class::programs);
-    let mut third = Vec::new();
-    for target in targets() {
-        third.push((target, cost(ground, target, Class::Devil, 3)?.total()));
-    }
-    let of = |name: &str| {
-        third
-            .iter()
-            .find(|one| one.0 == name)
-            .map_or(f64::NAN, |one| one.1)
-    };
-    let others = largest(third.iter().filter(|one| one.0 != "milc").map(|one| one.1));
-    let worst = largest(third.iter().map(|one| one.1));
-    let told: Vec<String> = third
-        .iter()
-        .map(|(name, cost)| format!("{name} {cost:.0}"))
-        .collect();
-    let third_note = format!("scenario 3 with devils, %: {}", told.join(", "));
-
-    let milc = ground.phase("milc")?;
-    let solo = alone(&ground.hardware, milc, ground.cpus(ground.pairs()[0].0)[0]);
-    let base_ns = 1000.0 * milc.cycles_per_instruction * ground.hardware.ns_per_reference_cycle();
-    let computes = base_ns / solo.ns * 100.0;
-
+pub(super) fn measure(testbed: &Testbed) -> Result<Measured> {
+    let mut measured = fourth_figure(testbed)?;
+    let targets = Class::ALL
+        .into_iter()
+        .flat_map(|class| class.programs().map(|target| (class, target)));
     let mut bars = Vec::new();
     let mut turtles = Vec::new();
-    for target in targets() {
+    for (class, target) in targets {
         for kind in Class::ALL {
-            let target_is_turtle = Class::Turtle.programs().contains(&target);
-            if target_is_turtle {
+            if class == Class::Turtle {
                 for number in 1..8 {
-                    turtles.push(cost(ground, target, kind, number)?.total());
+                    turtles.push(cost(testbed, target, kind, number)?.total());
                 }
             } else if kind != Class::Turtle {
-                bars.push(Bar::of(ground, target, kind)?);
+                bars.push(Bar::of(testbed, target, kind)?);
             }
         }
     }
-    let share = |bar: &Bar| bar.split.cache / bar.split.total() * 100.0;
-    let told: Vec<String> = bars
-        .iter()
-        .map(|bar| {
-            format!(
-                "{} with {} {:.0}",
-                bar.target,
-                bar.kind.plural(),
-                share(bar)
-            )
-        })
-        .collect();
-    let splits: Vec<Split> = bars.iter().map(|bar| bar.split).collect();
-    let all = Split::mean(&splits);
-    let part = |part: f64| part / all.total() * 100.0;
-    let kept = bars
+    measured.figure("fig5-turtles", largest(turtles));
+    measured.figure(
+        "fig5-cache-share",
+        largest(bars.iter().map(Bar::cache_share)),
+    );
+    let shares = bars.iter().map(|bar| {
+        let what = format!("{} with {}", bar.target, bar.kind.plural());
+        (what, bar.cache_share())
+    });
+    measured.detail("cache-shares", list(shares, 0));
+
+    let mean_of =
+        |split: fn(&Bar) -> Split| Split::mean(&bars.iter().map(split).collect::<Vec<_>>());
+    let all = mean_of(|bar| bar.split);
+    measured.order("fig5-controller-over-link", [all.controller, all.link]);
+    measured.order("fig5-link-over-latency", [all.link, all.remote]);
+    let in_order = bars
         .iter()
         .filter(|Bar { split, .. }| split.controller > split.link && split.link > split.remote);
-    let waits: Vec<Split> = bars.iter().map(|bar| bar.waits).collect();
-    let waits = Split::mean(&waits);
-    let order_note = format!(
-        "shares of the mean of {} bars: CA {:.0} %, MC {:.0} %, IC {:.0} %, RL {:.0} %; {} of the bars keep \
-         the order. By where the time goes: CA {:.0} %, MC {:.0} %, IC {:.0} %, RL {:.0} %, as the link is \
-         the tighter of the two",
-        bars.len(),
-        part(all.cache),
-        part(all.controller),
-        part(all.link),
-        part(all.remote),
-        kept.count(),
-        part(waits.cache),
-        part(waits.controller),
-        part(waits.link),
-        part(waits.remote),
+    measured.detail("bars", bars.len());
+    measured.detail("bars-in-order", in_order.count());
+    let shares = |split: Split| {
+        let part = |part: f64| part / all.total() * 100.0;
+        let Split {
+            cache,
+            controller,
+            link,
+            remote,
+        } = split;
+        let parts = [
+            ("CA", cache),
+            ("MC", controller),
+            ("IC", link),
+            ("RL", remote),
+        ];
+        let shares = parts.map(|(name, cost)| format!("{name} {:.0} %", part(cost)));
+        shares.join(", ")
+    };
+    measured.detail("factor-shares", shares(all));
+    measured.detail("wait-shares", shares(mean_of(|bar| bar.waits)));
+    Ok(measured)
+}
+
+/// Fig 4: scenario 3 with devils.
+fn fourth_figure(testbed: &Testbed) -> Result<Measured> {
+    let targets = Class::ALL.into_iter().flat_map(Class::programs);
+    let costs = targets
+        .map(|target| Ok((target, cost(testbed, target, Class::Devil, 3)?.total())))
+        .collect::<Result<Vec<(&str, f64)>>>()?;
+    let of_milc = costs.iter().find(|one| one.0 == "milc");
+    let of_milc = of_milc.map_or(f64::NAN, |one| one.1);
+    let others = largest(costs.iter().filter(|one| one.0 != "milc").map(|one| one.1));
+    let mut measured = Measured::new();
+    measured.figure("fig4-milc-scenario-3", of_milc);
+    measured.figure("fig4-worst-scenario-3", others.max(of_milc));
+    measured.order("fig4-milc-is-worst", [of_milc, others]);
+    measured.detail("scenario-3", list(costs, 0));
+
+    let milc = phase("milc")?;
+    let solo = alone(
+        &testbed.hardware,
+        milc,
+        testbed.cpus(pairs(testbed)[0].0)[0],
     );
-    Ok(vec![
-        claim(
-            "fig4-milc-scenario-3",
-            "2.1, Fig 4",
-            "milc alone on its node, its memory remote and next to a devil's: degradation",
-            "%",
-            points(110.0),
-            of("milc"),
-        )
-        .note(format!(
-            "{third_note}. By its profile milc computes for {computes:.0} % of its time alone: \
-             contention lengthens the rest only"
-        )),
-        claim(
-            "fig4-worst-scenario-3",
-            "2.1, Fig 4",
-            "degradation without a shared cache but with remote memory next to a devil's: the worst \
-             seen of nine targets",
-            "%",
-            at_most(110.0),
-            worst,
-        ),
-        claim(
-            "fig4-milc-is-worst",
-            "2.1, Fig 4",
-            "of the nine targets milc suffers most in scenario 3",
-            "points",
-            Says::Ranking,
-            of("milc") - others,
-        )
-        .note("the cause is that of the line on milc"),
-        claim(
-            "fig5-cache-share",
-            "2.1, Fig 5",
-            "cache contention's share of the degradation in scenario 7, devils and soft devils: the most",
-            "%",
-            at_most(20.0),
-            largest(bars.iter().map(share)),
-        )
-        .note(format!(
-            "by target and competitors, %: {}. What exceeds it is bzip2, whose lines by its sweep grow \
-             steeply below 2 MiB",
-            told.join(", ")
-        )),
-        claim(
-            "fig5-controller-over-link",
-            "2.2, Fig 5",
-            "contention for controllers costs more than that for links (MC > IC)",
-            "points",
-            Says::Ranking,
-            all.controller - all.link,
-        )
-        .note(order_note),
-        claim(
-            "fig5-link-over-latency",
-            "2.2, Fig 5",
-            "contention for links costs more than remote latency (IC > RL)",
-            "points",
-            Says::Ranking,
-            all.link - all.remote,
-        ),
-        claim(
-            "fig5-turtles",
-            "2.1, Fig 5",
-            "degradation of turtles in any scenario with any competitors: negligible",
-            "%",
-            at_most(NEGLIGIBLE),
-            largest(turtles),
-        )
-        .note("negligible: less than the tolerance of any other figure"),
-    ])
+    let base_ns = 1000.0 * milc.cycles_per_instruction * testbed.hardware.ns_per_reference_cycle();
+    measured.detail("milc-computes", format!("{:.0}", base_ns / solo.ns * 100.0));
+    Ok(measured)
 }
 
 #[cfg(test)]
@@ -346,16 +302,16 @@ mod tests {
 
     #[test]
     fn nothing_contends_in_scenario_0_and_the_split_adds_up() {
-        let ground = Ground::new().unwrap();
+        let testbed = Testbed::of(super::super::MACHINE).unwrap();
         for kind in Class::ALL {
-            let base = cost(&ground, "mcf", kind, 0).unwrap();
+            let base = cost(&testbed, "mcf", kind, 0).unwrap();
             assert!(base.total().abs() < 0.01, "{base:?}");
         }
-        let worst = cost(&ground, "mcf", Class::Devil, 7).unwrap();
+        let worst = cost(&testbed, "mcf", Class::Devil, 7).unwrap();
         assert!(
             worst.cache > 0.0 && worst.controller > 0.0 && worst.link > 0.0 && worst.remote > 0.0
         );
-        let first = cost(&ground, "mcf", Class::Devil, 4).unwrap();
+        let first = cost(&testbed, "mcf", Class::Devil, 4).unwrap();
         assert!(first.controller.abs() < worst.controller && first.remote == 0.0);
     }
 }

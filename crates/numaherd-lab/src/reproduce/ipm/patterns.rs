@@ -1,18 +1,17 @@
-//! Which threads share: §6.1, Fig 6, as the unit detects it.
+//! IPM §6.1, Fig 6: which threads share, as the unit detects it.
 //!
-//! The paper shows heat maps and says in words what they look like; the words are held here, and
-//! the maps are drawn ([`draw`]). On the machine with 32 cores, 16 threads of each NAS kernel.
+//! The paper shows heat maps and describes them in words. The descriptions are compared, and the maps can be
+//! drawn ([`draw`]). On the machine with four sockets, 16 threads of each NAS kernel.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use numaherd_experiment::claims::{Measured, list};
+use numaherd_experiment::statistics::{mean, smallest};
 use plotters::prelude::*;
 
-use super::super::claim::{Says, claim};
-use super::super::traces::{Kernel, NAS_MANY, PARSEC, Traces};
-use super::super::{Effort, mean};
-use super::Claim;
-use super::ground::{Ground, Job, Platform, Played};
+use super::bench::{Bench, Platform, Played};
+use crate::reproduce::traces::{Kernel, NAS_MANY, PARSEC, Traces};
 
 /// Fig 6's programs: cg, mg, sp, and what stands for ferret, dedup and fluidanimate.
 fn programs() -> Vec<&'static Kernel> {
@@ -33,16 +32,16 @@ struct Sharing {
 impl Sharing {
     fn of(program: &'static str, played: &Played) -> Self {
         let seen = &played.figures.sharing_seen;
-        let threads = seen.len();
-        let mut cells = vec![vec![0.0; threads]; threads];
-        for (row, column) in
-            (0..threads).flat_map(|row| (0..threads).map(move |column| (row, column)))
-        {
-            if row != column {
-                cells[row][column] = (seen[row][column] + seen[column][row]) as f64;
-            }
+        let cell = |row: usize, column: usize| match row == column {
+            true => 0.0,
+            false => (seen[row][column] + seen[column][row]) as f64,
+        };
+        let rows = 0..seen.len();
+        let row = |row| rows.clone().map(|column| cell(row, column)).collect();
+        Self {
+            program,
+            cells: rows.clone().map(row).collect(),
         }
-        Self { program, cells }
     }
 
     /// Each pair once, with how far apart its numbers are.
@@ -56,21 +55,21 @@ impl Sharing {
         })
     }
 
-    /// The share of all sharing that is between threads whose numbers are so far apart, of what it
-    /// would be if all shared alike: 1 is none more than others.
-    fn concentration(&self, apart: usize) -> f64 {
+    /// The share of all sharing that is between threads whose numbers are so far apart.
+    fn share(&self, apart: impl Fn(usize) -> bool) -> f64 {
         let all: f64 = self.pairs().map(|(_, cell)| cell).sum();
-        let there: f64 = self
-            .pairs()
-            .filter(|&(d, _)| d == apart)
-            .map(|(_, cell)| cell)
-            .sum();
-        let threads = self.cells.len();
-        let alike = (threads - apart) as f64 / (threads * (threads - 1) / 2) as f64;
-        there / all / alike
+        let there = self.pairs().filter(|&(distance, _)| apart(distance));
+        there.map(|(_, cell)| cell).sum::<f64>() / all
     }
 
-    /// Standard deviation of the cells, of their mean.
+    /// That share, as a multiple of what it would be if all pairs shared alike.
+    fn concentration(&self, apart: usize) -> f64 {
+        let threads = self.cells.len();
+        let alike = (threads - apart) as f64 / (threads * (threads - 1) / 2) as f64;
+        self.share(|distance| distance == apart) / alike
+    }
+
+    /// Standard deviation of the cells (n), as a share of their mean.
     fn variation(&self) -> f64 {
         let cells: Vec<f64> = self.pairs().map(|(_, cell)| cell).collect();
         let middle = mean(cells.iter().copied());
@@ -78,92 +77,40 @@ impl Sharing {
         square.sqrt() / middle
     }
 
-    /// The share of all sharing that is between threads whose numbers are more than one apart.
+    /// The share of all sharing that is between threads that are not neighbours.
     fn distant(&self) -> f64 {
-        let all: f64 = self.pairs().map(|(_, cell)| cell).sum();
-        self.pairs()
-            .filter(|&(d, _)| d > 1)
-            .map(|(_, cell)| cell)
-            .sum::<f64>()
-            / all
+        self.share(|distance| distance > 1)
     }
 }
 
-fn seen(ground: &Ground<'_>) -> Result<Vec<Sharing>> {
+/// The programs' sharing, in the order of [`programs`].
+fn seen(bench: &Bench<'_>) -> Result<Vec<Sharing>> {
     let kernels = programs();
-    let jobs: Result<Vec<Job>> = kernels
-        .iter()
-        .map(|kernel| Job::new(Platform::Xeon64, kernel, "ipm"))
-        .collect();
-    let runs = ground.run(jobs?)?;
-    Ok(kernels
-        .iter()
-        .zip(&runs)
-        .map(|(kernel, runs)| Sharing::of(kernel.name, &runs[0]))
+    let runs = bench.run_each(Platform::Xeon64, &kernels, "ipm")?;
+    let pairs = kernels.iter().zip(&runs);
+    Ok(pairs
+        .map(|(kernel, played)| Sharing::of(kernel.name, played))
         .collect())
 }
 
-/// The lines of Fig 6.
-pub(super) fn claims(ground: &Ground<'_>) -> Result<Vec<Claim>> {
-    let seen = seen(ground)?;
-    let of = |name: &str| {
-        seen.iter()
-            .find(|sharing| sharing.program == name)
-            .expect("it was run")
+pub(super) fn measure(bench: &Bench<'_>) -> Result<Measured> {
+    let seen = seen(bench)?;
+    let [cg, mg, sp, pipeline, grid] = &seen[..] else {
+        unreachable!("the programs are five");
     };
-    let where_ = "6.1, Fig 6";
-    let order = |id: &str, what: &str, ours: f64| claim(id, where_, what, "", Says::Ranking, ours);
-    let (cg, mg, sp) = (of("cg"), of("mg"), of("sp"));
-    let (grid, pipeline) = (of("grid"), of("pipeline"));
-    let told: Vec<String> = seen
-        .iter()
-        .map(|s| format!("{} {:.2}", s.program, s.variation()))
-        .collect();
-    let told = format!("variation of the cells: {}", told.join(", "));
-    Ok(vec![
-        order(
-            "fig6-sp",
-            "sp: neighbours share more than if all shared alike, times more than 1 by",
-            sp.concentration(1) - 1.0,
-        ),
-        order(
-            "fig6-mg",
-            "mg: neighbours share more than if all shared alike, times more than 1 by",
-            mg.concentration(1) - 1.0,
-        ),
-        order(
-            "fig6-mg-distant",
-            "mg: a larger share is between threads that are not neighbours than in sp, by",
-            mg.distant() - sp.distant(),
-        ),
-        order(
-            "fig6-grid",
-            "the grid (fluidanimate): neighbours share more than if all shared alike, times more than 1 by",
-            grid.concentration(1) - 1.0,
-        ),
-        order(
-            "fig6-cg",
-            "cg: the amounts vary less than in sp, by",
-            sp.variation() - cg.variation(),
-        )
-        .note(&*told),
-        order(
-            "fig6-cg-least",
-            "cg: the amounts vary least of all programs, by",
-            [mg, sp, grid, pipeline]
-                .map(Sharing::variation)
-                .into_iter()
-                .fold(f64::INFINITY, f64::min)
-                - cg.variation(),
-        )
-        .note(&*told),
-        order(
-            "fig6-pipeline",
-            "the pipeline (ferret, dedup): clusters: the amounts vary more than in cg, by",
-            pipeline.variation() - cg.variation(),
-        )
-        .note(told),
-    ])
+    let mut measured = Measured::new();
+    for (name, program) in [("sp", sp), ("mg", mg), ("grid", grid)] {
+        let neighbours = program.concentration(1);
+        measured.order(format!("fig6-{name}"), [neighbours, 1.0]);
+    }
+    measured.order("fig6-mg-distant", [mg.distant(), sp.distant()]);
+    measured.order("fig6-cg", [sp.variation(), cg.variation()]);
+    let others = smallest([mg, sp, grid, pipeline].map(Sharing::variation));
+    measured.order("fig6-cg-least", [others, cg.variation()]);
+    measured.order("fig6-pipeline", [pipeline.variation(), cg.variation()]);
+    let variations = seen.iter().map(|one| (one.program, one.variation()));
+    measured.detail("variation", list(variations, 2));
+    Ok(measured)
 }
 
 /// Side of a cell and of what is beside a map, in pixels.
@@ -174,10 +121,10 @@ const MARGIN: i32 = 24;
 ///
 /// # Errors
 /// A trace cannot be had, a run fails, a file cannot be written.
-pub fn draw(folder: &Path, traces: &Traces, effort: &Effort) -> Result<()> {
+pub fn draw(folder: &Path, traces: &Traces) -> Result<()> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
-    for sharing in seen(&Ground::new(traces, effort))? {
+    for sharing in seen(&Bench::new(traces))? {
         let path = folder.join(format!("ipm-sharing-{}.svg", sharing.program));
         let svg = map(&sharing)?;
         std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;

@@ -1,10 +1,8 @@
 //! What the lab measured for BRM, and what is drawn from it: relative changes and their correlation
 //! with run time (§3.2), and strategies against each other (§6.1, §6.2).
 
+use numaherd_experiment::statistics::{Sample, correlation};
 use serde::{Deserialize, Serialize};
-
-use crate::compare::trial::{deviation, mean};
-use crate::reproduce::correlation;
 
 /// All that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,23 +81,6 @@ pub struct Correlations {
     pub miss_rate: f64,
 }
 
-/// Run times that were measured of one strategy, in seconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Repeats(pub Vec<f64>);
-
-impl Repeats {
-    /// Their mean in seconds.
-    pub fn mean(&self) -> f64 {
-        mean(self.0.iter().copied())
-    }
-
-    /// Their standard deviation as a share of their mean (§6.2); `None` for a single one.
-    pub fn relative_deviation(&self) -> Option<f64> {
-        Some(deviation(&self.0)? / self.mean())
-    }
-}
-
 /// A binding that holds for a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Binding {
@@ -120,11 +101,11 @@ pub struct Strategies {
     /// Every binding that differs in how many threads are on which node.
     pub bindings: Vec<Binding>,
     /// The best of them again, as often as the others.
-    pub fixed: Repeats,
+    pub fixed: Sample,
     /// The kernel alone.
-    pub linux: Repeats,
+    pub linux: Sample,
     /// BRM.
-    pub brm: Repeats,
+    pub brm: Sample,
     /// Times that BRM sent a thread elsewhere, of each repeat.
     pub brm_moves: Vec<u64>,
 }
@@ -239,9 +220,9 @@ mod tests {
             sizes,
             binding_loops: 5,
             bindings: vec![binding([4, 0], 3.0), binding([2, 2], 2.0)],
-            fixed: Repeats(vec![2.0, 2.0]),
-            linux: Repeats(vec![2.0, 4.0]),
-            brm: Repeats(vec![2.1]),
+            fixed: Sample(vec![2.0, 2.0]),
+            linux: Sample(vec![2.0, 4.0]),
+            brm: Sample(vec![2.1]),
             brm_moves: vec![3],
         };
         assert_eq!(strategies.best().unwrap().threads_on, [2, 2]);

@@ -1,8 +1,9 @@
 //! The figures as tables for people.
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use numaherd_experiment::statistics::Sample;
 
-use super::figures::{Binding, Measured, Part, Repeats, Strategies};
+use super::figures::{Binding, Measured, Part, Strategies};
 
 /// Both tables, each with what it comes to.
 pub fn text(measured: &Measured) -> String {
@@ -98,7 +99,7 @@ fn strategies(all: &[Strategies]) -> String {
 }
 
 /// A mean with its relative deviation.
-fn repeats(repeats: &Repeats) -> String {
+fn repeats(repeats: &Sample) -> String {
     let deviation = repeats.relative_deviation();
     let deviation = deviation.map(|share| format!(" ({:.1} %)", 100.0 * share));
     format!("{:.3}{}", repeats.mean(), deviation.unwrap_or_default())
@@ -163,9 +164,9 @@ mod tests {
                         seconds: 0.75,
                     },
                 ],
-                fixed: Repeats(vec![0.75, 0.76]),
-                linux: Repeats(vec![1.0, 0.9]),
-                brm: Repeats(vec![0.8]),
+                fixed: Sample(vec![0.75, 0.76]),
+                linux: Sample(vec![1.0, 0.9]),
+                brm: Sample(vec![0.8]),
                 brm_moves: vec![2],
             }],
         };

@@ -1,0 +1,321 @@
+//! Claims of papers as data, and what experiments say about them.
+//!
+//! A [`Claim`] is an entry of `data/claims/PAPER.toml`: what the paper says, where it says so, and how close a
+//! measured figure must be. Experiments contain no words of papers: they return [`Measured`], figures by the
+//! ids of claims. [`Claims::judge`] is the only place that compares the two. It returns one [`Line`] for each
+//! claim, and [`Record`] is the file that keeps the lines (`docs/fidelity.json`).
+
+mod file;
+mod measured;
+mod record;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use file::{Tolerance, parse};
+pub use measured::{Measured, changes, list};
+pub use record::{Line, Record};
+
+/// What is wrong with claims, with a record of them, or with what was measured for them.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimsError {
+    /// A file of claims is malformed.
+    #[error("{}:{line}: `{key}`: {why}", file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The key, or the text of the line where no key can be told.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No experiment measured a claim's figure.
+    #[error("no experiment measures {paper}'s claim `{id}`")]
+    NoFigure {
+        /// The paper's name.
+        paper: String,
+        /// The claim's id.
+        id: String,
+    },
+    /// An experiment measured a figure twice, or one that no claim asks for.
+    #[error("data/claims has no claim `{id}` of {paper}, or an experiment measured it twice")]
+    NoClaim {
+        /// The paper's name.
+        paper: String,
+        /// The figure's id.
+        id: String,
+    },
+    /// An experiment returned several figures for a claim that is no ranking.
+    #[error("`{id}` of {paper} is no ranking, but an experiment measured several figures for it")]
+    NoRanking {
+        /// The paper's name.
+        paper: String,
+        /// The claim's id.
+        id: String,
+    },
+    /// A note needs a detail that no experiment returned, or a detail is in no note.
+    #[error("{paper}: the detail `{{{detail}}}` is in a note or in an experiment, but not in both")]
+    Detail {
+        /// The paper's name.
+        paper: String,
+        /// The detail's name.
+        detail: String,
+    },
+    /// A record cannot be read.
+    #[error("cannot read the record {}: {source}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file is not a record of claims.
+    #[error("{} is not a record of claims: {source}", file.display())]
+    NoRecord {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+/// A paper whose claims are checked, in the order in which papers are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Paper {
+    /// A case for NUMA-aware contention management on multicore systems.
+    Dino,
+    /// Memory management in NUMA multicore systems: trapped between cache contention and
+    /// interconnect overhead.
+    NMass,
+    /// Optimizing virtual machine scheduling in NUMA multicore systems.
+    Brm,
+    /// Hardware-assisted thread and data mapping in hierarchical multi-core architectures.
+    Ipm,
+}
+
+impl Paper {
+    /// All papers.
+    pub const ALL: [Self; 4] = [Self::Dino, Self::NMass, Self::Brm, Self::Ipm];
+
+    /// The name of the paper's policy.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dino => "DINO",
+            Self::NMass => "N-MASS",
+            Self::Brm => "BRM",
+            Self::Ipm => "IPM",
+        }
+    }
+}
+
+/// What a paper says about a figure, and so when the measured figure agrees.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "says", rename_all = "kebab-case")]
+pub enum Statement {
+    /// The figure is this one.
+    Point {
+        /// The paper's figure.
+        figure: f64,
+        /// How far the measured figure may be from it, either way.
+        tolerance: f64,
+    },
+    /// The figure is at most this one.
+    AtMost {
+        /// The paper's figure.
+        figure: f64,
+        /// How far above it the measured figure may be.
+        tolerance: f64,
+    },
+    /// The figure is at least this one.
+    AtLeast {
+        /// The paper's figure.
+        figure: f64,
+        /// How far below it the measured figure may be.
+        tolerance: f64,
+    },
+    /// One thing comes before another. The measured figure is the margin; the order is the paper's where the
+    /// margin is positive.
+    Ranking,
+}
+
+impl Statement {
+    /// Whether a measured figure agrees. NaN never does.
+    pub fn holds(&self, measured: f64) -> bool {
+        match *self {
+            Self::Point { figure, tolerance } => (measured - figure).abs() <= tolerance,
+            Self::AtMost { figure, tolerance } => measured <= figure + tolerance,
+            Self::AtLeast { figure, tolerance } => measured >= figure - tolerance,
+            Self::Ranking => measured > 0.0,
+        }
+    }
+}
+
+impl std::fmt::Display for Statement {
+    /// `47 ± 10`, `at most 4`, `at least 0 - 0.5`, `so it is`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bound = |f: &mut std::fmt::Formatter<'_>, bound, figure, sign, tolerance| {
+            write!(f, "{bound} {figure}")?;
+            match tolerance {
+                0.0 => Ok(()),
+                _ => write!(f, " {sign} {tolerance}"),
+            }
+        };
+        match *self {
+            Self::Point { figure, tolerance } => write!(f, "{figure} ± {tolerance}"),
+            Self::AtMost { figure, tolerance } => bound(f, "at most", figure, "+", tolerance),
+            Self::AtLeast { figure, tolerance } => bound(f, "at least", figure, "-", tolerance),
+            Self::Ranking => f.write_str("so it is"),
+        }
+    }
+}
+
+/// Where the paper's figure is from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The paper's text states the figure, the bound or the order.
+    #[default]
+    Stated,
+    /// The paper does not print it: a figure from elsewhere, or a choice that the note names, stands for it.
+    Proxy,
+}
+
+/// What an experiment runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunsOn {
+    /// The contention model, which needs nothing else.
+    #[default]
+    Model,
+    /// Memory traces, which the lab records.
+    Traces,
+}
+
+/// One claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// Short and stable, for instance `fig3-mpki-mcf`: experiments and records refer to it.
+    pub id: String,
+    /// Section or figure of the paper.
+    pub section: String,
+    /// The claim in words.
+    pub what: String,
+    /// Unit of both figures: `%`, `points`, `per hour`; empty for a ratio.
+    pub unit: String,
+    /// What the paper says.
+    pub statement: Statement,
+    /// Stated or proxy.
+    pub kind: Kind,
+    /// What its experiment runs on.
+    pub runs_on: RunsOn,
+    /// What a reader must know: assumptions, why the claim does not hold. `{name}` stands for a detail that
+    /// the experiment measures.
+    pub note: String,
+}
+
+/// The claims of one paper, in the order in which they are shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claims {
+    /// Whose they are.
+    pub paper: Paper,
+    /// Heading of the paper's part of the page.
+    pub title: String,
+    /// What the experiments run on, and what a reader must know about all of them.
+    pub about: String,
+    /// The claims.
+    pub claims: Vec<Claim>,
+}
+
+impl Claims {
+    /// The claims that this program was built with.
+    ///
+    /// # Errors
+    /// A file of `data/claims` is malformed; a test reads them all.
+    pub fn built_in(paper: Paper) -> Result<Self, ClaimsError> {
+        let (file, text) = match paper {
+            Paper::Dino => ("dino", include_str!("../../../data/claims/dino.toml")),
+            Paper::NMass => ("n-mass", include_str!("../../../data/claims/n-mass.toml")),
+            Paper::Brm => ("brm", include_str!("../../../data/claims/brm.toml")),
+            Paper::Ipm => ("ipm", include_str!("../../../data/claims/ipm.toml")),
+        };
+        parse(text, format!("data/claims/{file}.toml").as_ref())
+    }
+
+    /// Compares what was measured with what the paper says. Claims about traces are left out where there were
+    /// none ([`Measured::without_traces`]).
+    ///
+    /// # Errors
+    /// A claim has no figure, a figure has no claim, or the details of notes and experiments differ.
+    pub fn judge(&self, measured: &Measured) -> Result<Vec<Line>, ClaimsError> {
+        let paper = || self.paper.name().to_owned();
+        let mut unused: BTreeSet<&str> = measured.details().collect();
+        let mut without_claim: BTreeSet<&str> = BTreeSet::new();
+        for id in measured.ids() {
+            if !without_claim.insert(id) {
+                let id = id.to_owned();
+                return Err(ClaimsError::NoClaim { paper: paper(), id });
+            }
+        }
+        let mut lines = Vec::with_capacity(self.claims.len());
+        for claim in &self.claims {
+            let id = || claim.id.clone();
+            let Some(figures) = measured.figures_of(&claim.id) else {
+                if claim.runs_on == RunsOn::Traces && measured.without_traces.is_some() {
+                    continue;
+                }
+                let (paper, id) = (paper(), id());
+                return Err(ClaimsError::NoFigure { paper, id });
+            };
+            without_claim.remove(claim.id.as_str());
+            let ours = match (figures, claim.statement) {
+                (&[figure], _) => figure,
+                (order, Statement::Ranking) => least_step(order),
+                _ => {
+                    let (paper, id) = (paper(), id());
+                    return Err(ClaimsError::NoRanking { paper, id });
+                }
+            };
+            let mut note = String::new();
+            for part in measured::parts(&claim.note) {
+                note += match part {
+                    measured::Part::Text(text) => text,
+                    measured::Part::Detail(name) => {
+                        unused.remove(name);
+                        measured
+                            .detail_of(name)
+                            .ok_or_else(|| ClaimsError::Detail {
+                                paper: paper(),
+                                detail: name.to_owned(),
+                            })?
+                    }
+                };
+            }
+            lines.push(Line::of(self.paper, claim, ours, note));
+        }
+        if let Some(id) = without_claim.first() {
+            let id = (*id).to_owned();
+            return Err(ClaimsError::NoClaim { paper: paper(), id });
+        }
+        if let Some(detail) = unused.first() {
+            let detail = (*detail).to_owned();
+            return Err(ClaimsError::Detail {
+                paper: paper(),
+                detail,
+            });
+        }
+        Ok(lines)
+    }
+}
+
+/// The margin of an order, largest figure first: the least difference of two neighbours.
+fn least_step(order: &[f64]) -> f64 {
+    crate::statistics::smallest(order.windows(2).map(|pair| pair[0] - pair[1]))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! The record of which claims held: `docs/fidelity.json`, which `reproduce --record` renews, later runs are
+//! compared with, and `docs/FIDELITY.md` is made from.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Claim, ClaimsError, Kind, Paper, Statement};
+
+/// Significant digits of recorded figures: few enough that the last digits of another processor change nothing.
+const DIGITS: usize = 4;
+
+/// Claims and whether they hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Version of this form.
+    pub schema: u32,
+    /// Runs of each experiment with chance in it.
+    pub runs: u32,
+    /// Modelled seconds of experiments of a fixed time.
+    pub hour_s: f64,
+    /// One line for each claim, paper by paper.
+    pub lines: Vec<Line>,
+}
+
+/// A claim and whether it holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// The paper that makes the claim.
+    pub paper: Paper,
+    /// The claim's id, unique within its paper.
+    pub id: String,
+    /// Section or figure of the paper.
+    pub section: String,
+    /// The claim in words.
+    pub what: String,
+    /// Unit of both figures.
+    pub unit: String,
+    /// What the paper says.
+    #[serde(flatten)]
+    pub statement: Statement,
+    /// Stated or proxy.
+    pub kind: Kind,
+    /// The measured figure; `None` when there is none.
+    pub ours: Option<f64>,
+    /// Whether the claim holds.
+    pub holds: bool,
+    /// What a reader must know.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+impl Line {
+    /// A claim with its measured figure. The whole figure decides whether the claim holds; four significant
+    /// digits are recorded.
+    pub(super) fn of(paper: Paper, claim: &Claim, ours: f64, note: String) -> Self {
+        Self {
+            paper,
+            id: claim.id.clone(),
+            section: claim.section.clone(),
+            what: claim.what.clone(),
+            unit: claim.unit.clone(),
+            statement: claim.statement,
+            kind: claim.kind,
+            ours: ours.is_finite().then(|| rounded(ours)),
+            holds: claim.statement.holds(ours),
+            note,
+        }
+    }
+}
+
+/// A figure with [`DIGITS`] significant digits.
+pub(super) fn rounded(figure: f64) -> f64 {
+    let text = format!("{figure:.*e}", DIGITS - 1);
+    text.parse().unwrap_or(figure)
+}
+
+impl Record {
+    /// What experiments with so many runs and modelled seconds found.
+    pub fn new(runs: u32, hour_s: f64, lines: Vec<Line>) -> Self {
+        Self {
+            schema: 1,
+            runs,
+            hour_s,
+            lines,
+        }
+    }
+
+    /// The record that this program was built with.
+    ///
+    /// # Errors
+    /// `docs/fidelity.json` was damaged when the program was built; a test reads it.
+    pub fn built_in() -> Result<Self, ClaimsError> {
+        let text = include_str!("../../../../docs/fidelity.json");
+        Self::parse(text, "docs/fidelity.json".as_ref())
+    }
+
+    /// The record in a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not a record.
+    pub fn read(path: &Path) -> Result<Self, ClaimsError> {
+        let text = fs::read_to_string(path).map_err(|source| ClaimsError::Unreadable {
+            file: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// The record in a file's text. The path is for messages alone.
+    ///
+    /// # Errors
+    /// The text is not a record.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ClaimsError> {
+        serde_json::from_str(text).map_err(|source| ClaimsError::NoRecord {
+            file: path.to_owned(),
+            source,
+        })
+    }
+
+    /// The text of the record's file.
+    ///
+    /// # Errors
+    /// Never: a record consists of text and finite figures.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// Only the lines of these papers.
+    #[must_use]
+    pub fn of(mut self, papers: &[Paper]) -> Self {
+        self.lines.retain(|line| papers.contains(&line.paper));
+        self
+    }
+
+    /// This record, together with the lines of `before` about papers of which this one has none.
+    #[must_use]
+    pub fn with_others_of(mut self, before: Self) -> Self {
+        let papers: Vec<Paper> = self.lines.iter().map(|line| line.paper).collect();
+        let others = before.lines.into_iter();
+        self.lines
+            .extend(others.filter(|line| !papers.contains(&line.paper)));
+        self.lines.sort_by_key(|line| line.paper);
+        self
+    }
+
+    /// The lines of `before` that held and no longer do, or that are missing although this record has lines of
+    /// their paper.
+    pub fn fallen<'a>(&self, before: &'a Self) -> Vec<&'a Line> {
+        let fell = |old: &&Line| {
+            let mut of_paper = self.lines.iter().filter(|line| line.paper == old.paper);
+            old.holds
+                && of_paper.clone().next().is_some()
+                && !of_paper.any(|line| line.id == old.id && line.holds)
+        };
+        before.lines.iter().filter(fell).collect()
+    }
+}

@@ -1,0 +1,285 @@
+use super::*;
+
+const HEAD: &str = "paper = \"dino\"\ntitle = \"a title\"\nabout = \"about it\"\n";
+
+/// A file with one claim, which has these keys beside its id, section and words.
+fn file(keys: &str) -> String {
+    format!("{HEAD}\n[[claim]]\nid = \"a\"\nsection = \"1\"\nwhat = \"it is so\"\n{keys}")
+}
+
+fn read(text: &str) -> Result<Claims, ClaimsError> {
+    parse(text, "claims.toml".as_ref())
+}
+
+fn statement(keys: &str) -> Statement {
+    read(&file(keys)).unwrap().claims[0].statement
+}
+
+#[test]
+fn a_figure_holds_within_its_tolerance_and_never_without_one() {
+    let point = statement("says = \"point\"\nfigure = 47\ntolerance = \"points\"");
+    assert!(point.holds(37.0) && point.holds(57.0) && !point.holds(57.1));
+    let most = statement("says = \"at-most\"\nfigure = 4");
+    assert!(most.holds(4.0) && most.holds(-9.0) && !most.holds(4.1));
+    let least = statement("says = \"at-least\"\nfigure = 4\ntolerance = 1\nwhy = \"chosen\"");
+    assert!(least.holds(3.0) && !least.holds(2.9));
+    let ranking = statement("says = \"ranking\"");
+    assert!(ranking.holds(0.1) && !ranking.holds(0.0));
+    let all = [point, most, least, ranking];
+    assert!(all.iter().all(|statement| !statement.holds(f64::NAN)));
+    assert_eq!(
+        all.map(|statement| statement.to_string()),
+        ["47 ± 10", "at most 4", "at least 4 - 1", "so it is"]
+    );
+}
+
+#[test]
+fn tolerances_depend_on_the_kind_of_figure() {
+    let of = |name: &str| match statement(&format!(
+        "says = \"point\"\nfigure = 40\ntolerance = \"{name}\""
+    )) {
+        Statement::Point { tolerance, .. } => tolerance,
+        other => panic!("{other:?}"),
+    };
+    let names = ["exact", "points", "ratio", "half", "double", "rounded"];
+    assert_eq!(names.map(of), [0.0, 10.0, 0.1, 20.0, 40.0, 2.0]);
+}
+
+#[test]
+fn what_is_malformed_is_reported_with_file_line_and_key() {
+    let cases = [
+        ("says = \"point\"", "claims.toml:5: `figure`: it is missing"),
+        (
+            "says = \"point\"\nfigure = 1",
+            "claims.toml:10: `tolerance`: it is missing",
+        ),
+        (
+            "says = \"point\"\nfigure = nan\ntolerance = 1",
+            "claims.toml:10: `figure`: it must be finite",
+        ),
+        (
+            "says = \"at-most\"\nfigure = 1\ntolerance = -1\nwhy = \"no\"",
+            "claims.toml:11: `tolerance`: -1 is no",
+        ),
+        (
+            "says = \"at-most\"\nfigure = 1\ntolerance = 0.5",
+            "claims.toml:11: `why`: a tolerance of its own",
+        ),
+        (
+            "says = \"ranking\"\nwhy = \"no\"",
+            "claims.toml:10: `why`: only a number",
+        ),
+        (
+            "says = \"ranking\"\nfigure = 1",
+            "claims.toml:10: `figure`: a ranking has none",
+        ),
+        (
+            "says = \"ranking\"\ntolerance = \"half\"",
+            "claims.toml:10: `tolerance`: a ranking has none",
+        ),
+        (
+            "says = \"ranks\"",
+            "claims.toml:9: `says`: unknown variant `ranks`",
+        ),
+        (
+            "says = \"ranking\"\nours = 1",
+            "claims.toml:10: `ours`: unknown field `ours`",
+        ),
+        (
+            "says = \"at-most\"\nfigure = 1\ntolerance = \"big\"",
+            "claims.toml:11: `tolerance`: a number, or one of",
+        ),
+        (
+            "says = \"ranking\"\n[[claim]]\nid = \"a\"\nsection = \"1\"\nwhat = \"so\"\nsays = \"ranking\"",
+            "claims.toml:11: `id`: `a` is there twice",
+        ),
+    ];
+    for (keys, expected) in cases {
+        let error = read(&file(keys)).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}\nexpected {expected}");
+    }
+    let error = read("paper = \"dimo\"").unwrap_err().to_string();
+    assert!(
+        error.starts_with("claims.toml:1: `paper`: unknown variant `dimo`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_claim_without_a_figure_and_a_figure_without_a_claim_are_errors() {
+    let claims = read(&file(
+        "says = \"at-most\"\nfigure = 4\nnote = \"of {parts}\"",
+    ))
+    .unwrap();
+    let measured = |figures: &[(&str, &[f64])], details: &[&str]| {
+        let mut measured = Measured::new();
+        for &(id, figures) in figures {
+            measured.order(id, figures.iter().copied());
+        }
+        for detail in details {
+            measured.detail(*detail, "two parts");
+        }
+        measured
+    };
+    let judged = claims
+        .judge(&measured(&[("a", &[3.0])], &["parts"]))
+        .unwrap();
+    assert_eq!(
+        (judged[0].holds, judged[0].note.as_str()),
+        (true, "of two parts")
+    );
+    let cases: [(Measured, &str); 6] = [
+        (
+            measured(&[], &["parts"]),
+            "no experiment measures DINO's claim `a`",
+        ),
+        (
+            measured(&[("a", &[3.0]), ("b", &[1.0])], &["parts"]),
+            "has no claim `b`",
+        ),
+        (
+            measured(&[("a", &[3.0]), ("a", &[1.0])], &["parts"]),
+            "measured it twice",
+        ),
+        (
+            measured(&[("a", &[3.0, 1.0])], &["parts"]),
+            "`a` of DINO is no ranking",
+        ),
+        (measured(&[("a", &[3.0])], &[]), "the detail `{parts}`"),
+        (
+            measured(&[("a", &[3.0])], &["parts", "sums"]),
+            "the detail `{sums}`",
+        ),
+    ];
+    for (measured, expected) in cases {
+        let error = claims.judge(&measured).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn the_margin_of_an_order_is_its_least_step() {
+    let claims = read(&file("says = \"ranking\"")).unwrap();
+    let margin = |order: &[f64]| {
+        let mut measured = Measured::new();
+        measured.order("a", order.iter().copied());
+        let line = claims.judge(&measured).unwrap().remove(0);
+        (line.ours, line.holds)
+    };
+    assert_eq!(margin(&[5.0, 3.0, 2.0]), (Some(1.0), true));
+    assert_eq!(margin(&[5.0, 3.0, 4.0]), (Some(-1.0), false));
+}
+
+#[test]
+fn claims_about_traces_are_left_out_where_there_are_none() {
+    let claims = read(&file("says = \"ranking\"\nruns-on = \"traces\"")).unwrap();
+    let mut measured = Measured::new();
+    assert!(claims.judge(&measured).is_err());
+    measured.without_traces = Some("no lab".to_owned());
+    assert_eq!(claims.judge(&measured).unwrap(), []);
+}
+
+/// The record can be renewed only by running the experiments; its words must not lag behind.
+#[test]
+fn the_record_has_the_words_of_the_claims_in_their_order() {
+    let record = Record::built_in().unwrap();
+    for paper in Paper::ALL {
+        let claims = Claims::built_in(paper).unwrap().claims;
+        let lines = record.clone().of(&[paper]).lines;
+        let ids = |lines: &[Line]| lines.iter().map(|line| line.id.clone()).collect::<Vec<_>>();
+        let expected: Vec<String> = claims.iter().map(|claim| claim.id.clone()).collect();
+        assert_eq!(ids(&lines), expected);
+        for (line, claim) in lines.iter().zip(&claims) {
+            let said = (
+                &line.section,
+                &line.what,
+                &line.unit,
+                line.statement,
+                line.kind,
+            );
+            let says = (
+                &claim.section,
+                &claim.what,
+                &claim.unit,
+                claim.statement,
+                claim.kind,
+            );
+            assert_eq!(said, says);
+            let mut rest = line.note.as_str();
+            for part in measured::parts(&claim.note) {
+                if let measured::Part::Text(text) = part {
+                    let at = rest.find(text);
+                    let at = at.unwrap_or_else(|| panic!("{}: {:?} in {rest:?}", claim.id, text));
+                    rest = &rest[at + text.len()..];
+                }
+            }
+        }
+    }
+}
+
+mod of_records {
+    use super::*;
+
+    fn line(paper: Paper, id: &str, ours: f64) -> Line {
+        let mut claim = read(&file("says = \"at-least\"\nfigure = 10"))
+            .unwrap()
+            .claims
+            .remove(0);
+        id.clone_into(&mut claim.id);
+        Line::of(paper, &claim, ours, String::new())
+    }
+
+    fn record(lines: Vec<Line>) -> Record {
+        Record::new(10, 3600.0, lines)
+    }
+
+    #[test]
+    fn what_held_and_no_longer_does_has_fallen() {
+        let before = record(vec![
+            line(Paper::NMass, "stays", 11.0),
+            line(Paper::NMass, "falls", 11.0),
+            line(Paper::NMass, "never-held", 9.0),
+            line(Paper::NMass, "gone", 11.0),
+            line(Paper::Dino, "not-run", 11.0),
+        ]);
+        let now = record(vec![
+            line(Paper::NMass, "stays", 12.0),
+            line(Paper::NMass, "falls", 9.9999),
+            line(Paper::NMass, "never-held", 9.0),
+            line(Paper::NMass, "new", 1.0),
+        ]);
+        let fallen: Vec<&str> = now.fallen(&before).iter().map(|l| l.id.as_str()).collect();
+        assert_eq!(fallen, ["falls", "gone"]);
+        assert!(before.fallen(&before).is_empty());
+    }
+
+    #[test]
+    fn a_paper_that_was_not_run_keeps_its_lines() {
+        let before = record(vec![
+            line(Paper::Dino, "a", 11.0),
+            line(Paper::NMass, "b", 11.0),
+        ]);
+        let now = record(vec![line(Paper::NMass, "c", 11.0)]).with_others_of(before);
+        let ids: Vec<&str> = now.lines.iter().map(|line| line.id.as_str()).collect();
+        assert_eq!(ids, ["a", "c"]);
+    }
+
+    #[test]
+    fn a_missing_figure_stays_missing() {
+        let nothing = line(Paper::Dino, "a", f64::NAN);
+        assert_eq!((nothing.ours, nothing.holds), (None, false));
+        let json = record(vec![nothing]).to_json().unwrap();
+        let read = Record::parse(&json, "record.json".as_ref()).unwrap();
+        assert_eq!(read.lines[0].ours, None);
+        assert_eq!(read.to_json().unwrap(), json);
+    }
+
+    #[test]
+    fn figures_are_recorded_with_four_digits_and_judged_with_all() {
+        let close = line(Paper::Dino, "a", 9.999_99);
+        assert_eq!((close.ours, close.holds), (Some(10.0), false));
+        assert_eq!(record::rounded(-1234.56), -1235.0);
+        assert_eq!(record::rounded(0.0), 0.0);
+        assert_eq!(record::rounded(0.000_123_456), 0.000_123_5);
+    }
+}

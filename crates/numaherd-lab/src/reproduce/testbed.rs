@@ -1,0 +1,240 @@
+//! What the papers' experiments share: how much is run, a paper's machine on the contention model, and a memo
+//! of runs.
+//!
+//! Policies act as they were published ([`as_published`]): nothing limits or undoes what they decide.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use numaherd_experiment::trial::{Ran, Trial, as_published, run};
+use numaherd_model::program::Phase;
+use numaherd_model::{Hardware, Job, Library, Options, Program, Until, alone};
+use numaherd_policy::Settings;
+use numaherd_topology::{CpuId, Machine, NodeId};
+use rayon::prelude::*;
+
+/// Stands for the papers' default schedulers: the modelled kernel's own placement.
+pub const KERNEL: &str = "linux";
+
+/// The programs of CPU2006 (FACTS 1.1). The papers leave some out without naming them.
+pub const CPU2006: [&str; 29] = [
+    "perlbench",
+    "bzip2",
+    "gcc",
+    "bwaves",
+    "gamess",
+    "mcf",
+    "milc",
+    "zeusmp",
+    "gromacs",
+    "cactusADM",
+    "leslie3d",
+    "namd",
+    "gobmk",
+    "dealII",
+    "soplex",
+    "povray",
+    "calculix",
+    "hmmer",
+    "sjeng",
+    "GemsFDTD",
+    "libquantum",
+    "h264ref",
+    "tonto",
+    "lbm",
+    "omnetpp",
+    "astar",
+    "wrf",
+    "sphinx3",
+    "xalancbmk",
+];
+
+/// How much is run. Experiments on traces run once in any case: chance is only in where the kernel starts
+/// threads, and it is the same for all policies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// Runs of each experiment with chance in it, each with its own seed; 10 in the papers.
+    pub runs: u32,
+    /// Modelled seconds of experiments of a fixed time; 3600 in the papers.
+    pub hour_s: f64,
+}
+
+impl Effort {
+    /// As in the papers.
+    pub const FULL: Self = Self {
+        runs: 10,
+        hour_s: 3600.0,
+    };
+    /// For a first look: figures with chance in them are less accurate.
+    pub const QUICK: Self = Self {
+        runs: 2,
+        hour_s: 900.0,
+    };
+
+    /// A part of the hour.
+    pub fn part_of_hour(&self, part: f64) -> Until {
+        Until::Time(std::time::Duration::from_secs_f64(self.hour_s * part))
+    }
+}
+
+/// Results by what was run, so that a run that several experiments need happens once.
+#[derive(Debug)]
+pub struct Memo<T>(Mutex<HashMap<String, Arc<T>>>);
+
+impl<T> Default for Memo<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Memo<T> {
+    /// The result for a key, computed if it is new. Two threads that ask at the same time may both compute it.
+    ///
+    /// # Errors
+    /// Those of `compute`.
+    pub fn get(&self, key: &impl Debug, compute: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+        let key = format!("{key:?}");
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = known().get(&key) {
+            return Ok(result.clone());
+        }
+        let result = Arc::new(compute()?);
+        Ok(known().entry(key).or_insert(result).clone())
+    }
+}
+
+/// What runs, until when, and how the model runs it; the seed is each run's own.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    /// When a run ends.
+    pub until: Until,
+    /// The model's options.
+    pub options: Options,
+}
+
+impl Workload {
+    /// Jobs with the model's defaults.
+    pub fn new(jobs: Vec<Job>, until: Until) -> Self {
+        Self {
+            jobs,
+            until,
+            options: Options::default(),
+        }
+    }
+}
+
+/// A paper's machine, and runs on it.
+#[derive(Debug)]
+pub struct Testbed {
+    /// The machine.
+    pub hardware: Hardware,
+    /// The policies' settings.
+    pub policies: Settings,
+    runs: Memo<Ran>,
+}
+
+impl Testbed {
+    /// The machine of a preset.
+    ///
+    /// # Errors
+    /// The preset is unknown, or is not a machine that the model can run.
+    pub fn of(preset: &str) -> Result<Self> {
+        Ok(Self {
+            hardware: Hardware::of(&Machine::preset(preset)?)?,
+            policies: Settings::default(),
+            runs: Memo::default(),
+        })
+    }
+
+    /// The same machine with other settings of the policies.
+    pub fn with(&self, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut policies = self.policies.clone();
+        change(&mut policies);
+        Self {
+            hardware: self.hardware.clone(),
+            policies,
+            runs: Memo::default(),
+        }
+    }
+
+    /// The CPUs of a node, in their order.
+    pub fn cpus(&self, node: NodeId) -> Vec<CpuId> {
+        let cpus = self.hardware.topology().cpus().iter();
+        let cpus = cpus.filter(|cpu| cpu.node == node);
+        cpus.map(|cpu| cpu.id).collect()
+    }
+
+    /// One run under a policy.
+    ///
+    /// # Errors
+    /// The policy is unknown, or the jobs cannot run.
+    pub fn run(&self, policy: &str, workload: &Workload, seed: u64) -> Result<Arc<Ran>> {
+        self.runs.get(&(policy, workload, seed), || {
+            run(&Trial {
+                hardware: &self.hardware,
+                jobs: workload.jobs.clone(),
+                until: workload.until,
+                options: Options {
+                    seed,
+                    ..workload.options
+                },
+                policy,
+                policies: &self.policies,
+                herd: &as_published(),
+            })
+        })
+    }
+
+    /// Runs under a policy with the seeds from 0, on all cores.
+    ///
+    /// # Errors
+    /// As [`Testbed::run`].
+    pub fn runs(&self, policy: &str, workload: &Workload, count: u32) -> Result<Vec<Arc<Ran>>> {
+        let seeds = (0..u64::from(count)).into_par_iter();
+        seeds.map(|seed| self.run(policy, workload, seed)).collect()
+    }
+
+    /// Time of each job's work under a policy over the time of the same work alone, in one run.
+    ///
+    /// # Errors
+    /// As [`Testbed::run`].
+    pub fn slowdowns(&self, policy: &str, workload: &Workload) -> Result<Vec<f64>> {
+        let ran = self.run(policy, workload, 0)?;
+        let each = ran.work.iter().zip(&workload.jobs);
+        let slowdown = each.map(|(work, job)| {
+            let alone = alone(&self.hardware, &job.program.phases[0], CpuId(0)).ns;
+            ran.seconds * 1e12 / work.instructions / alone
+        });
+        Ok(slowdown.collect())
+    }
+}
+
+/// A program of the library.
+///
+/// # Errors
+/// There is none of that name.
+pub fn program(name: &str) -> Result<&'static Arc<Program>> {
+    Ok(Library::built_in().get(name)?)
+}
+
+/// What a program of one phase does.
+///
+/// # Errors
+/// As [`program`].
+pub fn phase(name: &str) -> Result<&'static Phase> {
+    Ok(&program(name)?.phases[0])
+}
+
+/// By how much a time is shorter than another, in percent of the other.
+pub fn improvement(over: f64, time: f64) -> f64 {
+    (1.0 - time / over) * 100.0
+}
+
+/// By how much a figure is larger than another, in percent of the other.
+pub fn increase(figure: f64, over: f64) -> f64 {
+    (figure / over - 1.0) * 100.0
+}
