@@ -51,7 +51,7 @@ fn an_unknown_paper_or_a_damaged_record_is_refused_before_anything_is_run() {
         (&["dimo"], "invalid value 'dimo'"),
         (
             &["all", "--record", record],
-            "record.json is no record of claims: missing field",
+            "record.json is not a record of claims: missing field",
         ),
     ];
     for (arguments, expected) in cases {

@@ -12,12 +12,12 @@
 //! Threads stand for the paper's vCPUs, since a vCPU is a thread to the host. The modelled Linux stands for
 //! Xen's default scheduler.
 
-mod bench;
 mod factors;
 mod inference;
 pub mod lab;
 mod micro;
 mod overhead;
+mod setup;
 mod workloads;
 
 use anyhow::Result;
@@ -30,12 +30,12 @@ use super::testbed::Effort;
 /// # Errors
 /// A machine or program is unknown, or a run fails.
 pub fn measure(effort: &Effort) -> Result<Measured> {
-    let bench = bench::Bench::new()?;
-    let mut measured = factors::measure(&bench)?;
-    measured.append(micro::measure(&bench, effort)?);
-    measured.append(workloads::measure(&bench, effort)?);
-    measured.append(overhead::measure(&bench)?);
-    measured.append(inference::measure(&bench, effort)?);
+    let setup = setup::Setup::new()?;
+    let mut measured = factors::measure(&setup)?;
+    measured.append(micro::measure(&setup, effort)?);
+    measured.append(workloads::measure(&setup, effort)?);
+    measured.append(overhead::measure(&setup)?);
+    measured.append(inference::measure(&setup, effort)?);
     Ok(measured)
 }
 

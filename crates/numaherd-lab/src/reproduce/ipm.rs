@@ -13,15 +13,15 @@
 //! The programs are the menagerie's own kernels after the NAS definitions, recorded in the lab and played on
 //! the trace world (docs/trace.md); notes name what stands for PARSEC and for Ondes3D. Inputs are of class W (S
 //! for ep, ua and the grid), close to the paper's in its simulator, and for the same reason: a run takes
-//! seconds. As in the paper's simulator, caches and TLBs shrink with the inputs ([`bench::SCALE`]), except on
+//! seconds. As in the paper's simulator, caches and TLBs shrink with the inputs ([`setup::SCALE`]), except on
 //! its simulated machine, whose caches are small already.
 
 mod accuracy;
-mod bench;
 mod design;
 mod overhead;
 mod patterns;
 mod platforms;
+mod setup;
 mod storage;
 
 use anyhow::Result;
@@ -35,12 +35,12 @@ pub use patterns::draw;
 /// # Errors
 /// A trace cannot be recorded or read, or a run fails.
 pub fn measure(traces: &Traces) -> Result<Measured> {
-    let bench = bench::Bench::new(traces);
-    let mut measured = accuracy::measure(&bench)?;
+    let setup = setup::Setup::new(traces);
+    let mut measured = accuracy::measure(&setup)?;
     measured.append(storage::measure()?);
-    measured.append(patterns::measure(&bench)?);
-    measured.append(platforms::measure(&bench)?);
-    measured.append(overhead::measure(&bench)?);
-    measured.append(design::measure(&bench)?);
+    measured.append(patterns::measure(&setup)?);
+    measured.append(platforms::measure(&setup)?);
+    measured.append(overhead::measure(&setup)?);
+    measured.append(design::measure(&setup)?);
     Ok(measured)
 }

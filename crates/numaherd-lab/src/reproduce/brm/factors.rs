@@ -5,29 +5,29 @@ use anyhow::Result;
 use numaherd_experiment::claims::{Measured, changes};
 use numaherd_experiment::statistics::largest;
 
-use super::bench::{Bench, Memory, Sizes};
 use super::micro::{MIB, SETS_MIB, by_set, pair};
+use super::setup::{Memory, Setup, Sizes};
 use crate::reproduce::testbed::{improvement, increase};
 
 /// The last-level cache.
 const CACHE_MIB: u64 = 12;
 
-pub(super) fn measure(bench: &Bench) -> Result<Measured> {
-    let mut measured = locality(bench)?;
-    measured.append(contention(bench)?);
-    measured.append(sharing(bench)?);
+pub(super) fn measure(setup: &Setup) -> Result<Measured> {
+    let mut measured = locality(setup)?;
+    measured.append(contention(setup)?);
+    measured.append(sharing(setup)?);
     Ok(measured)
 }
 
 /// Fig 4a: one thread, its memory local and remote.
-fn locality(bench: &Bench) -> Result<Measured> {
+fn locality(setup: &Setup) -> Result<Measured> {
     let slower = |set: &u64| {
         let sizes = Sizes {
             lists: set * MIB,
             shared: 0,
         };
-        let local = bench.outcome(sizes, Memory::Node0, [1, 0])?;
-        let remote = bench.outcome(sizes, Memory::Node0, [0, 1])?;
+        let local = setup.outcome(sizes, Memory::Node0, [1, 0])?;
+        let remote = setup.outcome(sizes, Memory::Node0, [0, 1])?;
         Ok(increase(remote.seconds, local.seconds))
     };
     let slower: Vec<f64> = SETS_MIB.iter().map(slower).collect::<Result<_>>()?;
@@ -41,13 +41,13 @@ fn locality(bench: &Bench) -> Result<Measured> {
 }
 
 /// Fig 4b: four threads, memory local, nothing shared, on one socket and on two.
-fn contention(bench: &Bench) -> Result<Measured> {
+fn contention(setup: &Setup) -> Result<Measured> {
     let saved = |set: &u64| {
         let sizes = Sizes {
             lists: set * MIB,
             shared: 0,
         };
-        let pair = pair(bench, sizes, Memory::Local)?;
+        let pair = pair(setup, sizes, Memory::Local)?;
         // The paper gives the second assignment as a part of the first (§2.2).
         Ok(improvement(pair.intra.seconds, pair.inter.seconds))
     };
@@ -62,14 +62,14 @@ fn contention(bench: &Bench) -> Result<Measured> {
 }
 
 /// Fig 4c: one shared line and nothing else, within a socket and across.
-fn sharing(bench: &Bench) -> Result<Measured> {
+fn sharing(setup: &Setup) -> Result<Measured> {
     let across = |threads: usize| -> Result<f64> {
         let sizes = Sizes {
             lists: 0,
             shared: 64,
         };
-        let within = bench.outcome(sizes, Memory::Node0, [threads, 0])?;
-        let across = bench.outcome(sizes, Memory::Node0, [threads / 2, threads / 2])?;
+        let within = setup.outcome(sizes, Memory::Node0, [threads, 0])?;
+        let across = setup.outcome(sizes, Memory::Node0, [threads / 2, threads / 2])?;
         Ok(increase(across.seconds, within.seconds))
     };
     let (two, four) = (across(2)?, across(4)?);

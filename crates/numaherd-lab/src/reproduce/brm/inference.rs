@@ -17,7 +17,7 @@ use numaherd_policy::Settings;
 use numaherd_policy::candidates::{Accuracy, Candidates};
 use numaherd_world::Tag;
 
-use super::bench::{BRM, Bench, Memory};
+use super::setup::{BRM, Memory, Setup};
 use super::workloads::{SINGLE, binding_matters, program};
 use crate::reproduce::testbed::Effort;
 
@@ -32,12 +32,12 @@ const MIXES: [(&str, [&str; 4]); 4] = [
 /// Modelled seconds of a run.
 const SECONDS: u64 = 60;
 
-pub(super) fn measure(bench: &Bench, effort: &Effort) -> Result<Measured> {
+pub(super) fn measure(setup: &Setup, effort: &Effort) -> Result<Measured> {
     let mut accuracy = Accuracy::default();
     for mix in &MIXES {
-        let jobs = jobs(bench, mix)?;
+        let jobs = jobs(setup, mix)?;
         for seed in 0..u64::from(effort.runs.min(3)) {
-            watch(bench, &jobs, seed, &mut accuracy)?;
+            watch(setup, &jobs, seed, &mut accuracy)?;
         }
     }
     let Accuracy {
@@ -66,26 +66,26 @@ pub(super) fn measure(bench: &Bench, effort: &Effort) -> Result<Measured> {
 }
 
 /// The jobs of a mix, tagged by whether their binding matters.
-fn jobs(bench: &Bench, (parallel, single): &(&'static str, [&'static str; 4])) -> Result<Vec<Job>> {
+fn jobs(setup: &Setup, (parallel, single): &(&'static str, [&'static str; 4])) -> Result<Vec<Job>> {
     let names = std::iter::once(parallel).chain(single);
     names
         .map(|name| {
             let job = Memory::Wide.of(Job::new(program(name)?));
-            let matters = binding_matters(bench, name)?;
+            let matters = binding_matters(setup, name)?;
             Ok(job.tagged(if matters { Tag::Agent } else { Tag::Clear }))
         })
         .collect()
 }
 
 /// Runs jobs under brm without tags, and counts how often it is right.
-fn watch(bench: &Bench, jobs: &[Job], seed: u64, accuracy: &mut Accuracy) -> Result<()> {
+fn watch(setup: &Setup, jobs: &[Job], seed: u64, accuracy: &mut Accuracy) -> Result<()> {
     let settings = Settings::parse("[brm]\ncandidates = \"inferred\"")?;
     let until = Until::Time(std::time::Duration::from_secs(SECONDS));
     let options = Options {
         seed,
         ..Options::default()
     };
-    let hardware = &bench.testbed.hardware;
+    let hardware = &setup.testbed.hardware;
     let mut model = Model::new(hardware.clone(), jobs.to_vec(), until, options)?;
     let policy = numaherd_policy::registry::build(BRM, &settings)?;
     let mut judge = Candidates::new(&settings);

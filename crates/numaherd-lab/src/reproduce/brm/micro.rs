@@ -11,7 +11,7 @@ use numaherd_model::{Binding, Job, Outcome};
 use numaherd_topology::NodeId;
 use rayon::prelude::*;
 
-use super::bench::{BRM, Bench, IN_TURN, Memory, Sizes};
+use super::setup::{BRM, IN_TURN, Memory, Setup, Sizes};
 use crate::reproduce::testbed::{Effort, KERNEL, improvement, increase};
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -53,17 +53,17 @@ impl Pair {
 }
 
 /// A program of four threads, on node 0 alone and on both nodes.
-pub(super) fn pair(bench: &Bench, sizes: Sizes, memory: Memory) -> Result<Pair> {
+pub(super) fn pair(setup: &Setup, sizes: Sizes, memory: Memory) -> Result<Pair> {
     Ok(Pair {
-        intra: bench.outcome(sizes, memory, [4, 0])?,
-        inter: bench.outcome(sizes, memory, [2, 2])?,
+        intra: setup.outcome(sizes, memory, [4, 0])?,
+        inter: setup.outcome(sizes, memory, [2, 2])?,
     })
 }
 
-pub(super) fn measure(bench: &Bench, effort: &Effort) -> Result<Measured> {
-    let mut measured = combined(bench)?;
-    measured.append(topology(bench, effort)?);
-    measured.append(schedulers(bench, effort)?);
+pub(super) fn measure(setup: &Setup, effort: &Effort) -> Result<Measured> {
+    let mut measured = combined(setup)?;
+    measured.append(topology(setup, effort)?);
+    measured.append(schedulers(setup, effort)?);
     Ok(measured)
 }
 
@@ -74,12 +74,12 @@ pub(super) fn by_set(figures: &[f64]) -> impl Iterator<Item = (String, f64)> {
 }
 
 /// Fig 5 and 7: factors against each other, and what shows which one wins.
-fn combined(bench: &Bench) -> Result<Measured> {
+fn combined(setup: &Setup) -> Result<Measured> {
     let pairs = |sizes: Vec<(u64, u64)>| -> Result<Vec<Pair>> {
         let sizes = sizes.into_par_iter();
         let sizes = sizes.map(|(lists, shared)| Sizes { lists, shared });
         sizes
-            .map(|sizes| pair(bench, sizes, Memory::Node0))
+            .map(|sizes| pair(setup, sizes, Memory::Node0))
             .collect()
     };
     let sets = |shared| COMBINED_MIB.map(|set| (set * MIB, shared)).to_vec();
@@ -131,17 +131,17 @@ fn correlations(pairs: &[&Pair], measured: &mut Measured) {
 }
 
 /// Fig 6: 128 MB and 128 KB shared, in a virtual machine that fits in a node and in one that does not.
-fn topology(bench: &Bench, effort: &Effort) -> Result<Measured> {
+fn topology(setup: &Setup, effort: &Effort) -> Result<Measured> {
     let sizes = Sizes {
         lists: 128 * MIB,
         shared: SHARED,
     };
     let narrow = Job {
-        binding: Binding::Within(bench.testbed.cpus(NodeId(0)).into_iter().collect()),
-        ..bench.micro(THREADS, sizes, Memory::Node0)?
+        binding: Binding::Within(setup.testbed.cpus(NodeId(0)).into_iter().collect()),
+        ..setup.micro(THREADS, sizes, Memory::Node0)?
     };
-    let wide = bench.micro(THREADS, sizes, Memory::Wide)?;
-    let under = |job: Job| bench.under(KERNEL, &[job], &[1.0], effort.runs);
+    let wide = setup.micro(THREADS, sizes, Memory::Wide)?;
+    let under = |job: Job| setup.under(KERNEL, &[job], &[1.0], effort.runs);
     let (narrow, wide) = (under(narrow)?, under(wide)?);
     let mut measured = Measured::new();
     measured.figure("fig6-slower", increase(wide.mean(), narrow.mean()));
@@ -150,7 +150,7 @@ fn topology(bench: &Bench, effort: &Effort) -> Result<Measured> {
 }
 
 /// Fig 8a and 9: the kernel, the best binding and brm.
-fn schedulers(bench: &Bench, effort: &Effort) -> Result<Measured> {
+fn schedulers(setup: &Setup, effort: &Effort) -> Result<Measured> {
     struct Row {
         kernel: Sample,
         best: f64,
@@ -158,13 +158,13 @@ fn schedulers(bench: &Bench, effort: &Effort) -> Result<Measured> {
         in_turn: Sample,
     }
     let row = |set: &u64| -> Result<Row> {
-        let jobs = [bench.long_micro(Sizes {
+        let jobs = [setup.long_micro(Sizes {
             lists: set * MIB,
             shared: SHARED,
         })?];
-        let under = |policy| bench.under(policy, &jobs, &[1.0], effort.runs);
+        let under = |policy| setup.under(policy, &jobs, &[1.0], effort.runs);
         Ok(Row {
-            best: bench.bindings(&jobs, &[1.0])?[0],
+            best: setup.bindings(&jobs, &[1.0])?[0],
             kernel: under(KERNEL)?,
             brm: under(BRM)?,
             in_turn: under(IN_TURN)?,

@@ -14,7 +14,7 @@ use numaherd_policy::Random;
 use numaherd_world::World;
 use rand::SeedableRng;
 
-use super::bench::{BRM, Bench, Memory, Sizes};
+use super::setup::{BRM, Memory, Setup, Sizes};
 
 /// Snapshots that are timed; the median counts.
 const TICKS: usize = 300;
@@ -22,16 +22,16 @@ const TICKS: usize = 300;
 const TICK: Duration = Duration::from_millis(10);
 
 /// Time of one decision for so many threads, in percent of the cadence.
-fn share(bench: &Bench, threads: u32) -> Result<f64> {
+fn share(setup: &Setup, threads: u32) -> Result<f64> {
     let sizes = Sizes {
         lists: u64::from(threads) << 20,
         shared: 0,
     };
-    let job = bench.micro(threads, sizes, Memory::Local)?;
+    let job = setup.micro(threads, sizes, Memory::Local)?;
     let until = Until::Time(TICK * (TICKS as u32 + 1));
-    let hardware = bench.testbed.hardware.clone();
+    let hardware = setup.testbed.hardware.clone();
     let mut model = Model::new(hardware, vec![job], until, Options::default())?;
-    let mut policy = numaherd_policy::registry::build(BRM, &bench.testbed.policies)?;
+    let mut policy = numaherd_policy::registry::build(BRM, &setup.testbed.policies)?;
     let mut random = Random::seed_from_u64(0);
     let topology = model.topology().clone();
     let mut took = Vec::with_capacity(TICKS);
@@ -47,8 +47,8 @@ fn share(bench: &Bench, threads: u32) -> Result<f64> {
     Ok(took[TICKS / 2].as_secs_f64() / TICK.as_secs_f64() * 100.0)
 }
 
-pub(super) fn measure(bench: &Bench) -> Result<Measured> {
-    let share = |threads| share(bench, threads);
+pub(super) fn measure(setup: &Setup) -> Result<Measured> {
+    let share = |threads| share(setup, threads);
     let (two, four, eight, sixteen) = (share(2)?, share(4)?, share(8)?, share(16)?);
     let mut measured = Measured::new();
     measured.figure("fig10-2-4", two.max(four));

@@ -14,7 +14,7 @@ use numaherd_experiment::statistics::{Sample, correlation, largest, mean, smalle
 use numaherd_model::{Job, Program};
 use rayon::prelude::*;
 
-use super::bench::{BRM, Bench, Memory};
+use super::setup::{BRM, Memory, Setup};
 use crate::reproduce::testbed::{self, Effort, KERNEL, improvement, increase};
 
 /// The parallel programs in the order of Fig 1, those that depend most on their placement first, as far
@@ -39,11 +39,11 @@ struct Row {
 
 impl Row {
     /// Runs one workload under everything.
-    fn of(bench: &Bench, name: &'static str, effort: &Effort) -> Result<Self> {
+    fn of(setup: &Setup, name: &'static str, effort: &Effort) -> Result<Self> {
         let jobs = jobs(name, Memory::Wide)?;
-        let alone = alone(bench, &jobs, name)?;
-        let under = |policy| bench.under(policy, &jobs, &alone, effort.runs);
-        let bindings = bench.bindings(&jobs, &alone)?;
+        let alone = alone(setup, &jobs, name)?;
+        let under = |policy| setup.under(policy, &jobs, &alone, effort.runs);
+        let bindings = setup.bindings(&jobs, &alone)?;
         Ok(Self {
             name,
             kernel: under(KERNEL)?,
@@ -88,12 +88,12 @@ fn jobs(name: &str, memory: Memory) -> Result<Vec<Job>> {
 
 /// What each job's time is divided by: in the mixed workload the time of the program alone, as in the paper
 /// (§6); otherwise 1.
-fn alone(bench: &Bench, jobs: &[Job], name: &str) -> Result<Vec<f64>> {
+fn alone(setup: &Setup, jobs: &[Job], name: &str) -> Result<Vec<f64>> {
     if name != MIXED {
         return Ok(vec![1.0; jobs.len()]);
     }
     let alone = |job| {
-        Ok(bench
+        Ok(setup
             .under(KERNEL, std::slice::from_ref(job), &[1.0], 1)?
             .mean())
     };
@@ -101,26 +101,26 @@ fn alone(bench: &Bench, jobs: &[Job], name: &str) -> Result<Vec<f64>> {
 }
 
 /// By how much the worst binding of a workload is slower than the best, in percent.
-fn loss_by_binding(bench: &Bench, name: &str, memory: Memory) -> Result<f64> {
+fn loss_by_binding(setup: &Setup, name: &str, memory: Memory) -> Result<f64> {
     let jobs = jobs(name, memory)?;
-    let times = bench.bindings(&jobs, &vec![1.0; jobs.len()])?;
+    let times = setup.bindings(&jobs, &vec![1.0; jobs.len()])?;
     Ok(increase(times[times.len() - 1], times[0]))
 }
 
 /// Whether a program is faster in some places than in others: with three of its kind, or in four threads, its
 /// memory as in [`Memory::Wide`].
-pub(super) fn binding_matters(bench: &Bench, name: &str) -> Result<bool> {
-    Ok(loss_by_binding(bench, name, Memory::Wide)? > NONE)
+pub(super) fn binding_matters(setup: &Setup, name: &str) -> Result<bool> {
+    Ok(loss_by_binding(setup, name, Memory::Wide)? > NONE)
 }
 
-pub(super) fn measure(bench: &Bench, effort: &Effort) -> Result<Measured> {
+pub(super) fn measure(setup: &Setup, effort: &Effort) -> Result<Measured> {
     let names: Vec<&'static str> = PARALLEL.into_iter().chain(SINGLE).chain([MIXED]).collect();
     let rows: Vec<Row> = names
         .into_par_iter()
-        .map(|name| Row::of(bench, name, effort))
+        .map(|name| Row::of(setup, name, effort))
         .collect::<Result<_>>()?;
     let (parallel, multi) = rows.split_at(PARALLEL.len());
-    let mut measured = worst_bindings(bench)?;
+    let mut measured = worst_bindings(setup)?;
     parallel_workloads(parallel, &mut measured);
     multiprogrammed(multi, &mut measured);
     deviations(&rows, &mut measured);
@@ -128,9 +128,9 @@ pub(super) fn measure(bench: &Bench, effort: &Effort) -> Result<Measured> {
 }
 
 /// Fig 1: all memory on node 0, the worst binding against the best.
-fn worst_bindings(bench: &Bench) -> Result<Measured> {
+fn worst_bindings(setup: &Setup) -> Result<Measured> {
     let losses = |names: &[&'static str]| -> Result<Vec<(&'static str, f64)>> {
-        let loss = |&name| Ok((name, loss_by_binding(bench, name, Memory::Node0)?));
+        let loss = |&name| Ok((name, loss_by_binding(setup, name, Memory::Node0)?));
         names.iter().map(loss).collect()
     };
     let (parallel, single) = (losses(&PARALLEL)?, losses(&SINGLE)?);

@@ -12,7 +12,7 @@ use numaherd_experiment::claims::{Measured, list};
 use numaherd_experiment::statistics::{largest, mean};
 use numaherd_trace::world::{SampleEvery, UnitFigures};
 
-use super::bench::{Bench, Platform, Played, Run};
+use super::setup::{Platform, Played, Run, Setup};
 use crate::reproduce::testbed::improvement;
 use crate::reproduce::traces::{few, named};
 
@@ -31,13 +31,13 @@ struct Metrics {
 }
 
 impl Metrics {
-    fn of(bench: &Bench<'_>, program: &str) -> Result<Self> {
+    fn of(setup: &Setup<'_>, program: &str) -> Result<Self> {
         let run = |policy| Run::new(Platform::Itanium, named(program), policy);
         let mut runs = vec![run("ipm")?, run("tlb-miss-history")?];
         for every in RATES {
             runs.push(run("sampled")?.with(|o| o.sample_every = SampleEvery::Accesses(every)));
         }
-        let mut runs = bench.run(runs)?;
+        let mut runs = setup.run(runs)?;
         let sampled = runs.split_off(2);
         let misses = runs.remove(1);
         Ok(Self {
@@ -48,8 +48,8 @@ impl Metrics {
     }
 }
 
-pub(super) fn measure(bench: &Bench<'_>) -> Result<Measured> {
-    let metrics = PROGRAMS.iter().map(|program| Metrics::of(bench, program));
+pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
+    let metrics = PROGRAMS.iter().map(|program| Metrics::of(setup, program));
     let metrics: Vec<Metrics> = metrics.collect::<Result<_>>()?;
     let mut measured = Measured::new();
     // The paper prints no figures of sp.
@@ -63,7 +63,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Measured> {
         measured.figure(format!("fig1-{program}-others"), best);
     }
     orders(&metrics, &mut measured);
-    measured.append(races(bench)?);
+    measured.append(races(setup)?);
     Ok(measured)
 }
 
@@ -95,14 +95,14 @@ fn orders(metrics: &[Metrics], measured: &mut Measured) {
 }
 
 /// Accuracy over all programs, and what races cost of it (§6.3, Simics).
-fn races(bench: &Bench<'_>) -> Result<Measured> {
+fn races(setup: &Setup<'_>) -> Result<Measured> {
     let kernels = few();
-    let with = bench.run_each(Platform::Simics, &kernels, "ipm")?;
+    let with = setup.run_each(Platform::Simics, &kernels, "ipm")?;
     let race_free = kernels.iter().map(|kernel| {
         let run = Run::new(Platform::Simics, kernel, "ipm")?;
         Ok(run.with(|options| options.races = false))
     });
-    let without = bench.run(race_free.collect::<Result<_>>()?)?;
+    let without = setup.run(race_free.collect::<Result<_>>()?)?;
     let right = |runs: &[Arc<Played>]| mean(runs.iter().map(|played| played.right()));
     let lost = |unit: &UnitFigures| unit.races as f64 / unit.evictions.max(1) as f64 * 100.0;
     let mut measured = Measured::new();

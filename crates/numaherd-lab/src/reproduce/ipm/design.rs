@@ -12,7 +12,7 @@ use numaherd_experiment::claims::{Measured, changes};
 use numaherd_experiment::statistics::{largest, mean};
 use numaherd_hardware::{IpmConfig, PeriodicPass, Tlb};
 
-use super::bench::{Bench, Platform, Run};
+use super::setup::{Platform, Run, Setup};
 use crate::reproduce::testbed::increase;
 use crate::reproduce::traces::named;
 
@@ -39,7 +39,7 @@ impl Pass {
 
 /// Mean time over the programs for each value of a setting, in percent more than for the first value.
 fn times<T: Copy>(
-    bench: &Bench<'_>,
+    setup: &Setup<'_>,
     values: &[T],
     set: impl Fn(Run, T) -> Run,
 ) -> Result<Vec<f64>> {
@@ -50,9 +50,9 @@ fn times<T: Copy>(
             runs.push(set(run, value));
         }
     }
-    let played = bench.run(runs)?;
+    let played = setup.run(runs)?;
     let (first, _) = played.split_at(PROGRAMS.len());
-    let over_first = |runs: &[std::sync::Arc<super::bench::Played>]| {
+    let over_first = |runs: &[std::sync::Arc<super::setup::Played>]| {
         let pairs = runs.iter().zip(first);
         mean(pairs.map(|(run, first)| increase(run.time(), first.time())))
     };
@@ -64,20 +64,20 @@ fn by_value<T: Display>(values: &[T], times: &[f64]) -> String {
     changes(named.zip(times.iter().copied()), 1)
 }
 
-pub(super) fn measure(bench: &Bench<'_>) -> Result<Measured> {
+pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
     let mut measured = Measured::new();
-    ageing(bench, &mut measured)?;
-    threshold(bench, &mut measured)?;
-    entries(bench, &mut measured)?;
-    pages(bench, &mut measured)?;
+    ageing(setup, &mut measured)?;
+    threshold(setup, &mut measured)?;
+    entries(setup, &mut measured)?;
+    pages(setup, &mut measured)?;
     Ok(measured)
 }
 
-fn ageing(bench: &Bench<'_>, measured: &mut Measured) -> Result<()> {
+fn ageing(setup: &Setup<'_>, measured: &mut Measured) -> Result<()> {
     // Values as the paper counts them. In dilated time its 7 is less (`world::unit`), and so are the others.
     let values = [7_u32, 4, 5, 11, 13];
     let paper = IpmConfig::of_paper().cr_aging;
-    let times = times(bench, &values, |run, value| {
+    let times = times(setup, &values, |run, value| {
         run.with_unit(|unit| unit.cr_aging = (unit.cr_aging + value).saturating_sub(paper))
     })?;
     measured.figure("fig13a-low", largest(times[1..3].iter().copied()));
@@ -86,10 +86,10 @@ fn ageing(bench: &Bench<'_>, measured: &mut Measured) -> Result<()> {
     Ok(())
 }
 
-fn threshold(bench: &Bench<'_>, measured: &mut Measured) -> Result<()> {
+fn threshold(setup: &Setup<'_>, measured: &mut Measured) -> Result<()> {
     let values = [2, 0, 4, 8];
     let set = |run: Run, value| run.with_unit(|unit| unit.cr_mig = value);
-    let times = times(bench, &values, set)?;
+    let times = times(setup, &values, set)?;
     measured.figure("fig13b-low", times[1]);
     measured.figure("fig13b-high", times[3]);
     measured.detail("threshold", by_value(&values, &times));
@@ -98,12 +98,12 @@ fn threshold(bench: &Bench<'_>, measured: &mut Measured) -> Result<()> {
 
 /// Times for each value of a setting of the TLB, without the pass and with it.
 fn of_tlb<T: Copy>(
-    bench: &Bench<'_>,
+    setup: &Setup<'_>,
     values: &[T],
     set: impl Fn(&mut Tlb, T),
 ) -> Result<[Vec<f64>; 2]> {
     let times = |pass: Pass| {
-        times(bench, values, |run, value| {
+        times(setup, values, |run, value| {
             let mut run = pass.of(run);
             if let Some(tlb) = &mut run.hardware.config.tlb {
                 set(tlb, value);
@@ -114,9 +114,9 @@ fn of_tlb<T: Copy>(
     Ok([times(Pass::Without)?, times(Pass::With)?])
 }
 
-fn entries(bench: &Bench<'_>, measured: &mut Measured) -> Result<()> {
+fn entries(setup: &Setup<'_>, measured: &mut Measured) -> Result<()> {
     let values = [64_usize, 32, 256, 1024, 4096];
-    let [without, with] = of_tlb(bench, &values, |tlb, entries| {
+    let [without, with] = of_tlb(setup, &values, |tlb, entries| {
         tlb.l1.entries = entries;
         tlb.l1.ways = entries;
     })?;
@@ -127,9 +127,9 @@ fn entries(bench: &Bench<'_>, measured: &mut Measured) -> Result<()> {
     Ok(())
 }
 
-fn pages(bench: &Bench<'_>, measured: &mut Measured) -> Result<()> {
+fn pages(setup: &Setup<'_>, measured: &mut Measured) -> Result<()> {
     let values = [4_u64, 64, 1024];
-    let [without, with] = of_tlb(bench, &values, |tlb, kib| tlb.page_bytes = kib << 10)?;
+    let [without, with] = of_tlb(setup, &values, |tlb, kib| tlb.page_bytes = kib << 10)?;
     measured.order("fig15a", [without[2], with[2]]);
     measured.figure("fig15b", with[2]);
     measured.detail("pages-without", by_value(&values, &without));

@@ -9,7 +9,7 @@ use numaherd_experiment::claims::Measured;
 use numaherd_experiment::statistics::{largest, mean};
 use numaherd_trace::world::UnitFigures;
 
-use super::bench::{Bench, Platform, Played};
+use super::setup::{Platform, Played, Setup};
 use crate::reproduce::traces::few;
 
 /// TLB misses per access, in percent.
@@ -18,10 +18,10 @@ fn miss_rate(played: &Played) -> f64 {
     tlb.map_or(f64::NAN, |tlb| tlb.miss_rate * 100.0)
 }
 
-pub(super) fn measure(bench: &Bench<'_>) -> Result<Measured> {
+pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
     let kernels = few();
-    let simics = bench.run_each(Platform::Simics, &kernels, "ipm")?;
-    let itanium = bench.run_each(Platform::Itanium, &kernels, "ipm")?;
+    let simics = setup.run_each(Platform::Simics, &kernels, "ipm")?;
+    let itanium = setup.run_each(Platform::Itanium, &kernels, "ipm")?;
     let of_unit = |figure: fn(&UnitFigures) -> f64| {
         mean(simics.iter().map(|played| played.of_unit(figure) * 100.0))
     };

@@ -10,7 +10,7 @@ use numaherd_experiment::claims::{Measured, list};
 use numaherd_experiment::statistics::{mean, smallest};
 use plotters::prelude::*;
 
-use super::bench::{Bench, Platform, Played};
+use super::setup::{Platform, Played, Setup};
 use crate::reproduce::traces::{Kernel, NAS_MANY, PARSEC, Traces};
 
 /// Fig 6's programs: cg, mg, sp, and what stands for ferret, dedup and fluidanimate.
@@ -84,17 +84,17 @@ impl Sharing {
 }
 
 /// The programs' sharing, in the order of [`programs`].
-fn seen(bench: &Bench<'_>) -> Result<Vec<Sharing>> {
+fn seen(setup: &Setup<'_>) -> Result<Vec<Sharing>> {
     let kernels = programs();
-    let runs = bench.run_each(Platform::Xeon64, &kernels, "ipm")?;
+    let runs = setup.run_each(Platform::Xeon64, &kernels, "ipm")?;
     let pairs = kernels.iter().zip(&runs);
     Ok(pairs
         .map(|(kernel, played)| Sharing::of(kernel.name, played))
         .collect())
 }
 
-pub(super) fn measure(bench: &Bench<'_>) -> Result<Measured> {
-    let seen = seen(bench)?;
+pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
+    let seen = seen(setup)?;
     let [cg, mg, sp, pipeline, grid] = &seen[..] else {
         unreachable!("the programs are five");
     };
@@ -124,7 +124,7 @@ const MARGIN: i32 = 24;
 pub fn draw(folder: &Path, traces: &Traces) -> Result<()> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create {}", folder.display()))?;
-    for sharing in seen(&Bench::new(traces))? {
+    for sharing in seen(&Setup::new(traces))? {
         let path = folder.join(format!("ipm-sharing-{}.svg", sharing.program));
         let svg = map(&sharing)?;
         std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;

@@ -9,7 +9,7 @@ use anyhow::Result;
 use numaherd_experiment::claims::{Measured, changes};
 use numaherd_experiment::statistics::{mean, smallest};
 
-use super::bench::{Bench, Platform, Played};
+use super::setup::{Platform, Played, Setup};
 use crate::reproduce::testbed::{KERNEL, increase};
 use crate::reproduce::traces::{Kernel, NAS, NAS_MANY, PARSEC, STENCIL};
 
@@ -50,12 +50,12 @@ struct Board {
 
 impl Board {
     fn new(
-        bench: &Bench<'_>,
+        setup: &Setup<'_>,
         platform: Platform,
         kernels: Vec<&'static Kernel>,
         policies: &[&'static str],
     ) -> Result<Self> {
-        let under = |policy| bench.run_each(platform, &kernels, policy);
+        let under = |policy| setup.run_each(platform, &kernels, policy);
         let policies = policies.iter().map(|&policy| Ok((policy, under(policy)?)));
         Ok(Self {
             system: under(KERNEL)?,
@@ -104,10 +104,10 @@ impl Board {
     }
 }
 
-pub(super) fn measure(bench: &Bench<'_>) -> Result<Measured> {
-    let mut measured = simics(bench)?;
-    measured.append(itanium(bench)?);
-    measured.append(xeons(bench)?);
+pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
+    let mut measured = simics(setup)?;
+    measured.append(itanium(setup)?);
+    measured.append(xeons(setup)?);
     Ok(measured)
 }
 
@@ -115,9 +115,9 @@ fn all_kernels() -> Vec<&'static Kernel> {
     NAS.iter().chain(&PARSEC).collect()
 }
 
-fn simics(bench: &Bench<'_>) -> Result<Measured> {
+fn simics(setup: &Setup<'_>) -> Result<Measured> {
     let policies = ["interleave", "oracle", "ipm"];
-    let board = Board::new(bench, Platform::Simics, all_kernels(), &policies)?;
+    let board = Board::new(setup, Platform::Simics, all_kernels(), &policies)?;
     let mut measured = Measured::new();
     measured.figure("fig7-cg-time", board.of("cg", "ipm", Played::time));
     measured.figure("fig7-cg-traffic", board.of("cg", "ipm", traffic));
@@ -148,11 +148,11 @@ const RELATED: [&str; 6] = [
     "tlb-miss-history",
 ];
 
-fn itanium(bench: &Bench<'_>) -> Result<Measured> {
+fn itanium(setup: &Setup<'_>) -> Result<Measured> {
     let mut kernels = all_kernels();
     kernels.push(&STENCIL);
     let policies = [&["oracle", "ipm"], &RELATED[..]].concat();
-    let board = Board::new(bench, Platform::Itanium, kernels, &policies)?;
+    let board = Board::new(setup, Platform::Itanium, kernels, &policies)?;
     let time = |policy| board.mean(policy, Played::time);
     let (ipm, oracle) = (time("ipm"), time("oracle"));
     let mut measured = Measured::new();
@@ -184,10 +184,10 @@ fn itanium(bench: &Bench<'_>) -> Result<Measured> {
     Ok(measured)
 }
 
-fn xeons(bench: &Bench<'_>) -> Result<Measured> {
+fn xeons(setup: &Setup<'_>) -> Result<Measured> {
     let board = |platform| {
         let policies = ["random-mapping", "oracle", "ipm"];
-        Board::new(bench, platform, NAS_MANY.iter().collect(), &policies)
+        Board::new(setup, platform, NAS_MANY.iter().collect(), &policies)
     };
     let (small, large) = (board(Platform::Xeon32)?, board(Platform::Xeon64)?);
     let mut measured = Measured::new();

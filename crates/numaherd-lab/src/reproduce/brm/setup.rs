@@ -75,11 +75,11 @@ impl Sizes {
 }
 
 /// The machine, with brm's settings.
-pub(super) struct Bench {
+pub(super) struct Setup {
     pub(super) testbed: Testbed,
 }
 
-impl Bench {
+impl Setup {
     pub(super) fn new() -> Result<Self> {
         let mut testbed = Testbed::of("xeon-e5620-2s")?;
         // The paper's programs are all tagged, so that every thread is a candidate.
@@ -203,9 +203,9 @@ mod tests {
 
     #[test]
     fn bindings_are_enumerated_up_to_what_is_alike() {
-        let bench = Bench::new().unwrap();
+        let setup = Setup::new().unwrap();
         let job = |name: &str| Job::new(program(name).unwrap().clone());
-        let count = |jobs: &[Job]| bench.distinct_bindings(jobs).unwrap().len();
+        let count = |jobs: &[Job]| setup.distinct_bindings(jobs).unwrap().len();
         assert_eq!(count(&[job("lu.C")]), 5);
         assert_eq!(count(&[job("mcf"), job("mcf"), job("mcf"), job("mcf")]), 5);
         assert_eq!(

@@ -151,14 +151,14 @@ impl Played {
 }
 
 /// Traces, and what was computed from them.
-pub struct Bench<'a> {
+pub struct Setup<'a> {
     traces: &'a Traces,
     analysed: Memo<Analysis>,
     played: Memo<Played>,
 }
 
-impl<'a> Bench<'a> {
-    /// A bench on which nothing has run yet.
+impl<'a> Setup<'a> {
+    /// A setup on which nothing has run yet.
     pub fn new(traces: &'a Traces) -> Self {
         Self {
             traces,
@@ -184,7 +184,7 @@ impl<'a> Bench<'a> {
     /// Runs each kernel on a platform under a policy.
     ///
     /// # Errors
-    /// As [`Bench::run`].
+    /// As [`Setup::run`].
     pub fn run_each(
         &self,
         platform: Platform,
