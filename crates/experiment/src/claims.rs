@@ -12,6 +12,7 @@ mod record;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use numaherd_files::FileError;
 use serde::{Deserialize, Serialize};
 
 pub use file::{Tolerance, parse};
@@ -21,18 +22,9 @@ pub use record::{Line, Record};
 /// What is wrong with claims, with a record of them, or with what was measured for them.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimsError {
-    /// A file of claims is malformed.
-    #[error("{}:{line}: `{key}`: {why}", file.display())]
-    Malformed {
-        /// The file.
-        file: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The key, or the text of the line where no key can be told.
-        key: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    /// A file cannot be read, or a file of claims is malformed.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// No experiment measured a claim's figure.
     #[error("no experiment measures {paper}'s claim `{id}`")]
     NoFigure {
@@ -64,14 +56,6 @@ pub enum ClaimsError {
         paper: String,
         /// The detail's name.
         detail: String,
-    },
-    /// A record cannot be read.
-    #[error("cannot read the record {}: {source}", file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: std::io::Error,
     },
     /// A file is not a record of claims.
     #[error("{} is not a record of claims: {source}", file.display())]
@@ -243,7 +227,7 @@ impl Claims {
             Paper::Brm => ("brm", include_str!("../../../data/claims/brm.toml")),
             Paper::Ipm => ("ipm", include_str!("../../../data/claims/ipm.toml")),
         };
-        parse(text, format!("data/claims/{file}.toml").as_ref())
+        parse(text, &format!("data/claims/{file}.toml"))
     }
 
     /// Compares what was measured with what the paper says. Claims about traces are left out where there were

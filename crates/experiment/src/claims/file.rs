@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
 
+use numaherd_files::Document;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -93,42 +93,19 @@ enum ToleranceValue {
     Own(f64),
 }
 
-/// What is wrong, and where in the text.
-struct Fault {
-    at: Range<usize>,
-    key: &'static str,
-    why: String,
-}
-
-fn fault<T>(at: Range<usize>, key: &'static str, why: impl Into<String>) -> Result<T, Fault> {
-    let why = why.into();
-    Err(Fault { at, key, why })
-}
-
 /// The claims of a file's text. The path is for messages alone.
 ///
 /// # Errors
-/// [`ClaimsError::Malformed`] with file, line and key.
-pub fn parse(text: &str, path: &Path) -> Result<Claims, ClaimsError> {
-    let line_of = |at: usize| 1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count();
-    let malformed = |line, key: &str, why| ClaimsError::Malformed {
-        file: path.to_owned(),
-        line,
-        key: key.to_owned(),
-        why,
-    };
-    let file: FileTable = toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| line_of(span.start));
-        let there = text.lines().nth(line - 1).unwrap_or_default();
-        let key = there.split('=').next().unwrap_or(there).trim();
-        malformed(line, key, error.message().trim().replace('\n', ", "))
-    })?;
+/// What is malformed, with file, line and key.
+pub fn parse(text: &str, path: &str) -> Result<Claims, ClaimsError> {
+    let document = Document::new(text, path);
+    let file: FileTable = document.parse()?;
     let mut ids = BTreeSet::new();
     let mut claims = Vec::with_capacity(file.claims.len());
-    for table in file.claims {
+    for (number, table) in file.claims.into_iter().enumerate() {
         let at = table.span();
         let claim = claim(table.into_inner(), &at, &mut ids)
-            .map_err(|fault| malformed(line_of(fault.at.start), fault.key, fault.why))?;
+            .map_err(|(at, key, why)| document.wrong(at, &format!("claim[{number}].{key}"), why))?;
         claims.push(claim);
     }
     Ok(Claims {
@@ -137,6 +114,13 @@ pub fn parse(text: &str, path: &Path) -> Result<Claims, ClaimsError> {
         about: file.about,
         claims,
     })
+}
+
+/// Where in the text something is wrong, with its key and the reason.
+type Fault = (Range<usize>, &'static str, String);
+
+fn fault<T>(at: Range<usize>, key: &'static str, why: impl Into<String>) -> Result<T, Fault> {
+    Err((at, key, why.into()))
 }
 
 fn claim(table: ClaimTable, at: &Range<usize>, ids: &mut BTreeSet<String>) -> Result<Claim, Fault> {

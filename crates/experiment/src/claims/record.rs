@@ -1,7 +1,6 @@
 //! The record of which claims held: `docs/fidelity.json`, which `reproduce --record` renews, later runs are
 //! compared with, and `docs/FIDELITY.md` is made from.
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +9,9 @@ use super::{Claim, ClaimsError, Kind, Paper, Statement};
 
 /// Significant digits of recorded figures: few enough that the last digits of another processor change nothing.
 const DIGITS: usize = 4;
+
+/// A larger file is not a record.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// Claims and whether they hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,10 +104,7 @@ impl Record {
     /// # Errors
     /// The file cannot be read, or is not a record.
     pub fn read(path: &Path) -> Result<Self, ClaimsError> {
-        let text = fs::read_to_string(path).map_err(|source| ClaimsError::Unreadable {
-            file: path.to_owned(),
-            source,
-        })?;
+        let text = numaherd_files::read::text(path, MOST_BYTES)?;
         Self::parse(&text, path)
     }
 

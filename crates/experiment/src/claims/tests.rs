@@ -8,7 +8,7 @@ fn file(keys: &str) -> String {
 }
 
 fn read(text: &str) -> Result<Claims, ClaimsError> {
-    parse(text, "claims.toml".as_ref())
+    parse(text, "claims.toml")
 }
 
 fn statement(keys: &str) -> Statement {
@@ -48,50 +48,53 @@ fn tolerances_depend_on_the_kind_of_figure() {
 #[test]
 fn what_is_malformed_is_reported_with_file_line_and_key() {
     let cases = [
-        ("says = \"point\"", "claims.toml:5: `figure`: it is missing"),
+        (
+            "says = \"point\"",
+            "claims.toml:5: claim[0].figure: it is missing",
+        ),
         (
             "says = \"point\"\nfigure = 1",
-            "claims.toml:10: `tolerance`: it is missing",
+            "claims.toml:10: claim[0].tolerance: it is missing",
         ),
         (
             "says = \"point\"\nfigure = nan\ntolerance = 1",
-            "claims.toml:10: `figure`: it must be finite",
+            "claims.toml:10: claim[0].figure: it must be finite",
         ),
         (
             "says = \"at-most\"\nfigure = 1\ntolerance = -1\nwhy = \"no\"",
-            "claims.toml:11: `tolerance`: -1 is no",
+            "claims.toml:11: claim[0].tolerance: -1 is no",
         ),
         (
             "says = \"at-most\"\nfigure = 1\ntolerance = 0.5",
-            "claims.toml:11: `why`: a tolerance of its own",
+            "claims.toml:11: claim[0].why: a tolerance of its own",
         ),
         (
             "says = \"ranking\"\nwhy = \"no\"",
-            "claims.toml:10: `why`: only a number",
+            "claims.toml:10: claim[0].why: only a number",
         ),
         (
             "says = \"ranking\"\nfigure = 1",
-            "claims.toml:10: `figure`: a ranking has none",
+            "claims.toml:10: claim[0].figure: a ranking has none",
         ),
         (
             "says = \"ranking\"\ntolerance = \"half\"",
-            "claims.toml:10: `tolerance`: a ranking has none",
+            "claims.toml:10: claim[0].tolerance: a ranking has none",
         ),
         (
             "says = \"ranks\"",
-            "claims.toml:9: `says`: unknown variant `ranks`",
+            "claims.toml:9: claim[0].says: unknown variant `ranks`",
         ),
         (
             "says = \"ranking\"\nours = 1",
-            "claims.toml:10: `ours`: unknown field `ours`",
+            "claims.toml:10: claim[0].ours: unknown field `ours`",
         ),
         (
             "says = \"at-most\"\nfigure = 1\ntolerance = \"big\"",
-            "claims.toml:11: `tolerance`: a number, or one of",
+            "claims.toml:11: claim[0].tolerance: a number, or one of",
         ),
         (
             "says = \"ranking\"\n[[claim]]\nid = \"a\"\nsection = \"1\"\nwhat = \"so\"\nsays = \"ranking\"",
-            "claims.toml:11: `id`: `a` is there twice",
+            "claims.toml:11: claim[1].id: `a` is there twice",
         ),
     ];
     for (keys, expected) in cases {
@@ -100,7 +103,7 @@ fn what_is_malformed_is_reported_with_file_line_and_key() {
     }
     let error = read("paper = \"dimo\"").unwrap_err().to_string();
     assert!(
-        error.starts_with("claims.toml:1: `paper`: unknown variant `dimo`"),
+        error.starts_with("claims.toml:1: paper: unknown variant `dimo`"),
         "{error}"
     );
 }
