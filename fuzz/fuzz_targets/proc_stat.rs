@@ -14,7 +14,7 @@ fuzz_target!(|text: &[u8]| {
     let Some(stat) = proc::stat::parse(text) else {
         return;
     };
-    let _ = (stat.has_ended(), stat.hands_off());
+    let _ = (stat.has_ended(), stat.unmanaged());
     let mut written = b"1 (".to_vec();
     written.extend_from_slice(stat.name);
     written.extend_from_slice(b") ");

@@ -61,7 +61,7 @@ fuzz_target!(|input: (u8, &[u8])| {
                             .as_ref()
                             .is_none_or(|cpus| order.cpus.is_subset(cpus))
                     );
-                    assert!(thread.hands_off.is_none());
+                    assert!(thread.unmanaged.is_none());
                 }
             }
             _ => {}

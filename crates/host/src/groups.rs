@@ -5,6 +5,7 @@
 //! program, changes its user, is put into another cgroup), so it is looked at again now and then; and
 //! the rules themselves can be replaced while the world runs ([`GroupRules`]).
 
+use numaherd_world::Unmanaged;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::files::Root;
@@ -71,8 +72,10 @@ impl GroupRules {
 
 impl Belongs {
     /// Why its threads are left alone, if they are.
-    pub(crate) fn hands_off(&self) -> Option<String> {
-        (!self.steered).then(|| format!("group {}: no policy", self.name))
+    pub(crate) fn unmanaged(&self) -> Option<Unmanaged> {
+        (!self.steered).then(|| Unmanaged::Group {
+            name: self.name.clone(),
+        })
     }
 }
 

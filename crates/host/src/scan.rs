@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet, NodeSet};
-use numaherd_world::{ProcessId, Tag, Thread, ThreadId};
+use numaherd_world::{ProcessId, Tag, Thread, ThreadId, Unmanaged};
 
 use crate::assignments::{Assignments, Owner};
 use crate::cpusets::{CpusetNumber, Cpusets};
@@ -480,12 +480,10 @@ impl Scanner {
             Owner::Foreign => (None, Some(&entry.affinity)),
         };
         let foreign = foreign.filter(|_| !self.include_pinned);
-        let of_group = || process.group.as_ref().and_then(Belongs::hands_off);
-        let hands_off = stat.hands_off().or_else(of_group).or_else(|| {
-            let mask = foreign?;
-            Some(format!(
-                "its affinity {mask} was set by its user; --take-over to steer it too"
-            ))
+        let of_group = || process.group.as_ref().and_then(Belongs::unmanaged);
+        let unmanaged = stat.unmanaged().or_else(of_group).or_else(|| {
+            let cpus = Some((**foreign?).clone());
+            Some(Unmanaged::UserAffinity { cpus })
         });
         // The kernel's own threads are bound for reasons of its own.
         let is_pinned = !stat.is_kernels() && assignments.is_pinned(entry.id);
@@ -501,7 +499,7 @@ impl Scanner {
             wait_share: share(waited_in_interval, interval_ns),
             tag: is_pinned.then_some(Tag::Mask),
             counts: None,
-            hands_off,
+            unmanaged,
         });
         Look::Alive { siblings }
     }

@@ -10,7 +10,7 @@ use numaherd_host::{
 };
 use numaherd_topology::{CpuId, CpuPart, CpuSet, Node, NodeId, Parts, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityResult, Orders, SignalState, Snapshot, Tag, Thread, World,
+    AffinityOrder, AffinityResult, Orders, SignalState, Snapshot, Tag, Thread, Unmanaged, World,
 };
 
 struct Tree(tempfile::TempDir);
@@ -168,8 +168,9 @@ fn threads_to_leave_alone_are_there_with_the_reason() {
     let snapshot = tree.observe(Selection::Machine);
     let reason = |name: &str| {
         thread(&snapshot, name)
-            .hands_off
-            .clone()
+            .unmanaged
+            .as_ref()
+            .map(ToString::to_string)
             .unwrap_or_default()
     };
     assert_eq!(reason("kswapd0"), "kernel thread");
@@ -231,7 +232,7 @@ fn a_thread_has_its_cpusets_cpus_and_its_process_its_nodes() {
     let snapshot = tree.observe(Selection::Machine);
     let thread = thread(&snapshot, "job");
     assert_eq!(thread.cpuset.to_string(), "2-5");
-    assert_eq!(thread.hands_off, None);
+    assert_eq!(thread.unmanaged, None);
     let process = &snapshot.processes[0];
     assert_eq!(process.allowed_nodes.to_string(), "0-2");
     let residency = process.residency.as_ref().unwrap();
@@ -515,7 +516,7 @@ fn the_first_rule_that_matches_says_the_group() {
             (15, Some("chosen")),
         ]
     );
-    assert!(snapshot.threads.iter().all(|t| t.hands_off.is_none()));
+    assert!(snapshot.threads.iter().all(|t| t.unmanaged.is_none()));
 }
 
 #[test]
@@ -523,12 +524,12 @@ fn the_threads_of_a_group_without_a_policy_are_left_alone() {
     let tree = mixed();
     let rules = vec![rule("web", false, commands(&["sshd"]))];
     let snapshot = grouped(&tree, rules).observe().unwrap();
-    let reasons: Vec<(u32, Option<&str>)> = snapshot
+    let reasons: Vec<(u32, Option<Unmanaged>)> = snapshot
         .threads
         .iter()
-        .map(|thread| (thread.id.tid, thread.hands_off.as_deref()))
+        .map(|thread| (thread.id.tid, thread.unmanaged.clone()))
         .collect();
-    let left_alone = Some("group web: no policy");
+    let left_alone = Some(Unmanaged::Group { name: "web".into() });
     assert_eq!(
         reasons,
         [

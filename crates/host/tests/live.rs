@@ -12,7 +12,7 @@ use numaherd_host::{EventTable, Host, HostOptions, Selection, doctor, start_with
 use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{
     AffinityOrder, AffinityResult, NewPages, Orders, PageOrder, Pages, Progress, Signal,
-    SignalState, Snapshot, Tag, Thread, World,
+    SignalState, Snapshot, Tag, Thread, Unmanaged, World,
 };
 
 mod this_machine;
@@ -121,7 +121,7 @@ fn a_scan_finds_threads_by_name_with_their_process_and_cpus() {
     let snapshot = herd.host().observe().unwrap();
     let grazer = thread(&snapshot, "grazer");
     assert_eq!(grazer.process.pid, herd.child.id());
-    assert_eq!(grazer.hands_off, None);
+    assert_eq!(grazer.unmanaged, None);
     assert!(!grazer.cpuset.is_empty() && grazer.cpuset.is_subset(&snapshot.online));
     assert!(snapshot.online.contains(grazer.cpu));
     thread(&snapshot, "a (b) c");
@@ -149,7 +149,7 @@ fn an_affinity_is_set_read_back_and_given_back() {
     let grazer = thread(&placed, "grazer");
     assert_eq!(grazer.assigned, Some(core));
     assert_eq!(grazer.affinity.iter().collect::<Vec<_>>(), [core]);
-    assert_eq!(grazer.hands_off, None, "our own mask is no foreign one");
+    assert_eq!(grazer.unmanaged, None, "our own mask is no foreign one");
     assert_eq!(grazer.tag, None, "nor a wish of its user");
     let orders = order(grazer, None, (*grazer.cpuset).clone());
     assert_eq!(result(&mut host, &orders), AffinityResult::Done);
@@ -170,16 +170,17 @@ fn a_mask_that_someone_else_set_is_left_alone_unless_asked_for() {
     let orders = order(grazer, Some(core), [core].into_iter().collect());
     assert_eq!(result(&mut setter, &orders), AffinityResult::Done);
     let seen_by_another = herd.host().observe().unwrap();
-    let reason = thread(&seen_by_another, "grazer").hands_off.clone();
+    let reason = thread(&seen_by_another, "grazer").unmanaged.clone();
     assert_eq!(reason.is_some(), stands_out);
-    assert!(reason.is_none_or(|reason| reason.contains("--take-over")));
+    let is_users = |reason| matches!(reason, Unmanaged::UserAffinity { .. });
+    assert!(reason.is_none_or(is_users));
     let mut options = HostOptions::new(Selection::Child {
         pid: herd.child.id(),
     });
     options.include_pinned = true;
     let mut asked = Host::new(options.clone(), topology()).unwrap();
     let asked_for = asked.observe().unwrap();
-    assert_eq!(thread(&asked_for, "grazer").hands_off, None);
+    assert_eq!(thread(&asked_for, "grazer").unmanaged, None);
     assert_eq!(thread(&asked_for, "grazer").tag, tag);
     // It is a candidate still when it has been given the whole machine, and one of ours.
     for cpus in [(*grazer.cpuset).clone(), [core].into_iter().collect()] {
@@ -192,7 +193,7 @@ fn a_mask_that_someone_else_set_is_left_alone_unless_asked_for() {
     options.include_pinned = false;
     options.set_before = vec![(grazer.id, [core].into_iter().collect())];
     let after_restart = Host::new(options, topology()).unwrap().observe().unwrap();
-    assert_eq!(thread(&after_restart, "grazer").hands_off, None);
+    assert_eq!(thread(&after_restart, "grazer").unmanaged, None);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use numaherd_topology::{CpuSet, NodeId, NodeSet, Topology};
 use numaherd_world::{
     AffinityOutcome, Counts, MemorySource, NewPages, NodeState, Orders, Outcome, PageOrder,
     PageOutcome, Pager, Process, Progress, Residency, Sample, Signal, SignalReport, SignalState,
-    Snapshot, Thread, ThreadId, World, WorldError,
+    Snapshot, Thread, ThreadId, Unmanaged, World, WorldError,
 };
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -183,9 +183,9 @@ impl Model {
             wait_share: share(seen.waited_ns),
             tag: thread.tag,
             counts,
-            hands_off: thread
+            unmanaged: thread
                 .bound_by_user
-                .then(|| "its user set its affinity".to_owned()),
+                .then_some(Unmanaged::UserAffinity { cpus: None }),
         }
     }
 }

@@ -310,7 +310,7 @@ fn threads_with_their_users_affinity_are_hands_off_and_the_gone_are_gone() {
     let mut model = model(jobs, Until::Completions(2));
     model.run_for(Duration::from_millis(10));
     let seen = model.observe().unwrap();
-    assert!(seen.threads[0].hands_off.is_some());
+    assert!(seen.threads[0].unmanaged.is_some());
     model.run_for(Duration::from_secs(1));
     let outcome = model.apply(&place(seen.threads[0].id, 0));
     assert_eq!(

@@ -87,7 +87,7 @@ impl Busy {
         }
         for (at, thread) in snapshot.threads.iter().enumerate() {
             let reached = wanted(thread) >= self.least_cpu_share;
-            if thread.hands_off.is_some() && presence[at].observe(reached) {
+            if thread.unmanaged.is_some() && presence[at].observe(reached) {
                 others.unmanaged.push(at);
             }
         }

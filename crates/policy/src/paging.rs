@@ -1,7 +1,9 @@
-//! Pagings: which node each page lives on. One file each.
+//! Pagings: which node each page lives on. One file each; those that judge single pages are rules under
+//! one [`driver`].
 
 pub mod counted;
 mod credits;
+pub mod driver;
 pub mod guard;
 pub mod next_touch;
 pub mod numa_balancing;

@@ -105,7 +105,9 @@ pub struct Settled {
 /// Decides which node each page lives on.
 pub trait Paging: Send {
     /// The signals it cannot do without.
-    fn needs(&self) -> &[Signal];
+    fn needs(&self) -> &[Signal] {
+        &[]
+    }
 
     /// What a person should know about what it goes by, a sentence; said once when a run begins.
     fn caveat(&self) -> Option<&'static str> {
@@ -119,7 +121,9 @@ pub trait Paging: Send {
 
     /// Told once an interval, after the placement has been carried out: all threads that have been
     /// given a core, ascending by thread. Threads that are not named any more are forgotten.
-    fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder>;
+    fn settled(&mut self, _threads: &[Settled], _snapshot: &Snapshot) -> Vec<PageOrder> {
+        Vec::new()
+    }
 
     /// Whether samples or notices could lead to an order now. A world that computes its samples (a model) is
     /// spared them until this says so again; one that takes them anyway hands them on all the same.
@@ -130,10 +134,12 @@ pub trait Paging: Send {
     /// Told at the paging cadence: the accesses sampled since the last call, in time order.
     fn sampled(
         &mut self,
-        samples: &[Sample],
-        topology: &Topology,
-        random: &mut Random,
-    ) -> Vec<PageOrder>;
+        _samples: &[Sample],
+        _topology: &Topology,
+        _random: &mut Random,
+    ) -> Vec<PageOrder> {
+        Vec::new()
+    }
 
     /// Told at the paging cadence, after [`Paging::sampled`]: the findings of a unit at the TLBs
     /// since the last call, in time order. Most pagings go by samples alone.
@@ -154,7 +160,7 @@ pub trait Paging: Send {
     }
 
     /// Told what became of its orders.
-    fn moved(&mut self, outcomes: &[PageOutcome]);
+    fn moved(&mut self, _outcomes: &[PageOutcome]) {}
 }
 
 /// A placement joined with a paging, under a name.

@@ -37,7 +37,7 @@ pub fn pools(snapshot: &Snapshot, topology: &Topology) -> Vec<Pool> {
     let mut by_cpus: HashMap<CpuSet, usize> = HashMap::new();
     let mut pools: Vec<Pool> = Vec::new();
     for (index, thread) in snapshot.threads.iter().enumerate() {
-        if thread.hands_off.is_some() {
+        if thread.unmanaged.is_some() {
             continue;
         }
         let pool = *by_address

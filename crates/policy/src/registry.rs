@@ -14,6 +14,7 @@ use crate::added::with_added;
 use crate::error::PolicyError;
 use crate::foresight::{Foresight, Means};
 use crate::paging::counted::{self, Kmaf, Sampled};
+use crate::paging::driver::Driven;
 use crate::paging::next_touch::{self, NextTouch};
 use crate::paging::numa_balancing::{self, NumaBalancing};
 use crate::paging::residency::{self, IntensePages};
@@ -149,13 +150,13 @@ const OUR_PAGINGS: &[Half<MakePaging>] = &[
     Half { name: "stay", about: "Pages stay where they are", source: "DINO 3.1", rules: &[], settings: &[], make: |_| Box::new(Stay) },
     Half { name: "whole-set", about: "All pages of a process follow its threads", source: "DINO 4", rules: whole_set::RULES, settings: &[], make: |_| Box::new(WholeSet) },
     Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, settings: &["paging"], make: |settings| Box::new(Window::new(settings)) },
-    Half { name: "residency", about: "Pages go to the node that holds them longest in its TLBs", source: "IPM 4.3.3", rules: residency::RULES, settings: &["ipm.evidence", "ipm.cr_aging", "ipm.cr_mig", "paging.bounce_limit", "paging.thaw_after_s"], make: |settings| Box::new(IntensePages::new(settings)) },
-    Half { name: "tlb-miss", about: "Pages go to the node that missed on them last", source: "IPM 5.2", rules: tlb_miss::RULES, settings: &[], make: |_| Box::new(TlbMiss::default()) },
-    Half { name: "tlb-miss-history", about: "Pages go to the node that missed on them far more", source: "IPM 5.2", rules: tlb_miss::HISTORY_RULES, settings: &["ipm.cr_aging", "ipm.cr_mig"], make: |settings| Box::new(TlbMissHistory::new(settings)) },
-    Half { name: "numa-balancing", about: "Pages go where two faults in a row came from", source: "Linux 6.x", rules: numa_balancing::RULES, settings: &[], make: |_| Box::new(NumaBalancing::default()) },
-    Half { name: "kmaf", about: "Pages go to the node that has nearly all faults on them", source: "kMAF, PACT 2014", rules: counted::KMAF_RULES, settings: &["kmaf"], make: |settings| Box::new(Kmaf::new(settings)) },
-    Half { name: "next-touch", about: "Each page goes once to the node of the thread that touches it next", source: "Löf and Holmgren, ICS 2005", rules: next_touch::RULES, settings: &[], make: |_| Box::new(NextTouch::default()) },
-    Half { name: "sampled", about: "Pages go to the node with most samples of them", source: "IPM 3.1, 3.3", rules: counted::SAMPLED_RULES, settings: &[], make: |_| Box::new(Sampled::default()) },
+    Half { name: "residency", about: "Pages go to the node that holds them longest in its TLBs", source: "IPM 4.3.3", rules: residency::RULES, settings: &["ipm.evidence", "ipm.cr_aging", "ipm.cr_mig", "paging.bounce_limit", "paging.thaw_after_s"], make: |settings| Box::new(Driven::guarded(settings, IntensePages::new(settings))) },
+    Half { name: "tlb-miss", about: "Pages go to the node that missed on them last", source: "IPM 5.2", rules: tlb_miss::RULES, settings: &[], make: |_| Box::new(Driven::new(TlbMiss)) },
+    Half { name: "tlb-miss-history", about: "Pages go to the node that missed on them far more", source: "IPM 5.2", rules: tlb_miss::HISTORY_RULES, settings: &["ipm.cr_aging", "ipm.cr_mig"], make: |settings| Box::new(Driven::new(TlbMissHistory::new(settings))) },
+    Half { name: "numa-balancing", about: "Pages go where two faults in a row came from", source: "Linux 6.x", rules: numa_balancing::RULES, settings: &[], make: |_| Box::new(Driven::new(NumaBalancing::default())) },
+    Half { name: "kmaf", about: "Pages go to the node that has nearly all faults on them", source: "kMAF, PACT 2014", rules: counted::KMAF_RULES, settings: &["kmaf"], make: |settings| Box::new(Driven::new(Kmaf::new(settings))) },
+    Half { name: "next-touch", about: "Each page goes once to the node of the thread that touches it next", source: "Löf and Holmgren, ICS 2005", rules: next_touch::RULES, settings: &[], make: |_| Box::new(Driven::new(NextTouch::default())) },
+    Half { name: "sampled", about: "Pages go to the node with most samples of them", source: "IPM 3.1, 3.3", rules: counted::SAMPLED_RULES, settings: &[], make: |_| Box::new(Driven::new(Sampled::default())) },
 ];
 
 /// The policy of that name, which has seen nothing yet, for any world.

@@ -217,7 +217,7 @@ fn snapshot(topology: &Topology, second: u64) -> Line {
                 counted_share: 1.0,
                 ..Counts::default()
             }),
-            hands_off: None,
+            unmanaged: None,
         }
     };
     let process = |number: u32| Process {

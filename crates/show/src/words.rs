@@ -4,6 +4,17 @@ pub(crate) use numaherd_quantity::{
     count, counted, date, listed, moment as at, percent, short, time,
 };
 use numaherd_topology::CpuSet;
+use numaherd_world::Unmanaged;
+
+/// Why a thread is left alone, and what would change that.
+pub(crate) fn left_alone(reason: &Unmanaged) -> String {
+    match reason {
+        Unmanaged::UserAffinity { cpus: Some(_) } => {
+            format!("{reason}; --take-over to steer it too")
+        }
+        _ => reason.to_string(),
+    }
+}
 
 /// Columns that text is wrapped at.
 pub(crate) const WIDTH: usize = 100;

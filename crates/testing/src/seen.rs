@@ -63,7 +63,7 @@ pub fn thread_on(number: u32, process: u32, cpu: u32, cpus: &Arc<CpuSet>) -> Thr
         wait_share: 0.0,
         tag: None,
         counts: Some(counts(1_000_000_000, 1.0, 0.75)),
-        hands_off: None,
+        unmanaged: None,
     }
 }
 

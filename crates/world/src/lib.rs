@@ -13,6 +13,7 @@ mod sample;
 mod signal;
 mod snapshot;
 mod together;
+mod unmanaged;
 mod world;
 
 pub use machine::{Agent, Tag, VirtualCpu, VirtualMachine};
@@ -24,6 +25,7 @@ pub use plan::{PageOrder, Pages, Placement, Plan, Release, Stray};
 pub use sample::{MemorySource, Sample};
 pub use signal::{Signal, SignalReport, SignalState};
 pub use snapshot::{Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId};
+pub use unmanaged::Unmanaged;
 pub use world::{NewPages, Pager, Progress, Waker, World, WorldError};
 
 /// Bytes of a base page. Page numbers and page counts in this crate are in base pages of the

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{Tag, VirtualMachine};
 use crate::notice::Sharing;
+use crate::unmanaged::Unmanaged;
 
 /// A thread. The number alone is not enough: the kernel uses it again after the thread has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -119,11 +120,10 @@ pub struct Thread {
     /// Counters, where the machine has them and the thread ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
-    /// Why it must be left alone (kernel thread, real-time class, its user's own affinity…);
-    /// `None` for a thread that may be steered. Policies count such threads as being there but
-    /// never place them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hands_off: Option<String>,
+    /// Why it must be left alone; `None` for a thread that may be steered. Policies count such threads
+    /// as being there but never place them.
+    #[serde(default, alias = "hands_off", skip_serializing_if = "Option::is_none")]
+    pub unmanaged: Option<Unmanaged>,
 }
 
 fn is_zero(share: &f64) -> bool {

@@ -339,7 +339,7 @@ fn may_be_touched(snapshot: &Snapshot, order: &PageOrder) -> Verdict {
         );
         return Err((Guard::UnknownThread, why));
     };
-    match &thread.hands_off {
+    match &thread.unmanaged {
         None => Ok(()),
         Some(reason) => Err((
             Guard::HandsOff,

@@ -421,7 +421,7 @@ impl ThreadGovernor {
     fn leavers(&self, snapshot: &Snapshot) -> Vec<Change> {
         let leaves = |thread: &Thread| {
             let ours = self.holdings.owner(thread, &snapshot.online) == Owner::Ours;
-            thread.hands_off.is_some() && ours
+            thread.unmanaged.is_some() && ours
         };
         self.holdings
             .iter()

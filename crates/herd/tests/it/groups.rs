@@ -10,7 +10,7 @@ use numaherd_herd::{GroupLimits, Herd, Limits, Record, Settings, Stray};
 use numaherd_policy::groups::{Member, compose};
 use numaherd_policy::{Place, Policy, Random};
 use numaherd_topology::Topology;
-use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Signal, Snapshot};
+use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Signal, Snapshot, Unmanaged};
 
 use crate::fake::{Fake, cpus, everyone_to, machine, place, plan_of, policy, snapshot, thread};
 
@@ -44,7 +44,7 @@ impl Place for Brisk {
         let plan = told(snapshot);
         let own = |placement: &Placement| {
             let thread = snapshot.thread(placement.thread);
-            thread.is_some_and(|thread| thread.hands_off.is_none())
+            thread.is_some_and(|thread| thread.unmanaged.is_none())
         };
         plan.into_iter().filter(own).collect()
     }
@@ -54,7 +54,7 @@ fn steers_its_own(to: u32) -> Policy {
     let mut told = everyone_to(to);
     policy(move |snapshot| {
         let mut own = snapshot.clone();
-        own.threads.retain(|thread| thread.hands_off.is_none());
+        own.threads.retain(|thread| thread.unmanaged.is_none());
         told(&own)
     })
 }
@@ -66,7 +66,7 @@ fn world(left_alone_from: u64) -> Fake {
     let threads = (1..=3).map(|n| thread(n, n, 0, &topology)).collect();
     let mut fake = Fake::new(topology, threads).scripted(move |interval, world| {
         if interval == left_alone_from {
-            world.thread(2).hands_off = Some("group brisk: no policy".to_owned());
+            world.thread(2).unmanaged = Some(Unmanaged::other("group brisk: no policy"));
         }
     });
     fake.groups = BTreeMap::from([(2, Arc::from("brisk"))]);

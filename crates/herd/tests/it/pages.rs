@@ -5,7 +5,7 @@ use std::sync::Arc;
 use numaherd_herd::governor::{Guard, PageGovernor};
 use numaherd_herd::settings::Limits;
 use numaherd_topology::{NodeId, Topology};
-use numaherd_world::{PageOrder, Residency, Snapshot, Thread};
+use numaherd_world::{PageOrder, Residency, Snapshot, Thread, Unmanaged};
 
 use crate::fake::{
     MIB, all_pages, machine, moved, nodes, snapshot, thread, virtual_machine, window,
@@ -75,7 +75,7 @@ fn pages_of_others_are_not_touched() {
     let why = "unknown process: process 9 is not among the processes that were observed";
     assert_eq!(told.unwrap_err(), why);
     let mut scene = scene;
-    scene.seen.threads[0].hands_off = Some("a kernel thread".to_owned());
+    scene.seen.threads[0].unmanaged = Some(Unmanaged::other("a kernel thread"));
     let told = scene.told(Limits::default(), &window(&scene.one, 0, 1, 1));
     let why = "hands off: its thread must be left alone: a kernel thread";
     assert_eq!(told.unwrap_err(), why);

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use numaherd_herd::ledger::Placing;
 use numaherd_herd::{Herd, Limits, Line, Record, Settings};
 use numaherd_topology::{CpuId, CpuSet};
-use numaherd_world::{Placement, Snapshot, ThreadId};
+use numaherd_world::{Placement, Snapshot, ThreadId, Unmanaged};
 use proptest::prelude::*;
 
 use crate::fake::{Fake, machine, policy, thread, tid};
@@ -100,7 +100,7 @@ fn happen(world: &mut Fake, event: &Event) {
         }
         Event::Online(cpus) => world.online = cpus.clone(),
         Event::HandsOff(n) if there(world, *n) => {
-            world.thread(*n).hands_off = Some("as scripted".to_owned());
+            world.thread(*n).unmanaged = Some(Unmanaged::other("as scripted"));
         }
         _ => {}
     }
@@ -186,7 +186,7 @@ proptest! {
             for order in &placing.affinities {
                 let Some(core) = order.core else { continue };
                 let thread = snapshot.thread(order.thread).expect("only threads that were seen");
-                prop_assert!(thread.hands_off.is_none());
+                prop_assert!(thread.unmanaged.is_none());
                 prop_assert!(order.cpus.contains(core));
                 prop_assert!(order.cpus.is_subset(&thread.cpuset));
                 prop_assert!(order.cpus.is_subset(&snapshot.online));

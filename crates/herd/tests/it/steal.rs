@@ -6,7 +6,7 @@ use std::sync::Arc;
 use numaherd_herd::governor::{Cause, Governed, ThreadChange, ThreadGovernor};
 use numaherd_herd::settings::{Limits, Steal, StealWhen, Stray};
 use numaherd_topology::{CpuId, NodeId, Topology};
-use numaherd_world::{Snapshot, Thread};
+use numaherd_world::{Snapshot, Thread, Unmanaged};
 use proptest::prelude::*;
 
 use crate::fake::{cpus, machine, place, plan_of, snapshot, thread, tid};
@@ -237,7 +237,7 @@ fn a_thread_that_may_not_be_there_is_not_given_and_the_next_one_is() {
     };
     let cpuset = |thread: &mut Thread| thread.cpuset = Arc::new(cpus("0-1"));
     assert_eq!(bound(cpuset), [(3, 2)]);
-    let hands_off = |thread: &mut Thread| thread.hands_off = Some("real-time".to_owned());
+    let hands_off = |thread: &mut Thread| thread.unmanaged = Some(Unmanaged::other("real-time"));
     assert_eq!(
         bound(hands_off),
         [],

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use numaherd_herd::governor::{Governed, Guard, ThreadGovernor};
 use numaherd_herd::settings::{Limits, Stray};
 use numaherd_topology::{CpuId, Topology};
-use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Plan, Snapshot, Thread};
+use numaherd_world::{
+    AffinityOutcome, AffinityResult, Placement, Plan, Snapshot, Thread, Unmanaged,
+};
 
 use crate::fake::{cpus, machine, place, plan_of, release, snapshot, thread, virtual_machine};
 
@@ -162,7 +164,7 @@ fn a_thread_to_be_left_alone_is_left_alone_even_when_taking_over() {
         take_over: true,
         ..Limits::default()
     };
-    let kernel = |thread: &mut Thread| thread.hands_off = Some("a kernel thread".to_owned());
+    let kernel = |thread: &mut Thread| thread.unmanaged = Some(Unmanaged::other("a kernel thread"));
     assert_eq!(
         refused(limits, 5, kernel),
         "hands off: it must be left alone: a kernel thread"

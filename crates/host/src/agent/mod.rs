@@ -132,7 +132,7 @@ mod tests {
             wait_share: 0.0,
             tag: None,
             counts: None,
-            hands_off: None,
+            unmanaged: None,
         }
     }
 

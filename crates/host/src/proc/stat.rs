@@ -4,6 +4,7 @@
 //! last `)` of the file, since no later field has one.
 
 use super::decimal;
+use numaherd_world::Unmanaged;
 
 /// Flag of kernel threads (`PF_KTHREAD`, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -42,21 +43,19 @@ impl Stat<'_> {
     }
 
     /// Why nobody should place it, if so.
-    pub(crate) fn hands_off(&self) -> Option<String> {
-        if self.is_kernels() {
-            return Some("kernel thread".to_owned());
-        }
-        if self.flags & FIXED_AFFINITY != 0 {
-            return Some("the kernel does not let its affinity be set".to_owned());
-        }
-        let class = match self.class {
-            1 => "SCHED_FIFO",
-            2 => "SCHED_RR",
-            6 => return Some("deadline class (SCHED_DEADLINE)".to_owned()),
-            _ => return None,
+    pub(crate) fn unmanaged(&self) -> Option<Unmanaged> {
+        let real_time = |class: &str| Unmanaged::RealTime {
+            class: class.to_owned(),
+            priority: self.realtime_priority,
         };
-        let priority = self.realtime_priority;
-        Some(format!("real-time class ({class} {priority})"))
+        match self.class {
+            _ if self.is_kernels() => Some(Unmanaged::KernelThread),
+            _ if self.flags & FIXED_AFFINITY != 0 => Some(Unmanaged::FixedAffinity),
+            1 => Some(real_time("SCHED_FIFO")),
+            2 => Some(real_time("SCHED_RR")),
+            6 => Some(Unmanaged::Deadline),
+            _ => None,
+        }
     }
 }
 
@@ -119,7 +118,7 @@ mod tests {
         assert_eq!(stat.threads, 3);
         assert_eq!(stat.born, 97597);
         assert_eq!(stat.cpu, 11);
-        assert_eq!(stat.hands_off(), None);
+        assert_eq!(stat.unmanaged(), None);
         assert!(!stat.has_ended());
     }
 
@@ -151,7 +150,8 @@ mod tests {
                 "2 (x) S 0 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \
                  0 1 {priority} {class} 0 0\n"
             );
-            parse(text.as_bytes()).unwrap().hands_off()
+            let reason = parse(text.as_bytes()).unwrap().unmanaged();
+            reason.map(|reason| reason.to_string())
         };
         assert_eq!(with(KERNEL_THREAD, 0, 0).unwrap(), "kernel thread");
         assert!(with(FIXED_AFFINITY, 0, 0).unwrap().contains("affinity"));

@@ -99,7 +99,7 @@ fn thread(pid: u32) -> impl Fn((&&str, u32)) -> Thread {
         wait_share: 0.0,
         tag: None,
         counts: None,
-        hands_off: None,
+        unmanaged: None,
     }
 }
 

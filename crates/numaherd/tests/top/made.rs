@@ -84,7 +84,7 @@ impl Run {
                 counted_share: 1.0,
                 ..Counts::default()
             }),
-            hands_off: None,
+            unmanaged: None,
         };
         let process = Process {
             id: PROCESS,

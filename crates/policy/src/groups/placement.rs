@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use numaherd_topology::Topology;
-use numaherd_world::{Placement, Release, Signal, Snapshot, Stray};
+use numaherd_world::{Placement, Release, Signal, Snapshot, Stray, Unmanaged};
 
 use super::{FIRST_NS, Name, all_needs, interval_of, is_of};
 use crate::policy::{GroupOwn, Own, Place, Random};
@@ -142,10 +142,10 @@ impl Place for GroupsPlacement {
 /// keeps its reason.
 pub(super) fn lay_hands_off(snapshot: &mut Snapshot, name: &Name) {
     let mut threads = std::mem::take(&mut snapshot.threads);
-    for thread in threads.iter_mut().filter(|t| t.hands_off.is_none()) {
+    for thread in threads.iter_mut().filter(|t| t.unmanaged.is_none()) {
         let process = snapshot.process(thread.process);
         if !process.map_or(name.is_none(), |process| is_of(process, name)) {
-            thread.hands_off = Some("it is of another group".to_owned());
+            thread.unmanaged = Some(Unmanaged::OtherPolicy);
         }
     }
     snapshot.threads = threads;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{
     MemorySource, NewPages, PageOrder, PageOutcome, Pages, Placement, Sample, Signal, Snapshot,
-    Stray, ThreadId,
+    Stray, ThreadId, Unmanaged,
 };
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -52,7 +52,7 @@ impl Place for Scripted {
 
     fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
         self.log.lock().unwrap().snapshots.push(snapshot.clone());
-        let own = snapshot.threads.iter().filter(|t| t.hands_off.is_none());
+        let own = snapshot.threads.iter().filter(|t| t.unmanaged.is_none());
         own.map(|thread| Placement {
             thread: thread.id,
             from: thread.place(),
@@ -160,15 +160,15 @@ fn pass(scene: &mut Scene, ms: u64) {
     scene.snapshot.sequence += 1;
 }
 
-fn hands_off(snapshot: &Snapshot) -> Vec<Option<&str>> {
+fn unmanaged(snapshot: &Snapshot) -> Vec<Option<Unmanaged>> {
     let threads = snapshot.threads.iter();
-    threads.map(|thread| thread.hands_off.as_deref()).collect()
+    threads.map(|thread| thread.unmanaged.clone()).collect()
 }
 
 #[test]
 fn each_part_steers_its_own_and_sees_the_others_where_they_are_wanted() {
     let mut scene = scene();
-    scene.snapshot.threads[1].hands_off = Some("group quiet: no policy".to_owned());
+    scene.snapshot.threads[1].unmanaged = Some(Unmanaged::other("group quiet: no policy"));
     let (rest, of_rest) = scripted("dino", 0, None);
     let (quick, of_quick) = scripted("brm", 5, None);
     let groups = vec![member("quick", Some(quick)), member("quiet", None)];
@@ -179,11 +179,14 @@ fn each_part_steers_its_own_and_sees_the_others_where_they_are_wanted() {
         .place(&scene.snapshot, &scene.topology, &mut random());
     let moves: Vec<(u32, u32)> = plan.iter().map(|p| (p.thread.tid, p.to.0)).collect();
     assert_eq!(moves, [(0, 5), (2, 0)], "groups first, then the rest");
-    let other = Some("it is of another group");
-    let quiet = Some("group quiet: no policy");
+    let other = Some(Unmanaged::OtherPolicy);
+    let quiet = Some(Unmanaged::other("group quiet: no policy"));
     let seen = |log: &Log| log.lock().unwrap().snapshots[0].clone();
-    assert_eq!(hands_off(&seen(&of_quick)), [None, quiet, other]);
-    assert_eq!(hands_off(&seen(&of_rest)), [other, quiet, None]);
+    assert_eq!(
+        unmanaged(&seen(&of_quick)),
+        [None, quiet.clone(), other.clone()]
+    );
+    assert_eq!(unmanaged(&seen(&of_rest)), [other, quiet, None]);
     assert_eq!(seen(&of_rest).threads[0].place(), CpuId(5), "as is wanted");
     assert_eq!(seen(&of_quick).threads[0].place(), CpuId(0), "as it is");
 }

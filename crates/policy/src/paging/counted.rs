@@ -23,15 +23,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use numaherd_topology::{NodeId, Topology};
-use numaherd_world::{
-    PageOrder, PageOutcome, ProcessId, Sample, Sharing, Signal, Snapshot, ThreadId,
-};
+use numaherd_topology::NodeId;
+use numaherd_world::{ProcessId, Sample, Sharing, Signal, Snapshot, ThreadId};
 
-use super::single::{SinglePages, Wish, named};
-use crate::policy::{Paging, Random, Settled};
+use super::driver::{Access, PageRule};
+use crate::policy::Settled;
+use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
+use crate::words;
 
 /// The rules that orders of `sampled` name.
 pub const SAMPLED_RULES: &[Rule] = &[MOST];
@@ -88,83 +88,48 @@ impl Page {
 
 /// Counts of all pages.
 #[derive(Clone, Debug, Default)]
-struct Counted {
-    pages: SinglePages,
-    counts: HashMap<(ProcessId, u64), Page>,
-}
+struct Counted(HashMap<(ProcessId, u64), Page>);
 
 impl Counted {
-    fn see(&mut self, snapshot: &Snapshot) {
-        self.pages.see(snapshot);
-        let pages = &self.pages;
-        self.counts.retain(|&(process, _), _| pages.knows(process));
+    fn keep_only(&mut self, snapshot: &Snapshot) {
+        self.0
+            .retain(|&(process, _), _| snapshot.process(process).is_some());
     }
 
-    /// Counts an access; the page as it was counted, and its number.
-    fn count(&mut self, sample: &Sample, topology: &Topology) -> Option<(u64, &mut Page)> {
-        let page = self.pages.page_of(sample);
-        let node = topology.node_of(sample.cpu)?;
-        let counted = self.counts.entry((sample.process, page)).or_default();
-        counted.count(node);
-        Some((page, counted))
+    /// Counts an access; the page as it is counted then.
+    fn count(&mut self, access: &Access<'_>) -> &mut Page {
+        let page = self.0.entry(access.key()).or_default();
+        page.count(access.node);
+        page
     }
-}
-
-fn wish(sample: &Sample, page: u64, to: NodeId) -> Wish {
-    Wish {
-        process: sample.process,
-        thread: sample.thread,
-        page,
-        to,
-    }
-}
-
-fn latest_ns(samples: &[Sample]) -> u64 {
-    samples.last().map_or(0, |sample| sample.time_ns)
 }
 
 /// To the node with the most samples. See the top of this file.
 #[derive(Clone, Debug, Default)]
 pub struct Sampled(Counted);
 
-impl Paging for Sampled {
+impl PageRule for Sampled {
     fn needs(&self) -> &[Signal] {
         &[Signal::MemorySamples]
     }
 
-    fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
-        self.0.see(snapshot);
-        Vec::new()
+    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
+        self.0.keep_only(snapshot);
     }
 
-    fn sampled(
-        &mut self,
-        samples: &[Sample],
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<PageOrder> {
-        let mut wishes = Vec::new();
-        for sample in samples {
-            let Some((page, counted)) = self.0.count(sample, topology) else {
-                continue;
-            };
-            let home = sample.node;
-            let most = counted.most();
-            let more = |&(to, count): &(NodeId, u32)| {
-                home.is_some_and(|home| to != home && count > counted.of(home))
-            };
-            wishes.extend(most.filter(more).map(|(to, _)| wish(sample, page, to)));
-        }
-        self.0
-            .pages
-            .orders(wishes, topology, latest_ns(samples), &MOST, |wishes| {
-                let to = wishes[0].to;
-                format!("node {to} has the most samples of {}", named(wishes))
-            })
+    fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
+        let page = self.0.count(access);
+        let home = access.sample.node?;
+        let (to, count) = page.most()?;
+        (to != home && count > page.of(home)).then_some(to)
     }
 
-    fn moved(&mut self, outcomes: &[PageOutcome]) {
-        self.0.pages.moved(outcomes);
+    fn reason(&self, to: NodeId, pages: String) -> Reason {
+        MOST.because(words!(
+            "node {to} has the most samples of {pages}",
+            to,
+            pages
+        ))
     }
 }
 
@@ -187,49 +152,42 @@ impl Kmaf {
     }
 }
 
-impl Paging for Kmaf {
+impl PageRule for Kmaf {
     fn needs(&self) -> &[Signal] {
         &[Signal::HintFaults]
     }
 
-    fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
-        self.counted.see(snapshot);
-        Vec::new()
+    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
+        self.counted.keep_only(snapshot);
     }
 
-    fn sampled(
-        &mut self,
-        samples: &[Sample],
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<PageOrder> {
-        let mut wishes = Vec::new();
-        for sample in samples {
-            let Some((page, counted)) = self.counted.count(sample, topology) else {
-                continue;
-            };
-            let others = counted.sharers.into_iter().flatten();
-            for other in others.filter(|&other| other != sample.thread) {
-                let pair = (other.min(sample.thread), other.max(sample.thread));
-                let shared = self.shared.entry(sample.process).or_default();
-                *shared.entry(pair).or_default() += 1;
-            }
-            counted.sharers.rotate_right(1);
-            counted.sharers[0] = Some(sample.thread);
-            let total = counted.total();
-            let exclusive = |&(to, count): &(NodeId, u32)| {
-                total > 1
-                    && sample.node.is_some_and(|home| home != to)
-                    && f64::from(count) >= self.exclusivity * total as f64
-            };
-            let most = counted.most().filter(exclusive);
-            wishes.extend(most.map(|(to, _)| wish(sample, page, to)));
+    fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
+        let page = self.counted.count(access);
+        let Sample {
+            process, thread, ..
+        } = *access.sample;
+        let others = page.sharers.into_iter().flatten();
+        for other in others.filter(|&other| other != thread) {
+            let pair = (other.min(thread), other.max(thread));
+            let shared = self.shared.entry(process).or_default();
+            *shared.entry(pair).or_default() += 1;
         }
-        let pages = &mut self.counted.pages;
-        pages.orders(wishes, topology, latest_ns(samples), &EXCLUSIVE, |wishes| {
-            let to = wishes[0].to;
-            format!("node {to} has nearly all faults on {}", named(wishes))
-        })
+        page.sharers.rotate_right(1);
+        page.sharers[0] = Some(thread);
+        let total = page.total();
+        let (to, count) = page.most()?;
+        let is_exclusive = total > 1
+            && access.sample.node.is_some_and(|home| home != to)
+            && f64::from(count) >= self.exclusivity * total as f64;
+        is_exclusive.then_some(to)
+    }
+
+    fn reason(&self, to: NodeId, pages: String) -> Reason {
+        EXCLUSIVE.because(words!(
+            "node {to} has nearly all faults on {pages}",
+            to,
+            pages
+        ))
     }
 
     fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
@@ -245,10 +203,6 @@ impl Paging for Kmaf {
 
     fn finds_sharing(&self) -> bool {
         true
-    }
-
-    fn moved(&mut self, outcomes: &[PageOutcome]) {
-        self.counted.pages.moved(outcomes);
     }
 }
 

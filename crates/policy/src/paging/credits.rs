@@ -12,10 +12,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use numaherd_hardware::{Application, Histories, IpmConfig, Page, Thread};
-use numaherd_topology::Topology;
-use numaherd_world::{ProcessId, Sample, Sharing, Snapshot, ThreadId};
+use numaherd_topology::NodeId;
+use numaherd_world::{ProcessId, Sharing, Snapshot, ThreadId};
 
-use super::single::Wish;
+use super::driver::Access;
 
 /// Threads of a process that there is room for at first.
 const FIRST_THREADS: u32 = 8;
@@ -50,15 +50,10 @@ impl Credits {
         }
     }
 
-    /// Credits an event, and says whether its page should be on the node of its thread.
-    pub(super) fn credit(
-        &mut self,
-        sample: &Sample,
-        page: u64,
-        topology: &Topology,
-    ) -> Option<Wish> {
-        let to = topology.node_of(sample.cpu)?;
-        let node = topology.node_index(to)?;
+    /// Credits an event; the node of its thread, where its page should be there.
+    pub(super) fn credit(&mut self, access: &Access<'_>) -> Option<NodeId> {
+        let (sample, topology) = (access.sample, access.topology);
+        let node = topology.node_index(access.node)?;
         let home = sample.node.and_then(|home| topology.node_index(home));
         let weight = self.config.event_weight();
         let of = match self.processes.entry(sample.process) {
@@ -85,19 +80,14 @@ impl Credits {
             .or_insert_with(|| histories.start_thread(*application).thread);
         *credited = true;
         let came = histories.credit(
-            Page::new(page),
+            Page::new(access.page),
             *application,
             Some(thread.number),
             node,
             weight,
             |_| home,
         );
-        came.notification.map(|_| Wish {
-            process: sample.process,
-            thread: sample.thread,
-            page,
-            to,
-        })
+        came.notification.map(|_| access.node)
     }
 
     /// Ends the threads and processes that are not there any more.

@@ -17,13 +17,16 @@
 //! since it was marked; no page is ordered twice for one marking.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
-use numaherd_topology::Topology;
-use numaherd_world::{PageOrder, PageOutcome, ProcessId, Sample, Signal, Snapshot};
+use numaherd_topology::NodeId;
+use numaherd_world::{ProcessId, Signal, Snapshot};
 
-use super::single::{SinglePages, Wish, named, wants};
-use crate::policy::{Paging, Random, Settled};
+use super::driver::{Access, PageRule};
+use crate::policy::Settled;
+use crate::reason::Reason;
 use crate::rules::Rule;
+use crate::words;
 
 /// The rules that orders name.
 pub const RULES: &[Rule] = &[TOUCHED];
@@ -37,72 +40,49 @@ const TOUCHED: Rule = Rule {
 /// See the top of this file.
 #[derive(Clone, Debug, Default)]
 pub struct NextTouch {
-    pages: SinglePages,
-    /// Of each process, the pages that are not marked any more.
+    /// Of each process, the pages that are not marked any longer.
     touched: HashMap<ProcessId, HashSet<u64>>,
 }
 
-impl Paging for NextTouch {
+impl PageRule for NextTouch {
     fn needs(&self) -> &[Signal] {
         &[Signal::HintFaults]
     }
 
-    fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
-        self.pages.see(snapshot);
-        let pages = &self.pages;
-        self.touched.retain(|&process, _| pages.knows(process));
-        for thread in threads {
+    fn see(&mut self, placed: &[Settled], snapshot: &Snapshot) {
+        self.touched
+            .retain(|&process, _| snapshot.process(process).is_some());
+        for thread in placed {
             if thread.moved_from.is_some_and(|from| from != thread.node) {
                 self.touched.remove(&thread.process);
             }
         }
-        Vec::new()
     }
 
-    fn sampled(
-        &mut self,
-        samples: &[Sample],
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<PageOrder> {
-        let mut wishes = Vec::new();
-        for sample in samples {
-            let page = self.pages.page_of(sample);
-            // Before it is known nothing can be ordered, and no mark is to be lost.
-            if !self.pages.knows(sample.process) {
-                continue;
-            }
-            let touched = self.touched.entry(sample.process).or_default();
-            if !touched.insert(page) {
-                continue;
-            }
-            wishes.extend(wants(sample, topology).map(|to| Wish {
-                process: sample.process,
-                thread: sample.thread,
-                page,
-                to,
-            }));
+    fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
+        // Of a process that is not known nothing can be ordered, and no mark is to be lost.
+        if !access.is_known {
+            return None;
         }
-        let now_ns = samples.last().map_or(0, |sample| sample.time_ns);
-        self.pages
-            .orders(wishes, topology, now_ns, &TOUCHED, |wishes| {
-                let to = wishes[0].to;
-                format!("a thread of node {to} was the first on {}", named(wishes))
-            })
+        let touched = self.touched.entry(access.sample.process).or_default();
+        let is_first = touched.insert(access.page);
+        (is_first && access.is_remote()).then_some(access.node)
     }
 
-    fn moved(&mut self, outcomes: &[PageOutcome]) {
-        self.pages.moved(outcomes);
-        // What did not go keeps its mark.
-        for outcome in outcomes.iter().filter(|outcome| outcome.not_tried > 0) {
-            let numaherd_world::Pages::Window { first, count } = outcome.pages else {
-                continue;
-            };
-            if let Some(touched) = self.touched.get_mut(&outcome.process) {
-                (first..first.saturating_add(count)).for_each(|page| {
-                    touched.remove(&page);
-                });
-            }
+    fn reason(&self, to: NodeId, pages: String) -> Reason {
+        TOUCHED.because(words!(
+            "a thread of node {to} was the first on {pages}",
+            to,
+            pages
+        ))
+    }
+
+    /// What did not go keeps its mark.
+    fn not_tried(&mut self, process: ProcessId, pages: Range<u64>) {
+        if let Some(touched) = self.touched.get_mut(&process) {
+            pages.for_each(|page| {
+                touched.remove(&page);
+            });
         }
     }
 }

@@ -29,12 +29,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use numaherd_topology::{NodeId, Topology};
-use numaherd_world::{PageOrder, PageOutcome, ProcessId, Sample, Signal, Snapshot, ThreadId};
+use numaherd_topology::NodeId;
+use numaherd_world::{ProcessId, Signal, Snapshot, ThreadId};
 
-use super::single::{SinglePages, Wish, named, wants};
-use crate::policy::{Paging, Random, Settled};
+use super::driver::{Access, PageRule};
+use crate::policy::Settled;
+use crate::reason::Reason;
 use crate::rules::Rule;
+use crate::words;
 
 /// The rules that orders name.
 pub const RULES: &[Rule] = &[TWICE];
@@ -52,7 +54,6 @@ const FAR_MORE: u64 = 3;
 /// See the top of this file.
 #[derive(Clone, Debug, Default)]
 pub struct NumaBalancing {
-    pages: SinglePages,
     /// Who faulted on each page last.
     last: HashMap<(ProcessId, u64), (ThreadId, NodeId)>,
     groups: BTreeMap<ProcessId, Group>,
@@ -84,65 +85,39 @@ impl Group {
     }
 }
 
-impl NumaBalancing {
-    fn wish(&mut self, sample: &Sample, topology: &Topology) -> Option<Wish> {
-        let page = self.pages.page_of(sample);
-        let node = topology.node_of(sample.cpu)?;
-        let key = (sample.process, page);
-        let before = self.last.insert(key, (sample.thread, node));
-        let group = self.groups.entry(sample.process).or_default();
-        *group.on.entry(node).or_default() += 1;
-        if let Some(home) = sample.node {
-            *group.pages_of.entry(home).or_default() += 1;
-        }
-        let to = wants(sample, topology)?;
-        let moves = match before {
-            None => true,
-            Some((_, last)) if last != node => false,
-            Some((thread, _)) if thread == sample.thread => true,
-            Some(_) => sample.node.is_some_and(|from| group.should_move(from, to)),
-        };
-        moves.then_some(Wish {
-            process: sample.process,
-            thread: sample.thread,
-            page,
-            to,
-        })
-    }
-}
-
-impl Paging for NumaBalancing {
+impl PageRule for NumaBalancing {
     fn needs(&self) -> &[Signal] {
         &[Signal::HintFaults]
     }
 
-    fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
-        self.pages.see(snapshot);
-        let pages = &self.pages;
-        self.last.retain(|&(process, _), _| pages.knows(process));
-        self.groups.retain(|&process, _| pages.knows(process));
+    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
+        let lives = |process| snapshot.process(process).is_some();
+        self.last.retain(|&(process, _), _| lives(process));
+        self.groups.retain(|&process, _| lives(process));
         self.groups.values_mut().for_each(Group::fade);
-        Vec::new()
     }
 
-    fn sampled(
-        &mut self,
-        samples: &[Sample],
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<PageOrder> {
-        let wish = |sample| self.wish(sample, topology);
-        let wishes = samples.iter().filter_map(wish).collect();
-        let now_ns = samples.last().map_or(0, |sample| sample.time_ns);
-        self.pages
-            .orders(wishes, topology, now_ns, &TWICE, |wishes| {
-                let to = wishes[0].to;
-                format!("threads of node {to} faulted on {}", named(wishes))
-            })
+    fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
+        let (node, home) = (access.node, access.sample.node);
+        let thread = access.sample.thread;
+        let before = self.last.insert(access.key(), (thread, node));
+        let group = self.groups.entry(access.sample.process).or_default();
+        *group.on.entry(node).or_default() += 1;
+        if let Some(home) = home {
+            *group.pages_of.entry(home).or_default() += 1;
+        }
+        let moves = match before {
+            _ if !access.is_remote() => false,
+            None => true,
+            Some((_, last)) if last != node => false,
+            Some((last, _)) if last == thread => true,
+            Some(_) => home.is_some_and(|from| group.should_move(from, node)),
+        };
+        moves.then_some(node)
     }
 
-    fn moved(&mut self, outcomes: &[PageOutcome]) {
-        self.pages.moved(outcomes);
+    fn reason(&self, to: NodeId, pages: String) -> Reason {
+        TWICE.because(words!("threads of node {to} faulted on {pages}", to, pages))
     }
 }
 

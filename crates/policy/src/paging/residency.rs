@@ -4,7 +4,7 @@
 //! weighs how long each node holds the page's translation (IPM §4.3.3).
 //!
 //! Rule (IPM §4.3.3, §4.4): every notice of the unit (Eq. 8) is an order for that page, to the node that
-//! it names ([`super::single`] makes orders of them). A page that goes to and fro is frozen by the
+//! it names ([`super::driver`] makes orders of them). A page that goes to and fro is frozen by the
 //! guard that the window paging has ([`super::guard`]), page by page; the paper has no such guard.
 //!
 //! In place of residency, when told so (`ipm.evidence = "samples"`): memory samples, each credited by
@@ -19,17 +19,16 @@
 //! that it names; a page is in one order of a call at most; with residency, samples lead to nothing, and
 //! with samples, notices.
 
-use numaherd_topology::Topology;
-use numaherd_world::{
-    Notice, PageOrder, PageOutcome, ProcessId, Sample, Sharing, Signal, Snapshot,
-};
+use numaherd_topology::NodeId;
+use numaherd_world::{ProcessId, Sharing, Signal, Snapshot};
 
 use super::credits::Credits;
-use super::guard::Guard;
-use super::single::{SinglePages, Wish, named};
-use crate::policy::{Paging, Random, Settled};
+use super::driver::{Access, PageRule};
+use crate::policy::Settled;
+use crate::reason::Reason;
 use crate::rules::Rule;
-use crate::settings::{Evidence, PagingSettings, Settings};
+use crate::settings::{Evidence, Settings};
+use crate::words;
 
 /// The rules that orders name.
 pub const RULES: &[Rule] = &[NOTICED, SAMPLED];
@@ -50,35 +49,20 @@ const SAMPLED: Rule = Rule {
 #[derive(Debug)]
 pub struct IntensePages {
     evidence: Evidence,
-    pages: SinglePages,
-    guard: Guard,
     credits: Credits,
 }
 
 impl IntensePages {
     /// Nothing seen yet.
     pub fn new(settings: &Settings) -> Self {
-        let each_page = PagingSettings {
-            window_pages: 1,
-            ..settings.paging
-        };
         Self {
             evidence: settings.ipm.evidence,
-            pages: SinglePages::default(),
-            guard: Guard::new(&each_page),
             credits: Credits::new(settings.ipm.cr_aging, settings.ipm.cr_mig),
         }
     }
-
-    fn unless_frozen(&mut self, wish: Wish, now_ns: u64) -> Option<Wish> {
-        let page = wish.page..wish.page.saturating_add(1);
-        self.guard
-            .admit(wish.process, wish.to, wish.page, page, now_ns)
-            .map(|_| wish)
-    }
 }
 
-impl Paging for IntensePages {
+impl PageRule for IntensePages {
     fn needs(&self) -> &[Signal] {
         match self.evidence {
             Evidence::Residency => &[Signal::TlbResidency],
@@ -93,57 +77,34 @@ impl Paging for IntensePages {
         )
     }
 
-    fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
-        self.pages.see(snapshot);
+    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
         self.credits.keep_only(snapshot);
-        let processes: Vec<ProcessId> = snapshot.processes.iter().map(|p| p.id).collect();
-        self.guard.keep_only(&processes);
-        Vec::new()
     }
 
-    fn sampled(
-        &mut self,
-        samples: &[Sample],
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<PageOrder> {
-        if self.evidence != Evidence::Samples {
-            return Vec::new();
+    fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
+        match self.evidence {
+            Evidence::Residency => None,
+            Evidence::Samples => self.credits.credit(access),
         }
-        let mut wishes = Vec::new();
-        for sample in samples {
-            let page = self.pages.page_of(sample);
-            let wish = self.credits.credit(sample, page, topology);
-            wishes.extend(wish.and_then(|wish| self.unless_frozen(wish, sample.time_ns)));
-        }
-        let now_ns = samples.last().map_or(0, |sample| sample.time_ns);
-        self.pages
-            .orders(wishes, topology, now_ns, &SAMPLED, |wishes| {
-                let to = wishes[0].to;
-                format!("most samples of {} are of node {to} by far", named(wishes))
-            })
     }
 
-    fn noticed(&mut self, notices: &[Notice], topology: &Topology) -> Vec<PageOrder> {
-        if self.evidence != Evidence::Residency {
-            return Vec::new();
+    fn takes_notices(&self) -> bool {
+        self.evidence == Evidence::Residency
+    }
+
+    fn reason(&self, to: NodeId, pages: String) -> Reason {
+        match self.evidence {
+            Evidence::Residency => NOTICED.because(words!(
+                "node {to} holds {pages} in its TLBs far longer",
+                to,
+                pages
+            )),
+            Evidence::Samples => SAMPLED.because(words!(
+                "most samples of {pages} are of node {to} by far",
+                pages,
+                to
+            )),
         }
-        let mut wishes = Vec::new();
-        for notice in notices.iter().filter(|notice| notice.from != notice.to) {
-            let wish = Wish {
-                process: notice.process,
-                thread: notice.thread,
-                page: notice.page,
-                to: notice.to,
-            };
-            wishes.extend(self.unless_frozen(wish, notice.time_ns));
-        }
-        let now_ns = notices.last().map_or(0, |notice| notice.time_ns);
-        self.pages
-            .orders(wishes, topology, now_ns, &NOTICED, |wishes| {
-                let to = wishes[0].to;
-                format!("node {to} holds {} in its TLBs far longer", named(wishes))
-            })
     }
 
     fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
@@ -152,10 +113,6 @@ impl Paging for IntensePages {
 
     fn finds_sharing(&self) -> bool {
         self.evidence == Evidence::Samples
-    }
-
-    fn moved(&mut self, outcomes: &[PageOutcome]) {
-        self.pages.moved(outcomes);
     }
 }
 

@@ -1,6 +1,6 @@
-//! Single pages that are to move, made into orders: what pagings that judge each page by itself share.
+//! Single pages that are to move, made into orders ([`driver`](super::driver)).
 //!
-//! * A *wish* is a page that a policy wants on a node, for a thread. Of several wishes for one page in
+//! * A *wish* is a page that a rule wants on a node, for a thread. Of several wishes for one page in
 //!   one call the last counts.
 //! * Neighbouring pages that go to the same node become one order.
 //! * A page that was ordered to a node is not ordered there again within a second of the evidence's own
@@ -22,7 +22,7 @@ use numaherd_world::{
     PageOrder, PageOutcome, Pages, ProcessId, Sample, Snapshot, ThreadId, USUAL_PAGE_BYTES,
 };
 
-use crate::rules::Rule;
+use crate::reason::Reason;
 
 /// How long an order stands before the page may be ordered to the same node again, in ns.
 pub(super) const STANDS_NS: u64 = 1_000_000_000;
@@ -34,6 +34,8 @@ pub(super) struct Wish {
     pub(super) thread: ThreadId,
     pub(super) page: u64,
     pub(super) to: NodeId,
+    /// It is there already: no order, but earlier wishes for the page count no longer.
+    pub(super) stays: bool,
 }
 
 /// What is known of processes, and of what was ordered. See the top of this file.
@@ -85,7 +87,7 @@ impl SinglePages {
         };
         self.processes = snapshot.processes.iter().map(known).collect();
         self.steerable.clear();
-        for thread in snapshot.threads.iter().filter(|t| t.hands_off.is_none()) {
+        for thread in snapshot.threads.iter().filter(|t| t.unmanaged.is_none()) {
             self.steerable.push(thread.id);
             if let Some(process) = self.processes.get_mut(&thread.process) {
                 process.thread.get_or_insert(thread.id);
@@ -106,35 +108,37 @@ impl SinglePages {
         sample.address / self.page_bytes
     }
 
-    /// The orders that wishes come to, ascending by process and page. `why` says why of the wishes of
-    /// one order.
+    /// The orders that wishes lead to, ascending by process and page. `reason` is given the node and the
+    /// pages of an order, in words.
     pub(super) fn orders(
         &mut self,
         mut wishes: Vec<Wish>,
         topology: &Topology,
         now_ns: u64,
-        rule: &Rule,
-        why: impl Fn(&[Wish]) -> String,
+        reason: impl Fn(NodeId, String) -> Reason,
     ) -> Vec<PageOrder> {
         self.age(now_ns);
         // The last of equals is the one that is kept.
         wishes.reverse();
         wishes.sort_by_key(|wish| (wish.process, wish.page));
         wishes.dedup_by_key(|wish| (wish.process, wish.page));
-        wishes.retain_mut(|wish| self.admit(wish, topology, now_ns));
+        wishes.retain_mut(|wish| !wish.stays && self.admit(wish, topology, now_ns));
         let together = |a: &Wish, b: &Wish| {
             (a.process, a.to) == (b.process, b.to) && a.page.checked_add(1) == Some(b.page)
         };
-        let order = |wishes: &[Wish]| PageOrder {
-            process: wishes[0].process,
-            thread: wishes[0].thread,
-            pages: Pages::Window {
-                first: wishes[0].page,
-                count: wishes.len() as u64,
-            },
-            to: wishes[0].to,
-            rule: Cow::Borrowed(rule.name),
-            why: why(wishes),
+        let order = |wishes: &[Wish]| {
+            let Reason { rule, why, .. } = reason(wishes[0].to, named(wishes));
+            PageOrder {
+                process: wishes[0].process,
+                thread: wishes[0].thread,
+                pages: Pages::Window {
+                    first: wishes[0].page,
+                    count: wishes.len() as u64,
+                },
+                to: wishes[0].to,
+                rule: Cow::Borrowed(rule.name),
+                why: why.to_string(),
+            }
         };
         wishes.chunk_by(together).map(order).collect()
     }
@@ -200,23 +204,12 @@ impl SinglePages {
 }
 
 /// `page 7` or `pages 7 to 9`, for the reasons of orders.
-pub(super) fn named(wishes: &[Wish]) -> String {
+fn named(wishes: &[Wish]) -> String {
     match wishes {
         [one] => format!("page {:#x}", one.page),
         [first, .., last] => format!("pages {:#x} to {:#x}", first.page, last.page),
         [] => String::new(),
     }
-}
-
-/// The node of another node's page that a sample's thread is on; `None` where the page is on that
-/// node, or nobody knows where it is.
-pub(super) fn wants(sample: &Sample, topology: &Topology) -> Option<NodeId> {
-    let node = topology.node_of(sample.cpu)?;
-    let is_remote = match sample.node {
-        Some(home) => home != node,
-        None => sample.source.is_remote(),
-    };
-    is_remote.then_some(node)
 }
 
 #[cfg(test)]

@@ -19,14 +19,16 @@
 //! without history, every such page whose last miss was from another node than its own is ordered, but
 //! for orders that still stand.
 
-use numaherd_topology::Topology;
-use numaherd_world::{PageOrder, PageOutcome, ProcessId, Sample, Sharing, Signal, Snapshot};
+use numaherd_topology::NodeId;
+use numaherd_world::{ProcessId, Sharing, Signal, Snapshot};
 
 use super::credits::Credits;
-use super::single::{SinglePages, Wish, named, wants};
-use crate::policy::{Paging, Random, Settled};
+use super::driver::{Access, PageRule};
+use crate::policy::Settled;
+use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
+use crate::words;
 
 /// The rules that orders without history name.
 pub const RULES: &[Rule] = &[MISSED];
@@ -46,115 +48,66 @@ const OFTEN_MISSED: Rule = Rule {
 };
 
 /// Without history. See the top of this file.
-#[derive(Clone, Debug, Default)]
-pub struct TlbMiss {
-    pages: SinglePages,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TlbMiss;
 
-impl Paging for TlbMiss {
+impl PageRule for TlbMiss {
     fn needs(&self) -> &[Signal] {
         &[Signal::TlbMisses]
     }
 
-    fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
-        self.pages.see(snapshot);
-        Vec::new()
+    /// The last miss on a page counts, also one from the page's own node.
+    fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
+        Some(access.node)
     }
 
-    fn sampled(
-        &mut self,
-        samples: &[Sample],
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<PageOrder> {
-        // The last miss on a page says where it goes, and whether: latest first, each page once.
-        let mut last: Vec<(Sample, u64)> = samples
-            .iter()
-            .rev()
-            .map(|sample| (*sample, self.pages.page_of(sample)))
-            .collect();
-        last.sort_by_key(|&(sample, page)| (sample.process, page));
-        last.dedup_by_key(|&mut (sample, page)| (sample.process, page));
-        let wish = |&(sample, page): &(Sample, u64)| {
-            let to = wants(&sample, topology)?;
-            Some(Wish {
-                process: sample.process,
-                thread: sample.thread,
-                page,
-                to,
-            })
-        };
-        let wishes = last.iter().filter_map(wish).collect();
-        let now_ns = samples.last().map_or(0, |sample| sample.time_ns);
-        self.pages
-            .orders(wishes, topology, now_ns, &MISSED, |wishes| {
-                let to = wishes[0].to;
-                format!("a TLB of node {to} missed on {} last", named(wishes))
-            })
-    }
-
-    fn moved(&mut self, outcomes: &[PageOutcome]) {
-        self.pages.moved(outcomes);
+    fn reason(&self, to: NodeId, pages: String) -> Reason {
+        MISSED.because(words!(
+            "a TLB of node {to} missed on {pages} last",
+            to,
+            pages
+        ))
     }
 }
 
 /// With history. See the top of this file.
 #[derive(Debug)]
-pub struct TlbMissHistory {
-    pages: SinglePages,
-    credits: Credits,
-}
+pub struct TlbMissHistory(Credits);
 
 impl TlbMissHistory {
     /// Nothing seen yet.
     pub fn new(settings: &Settings) -> Self {
-        Self {
-            pages: SinglePages::default(),
-            credits: Credits::new(settings.ipm.cr_aging, settings.ipm.cr_mig),
-        }
+        Self(Credits::new(settings.ipm.cr_aging, settings.ipm.cr_mig))
     }
 }
 
-impl Paging for TlbMissHistory {
+impl PageRule for TlbMissHistory {
     fn needs(&self) -> &[Signal] {
         &[Signal::TlbMisses]
     }
 
-    fn settled(&mut self, _: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
-        self.pages.see(snapshot);
-        self.credits.keep_only(snapshot);
-        Vec::new()
+    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
+        self.0.keep_only(snapshot);
     }
 
-    fn sampled(
-        &mut self,
-        samples: &[Sample],
-        topology: &Topology,
-        _random: &mut Random,
-    ) -> Vec<PageOrder> {
-        let mut wishes = Vec::new();
-        for sample in samples {
-            let page = self.pages.page_of(sample);
-            wishes.extend(self.credits.credit(sample, page, topology));
-        }
-        let now_ns = samples.last().map_or(0, |sample| sample.time_ns);
-        self.pages
-            .orders(wishes, topology, now_ns, &OFTEN_MISSED, |wishes| {
-                let to = wishes[0].to;
-                format!("TLBs of node {to} missed on {} far more", named(wishes))
-            })
+    fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
+        self.0.credit(access)
+    }
+
+    fn reason(&self, to: NodeId, pages: String) -> Reason {
+        OFTEN_MISSED.because(words!(
+            "TLBs of node {to} missed on {pages} far more",
+            to,
+            pages
+        ))
     }
 
     fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
-        self.credits.shared()
+        self.0.shared()
     }
 
     fn finds_sharing(&self) -> bool {
         true
-    }
-
-    fn moved(&mut self, outcomes: &[PageOutcome]) {
-        self.pages.moved(outcomes);
     }
 }
 

@@ -19,10 +19,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use numaherd_topology::Topology;
-use numaherd_world::{PageOrder, PageOutcome, Pages, ProcessId, Sample, Signal, Snapshot};
+use numaherd_world::{PageOrder, Pages, ProcessId, Snapshot};
 
-use crate::policy::{Paging, Random, Settled};
+use crate::policy::{Paging, Settled};
 use crate::rules::Rule;
 
 /// The rules that orders name.
@@ -39,10 +38,6 @@ const FOLLOW: Rule = Rule {
 pub struct WholeSet;
 
 impl Paging for WholeSet {
-    fn needs(&self) -> &[Signal] {
-        &[]
-    }
-
     fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
         let mut processes: BTreeMap<ProcessId, Vec<&Settled>> = BTreeMap::new();
         for thread in threads {
@@ -77,12 +72,6 @@ impl Paging for WholeSet {
     fn listens(&self) -> bool {
         false
     }
-
-    fn sampled(&mut self, _: &[Sample], _: &Topology, _: &mut Random) -> Vec<PageOrder> {
-        Vec::new()
-    }
-
-    fn moved(&mut self, _: &[PageOutcome]) {}
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet};
-use numaherd_world::{Placement, ThreadId};
+use numaherd_world::{Placement, ThreadId, Unmanaged};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
@@ -99,7 +99,7 @@ fn scene(shape: &Shape, seeds: &[Seed]) -> Scene {
         thread.assigned = seed.assigned.then_some(cpu);
         thread.cpuset = Arc::clone(&sets[seed.cpuset]);
         thread.cpu_share = if seed.busy { 1.0 } else { 0.0 };
-        thread.hands_off = seed.hands_off.then(|| "real-time class".to_owned());
+        thread.unmanaged = seed.hands_off.then(|| Unmanaged::other("real-time class"));
     }
     scene
 }
@@ -193,7 +193,7 @@ proptest! {
             prop_assert_eq!(named.len(), plan.len(), "{}", name);
             for placement in &plan {
                 let thread = scene.snapshot.thread(placement.thread).expect("a known thread");
-                prop_assert!(thread.hands_off.is_none(), "{}", name);
+                prop_assert!(thread.unmanaged.is_none(), "{}", name);
                 prop_assert!(thread.cpuset.contains(placement.to), "{}", name);
                 prop_assert!(scene.snapshot.online.contains(placement.to), "{}", name);
                 prop_assert_eq!(placement.from, thread.place());
@@ -212,7 +212,7 @@ proptest! {
             let plan = place(policy.as_mut(), &scene);
             scene.carry_out(&plan);
             for thread in &scene.snapshot.threads {
-                let can = thread.hands_off.is_none()
+                let can = thread.unmanaged.is_none()
                     && thread.cpu_share > 0.0
                     && thread.cpuset.intersects(&scene.snapshot.online);
                 if can {
@@ -277,7 +277,7 @@ proptest! {
             let mut scene = scene(&shape, &seeds);
             let held: BTreeMap<CpuId, usize> = {
                 let mut held = scene.clone();
-                held.snapshot.threads.retain(|thread| thread.hands_off.is_some());
+                held.snapshot.threads.retain(|thread| thread.unmanaged.is_some());
                 load(&held)
             };
             let plan = place(policy.as_mut(), &scene);

@@ -123,7 +123,7 @@ fn snapshot(topology: &Topology, second: u64) -> Snapshot {
                 uncore_requests: None,
                 counted_share: 0.953_217,
             }),
-            hands_off: None,
+            unmanaged: None,
         }
     };
     let process = |number: u32| Process {

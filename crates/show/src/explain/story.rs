@@ -10,6 +10,7 @@ use numaherd_world::{ProcessId, Thread, ThreadId};
 use super::followed::{Around, followed};
 use super::{Decision, Happened, Ran, Range, ThreadStory, Verdict, Wanted};
 use crate::run::{Work, add};
+use crate::words::left_alone;
 
 /// A thread in one interval.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +56,7 @@ impl Track {
         if self.name != thread.name {
             self.name.clone_from(&thread.name);
         }
-        self.hands_off.clone_from(&thread.hands_off);
+        self.hands_off = thread.unmanaged.as_ref().map(left_alone);
         self.intervals.push(Interval {
             time_ns,
             length_ns,

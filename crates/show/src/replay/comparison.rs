@@ -177,7 +177,7 @@ impl Comparison {
             .collect();
         let mut now = vec![Agreement::default(); decided.len()];
         for (at, thread) in snapshot.threads.iter().enumerate() {
-            if thread.hands_off.is_some() {
+            if thread.unmanaged.is_some() {
                 continue;
             }
             let mut pair = 0;

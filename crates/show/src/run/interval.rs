@@ -43,7 +43,7 @@ impl RunModel {
             process.end_interval(snapshot.interval_ns);
         }
         self.see_nodes(snapshot);
-        let unmanaged = snapshot.threads.iter().filter(|t| t.hands_off.is_some());
+        let unmanaged = snapshot.threads.iter().filter(|t| t.unmanaged.is_some());
         let imbalance = self.traffic.as_ref().and_then(Traffic::imbalance);
         self.now = Now {
             threads: snapshot.threads.len() as u64,
@@ -134,7 +134,7 @@ impl RunModel {
                 continue;
             };
             process.threads += 1;
-            process.hands_off += u64::from(thread.hands_off.is_some());
+            process.hands_off += u64::from(thread.unmanaged.is_some());
             process.cpus_waited += share(thread.wait_share);
             process.work.add(&work);
             if let Some(node) = track.node.map(|node| self.nodes[node].id) {

@@ -8,6 +8,7 @@ use super::figures::{ago, bytes, percent, rate};
 use super::look::{Look, Tone};
 use crate::run::work::share;
 use crate::run::{self, Decision, DecisionOutcome, RunModel, Subject};
+use crate::words::left_alone;
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -331,8 +332,10 @@ impl Column {
             (Self::Moved, Row::Thread(_, track)) => moved(state, track.last_move.as_deref(), look),
             (Self::Why, Row::Process(_, _, track)) => why(track.last_move.as_deref()),
             (Self::Why, Row::Thread(thread, track)) => {
-                match (&track.last_move, &thread.hands_off) {
-                    (None, Some(reason)) => Cell::Text(format!("left alone: {reason}"), Tone::Dim),
+                match (&track.last_move, &thread.unmanaged) {
+                    (None, Some(reason)) => {
+                        Cell::Text(format!("left alone: {}", left_alone(reason)), Tone::Dim)
+                    }
                     (last, _) => why(last.as_deref()),
                 }
             }

@@ -82,7 +82,7 @@ pub fn thread(
             uncore_requests: None,
             counted_share: 1.0,
         }),
-        hands_off: None,
+        unmanaged: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod crowd;
 
+use numaherd_world::Unmanaged;
 use std::sync::Arc;
 
 use numaherd_herd::ledger::{Ledger, Reader};
@@ -259,7 +260,7 @@ fn hostile_names_are_harmless() {
     let mut made = made::Made::new("\x1b[31mdino", false);
     let threads = (0..).zip(names).map(|(n, name)| {
         let mut thread = made::thread(100 + n, 100 + n, name, n % 8, 1_000, 41.0, 0.5);
-        thread.hands_off = Some(format!("because {name}"));
+        thread.unmanaged = Some(Unmanaged::other(format!("because {name}")));
         thread
     });
     let processes = (0..)

@@ -262,7 +262,7 @@ fn threads(engine: &mut Engine, interval_ns: u64) -> Vec<Thread> {
             wait_share: share(done.waited_ps),
             tag: None,
             counts: counts(engine, done),
-            hands_off: None,
+            unmanaged: None,
         });
     }
     threads.sort_by_key(|thread| thread.id);

@@ -24,7 +24,7 @@ pub(super) fn not_named_twice(ordered: &BTreeSet<ThreadId>, thread: &Thread) -> 
 }
 
 pub(super) fn may_be_touched(thread: &Thread) -> Verdict {
-    match &thread.hands_off {
+    match &thread.unmanaged {
         None => Ok(()),
         Some(reason) => Err((Guard::HandsOff, format!("it must be left alone: {reason}"))),
     }

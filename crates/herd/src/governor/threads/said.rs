@@ -10,7 +10,7 @@ use crate::governor::{Guard, shown};
 impl ThreadGovernor {
     /// Says once for each process that none of its CPUs may be used.
     pub(super) fn name_the_confined(&mut self, snapshot: &Snapshot, notices: &mut Vec<String>) {
-        for thread in snapshot.threads.iter().filter(|t| t.hands_off.is_none()) {
+        for thread in snapshot.threads.iter().filter(|t| t.unmanaged.is_none()) {
             let limits = self.limits.cpus.as_ref();
             if !allowed(thread, &snapshot.online, limits).is_empty()
                 || !self.said.insert((thread.process, "confined"))

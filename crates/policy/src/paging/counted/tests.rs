@@ -2,10 +2,12 @@
 
 use super::*;
 use crate::paging::bench::Bench;
+use crate::paging::driver::Driven;
+use crate::policy::Paging;
 use proptest::prelude::*;
 
-fn kmaf(toml: &str) -> Bench<Kmaf> {
-    Bench::new(Kmaf::new(&Settings::parse(toml).unwrap()))
+fn kmaf(toml: &str) -> Bench<Driven<Kmaf>> {
+    Bench::new(Driven::new(Kmaf::new(&Settings::parse(toml).unwrap())))
 }
 
 fn id(tid: u32) -> ThreadId {
@@ -14,7 +16,7 @@ fn id(tid: u32) -> ThreadId {
 
 #[test]
 fn a_page_goes_to_the_node_with_most_samples_and_a_tie_changes_nothing() {
-    let mut bench = Bench::new(Sampled::default());
+    let mut bench = Bench::new(Driven::new(Sampled::default()));
     assert_eq!(bench.on(&[(2, 5, 0)]), [(5, 1, 1)]);
     assert_eq!(bench.on(&[(0, 6, 0), (2, 6, 0)]), []);
     assert_eq!(bench.on(&[(3, 6, 0)]), [(6, 1, 1)]);
@@ -51,11 +53,11 @@ fn kmaf_counts_the_last_two_who_faulted_on_a_page() {
 
 #[test]
 fn processes_that_ended_are_forgotten() {
-    let mut bench = Bench::new(Sampled::default());
+    let mut bench = Bench::new(Driven::new(Sampled::default()));
     bench.on(&[(2, 5, 0)]);
     bench.scene.snapshot.processes.clear();
     bench.interval();
-    assert!(bench.paging.0.counts.is_empty());
+    assert!(bench.paging.rule.0.0.is_empty());
 }
 
 proptest! {
@@ -63,7 +65,7 @@ proptest! {
     /// own and no fewer than any.
     #[test]
     fn to_the_most(samples in prop::collection::vec((0u32..4, 0u64..4), 0..60)) {
-        let mut bench = Bench::new(Sampled::default());
+        let mut bench = Bench::new(Driven::new(Sampled::default()));
         let mut counts: HashMap<u64, [u32; 2]> = HashMap::new();
         for &(tid, page) in &samples {
             bench.later();

@@ -2,6 +2,7 @@
 
 use super::*;
 use numaherd_testing::Scene;
+use numaherd_world::Sample;
 use proptest::prelude::*;
 
 /// Two nodes of two CPUs; process 1 with a thread on each CPU.
@@ -20,11 +21,24 @@ fn id(tid: u32) -> ThreadId {
 
 /// Has threads, each on the CPU of its number, use pages of node 0; which are wished for.
 fn credit(credits: &mut Credits, scene: &Scene, used: &[(u32, u64)]) -> Vec<u64> {
-    let wish = |&(tid, page): &(u32, u64)| {
+    let used = used.iter().copied();
+    used.filter(|&(tid, page)| {
         let sample = scene.access(tid, tid, page, 0, 0);
-        credits.credit(&sample, page, &scene.topology)
-    };
-    used.iter().filter_map(wish).map(|wish| wish.page).collect()
+        credit_one(credits, scene, &sample, page).is_some()
+    })
+    .map(|(_, page)| page)
+    .collect()
+}
+
+fn credit_one(credits: &mut Credits, scene: &Scene, sample: &Sample, page: u64) -> Option<NodeId> {
+    let node = scene.topology.node_of(sample.cpu)?;
+    credits.credit(&Access {
+        sample,
+        page,
+        node,
+        is_known: true,
+        topology: &scene.topology,
+    })
 }
 
 #[test]
@@ -62,9 +76,9 @@ fn threads_that_ended_are_forgotten() {
     // Thread 9 gets the number of thread 0, and nothing of what it shared.
     let mut new = scene.access(2, 2, 6, 0, 0);
     new.thread = id(9);
-    credits.credit(&new, 6, &scene.topology);
+    credit_one(&mut credits, &scene, &new, 6);
     assert_eq!(credits.shared(), []);
-    credits.credit(&new, 5, &scene.topology);
+    credit_one(&mut credits, &scene, &new, 5);
     let sharing = credits.shared();
     assert_eq!(sharing[0].1.pairs, [(id(1), id(9), 128)]);
     scene.snapshot.processes.clear();

@@ -2,16 +2,18 @@
 
 use super::*;
 use crate::paging::bench::Bench;
+use crate::paging::driver::Driven;
+use crate::policy::Paging;
 use numaherd_topology::NodeId;
-use numaherd_world::Pages;
+use numaherd_world::{PageOutcome, Pages};
 use proptest::prelude::*;
 
-fn bench() -> Bench<NextTouch> {
-    Bench::new(NextTouch::default())
+fn bench() -> Bench<Driven<NextTouch>> {
+    Bench::new(Driven::new(NextTouch::default()))
 }
 
 /// Thread 2 has come to node 1 from another.
-fn moved(bench: &mut Bench<NextTouch>, from: u32) {
+fn moved(bench: &mut Bench<Driven<NextTouch>>, from: u32) {
     let settled = [Settled {
         thread: numaherd_testing::tid(2),
         process: numaherd_testing::Scene::process(1),

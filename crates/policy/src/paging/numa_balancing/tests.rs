@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::paging::bench::Bench;
+use crate::paging::driver::Driven;
 use proptest::prelude::*;
 
-fn bench() -> Bench<NumaBalancing> {
-    Bench::new(NumaBalancing::default())
+fn bench() -> Bench<Driven<NumaBalancing>> {
+    Bench::new(Driven::new(NumaBalancing::default()))
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn a_process_that_ended_is_forgotten() {
     bench.on(&[(0, 5, 0)]);
     bench.scene.snapshot.processes.clear();
     bench.interval();
-    assert!(bench.paging.last.is_empty() && bench.paging.groups.is_empty());
+    assert!(bench.paging.rule.last.is_empty() && bench.paging.rule.groups.is_empty());
 }
 
 proptest! {

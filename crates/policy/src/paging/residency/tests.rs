@@ -2,12 +2,18 @@
 
 use super::*;
 use crate::paging::bench::Bench;
+use crate::paging::driver::Driven;
+use crate::policy::Paging;
 use numaherd_testing::Scene;
 use numaherd_topology::NodeId;
+use numaherd_world::Notice;
 use proptest::prelude::*;
 
-fn bench(toml: &str) -> Bench<IntensePages> {
-    Bench::new(IntensePages::new(&Settings::parse(toml).unwrap()))
+fn bench(toml: &str) -> Bench<Driven<IntensePages>> {
+    {
+        let settings = Settings::parse(toml).unwrap();
+        Bench::new(Driven::guarded(&settings, IntensePages::new(&settings)))
+    }
 }
 
 fn notice(page: u64, to: u32, time_ns: u64) -> Notice {

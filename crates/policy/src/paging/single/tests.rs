@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::paging::bench::told;
+use crate::rules::Rule;
+use crate::words;
 use numaherd_testing::Scene;
-use numaherd_world::PageFailure;
+use numaherd_world::{PageFailure, Unmanaged};
 use proptest::prelude::*;
 
 const RULE: Rule = Rule {
@@ -34,11 +36,13 @@ fn wish(process: u32, tid: u32, page: u64, to: u32) -> Wish {
         thread: numaherd_testing::tid(tid),
         page,
         to: NodeId(to),
+        stays: false,
     }
 }
 
 fn ordered(pages: &mut SinglePages, scene: &Scene, now_ns: u64, wishes: &[Wish]) -> Vec<PageOrder> {
-    pages.orders(wishes.to_vec(), &scene.topology, now_ns, &RULE, named)
+    let reason = |_, pages| RULE.because(words!("{pages}", pages = pages));
+    pages.orders(wishes.to_vec(), &scene.topology, now_ns, reason)
 }
 
 #[test]
@@ -112,7 +116,7 @@ fn what_did_not_go_may_be_ordered_again_at_once() {
 #[test]
 fn a_thread_that_cannot_be_named_is_stood_in_for() {
     let mut scene = scene();
-    scene.snapshot.threads[0].hands_off = Some("real-time".to_owned());
+    scene.snapshot.threads[0].unmanaged = Some(Unmanaged::other("real-time"));
     let mut pages = seen(&scene);
     let orders = ordered(
         &mut pages,
@@ -122,7 +126,7 @@ fn a_thread_that_cannot_be_named_is_stood_in_for() {
     );
     let threads: Vec<u32> = orders.iter().map(|order| order.thread.tid).collect();
     assert_eq!(threads, [1, 1]);
-    scene.snapshot.threads[1].hands_off = Some("real-time".to_owned());
+    scene.snapshot.threads[1].unmanaged = Some(Unmanaged::other("real-time"));
     let mut pages = seen(&scene);
     assert_eq!(ordered(&mut pages, &scene, 0, &[wish(1, 1, 5, 1)]), []);
 }

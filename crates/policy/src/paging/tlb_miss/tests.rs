@@ -2,16 +2,18 @@
 
 use super::*;
 use crate::paging::bench::Bench;
+use crate::paging::driver::Driven;
+use crate::policy::Paging;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-fn history() -> Bench<TlbMissHistory> {
-    Bench::new(TlbMissHistory::new(&Settings::default()))
+fn history() -> Bench<Driven<TlbMissHistory>> {
+    Bench::new(Driven::new(TlbMissHistory::new(&Settings::default())))
 }
 
 #[test]
 fn a_page_goes_to_who_missed_on_it_last_and_stays_with_who_has_it() {
-    let mut bench = Bench::new(TlbMiss::default());
+    let mut bench = Bench::new(Driven::new(TlbMiss));
     // Threads 0 and 1 are on node 0, threads 2 and 3 on node 1.
     let misses = [
         (2, 5, 0),
@@ -26,7 +28,7 @@ fn a_page_goes_to_who_missed_on_it_last_and_stays_with_who_has_it() {
 
 #[test]
 fn without_history_every_other_miss_moves_a_page_to_and_fro() {
-    let mut bench = Bench::new(TlbMiss::default());
+    let mut bench = Bench::new(Driven::new(TlbMiss));
     let moves: Vec<u32> = (0..10)
         .flat_map(|round| bench.on(&[(if round % 2 == 0 { 2 } else { 0 }, 5, round % 2)]))
         .map(|(_, _, to)| to)
@@ -52,7 +54,7 @@ proptest! {
     /// Exactly the pages whose last miss came from another node than their own are ordered there.
     #[test]
     fn the_last_miss_of_a_call_decides(misses in prop::collection::vec((0u32..4, 0u64..10), 0..60)) {
-        let mut bench = Bench::new(TlbMiss::default());
+        let mut bench = Bench::new(Driven::new(TlbMiss));
         let home = |page: u64| (page % 2) as u32;
         let accesses: Vec<_> = misses.iter().map(|&(tid, page)| (tid, page, home(page))).collect();
         let mut expected = BTreeMap::new();

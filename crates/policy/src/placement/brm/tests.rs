@@ -6,7 +6,7 @@ use crate::settings::{AverageOver, CandidatesBy, Steps, SystemPenaltyForm};
 use crate::stage::Staged;
 use numaherd_testing::{Scene, Shape};
 use numaherd_topology::{CpuId, NodeId};
-use numaherd_world::{Counts, Placement, Tag};
+use numaherd_world::{Counts, Placement, Tag, Unmanaged};
 use rand::SeedableRng;
 use std::sync::Arc;
 
@@ -322,7 +322,7 @@ fn a_candidate_that_ends_is_counted_no_more() {
 fn one_that_is_hands_off_counts_and_is_not_moved() {
     let mut run = two_nodes();
     run.vcpu(0);
-    run.scene.snapshot.threads[0].hands_off = Some("real-time class".into());
+    run.scene.snapshot.threads[0].unmanaged = Some(Unmanaged::other("real-time class"));
     for _ in 0..200 {
         assert_eq!(run.tick(|_, _| 300.0), []);
     }

@@ -8,7 +8,7 @@ use crate::pools::Taken;
 use crate::settings::Settings;
 use crate::stage::Staged;
 use numaherd_testing::Scene;
-use numaherd_world::Placement;
+use numaherd_world::{Placement, Unmanaged};
 use rand::SeedableRng;
 use std::collections::BTreeSet;
 
@@ -202,7 +202,7 @@ fn a_thread_that_was_never_given_its_core_is_held_there_once() {
 #[test]
 fn a_devil_that_is_hands_off_takes_a_devils_turn() {
     let mut scene = Scene::uniform(2, 2);
-    scene.thread(0, DEVIL, 0).hands_off = Some("its user set its affinity".into());
+    scene.thread(0, DEVIL, 0).unmanaged = Some(Unmanaged::other("its user set its affinity"));
     scene.thread(1, DEVIL, 1);
     scene.thread(2, TURTLE, 2);
     let plan = place(&mut dino(), &scene);

@@ -6,7 +6,7 @@ use crate::settings::MostMoved;
 use crate::stage::Staged;
 use numaherd_testing::{Scene, Shape};
 use numaherd_topology::{CpuId, NodeId, Parts};
-use numaherd_world::Placement;
+use numaherd_world::{Placement, Unmanaged};
 use rand::SeedableRng;
 
 mod printed;
@@ -277,7 +277,7 @@ fn threads_that_cannot_be_placed_press_where_they_are() {
     let (mut scene, settings) = paper(&[(SOPLEX, 0); 4]);
     // As much elsewhere: nobody leaves.
     scene.home(9, "pinned", 1);
-    scene.thread(9, 60.0, 5).hands_off = Some("its user set its affinity".into());
+    scene.thread(9, 60.0, 5).unmanaged = Some(Unmanaged::other("its user set its affinity"));
     assert_eq!(nodes(NMass::whole(&settings), &scene), [0, 0, 0, 0, 1]);
 }
 

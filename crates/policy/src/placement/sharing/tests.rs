@@ -4,7 +4,7 @@ use super::*;
 use crate::policy::Place;
 use crate::stage::Staged;
 use numaherd_testing::{Scene, Shape};
-use numaherd_world::Placement;
+use numaherd_world::{Placement, Unmanaged};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use std::sync::Arc;
@@ -243,7 +243,7 @@ fn a_wider_pool_goes_around_a_narrower_and_around_what_is_held() {
     for cpu in 0..2 {
         scene.thread(2, 1.0, cpu).cpuset = narrow.clone();
     }
-    scene.thread(3, 1.0, 7).hands_off = Some("real-time".to_owned());
+    scene.thread(3, 1.0, 7).unmanaged = Some(Unmanaged::other("real-time"));
     share(&mut scene, 1, &[(0, 1, 100), (2, 3, 100)]);
     share(&mut scene, 2, &[(4, 5, 100)]);
     settle(&mut ipm(), &mut scene);

@@ -9,7 +9,7 @@ use super::super::columns::{self, Row, THREAD, outcome, went};
 use super::super::look::Tone;
 use super::super::ui::Open;
 use crate::run::{Decision, DecisionOutcome, Subject};
-use crate::words::{at, counted};
+use crate::words::{at, counted, left_alone};
 
 /// The keys, each with what it does.
 const KEYS: &[(&str, &str)] = &[
@@ -214,8 +214,8 @@ fn one_thread(top: &Top, id: ThreadId, page: &mut Page) {
     }
     page.add("may run on", &thread.affinity.to_string(), Tone::Plain);
     page.add("cpuset", &thread.cpuset.to_string(), Tone::Plain);
-    if let Some(reason) = &thread.hands_off {
-        page.add("left alone", reason, Tone::Warn);
+    if let Some(reason) = &thread.unmanaged {
+        page.add("left alone", &left_alone(reason), Tone::Warn);
     }
     history(top, id, page);
 }

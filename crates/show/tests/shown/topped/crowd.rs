@@ -7,7 +7,7 @@ use numaherd_herd::{Guard, Line, Record, Settings};
 use numaherd_topology::{CpuId, NodeId, Topology, hwloc};
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, NodeState, Outcome, Plan, Process, Residency,
-    Snapshot, Thread,
+    Snapshot, Thread, Unmanaged,
 };
 
 use crate::made::{self, SECOND};
@@ -86,7 +86,7 @@ fn snapshot(topology: &Topology, cpus: u32, threads: u32, second: u64) -> Snapsh
             cpu_share: f64::from(number % 11) / 10.0,
             cpuset: online.clone(),
             affinity: online.clone(),
-            hands_off: (number % 17 == 16).then(|| "a kernel thread".to_owned()),
+            unmanaged: (number % 17 == 16).then_some(Unmanaged::KernelThread),
             counts: made::thread(1, 1, "", 0, 500, rate, 0.7)
                 .counts
                 .filter(|_| number % 5 != 4),

@@ -1,6 +1,7 @@
 //! What must hold of every run of BRM, on machines and threads of any shape.
 
 use super::*;
+use numaherd_world::Unmanaged;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -70,7 +71,7 @@ fn run(shape: &Shape, seeds: &[Seed], form: SystemPenaltyForm, steps: Steps) -> 
         let at = run.vcpu(cpus[seed.cpu % cpus.len()].0);
         let thread = &mut run.scene.snapshot.threads[at];
         thread.tag = seed.tag;
-        thread.hands_off = seed.hands_off.then(|| "real-time class".into());
+        thread.unmanaged = seed.hands_off.then(|| Unmanaged::other("real-time class"));
         let chosen = |at: usize| match seed.cpuset {
             0 => true,
             1 => at.is_multiple_of(2),
@@ -117,7 +118,7 @@ proptest! {
             for placement in &plan {
                 let thread = before.thread(placement.thread).expect("a known thread");
                 prop_assert!(thread.tag.is_some_and(Tag::is_candidate));
-                prop_assert!(thread.hands_off.is_none());
+                prop_assert!(thread.unmanaged.is_none());
                 prop_assert!(thread.cpuset.contains(placement.to));
                 prop_assert!(before.online.contains(placement.to));
                 prop_assert_eq!(placement.from, thread.place());
