@@ -44,3 +44,26 @@ pub fn shown(path: &Path) -> String {
         .display()
         .to_string()
 }
+
+/// Lines of a Rust file that belong to no test, with their numbers: each item behind
+/// `#[cfg(test)]` is left out. Relies on rustfmt: an item ends at its own indentation.
+pub fn production(source: &str) -> Vec<(usize, &str)> {
+    let mut kept = Vec::new();
+    let mut lines = (1..).zip(source.lines());
+    while let Some((at, line)) = lines.next() {
+        let item = line.trim_start();
+        if item != "#[cfg(test)]" {
+            kept.push((at, line));
+            continue;
+        }
+        let indent = &line[..line.len() - item.len()];
+        let ends = |line: &str| {
+            line.strip_prefix(indent).is_some_and(|line| {
+                let is_whole = line.ends_with([';', '}']) && !line.starts_with([' ', '#', '/']);
+                line.starts_with(['}', ')', ']']) || is_whole
+            })
+        };
+        let _ = lines.by_ref().find(|(_, line)| ends(line));
+    }
+    kept
+}

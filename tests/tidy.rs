@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use numaherd_tests::{files, root, shown};
+use numaherd_tests::{files, production, root, shown};
 use serde_json::Value;
 
 /// Each crate with the crates of ours that it may use: those below it in the picture. The prefix
@@ -147,29 +147,6 @@ fn what_decides_does_not_reach_the_operating_system() {
 #[test]
 fn the_daemon_carries_no_laboratory() {
     assert_unreached("numaherd", NOT_IN_THE_DAEMON);
-}
-
-/// Lines of a Rust file that belong to no test, with their numbers: each item behind
-/// `#[cfg(test)]` is left out. Relies on rustfmt: an item ends at its own indentation.
-fn production(source: &str) -> Vec<(usize, &str)> {
-    let mut kept = Vec::new();
-    let mut lines = (1..).zip(source.lines());
-    while let Some((at, line)) = lines.next() {
-        let item = line.trim_start();
-        if item != "#[cfg(test)]" {
-            kept.push((at, line));
-            continue;
-        }
-        let indent = &line[..line.len() - item.len()];
-        let ends = |line: &str| {
-            line.strip_prefix(indent).is_some_and(|line| {
-                let is_whole = line.ends_with([';', '}']) && !line.starts_with([' ', '#', '/']);
-                line.starts_with(['}', ')', ']']) || is_whole
-            })
-        };
-        let _ = lines.by_ref().find(|(_, line)| ends(line));
-    }
-    kept
 }
 
 #[test]
