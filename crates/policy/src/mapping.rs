@@ -2,8 +2,7 @@
 //!
 //! [`Communication`] is what was observed, [`Tree`] the machine, a mapping one CPU for each thread,
 //! [`quality()`] what it is worth: communication times distance. Asked every 200 ms (IPM §4.4.4), the
-//! caller lets the matrix age ([`Communication::age`]), and maps when the pattern changed
-//! ([`Pattern`]):
+//! caller lets what it knows age, and maps when the pattern changed ([`Pattern`]):
 //!
 //! | mapper | quality | time |
 //! |---|---|---|

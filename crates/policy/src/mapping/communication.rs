@@ -3,9 +3,6 @@
 //! The unit of a count is whatever the signal gives: cycles of TLB residency shared (IPM's Sharing
 //! Matrix), samples, lines handed over. Mappers use only how counts compare, never the unit.
 //!
-//! Ageing (IPM §4.4.4): all counts times 0.75 whenever a mapper is called, so that what was long
-//! ago counts less; 0.6 to 0.95 made no difference to the authors.
-//!
 //! Properties: symmetric, its diagonal 0 (nobody communicates with himself); counts stop at the
 //! largest `u64` instead of wrapping; as many threads as there is memory for.
 
@@ -73,40 +70,6 @@ impl Communication {
         }
     }
 
-    /// Lets all counts fade to three quarters, rounded down.
-    pub fn age(&mut self) {
-        self.fade(0.75);
-    }
-
-    /// Lets all counts fade to this share of what they are, from 0 to 1, rounded down.
-    pub fn fade(&mut self, kept: f64) {
-        // In parts of 2^32, in which a quarter is exact.
-        let kept = (kept.clamp(0.0, 1.0) * 4_294_967_296.0) as u128;
-        for cell in self.cells.iter_mut().filter(|cell| **cell > 0) {
-            *cell = ((u128::from(*cell) * kept) >> 32) as u64;
-        }
-        self.total = self.cells.iter().map(|&cell| u128::from(cell)).sum();
-    }
-
-    /// Forgets a thread's communication, as must be done before its number is given to another
-    /// (IPM §4.4.3).
-    pub fn forget(&mut self, thread: usize) {
-        for other in (0..self.threads).filter(|&other| other != thread) {
-            self.set(thread, other, 0);
-        }
-    }
-
-    /// Makes room for more threads, or drops the last ones.
-    pub fn resize(&mut self, threads: usize) {
-        let kept = self.threads.min(threads);
-        let mut resized = Self::new(threads);
-        for row in 0..kept {
-            resized.cells[row * threads..][..kept].copy_from_slice(&self.row(row)[..kept]);
-        }
-        resized.total = resized.cells.iter().map(|&cell| u128::from(cell)).sum();
-        *self = resized;
-    }
-
     /// All cells, row by row, halved until sums of them fit well into 64 bits. Below a total of
     /// 2^55 pairs' counts they are as they are.
     pub(super) fn cells(&self) -> Cow<'_, [u64]> {
@@ -140,40 +103,6 @@ mod tests {
         assert_eq!(of.row(1), [11, 0, 5]);
         assert_eq!(of.row(2), [22, 5, 0]);
         assert_eq!(of.total(), 38);
-    }
-
-    #[test]
-    fn ageing_leaves_three_quarters_rounded_down() {
-        let mut of = Communication::of(2, |row, _| if row == 0 { 103 } else { 0 });
-        of.age();
-        assert_eq!((of.between(1, 0), of.total()), (77, 77));
-        let mut largest = Communication::new(2);
-        largest.add(0, 1, u64::MAX);
-        largest.add(0, 1, 1);
-        assert_eq!(largest.between(0, 1), u64::MAX);
-        largest.age();
-        // 0.75 * (2^64 - 1) = 3 * 2^62 - 0.75
-        assert_eq!(largest.between(0, 1), 3 * (1 << 62) - 1);
-    }
-
-    #[test]
-    fn a_number_given_to_another_thread_has_no_past() {
-        let mut of = Communication::of(3, |_, _| 2);
-        of.forget(1);
-        assert_eq!(of.row(0), [0, 0, 4]);
-        assert_eq!(of.row(1), [0, 0, 0]);
-        assert_eq!(of.total(), 4);
-    }
-
-    #[test]
-    fn more_threads_have_room_and_fewer_are_dropped() {
-        let mut of = Communication::of(2, |_, _| 3);
-        of.resize(3);
-        assert_eq!(of.row(0), [0, 6, 0]);
-        assert_eq!(of.total(), 6);
-        of.add(2, 0, 1);
-        of.resize(2);
-        assert_eq!((of.row(1), of.total()), (&[6, 0][..], 6));
     }
 
     #[test]

@@ -33,7 +33,7 @@
 //! slots; applied to its own result DINO moves nothing; a thread is moved only if its CPU cannot be
 //! had any more, or more threads of its class are on its CPU than the layout wants there, or the
 //! final pass swaps it for its process or another one's; equal input gives equal output; cost is
-//! linear in threads.
+//! linear in threads, but for sorting those of each process.
 
 pub mod fill;
 pub mod group;

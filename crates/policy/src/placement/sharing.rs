@@ -4,9 +4,8 @@
 //! shares with whom is only seen while they run, changes, and comes in as a stream of small amounts.
 //!
 //! Rule (IPM §4.4.4), each interval:
-//! 1. All that was known fades to `age` (0.75) of it, and what the interval's snapshot tells of sharing
-//!    ([`numaherd_world::Process::sharing`]) is added, process by process. Threads that ended are
-//!    forgotten, new ones have room made for them (§4.4.2, §4.4.3).
+//! 1. All that was known fades to `age` (0.75) of it, and the sharing in the interval's snapshot
+//!    ([`numaherd_world::Process::sharing`]) is added. Threads that ended are forgotten (§4.4.2, §4.4.3).
 //! 2. Where the pattern has changed ([`crate::mapping::Pattern`]; `changed_by`), or threads came or
 //!    went, the threads are mapped anew onto the tree of their CPUs: EagerMap, or another mapper.
 //! 3. Threads that do not have the CPU they were mapped to are named, until they have it.
@@ -35,10 +34,10 @@
 //! neither.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use numaherd_topology::{CpuId, CpuSet};
-use numaherd_world::{ProcessId, Sharing, Signal, Snapshot, ThreadId};
+use numaherd_world::{Signal, Snapshot, ThreadId};
 
 use crate::mapping::{
     Communication, Pattern, Tree, eager_map, exact_map, quality, refined_map, with_few_moves,
@@ -51,6 +50,10 @@ use crate::rules::Rule;
 use crate::settings::{Evidence, Mapper, Settings};
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
+
+mod pairs;
+
+use pairs::Pairs;
 
 /// The rules that plans of `ipm` name.
 pub const IPM_RULES: &[Rule] = &[BY_SHARING];
@@ -106,20 +109,11 @@ pub struct BySharing {
     /// Fewer threads are not mapped.
     least_threads: usize,
     few_moves: bool,
-    processes: BTreeMap<ProcessId, Members>,
+    pairs: Pairs,
     pools: Vec<Mapped>,
     /// Intervals for which a thread still counts as one that runs.
     still: PerThread<u32>,
     targets: PerThread<Option<CpuId>>,
-}
-
-/// The threads of a process, and what they share.
-#[derive(Debug, Default)]
-struct Members {
-    /// The thread of each row; `None` where none has it.
-    rows: Vec<Option<ThreadId>>,
-    row_of: HashMap<ThreadId, usize>,
-    sharing: Communication,
 }
 
 /// What the threads of a pool were last mapped by.
@@ -178,26 +172,10 @@ impl BySharing {
             changed_by: Some(settings.ipm.changed_by),
             least_threads: 2,
             few_moves: true,
-            processes: BTreeMap::new(),
+            pairs: Pairs::default(),
             pools: Vec::new(),
             still: PerThread::default(),
             targets: PerThread::default(),
-        }
-    }
-
-    /// Takes in what threads shared in the interval.
-    fn learn(&mut self, snapshot: &Snapshot) {
-        self.processes
-            .retain(|&process, _| snapshot.process(process).is_some());
-        for members in self.processes.values_mut() {
-            members.forget_ended(snapshot);
-            members.sharing.fade(self.kept);
-        }
-        for process in &snapshot.processes {
-            if let Some(sharing) = &process.sharing {
-                let members = self.processes.entry(process.id).or_default();
-                members.add(sharing, snapshot);
-            }
         }
     }
 
@@ -219,47 +197,24 @@ impl BySharing {
     /// The threads of a pool to map, in their order, with what they share.
     fn to_map(
         &self,
-        snapshot: &Snapshot,
+        stage: &Stage<'_>,
         pool: &Pool,
         ran_of_late: &[bool],
     ) -> (Vec<usize>, Communication) {
-        let row_of = |index: usize| {
-            let thread = &snapshot.threads[index];
-            let members = self.processes.get(&thread.process)?;
-            let &row = members.row_of.get(&thread.id)?;
-            let shares = members.sharing.row(row).iter().any(|&count| count > 0);
-            (shares && ran_of_late[index]).then_some(row)
-        };
         let is_busy = |index: usize| pool.busy.binary_search(&index).is_ok();
-        let wanted = |&index: &usize| is_busy(index) || row_of(index).is_some();
+        let shares = |index: usize| self.pairs.of(stage.thread(index).id).next().is_some();
+        let wanted = |&index: &usize| is_busy(index) || (ran_of_late[index] && shares(index));
         let mut threads: Vec<usize> = pool.threads.iter().copied().filter(wanted).collect();
         if threads.len() > pool.cpus.len() {
             // Those that are busy first, then those that use most of a CPU.
-            let rank = |&index: &usize| (is_busy(index), snapshot.threads[index].cpu_share);
+            let rank = |&index: &usize| (is_busy(index), stage.thread(index).cpu_share);
             threads.sort_by(|a, b| rank(b).partial_cmp(&rank(a)).unwrap_or(Ordering::Equal));
             let all_busy = threads.iter().filter(|&&index| is_busy(index)).count();
             threads.truncate(all_busy.max(pool.cpus.len()));
             threads.sort_unstable();
         }
-        let mut of_process: BTreeMap<ProcessId, Vec<(usize, usize)>> = BTreeMap::new();
-        for (at, &index) in threads.iter().enumerate() {
-            if let Some(row) = row_of(index) {
-                let process = snapshot.threads[index].process;
-                of_process.entry(process).or_default().push((at, row));
-            }
-        }
-        let mut sharing = Communication::new(threads.len());
-        for (process, rows) in &of_process {
-            let all = &self.processes[process].sharing;
-            for (at, &(one, row)) in rows.iter().enumerate() {
-                let counts = all.row(row);
-                for &(other, column) in &rows[..at] {
-                    if counts[column] > 0 {
-                        sharing.add(one, other, counts[column]);
-                    }
-                }
-            }
-        }
+        let ids: Vec<ThreadId> = threads.iter().map(|&i| stage.thread(i).id).collect();
+        let sharing = self.pairs.among(&ids);
         (threads, sharing)
     }
 
@@ -296,46 +251,6 @@ impl BySharing {
     }
 }
 
-impl Members {
-    fn forget_ended(&mut self, snapshot: &Snapshot) {
-        for (row, place) in self.rows.iter_mut().enumerate() {
-            let ended = place.filter(|&thread| snapshot.thread(thread).is_none());
-            if let Some(thread) = ended {
-                *place = None;
-                self.row_of.remove(&thread);
-                self.sharing.forget(row);
-            }
-        }
-    }
-
-    fn add(&mut self, sharing: &Sharing, snapshot: &Snapshot) {
-        let lives = |thread| snapshot.thread(thread).is_some();
-        let pairs = sharing.pairs.iter();
-        for &(one, other, amount) in pairs.filter(|&&(one, other, _)| lives(one) && lives(other)) {
-            let (one, other) = (self.row(one), self.row(other));
-            self.sharing.add(one, other, amount);
-        }
-    }
-
-    /// A thread's row, given to it if need be.
-    fn row(&mut self, thread: ThreadId) -> usize {
-        if let Some(&row) = self.row_of.get(&thread) {
-            return row;
-        }
-        let free = self.rows.iter().position(Option::is_none);
-        let row = free.unwrap_or_else(|| {
-            self.rows.push(None);
-            self.rows.len() - 1
-        });
-        if row >= self.sharing.threads() {
-            self.sharing.resize((2 * row).max(8));
-        }
-        self.rows[row] = Some(thread);
-        self.row_of.insert(thread, row);
-        row
-    }
-}
-
 impl PlacementRule for BySharing {
     fn needs(&self) -> &[Signal] {
         self.needs
@@ -347,14 +262,14 @@ impl PlacementRule for BySharing {
 
     fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
         let snapshot = stage.snapshot;
-        self.learn(snapshot);
+        self.pairs.learn(snapshot, self.kept);
         let ran_of_late = self.ran_of_late(snapshot);
         let mut taken = stage.taken();
         let mut targets = std::mem::take(&mut self.targets);
         let target = targets.line_up(&snapshot.threads);
         let mut reasons: BTreeMap<usize, Reason> = BTreeMap::new();
         for pool in &stage.pools {
-            let (threads, sharing) = self.to_map(snapshot, pool, &ran_of_late);
+            let (threads, sharing) = self.to_map(stage, pool, &ran_of_late);
             let Some(tree) = Tree::new(stage.topology, &free_cpus(pool, &taken, threads.len()))
             else {
                 continue;

@@ -45,97 +45,67 @@ pub fn fill(
     open: &mut [Vec<Hand>],
     solution: &mut [Option<At>],
 ) {
-    let mut cursors = Cursors::new(ground.domains.len());
-    let home = |tuple: &Tuple| ground.sits_in[tuple.thread];
-    let mut rest: Vec<&Tuple> = sorted
-        .iter()
-        .filter(|tuple| solution[tuple.thread].is_none())
-        .collect();
-    rest.retain(|tuple| {
-        let slot = home(tuple).and_then(|domain| cursors.next_in(domain, tuple, open));
-        solution[tuple.thread] = slot;
-        slot.is_none()
-    });
-    if rest.is_empty() {
-        return;
-    }
+    let unfilled = |tuple: &&Tuple| solution[tuple.thread].is_none();
+    let mut rest: Vec<&Tuple> = sorted.iter().filter(unfilled).collect();
+    let all = 0..ground.domains.len();
     let mut of_node: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    for (index, domain) in ground.domains.iter().enumerate() {
-        of_node.entry(domain.node).or_default().push(index);
+    for domain in all.clone() {
+        of_node
+            .entry(ground.domains[domain].node)
+            .or_default()
+            .push(domain);
     }
-    let mut nodes: Vec<Walk> = of_node.into_values().map(Walk::new).collect();
-    let mut walk_of = vec![0; ground.domains.len()];
-    for (walk, node) in nodes.iter().enumerate() {
-        node.domains
-            .iter()
-            .for_each(|&domain| walk_of[domain] = walk);
+    let domains: Vec<Vec<usize>> = all.clone().map(|domain| vec![domain]).collect();
+    let nodes = of_node.into_values().collect();
+    let mut slots = Slots {
+        open,
+        next: vec![[0; 3]; all.len()],
+    };
+    for (areas, is_last) in [
+        (domains, false),
+        (nodes, false),
+        (vec![all.collect()], true),
+    ] {
+        let mut area_of = vec![0; ground.domains.len()];
+        for (area, domains) in areas.iter().enumerate() {
+            domains.iter().for_each(|&domain| area_of[domain] = area);
+        }
+        // Of each area and class the first domain that may have an open slot.
+        let mut first = vec![[0; 3]; areas.len()];
+        rest.retain(|tuple| {
+            let home = ground.sits_in[tuple.thread].map(|domain| area_of[domain]);
+            let slot = home
+                .or(is_last.then_some(0))
+                .and_then(|area| slots.take(&areas[area], tuple.class.index(), &mut first[area]));
+            solution[tuple.thread] = slot;
+            slot.is_none()
+        });
     }
-    rest.retain(|tuple| {
-        let node = home(tuple).map(|domain| &mut nodes[walk_of[domain]]);
-        let slot = node.and_then(|node| node.next(&mut cursors, tuple, open));
-        solution[tuple.thread] = slot;
-        slot.is_none()
-    });
-    let mut machine = Walk::new((0..ground.domains.len()).collect());
-    for tuple in rest {
-        let slot = machine.next(&mut cursors, tuple, open);
-        debug_assert!(
-            slot.is_some(),
-            "the layout has a slot for every class instance"
-        );
-        solution[tuple.thread] = slot;
-    }
+    debug_assert!(
+        rest.is_empty(),
+        "the layout has a slot for every class instance"
+    );
 }
 
-/// Where to look next for an open slot of each class, in each domain.
-struct Cursors {
+/// The open slots, and where to look next for one of each class in each domain.
+struct Slots<'a> {
+    open: &'a mut [Vec<Hand>],
     next: Vec<[usize; 3]>,
 }
 
-impl Cursors {
-    fn new(domains: usize) -> Self {
-        Self {
-            next: vec![[0; 3]; domains],
-        }
-    }
-
-    /// Takes the next open slot of the tuple's class in a domain.
-    fn next_in(&mut self, domain: usize, tuple: &Tuple, open: &mut [Vec<Hand>]) -> Option<At> {
-        let class = tuple.class.index();
-        let cpu = &mut self.next[domain][class];
-        while let Some(hand) = open[domain].get_mut(*cpu) {
-            if hand[class] > 0 {
-                hand[class] -= 1;
-                return Some(At { domain, cpu: *cpu });
+impl Slots<'_> {
+    /// Takes the first open slot of a class in these domains, of which those before `first` have none.
+    fn take(&mut self, domains: &[usize], class: usize, first: &mut [usize; 3]) -> Option<At> {
+        while let Some(&domain) = domains.get(first[class]) {
+            let cpu = &mut self.next[domain][class];
+            while let Some(hand) = self.open[domain].get_mut(*cpu) {
+                if hand[class] > 0 {
+                    hand[class] -= 1;
+                    return Some(At { domain, cpu: *cpu });
+                }
+                *cpu += 1;
             }
-            *cpu += 1;
-        }
-        None
-    }
-}
-
-/// A walk over domains, class by class, that never comes back to a domain without open slots.
-struct Walk {
-    domains: Vec<usize>,
-    next: [usize; 3],
-}
-
-impl Walk {
-    fn new(domains: Vec<usize>) -> Self {
-        Self {
-            domains,
-            next: [0; 3],
-        }
-    }
-
-    fn next(&mut self, cursors: &mut Cursors, tuple: &Tuple, open: &mut [Vec<Hand>]) -> Option<At> {
-        let at = &mut self.next[tuple.class.index()];
-        while let Some(&domain) = self.domains.get(*at) {
-            let slot = cursors.next_in(domain, tuple, open);
-            if slot.is_some() {
-                return slot;
-            }
-            *at += 1;
+            first[class] += 1;
         }
         None
     }

@@ -20,8 +20,11 @@
 //! in the place of another, so they cannot bring to X a class that no later process had there. Both
 //! cases hold to the end, and the pass, applied to its own result, finds nothing to swap.
 //!
-//! Cost: linear in threads. The threads of each class in each domain are a queue of candidates for
-//! C; a thread passed over for `p` is of a process iterated already and never wanted again.
+//! Cost: linear in threads, but for sorting those of each process by domain. The threads of each class
+//! in each domain are a queue of candidates for C; a thread passed over for `p` is of a process that was
+//! iterated already, and never wanted again.
+
+use std::collections::VecDeque;
 
 use crate::classes::Class;
 use crate::placement::dino::layout::Tuple;
@@ -30,135 +33,65 @@ use crate::placement::slots::At;
 /// Brings threads of one process together in `solution` (by place in the pool). Gives for every
 /// thread whose place it exchanged the first thread of the process that it was done for.
 pub fn group(tuples: &[Tuple], domains: usize, solution: &mut [At]) -> Vec<Option<usize>> {
-    let mut members: Vec<Vec<usize>> = Vec::new();
+    let processes = tuples.iter().map(|tuple| tuple.process + 1).max();
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); processes.unwrap_or(0)];
     for tuple in tuples {
-        if members.len() <= tuple.process {
-            members.resize(tuple.process + 1, Vec::new());
-        }
         members[tuple.process].push(tuple.thread);
     }
-    let mut order: Vec<usize> = (0..members.len()).collect();
-    order.sort_by_key(|&process| members[process].len() < 2);
-    let mut turn_of = vec![0; members.len()];
-    for (turn, &process) in order.iter().enumerate() {
-        turn_of[process] = turn;
+    let class = |thread: usize| tuples[thread].class.index();
+    let mut candidates: Vec<[VecDeque<usize>; Class::DEALT.len()]> =
+        vec![Default::default(); domains];
+    for &thread in members.iter().flatten() {
+        candidates[solution[thread].domain][class(thread)].push_back(thread);
     }
-    let mut candidates = Candidates::new(&members, &turn_of, tuples, domains, solution);
     let mut grouped = vec![None; tuples.len()];
-    let mut in_domain: Vec<Vec<usize>> = vec![Vec::new(); domains];
-    let multithreaded = order
+    let mut count = vec![0usize; domains];
+    for (process, threads) in members
         .iter()
-        .take_while(|&&process| members[process].len() > 1);
-    for &process in multithreaded {
-        let threads = &members[process];
+        .enumerate()
+        .filter(|(_, threads)| threads.len() > 1)
+    {
+        let has_been_iterated = |&c: &usize| {
+            let other = tuples[c].process;
+            other <= process && members[other].len() > 1
+        };
+        let mut by_domain = threads.clone();
+        by_domain.sort_by_key(|&thread| solution[thread].domain);
+        let mut elsewhere: [VecDeque<usize>; Class::DEALT.len()] = Default::default();
         let mut present: Vec<usize> = Vec::new();
-        for &thread in threads {
-            let domain = solution[thread].domain;
-            if in_domain[domain].is_empty() {
-                present.push(domain);
-            }
-            in_domain[domain].push(thread);
+        for &thread in &by_domain {
+            elsewhere[class(thread)].push_back(thread);
+            present.push(solution[thread].domain);
+            count[solution[thread].domain] += 1;
         }
-        present.sort_unstable();
-        let mut count: Vec<usize> = present.iter().map(|&d| in_domain[d].len()).collect();
-        // B's by class, in the order of domains, with how many are done with.
-        let mut done = [0; 3];
-        let mut elsewhere: [Vec<(usize, usize)>; 3] = Default::default();
-        for (index, &domain) in present.iter().enumerate() {
-            for thread in in_domain[domain].drain(..) {
-                elsewhere[tuples[thread].class.index()].push((index, thread));
-            }
-        }
-        for here in 0..present.len() {
-            if count[here] == 0 {
-                continue;
-            }
-            for class in Class::DEALT {
-                let done = &mut done[class.index()];
-                while let Some(&(there, b)) = elsewhere[class.index()].get(*done) {
-                    if there <= here {
-                        *done += 1;
-                        continue;
-                    }
-                    let Some(c) = candidates.take(present[here], class, process, b, solution)
-                    else {
+        present.dedup();
+        for &here in &present {
+            for class in Class::DEALT.map(Class::index) {
+                let bs = &mut elsewhere[class];
+                while count[here] > 0 {
+                    drop_front(bs, |&b| solution[b].domain <= here);
+                    drop_front(&mut candidates[here][class], has_been_iterated);
+                    let (Some(&b), Some(&c)) = (bs.front(), candidates[here][class].front()) else {
                         break;
                     };
-                    *done += 1;
+                    bs.pop_front();
+                    candidates[here][class].pop_front();
+                    let there = solution[b].domain;
+                    candidates[there][class].push_back(c);
                     solution.swap(b, c);
                     count[here] += 1;
                     count[there] -= 1;
-                    grouped[b] = Some(threads[0]);
-                    grouped[c] = Some(threads[0]);
+                    (grouped[b], grouped[c]) = (Some(threads[0]), Some(threads[0]));
                 }
             }
         }
+        present.iter().for_each(|&domain| count[domain] = 0);
     }
     grouped
 }
 
-/// For each domain and class its threads, from where the next C is taken.
-struct Candidates<'a> {
-    tuples: &'a [Tuple],
-    /// When each process is iterated.
-    turn_of: &'a [usize],
-    threads: Vec<Vec<usize>>,
-    next: Vec<usize>,
-    position: Vec<usize>,
-}
-
-impl<'a> Candidates<'a> {
-    fn new(
-        members: &[Vec<usize>],
-        turn_of: &'a [usize],
-        tuples: &'a [Tuple],
-        domains: usize,
-        solution: &[At],
-    ) -> Self {
-        let mut candidates = Self {
-            tuples,
-            turn_of,
-            threads: vec![Vec::new(); domains * Class::DEALT.len()],
-            next: vec![0; domains * Class::DEALT.len()],
-            position: vec![0; tuples.len()],
-        };
-        for &thread in members.iter().flatten() {
-            let queue = candidates.queue(solution[thread].domain, tuples[thread].class);
-            candidates.position[thread] = candidates.threads[queue].len();
-            candidates.threads[queue].push(thread);
-        }
-        candidates
-    }
-
-    fn queue(&self, domain: usize, class: Class) -> usize {
-        domain * Class::DEALT.len() + class.index()
-    }
-
-    /// A thread C of that class in that domain whose process is iterated after `process`; B takes its
-    /// place among the candidates, and C takes B's.
-    fn take(
-        &mut self,
-        domain: usize,
-        class: Class,
-        process: usize,
-        b: usize,
-        solution: &[At],
-    ) -> Option<usize> {
-        let queue = self.queue(domain, class);
-        let other = self.queue(solution[b].domain, class);
-        loop {
-            let at = self.next[queue];
-            let c = *self.threads[queue].get(at)?;
-            if self.turn_of[self.tuples[c].process] <= self.turn_of[process] {
-                self.next[queue] += 1;
-                continue;
-            }
-            let place_of_b = self.position[b];
-            self.threads[queue][at] = b;
-            self.threads[other][place_of_b] = c;
-            self.position[c] = place_of_b;
-            self.position[b] = at;
-            return Some(c);
-        }
+fn drop_front(queue: &mut VecDeque<usize>, is_done_with: impl Fn(&usize) -> bool) {
+    while queue.front().is_some_and(&is_done_with) {
+        queue.pop_front();
     }
 }

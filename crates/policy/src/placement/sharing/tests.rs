@@ -4,7 +4,7 @@ use super::*;
 use crate::policy::Place;
 use crate::stage::Staged;
 use numaherd_testing::{Scene, Shape};
-use numaherd_world::{Placement, Unmanaged};
+use numaherd_world::{Placement, Sharing, Unmanaged};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use std::sync::Arc;
@@ -154,11 +154,8 @@ fn a_number_that_another_thread_got_has_no_past() {
     let cells = [(id(1), new, 1000)];
     scene.snapshot.processes[0].sharing = Some(Arc::new(Sharing::of(cells)));
     plan(&mut policy, &scene);
-    let members = &policy.rule.processes[&Scene::process(1)];
-    assert_eq!(members.row_of.len(), 4);
-    let row = members.row_of[&new];
-    assert_eq!(members.sharing.between(row, members.row_of[&id(0)]), 0);
-    assert_eq!(members.sharing.between(row, members.row_of[&id(1)]), 1000);
+    let shared = policy.rule.pairs.among(&[id(0), id(1), id(2), new]);
+    assert_eq!((shared.between(3, 0), shared.between(3, 1)), (0, 1000));
 }
 
 #[test]
