@@ -20,7 +20,7 @@ use libfuzzer_sys::fuzz_target;
 use numaherd_herd::ledger::Record;
 use numaherd_herd::{Herd, Settings};
 use numaherd_model::{Binding, Hardware, Job, Library, Model, Options, Placement, Program, Until};
-use numaherd_policy::{Foresight, Means, registry};
+use numaherd_policy::{CostModel, Means, registry};
 use numaherd_topology::{CpuId, CpuSet, Machine};
 use numaherd_world::{NewPages, Signal, Snapshot, ThreadId};
 
@@ -150,7 +150,7 @@ fn can_have(entry: &registry::Entry) -> bool {
 
 fn holds(mut model: Model, jobs: usize, policy: &str, settings: Settings) {
     let means = Means {
-        foresight: Some(Arc::new(Asked(model.foresight()))),
+        cost_model: Some(Arc::new(Asked(model.foresight()))),
     };
     let mut policies = numaherd_policy::Settings::default();
     policies.oracle.layouts = MOST_LAYOUTS;
@@ -219,7 +219,7 @@ fn can_be(snapshot: &Snapshot) {
 /// The model's answers about layouts, in the form in which policies ask.
 struct Asked(numaherd_model::Foresight);
 
-impl Foresight for Asked {
+impl CostModel for Asked {
     fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
         let cost = self.0.slowdown(layout)?;
         assert!(cost.is_finite() && cost > 0.0);

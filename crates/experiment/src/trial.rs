@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Summary};
 use numaherd_model::{Completion, Hardware, Job, Model, Options, Until, Work};
-use numaherd_policy::{Foresight, Means};
+use numaherd_policy::{CostModel, Means};
 use numaherd_topology::CpuId;
 use numaherd_world::ThreadId;
 
@@ -89,7 +89,7 @@ pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran> {
         trial.options,
     )?;
     let means = Means {
-        foresight: Some(Arc::new(Asked {
+        cost_model: Some(Arc::new(Asked {
             model: model.foresight(),
         })),
     };
@@ -117,7 +117,7 @@ struct Asked {
     model: numaherd_model::Foresight,
 }
 
-impl Foresight for Asked {
+impl CostModel for Asked {
     fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
         self.model.slowdown(layout)
     }

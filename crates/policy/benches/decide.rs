@@ -84,7 +84,7 @@ fn benchmarks(criterion: &mut Criterion) {
         let scene = scene(threads, domains);
         other.throughput(Throughput::Elements(threads.into()));
         other.bench_function(id, |b| {
-            let fresh = || Staged::new(&settings, DistributedIntensity);
+            let fresh = || Staged::new(&settings, DistributedIntensity::default());
             b.iter_batched_ref(fresh, |di| place(di, &scene), BatchSize::LargeInput);
         });
     }

@@ -25,7 +25,7 @@ pub enum PolicyError {
         "{asked:?} places threads by what every layout would cost, which only a modelled world can \
          tell: simulate it, or choose another policy"
     )]
-    NeedsForesight {
+    NeedsCostModel {
         /// What was asked for.
         asked: String,
     },

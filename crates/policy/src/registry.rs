@@ -11,8 +11,8 @@ use numaherd_topology::CpuId;
 use numaherd_world::{NewPages, Signal, ThreadId};
 
 use crate::added::with_added;
+use crate::cost_model::{CostModel, Means};
 use crate::error::PolicyError;
-use crate::foresight::{Foresight, Means};
 use crate::paging::counted::{self, Kmaf, Sampled};
 use crate::paging::driver::Driven;
 use crate::paging::next_touch::{self, NextTouch};
@@ -128,7 +128,7 @@ pub const PLACEMENTS: &[Half<MakePlacement>] = with_added!(
 const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "linux", about: "The kernel's own", source: "baseline", rules: &[], settings: &[], make: |_, _| Some(Box::new(Linux)) },
     Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, settings: &[], make: |settings, _| staged(settings, RandomCore::default()) },
-    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, settings: &["placement"], make: |settings, _| staged(settings, DistributedIntensity) },
+    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, settings: &["placement"], make: |settings, _| staged(settings, DistributedIntensity::default()) },
     Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, settings: &["classes", "placement"], make: |settings, _| staged(settings, Dino) },
     Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, settings: &["n_mass.changed_by", "penalty", "placement"], make: |settings, _| staged(settings, NMass::maximum_local(settings)) },
     Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty", "placement"], make: |settings, _| staged(settings, NMass::whole(settings)) },
@@ -138,7 +138,7 @@ const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "ipm", about: "Threads that share pages close together, by EagerMap", source: "IPM 4.4.4", rules: sharing::IPM_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "ipm.evidence", "placement"], make: |settings, _| staged(settings, BySharing::ipm(settings)) },
     Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "placement"], make: |settings, _| staged(settings, BySharing::tlb_miss_history(settings)) },
     Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, settings: &["placement"], make: |settings, _| staged(settings, BySharing::kmaf(settings)) },
-    Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| staged(settings, Oracle::new(settings, means.foresight.clone()?)) },
+    Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| staged(settings, Oracle::new(settings, means.cost_model.clone()?)) },
 ];
 
 /// All pagings, those that were added last.
@@ -163,7 +163,7 @@ const OUR_PAGINGS: &[Half<MakePaging>] = &[
 ///
 /// # Errors
 /// [`PolicyError::Unknown`] with the nearest known name; [`PolicyError::Setting`] for settings that
-/// cannot be; [`PolicyError::NeedsForesight`] for those that only a modelled world can have.
+/// cannot be; [`PolicyError::NeedsCostModel`] for those that only a modelled world can have.
 pub fn build(name: &str, settings: &Settings) -> Result<Policy, PolicyError> {
     build_with(name, settings, &Means::default())
 }
@@ -175,11 +175,11 @@ pub fn build(name: &str, settings: &Settings) -> Result<Policy, PolicyError> {
 pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Policy, PolicyError> {
     settings.check()?;
     let (placement, paging) = halves(name)?;
-    let needs_foresight = || PolicyError::NeedsForesight {
+    let needs_cost_model = || PolicyError::NeedsCostModel {
         asked: name.to_owned(),
     };
     let (placement_name, paging_name) = (placement.name, paging.name);
-    let placement = (placement.make)(settings, means).ok_or_else(needs_foresight)?;
+    let placement = (placement.make)(settings, means).ok_or_else(needs_cost_model)?;
     let paging = (paging.make)(settings);
     if placement.needs_found_sharing() && !paging.finds_sharing() {
         return Err(PolicyError::NeedsFoundSharing {
@@ -256,13 +256,13 @@ fn placements() -> Vec<&'static str> {
 pub fn needs(name: &str) -> Result<Vec<Signal>, PolicyError> {
     // Nobody asks it for a cost: only the needs of what is built are looked at.
     struct Blind;
-    impl Foresight for Blind {
+    impl CostModel for Blind {
         fn cost(&self, _: &[(ThreadId, CpuId)]) -> Option<f64> {
             None
         }
     }
     let means = Means {
-        foresight: Some(Arc::new(Blind)),
+        cost_model: Some(Arc::new(Blind)),
     };
     Ok(build_with(name, &Settings::default(), &means)?.needs())
 }

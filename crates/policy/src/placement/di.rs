@@ -3,13 +3,14 @@
 //! Problem: threads with high miss rates that share a memory domain slow each other down.
 //!
 //! Rule (DINO §3.1; Zhuravlev et al., ASPLOS 2010), once an interval: sort the threads by their
-//! miss rate in the last interval, and deal them from the highest to the lowest, one to a domain,
-//! round and round. DI has no memory: whenever two threads change their order, both may move. That
+//! miss rate in the last interval, and deal them, one to a domain, round after round from the first
+//! domain to the last. DI has no memory: whenever two threads change their order, both may move. That
 //! is its published weakness (DINO §3.2, Table 1), kept here as it is.
 //!
-//! Choice: the paper's prose alternates between the two ends of the sorted array; the authors' own
-//! scheduler deals from the highest to the lowest in the same direction every round. Here it is as
-//! in the scheduler that gave the figures ([`Direction::Same`]).
+//! From which end ([`Deal`]): the paper alternates between the two ends of the sorted array, a round
+//! from the highest miss rate down, then one from the lowest up; the authors' own scheduler deals
+//! every round from the highest to the lowest. The default is the scheduler's way, which gave the
+//! paper its figures.
 //!
 //! DI decides on domains. Within its domain a thread keeps its CPU where it can ([`super::arrange`]): no
 //! migrations are made up that DI does not have. Slots, cpusets and threads that sleep are dealt
@@ -53,9 +54,22 @@ const DEAL: Rule = Rule {
 /// Steps in which miss rates are told apart, in one line per 1000 instructions (Clavis).
 const STEPS: f64 = 10.0;
 
+/// From which end of the sorted threads the rounds are dealt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deal {
+    /// Every round from the highest miss rate left (the authors' scheduler).
+    #[default]
+    OneWay,
+    /// A round from the highest miss rate left, then one from the lowest (DINO §3.1).
+    Alternate,
+}
+
 /// See the top of this file.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DistributedIntensity;
+pub struct DistributedIntensity {
+    /// From which end threads are dealt.
+    pub deal: Deal,
+}
 
 impl PlacementRule for DistributedIntensity {
     fn needs(&self) -> &[Signal] {
@@ -67,7 +81,7 @@ impl PlacementRule for DistributedIntensity {
             let rate = move |at: usize| (stage.miss_rate(pool.busy[at]) * STEPS).round() / STEPS;
             let mut order: Vec<usize> = (0..pool.busy.len()).collect();
             order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
-            let solution = deal(&ground, &order);
+            let solution = deal(&ground, &order, self.deal);
             let mut ranks = vec![0; order.len()];
             for (rank, &at) in order.iter().enumerate() {
                 ranks[at] = rank + 1;
@@ -127,33 +141,48 @@ fn because(
 
 /// Deals threads in the given order (places in the pool) to the domains of the ground. Gives each
 /// thread's place, by place in the pool.
-pub(super) fn deal(ground: &Ground, order: &[usize]) -> Vec<At> {
+pub(super) fn deal(ground: &Ground, order: &[usize], from: Deal) -> Vec<At> {
     let turns = ground.turns(Direction::Same);
     let shares = ground.shares(&turns, order.len());
     let mut loads = ground.empty_loads();
     for (at, &share) in turns.iter().zip(&shares) {
         loads[at.domain][at.cpu] = share;
     }
-    let domain_of = domains_by_turn(&turns, shares, order);
+    let mut domain_of = vec![0; order.len()];
+    let mut left = order.iter();
+    let mut last = None;
+    let mut from_highest = false;
+    for domain in domains_by_turn(&turns, shares) {
+        // A round ends where the domains begin again.
+        if last.is_none_or(|last| domain <= last) {
+            from_highest = from == Deal::OneWay || !from_highest;
+        }
+        last = Some(domain);
+        let next = if from_highest {
+            left.next()
+        } else {
+            left.next_back()
+        };
+        if let Some(&thread) = next {
+            domain_of[thread] = domain;
+        }
+    }
     seat(ground, &domain_of, loads, order)
 }
 
-/// The domain of each thread, by place in the pool: one thread a turn, round after round, where a
-/// CPU that has its share is passed over.
-fn domains_by_turn(turns: &[At], shares: Vec<usize>, order: &[usize]) -> Vec<usize> {
-    let mut domain_of = vec![0; order.len()];
-    let mut dealt = order.iter();
+/// The domains in the order of dealing: one thread a turn, round after round, where a CPU that has its
+/// share is passed over.
+fn domains_by_turn(turns: &[At], shares: Vec<usize>) -> Vec<usize> {
+    let mut domains = Vec::with_capacity(shares.iter().sum());
     let mut left: Vec<(usize, usize)> = turns.iter().map(|at| at.domain).zip(shares).collect();
     while !left.is_empty() {
         left.retain(|&(_, share)| share > 0);
         for (domain, share) in &mut left {
             *share -= 1;
-            if let Some(&thread) = dealt.next() {
-                domain_of[thread] = *domain;
-            }
+            domains.push(*domain);
         }
     }
-    domain_of
+    domains
 }
 
 #[cfg(test)]
@@ -167,7 +196,7 @@ mod tests {
     use rand::SeedableRng;
 
     fn di() -> Staged<DistributedIntensity> {
-        Staged::new(&Settings::default(), DistributedIntensity)
+        Staged::new(&Settings::default(), DistributedIntensity::default())
     }
 
     fn place(di: &mut impl Place, scene: &Scene) -> Vec<Placement> {
@@ -196,6 +225,23 @@ mod tests {
             .map(|p| p.thread.tid)
             .collect();
         assert_eq!(moved, [1, 2]);
+    }
+
+    #[test]
+    fn the_papers_deal_alternates_between_the_ends() {
+        let mut scene = Scene::uniform(2, 3);
+        for (cpu, rate) in (0..).zip([60.0, 50.0, 40.0, 30.0, 20.0, 10.0]) {
+            scene.thread(cpu, rate, cpu);
+        }
+        let domains = |deal| {
+            let rule = DistributedIntensity { deal };
+            let plan = place(&mut Staged::new(&Settings::default(), rule), &scene);
+            let domain = |placement: &Placement| placement.to.0 / 3;
+            plan.iter().map(domain).collect::<Vec<_>>()
+        };
+        assert_eq!(domains(Deal::OneWay), [0, 1, 0, 1, 0, 1]);
+        // 60 and 50, then 10 and 20 from the other end, then what is left.
+        assert_eq!(domains(Deal::Alternate), [0, 1, 0, 1, 1, 0]);
     }
 
     #[test]

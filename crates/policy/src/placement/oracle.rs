@@ -1,7 +1,7 @@
 //! Oracle: the layout that would cost least, told by a world that can be asked.
 //!
 //! Problem: how good a policy is shows only beside the best that could be had. Rule: of all layouts
-//! of the threads, or of as many as may be tried, that of the lowest cost ([`crate::foresight`]);
+//! of the threads, or of as many as may be tried, that of the lowest cost ([`crate::cost_model`]);
 //! memory stays where it is. Only modelled worlds can be asked.
 //!
 //! Which layouts ([`layouts`]): those that load cores and CPUs evenly, as every placement here does;
@@ -36,7 +36,7 @@ use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{Signal, ThreadId};
 
 use crate::changes::LastSeats;
-use crate::foresight::Foresight;
+use crate::cost_model::CostModel;
 use crate::penalty::PenaltySettings;
 use crate::placement::di;
 use crate::placement::n_mass::{self, processors::Item};
@@ -67,7 +67,7 @@ const BEST_FOUND: Rule = Rule {
 /// See the top of this file.
 #[derive(Clone)]
 pub struct Oracle {
-    foresight: Arc<dyn Foresight>,
+    cost_model: Arc<dyn CostModel>,
     settings: OracleSettings,
     n_mass: NMassSettings,
     penalties: PenaltySettings,
@@ -76,9 +76,9 @@ pub struct Oracle {
 
 impl Oracle {
     /// Nothing seen yet.
-    pub fn new(settings: &Settings, foresight: Arc<dyn Foresight>) -> Self {
+    pub fn new(settings: &Settings, cost_model: Arc<dyn CostModel>) -> Self {
         Self {
-            foresight,
+            cost_model,
             settings: settings.oracle,
             n_mass: settings.n_mass,
             penalties: settings.penalty.clone(),
@@ -93,7 +93,7 @@ impl PlacementRule for Oracle {
     }
 
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
-        let (foresight, most) = (&self.foresight, self.settings.layouts);
+        let (cost_model, most) = (&self.cost_model, self.settings.layouts);
         let (penalties, n_mass) = (&self.penalties, &self.n_mass);
         let anew = || {
             // The threads of earlier pools, where they are put.
@@ -111,11 +111,11 @@ impl PlacementRule for Oracle {
                 let cost = |layout: &[At]| {
                     let own = ids.iter().copied().zip(ground.cpus(layout));
                     let all: Vec<_> = placed.iter().copied().chain(own).collect();
-                    foresight.cost(&all).filter(|cost| !cost.is_nan())
+                    cost_model.cost(&all).filter(|cost| !cost.is_nan())
                 };
                 let found = search::search(&space, &ground, &starts, most, cost, random)?;
                 let cpus = ground.cpus(&found.layout);
-                let least = foresight.least(&ids);
+                let least = cost_model.least(&ids);
                 placed.extend(ids.into_iter().zip(cpus.iter().copied()));
                 let why = move |at: usize| {
                     let from = ground.sits[at].map(|sits| ground.cpu(sits));
@@ -153,7 +153,7 @@ fn starts(
 ) -> Vec<Vec<At>> {
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by(|&a, &b| items[b].miss_rate.total_cmp(&items[a].miss_rate));
-    let mut starts = vec![di::deal(ground, &order)];
+    let mut starts = vec![di::deal(ground, &order, di::Deal::OneWay)];
     for refined in [None, Some(settings)] {
         starts.push(n_mass::lay_out(ground, topology, items, refined));
     }

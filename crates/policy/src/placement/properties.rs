@@ -8,7 +8,7 @@ use numaherd_world::{Placement, ThreadId, Unmanaged};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
-use crate::foresight::{Foresight, Means};
+use crate::cost_model::{CostModel, Means};
 use crate::placement::brm::Brm;
 use crate::placement::di::DistributedIntensity;
 use crate::placement::dino::Dino;
@@ -145,7 +145,7 @@ fn added() -> Vec<Named> {
 /// must hold of every plan holds for any costs.
 struct Numbered;
 
-impl Foresight for Numbered {
+impl CostModel for Numbered {
     fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
         let far = |&(thread, cpu): &(ThreadId, CpuId)| f64::from(thread.tid.abs_diff(cpu.0));
         Some(layout.iter().map(far).sum())
@@ -161,7 +161,7 @@ fn policies_with_slots() -> Vec<Named> {
     few.oracle.layouts = 20;
     vec![
         on_stage("dino", Dino),
-        on_stage("di", DistributedIntensity),
+        on_stage("di", DistributedIntensity::default()),
         on_stage("maximum-local", NMass::maximum_local(&settings)),
         on_stage("n-mass", NMass::whole(&settings)),
         on_stage("n-mass exchanging", NMass::whole(&exchanging)),

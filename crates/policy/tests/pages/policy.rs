@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use numaherd_policy::registry::{self, Entry};
 use numaherd_policy::rules::Rule;
-use numaherd_policy::{Foresight, Means, Policy, Settings, pages};
+use numaherd_policy::{CostModel, Means, Policy, Settings, pages};
 use numaherd_topology::CpuId;
 use numaherd_world::{NewPages, Signal, Stray, ThreadId};
 use serde::Deserialize;
@@ -80,13 +80,13 @@ pub fn page(entry: &Entry) -> String {
 /// The policy itself, as no world would make it: it is only asked what it needs.
 fn made(name: &str) -> Policy {
     struct Blind;
-    impl Foresight for Blind {
+    impl CostModel for Blind {
         fn cost(&self, _: &[(ThreadId, CpuId)]) -> Option<f64> {
             None
         }
     }
     let means = Means {
-        foresight: Some(Arc::new(Blind)),
+        cost_model: Some(Arc::new(Blind)),
     };
     registry::build_with(name, &Settings::default(), &means).expect("a policy of the table")
 }

@@ -24,7 +24,7 @@ struct Costs {
     cpu: f64,
 }
 
-impl Foresight for Costs {
+impl CostModel for Costs {
     fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
         let mut cost = 0.0;
         for (place, &(thread, on)) in layout.iter().enumerate() {
@@ -55,7 +55,7 @@ struct By<F> {
     asked: Arc<AtomicUsize>,
 }
 
-impl<F: Fn(&[(ThreadId, CpuId)]) -> Option<f64> + Send + Sync> Foresight for By<F> {
+impl<F: Fn(&[(ThreadId, CpuId)]) -> Option<f64> + Send + Sync> CostModel for By<F> {
     fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         (self.cost)(layout)

@@ -1,0 +1,34 @@
+//! A cost model: what a layout of threads would cost, predicted without running it.
+//!
+//! Only modelled worlds have one: they know the programs. Policies that use it (`oracle`) are yardsticks
+//! for those that do not.
+
+use std::sync::Arc;
+
+use numaherd_topology::CpuId;
+use numaherd_world::ThreadId;
+
+/// Predicts what layouts cost.
+pub trait CostModel: Send + Sync {
+    /// Predicted cost of a layout, lower is better, in a unit of its own that is the same for all
+    /// layouts of one interval; `None` when it cannot predict one.
+    ///
+    /// Each thread is named at most once. Threads that are not named stay where they are. Layouts
+    /// that differ only in which of a memory domain's like cores runs which thread cost the same.
+    fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64>;
+
+    /// A cost that no layout of these threads can be below, in the unit of [`CostModel::cost`];
+    /// `None` when no such figure is known. A search that cannot try all layouts states it as its
+    /// bound.
+    fn least(&self, threads: &[ThreadId]) -> Option<f64> {
+        let _ = threads;
+        None
+    }
+}
+
+/// What a policy can get besides settings and snapshots.
+#[derive(Clone, Default)]
+pub struct Means {
+    /// In modelled worlds only.
+    pub cost_model: Option<Arc<dyn CostModel>>,
+}
