@@ -41,7 +41,7 @@ fn once_text(told: &Told) -> String {
     let tagged: CpuSet = told.tagged.iter().map(|&cpu| cpu.into()).collect();
     let all = told.vcpus;
     if tagged.is_empty() {
-        format!("Told the host: of {all} vCPUs none runs threads that are bound to some of them.\n")
+        format!("Reported to the host: none of the {all} vCPUs runs bound threads.\n")
     } else {
         format!(
             "Told the host: of {all} vCPUs, {tagged} run threads that are bound to some of them.\n"
@@ -52,10 +52,10 @@ fn once_text(told: &Told) -> String {
 fn news_text(news: &AgentNews) -> String {
     match news {
         AgentNews::Heard => {
-            "the host listens, and is told which vCPUs run bound threads".to_owned()
+            "connected to the host; reporting which vCPUs run bound threads".to_owned()
         }
         AgentNews::NotHeard => {
-            "nobody on the host listens (is numaherd run at work there?); trying each second"
+            "nothing on the host listens (is `numaherd run` running there?); retrying every second"
                 .to_owned()
         }
         AgentNews::PortLost { port, reason } => {

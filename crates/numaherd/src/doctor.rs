@@ -166,10 +166,10 @@ fn text(report: &Report) -> Shown {
     }
     text += "\nRights and limits\n";
     text.extend(machine.abilities.iter().map(finding_text));
-    text += "\nWho else steers\n";
+    text += "\nWhat else places threads and pages\n";
     text.extend(machine.others.iter().map(finding_text));
     if machine.others.is_empty() {
-        text += "  ok    nobody was found\n";
+        text += "  ok    nothing was found\n";
     }
     text += "\nInstallation\n";
     text.extend(report.installation.iter().map(finding_text));
@@ -190,7 +190,7 @@ fn accuracy_text(accuracy: &Accuracy) -> String {
     let may_place = *level != Level::Nothing;
     match policy.filter(|_| may_place) {
         Some(name) => text += &format!("           the strongest policy that runs here: {name}\n"),
-        None => text += "           no policy that decides by what it sees runs here\n",
+        None => text += "           no policy that uses measurements can run here\n",
     }
     text
 }
@@ -206,7 +206,7 @@ fn signal_text(report: &SignalReport) -> String {
         }
         SignalState::Missing { reason, remedy } => {
             format!(
-                "  no    {}: {reason}\n          what would help: {remedy}\n",
+                "  no    {}: {reason}\n          remedy: {remedy}\n",
                 report.signal
             )
         }
@@ -250,7 +250,7 @@ fn finding_text(finding: &Finding) -> String {
     };
     let remedy = finding.remedy.as_ref();
     let remedy = remedy
-        .map(|r| format!("\n          what would help: {r}"))
+        .map(|r| format!("\n          remedy: {r}"))
         .unwrap_or_default();
     format!("  {mark}  {}: {}{remedy}\n", finding.subject, finding.found)
 }

@@ -88,9 +88,9 @@ fn list(all: &[Description]) -> Shown {
     let placements = names(PLACEMENTS.iter().map(|half| half.name).collect());
     let pagings = names(PAGINGS.iter().map(|half| half.name).collect());
     format!(
-        "{table}\n\nAny placement can be joined with any paging, for instance dino+whole-set:\n  \
+        "{table}\n\nAny placement can be combined with any paging, for example dino+whole-set:\n  \
          placements  {placements}\n  pagings     {pagings}\n\
-         `numaherd policies NAME` tells the rules of one.\n"
+         `numaherd policies NAME` describes one policy and its rules.\n"
     )
 }
 

@@ -75,7 +75,7 @@ pub fn release(options: &Release) -> Result<()> {
         0 => Ok(()),
         n => Err(ended(
             Exit::Failure,
-            format!("{n} threads could not be given back; see above"),
+            format!("the affinities of {n} threads could not be restored; see above"),
         )),
     }
 }
@@ -120,7 +120,7 @@ pub fn give_back(journal: &mut Journal) -> Result<Vec<String>> {
     }
     for left in report.left_alone.iter().chain(&report.failed) {
         messages.push(format!(
-            "thread {} ({}) not given back: {}",
+            "thread {} ({}) not restored: {}",
             left.tid, left.name, left.why
         ));
     }
@@ -170,10 +170,9 @@ fn text(report: &Report, path: &Path) -> Shown {
         ..
     } = report;
     if restored + as_found + left_alone.len() + failed.len() == 0 && *gone == 0 {
-        return text + &format!("Nothing to give back: {} owes nothing.\n", path.display());
+        return text + &format!("Nothing to restore: {} is empty.\n", path.display());
     }
-    text +=
-        &format!("{restored} threads given back, {as_found} were as found, {gone} had ended.\n");
+    text += &format!("{restored} threads restored, {as_found} unchanged, {gone} ended.\n");
     for left in left_alone {
         text += &format!(
             "thread {} ({}) left alone: {}\n",
@@ -182,7 +181,7 @@ fn text(report: &Report, path: &Path) -> Shown {
     }
     for left in failed {
         text += &format!(
-            "thread {} ({}) not given back: {}\n",
+            "thread {} ({}) not restored: {}\n",
             left.tid, left.name, left.why
         );
     }

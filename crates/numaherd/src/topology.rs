@@ -63,8 +63,8 @@ fn listed(all: &[Preset]) -> Shown {
     }
     let table = table.trim_fmt();
     format!(
-        "{table}\n\n`numaherd topology NAME` draws one; its --json and the file of the same name in\n\
-         data/machines/ hold every figure, the file with its source.\n"
+        "{table}\n\n`numaherd topology NAME` describes one; its --json and the file of the same name in\n\
+         data/machines/ contain all figures, the file also their sources.\n"
     )
 }
 

@@ -67,8 +67,7 @@ fn connect(path: &Path) -> Result<UnixStream> {
             std::io::ErrorKind::PermissionDenied => ended(
                 Exit::Permission,
                 format!(
-                    "the herd at {shown} may not be asked by this user: only by root, by who started \
-                     it, and by the group of its --control-group"
+                    "this user may not control the herd at {shown}: only root, the user who started it, and its --control-group may"
                 ),
             ),
             _ => ended(Exit::Failure, format!("cannot reach the herd at {shown}: {error}")),
@@ -83,13 +82,13 @@ fn answer(from: impl BufRead, path: &Path) -> Result<Value> {
     read.with_context(|| format!("the herd at {} does not answer", path.display()))?;
     if line.is_empty() {
         let why = format!(
-            "the herd at {} has hung up: it ends, or is no herd",
+            "{} closed the connection: the herd is ending, or it is not a herd",
             path.display()
         );
         return Err(ended(Exit::Failure, why));
     }
     let answer: Value = serde_json::from_slice(&line)
-        .with_context(|| format!("what answers at {} is no herd", path.display()))?;
+        .with_context(|| format!("the program at {} is not a numaherd herd", path.display()))?;
     match answer.get("error").and_then(Value::as_str) {
         Some(why) => Err(ended(Exit::Failure, format!("the herd refused: {why}"))),
         None => Ok(answer),

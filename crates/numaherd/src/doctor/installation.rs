@@ -52,15 +52,14 @@ fn configuration(
     let say = |verdict, found, remedy| finding("configuration", verdict, found, remedy);
     let (effective, told) = if path.exists() {
         match Effective::of_named(&path) {
-            Ok(effective) => (effective, format!("{USUAL_FILE} is right")),
+            Ok(effective) => (effective, format!("{USUAL_FILE} is correct")),
             Err(error) => {
-                let remedy = "mend the file; until then no run starts with it, and one at work keeps \
-                              its settings";
+                let remedy = "fix the file; until then, no run starts with it, and a running one keeps its settings";
                 return say(Verdict::Bad, error.to_string(), Some(remedy));
             }
         }
     } else {
-        let told = format!("there is no {USUAL_FILE}, so the built-in settings hold");
+        let told = format!("there is no {USUAL_FILE}, so the built-in settings apply");
         (Effective::default(), told)
     };
     let policy = effective.config.policy();
@@ -91,7 +90,7 @@ fn service(root: &Path) -> Finding {
     let wanted = root
         .join("etc/systemd/system/multi-user.target.wants")
         .join(unit);
-    // A link that may lead out of a captured tree: that it is there is what counts.
+    // The link may lead out of a captured tree; only its existence counts.
     let is_enabled = wanted.symlink_metadata().is_ok();
     let group = root.join("sys/fs/cgroup/system.slice").join(unit);
     let is_at_work = fs::read_to_string(group.join("cgroup.procs"))
@@ -99,23 +98,23 @@ fn service(root: &Path) -> Finding {
     let (verdict, found, remedy) = match (installed, is_at_work, is_enabled) {
         (false, ..) => (
             Verdict::Good,
-            "not installed; `numaherd run` needs none",
+            "not installed; `numaherd run` does not need it",
             None,
         ),
-        (true, true, true) => (Verdict::Good, "at work, and starts with the machine", None),
+        (true, true, true) => (Verdict::Good, "running, and enabled at boot", None),
         (true, true, false) => (
             Verdict::Weak,
-            "at work, but does not start with the machine",
+            "running, but not enabled at boot",
             Some("systemctl enable numaherd"),
         ),
         (true, false, true) => (
             Verdict::Bad,
-            "to start with the machine, but not at work now",
-            Some("journalctl -u numaherd -b says why; then systemctl start numaherd"),
+            "enabled at boot, but not running",
+            Some("see journalctl -u numaherd -b for the reason; then systemctl start numaherd"),
         ),
         (true, false, false) => (
             Verdict::Good,
-            "installed and switched off",
+            "installed, but not enabled",
             Some("systemctl enable --now numaherd"),
         ),
     };
@@ -134,29 +133,35 @@ fn journal(root: &Path) -> Finding {
     if is_locked(root, &lock) {
         let owner = fs::read_to_string(&lock).unwrap_or_default();
         let owner = match owner.trim() {
-            "" => "somebody",
+            "" => "another program",
             owner => owner,
         };
         return say(
             Verdict::Good,
-            format!("{owner} is at work; a second one would be refused"),
+            format!("{owner} is running; a second one would be refused"),
             None,
         );
     }
     let shown = path.display();
     if !path.exists() {
-        return say(Verdict::Good, "nothing is owed to anybody".to_owned(), None);
+        return say(
+            Verdict::Good,
+            "there is nothing to restore".to_owned(),
+            None,
+        );
     }
     let boot = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"));
-    // What is no journal owes nothing; whoever would write there says what it is.
+    // A file that is not a journal has nothing to restore; the run that would write there reports it.
     match owed(&path, boot.unwrap_or_default().trim()).unwrap_or(0) {
-        0 => say(Verdict::Good, format!("{shown} owes nothing"), None),
+        0 => say(
+            Verdict::Good,
+            format!("{shown} has nothing to restore"),
+            None,
+        ),
         threads => say(
             Verdict::Bad,
-            format!(
-                "a run that was killed has left {threads} threads where it had put them ({shown})"
-            ),
-            Some("numaherd release; the next run does it, too"),
+            format!("a killed run has left {threads} threads placed ({shown})"),
+            Some("numaherd release; the next run does the same"),
         ),
     }
 }

@@ -1,16 +1,16 @@
 //! How well a machine can be herded, as one named level with the reasons that keep it from the next.
 //!
-//! Problem: a page of findings does not answer the question that whoever installs the program has. Rule,
-//! the first that holds:
+//! Problem: a page of findings does not answer how well the program can work here. Rule, the first that
+//! applies:
 //!
 //! | level | when |
 //! |---|---|
-//! | nothing | the kernel does not let threads be placed |
-//! | observe only | one memory domain and one node, so nobody has anywhere better to be; or nothing tells who should be where |
-//! | placement only | threads have somewhere to go, pages do not: one memory node, or the kernel moves none |
-//! | coarse | no counters: threads go by CPU use to where their pages are |
-//! | good | by what threads cost each other, with less than all evidence, rights or peace |
-//! | full | miss rates, local and remote accesses and memory samples without caveats, rights over all users' threads, nobody who undoes it |
+//! | nothing | the kernel does not allow thread placement |
+//! | observe only | one memory domain and one node, so no placement would be better; or no signal says which would be |
+//! | placement only | threads can be placed, pages cannot: one memory node, or the kernel moves none |
+//! | coarse | no counters: threads run where their pages are, by CPU use |
+//! | good | threads are placed by measured contention, but some signals or privileges are missing, or something interferes |
+//! | full | miss rates, local and remote accesses and memory samples without caveats, privileges for all users' threads, nothing that interferes |
 
 use std::fmt;
 
@@ -22,17 +22,17 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// By all evidence, for all threads and pages.
+    /// All signals, for all threads and pages.
     Full,
-    /// By what threads cost each other, but with less evidence, or less freely.
+    /// By measured contention, but with fewer signals or privileges.
     Good,
-    /// By where pages are and who uses CPUs, without counters.
+    /// By page residency and CPU use, without counters.
     Coarse,
-    /// Threads, but no pages.
+    /// Threads can be placed, pages cannot.
     PlacementOnly,
-    /// What happens can be recorded; there is nothing to decide, or nothing to decide by.
+    /// Record only: nothing to decide, or no signal to decide from.
     ObserveOnly,
-    /// No thread may be placed.
+    /// No thread can be placed.
     Nothing,
 }
 
@@ -40,14 +40,12 @@ impl Level {
     /// What it means for a herd, in a sentence.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Full => "threads and pages are herded by all the evidence that there is",
-            Self::Good => "threads are herded by what they cost each other, and their pages follow",
-            Self::Coarse => "threads are brought to their pages by CPU use, without counters",
+            Self::Full => "threads and pages are placed with all signals available",
+            Self::Good => "threads are placed by measured contention, and their pages follow",
+            Self::Coarse => "threads run where their pages are, by CPU use, without counters",
             Self::PlacementOnly => "threads are placed, pages stay where they are",
-            Self::ObserveOnly => {
-                "what happens can be watched and recorded, nothing can be improved"
-            }
-            Self::Nothing => "the kernel lets no thread be placed",
+            Self::ObserveOnly => "it can only watch and record",
+            Self::Nothing => "the kernel does not allow thread placement",
         }
     }
 }
@@ -79,11 +77,11 @@ pub fn of(machine: &Machine) -> (Level, Vec<String>) {
         );
     }
     let is_counted = has(Signal::MissRate) || has(Signal::UncorePenalty);
-    let uncounted = "no counters: nothing tells which threads cost each other time";
+    let uncounted = "no counters: no signal says which threads slow each other down";
     if machine.nodes < 2 {
-        let mut why = vec!["one memory node: no page has anywhere better to be".to_owned()];
+        let mut why = vec!["one memory node: no other place for pages".to_owned()];
         if machine.domains < 2 {
-            why.push("one memory domain: no thread has, either".to_owned());
+            why.push("one memory domain: no better place for threads either".to_owned());
             return (Level::ObserveOnly, why);
         }
         if !is_counted {
@@ -95,7 +93,7 @@ pub fn of(machine: &Machine) -> (Level, Vec<String>) {
     if !is_counted {
         let mut why = vec![uncounted.to_owned()];
         if !has(Signal::Residency) {
-            why.push("nothing tells where pages are".to_owned());
+            why.push("no signal says where pages are".to_owned());
             return (Level::ObserveOnly, why);
         }
         return (Level::Coarse, why);
@@ -124,17 +122,14 @@ pub fn is_measured(machine: &Machine, signal: Signal) -> bool {
 fn short_of_full(machine: &Machine) -> Vec<String> {
     let mut why = Vec::new();
     for (signal, without) in [
-        (
-            Signal::MissRate,
-            "threads are not told apart by what they fetch",
-        ),
+        (Signal::MissRate, "no signal says what each thread fetches"),
         (
             Signal::LocalRemote,
-            "what a placement gains is not measured, only reckoned",
+            "the gain of a placement is estimated, not measured",
         ),
         (
             Signal::MemorySamples,
-            "pages follow by where they are, not by who uses them",
+            "pages are moved by where they are, not by which threads use them",
         ),
     ] {
         let state = machine.signals.iter().find(|one| one.signal == signal);

@@ -236,14 +236,14 @@ fn the_installation_is_told_by_its_files() {
         "12\n",
     );
     installed(&[], "service", Verdict::Good, "not installed");
-    installed(&[unit], "service", Verdict::Good, "switched off");
-    installed(&[unit, enabled], "service", Verdict::Bad, "not at work");
-    installed(&[unit, working], "service", Verdict::Weak, "does not start");
+    installed(&[unit], "service", Verdict::Good, "not enabled");
+    installed(&[unit, enabled], "service", Verdict::Bad, "not running");
+    installed(&[unit, working], "service", Verdict::Weak, "not enabled");
     installed(
         &[unit, enabled, working],
         "service",
         Verdict::Good,
-        "at work",
+        "running",
     );
 
     installed(
@@ -257,12 +257,20 @@ fn the_installation_is_told_by_its_files() {
     let wrong = [("etc/numaherd/numaherd.toml", "polcy = \"dino\"\n")];
     installed(&wrong, "configuration", Verdict::Bad, "polcy");
 
-    installed(&[], "journal", Verdict::Good, "nothing is owed");
+    installed(&[], "journal", Verdict::Good, "nothing to restore");
     for (text, verdict, found) in [
         (journal("this-boot", 2, false), Verdict::Bad, "1 threads"),
-        (journal("this-boot", 1, true), Verdict::Good, "owes nothing"),
-        (journal("another", 1, false), Verdict::Good, "owes nothing"),
-        ("nonsense".to_owned(), Verdict::Good, "owes nothing"),
+        (
+            journal("this-boot", 1, true),
+            Verdict::Good,
+            "nothing to restore",
+        ),
+        (
+            journal("another", 1, false),
+            Verdict::Good,
+            "nothing to restore",
+        ),
+        ("nonsense".to_owned(), Verdict::Good, "nothing to restore"),
     ] {
         installed(
             &[("run/numaherd/journal", &text)],

@@ -141,7 +141,7 @@ impl Reload {
     pub fn policy(&self, name: &str, by: &str) -> Result<String> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(running) = &mut *running else {
-            bail!("nothing runs yet that could go by another policy");
+            bail!("no herd is running yet whose policy could be changed");
         };
         running.change_policy(name, by)
     }

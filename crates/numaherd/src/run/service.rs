@@ -158,7 +158,7 @@ impl Service {
 
     fn status(&self) -> String {
         let mut status = format!(
-            "{}: {} threads of {} processes are seen",
+            "{}: observing {} threads of {} processes",
             self.policy, self.threads, self.processes
         );
         if self.dry_run {

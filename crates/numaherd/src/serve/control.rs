@@ -130,7 +130,7 @@ impl Desk {
                     return;
                 }
                 (Err(_), _) => {
-                    let why = "too many speak to this herd already; try again";
+                    let why = "this herd has too many connections; try again";
                     desk.refuse(&mut stream, why).await;
                     return;
                 }

@@ -139,7 +139,7 @@ fn free(path: &Path) -> Result<()> {
     if !meta.file_type().is_socket() {
         return Err(ended(
             Exit::Usage,
-            format!("{shown} is there and is no socket; move it away or choose another path"),
+            format!("{shown} exists and is not a socket; move it away, or choose another path"),
         ));
     }
     match UnixStream::connect(path) {
@@ -147,9 +147,7 @@ fn free(path: &Path) -> Result<()> {
             fs::remove_file(path).map_err(|error| {
                 ended(
                     Exit::Permission,
-                    format!(
-                        "cannot take the socket {shown} away, which nobody answers at: {error}"
-                    ),
+                    format!("cannot remove the unused socket {shown}: {error}"),
                 )
             })
         }
@@ -159,7 +157,7 @@ fn free(path: &Path) -> Result<()> {
         )),
         Err(error) => Err(ended(
             Exit::Permission,
-            format!("cannot tell whether another numaherd serves at {shown}: {error}"),
+            format!("cannot find out whether another numaherd serves at {shown}: {error}"),
         )),
     }
 }

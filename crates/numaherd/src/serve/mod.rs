@@ -55,7 +55,7 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
             lower_priority();
             fed.take_in();
         })
-        .context("cannot start a thread that takes in what the loop records")?;
+        .context("cannot start the thread that processes the loop's records")?;
     let (stop, stopped) = oneshot::channel::<()>();
     let has_group = options.control_group.is_some();
     let serving = std::thread::Builder::new()
@@ -213,7 +213,9 @@ fn group(name: &str) -> Result<u32> {
     group_in(&text, name).ok_or_else(|| {
         ended(
             Exit::Usage,
-            format!("there is no group {name} in /etc/group; `groupadd --system {name}` makes it"),
+            format!(
+                "there is no group {name} in /etc/group; create it with `groupadd --system {name}`"
+            ),
         )
     })
 }

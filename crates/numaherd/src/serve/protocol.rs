@@ -76,7 +76,7 @@ pub fn parse(line: &[u8]) -> Result<Request, String> {
     if let Some(key) = unknown {
         let known = may.iter().copied().chain(["do"]);
         return Err(format!(
-            "{word} knows no key {}{}",
+            "{word} has no key {}{}",
             shown(key),
             instead(key, known)
         ));

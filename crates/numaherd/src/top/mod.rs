@@ -58,7 +58,7 @@ pub fn top(options: &cli::Top) -> Result<ExitCode> {
     if !std::io::stdout().is_terminal() {
         return Err(ended(
             Exit::Usage,
-            "standard output is no terminal: run `numaherd top` on one, or print a frame with --once",
+            "standard output is not a terminal: run `numaherd top` on one, or print a frame with --once",
         ));
     }
     if let Some(time) = options.at {
@@ -92,7 +92,7 @@ fn chosen(options: &cli::Top, top: &mut Top) -> Result<()> {
         return Err(ended(
             Exit::Usage,
             format!(
-                "there is no column {column:?} to sort by; there are {}",
+                "there is no column {column:?}; the columns are {}",
                 top.column_titles().join(", ")
             ),
         ));

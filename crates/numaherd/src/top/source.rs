@@ -154,11 +154,11 @@ impl Source {
                 Ok(Said::Over(None)) | Err(RecvTimeoutError::Disconnected) => {
                     return Err(ended(
                         Exit::Failure,
-                        "the herd ended before anything was seen",
+                        "the herd ended before its first snapshot",
                     ));
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(ended(Exit::Failure, "the herd has said nothing for 30 s"));
+                    return Err(ended(Exit::Failure, "the herd has sent nothing for 30 s"));
                 }
             }
         }
