@@ -246,7 +246,7 @@ mod tests {
         }));
         assert_eq!(
             service.status(),
-            "n-mass: 0 threads of 0 processes are seen; a dry run, nothing is carried out; paused, \
+            "n-mass: observing 0 threads of 0 processes; a dry run, nothing is carried out; paused, \
              nothing is decided"
         );
         service.take_in(&asked(Asked::Resume));

@@ -225,7 +225,7 @@ mod tests {
         assert!(!path.exists());
         fs::write(&path, "mine").unwrap();
         let other = unix(&path, 0o600, None).unwrap_err();
-        assert!(other.to_string().contains("is no socket"));
+        assert!(other.to_string().contains("is not a socket"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     }
 }

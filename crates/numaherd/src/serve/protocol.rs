@@ -180,11 +180,11 @@ mod tests {
         );
         assert_eq!(
             why(r#"{"do":"pause","giveback":true}"#),
-            "pause knows no key \"giveback\"; did you mean \"give_back\"?"
+            "pause has no key \"giveback\"; did you mean \"give_back\"?"
         );
         assert_eq!(
             why(r#"{"do":"status","\u001b[2J":1}"#),
-            "status knows no key \"\\u{1b}[2J\""
+            "status has no key \"\\u{1b}[2J\""
         );
         assert!(why("{}").starts_with("`do` is missing"));
         assert!(why(r#"{"do":7}"#).starts_with("`do` is a word"));
