@@ -312,7 +312,7 @@ fn nothing_to_release_is_said() {
     let output = numaherd(&["release", "--journal", journal.to_str().unwrap()]);
     assert_code(&output, 0);
     assert!(
-        out(&output).contains("Nothing to give back"),
+        out(&output).contains("Nothing to restore"),
         "{}",
         out(&output)
     );
