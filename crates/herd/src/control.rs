@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
-use numaherd_policy::Policy;
+use numaherd_policy::groups::Policies;
 use numaherd_world::Waker;
 
 use crate::settings::Settings;
@@ -43,7 +43,7 @@ pub enum Request {
 /// whoever is in charge then. One with neither changes nothing: the ledger has its words.
 pub struct Change {
     /// The policy; `None` keeps the one in charge, with all that it has learnt.
-    pub policy: Option<Policy>,
+    pub policy: Option<Policies>,
     /// The settings, as a user gives them: what is left out is the policy's own affair or the usual.
     /// `None` keeps those in force.
     pub settings: Option<Settings>,

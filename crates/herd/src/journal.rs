@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HerdError;
 use crate::governor::ownership::Held;
-use crate::line::seal;
+use crate::sealed::seal;
 use read::Found;
 
 pub use restore::{Current, Restored, restore};

@@ -6,7 +6,6 @@
 
 mod control;
 mod follow;
-mod index;
 mod reader;
 mod sound;
 mod writer;
@@ -18,13 +17,12 @@ use numaherd_world::{
 use serde::{Deserialize, Serialize};
 
 use crate::governor::{Refusal, Stolen, Undone};
-use crate::line::seal;
+use crate::sealed::seal;
 use crate::settings::Settings;
 use crate::summary::Summary;
 
 pub use control::{Asked, Changed, Controlled};
 pub use follow::{Follow, Next, Place, Watched};
-pub use index::Index;
 pub use reader::{Ledger, Reader};
 pub use writer::Writer;
 

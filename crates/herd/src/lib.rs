@@ -12,13 +12,14 @@
 pub mod control;
 pub mod error;
 pub mod governor;
+mod groups;
 pub mod journal;
 pub mod ledger;
-mod line;
 pub mod needs;
 mod paging;
 pub mod replay;
 pub mod run;
+mod sealed;
 pub mod settings;
 pub mod summary;
 

@@ -3,7 +3,6 @@
 
 use std::fmt;
 
-use numaherd_policy::Policy;
 use numaherd_world::{Signal, SignalReport, SignalState};
 
 use crate::error::HerdError;
@@ -47,20 +46,20 @@ impl fmt::Display for MissingSignals {
     }
 }
 
-/// Refuses a policy whose signals are not all measured here.
+/// Refuses a policy of that name, with what it needs, whose signals are not all measured here.
 ///
 /// # Errors
 /// [`HerdError::MissingSignals`] names each signal, why it is missing, the remedy, and the first of
 /// `others` that would work.
 pub fn check(
-    policy: &Policy,
+    policy: &str,
+    needs: &[Signal],
     signals: &[SignalReport],
     others: &[Alternative],
 ) -> Result<(), HerdError> {
-    let missing: Vec<_> = policy
-        .needs()
-        .into_iter()
-        .filter_map(|signal| missing(signal, signals))
+    let missing: Vec<_> = needs
+        .iter()
+        .filter_map(|&signal| missing(signal, signals))
         .collect();
     if missing.is_empty() {
         return Ok(());
@@ -68,7 +67,7 @@ pub fn check(
     let works = |needs: &[Signal]| needs.iter().all(|&need| missing_not(need, signals));
     let instead = others.iter().find(|other| works(&other.needs));
     Err(HerdError::MissingSignals(MissingSignals {
-        policy: policy.name.clone(),
+        policy: policy.to_owned(),
         missing,
         instead: instead.map(|other| other.name.clone()),
     }))

@@ -13,11 +13,12 @@ pub(crate) mod thread;
 use std::sync::Arc;
 use std::time::Duration;
 
-use numaherd_policy::{Paging, Random, Settled};
+use numaherd_policy::{Random, Settled};
 use numaherd_topology::Topology;
 use numaherd_world::{Notice, PageOrder, PageOutcome, Pages, ProcessId, Sample, Sharing, Snapshot};
 
 use crate::governor::{GovernedPages, PageGovernor};
+use crate::groups::Pagings;
 use crate::ledger::PagingTick;
 use crate::settings::Limits;
 
@@ -48,7 +49,7 @@ impl Seen {
 #[derive(Default)]
 pub(crate) struct PagingChange {
     /// Another policy's paging; `None` keeps the one in charge.
-    pub(crate) paging: Option<Box<dyn Paging>>,
+    pub(crate) paging: Option<Pagings>,
     /// Other random numbers; `None` goes on with those in use.
     pub(crate) random: Option<Random>,
     pub(crate) limits: Limits,
@@ -69,7 +70,7 @@ pub(crate) enum News {
 
 /// The paging half of a policy with its half of the governor.
 pub(crate) struct PagingHalf {
-    paging: Box<dyn Paging>,
+    paging: Pagings,
     governor: PageGovernor,
     topology: Arc<Topology>,
     random: Random,
@@ -85,7 +86,7 @@ pub(crate) struct PagingHalf {
 impl PagingHalf {
     /// Nothing seen yet.
     pub(crate) fn new(
-        paging: Box<dyn Paging>,
+        paging: Pagings,
         governor: PageGovernor,
         topology: Arc<Topology>,
         random: Random,

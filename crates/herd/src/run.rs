@@ -4,28 +4,29 @@
 //! meanwhile; a snapshot is taken; the placement makes a plan; the governor turns it into orders and
 //! refusals; what is about to change is in the journal; the world carries it out (`carry_out`); the
 //! paging is told what is settled; all of it is recorded, but that at a quick cadence intervals in which
-//! nothing was decided are recorded together (`passed_over`). In a dry run the world is never asked to
+//! nothing was decided are recorded together (`thinned`). In a dry run the world is never asked to
 //! change anything. At the end every thread that has a mask of ours is given back.
 //!
-//! Between two intervals the loop answers what is asked of it ([`crate::control`], `answers`). While it
+//! Between two intervals the loop answers what is asked of it ([`crate::control`], `requests`). While it
 //! is paused it sees and records, and does nothing else; another policy or other settings hold from the
 //! next decision on. A world that waits is woken for a request, and the interval then goes on.
 //!
 //! Deterministic from the seed where the world is and has no pager that runs by itself, and nothing is
 //! asked: the same snapshots, samples and seed give the same ledger.
 
-mod answers;
 mod carry_out;
-mod passed_over;
+mod placed;
 mod record;
-mod settled;
+mod requests;
+mod thinned;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use numaherd_policy::{Policy, Random};
+use numaherd_policy::Random;
+use numaherd_policy::groups::{OwnOfAll, Policies};
 use numaherd_topology::Topology;
 use numaherd_world::{
     NewPages, Outcome, Plan, ProcessId, Progress, Sharing, Snapshot, World, WorldError,
@@ -35,6 +36,7 @@ use rand::SeedableRng;
 use crate::control::Requests;
 use crate::error::HerdError;
 use crate::governor::{Governed, PageGovernor, ThreadGovernor};
+use crate::groups::{Placements, halves};
 use crate::journal::Journal;
 use crate::ledger::{Line, Placing, Record, Start, Writer};
 use crate::needs::{self, Alternative};
@@ -43,9 +45,9 @@ use crate::paging::place::PagingPlace;
 use crate::paging::{News, PagingHalf, Told};
 use crate::settings::Settings;
 use crate::summary::{Ending, Summary};
-use passed_over::PassedOver;
+use placed::placed;
 use record::Recorder;
-use settled::settled;
+use thinned::PassedOver;
 
 /// Sees every line as it is recorded. It is called from within the loop and must not keep it waiting:
 /// one that has more to do than a few comparisons hands the line on over a bounded channel (a clone of
@@ -55,7 +57,7 @@ pub type Watcher<'w> = Box<dyn FnMut(&Arc<Line>) + 'w>;
 /// A world, a policy, and what stands between them.
 pub struct Herd<'w> {
     world: &'w mut dyn World,
-    policy: Policy,
+    policy: Policies,
     settings: Settings,
     ledger: Option<Writer>,
     journal: Option<Journal>,
@@ -69,14 +71,14 @@ impl<'w> Herd<'w> {
     /// herd cannot be released, which is right only for worlds that end with the program.
     pub fn new(
         world: &'w mut dyn World,
-        policy: Policy,
+        policy: impl Into<Policies>,
         settings: Settings,
         ledger: Option<Writer>,
         journal: Option<Journal>,
     ) -> Self {
         Self {
             world,
-            policy,
+            policy: policy.into(),
             settings,
             ledger,
             journal,
@@ -121,7 +123,13 @@ impl<'w> Herd<'w> {
     /// world that fails later ends the run with [`Ending::Failed`].
     pub fn run(mut self, stop: &AtomicBool) -> Result<Summary, HerdError> {
         self.settings.check()?;
-        needs::check(&self.policy, self.world.signals(), &self.alternatives)?;
+        let needs = self.policy.needs();
+        needs::check(
+            &self.policy.name,
+            &needs,
+            self.world.signals(),
+            &self.alternatives,
+        )?;
         self.ask_world()?;
         let mut running = Running::begin(self);
         let ending = running.run(stop);
@@ -153,7 +161,9 @@ fn place_new_pages(world: &mut dyn World, policy: &str, rule: NewPages) -> Resul
 /// A herd that runs.
 struct Running<'w> {
     world: &'w mut dyn World,
-    placement: Box<dyn numaherd_policy::Place>,
+    placements: Placements,
+    /// What they say of how they are to be run.
+    own: OwnOfAll,
     /// Where the policy wants new pages.
     new_pages: NewPages,
     /// The settings as they were given: what they leave out is the policy's own affair.
@@ -212,12 +222,14 @@ impl<'w> Running<'w> {
             watchers,
             requests,
         } = herd;
-        let settings = given.clone().resolved(&*policy.placement);
+        let own = policy.own();
+        let settings = given.clone().resolved(&own);
         let topology = world.topology().clone();
         let (random, paging_random) = generators(settings.seed);
-        let caveats = policy.paging.caveats();
+        let caveats = policy.caveats();
+        let (placements, pagings) = halves(policy.parts);
         let half = PagingHalf::new(
-            policy.paging,
+            pagings,
             PageGovernor::new(&settings.limits, &topology),
             topology.clone(),
             paging_random,
@@ -251,7 +263,8 @@ impl<'w> Running<'w> {
         }
         Self {
             governor: ThreadGovernor::new(&settings.limits, &topology),
-            placement: policy.placement,
+            placements,
+            own,
             new_pages: policy.new_pages,
             world,
             given,
@@ -362,20 +375,16 @@ impl<'w> Running<'w> {
             return Ok(());
         }
         let snapshot = self.look()?;
-        let plan = Plan {
-            placements: self
-                .placement
-                .place(&snapshot, &self.topology, &mut self.random),
-            releases: self.placement.release(&snapshot),
-            pages: Vec::new(),
-        };
+        let plan = self
+            .placements
+            .plan(&snapshot, &self.topology, &mut self.random);
         let mut governed = self.governor.govern(&snapshot, &plan);
         let recorded = self.record.saw(&snapshot, &governed);
         self.leave_changed_alone(&mut governed);
         self.write_down(&mut governed);
         let outcome = self.carry_out(&snapshot, &governed);
         let told = Told {
-            settled: settled(
+            settled: placed(
                 &snapshot,
                 &self.topology,
                 &governed.changes,

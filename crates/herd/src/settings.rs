@@ -16,7 +16,7 @@ mod limits;
 
 use std::time::Duration;
 
-use numaherd_policy::Place;
+use numaherd_policy::groups::OwnOfAll;
 pub use numaherd_world::Stray;
 use serde::{Deserialize, Serialize};
 
@@ -89,11 +89,11 @@ impl Default for Settings {
 impl Settings {
     /// The same with nothing left out: cadence and stray as the user set them, or else as the
     /// placement has them, or else the usual. What a run uses and records.
-    pub fn resolved(mut self, placement: &dyn Place) -> Self {
-        let own = placement.interval().map(milliseconds);
+    pub fn resolved(mut self, policies: &OwnOfAll) -> Self {
+        let own = policies.interval.map(milliseconds);
         self.placement_interval_ms
             .get_or_insert(own.unwrap_or(USUAL_PLACEMENT_INTERVAL_MS));
-        self.limits.resolve(placement);
+        self.limits.resolve(policies);
         self
     }
 

@@ -102,7 +102,7 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
             registry::build(name.trim(), &usual).map_err(|error| ended(Exit::Usage, error))?;
         // What its pages go by cannot be recorded; `recorded` says so.
         policy.paging = registry::build("linux", &usual)?.paging;
-        needs::check(&policy, signals, &[]).map_err(journal_error)?;
+        needs::check(&policy.name, &policy.needs(), signals, &[]).map_err(journal_error)?;
         attended.extend(policy.needs().into_iter().filter(|&s| Content::can_hold(s)));
     }
     attended.sort_unstable();

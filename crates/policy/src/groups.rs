@@ -1,35 +1,19 @@
-//! Groups of processes, each with a policy of its own or none: several policies composed to one.
+//! Policies for groups of processes: one for each group or none, and one for the rest.
 //!
 //! Problem: a machine runs databases that gain by one policy, a batch that gains by another, and a
 //! service that is to be left alone. One loop serves all, since they share cores, caches and memory.
 //!
 //! Rule: each process belongs to the group that the world says ([`Process::group`]), or to the rest.
-//! Each group's placement is shown the whole machine, in which its own threads can be steered and all
-//! others are there, hands off: they press on caches and hold cores as they do, and it deals with what
-//! they leave. The groups are asked in their order, the rest last, and each sees the threads of those
-//! before it where these want them, so that no two plans take the same core. Page orders, samples,
-//! notices and outcomes go to the paging of their process's group and to no other.
-//!
-//! Cadence: a group whose placement decides less often than the quickest sees the intervals in between
-//! as one ([`Snapshot::with_later`]). It is asked when they make up its own interval, to the nearest,
-//! the first time after [`FIRST_NS`].
-//!
-//! A group without a policy, or one that is not known here, is never steered.
+//! Here is what belongs together ([`Policies`]) and what cannot; the loop asks each part
+//! (`numaherd_herd`, `groups`). A group without a policy, or one that is not known here, is never
+//! steered.
 //!
 //! What cannot be together is refused: policies that want new pages placed by different rules, since a
-//! world has one; and pagings that go by different kinds of samples (TLB misses, hint faults, memory
+//! world has one; and pagings that need different kinds of samples (TLB misses, hint faults, memory
 //! samples), since a world hands out one kind ([`numaherd_world::World::attend`]) and none must be taken
 //! for another.
 //!
-//! Properties: no part names another's threads; with one part that has all processes the plan is what
-//! its policy alone would want; the sum of what a slow part is shown is what happened.
-//!
 //! Source: chosen here.
-
-mod paging;
-mod placement;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,16 +22,10 @@ use std::time::Duration;
 use numaherd_world::{NewPages, Process, Signal};
 
 use crate::error::PolicyError;
-use crate::policy::{Paging, Place, Policy};
-use paging::GroupsPaging;
-use placement::GroupsPlacement;
+use crate::policy::{Own, Paging, Place, Policy};
 
-/// Where nobody says how often a placement decides, in ns: once a second (DINO §3.3.3).
-const USUAL_NS: u64 = 1_000_000_000;
-
-/// After how long a part is asked for the first time, where its interval is longer, in ns: threads that
-/// suffer need not wait a whole interval.
-const FIRST_NS: u64 = 500_000_000;
+/// How often a placement decides where nobody says: once a second (DINO §3.3.3).
+const USUAL: Duration = Duration::from_secs(1);
 
 /// A group and its policy.
 pub struct Member {
@@ -60,47 +38,182 @@ pub struct Member {
     pub interval: Option<Duration>,
 }
 
-/// Which part a process belongs to: by the name of a group, or to the rest.
-type Name = Option<Arc<str>>;
-
-/// Whether a process is a part's.
-fn is_of(process: &Process, name: &Name) -> bool {
-    process.group == *name
+/// Which processes a policy steers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All, whatever their groups: the only policy there is.
+    All,
+    /// Those of a group.
+    Group(Arc<str>),
+    /// Those that are in no group.
+    Rest,
 }
 
-/// One policy of the rest's and the groups', named after all of them: `dino; databases: brm; web: none`.
-/// `interval` is for the rest what [`Member::interval`] is for a group.
-///
-/// # Errors
-/// [`PolicyError::Groups`] when a group is named twice, or when they cannot be had together.
-pub fn compose(
-    rest: Policy,
-    interval: Option<Duration>,
-    groups: Vec<Member>,
-) -> Result<Policy, PolicyError> {
-    check(&rest, &groups)?;
-    let mut name = rest.name.clone();
-    let new_pages = rest.new_pages;
-    let mut placements = Vec::new();
-    let mut pagings: Vec<(Name, Box<dyn Paging>)> = Vec::new();
-    for member in groups {
-        let policy = member.policy.as_ref().map_or("none", |policy| &policy.name);
-        name.push_str(&format!("; {}: {policy}", member.name));
-        let Some(policy) = member.policy else {
-            continue;
-        };
-        let group = Some(member.name);
-        placements.push((group.clone(), policy.placement, member.interval));
-        pagings.push((group, policy.paging));
+impl Scope {
+    /// Whether a process is among them.
+    pub fn has(&self, process: &Process) -> bool {
+        match self {
+            Self::All => true,
+            Self::Group(name) => process.group.as_ref() == Some(name),
+            Self::Rest => process.group.is_none(),
+        }
     }
-    placements.push((None, rest.placement, interval));
-    pagings.push((None, rest.paging));
-    Ok(Policy {
-        name,
-        placement: Box::new(GroupsPlacement::new(placements)),
-        paging: Box::new(GroupsPaging::new(pagings)),
-        new_pages,
-    })
+}
+
+/// A policy and what it steers.
+pub struct Part {
+    /// Which processes.
+    pub scope: Scope,
+    /// Which core each of their threads runs on.
+    pub placement: Box<dyn Place>,
+    /// Which node each of their pages lives on.
+    pub paging: Box<dyn Paging>,
+    /// How often the user wants it to decide.
+    pub interval: Option<Duration>,
+}
+
+impl Part {
+    fn of(scope: Scope, policy: Policy, interval: Option<Duration>) -> Self {
+        Self {
+            scope,
+            placement: policy.placement,
+            paging: policy.paging,
+            interval,
+        }
+    }
+
+    /// How often it decides: as the user says, or itself, or else once a second.
+    pub fn cadence(&self) -> Duration {
+        self.own().interval.unwrap_or(USUAL)
+    }
+
+    /// What it says of how it is to be run, with the user's cadence.
+    fn own(&self) -> Own {
+        Own {
+            interval: self.interval.or_else(|| self.placement.interval()),
+            ..Own::of(&*self.placement)
+        }
+    }
+}
+
+/// The policies of a run.
+pub struct Policies {
+    /// Named after all of them: `dino; databases: brm; web: none`.
+    pub name: String,
+    /// Where pages go that are touched for the first time.
+    pub new_pages: NewPages,
+    /// The groups that have a policy, in their order, and then the rest; or one for all.
+    pub parts: Vec<Part>,
+}
+
+/// What the placements of a run say of how they are to be run, where nobody sets that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnOfAll {
+    /// How often the quickest of them decides.
+    pub interval: Option<Duration>,
+    /// What holds for threads that are in no group.
+    pub rest: Own,
+    /// What holds for each group that has a policy.
+    pub groups: Vec<(Arc<str>, Own)>,
+}
+
+impl OwnOfAll {
+    /// What the only placement of a run says.
+    pub fn of(placement: &dyn Place) -> Self {
+        let rest = Own::of(placement);
+        Self {
+            interval: rest.interval,
+            rest,
+            groups: Vec::new(),
+        }
+    }
+}
+
+impl From<Policy> for Policies {
+    /// One policy for all processes.
+    fn from(policy: Policy) -> Self {
+        Self {
+            name: policy.name.clone(),
+            new_pages: policy.new_pages,
+            parts: vec![Part::of(Scope::All, policy, None)],
+        }
+    }
+}
+
+impl Policies {
+    /// The groups' policies and that of the rest. `interval` is for the rest what [`Member::interval`]
+    /// is for a group.
+    ///
+    /// # Errors
+    /// [`PolicyError::Groups`] when a group is named twice, or when they cannot be had together.
+    pub fn of_groups(
+        rest: Policy,
+        interval: Option<Duration>,
+        groups: Vec<Member>,
+    ) -> Result<Self, PolicyError> {
+        check(&rest, &groups)?;
+        let mut name = rest.name.clone();
+        let new_pages = rest.new_pages;
+        let mut parts = Vec::new();
+        for member in groups {
+            let policy = member.policy.as_ref().map_or("none", |policy| &policy.name);
+            name.push_str(&format!("; {}: {policy}", member.name));
+            let group = Scope::Group(member.name);
+            parts.extend(
+                member
+                    .policy
+                    .map(|policy| Part::of(group, policy, member.interval)),
+            );
+        }
+        parts.push(Part::of(Scope::Rest, rest, interval));
+        Ok(Self {
+            name,
+            new_pages,
+            parts,
+        })
+    }
+
+    /// All signals that they cannot do without, each once.
+    pub fn needs(&self) -> Vec<Signal> {
+        let halves = |part: &Part| [part.placement.needs(), part.paging.needs()].concat();
+        let mut needs: Vec<Signal> = self.parts.iter().flat_map(halves).collect();
+        needs.sort_unstable();
+        needs.dedup();
+        needs
+    }
+
+    /// What a person should know about what the pagings go by, each sentence once.
+    pub fn caveats(&self) -> Vec<&'static str> {
+        let mut caveats: Vec<_> = self
+            .parts
+            .iter()
+            .filter_map(|p| p.paging.caveat())
+            .collect();
+        let mut said = BTreeSet::new();
+        caveats.retain(|caveat| said.insert(*caveat));
+        caveats
+    }
+
+    /// What their placements say of how they are to be run.
+    pub fn own(&self) -> OwnOfAll {
+        let mut own = OwnOfAll::default();
+        for part in &self.parts {
+            match &part.scope {
+                Scope::All => own.interval = part.own().interval,
+                Scope::Rest | Scope::Group(_) => {
+                    let quickest = own
+                        .interval
+                        .map_or(part.cadence(), |q| q.min(part.cadence()));
+                    own.interval = Some(quickest);
+                }
+            }
+            match &part.scope {
+                Scope::Group(name) => own.groups.push((name.clone(), part.own())),
+                Scope::All | Scope::Rest => own.rest = part.own(),
+            }
+        }
+        own
+    }
 }
 
 fn check(rest: &Policy, groups: &[Member]) -> Result<(), PolicyError> {
@@ -149,25 +262,9 @@ fn refused(why: String) -> PolicyError {
     PolicyError::Groups { why }
 }
 
-/// The kind of samples that a paging goes by, in the order in which a world goes by what is needed.
+/// The kind of samples that a paging needs, in the order in which a world looks at needs.
 fn kind_of_samples(paging: &dyn Paging) -> Option<Signal> {
     let kinds = [Signal::TlbMisses, Signal::HintFaults, Signal::MemorySamples];
     let needs = paging.needs();
     kinds.into_iter().find(|kind| needs.contains(kind))
-}
-
-/// All signals of several parts, each once.
-fn all_needs<'a>(of: impl Iterator<Item = &'a [Signal]>) -> Vec<Signal> {
-    let mut needs: Vec<Signal> = of.flatten().copied().collect();
-    needs.sort_unstable();
-    needs.dedup();
-    needs
-}
-
-/// How often a placement decides: as the user says, or itself, or else once a second.
-fn interval_of(placement: &dyn Place, users: Option<Duration>) -> u64 {
-    let own = users.or_else(|| placement.interval());
-    own.map_or(USUAL_NS, |own| {
-        u64::try_from(own.as_nanos()).unwrap_or(u64::MAX)
-    })
 }

@@ -3,7 +3,6 @@
 //! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), on a live
 //! machine in a thread of its own. What passes from the first to the second is [`Settled`].
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::{NodeId, Topology};
@@ -37,21 +36,6 @@ pub trait Place: Send {
         None
     }
 
-    /// Where processes are steered in groups ([`crate::groups`]), what each group's own placement says
-    /// of its cadence and stray; [`Place::interval`] is then the quickest of all, and
-    /// [`Place::rest`] says it for the threads that are in no group.
-    fn groups(&self) -> Vec<GroupOwn> {
-        Vec::new()
-    }
-
-    /// What it says of cadence and stray for the threads that are in no group.
-    fn rest(&self) -> Own {
-        Own {
-            interval: self.interval(),
-            stray: self.stray(),
-        }
-    }
-
     /// The threads that are to move, each with its reason. A thread that is not named stays.
     ///
     /// A thread that was never given a core may be named with the one it is on (`from == to`): it
@@ -80,13 +64,14 @@ pub struct Own {
     pub stray: Option<Stray>,
 }
 
-/// The same of a group's placement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupOwn {
-    /// The group ([`numaherd_world::Process::group`]).
-    pub name: Arc<str>,
-    /// What its placement says.
-    pub own: Own,
+impl Own {
+    /// What a placement says of itself.
+    pub fn of(placement: &dyn Place) -> Self {
+        Self {
+            interval: placement.interval(),
+            stray: placement.stray(),
+        }
+    }
 }
 
 /// A thread that the placement has settled: where it is to run from now on.
@@ -112,11 +97,6 @@ pub trait Paging: Send {
     /// What a person should know about what it goes by, a sentence; said once when a run begins.
     fn caveat(&self) -> Option<&'static str> {
         None
-    }
-
-    /// All of this where it is composed of several ([`crate::groups`]).
-    fn caveats(&self) -> Vec<&'static str> {
-        self.caveat().into_iter().collect()
     }
 
     /// Told once an interval, after the placement has been carried out: all threads that have been

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Header, Owed, VERSION, Written, owe};
 use crate::error::HerdError;
-use crate::line::is_whole;
+use crate::sealed::is_whole;
 
 /// What a journal holds.
 #[derive(Debug, Default)]

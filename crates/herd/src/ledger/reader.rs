@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::sound::flaw;
 use super::{Header, Line, Record, VERSION};
 use crate::error::HerdError;
-use crate::line::{SEAL, is_whole};
+use crate::sealed::{SEAL, is_whole};
 
 /// A ledger being read: an iterator of lines that ends at the damage, if there is any, with an error
 /// that names it. Records of kinds that this program does not know are passed over and counted.

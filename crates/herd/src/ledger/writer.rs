@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Header, Line, Record, Start, VERSION};
 use crate::error::HerdError;
-use crate::line::{seal, seal_into};
+use crate::sealed::{seal, seal_into};
 
 /// What every ledger begins with, by which a file is known as one.
 const MARK: &[u8] = b"{\"numaherd-ledger\":";

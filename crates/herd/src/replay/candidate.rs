@@ -19,7 +19,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use numaherd_policy::{Place, Policy, Random, Settled};
+use numaherd_policy::groups::Policies;
+use numaherd_policy::{Policy, Random, Settled};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{PageOrder, Placement, Plan, Release, Signal, Snapshot, ThreadId};
 use rand::SeedableRng;
@@ -27,6 +28,7 @@ use rand::SeedableRng;
 use super::carried::Carried;
 use super::recording::{Interval, places};
 use crate::governor::{PageGovernor, Refusal, Stolen, ThreadGovernor, Undone};
+use crate::groups::{Placements, halves};
 use crate::paging::{News, PagingHalf, Seen, Told};
 use crate::settings::Settings;
 
@@ -64,7 +66,10 @@ pub struct Decided {
 /// A policy that is shown a recording.
 pub struct Candidate {
     name: String,
-    placement: Box<dyn Place>,
+    placements: Placements,
+    needs: Vec<Signal>,
+    cadence: Option<Duration>,
+    needs_sharing: bool,
     random: Random,
     topology: Arc<Topology>,
     paging: Option<PagingHalf>,
@@ -81,14 +86,20 @@ impl Candidate {
         topology: &Arc<Topology>,
         basis: Basis,
     ) -> Self {
-        let settings = settings.clone().resolved(&*policy.placement);
+        let needs = policy.placement.needs().to_vec();
+        let cadence = policy.placement.interval();
+        let needs_sharing = policy.placement.needs_found_sharing();
+        let paging_needs = policy.paging.needs().to_vec();
+        let name = policy.name.clone();
+        let policies = Policies::from(policy);
+        let settings = settings.clone().resolved(&policies.own());
         let random = Random::seed_from_u64(settings.seed);
         let mut paging_random = random.clone();
         paging_random.jump();
-        let paging_needs = policy.paging.needs().to_vec();
+        let (placements, pagings) = halves(policies.parts);
         let paging = paging_needs.is_empty().then(|| {
             PagingHalf::new(
-                policy.paging,
+                pagings,
                 PageGovernor::new(&settings.limits, topology),
                 topology.clone(),
                 paging_random,
@@ -97,8 +108,11 @@ impl Candidate {
         });
         let governor = || ThreadGovernor::new(&settings.limits, topology);
         Self {
-            name: policy.name,
-            placement: policy.placement,
+            name,
+            placements,
+            needs,
+            cadence,
+            needs_sharing,
             random,
             topology: topology.clone(),
             paging,
@@ -114,19 +128,19 @@ impl Candidate {
 
     /// The signals that its placement cannot do without.
     pub fn needs(&self) -> &[Signal] {
-        self.placement.needs()
+        &self.needs
     }
 
     /// How often its placement is to be asked, where its source says: a recording of longer intervals does
     /// not tell what it would have done in between.
     pub fn cadence(&self) -> Option<Duration> {
-        self.placement.interval()
+        self.cadence
     }
 
     /// Whether its placement goes by which threads share pages, as a paging found that out from samples: a
     /// recording holds it where the recorded policy's paging did.
     pub fn needs_sharing(&self) -> bool {
-        self.placement.needs_found_sharing()
+        self.needs_sharing
     }
 
     /// The signals without which its paging cannot be asked, none of which a ledger holds; empty where
@@ -141,10 +155,13 @@ impl Candidate {
             Some((_, carried)) => carried.seen(&interval.snapshot),
             None => interval.snapshot.clone(),
         };
-        let placements = self
-            .placement
-            .place(&seen, &self.topology, &mut self.random);
-        let releases = self.placement.release(&seen);
+        let Plan {
+            placements,
+            releases,
+            ..
+        } = self
+            .placements
+            .plan(&seen, &self.topology, &mut self.random);
         let mut decided = Decided {
             seen,
             placements,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use numaherd_world::Snapshot;
 
 use super::Watcher;
-use super::passed_over::PassedOver;
+use super::thinned::PassedOver;
 use crate::error::HerdError;
 use crate::governor::Governed;
 use crate::ledger::{Line, Notice, Record, Writer};

@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use numaherd_policy::Place;
-use numaherd_policy::policy::{GroupOwn, Own};
+use numaherd_policy::groups::OwnOfAll;
+use numaherd_policy::policy::Own;
 use numaherd_topology::{CpuSet, NodeSet};
 use numaherd_world::Stray;
 use serde::{Deserialize, Serialize};
@@ -201,8 +201,8 @@ impl Default for Steal {
 
 impl Limits {
     /// Fills in what is left out and is the placement's own affair, or else the usual.
-    pub(super) fn resolve(&mut self, placement: &dyn Place) {
-        for GroupOwn { name, own } in placement.groups() {
+    pub(super) fn resolve(&mut self, policies: &OwnOfAll) {
+        for &(ref name, own) in &policies.groups {
             let usual = self.bounces_of(own);
             let (stray, bounces) = (self.stray, self.thread_bounce_limit);
             let group = self.groups.entry(name.to_string()).or_default();
@@ -213,7 +213,7 @@ impl Limits {
                 .thread_bounce_limit
                 .get_or_insert(bounces.unwrap_or(usual));
         }
-        let rest = placement.rest();
+        let rest = policies.rest;
         let usual = self.bounces_of(rest);
         self.stray.get_or_insert(rest.stray.unwrap_or_default());
         self.thread_bounce_limit.get_or_insert(usual);

@@ -49,7 +49,7 @@ pub fn asked(mut world: Fake, timetable: Timetable) -> (Fake, Requests) {
 
 pub fn change(policy: Option<Policy>, settings: Option<Settings>) -> Request {
     Request::Change(Box::new(Change {
-        policy,
+        policy: policy.map(Into::into),
         settings,
         why: "the test wants it".to_owned(),
     }))

@@ -148,9 +148,9 @@ fn wandering(name: &str, plan: &[(u32, u32)], world: &Fake) -> Policy {
 }
 
 fn request(ask: &Ask, world: &Fake) -> Request {
-    let change = |policy, settings| {
+    let change = |policy: Option<Policy>, settings| {
         Request::Change(Box::new(Change {
-            policy,
+            policy: policy.map(Into::into),
             settings,
             why: String::new(),
         }))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use numaherd_herd::governor::{Guard, ThreadGovernor};
 use numaherd_herd::{GroupLimits, Herd, Limits, Record, Settings, Stray};
-use numaherd_policy::groups::{Member, compose};
+use numaherd_policy::groups::{Member, Policies};
 use numaherd_policy::{Place, Policy, Random};
 use numaherd_topology::Topology;
 use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Signal, Snapshot, Unmanaged};
@@ -74,7 +74,7 @@ fn world(left_alone_from: u64) -> Fake {
     fake
 }
 
-fn composed() -> Policy {
+fn composed() -> Policies {
     let brisk = Policy {
         placement: Box::new(Brisk(5)),
         ..policy(|_| Vec::new())
@@ -84,7 +84,7 @@ fn composed() -> Policy {
         policy: Some(brisk),
         interval: None,
     };
-    compose(steers_its_own(2), None, vec![member]).unwrap()
+    Policies::of_groups(steers_its_own(2), None, vec![member]).unwrap()
 }
 
 #[test]

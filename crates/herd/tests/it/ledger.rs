@@ -4,14 +4,14 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use numaherd_herd::ledger::{Header, Index, Ledger, Notice, Reader, VERSION, Writer};
+use numaherd_herd::ledger::{Header, Ledger, Notice, Reader, VERSION, Writer};
 use numaherd_herd::{Herd, HerdError, Line, Record, Settings};
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::Snapshot;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::fake::{Fake, MIB, everyone_to, machine, policy, thread, tid};
+use crate::fake::{Fake, MIB, everyone_to, machine, policy, thread};
 
 /// The bytes of a recorded run, and its lines.
 fn recorded() -> (Vec<u8>, Vec<Line>) {
@@ -237,25 +237,6 @@ fn an_earlier_ledger_is_kept_beside() {
     let program = |path: &Path| Ledger::read(path).unwrap().header.program;
     assert_eq!(program(&path), "the second");
     assert_eq!(program(&directory.path().join("run.ledger.1")), "the first");
-}
-
-#[test]
-fn the_index_finds_what_speaks_of_a_thread() {
-    let (_, lines) = recorded();
-    let index = Index::of(&lines);
-    let of_one: Vec<&Record> = index
-        .of_thread(tid(1))
-        .iter()
-        .map(|&sequence| &lines[usize::try_from(sequence).unwrap()].record)
-        .collect();
-    let kinds = of_one
-        .iter()
-        .filter(|r| matches!(r, Record::Placing(_) | Record::Outcome(_)));
-    assert_eq!(of_one.len(), 4, "move and release, each with its outcome");
-    assert_eq!(kinds.count(), 4);
-    assert_eq!(index.threads_of_process(2).collect::<Vec<_>>(), [tid(2)]);
-    assert_eq!(index.threads_numbered(1).collect::<Vec<_>>(), [tid(1)]);
-    assert!(index.of_thread(tid(9)).is_empty());
 }
 
 proptest! {

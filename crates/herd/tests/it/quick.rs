@@ -7,6 +7,7 @@ use std::time::Duration;
 use numaherd_herd::governor::Guard;
 use numaherd_herd::ledger::{Ledger, Writer};
 use numaherd_herd::{Herd, Record, Replay, Settings, Stray, Summary};
+use numaherd_policy::groups::OwnOfAll;
 use numaherd_policy::settings::CandidatesBy;
 use numaherd_policy::{Place, Policy, Random, registry};
 use numaherd_topology::Topology;
@@ -387,7 +388,7 @@ fn one_that_does_nothing_but_go_to_and_fro_is_frozen() {
 #[test]
 fn the_limit_of_bounces_follows_the_placements_own_cadence_and_not_the_users() {
     let of = |settings: Settings, policy: &Policy| {
-        let used = settings.resolved(&*policy.placement);
+        let used = settings.resolved(&OwnOfAll::of(&*policy.placement));
         used.limits.thread_bounce_limit
     };
     let (slow, quick) = (policy(|_| Vec::new()), brisk(|_| Vec::new()));

@@ -11,6 +11,7 @@ use numaherd_herd::needs::Alternative;
 use numaherd_herd::{
     Ending, Guard, Herd, HerdError, Journal, Limits, Line, Record, Settings, Stray,
 };
+use numaherd_policy::groups::OwnOfAll;
 use numaherd_policy::{Place, Policy, Random};
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
@@ -143,7 +144,7 @@ impl Place for Brisk {
 #[test]
 fn cadence_and_stray_are_the_users_or_else_the_placements_or_else_the_usual() {
     let of = |settings: Settings, placement: &dyn Place| {
-        let used = settings.resolved(placement);
+        let used = settings.resolved(&OwnOfAll::of(placement));
         (used.placement_interval_ms, used.limits.stray)
     };
     let usual = Told(|_: &Snapshot| Vec::new());
@@ -299,7 +300,7 @@ fn the_first_thing_recorded_is_how_it_began_and_the_last_how_it_ended() {
         panic!("{:?}", lines[0]);
     };
     assert_eq!((start.policy.as_str(), start.seed), ("as-told", 42));
-    let used = settings.resolved(&Told(|_: &Snapshot| Vec::new()));
+    let used = settings.resolved(&OwnOfAll::of(&Told(|_: &Snapshot| Vec::new())));
     assert_eq!(start.settings, used);
     assert_eq!(start.topology.nodes().len(), 2);
     assert_eq!(start.signals.len(), Signal::ALL.len());

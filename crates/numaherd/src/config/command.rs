@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use comfy_table::{Table, presets};
+use numaherd_policy::groups::Policies;
 use numaherd_policy::registry;
 use serde::Serialize;
 use serde_json::Value;
@@ -64,10 +65,10 @@ fn resolved(config: &Config) -> Result<Config> {
         .policy
         .get_or_insert_with(|| DEFAULT_POLICY.to_owned());
     let alone = registry::build(policy, &config.policies).map_err(usage)?;
-    resolved.herd = resolved.herd.resolved(&*alone.placement);
+    resolved.herd = resolved.herd.resolved(&Policies::from(alone).own());
     let together = steering::policy(config).map_err(usage)?;
-    let settings = steering::settings(config).resolved(&*together.placement);
-    let own = together.placement.groups();
+    let own = together.own();
+    let settings = steering::settings(config).resolved(&own);
     for group in &mut resolved.group {
         let limits = settings.limits.groups.get(&group.name);
         let Some(limits) = limits.filter(|_| !group.left_alone()) else {
@@ -78,8 +79,8 @@ fn resolved(config: &Config) -> Result<Config> {
             .get_or_insert_with(|| config.policy().to_owned());
         group.stray = limits.stray;
         group.thread_bounce_limit = limits.thread_bounce_limit;
-        let interval = own.iter().find(|own| *own.name == *group.name);
-        let interval = interval.and_then(|own| own.own.interval);
+        let of_group = own.groups.iter().find(|(name, _)| **name == *group.name);
+        let interval = of_group.and_then(|(_, own)| own.interval);
         group.placement_interval_ms = Some(interval.map_or(USUAL_INTERVAL_MS, milliseconds));
     }
     Ok(resolved)

@@ -109,7 +109,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let (policy, printed) = match recording {
         Some(recording) => {
             config.herd.record_interval_ms = 0;
-            (recording.policy, Some(recording.printed))
+            (recording.policy.into(), Some(recording.printed))
         }
         None => {
             let policy = steering::policy(&config).map_err(|error| ended(Exit::Usage, error))?;
@@ -120,7 +120,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let alternatives = alternatives();
     let events = doctor::event_table(config.events.as_deref())?;
     let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
-    needs::check(&policy, &signals, &alternatives).map_err(journal_error)?;
+    needs::check(&policy.name, &policy.needs(), &signals, &alternatives).map_err(journal_error)?;
     let journal = open_journal(&config)?;
     let ledger = config.ledger.as_deref().map(create_ledger).transpose()?;
 

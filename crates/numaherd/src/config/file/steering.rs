@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_herd::{GroupLimits, Settings};
-use numaherd_policy::groups::{Member, compose};
-use numaherd_policy::{Policy, PolicyError, registry};
+use numaherd_policy::groups::{Member, Policies};
+use numaherd_policy::{PolicyError, registry};
 
 use super::Config;
 use super::groups::Group;
@@ -16,10 +16,10 @@ use super::groups::Group;
 ///
 /// # Errors
 /// A policy is unknown, or some of them cannot be had together.
-pub fn policy(config: &Config) -> Result<Policy, PolicyError> {
+pub fn policy(config: &Config) -> Result<Policies, PolicyError> {
     let rest = registry::build(config.policy(), &config.policies)?;
     if config.group.is_empty() {
-        return Ok(rest);
+        return Ok(rest.into());
     }
     let member = |group: &Group| {
         let name = group.policy.as_deref().unwrap_or(config.policy());
@@ -35,7 +35,7 @@ pub fn policy(config: &Config) -> Result<Policy, PolicyError> {
     };
     let members: Result<_, PolicyError> = config.group.iter().map(member).collect();
     let interval = config.herd.placement_interval_ms.map(Duration::from_millis);
-    compose(rest, interval, members?)
+    Policies::of_groups(rest, interval, members?)
 }
 
 /// The settings, with what the groups have of their own.
@@ -89,7 +89,7 @@ mod tests {
         );
         let policy = policy(&config).unwrap();
         assert_eq!(policy.name, "n-mass; web: none; guests: brm; same: n-mass");
-        let settings = settings(&config).resolved(&*policy.placement);
+        let settings = settings(&config).resolved(&policy.own());
         assert_eq!(settings.placement_interval_ms, Some(20));
         let stray = |group: &str| settings.limits.groups[group].stray;
         assert_eq!(stray("guests"), Some(numaherd_herd::Stray::Core));

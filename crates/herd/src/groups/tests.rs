@@ -12,10 +12,10 @@ use numaherd_world::{
 use proptest::prelude::*;
 use rand::SeedableRng;
 
-use super::{Member, compose};
-use crate::policy::{Own, Paging, Place, Policy, Random, Settled};
-use crate::registry;
-use crate::settings::Settings;
+use super::{Pagings, Placements, halves};
+use numaherd_policy::groups::{Member, Policies};
+use numaherd_policy::policy::Own;
+use numaherd_policy::{Paging, Place, Policy, PolicyError, Random, Settings, Settled, registry};
 use numaherd_testing::Scene;
 
 /// What a part was shown and told.
@@ -128,6 +128,22 @@ fn sampling(name: &str, kind: Signal) -> Policy {
     policy
 }
 
+fn compose(
+    rest: Policy,
+    interval: Option<Duration>,
+    groups: Vec<Member>,
+) -> Result<Policies, PolicyError> {
+    Policies::of_groups(rest, interval, groups)
+}
+
+fn placements(policies: Policies) -> Placements {
+    halves(policies.parts).0
+}
+
+fn pagings(policies: Policies) -> Pagings {
+    halves(policies.parts).1
+}
+
 fn member(name: &str, policy: Option<Policy>) -> Member {
     Member {
         name: Arc::from(name),
@@ -172,11 +188,11 @@ fn each_part_steers_its_own_and_sees_the_others_where_they_are_wanted() {
     let (rest, of_rest) = scripted("dino", 0, None);
     let (quick, of_quick) = scripted("brm", 5, None);
     let groups = vec![member("quick", Some(quick)), member("quiet", None)];
-    let mut policy = compose(rest, None, groups).unwrap();
+    let policy = compose(rest, None, groups).unwrap();
     assert_eq!(policy.name, "dino; quick: brm; quiet: none");
-    let plan = policy
-        .placement
-        .place(&scene.snapshot, &scene.topology, &mut random());
+    let plan = placements(policy)
+        .plan(&scene.snapshot, &scene.topology, &mut random())
+        .placements;
     let moves: Vec<(u32, u32)> = plan.iter().map(|p| (p.thread.tid, p.to.0)).collect();
     assert_eq!(moves, [(0, 5), (2, 0)], "groups first, then the rest");
     let other = Some(Unmanaged::OtherPolicy);
@@ -195,10 +211,10 @@ fn each_part_steers_its_own_and_sees_the_others_where_they_are_wanted() {
 fn a_group_that_nobody_has_a_policy_for_is_left_alone() {
     let scene = scene();
     let (rest, _) = scripted("dino", 0, None);
-    let mut policy = compose(rest, None, Vec::new()).unwrap();
-    let plan = policy
-        .placement
-        .place(&scene.snapshot, &scene.topology, &mut random());
+    let policy = compose(rest, None, Vec::new()).unwrap();
+    let plan = placements(policy)
+        .plan(&scene.snapshot, &scene.topology, &mut random())
+        .placements;
     let moved: Vec<u32> = plan.iter().map(|p| p.thread.tid).collect();
     assert_eq!(moved, [2]);
 }
@@ -209,16 +225,12 @@ fn a_slow_part_sees_what_happened_between_its_turns_as_one() {
     let (rest, of_rest) = scripted("dino", 0, None);
     let (quick, of_quick) = scripted("brm", 1, Some(250));
     let groups = vec![member("quick", Some(quick))];
-    let mut policy = compose(rest, None, groups).unwrap();
-    assert_eq!(
-        policy.placement.interval(),
-        Some(Duration::from_millis(250))
-    );
+    let policy = compose(rest, None, groups).unwrap();
+    assert_eq!(policy.own().interval, Some(Duration::from_millis(250)));
+    let mut placements = placements(policy);
     for _ in 0..10 {
         pass(&mut scene, 250);
-        policy
-            .placement
-            .place(&scene.snapshot, &scene.topology, &mut random());
+        placements.plan(&scene.snapshot, &scene.topology, &mut random());
     }
     let spans = |log: &Log| -> Vec<(u64, u64, u64)> {
         let log = log.lock().unwrap();
@@ -256,22 +268,19 @@ fn cadences_are_the_users_or_the_placements_own() {
             ..member("quick", Some(quick))
         };
         let rest_interval = users.map(Duration::from_millis);
-        compose(rest, rest_interval, vec![group]).unwrap().placement
+        compose(rest, rest_interval, vec![group]).unwrap().own()
     };
     let ms = |of: Option<Duration>| of.map(|of| of.as_millis());
     let own = compose(None, None);
-    assert_eq!(
-        (ms(own.interval()), ms(own.rest().interval)),
-        (Some(10), None)
-    );
-    assert_eq!(ms(own.groups()[0].own.interval), Some(10));
+    assert_eq!((ms(own.interval), ms(own.rest.interval)), (Some(10), None));
+    assert_eq!(ms(own.groups[0].1.interval), Some(10));
     let users = compose(Some(2000), Some(500));
-    assert_eq!(ms(users.interval()), Some(500));
-    assert_eq!(ms(users.rest().interval), Some(2000));
+    assert_eq!(ms(users.interval), Some(500));
+    assert_eq!(ms(users.rest.interval), Some(2000));
     let stray = Some(Stray::Core);
     let interval = Some(Duration::from_millis(500));
-    assert_eq!(users.groups()[0].own, Own { interval, stray });
-    assert_eq!(users.stray(), stray, "the rest's");
+    assert_eq!(users.groups[0].1, Own { interval, stray });
+    assert_eq!(users.rest.stray, stray, "the rest's");
 }
 
 #[test]
@@ -280,7 +289,9 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
     let (rest, of_rest) = scripted("dino", 0, None);
     let (quick, of_quick) = scripted("brm", 1, None);
     let groups = vec![member("quick", Some(quick)), member("quiet", None)];
-    let mut paging = compose(rest, None, groups).unwrap().paging;
+    let policies = compose(rest, None, groups).unwrap();
+    assert_eq!(policies.caveats(), ["one of them has a caveat"]);
+    let mut paging = pagings(policies);
     let threads: Vec<Settled> = scene
         .snapshot
         .threads
@@ -335,7 +346,6 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
         assert_eq!(log.samples, [own]);
         assert_eq!(log.outcomes, [own]);
     }
-    assert_eq!(paging.caveats(), ["one of them has a caveat"]);
 }
 
 #[test]
@@ -400,11 +410,12 @@ proptest! {
             process.group = [None, Some("a"), Some("b")][group].map(Arc::from);
         }
         let group = member("a", Some(by_name(NAMES[names.1])));
-        let mut policy = compose(by_name(NAMES[names.0]), None, vec![group, member("b", None)]).unwrap();
+        let policy = compose(by_name(NAMES[names.0]), None, vec![group, member("b", None)]).unwrap();
+        let mut placements = placements(policy);
         let mut random = random();
         for _ in 0..intervals {
             pass(&mut scene, 1000);
-            let plan = policy.placement.place(&scene.snapshot, &scene.topology, &mut random);
+            let plan = placements.plan(&scene.snapshot, &scene.topology, &mut random).placements;
             let mut named: Vec<ThreadId> = plan.iter().map(|p| p.thread).collect();
             for id in &named {
                 let process = scene.snapshot.thread(*id).unwrap().process;
@@ -435,14 +446,15 @@ proptest! {
             scene.home(process / 2, "p", cpu / 4);
         }
         let mut alone = by_name(name);
-        let mut composed = compose(by_name(name), None, Vec::new()).unwrap();
+        let composed = compose(by_name(name), None, Vec::new()).unwrap();
         prop_assert_eq!(&composed.name, name);
+        let mut composed = placements(composed);
         let (mut one, mut other) = (random(), random());
         for _ in 0..3 {
             pass(&mut scene, 1000);
             let (seen, topology) = (&scene.snapshot, &scene.topology);
             prop_assert_eq!(
-                composed.placement.place(seen, topology, &mut one),
+                composed.plan(seen, topology, &mut one).placements,
                 alone.placement.place(seen, topology, &mut other)
             );
         }

@@ -16,13 +16,14 @@
 //!
 //! Each request is recorded with what came of it before it is answered.
 
-use numaherd_policy::Policy;
+use numaherd_policy::groups::Policies;
 use numaherd_world::WorldError;
 
 use super::{Paused, Running, generators, place_new_pages};
 use crate::control::{Change, MOST_WAITING, Request, Requests, Waiting};
 use crate::error::HerdError;
 use crate::governor::Governed;
+use crate::groups::halves;
 use crate::ledger::{Asked, Controlled, Record};
 use crate::needs;
 use crate::paging::PagingChange;
@@ -156,7 +157,7 @@ impl Running<'_> {
 
     fn make_change(
         &mut self,
-        policy: Option<Policy>,
+        policy: Option<Policies>,
         settings: Option<Settings>,
     ) -> Result<(), HerdError> {
         let given = settings.unwrap_or_else(|| self.given.clone());
@@ -164,14 +165,15 @@ impl Running<'_> {
         self.ask_world_again(policy.as_ref(), given.dry_run)?;
         let mut caveats = Vec::new();
         let paging = policy.map(|policy| {
-            caveats = policy.paging.caveats();
+            caveats = policy.caveats();
+            self.own = policy.own();
             self.record.summary.policy = policy.name;
-            self.placement = policy.placement;
             self.new_pages = policy.new_pages;
-            policy.paging
+            let (placements, pagings) = halves(policy.parts);
+            self.placements = placements;
+            pagings
         });
-        let before =
-            std::mem::replace(&mut self.settings, given.clone().resolved(&*self.placement));
+        let before = std::mem::replace(&mut self.settings, given.clone().resolved(&self.own));
         self.given = given;
         let used = &self.settings;
         let random = (used.seed != before.seed).then(|| generators(used.seed));
@@ -199,9 +201,19 @@ impl Running<'_> {
 
     /// Says to the world what is wanted of it from now on, if it can do that. In a dry run new pages go
     /// where they would without us.
-    fn ask_world_again(&mut self, policy: Option<&Policy>, dry_run: bool) -> Result<(), HerdError> {
+    fn ask_world_again(
+        &mut self,
+        policy: Option<&Policies>,
+        dry_run: bool,
+    ) -> Result<(), HerdError> {
         if let Some(policy) = policy {
-            needs::check(policy, self.world.signals(), &self.alternatives)?;
+            let needs = policy.needs();
+            needs::check(
+                &policy.name,
+                &needs,
+                self.world.signals(),
+                &self.alternatives,
+            )?;
         }
         let name = policy.map_or(&self.record.summary.policy, |policy| &policy.name);
         let wanted = policy.map_or(self.new_pages, |policy| policy.new_pages);

@@ -10,7 +10,7 @@ use crate::governor::ThreadChange;
 
 /// The threads that have been given a core, ascending, with the plan's doing. In a dry run those that
 /// the plan would have given one, so that the page orders that would follow are seen too.
-pub(super) fn settled(
+pub(super) fn placed(
     snapshot: &Snapshot,
     topology: &Topology,
     changes: &[ThreadChange],

@@ -1,0 +1,262 @@
+//! The policies of a run: what each is shown of the machine, when it is asked, and how their plans are
+//! joined.
+//!
+//! Rule: a policy that steers everything is asked as it is. Where groups have policies of their own,
+//! each placement is shown the whole machine, in which its own threads can be steered and all others
+//! are there, unmanaged: they press on caches and hold CPUs as they do, and it deals with what they
+//! leave. The groups are asked in their order, the rest last, and each sees the threads of those before
+//! it where these want them, so that no two plans take the same core. Page orders, samples, notices and
+//! outcomes go to the paging of their process's group and to no other.
+//!
+//! Cadence: a group whose placement decides less often than the quickest sees the intervals in between
+//! as one ([`Snapshot::with_later`]). It is asked when they make up its own interval, to the nearest,
+//! the first time after [`FIRST`].
+//!
+//! Properties: no part names another's threads; with one part that has all processes the plan is what
+//! its policy alone would want; the sum of what a slow part is shown is what happened.
+//!
+//! Source: chosen here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use numaherd_policy::groups::{Part, Scope};
+use numaherd_policy::{Paging, Place, Random, Settled};
+use numaherd_topology::Topology;
+use numaherd_world::{
+    Notice, PageOrder, PageOutcome, Placement, Plan, ProcessId, Sample, Sharing, Snapshot,
+    Unmanaged,
+};
+
+/// After how long a part is asked for the first time, where its interval is longer: threads that
+/// suffer need not wait a whole interval.
+const FIRST: Duration = Duration::from_millis(500);
+
+/// The placements of all parts and their pagings.
+pub(crate) fn halves(parts: Vec<Part>) -> (Placements, Pagings) {
+    let mut placements = Vec::new();
+    let mut pagings = Vec::new();
+    for part in parts {
+        let cadence = part.cadence();
+        pagings.push((part.scope.clone(), part.paging));
+        placements.push(PlacementOf {
+            scope: part.scope,
+            placement: part.placement,
+            interval_ns: nanoseconds(cadence),
+            since: None,
+            asked: false,
+        });
+    }
+    let pagings = Pagings {
+        parts: pagings,
+        part_of: BTreeMap::new(),
+    };
+    (Placements(placements), pagings)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The placements of a run, the rest's last.
+pub(crate) struct Placements(Vec<PlacementOf>);
+
+/// A placement and what it steers.
+struct PlacementOf {
+    scope: Scope,
+    placement: Box<dyn Place>,
+    /// How often it decides, in ns.
+    interval_ns: u64,
+    /// What has happened since it was asked last, if anything has.
+    since: Option<Snapshot>,
+    asked: bool,
+}
+
+impl Placements {
+    /// What they want done with threads.
+    pub(crate) fn plan(
+        &mut self,
+        snapshot: &Snapshot,
+        topology: &Topology,
+        random: &mut Random,
+    ) -> Plan {
+        let mut plan = Plan::default();
+        for part in &mut self.0 {
+            let shown;
+            let seen = if part.scope == Scope::All {
+                snapshot
+            } else {
+                let Some(mut turn) = part.turn(snapshot) else {
+                    continue;
+                };
+                mark_others(&mut turn, &part.scope);
+                show_wanted(&mut turn, &plan.placements);
+                shown = turn;
+                &shown
+            };
+            let placements = part.placement.place(seen, topology, random);
+            plan.placements.extend(placements);
+            plan.releases.extend(part.placement.release(seen));
+        }
+        plan
+    }
+}
+
+impl PlacementOf {
+    /// What it is to be shown now: all that happened since it was asked last; `None` when it is not its
+    /// turn.
+    fn turn(&mut self, snapshot: &Snapshot) -> Option<Snapshot> {
+        let since = match self.since.take() {
+            Some(since) => since.with_later(snapshot),
+            None => snapshot.clone(),
+        };
+        let wanted_ns = if self.asked {
+            self.interval_ns
+        } else {
+            self.interval_ns.min(nanoseconds(FIRST))
+        };
+        // To the nearest interval.
+        if since.interval_ns.saturating_add(snapshot.interval_ns / 2) < wanted_ns {
+            self.since = Some(since);
+            return None;
+        }
+        self.asked = true;
+        Some(since)
+    }
+}
+
+/// Marks every thread that is not of this part's processes as unmanaged. One that is so already keeps
+/// its reason.
+fn mark_others(snapshot: &mut Snapshot, scope: &Scope) {
+    let mut threads = std::mem::take(&mut snapshot.threads);
+    for thread in threads.iter_mut().filter(|t| t.unmanaged.is_none()) {
+        let process = snapshot.process(thread.process);
+        if !process.map_or(*scope == Scope::Rest, |process| scope.has(process)) {
+            thread.unmanaged = Some(Unmanaged::OtherPolicy);
+        }
+    }
+    snapshot.threads = threads;
+}
+
+/// Shows the threads of other parts where these want them.
+fn show_wanted(snapshot: &mut Snapshot, plan: &[Placement]) {
+    for placement in plan {
+        // Threads ascend in a snapshot.
+        let threads = &mut snapshot.threads;
+        if let Ok(at) = threads.binary_search_by_key(&placement.thread, |thread| thread.id) {
+            threads[at].assigned = Some(placement.to);
+        }
+    }
+}
+
+/// The pagings of a run, the rest's last.
+pub(crate) struct Pagings {
+    parts: Vec<(Scope, Box<dyn Paging>)>,
+    /// Which part each process is of, as of the latest snapshot; one without a paging is in none.
+    part_of: BTreeMap<ProcessId, usize>,
+}
+
+impl Pagings {
+    /// The paging that looks after every process, if one does.
+    fn only(&mut self) -> Option<&mut dyn Paging> {
+        match &mut self.parts[..] {
+            [(Scope::All, paging)] => Some(&mut **paging),
+            _ => None,
+        }
+    }
+
+    /// Hands each paging what is of its processes, where that is anything; what is of nobody's is left
+    /// out.
+    fn deal<T: Clone>(
+        &mut self,
+        all: &[T],
+        process: impl Fn(&T) -> ProcessId,
+        mut hand: impl FnMut(&mut dyn Paging, &[T]) -> Vec<PageOrder>,
+    ) -> Vec<PageOrder> {
+        if let Some(only) = self.only() {
+            return hand(only, all);
+        }
+        let dealt = self.dealt(all, process);
+        let mut orders = Vec::new();
+        for ((_, paging), own) in self.parts.iter_mut().zip(dealt) {
+            if !own.is_empty() {
+                orders.extend(hand(&mut **paging, &own));
+            }
+        }
+        orders
+    }
+
+    fn dealt<T: Clone>(&self, all: &[T], process: impl Fn(&T) -> ProcessId) -> Vec<Vec<T>> {
+        let mut dealt = vec![Vec::new(); self.parts.len()];
+        for one in all {
+            if let Some(&part) = self.part_of.get(&process(one)) {
+                dealt[part].push(one.clone());
+            }
+        }
+        dealt
+    }
+
+    /// See [`Paging::settled`].
+    pub(crate) fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
+        if let Some(only) = self.only() {
+            return only.settled(threads, snapshot);
+        }
+        let part_of = |process: &numaherd_world::Process| {
+            let part = self.parts.iter().position(|(scope, _)| scope.has(process));
+            Some((process.id, part?))
+        };
+        self.part_of = snapshot.processes.iter().filter_map(part_of).collect();
+        let dealt = self.dealt(threads, |settled| settled.process);
+        let mut orders = Vec::new();
+        for ((scope, paging), threads) in self.parts.iter_mut().zip(dealt) {
+            let mut seen = snapshot.clone();
+            mark_others(&mut seen, scope);
+            orders.extend(paging.settled(&threads, &seen));
+        }
+        orders
+    }
+
+    /// See [`Paging::listens`].
+    pub(crate) fn listens(&self) -> bool {
+        self.parts.iter().any(|(_, paging)| paging.listens())
+    }
+
+    /// See [`Paging::sampled`].
+    pub(crate) fn sampled(
+        &mut self,
+        samples: &[Sample],
+        topology: &Topology,
+        random: &mut Random,
+    ) -> Vec<PageOrder> {
+        let process = |sample: &Sample| sample.process;
+        self.deal(samples, process, |paging, samples| {
+            paging.sampled(samples, topology, random)
+        })
+    }
+
+    /// See [`Paging::noticed`].
+    pub(crate) fn noticed(&mut self, notices: &[Notice], topology: &Topology) -> Vec<PageOrder> {
+        let process = |notice: &Notice| notice.process;
+        self.deal(notices, process, |paging, notices| {
+            paging.noticed(notices, topology)
+        })
+    }
+
+    /// See [`Paging::shared`].
+    pub(crate) fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
+        let parts = self.parts.iter_mut();
+        parts.flat_map(|(_, paging)| paging.shared()).collect()
+    }
+
+    /// See [`Paging::moved`].
+    pub(crate) fn moved(&mut self, outcomes: &[PageOutcome]) {
+        let process = |outcome: &PageOutcome| outcome.process;
+        self.deal(outcomes, process, |paging, outcomes| {
+            paging.moved(outcomes);
+            Vec::new()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;
