@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes scenarios/agreement/measured/*.json: the times in the lab of the scenarios that run both in the lab
-# and on the contention model. tests/profile_agreement.rs compares the model with them. Each repeat has a
+# and on the contention model. crates/experiment/tests/agreement.rs compares the model with them. Each repeat has a
 # fresh guest: in a used one, streams that saturate a controller are slower.
 #
 #   scripts/agreement.sh            all, twice each, about 10 minutes on 2 cores

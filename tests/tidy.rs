@@ -26,7 +26,10 @@ const MAY_USE: &[(&str, &str)] = &[
     ("lab-guest", ""),
     ("herd", "files topology world policy"),
     ("show", "quantity topology world policy herd"),
-    ("experiment", "files topology world policy model herd"),
+    (
+        "experiment",
+        "files topology world hardware policy model trace herd",
+    ),
     (
         "numaherd",
         "files quantity topology world policy host model herd show",

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Summary};
 use numaherd_model::{Completion, Hardware, Job, Model, Options, Until, Work};
-use numaherd_policy::{CostModel, Means};
+use numaherd_policy::{CostModel, Means, Policy};
 use numaherd_topology::CpuId;
-use numaherd_world::ThreadId;
+use numaherd_world::{ThreadId, World};
+
+use crate::ExperimentError;
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -44,11 +45,10 @@ pub struct Ran {
     pub summary: Summary,
 }
 
-/// Settings of the loop that let a policy act as it was published: nothing is limited or undone. What
-/// is given to idle nodes stays as it is: it is BRM's own, and nobody else's.
+/// Settings of the loop that let a policy act as it was published: nothing is limited or undone.
 pub fn as_published() -> numaherd_herd::Settings {
     let mut settings = numaherd_herd::Settings {
-        // As long as the others; where a placement is asked more often, it is cut to that.
+        // As long as the others; the loop shortens it where a policy places more often.
         first_interval_ms: 1000,
         ..numaherd_herd::Settings::default()
     };
@@ -72,16 +72,15 @@ const LEDGER_BYTES: u64 = 1 << 30;
 ///
 /// # Errors
 /// The policy is unknown or needs what the model does not give, or the jobs cannot be run.
-pub fn run(trial: &Trial<'_>) -> Result<Ran> {
+pub fn run(trial: &Trial<'_>) -> Result<Ran, ExperimentError> {
     run_recorded(trial, None)
 }
 
-/// Runs it and records everything seen, decided and done in a ledger, where one is named. A ledger
-/// says nothing of when it was written, so that the same trial writes the same.
+/// Runs it and records everything seen, decided and done in a ledger, where one is named.
 ///
 /// # Errors
 /// As [`run`]; the ledger cannot be written.
-pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran> {
+pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran, ExperimentError> {
     let mut model = Model::new(
         trial.hardware.clone(),
         trial.jobs.clone(),
@@ -96,20 +95,32 @@ pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran> {
     let policy = numaherd_policy::registry::build_with(trial.policy, trial.policies, &means)?;
     let mut settings = trial.herd.clone();
     settings.seed = trial.options.seed;
-    let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
-    let ledger = ledger
-        .map(|path| Writer::create(path, program, None, LEDGER_BYTES))
-        .transpose()?;
-    let never = AtomicBool::new(false);
-    let summary = Herd::new(&mut model, policy, settings, ledger, None)
-        .run(&never)
-        .with_context(|| format!("cannot run {} on the model", trial.policy))?;
+    let summary = herd(&mut model, policy, settings, ledger)?;
     Ok(Ran {
         completions: model.completions(),
         work: model.work(),
         seconds: model.seconds(),
         summary,
     })
+}
+
+/// Runs the loop in a world until that ends, and records it in a ledger, where one is named. A ledger says
+/// nothing of when it was written, so that the same trial writes the same.
+///
+/// # Errors
+/// The policy needs what the world does not give; the ledger cannot be written.
+pub(crate) fn herd(
+    world: &mut dyn World,
+    policy: Policy,
+    settings: numaherd_herd::Settings,
+    ledger: Option<&Path>,
+) -> Result<Summary, ExperimentError> {
+    let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
+    let ledger = ledger
+        .map(|path| Writer::create(path, program, None, LEDGER_BYTES))
+        .transpose()?;
+    let never = AtomicBool::new(false);
+    Ok(Herd::new(world, policy, settings, ledger, None).run(&never)?)
 }
 
 /// The model's answers about layouts, in the form in which policies ask: mean slowdowns.

@@ -57,6 +57,14 @@ pub enum FileError {
         /// What is wrong, in the order of the file.
         findings: Vec<Finding>,
     },
+    /// A `KEY=VALUE` of a command line is no setting.
+    #[error("cannot set {text:?}: {why}")]
+    Set {
+        /// What was given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 impl FileError {

@@ -5,13 +5,17 @@
 //! line and the key: `my.toml:7: shape.noddes: unknown key; did you mean `nodes`?`. [`nearest`]
 //! finds what somebody meant who misspelled a name.
 //!
+//! [`merge`] puts tables on top of each other, and [`key_value`] reads those of a command line.
+//!
 //! [`read`] alone touches the file system; everything else is a function of a text.
 
 mod document;
 mod error;
 mod near;
 pub mod read;
+mod tables;
 
 pub use document::Document;
 pub use error::{FileError, Finding, shortened};
 pub use near::{nearest, or};
+pub use tables::{key_value, merge};

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use indicatif::ProgressBar;
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{Command, Error, Guest, RunOptions};
 use numaherd_topology::Machine;
@@ -38,8 +39,70 @@ pub fn boot(machine: &Machine, ipm: Option<IpmConfig>) -> Result<Guest> {
     options.boot().map_err(error)
 }
 
+/// A guest for one run after another.
+#[derive(Debug)]
+pub struct Guests<'a> {
+    machine: &'a Machine,
+    ipm: Option<IpmConfig>,
+    running: Option<Guest>,
+}
+
+impl<'a> Guests<'a> {
+    /// Guests after a machine, as [`boot`] takes it. None is booted yet.
+    pub fn new(machine: &'a Machine, ipm: Option<IpmConfig>) -> Self {
+        Self {
+            machine,
+            ipm,
+            running: None,
+        }
+    }
+
+    /// Runs something in the guest, which is booted if need be; once more in a new guest if this one dies. After a
+    /// failure the next run has a new guest, too: it cannot know what state this one is in.
+    ///
+    /// # Errors
+    /// As [`boot`]; that of the run.
+    pub fn run<T>(&mut self, bar: &ProgressBar, run: impl Fn(&Guest) -> Result<T>) -> Result<T> {
+        let mut attempt = || {
+            let guest = match self.running.take() {
+                Some(guest) => guest,
+                None => boot(self.machine, self.ipm)?,
+            };
+            let ran = run(&guest)?;
+            self.running = Some(guest);
+            Ok(ran)
+        };
+        once_more(bar, &mut attempt)
+    }
+
+    /// Stops the guest.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub fn stop(self) -> Result<()> {
+        self.running.map_or(Ok(()), |guest| {
+            guest.stop()?;
+            Ok(())
+        })
+    }
+}
+
+/// Attempts something, and once more if a guest dies of it, which is said beside the bar.
+///
+/// # Errors
+/// That of the attempt.
+pub fn once_more<T>(bar: &ProgressBar, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    match attempt() {
+        Err(error) if is_dead(&error) => {
+            bar.suspend(|| eprintln!("numaherd: {}: {error:#}; once more", bar.message()));
+            attempt()
+        }
+        other => other,
+    }
+}
+
 /// Whether an error means that the guest itself has gone, whatever ran in it.
-pub fn is_dead(error: &anyhow::Error) -> bool {
+fn is_dead(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),
         Some(Error::Died { .. } | Error::NoBoot { .. })

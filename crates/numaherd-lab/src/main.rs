@@ -2,12 +2,11 @@
 //!
 //! `numaherd lab …`, `numaherd simulate …` and the like start this program.
 
-mod chart_style;
 mod cli;
 mod compare;
 #[cfg(test)]
 mod documents;
-mod gate;
+mod guest;
 mod lab;
 mod manual;
 mod profile;

@@ -106,7 +106,8 @@ fn charts_json_and_ledgers_are_written_where_they_are_asked_for() {
     let svg = fs::read_to_string(folder.path().join("charts/slowdown.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("loop"));
     let ledger = folder.path().join("ledgers/random.1.ledger");
-    let explained = Command::new(env!("CARGO_BIN_EXE_numaherd-lab"))
+    let numaherd = Path::new(env!("CARGO_BIN_EXE_numaherd-lab")).with_file_name("numaherd");
+    let explained = Command::new(numaherd)
         .arg("explain")
         .arg(ledger)
         .output()
@@ -160,7 +161,7 @@ fn what_is_wrong_is_refused_with_what_to_do() {
         ),
         (
             &["gone.toml"],
-            "cannot read scenario gone.toml: No such file",
+            "cannot read gone.toml: there is no such file",
         ),
         (
             &["machine.toml"],

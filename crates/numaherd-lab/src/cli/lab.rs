@@ -156,13 +156,14 @@ pub struct LabCompare {
     /// A scenario's name or file
     pub scenario: String,
 
-    /// What to compare: linux, linux-balancing, numad, or policies
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = crate::compare::USUAL)]
+    /// What to compare: linux, linux-balancing, numad, or policies [default: the scenario's, or linux,
+    /// linux-balancing, numad, di-plain, di-migrate, dino]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub policies: Vec<String>,
 
-    /// Number of runs of each
-    #[arg(long, value_name = "NUMBER", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
-    pub repeat: u32,
+    /// Number of runs of each [default: the scenario's, or 5]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: Option<u32>,
 
     /// Also write all trials to this file
     #[arg(long, value_name = "FILE")]

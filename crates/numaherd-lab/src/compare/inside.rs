@@ -1,8 +1,8 @@
 //! One trial, as it is carried out inside the guest (`numaherd lab trial`, which `lab compare` runs).
 //!
 //! All programs set up first, in real time. Then the modelled hardware is switched on, `numaherd run`
-//! starts observing (with the policy `linux` for contenders that are not ours, so that each is
-//! observed by the same means and at the same cost), and all programs are released at one moment.
+//! starts observing (with the policy `linux` where no policy places, so that every trial is observed by the
+//! same means and at the same cost), and all programs are released at one moment.
 //! When the last measured program has ended, the others are ended too.
 
 use std::fs;
@@ -14,14 +14,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use numaherd_experiment::Scenario;
+use numaherd_experiment::scenario::Program;
+use numaherd_experiment::statistics::mean;
 use numaherd_herd::Summary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
-use super::contender::Contender;
-use super::scenario::{Program, Scenario};
-use super::trial::{ProgramResult, Trial, mean};
-use crate::gate::{Gate, Scratch};
+use super::scheduler::Scheduler;
+use super::trial::{ProgramResult, Trial};
+use crate::guest::{Model, Scratch};
 use crate::lab::herding_program;
 
 /// How long set-up may take in the guest's (then real) time.
@@ -31,12 +33,12 @@ const SETUP_LIMIT: Duration = Duration::from_secs(120);
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const VMSTAT: &str = "/proc/vmstat";
 
-/// What a trial is told.
+/// What a trial runs.
 pub struct TrialOptions<'a> {
     /// What runs.
     pub scenario: &'a Scenario,
-    /// Who places.
-    pub contender: &'a Contender,
+    /// What places threads and pages.
+    pub scheduler: &'a Scheduler,
     /// Which repeat, from 0; also the seed of the policy.
     pub repeat: u32,
     /// The menagerie's program.
@@ -48,7 +50,7 @@ pub struct TrialOptions<'a> {
 /// Carries out one trial.
 ///
 /// # Errors
-/// A program, the contender or the guest itself failed; the message says which and how.
+/// A program, the scheduler or the guest itself failed; the message says which and how.
 pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
     let scratch = Scratch::new()?;
     set_balancing(false)?;
@@ -61,14 +63,14 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
     for member in &mut herd_members {
         member.wait_until_ready()?;
     }
-    // Only now, so that nobody has moved anything before the clock starts.
-    let numad = match options.contender {
-        Contender::Numad => Some(Numad::start()?),
+    // Only now: nothing may move before the clock starts.
+    let numad = match options.scheduler {
+        Scheduler::Numad => Some(Numad::start()?),
         _ => None,
     };
-    set_balancing(options.contender.kernel_balances())?;
+    set_balancing(options.scheduler.kernel_balances())?;
     let pages_before = vmstat("pgmigrate_success")?;
-    let gate = Gate::on()?;
+    let model = Model::on()?;
     let mut observer = Observer::start(options, &herd_members, &scratch.0)?;
     // At once: its first interval has begun, and threads that wait in it look idle.
     release(&scratch.0)?;
@@ -82,12 +84,12 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
         member.end()?;
         programs.push(member.finish()?);
     }
-    drop(gate);
+    drop(model);
     let pages_after = vmstat("pgmigrate_success")?;
     let seen = observer.finish()?;
     drop(numad);
     Ok(Trial {
-        contender: options.contender.clone(),
+        scheduler: options.scheduler.clone(),
         repeat: options.repeat,
         programs,
         misses_per_1000_instructions: seen.totals.miss_rate(),
@@ -142,7 +144,7 @@ impl Numad {
 impl Drop for Numad {
     fn drop(&mut self) {
         // `-i 0` tells the running numad to end. If it stays, so does its trial's guest state:
-        // the next trial of another contender would show it, so it is worth a line.
+        // the next trial of another scheduler would show it, so it is worth a line.
         let status = Command::new("numad")
             .args(["-i", "0"])
             .stdin(Stdio::null())
@@ -268,13 +270,13 @@ impl Observer {
             .with_context(|| format!("cannot bind {}", socket.display()))?;
         notified.set_read_timeout(Some(SETUP_LIMIT))?;
         let config = scratch.join("numaherd.toml");
-        let settings = toml::to_string(&options.scenario.settings)?;
+        let settings = toml::to_string(&options.scenario.configuration())?;
         fs::write(&config, settings)
             .with_context(|| format!("cannot write {}", config.display()))?;
         let pids: Vec<String> = members.iter().map(|m| m.process.id().to_string()).collect();
         let mut command = Command::new(herding_program()?);
         command
-            .args(["run", "--json", "--policy", options.contender.policy()])
+            .args(["run", "--json", "--policy", options.scheduler.policy()])
             .args(["--pid", &pids.join(",")])
             .args(["--seed", &options.repeat.to_string()])
             .arg("--config")

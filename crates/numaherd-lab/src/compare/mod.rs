@@ -1,13 +1,12 @@
-//! `numaherd lab compare`: a scenario under several contenders, side by side.
+//! `numaherd lab compare`: a scenario under several policies, side by side.
 //!
-//! One guest serves all trials, one after another; repeats go round the contenders, so that
-//! whatever drifts, drifts for all. A trial whose guest dies (QEMU, not the trial) is said and run once
-//! more; one that fails is shown, counted as failed and left out of the figures, and the program ends
-//! with an error.
+//! One guest serves all trials, one after another; repeats go round the policies, so that whatever drifts,
+//! drifts for all. If the guest itself dies (QEMU, not the trial), the trial runs once more in a new one. A trial
+//! that fails is shown, counted as failed and left out of the figures, and the program ends with an
+//! error.
 
-pub mod contender;
 mod inside;
-pub mod scenario;
+pub mod scheduler;
 mod table;
 pub mod trial;
 
@@ -16,19 +15,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use numaherd::exit::{Exit, ended};
+use numaherd::print;
+use numaherd_experiment::{Scenario, World, progress};
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{Command, Ending, Guest};
 use serde::Serialize;
+use toml::Table;
 
 use crate::cli::{LabCompare, LabTrial};
 use crate::lab::{self, outlet};
-use contender::Contender;
-pub use contender::USUAL;
 use inside::TrialOptions;
-use numaherd::exit::{Exit, ended};
-use numaherd::print;
-use scenario::Scenario;
+use scheduler::Scheduler;
 use trial::{Summary, Trial};
 
 /// What `--json FILE` holds.
@@ -36,7 +34,8 @@ use trial::{Summary, Trial};
 struct Comparison<'a> {
     /// Version of this form.
     schema: u32,
-    scenario: &'a Scenario,
+    /// The scenario's file.
+    scenario: &'a Table,
     summaries: &'a [Summary],
     trials: &'a [Trial],
     failed: &'a [Failed],
@@ -45,7 +44,8 @@ struct Comparison<'a> {
 /// A trial that gave no figures.
 #[derive(Serialize)]
 struct Failed {
-    contender: String,
+    #[serde(rename = "contender")]
+    scheduler: String,
     repeat: u32,
     error: String,
 }
@@ -53,11 +53,15 @@ struct Failed {
 /// Runs the comparison and prints its table.
 ///
 /// # Errors
-/// The scenario or a contender is unknown, the lab is not set up, a file cannot be written, or a
+/// The scenario or a policy is unknown, the lab is not set up, a file cannot be written, or a
 /// trial failed.
 pub fn compare(options: &LabCompare) -> Result<()> {
-    let scenario = Scenario::find(&options.scenario)?;
-    let contenders = contenders(&options.policies)?;
+    let scenario = scenario(&options.scenario)?;
+    let schedulers = schedulers(match &options.policies[..] {
+        [] => &scenario.policies,
+        asked => asked,
+    })?;
+    let repeat = options.repeat.unwrap_or(scenario.repeat);
     if let Some(directory) = &options.ledgers {
         fs::create_dir_all(directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
@@ -65,42 +69,24 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     let menagerie = menagerie()?;
     let machine = lab::machine(&scenario.machine)?;
     // One that needs it has it in every guest, so that all run on the same hardware.
-    let residency = contenders.iter().any(Contender::needs_tlb_residency);
-    let ipm = residency.then(IpmConfig::of_paper);
-    let rounds = (0..options.repeat).flat_map(|r| contenders.iter().map(move |c| (r, c)));
+    let residency = schedulers.iter().any(Scheduler::needs_tlb_residency);
+    let mut guests = lab::Guests::new(&machine, residency.then(IpmConfig::of_paper));
+    let rounds = (0..repeat).flat_map(|at| schedulers.iter().map(move |scheduler| (at, scheduler)));
     let rounds: Vec<_> = rounds.collect();
     let bar = progress(rounds.len() as u64);
     let (mut trials, mut failed) = (Vec::new(), Vec::new());
-    let mut guest: Option<Guest> = None;
-    for (repeat, contender) in rounds {
-        bar.set_message(format!("{contender}, {} of {}", repeat + 1, options.repeat));
-        let mut attempt = || {
-            let running = match guest.take() {
-                Some(guest) => guest,
-                None => lab::boot(&machine, ipm)?,
-            };
-            let trial = trial_in(&running, options, contender, repeat, &menagerie)?;
-            // After a failure, whatever state the guest is in, the next trial gets a fresh one.
-            guest = Some(running);
-            Ok(trial)
-        };
-        let mut result = attempt();
-        if let Err(error) = &result
-            && lab::is_dead(error)
-        {
-            bar.suspend(|| {
-                eprintln!("numaherd: {contender}, repeat {repeat}: {error:#}; once more");
-            });
-            result = attempt();
-        }
-        match result {
+    for (at, scheduler) in rounds {
+        bar.set_message(format!("{scheduler}, {} of {repeat}", at + 1));
+        match guests.run(&bar, |guest| {
+            trial_in(guest, options, scheduler, at, &menagerie)
+        }) {
             Ok(trial) => trials.push(trial),
             Err(error) => {
                 let error = format!("{error:#}");
-                bar.suspend(|| eprintln!("numaherd: {contender}, repeat {repeat}: {error}"));
+                bar.suspend(|| eprintln!("numaherd: {scheduler}, repeat {at}: {error}"));
                 failed.push(Failed {
-                    contender: contender.to_string(),
-                    repeat,
+                    scheduler: scheduler.to_string(),
+                    repeat: at,
                     error,
                 });
             }
@@ -108,18 +94,16 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    if let Some(guest) = guest {
-        guest.stop()?;
-    }
-    let summaries: Vec<Summary> = contenders
+    guests.stop()?;
+    let summaries: Vec<Summary> = schedulers
         .iter()
-        .filter_map(|c| Summary::of(c, &trials))
+        .filter_map(|scheduler| Summary::of(scheduler, &trials))
         .collect();
     if let Some(path) = &options.json {
         let (trials, failed) = (&trials, &failed);
         let all = Comparison {
             schema: 1,
-            scenario: &scenario,
+            scenario: &scenario.written,
             summaries: &summaries,
             trials,
             failed,
@@ -129,11 +113,11 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     }
     println!(
         "{}: {} ({}, {} repeats)",
-        scenario.name, scenario.about, scenario.machine, options.repeat
+        scenario.name, scenario.about, scenario.machine, repeat
     );
     println!("{}\n{}\n", table::table(&summaries), table::LEGEND);
     println!("{}", table::verdict(&scenario, &summaries));
-    print!("{}", next_steps(options, &contenders));
+    print!("{}", next_steps(options, &schedulers));
     if !failed.is_empty() {
         bail!(
             "{} of {} trials failed and are not in the figures",
@@ -145,18 +129,18 @@ pub fn compare(options: &LabCompare) -> Result<()> {
 }
 
 /// What to do next, as it can be typed.
-fn next_steps(options: &LabCompare, contenders: &[Contender]) -> String {
+fn next_steps(options: &LabCompare, schedulers: &[Scheduler]) -> String {
     let numaherd = print::called();
     // The one that herds, where one does: what it did is what there is to tell.
-    let herds = |contender: &&Contender| matches!(contender, Contender::Policy(_));
-    let told = contenders.iter().rfind(herds);
+    let herds = |scheduler: &&Scheduler| matches!(scheduler, Scheduler::Policy(_));
+    let told = schedulers.iter().rfind(herds);
     let explain = options
         .ledgers
         .as_ref()
         .zip(told)
-        .map(|(directory, contender)| {
-            let ledger = print::quoted(&directory.join(format!("{contender}.0.ledger")));
-            format!("What {contender} did, and why:  {numaherd} explain {ledger}\n")
+        .map(|(directory, scheduler)| {
+            let ledger = print::quoted(&directory.join(format!("{scheduler}.0.ledger")));
+            format!("What {scheduler} did, and why:  {numaherd} explain {ledger}\n")
         });
     format!(
         "\n{}A program of your own, herded:  {numaherd} lab run --policy dino --ledger herd.jsonl -- CMD\n",
@@ -164,24 +148,19 @@ fn next_steps(options: &LabCompare, contenders: &[Contender]) -> String {
     )
 }
 
-fn contenders(names: &[String]) -> Result<Vec<Contender>> {
-    let mut contenders: Vec<Contender> = Vec::new();
+fn schedulers(names: &[String]) -> Result<Vec<Scheduler>> {
+    let mut schedulers: Vec<Scheduler> = Vec::new();
     for name in names {
-        let contender = Contender::parse(name.trim())?;
-        if !contenders.contains(&contender) {
-            contenders.push(contender);
+        let scheduler = Scheduler::parse(name.trim())?;
+        if !schedulers.contains(&scheduler) {
+            schedulers.push(scheduler);
         }
     }
-    Ok(contenders)
+    Ok(schedulers)
 }
 
-fn progress(trials: u64) -> ProgressBar {
-    let bar = ProgressBar::new(trials);
-    let style =
-        ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} (about {eta} left) {msg}");
-    bar.set_style(style.expect("the template is right"));
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar
+fn scenario(name: &str) -> Result<Scenario> {
+    Scenario::find(name, World::Lab).map_err(|error| ended(Exit::Usage, error))
 }
 
 /// A scenario as it is to be tried in a guest.
@@ -201,11 +180,11 @@ impl Tried<'_> {
     ///
     /// # Errors
     /// The trial fails, or the guest dies.
-    pub fn once(&self, guest: &Guest, contender: &Contender, repeat: u32) -> Result<Trial> {
+    pub fn once(&self, guest: &Guest, scheduler: &Scheduler, repeat: u32) -> Result<Trial> {
         let mut arguments: Vec<std::ffi::OsString> = vec![std::env::current_exe()?.into()];
         arguments.extend(["lab", "trial"].map(Into::into));
         arguments.push(self.scenario.into());
-        arguments.extend(["--policy".into(), contender.to_string().into()]);
+        arguments.extend(["--policy".into(), scheduler.to_string().into()]);
         arguments.extend(["--repeat".into(), repeat.to_string().into()]);
         arguments.extend(["--menagerie".into(), self.menagerie.into()]);
         if let Some(ledger) = self.ledger {
@@ -225,7 +204,7 @@ impl Tried<'_> {
 fn trial_in(
     guest: &Guest,
     options: &LabCompare,
-    contender: &Contender,
+    scheduler: &Scheduler,
     repeat: u32,
     menagerie: &Path,
 ) -> Result<Trial> {
@@ -238,9 +217,9 @@ fn trial_in(
         ledger: options.ledgers.is_some().then_some(ledger),
         limit: options.limit,
     };
-    let trial = tried.once(guest, contender, repeat)?;
+    let trial = tried.once(guest, scheduler, repeat)?;
     if let Some(directory) = &options.ledgers {
-        let path = directory.join(format!("{contender}.{repeat}.ledger"));
+        let path = directory.join(format!("{scheduler}.{repeat}.ledger"));
         fs::File::create(&path)
             .map_err(Into::into)
             .and_then(|mut file| outlet::copy(guest, ledger, &mut file, options.limit))
@@ -273,8 +252,8 @@ pub fn menagerie() -> Result<PathBuf> {
 /// What [`inside::trial`] says.
 pub fn trial(options: &LabTrial) -> Result<()> {
     let trial = inside::trial(&TrialOptions {
-        scenario: &Scenario::find(&options.scenario)?,
-        contender: &Contender::parse(&options.policy)?,
+        scenario: &scenario(&options.scenario)?,
+        scheduler: &Scheduler::parse(&options.policy)?,
         repeat: options.repeat,
         menagerie: &options.menagerie,
         ledger: options.ledger.as_deref(),

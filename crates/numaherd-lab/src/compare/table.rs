@@ -1,53 +1,36 @@
-//! The table of `lab compare`, and the one sentence that says what it comes to.
+//! The table of `lab compare`, and the sentence that sums it up.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use numaherd_experiment::Scenario;
+use numaherd_experiment::table::{Table, figure, with_ordered};
 
-use super::scenario::Scenario;
 use super::trial::Summary;
 
-/// The table, one line per contender, in the order of the summaries.
+/// The table, one line for each scheduler, in the order of the summaries.
 pub fn table(summaries: &[Summary]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        "contender",
+    let headings = [
+        "policy",
         "mean s",
         "worst s",
         "dev. s",
         "misses/1000",
-        "local",
+        "local %",
         "thread moves",
         "pages moved",
-    ]);
+    ];
+    let mut table = Table::new(1, headings);
     for summary in summaries {
-        let unknown = || "-".to_owned();
-        let misses = summary.misses_per_1000_instructions;
-        let local = summary.local_access_ratio;
-        let row = [
-            format!("{:.2}", summary.mean_seconds),
-            format!("{:.2}", summary.worst_seconds),
-            summary
-                .deviation_seconds
-                .map_or_else(unknown, |s| format!("{s:.2}")),
-            misses.map_or_else(unknown, |misses| format!("{misses:.1}")),
-            local.map_or_else(unknown, |local| format!("{:.0} %", local * 100.0)),
+        table.row([
+            summary.scheduler.clone(),
+            figure(summary.mean_seconds, 2),
+            figure(summary.worst_seconds, 2),
+            figure(summary.deviation_seconds, 2),
+            figure(summary.misses_per_1000_instructions, 1),
+            figure(summary.local_access_ratio.map(|share| share * 100.0), 0),
             with_ordered(summary.thread_moves, summary.thread_moves_ordered),
-            with_ordered(Some(summary.pages_moved), summary.pages_moved_ordered),
-        ];
-        let right = |text| Cell::new(text).set_alignment(CellAlignment::Right);
-        table.add_row(std::iter::once(Cell::new(&summary.contender)).chain(row.map(right)));
+            with_ordered(summary.pages_moved, summary.pages_moved_ordered),
+        ]);
     }
-    table.to_string()
-}
-
-/// `12 (4)`: twelve in all, four of them ordered by the policy.
-fn with_ordered(all: Option<f64>, ordered: f64) -> String {
-    let all = all.map_or_else(|| "-".to_owned(), |all| format!("{all:.0}"));
-    if ordered > 0.0 {
-        format!("{all} ({ordered:.0})")
-    } else {
-        all
-    }
+    table.text()
 }
 
 /// What the columns mean.
@@ -55,14 +38,13 @@ pub const LEGEND: &str = "\
 Completion time of the measured programs; misses are cache lines fetched from memory, prefetches
 included; local is the share of them from the core's own node; in brackets, what the policy ordered.";
 
-/// The sentence that a user wants to know: what the last policy gains over the kernel as it is and
-/// over the best of the others; says so when it loses.
+/// What the last policy gains, or loses, against the kernel as it is and against the best of the others.
 pub fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
-    let Some(ours) = summaries.iter().rev().find(|s| !is_baseline(&s.contender)) else {
+    let Some(ours) = summaries.iter().rev().find(|s| !is_baseline(&s.scheduler)) else {
         return "No policy was compared: add one to --policies, for instance dino.".to_owned();
     };
-    let (what, name) = (&scenario.measured_are, &ours.contender);
-    let Some(linux) = summaries.iter().find(|s| s.contender == "linux") else {
+    let (what, name) = (&scenario.measured_are, &ours.scheduler);
+    let Some(linux) = summaries.iter().find(|s| s.scheduler == "linux") else {
         return format!(
             "With {name} the {what} took {:.2} s on average.",
             ours.mean_seconds
@@ -80,14 +62,14 @@ pub fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     );
     let others = summaries
         .iter()
-        .filter(|s| is_baseline(&s.contender) && s.contender != "linux");
+        .filter(|s| is_baseline(&s.scheduler) && s.scheduler != "linux");
     if let Some(best) = others.min_by(|a, b| a.mean_seconds.total_cmp(&b.mean_seconds)) {
         let gain = better(best);
         sentence += &format!(
             " and {:.0} % {} than with {}, the best of what can be had today",
             gain.abs(),
             word(gain),
-            best.contender,
+            best.scheduler,
         );
     }
     if let Some(local) = ours.local_access_ratio {
@@ -99,23 +81,25 @@ pub fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     sentence + "."
 }
 
-fn is_baseline(contender: &str) -> bool {
-    ["linux", "linux-balancing", "numad"].contains(&contender)
+fn is_baseline(scheduler: &str) -> bool {
+    ["linux", "linux-balancing", "numad"].contains(&scheduler)
 }
 
 #[cfg(test)]
 mod tests {
+    use numaherd_experiment::World;
+
     use super::*;
 
-    fn summary(contender: &str, mean_seconds: f64, ordered: f64) -> Summary {
+    fn summary(scheduler: &str, mean_seconds: f64, ordered: f64) -> Summary {
         Summary {
-            contender: contender.to_owned(),
+            scheduler: scheduler.to_owned(),
             trials: 3,
             mean_seconds,
             worst_seconds: mean_seconds * 1.1,
-            deviation_seconds: (contender != "numad").then_some(0.25),
+            deviation_seconds: (scheduler != "numad").then_some(0.25),
             misses_per_1000_instructions: Some(123.4),
-            local_access_ratio: (contender != "numad").then_some(0.5),
+            local_access_ratio: (scheduler != "numad").then_some(0.5),
             thread_moves: Some(12.0 + ordered),
             thread_moves_ordered: ordered,
             pages_moved: 1000.0 * ordered,
@@ -124,7 +108,7 @@ mod tests {
     }
 
     fn scenario() -> Scenario {
-        Scenario::find("devils-on-one-node").unwrap()
+        Scenario::find("devils-on-one-node", World::Lab).unwrap()
     }
 
     #[test]

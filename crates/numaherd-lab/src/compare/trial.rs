@@ -1,8 +1,9 @@
 //! What one trial gave, and what several give together.
 
+use numaherd_experiment::statistics::{deviation, mean};
 use serde::{Deserialize, Serialize};
 
-use super::contender::Contender;
+use super::scheduler::Scheduler;
 
 /// One process of a scenario, as it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,11 +24,12 @@ pub struct ProgramResult {
     pub thread_moves: Option<u64>,
 }
 
-/// One run of a scenario under one contender.
+/// One run of a scenario under one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Who placed threads and pages.
-    pub contender: Contender,
+    /// What placed threads and pages.
+    #[serde(rename = "contender")]
+    pub scheduler: Scheduler,
     /// Which repeat, from 0.
     pub repeat: u32,
     /// The processes.
@@ -45,7 +47,7 @@ pub struct Trial {
     pub thread_moves_ordered: u64,
     /// Base pages that the policy moved, as read back.
     pub pages_moved_ordered: u64,
-    /// Base pages that the kernel moved between nodes, for whomever (`pgmigrate_success`).
+    /// Base pages that the kernel moved between nodes, on any request (`pgmigrate_success`).
     pub pages_moved: u64,
 }
 
@@ -75,11 +77,12 @@ impl Trial {
     }
 }
 
-/// All trials of one contender.
+/// All trials of one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Who.
-    pub contender: String,
+    /// What placed threads and pages.
+    #[serde(rename = "contender")]
+    pub scheduler: String,
     /// How many trials ended well.
     pub trials: usize,
     /// Mean completion time in seconds: of the trials' means.
@@ -92,22 +95,22 @@ pub struct Summary {
     pub misses_per_1000_instructions: Option<f64>,
     /// Mean over the trials, where it could be measured in all.
     pub local_access_ratio: Option<f64>,
-    /// Mean moves of threads to another CPU per trial, by whomever.
+    /// Mean moves of threads to another CPU per trial, by anyone.
     pub thread_moves: Option<f64>,
     /// Mean moves of threads per trial that the policy ordered.
     pub thread_moves_ordered: f64,
-    /// Mean base pages moved per trial, by whomever.
+    /// Mean base pages moved per trial, by anyone.
     pub pages_moved: f64,
     /// Mean base pages moved per trial that the policy ordered.
     pub pages_moved_ordered: f64,
 }
 
 impl Summary {
-    /// Sums up the trials of one contender; `None` when there are none.
-    pub fn of(contender: &Contender, trials: &[Trial]) -> Option<Self> {
+    /// Sums up the trials of one scheduler; `None` when there are none.
+    pub fn of(scheduler: &Scheduler, trials: &[Trial]) -> Option<Self> {
         let own: Vec<&Trial> = trials
             .iter()
-            .filter(|t| t.contender == *contender)
+            .filter(|t| t.scheduler == *scheduler)
             .collect();
         if own.is_empty() {
             return None;
@@ -115,11 +118,11 @@ impl Summary {
         let over = |value: &dyn Fn(&Trial) -> f64| mean(own.iter().map(|trial| value(trial)));
         let if_all = |value: &dyn Fn(&Trial) -> Option<f64>| {
             let values: Option<Vec<f64>> = own.iter().map(|trial| value(trial)).collect();
-            values.map(|values| mean(values.into_iter()))
+            values.map(|values| mean(values))
         };
         let means: Vec<f64> = own.iter().map(|trial| trial.mean_seconds()).collect();
         Some(Self {
-            contender: contender.to_string(),
+            scheduler: scheduler.to_string(),
             trials: own.len(),
             mean_seconds: mean(means.iter().copied()),
             worst_seconds: own
@@ -137,26 +140,11 @@ impl Summary {
     }
 }
 
-pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (count, sum) = values.fold((0u32, 0.0), |(count, sum), value| (count + 1, sum + value));
-    sum / f64::from(count)
-}
-
-/// Standard deviation of a sample; `None` for fewer than two values.
-pub fn deviation(values: &[f64]) -> Option<f64> {
-    if values.len() < 2 {
-        return None;
-    }
-    let middle = mean(values.iter().copied());
-    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
-    Some((squares / (values.len() - 1) as f64).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn trial(contender: &Contender, repeat: u32, seconds: [f64; 2], local: Option<f64>) -> Trial {
+    fn trial(scheduler: &Scheduler, repeat: u32, seconds: [f64; 2], local: Option<f64>) -> Trial {
         let program = |copy: u32, seconds: f64, measured: bool| ProgramResult {
             name: if measured {
                 "devil".into()
@@ -171,7 +159,7 @@ mod tests {
             thread_moves: Some(3),
         };
         Trial {
-            contender: contender.clone(),
+            scheduler: scheduler.clone(),
             repeat,
             programs: vec![
                 program(0, seconds[0], true),
@@ -189,11 +177,11 @@ mod tests {
 
     #[test]
     fn a_summary_is_of_measured_programs_and_of_one_contender() {
-        let dino = Contender::Policy("dino".into());
+        let dino = Scheduler::Policy("dino".into());
         let trials = [
             trial(&dino, 0, [4.0, 6.0], Some(0.5)),
             trial(&dino, 1, [6.0, 8.0], Some(1.0)),
-            trial(&Contender::Linux, 0, [50.0, 50.0], Some(0.1)),
+            trial(&Scheduler::Linux, 0, [50.0, 50.0], Some(0.1)),
         ];
         let summary = Summary::of(&dino, &trials).unwrap();
         assert_eq!(summary.trials, 2);
@@ -202,18 +190,18 @@ mod tests {
         assert_eq!(summary.deviation_seconds, Some(2.0_f64.sqrt()));
         assert_eq!(summary.local_access_ratio, Some(0.75));
         assert_eq!(summary.thread_moves, Some(9.0));
-        assert_eq!(Summary::of(&Contender::Numad, &trials), None);
+        assert_eq!(Summary::of(&Scheduler::Numad, &trials), None);
     }
 
     #[test]
     fn a_figure_that_one_trial_lacks_is_not_made_up_from_the_others() {
         let trials = [
-            trial(&Contender::Linux, 0, [1.0, 1.0], None),
-            trial(&Contender::Linux, 1, [1.0, 1.0], Some(0.5)),
+            trial(&Scheduler::Linux, 0, [1.0, 1.0], None),
+            trial(&Scheduler::Linux, 1, [1.0, 1.0], Some(0.5)),
         ];
-        let summary = Summary::of(&Contender::Linux, &trials).unwrap();
+        let summary = Summary::of(&Scheduler::Linux, &trials).unwrap();
         assert_eq!(summary.local_access_ratio, None);
-        let single = Summary::of(&Contender::Linux, &trials[..1]).unwrap();
+        let single = Summary::of(&Scheduler::Linux, &trials[..1]).unwrap();
         assert_eq!(single.deviation_seconds, None);
     }
 }

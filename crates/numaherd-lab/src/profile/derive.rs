@@ -22,6 +22,7 @@
 //! core's limit, and [`InFlight`] says so: whatever hides the latency (a prefetcher, or no misses at
 //! all), that limit makes the wait smallest.
 
+use numaherd_experiment::statistics::{largest, mean, smallest};
 use serde::Serialize;
 
 use super::measured::Measured;
@@ -56,14 +57,11 @@ impl Rates {
     /// The mean of at least one run.
     pub fn of(runs: &[Measured]) -> Self {
         let cpi: Vec<f64> = runs.iter().map(Measured::cycles_per_instruction).collect();
-        let lines = runs.iter().map(Measured::lines_per_1000);
-        let count = runs.len() as f64;
-        let most = cpi.iter().copied().fold(f64::MIN, f64::max);
-        let least = cpi.iter().copied().fold(f64::MAX, f64::min);
+        let all = || cpi.iter().copied();
         Self {
-            cycles_per_instruction: cpi.iter().sum::<f64>() / count,
-            lines: lines.sum::<f64>() / count,
-            spread: most - least,
+            cycles_per_instruction: mean(all()),
+            lines: mean(runs.iter().map(Measured::lines_per_1000)),
+            spread: largest(all()) - smallest(all()),
         }
     }
 }

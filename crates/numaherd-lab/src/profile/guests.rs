@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
+use numaherd_experiment::progress;
 use numaherd_lab_launcher::{Command, Ending, Guest};
 use numaherd_topology::{CacheKind, Machine, NodeId};
 
 use super::assemble::{Parts, Run, last_level, latencies};
 use super::measured::Measured;
 use super::nodes::{Nodes, read};
-use super::progress;
 use super::report::Report;
 use super::text::Profile;
 use crate::cli::Profile as Options;
@@ -41,7 +41,7 @@ pub fn in_lab(options: &Options) -> Result<(Profile, Vec<Run>)> {
         .collect::<Result<_>>()?;
     let latencies = latencies(&machine, &nodes)?;
     let all = nodes.memories(options.repeat).len() + machines.len() - 1;
-    let bar = progress(all);
+    let bar = progress(all as u64);
     let (mut runs, mut reports) = (Vec::new(), Vec::new());
     let mut kernel = String::new();
     for (kib, machine) in &machines {
@@ -51,13 +51,7 @@ pub fn in_lab(options: &Options) -> Result<(Profile, Vec<Run>)> {
             vec![nodes.local]
         };
         let attempt = || in_guest(options, &nodes, machine, &memories, &bar);
-        let seen = match attempt() {
-            Err(error) if lab::is_dead(&error) => {
-                bar.suspend(|| eprintln!("numaherd: {error:#}; once more"));
-                attempt()?
-            }
-            other => other?,
-        };
+        let seen = lab::once_more(&bar, attempt)?;
         kernel = seen.kernel;
         reports.push((*kib << 10, seen.report));
         runs.extend(seen.measured.into_iter().map(|measured| Run {

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::process;
 
 use anyhow::{Context, Result};
+use numaherd_experiment::progress;
 use numaherd_topology::{CacheKind, sysfs};
 
 use super::assemble::{Parts, Run, latencies};
 use super::nodes::{Nodes, read};
+use super::once;
 use super::text::Profile;
-use super::{once, progress};
 use crate::cli::Profile as Options;
 use crate::lab;
 
@@ -29,7 +30,7 @@ pub fn here(options: &Options) -> Result<(Profile, Vec<Run>)> {
             && cpus.is_some_and(|cpus| cpus.intersects(&cache.cpus))
     });
     let cache_bytes = cache_bytes.and_then(|cache| cache.size_bytes);
-    let bar = progress(nodes.memories(options.repeat).len());
+    let bar = progress(nodes.memories(options.repeat).len() as u64);
     let mut runs = Vec::new();
     for memory in nodes.memories(options.repeat) {
         bar.set_message(format!("memory on node {memory}"));

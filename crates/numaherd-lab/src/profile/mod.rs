@@ -30,7 +30,6 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::cli::Profile as Options;
@@ -105,12 +104,4 @@ fn find(program: &OsStr, what_to_do: &str) -> Result<(), String> {
         "there is no program {}{where_it_was_sought}: {what_to_do}",
         path.display()
     ))
-}
-
-fn progress(runs: usize) -> ProgressBar {
-    let bar = ProgressBar::new(runs as u64);
-    let style = indicatif::ProgressStyle::with_template("{bar:20} {pos}/{len} {elapsed} {msg}");
-    bar.set_style(style.expect("the template is right"));
-    bar.enable_steady_tick(std::time::Duration::from_millis(500));
-    bar
 }

@@ -20,7 +20,7 @@ use super::held::Program;
 use super::measured::Measured;
 use super::tally::Tally;
 use crate::cli::ProfileRun;
-use crate::gate::{Gate, Scratch};
+use crate::guest::{Model, Scratch};
 use numaherd::exit::{Exit, ended};
 
 /// Time between two readings of the counters.
@@ -41,7 +41,7 @@ pub fn run(options: &ProfileRun) -> Result<()> {
     let scratch = Scratch::new()?;
     let mut program = Program::start(options, &cpus, &scratch.0)?;
     program.wait_until_ready()?;
-    let model = options.model.then(Gate::on).transpose()?;
+    let model = options.model.then(Model::on).transpose()?;
     let mut host = Host::new(
         HostOptions {
             residency_share: 0.0,

@@ -1,6 +1,6 @@
 //! A profile as people and as `numaherd simulate` read it: a table, and TOML.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use numaherd_experiment::table::{Table, figure as shown};
 use serde::Serialize;
 
 use super::derive::{InFlight, Latencies, Rates, Wait};
@@ -157,31 +157,27 @@ impl Profile {
 
     /// The table and what follows from it.
     pub fn table(&self) -> String {
-        let mut table = Table::new();
-        table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-        table.set_header([
+        let headings = [
             "memory",
             "last-level cache",
             "CPI",
             "lines/1000",
             "on demand",
-        ]);
+        ];
+        let mut table = Table::new(1, headings);
         let mut row = |memory: &str, point: &Point, spread: f64| {
             let cpi = point.cycles_per_instruction;
-            let cells = [
+            let half = match spread > 0.0 {
+                true => format!(" ±{:.3}", spread / 2.0),
+                false => String::new(),
+            };
+            table.row([
+                memory.to_owned(),
                 size(point.cache_bytes),
-                if spread > 0.0 {
-                    format!("{cpi:.3} ±{:.3}", spread / 2.0)
-                } else {
-                    format!("{cpi:.3}")
-                },
-                format!("{:.2}", point.lines),
-                point
-                    .demand
-                    .map_or_else(|| "-".to_owned(), |demand| format!("{demand:.2}")),
-            ];
-            let right = |text| Cell::new(text).set_alignment(CellAlignment::Right);
-            table.add_row(std::iter::once(Cell::new(memory)).chain(cells.map(right)));
+                format!("{cpi:.3}{half}"),
+                shown(point.lines, 2),
+                shown(point.demand, 2),
+            ]);
         };
         let own = self.own_point();
         row("local", own, self.local.spread);
@@ -195,7 +191,7 @@ impl Profile {
         for point in self.points.iter().rev().filter(|point| *point != own) {
             row("local", point, 0.0);
         }
-        let mut text = format!("{}: {}\n{table}\n", self.name, self.command);
+        let mut text = format!("{}: {}\n{}\n", self.name, self.command, table.text());
         text += &format!("NUMA penalty {:.3}", self.numa_penalty);
         if let Some(wait) = &self.wait {
             text += &format!(

@@ -174,7 +174,7 @@ impl Testbed {
     /// The policy is unknown, or the jobs cannot run.
     pub fn run(&self, policy: &str, workload: &Workload, seed: u64) -> Result<Arc<Ran>> {
         self.runs.get(&(policy, workload, seed), || {
-            run(&Trial {
+            Ok(run(&Trial {
                 hardware: &self.hardware,
                 jobs: workload.jobs.clone(),
                 until: workload.until,
@@ -185,7 +185,7 @@ impl Testbed {
                 policy,
                 policies: &self.policies,
                 herd: &as_published(),
-            })
+            })?)
         })
     }
 

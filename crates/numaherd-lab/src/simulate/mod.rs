@@ -4,32 +4,25 @@
 //! other: they run on all cores, and give the same however many there are. The trials of one repeat
 //! start from the same seed under every policy.
 
-mod chart;
-mod figures;
-mod outcome;
-pub mod penalties;
-pub mod plan;
-pub mod scenario;
 mod table;
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use numaherd::exit::{Exit, ended};
+use numaherd::print;
+use numaherd_experiment::chart::{Series, bars::bars};
+use numaherd_experiment::figures::{PolicyFigures, ProgramFigures, figures};
+use numaherd_experiment::outcome::Outcome;
+use numaherd_experiment::plan::{Label, Plan};
+use numaherd_experiment::scenario::{MOST_REPEATS, until_in_words};
+use numaherd_experiment::trial::{self, Trial};
+use numaherd_experiment::{ExperimentError, Scenario, World, policies, run_all};
 use numaherd_model::Options;
-use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::cli::Simulate;
-use figures::PolicyFigures;
-use numaherd::exit::{Exit, ended};
-use numaherd::print;
-use numaherd_experiment::trial::{self, Trial};
-use outcome::Outcome;
-use plan::{Label, Plan};
-use scenario::{MOST_REPEATS, Scenario, until_in_words};
 
 /// What `--json` gives.
 #[derive(Serialize)]
@@ -64,8 +57,12 @@ pub fn simulate(options: &Simulate) -> Result<()> {
         return print::out(&list()?);
     }
     let name = options.scenario.as_deref().unwrap_or_default();
-    let scenario = Scenario::find(name)?;
-    let policies = policies(options, &scenario)?;
+    let scenario = Scenario::find(name, World::Model).map_err(usage)?;
+    let asked = match &options.policies[..] {
+        [] => &scenario.policies,
+        asked => asked,
+    };
+    let policies = policies(asked, &[]).map_err(usage)?;
     let repeat = options.repeat.unwrap_or(scenario.repeat).min(MOST_REPEATS);
     let plan = Plan::of(
         &scenario,
@@ -73,15 +70,18 @@ pub fn simulate(options: &Simulate) -> Result<()> {
         &options.programs,
         &options.set,
         options.seed,
-    )?;
+    )
+    .map_err(usage)?;
     if let Some(folder) = &options.ledgers {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
     }
-    let trials = run_all(&plan, &scenario, &policies, repeat, options)?;
-    let figures = figures::figures(&plan, &policies, &trials);
+    let trials = run_all(&policies, repeat, |policy, at| {
+        run(&plan, &scenario, policy, at, options)
+    })?;
+    let figures = figures(&plan, &policies, &trials);
     if let Some(folder) = &options.svg {
-        chart::draw(folder, &scenario.name, &figures)?;
+        draw(folder, &scenario.name, &figures)?;
     }
     let machine = plan.hardware.topology().name();
     if let Some(path) = &options.json {
@@ -107,74 +107,97 @@ pub fn simulate(options: &Simulate) -> Result<()> {
     print::out(&shown(&scenario, machine, repeat, &figures))
 }
 
-/// The policies to compare, each once and each known.
-fn policies(options: &Simulate, scenario: &Scenario) -> Result<Vec<String>> {
-    let asked = if options.policies.is_empty() {
-        &scenario.policies
-    } else {
-        &options.policies
-    };
-    let mut policies: Vec<String> = Vec::new();
-    for name in asked {
-        let name = name.trim().to_owned();
-        numaherd_policy::registry::halves(&name).map_err(|error| ended(Exit::Usage, error))?;
-        if !policies.contains(&name) {
-            policies.push(name);
-        }
-    }
-    Ok(policies)
+fn usage(error: ExperimentError) -> anyhow::Error {
+    ended(Exit::Usage, error)
 }
 
-/// All trials, in the order of the policies and then of the repeats.
-fn run_all(
+/// One trial.
+fn run(
     plan: &Plan,
     scenario: &Scenario,
-    policies: &[String],
-    repeat: u32,
+    policy: &str,
+    at: u32,
     options: &Simulate,
-) -> Result<Vec<Outcome>> {
-    let all = policies
-        .iter()
-        .flat_map(|policy| (0..repeat).map(move |at| (policy, at)));
-    let all: Vec<(&String, u32)> = all.collect();
-    let bar = progress(all.len() as u64);
-    let trials: Result<Vec<Outcome>> = all
-        .into_par_iter()
-        .map(|(policy, at)| {
-            let seed = options.seed.wrapping_add(at.into());
-            let trial = Trial {
-                hardware: &plan.hardware,
-                jobs: plan.jobs.clone(),
-                until: plan.until,
-                options: Options {
-                    seed,
-                    ..plan.settings.model
-                },
-                policy,
-                policies: &plan.settings.policies,
-                herd: &plan.settings.herd,
-            };
-            let ledger = options
-                .ledgers
-                .as_ref()
-                .map(|folder| folder.join(format!("{policy}.{at}.ledger")));
-            let ran = trial::run_recorded(&trial, ledger.as_deref())?;
-            bar.inc(1);
-            Ok(Outcome::of(plan, scenario.count, policy, at, seed, &ran))
-        })
-        .collect();
-    bar.finish_and_clear();
-    trials
+) -> Result<Outcome, ExperimentError> {
+    let seed = options.seed.wrapping_add(at.into());
+    let trial = Trial {
+        hardware: &plan.hardware,
+        jobs: plan.jobs.clone(),
+        until: plan.until,
+        options: Options {
+            seed,
+            ..plan.settings.model
+        },
+        policy,
+        policies: &plan.settings.policies,
+        herd: &plan.settings.herd,
+    };
+    let folder = options.ledgers.as_ref();
+    let ledger = folder.map(|folder| folder.join(format!("{policy}.{at}.ledger")));
+    let ran = trial::run_recorded(&trial, ledger.as_deref())?;
+    Ok(Outcome::of(plan, scenario.count, policy, at, seed, &ran))
 }
 
-/// A bar on standard error, where that is a terminal.
-pub fn progress(length: u64) -> ProgressBar {
-    let bar = ProgressBar::new(length);
-    let style =
-        ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} (about {eta} left) {msg}");
-    bar.set_style(style.expect("the template is right"));
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar
+/// A chart: its file's name, its title, in which `{first}` stands for the first policy, and its
+/// figure, in the title's unit.
+type Chart = (
+    &'static str,
+    &'static str,
+    fn(&ProgramFigures) -> Option<f64>,
+);
+
+const CHARTS: [Chart; 4] = [
+    (
+        "slowdown",
+        "Slowdown against alone on the machine",
+        |program| Some(program.slowdown),
+    ),
+    (
+        "mean",
+        "Mean completion time: saved against {first}, %",
+        |program| Some(program.saved?.mean * 100.0),
+    ),
+    (
+        "worst",
+        "Longest completion time: saved against {first}, %",
+        |program| Some(program.saved?.worst * 100.0),
+    ),
+    (
+        "deviation",
+        "Deviation: saved against {first}, %",
+        |program| Some(program.saved?.deviation? * 100.0),
+    ),
+];
+
+/// Draws every chart that there are figures for into a folder, which is made if need be.
+fn draw(folder: &Path, scenario: &str, policies: &[PolicyFigures]) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let Some(first) = policies.first() else {
+        return Ok(());
+    };
+    let names: Vec<&str> = first
+        .programs
+        .iter()
+        .map(|program| program.program.as_str())
+        .collect();
+    for (file, title, figure) in CHARTS {
+        let series = policies.iter().map(|policy| Series {
+            name: policy.policy.clone(),
+            figures: policy.programs.iter().map(figure).collect(),
+        });
+        let series: Vec<Series> = series.collect();
+        if series
+            .iter()
+            .all(|series| series.figures.iter().all(Option::is_none))
+        {
+            continue;
+        }
+        let title = format!("{scenario}: {}", title.replace("{first}", &first.policy));
+        let path = folder.join(format!("{file}.svg"));
+        fs::write(&path, bars(&title, &names, &series)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn shown(scenario: &Scenario, machine: &str, repeat: u32, figures: &[PolicyFigures]) -> String {
@@ -206,9 +229,12 @@ fn shown(scenario: &Scenario, machine: &str, repeat: u32, figures: &[PolicyFigur
 /// The scenarios that come with the program.
 fn list() -> Result<String> {
     let mut text = String::new();
-    for (name, source) in scenario::BUILT_IN {
-        let scenario = Scenario::parse(source, name)?;
+    for (name, source) in World::Model.built_in() {
+        let scenario = Scenario::parse(source, name, World::Model)?;
         text += &format!("{name:<20}  {}\n", scenario.about);
     }
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests;

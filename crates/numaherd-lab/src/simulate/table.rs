@@ -1,12 +1,11 @@
 //! The tables of `simulate`: policies side by side, then program by program.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
-
-use super::figures::{PolicyFigures, ProgramFigures, Saved};
+use numaherd_experiment::figures::{PolicyFigures, ProgramFigures, Saved};
+use numaherd_experiment::table::{Table, figure, percent, with_ordered};
 
 /// One line for each policy.
 pub fn policies(all: &[PolicyFigures]) -> String {
-    let mut table = table(&[
+    let headings = [
         "policy",
         "slowdown",
         "worst",
@@ -18,34 +17,32 @@ pub fn policies(all: &[PolicyFigures]) -> String {
         "a process·hour",
         "pages moved",
         "local %",
-    ]);
+    ];
+    let mut table = Table::new(1, headings);
     for policy in all {
-        let saved = saved_cells(policy.saved.as_ref());
-        let cells = [
-            format!("{:.3}", policy.slowdown),
-            format!("{:.3}", policy.worst_slowdown),
+        let [mean, worst, deviation] = saved(policy.saved.as_ref());
+        table.row([
+            policy.policy.clone(),
+            figure(policy.slowdown, 3),
+            figure(policy.worst_slowdown, 3),
             percent(policy.deviation),
-        ];
-        let moves = [
+            mean,
+            worst,
+            deviation,
             with_ordered(policy.thread_moves, policy.thread_moves_ordered),
-            format!("{:.1}", policy.thread_moves_per_hour),
-            format!("{:.0}", policy.pages_moved),
+            figure(policy.thread_moves_per_hour, 1),
+            figure(policy.pages_moved, 0),
             percent(policy.local_access_ratio),
-        ];
-        add(
-            &mut table,
-            &[&policy.policy],
-            cells.into_iter().chain(saved).chain(moves),
-        );
+        ]);
     }
-    trimmed(&table)
+    table.text()
 }
 
 /// One line for each program and policy.
 pub fn programs(all: &[PolicyFigures]) -> String {
     let serves = |program: &ProgramFigures| program.request_s.is_some();
     let requests = all.iter().any(|policy| policy.programs.iter().any(serves));
-    let mut headings = vec![
+    let headings = [
         "program",
         "policy",
         "alone s",
@@ -57,57 +54,62 @@ pub fn programs(all: &[PolicyFigures]) -> String {
         "of worst %",
         "of dev. %",
         "moves an hour",
+        "request ms",
+        "saves %",
     ];
-    if requests {
-        headings.extend(["request ms", "saves %"]);
-    }
-    let mut table = table(&headings);
+    let shown = headings.len() - if requests { 0 } else { 2 };
+    let mut table = Table::new(2, headings.into_iter().take(shown));
     let Some(first) = all.first() else {
         return String::new();
     };
     for at in 0..first.programs.len() {
         for policy in all {
             let program = &policy.programs[at];
-            let (name, alone) = if std::ptr::eq(policy, first) {
-                (program.program.as_str(), format!("{:.2}", program.alone_s))
-            } else {
-                ("", String::new())
+            let (name, alone) = match std::ptr::eq(policy, first) {
+                true => (program.program.clone(), figure(program.alone_s, 2)),
+                false => (String::new(), String::new()),
             };
-            let times = [
+            let [mean, worst, deviation] = saved(program.saved.as_ref());
+            let row = [
+                name,
+                policy.policy.clone(),
                 alone,
-                format!("{:.2}", program.mean_s),
-                format!("{:.2}", program.worst_s),
+                figure(program.mean_s, 2),
+                figure(program.worst_s, 2),
                 percent(program.deviation),
-                format!("{:.3}", program.slowdown),
+                figure(program.slowdown, 3),
+                mean,
+                worst,
+                deviation,
+                figure(program.thread_moves_per_hour, 1),
+                figure(program.request_s.map(|seconds| seconds * 1e3), 3),
+                percent(program.saved.and_then(|saved| saved.request)),
             ];
-            let saved = saved_cells(program.saved.as_ref());
-            let moves = format!("{:.1}", program.thread_moves_per_hour);
-            let request = requests.then(|| {
-                let shown = |seconds: f64| format!("{:.3}", seconds * 1e3);
-                [
-                    program.request_s.map_or_else(unknown, shown),
-                    percent(program.saved.as_ref().and_then(|saved| saved.request)),
-                ]
-            });
-            let cells = times.into_iter().chain(saved).chain([moves]);
-            let cells = cells.chain(request.into_iter().flatten());
-            add(&mut table, &[name, &policy.policy], cells);
+            table.row(row.into_iter().take(shown));
         }
     }
-    trimmed(&table)
+    table.text()
+}
+
+fn saved(saved: Option<&Saved>) -> [String; 3] {
+    [
+        percent(saved.map(|saved| saved.mean)),
+        percent(saved.map(|saved| saved.worst)),
+        percent(saved.and_then(|saved| saved.deviation)),
+    ]
 }
 
 /// What the columns mean.
 pub const LEGEND: &str = "\
 Slowdown is completion time over that alone on the machine; worst, the longest of all copies and
 repeats; dev., the standard deviation over the mean. Saved is against the first policy. Thread moves
-are those between memory domains, by whomever; in brackets, what the policy ordered.";
+are those between memory domains, by anyone; in brackets, what the policy ordered.";
 
 /// What the last policy saves, or loses, against the first.
 pub fn verdict(all: &[PolicyFigures]) -> Option<String> {
     let (first, last) = (all.first()?, all.last()?);
     let saved = last.saved?;
-    let side = |share: f64| match percent(Some(share.abs())) {
+    let side = |share: f64| match percent(share.abs()) {
         shown if shown == "0.0" => "as much".to_owned(),
         shown if share > 0.0 => format!("{shown} % less"),
         shown => format!("{shown} % more"),
@@ -131,59 +133,6 @@ pub fn verdict(all: &[PolicyFigures]) -> Option<String> {
         sentence += &format!("; from {} to {}", each(least), each(most));
     }
     Some(sentence + ".")
-}
-
-fn table(headings: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    let right = |heading: &&str| match *heading {
-        "policy" | "program" => Cell::new(heading),
-        _ => Cell::new(heading).set_alignment(CellAlignment::Right),
-    };
-    table.set_header(headings.iter().map(right));
-    table
-}
-
-fn add(table: &mut Table, left: &[&str], right: impl Iterator<Item = String>) {
-    let left = left.iter().map(Cell::new);
-    let right = right.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
-    table.add_row(left.chain(right));
-}
-
-fn trimmed(table: &Table) -> String {
-    table.trim_fmt()
-}
-
-fn saved_cells(saved: Option<&Saved>) -> [String; 3] {
-    [
-        percent(saved.map(|saved| saved.mean)),
-        percent(saved.map(|saved| saved.worst)),
-        percent(saved.and_then(|saved| saved.deviation)),
-    ]
-}
-
-fn unknown() -> String {
-    "-".to_owned()
-}
-
-fn percent(share: Option<f64>) -> String {
-    share.map_or_else(unknown, |share| {
-        // No "-0.0".
-        let shown = format!("{:.1}", share * 100.0);
-        if shown == "-0.0" {
-            "0.0".to_owned()
-        } else {
-            shown
-        }
-    })
-}
-
-fn with_ordered(all: f64, ordered: f64) -> String {
-    if ordered > 0.0 {
-        format!("{all:.0} ({ordered:.0})")
-    } else {
-        format!("{all:.0}")
-    }
 }
 
 #[cfg(test)]
@@ -245,11 +194,5 @@ mod tests {
     fn the_sentence_says_what_is_saved_and_what_is_lost() {
         insta::assert_snapshot!(verdict(&both()).unwrap(), @"With dino programs take 20.0 % less time than with linux on average, the worst off 10.0 % more; from mcf 20.0 % less to apache 20.0 % less.");
         assert_eq!(verdict(&both()[..1]), None);
-    }
-
-    #[test]
-    fn nothing_saved_is_shown_without_a_sign() {
-        assert_eq!(percent(Some(-0.0001)), "0.0");
-        assert_eq!(percent(Some(-0.01)), "-1.0");
     }
 }

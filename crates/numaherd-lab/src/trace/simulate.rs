@@ -4,26 +4,22 @@
 //! other: they run on all cores, and give the same however many there are. The trials of one run
 //! start from the same seed under every policy.
 
-mod settings;
 mod table;
-pub mod trial;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
+use numaherd::exit::{Exit, ended};
+use numaherd::print;
+use numaherd_experiment::playback::{self, ORACLE, Trial};
+use numaherd_experiment::{Scenario, Settings, World, policies, run_all};
 use numaherd_topology::Machine;
 use numaherd_trace::Trace;
 use numaherd_trace::world::{Analysis, Figures, Hardware, Options, Recording};
-use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::cli::TraceSimulate;
-use crate::simulate::progress;
-use numaherd::exit::{Exit, ended};
-use numaherd::print;
-use settings::Settings;
-use trial::{ORACLE, Trial};
 
 /// What `--json` gives.
 #[derive(Serialize)]
@@ -62,71 +58,81 @@ pub struct Compared {
 /// A trace, a policy, a setting or the machine is unknown or wrong; a trial fails.
 pub fn simulate(options: &TraceSimulate) -> Result<()> {
     let usage = |error: &dyn std::fmt::Display| ended(Exit::Usage, error);
-    let machine = Machine::find(&options.machine).map_err(|error| usage(&error))?;
+    let scenario = match &options.config {
+        Some(path) => Scenario::find(&path.to_string_lossy(), World::Trace),
+        None => Scenario::parse("", "the settings that suit a trace", World::Trace),
+    };
+    let scenario = scenario.map_err(|error| usage(&error))?;
+    let settings = Settings::of(&scenario, World::Trace, &[], options.seed);
+    let mut settings = settings.map_err(|error| usage(&error))?;
+    let machine = match (&options.machine, scenario.machine.as_str()) {
+        (Some(name), _) => name,
+        (None, "") => USUAL_MACHINE,
+        (None, name) => name,
+    };
+    let machine = Machine::find(machine).map_err(|error| usage(&error))?;
     let hardware = Hardware::of(&machine).map_err(|error| usage(&error))?;
-    let settings = Settings::of(options)?;
-    let policies = policies(&options.policies)?;
-    let mut traces = Vec::new();
-    for file in &options.files {
-        let trace = Arc::new(super::opened(file)?);
-        traces.push(play(
-            options, file, &trace, &hardware, &settings, &policies,
-        )?);
+    if let Some(loops) = options.loops {
+        settings.trace.loops = loops;
     }
+    let asked = match &options.policies[..] {
+        [] => &scenario.policies,
+        asked => asked,
+    };
+    let policies = policies(asked, &[ORACLE]).map_err(|error| usage(&error))?;
+    let runs = options.runs.unwrap_or(scenario.repeat);
+    let traces = options.files.iter().map(|file| {
+        let trace = Arc::new(super::opened(file)?);
+        let played = Playing {
+            trace: &trace,
+            hardware: &hardware,
+            settings: &settings,
+            seed: options.seed,
+        };
+        played.under(&policies, runs, file)
+    });
     let report = Report {
         schema: 1,
         machine: hardware.topology.name().to_owned(),
         seed: options.seed,
-        runs: options.runs,
+        runs,
         loops: settings.trace.loops,
         dilation: settings.trace.dilation,
-        traces,
+        traces: traces.collect::<Result<_>>()?,
     };
     print::shown(options.json, &report, || shown(&report))
 }
 
-/// The policies to compare, each once and each known.
-fn policies(asked: &[String]) -> Result<Vec<String>> {
-    let mut policies: Vec<String> = Vec::new();
-    for name in asked {
-        let name = name.trim().to_owned();
-        if name != ORACLE {
-            numaherd_policy::registry::halves(&name).map_err(|error| ended(Exit::Usage, error))?;
-        }
-        if !policies.contains(&name) {
-            policies.push(name);
-        }
-    }
-    Ok(policies)
+/// The machine unless the user or the scenario names one.
+const USUAL_MACHINE: &str = "lab-4x2";
+
+/// A trace on a machine.
+struct Playing<'a> {
+    trace: &'a Arc<Trace>,
+    hardware: &'a Hardware,
+    settings: &'a Settings,
+    seed: u64,
 }
 
-/// A trace under all policies, as often as asked.
-fn play(
-    options: &TraceSimulate,
-    file: &Path,
-    trace: &Arc<Trace>,
-    hardware: &Hardware,
-    settings: &Settings,
-    policies: &[String],
-) -> Result<Played> {
-    let analysis = policies
-        .iter()
-        .any(|name| name == ORACLE)
-        .then(|| Analysis::of(&mut Recording::new(trace.clone()), hardware.page_bytes()))
-        .transpose()?;
-    let all = policies
-        .iter()
-        .flat_map(|policy| (0..options.runs).map(move |run| (policy, run)));
-    let all: Vec<(&String, u32)> = all.collect();
-    let bar = progress(all.len() as u64);
-    let ran: Result<Vec<Figures>> = all
-        .into_par_iter()
-        .map(|(policy, run)| {
-            let ran = trial::run(&Trial {
-                hardware,
+impl Playing<'_> {
+    /// Plays it under all policies, as often as asked.
+    fn under(&self, policies: &[String], runs: u32, file: &Path) -> Result<Played> {
+        let (trace, settings) = (self.trace, self.settings);
+        let needs_analysis = policies.iter().any(|name| name == ORACLE);
+        let analysis = needs_analysis
+            .then(|| {
+                Analysis::of(
+                    &mut Recording::new(trace.clone()),
+                    self.hardware.page_bytes(),
+                )
+            })
+            .transpose()?;
+        let ran = run_all(policies, runs, |policy, run| {
+            let ran = playback::run(&Trial {
+                hardware: self.hardware,
                 trace,
                 options: Options {
-                    seed: options.seed.wrapping_add(run.into()),
+                    seed: self.seed.wrapping_add(run.into()),
                     ..settings.trace.clone()
                 },
                 policy,
@@ -134,25 +140,20 @@ fn play(
                 herd: &settings.herd,
                 analysis: analysis.as_ref(),
             })?;
-            bar.inc(1);
             Ok(ran.figures)
+        })?;
+        let compared = policies.iter().zip(ran.chunks(runs as usize));
+        Ok(Played {
+            file: file.display().to_string(),
+            threads: trace.threads().len(),
+            policies: compared
+                .map(|(policy, runs)| Compared {
+                    policy: policy.clone(),
+                    runs: runs.to_vec(),
+                })
+                .collect(),
         })
-        .collect();
-    bar.finish_and_clear();
-    let ran = ran?;
-    let runs = ran.chunks(options.runs as usize);
-    Ok(Played {
-        file: file.display().to_string(),
-        threads: trace.threads().len(),
-        policies: policies
-            .iter()
-            .zip(runs)
-            .map(|(policy, runs)| Compared {
-                policy: policy.clone(),
-                runs: runs.to_vec(),
-            })
-            .collect(),
-    })
+    }
 }
 
 fn shown(report: &Report) -> String {

@@ -1,11 +1,11 @@
 //! `numaherd trace sra`: which pages should follow a thread that was moved.
 
-mod chart;
-
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
+use numaherd_experiment::chart::Series;
+use numaherd_experiment::chart::lines::{Panel, lines};
+use numaherd_experiment::table::Table;
 use numaherd_hardware::Config;
 use numaherd_topology::Machine;
 use numaherd_trace::sra::{Caches, Options, Sra, Strategy, sra as run};
@@ -30,7 +30,7 @@ pub fn sra(options: &TraceSra) -> Result<()> {
         .to_string_lossy();
     for (path, text) in [
         (&options.csv, csv as fn(&Sra, &str) -> Result<String>),
-        (&options.svg, chart::svg),
+        (&options.svg, svg),
     ] {
         if let Some(path) = path {
             std::fs::write(path, text(&found, &title)?)
@@ -105,17 +105,12 @@ fn shown(found: &Sra) -> String {
 }
 
 fn table(found: &Sra, strategy: Strategy) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
     let rates = found.options.one_in.iter().map(|&one_in| match one_in {
         1 => "every".to_owned(),
         one_in => format!("1 in {}", counted(one_in)),
     });
-    table.set_header(std::iter::once("K".to_owned()).chain(rates));
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let headings: Vec<String> = std::iter::once("K".to_owned()).chain(rates).collect();
+    let mut table = Table::new(0, headings.iter().map(String::as_str));
     for &pages in &found.options.pages {
         let cells = found.options.one_in.iter().map(|&one_in| {
             let cell = found.cell(strategy, pages, one_in);
@@ -128,9 +123,44 @@ fn table(found: &Sra, strategy: Strategy) -> String {
                 },
             )
         });
-        table.add_row(std::iter::once(counted(pages)).chain(cells));
+        table.row(std::iter::once(counted(pages)).chain(cells));
     }
-    table.trim_fmt()
+    table.text()
+}
+
+/// Saved remote accesses over K, a line for each strategy, a panel for each rate of sampling.
+fn svg(found: &Sra, title: &str) -> Result<String> {
+    let options = &found.options;
+    // K is doubled from one place to the next.
+    let places: Vec<String> = options.pages.iter().map(|&pages| short(pages)).collect();
+    let panels = options.one_in.iter().map(|&one_in| Panel {
+        caption: match one_in {
+            1 => "every access sampled".to_owned(),
+            one_in => format!("one in {} sampled", counted(one_in)),
+        },
+        series: options
+            .strategies
+            .iter()
+            .map(|&strategy| Series {
+                name: strategy.name().to_owned(),
+                figures: options
+                    .pages
+                    .iter()
+                    .map(|&pages| Some(found.cell(strategy, pages, one_in)?.sra? * 100.0))
+                    .collect(),
+            })
+            .collect(),
+    });
+    let title = format!("{title}: remote accesses saved, %, by pages moved at a time (K)");
+    Ok(lines(&title, &places, &panels.collect::<Vec<_>>())?)
+}
+
+/// K in few letters.
+fn short(pages: u64) -> String {
+    match pages {
+        1024.. if pages.is_multiple_of(1024) => format!("{}Ki", pages / 1024),
+        _ => pages.to_string(),
+    }
 }
 
 /// All cells, one a line.
@@ -160,7 +190,7 @@ mod tests {
     use super::*;
 
     /// Three sweeps over 800 pages, more than the last-level cache holds, the second downwards.
-    pub(super) fn found() -> Sra {
+    fn found() -> Sra {
         let mut encoder = Encoder::new();
         let about = serde_json::Map::new();
         let mut writer = Writer::new(Vec::new(), 4096, &about).expect("memory takes all");
@@ -196,5 +226,38 @@ mod tests {
         let text = csv(&found(), "").expect("a string takes all");
         assert_eq!(text.lines().count(), 1 + 4 * 3 * 3);
         insta::assert_snapshot!(text.lines().take(4).collect::<Vec<_>>().join("\n"));
+    }
+
+    #[test]
+    fn the_chart_has_a_panel_for_each_rate_and_a_line_for_each_strategy() {
+        let found = found();
+        let svg = svg(&found, "sweep").expect("it can be drawn");
+        let has = |text: &str| svg.lines().any(|line| line.trim() == text);
+        for text in [
+            "sweep: remote accesses saved, %, by pages moved at a time (K)",
+            "every access sampled",
+            "one in 100 sampled",
+            "one in 10,000 sampled",
+            "256",
+        ] {
+            assert!(has(text), "{text}\n{svg}");
+        }
+        for strategy in &found.options.strategies {
+            assert!(has(strategy.name()), "{strategy:?}");
+        }
+        for colour in ["#8C8C8C", "#E69F00", "#3A9FD6", "#009E73"] {
+            // A line in each of three panels.
+            let lines = svg.matches(&format!("stroke=\"{colour}\"")).count();
+            assert_eq!(lines, 3, "{colour}");
+        }
+        assert!(svg.contains("prefers-color-scheme: dark"));
+    }
+
+    #[test]
+    fn k_is_short() {
+        assert_eq!(
+            [1, 512, 1024, 16_384, 1500].map(short),
+            ["1", "512", "1Ki", "16Ki", "1500"]
+        );
     }
 }

@@ -27,7 +27,6 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use numaherd_files::{FileError, read};
 use serde_json::Value;
-use toml::Table;
 
 use crate::cli::{Run, Stray};
 use crate::exit::{Exit, ended};
@@ -311,18 +310,6 @@ pub fn values(config: &Config) -> BTreeMap<String, Value> {
 
 fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Puts `over` on top of `under`, key by key.
-pub fn merge(under: &mut Table, over: &Table) {
-    for (key, value) in over {
-        match (under.get_mut(key), value) {
-            (Some(toml::Value::Table(under)), toml::Value::Table(over)) => merge(under, over),
-            _ => {
-                under.insert(key.clone(), value.clone());
-            }
-        }
-    }
 }
 
 #[cfg(test)]

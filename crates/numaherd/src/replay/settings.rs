@@ -8,11 +8,11 @@
 use std::path::Path;
 
 use anyhow::Result;
+use numaherd_files::{key_value, merge};
 use numaherd_herd::ledger::Start;
 use toml::{Table, Value};
 
 use crate::cli::Replay;
-use crate::config::merge;
 use crate::exit::{Exit, ended};
 
 /// Of loop and policies.
@@ -48,12 +48,12 @@ impl Settings {
             check(&tables).map_err(|why| usage(&shown, &why))?;
         }
         for text in &options.set {
-            let what = format!("--set {text}");
+            let set = key_value(text, &["herd", "policies"]);
             merge(
                 &mut tables,
-                &setting(text).map_err(|why| usage(&what, &why))?,
+                &set.map_err(|error| ended(Exit::Usage, error))?,
             );
-            check(&tables).map_err(|why| usage(&what, &why))?;
+            check(&tables).map_err(|why| usage(&format!("--set {text}"), &why))?;
         }
         let mut settings = check(&tables).map_err(|why| usage("the ledger's settings", &why))?;
         if let Some(seed) = options.seed {
@@ -87,18 +87,4 @@ fn of_file(path: &Path) -> Result<Table> {
     let mut table: Table = toml::from_str(&text).map_err(|error| wrong(&error))?;
     table.retain(|key, _| key == "herd" || key == "policies");
     Ok(table)
-}
-
-/// One `KEY=VALUE`. What is no TOML value is taken for text.
-fn setting(text: &str) -> Result<Table, String> {
-    let (key, value) = text.split_once('=').ok_or("it has no =")?;
-    if !(key.starts_with("herd.") || key.starts_with("policies.")) {
-        return Err(
-            "a key begins with herd. or policies., as in policies.n_mass.threshold=40".to_owned(),
-        );
-    }
-    let read = |value: &str| toml::from_str::<Table>(&format!("{key} = {value}"));
-    read(value)
-        .or_else(|_| read(&Value::from(value.trim()).to_string()))
-        .map_err(|error| error.message().to_owned())
 }

@@ -12,23 +12,24 @@ pub struct TraceSimulate {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// The machine: a preset or a machine file
-    #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
-    pub machine: String,
+    /// The machine: a preset or a machine file [default: the scenario's, or lab-4x2]
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
 
-    /// Policies to compare, the baseline first
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_values_t = POLICIES.map(str::to_owned))]
+    /// Policies to compare, the baseline first [default: the scenario's, or first-touch, interleave,
+    /// random-mapping, numa-balancing, kmaf, tlb-miss, tlb-miss-history, ipm, oracle]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub policies: Vec<String>,
 
-    /// Number of runs of each policy, with different seeds
-    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub runs: u32,
+    /// Number of runs of each policy, with different seeds [default: the scenario's, or 1]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub runs: Option<u32>,
 
     /// Seed of the first run
     #[arg(long, value_name = "NUMBER", default_value = "0")]
     pub seed: u64,
 
-    /// Settings: [herd], [policies] and [trace]
+    /// A scenario, or its settings alone: [herd], [policies] and [trace]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -40,19 +41,6 @@ pub struct TraceSimulate {
     #[arg(long)]
     pub json: bool,
 }
-
-/// The policies that are compared by default.
-const POLICIES: [&str; 9] = [
-    "first-touch",
-    "interleave",
-    "random-mapping",
-    "numa-balancing",
-    "kmaf",
-    "tlb-miss",
-    "tlb-miss-history",
-    "ipm",
-    "oracle",
-];
 
 const HELP: &str = "\
 The oracle knows the whole trace and has threads and pages in the best places from the start.

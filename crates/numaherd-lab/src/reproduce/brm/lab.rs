@@ -19,15 +19,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
+use numaherd_experiment::progress;
 use numaherd_experiment::statistics::Sample;
-use numaherd_lab_launcher::Guest;
-use numaherd_topology::{Machine, Node, Topology};
+use numaherd_topology::{Node, Topology};
 use toml::{Table, Value};
 
 use crate::cli::LabBrm;
-use crate::compare::contender::Contender;
-use crate::compare::scenario::{Program, Scenario};
+use crate::compare::scheduler::Scheduler;
 use crate::compare::trial::Trial;
 use crate::compare::{Tried, menagerie};
 use crate::{lab, print};
@@ -168,10 +167,9 @@ pub fn measure(options: &Options, keep: &dyn Fn(&Measured) -> Result<()>) -> Res
         repeats => options.working_sets.len() * (layouts.len() + 3 * repeats as usize),
     };
     let mut bench = Bench {
-        machine: &machine,
+        guests: lab::Guests::new(&machine, None),
         menagerie: menagerie()?,
         limit: options.limit,
-        guest: None,
         bar: progress((2 * points.len() + strategy_runs) as u64),
     };
     let (together, apart) = (&layouts[0], halved(&layouts));
@@ -211,9 +209,7 @@ pub fn measure(options: &Options, keep: &dyn Fn(&Measured) -> Result<()>) -> Res
         }
     }
     bench.bar.finish_and_clear();
-    if let Some(guest) = bench.guest.take() {
-        guest.stop()?;
-    }
+    bench.guests.stop()?;
     Ok(measured)
 }
 
@@ -256,20 +252,11 @@ fn cpus_of(topology: &Topology, layout: &[u32]) -> String {
     cpus.join(",")
 }
 
-fn progress(runs: u64) -> ProgressBar {
-    let bar = ProgressBar::new(runs);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}");
-    bar.set_style(style.expect("the template is right"));
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar
-}
-
 /// The benchmark's guest and what runs in it.
 struct Bench<'a> {
-    machine: &'a Machine,
+    guests: lab::Guests<'a>,
     menagerie: PathBuf,
     limit: Duration,
-    guest: Option<Guest>,
     bar: ProgressBar,
 }
 
@@ -350,34 +337,20 @@ impl Bench<'_> {
             Strategy::Linux => "linux".to_owned(),
             Strategy::Brm => "brm".to_owned(),
         };
-        let brm = Contender::parse("brm")?;
+        let brm = Scheduler::parse("brm")?;
         self.bar
             .set_message(format!("{set} MiB, {shared} KiB shared, {place}"));
         let scenario = toml::to_string(&scenario(sizes, strategy, interval_ms))?;
-        let attempt = |bench: &mut Self| {
-            let guest = match bench.guest.take() {
-                Some(guest) => guest,
-                None => lab::boot(bench.machine, None)?,
-            };
-            guest.write_file(SCENARIO, &scenario)?;
-            let tried = Tried {
-                scenario: Path::new(SCENARIO),
-                menagerie: &bench.menagerie,
-                ledger: None,
-                limit: bench.limit,
-            };
-            let trial = tried.once(&guest, &brm, repeat)?;
-            bench.guest = Some(guest);
-            Ok(trial)
+        let tried = Tried {
+            scenario: Path::new(SCENARIO),
+            menagerie: &self.menagerie,
+            ledger: None,
+            limit: self.limit,
         };
-        let mut result = attempt(self);
-        if let Err(error) = &result
-            && lab::is_dead(error)
-        {
-            self.bar
-                .suspend(|| eprintln!("numaherd: {error:#}; once more"));
-            result = attempt(self);
-        }
+        let result = self.guests.run(&self.bar, |guest| {
+            guest.write_file(SCENARIO, &scenario)?;
+            tried.once(guest, &brm, repeat)
+        });
         self.bar.inc(1);
         result.with_context(|| format!("{set} MiB with {shared} KiB shared, {place}"))
     }
@@ -400,7 +373,7 @@ enum Strategy<'a> {
 }
 
 /// The benchmark as a scenario for the policy `brm`, with all its memory on node 0.
-fn scenario(sizes: Sizes, strategy: Strategy<'_>, interval_ms: i64) -> Scenario {
+fn scenario(sizes: Sizes, strategy: Strategy<'_>, interval_ms: i64) -> Table {
     let mut command: Vec<String> = ["menagerie", "micro"].map(Into::into).into();
     let mut option = |name: &str, value: String| command.extend([name.to_owned(), value]);
     option("--threads", THREADS.to_string());
@@ -417,27 +390,27 @@ fn scenario(sizes: Sizes, strategy: Strategy<'_>, interval_ms: i64) -> Scenario 
     // As if the guest of each virtual CPU had tagged it: all threads are the benchmark's.
     let brm = table("candidates", "all".into());
     settings.extend(table("policies", table("brm", brm.into()).into()));
-    Scenario {
-        name: "brm-micro".to_owned(),
-        about: "BRM's micro-benchmark".to_owned(),
-        machine: MACHINE.to_owned(),
-        measured_are: "threads".to_owned(),
-        settings,
-        programs: vec![Program {
-            name: "micro".to_owned(),
-            copies: 1,
-            measured: true,
-            command,
-            profile: None,
-            work: None,
-            memory: Some(0),
-            pinned: None,
-        }],
-    }
+    let text = |text: &str| Value::from(text);
+    let program = Table::from_iter([
+        ("name".to_owned(), text("micro")),
+        ("command".to_owned(), command.into()),
+        ("memory".to_owned(), 0.into()),
+    ]);
+    Table::from_iter([
+        ("name".to_owned(), text("brm-micro")),
+        ("about".to_owned(), text("BRM's micro-benchmark")),
+        ("machine".to_owned(), text(MACHINE)),
+        ("measured_are".to_owned(), text("threads")),
+        ("settings".to_owned(), settings.into()),
+        ("program".to_owned(), vec![program].into()),
+    ])
 }
 
 #[cfg(test)]
 mod tests {
+    use numaherd_experiment::{Scenario, World};
+    use numaherd_topology::Machine;
+
     use super::*;
 
     #[test]
@@ -483,11 +456,11 @@ mod tests {
     fn scenarios_for_comparisons_are_right_and_settings_are_those_of_a_run() {
         for name in ["beside-others", "caches-apart", "longer", "memory-near"] {
             let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/brm");
-            let scenario = Scenario::find(&format!("{folder}/{name}.toml")).unwrap();
+            let scenario = Scenario::find(&format!("{folder}/{name}.toml"), World::Lab).unwrap();
             assert_eq!(scenario.name, format!("brm-{name}"));
             assert_eq!(scenario.machine, MACHINE);
             scenario
-                .settings
+                .configuration()
                 .try_into::<numaherd::config::Config>()
                 .unwrap();
         }
@@ -497,17 +470,18 @@ mod tests {
     fn the_guest_is_given_the_benchmark_with_its_memory_on_node_0() {
         let sizes = Options::sizes(16 * MIB, 128 * KIB, 655_360);
         let text = toml::to_string(&scenario(sizes, Strategy::Bound("0,1,4,5"), TICK_MS)).unwrap();
-        let read: Scenario = toml::from_str(&text).unwrap();
+        let read = Scenario::parse(&text, "x.toml", World::Lab).unwrap();
         assert_eq!(
             read.programs[0].arguments(0).join(" "),
             "micro --threads 4 --working-set 16777216 --sharing-size 131072 --rounds 10 \
              --cpus 0,1,4,5 --home 0"
         );
-        let herd = &read.settings["herd"];
+        let settings = read.configuration();
+        let herd = &settings["herd"];
         assert_eq!(herd["placement_interval_ms"].as_integer(), Some(10));
         assert_eq!(herd["dry_run"].as_bool(), Some(true));
         assert_eq!(
-            read.settings["policies"]["brm"]["candidates"].as_str(),
+            settings["policies"]["brm"]["candidates"].as_str(),
             Some("all")
         );
     }

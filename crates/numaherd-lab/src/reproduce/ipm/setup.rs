@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use crate::reproduce::testbed::Memo;
 use crate::reproduce::traces::{Kernel, Traces};
-use crate::trace::simulate::trial::{self, Trial};
+use numaherd_experiment::playback::{self, Trial};
 
 /// By how much caches and TLB reach are made smaller where the paper ran classes A and B: by about as much as
 /// class W is smaller than these (FACTS 2.2: sp 5, lu 7, mg 8 times; bt, cg, is and ft more).
@@ -206,13 +206,13 @@ impl<'a> Setup<'a> {
                 page_bytes,
             )?)
         })?;
-        let ran = trial::run(&Trial {
+        let ran = playback::run(&Trial {
             hardware: &run.hardware,
             trace: &trace,
             options: run.options.clone(),
             policy: run.policy,
             policies: &numaherd_policy::Settings::default(),
-            herd: &trial::settings(),
+            herd: &playback::settings(),
             analysis: Some(&analysis),
         })
         .with_context(|| format!("cannot play {} under {}", run.kernel.name, run.policy))?;

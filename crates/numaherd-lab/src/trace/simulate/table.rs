@@ -1,14 +1,13 @@
 //! The table of `trace simulate`: policies side by side, held against the first.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use numaherd_experiment::statistics;
+use numaherd_experiment::table::{Table, figure, percent, saved};
 use numaherd_trace::world::Figures;
 
 use super::Compared;
 
 /// One line for each policy: means of its runs.
 pub fn compared(policies: &[Compared]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
     let headings = [
         "policy",
         "ms",
@@ -27,48 +26,45 @@ pub fn compared(policies: &[Compared]) -> String {
         "nJ/instr.",
         "saves %",
     ];
-    let right = |heading: &&str| match *heading {
-        "policy" => Cell::new(heading),
-        _ => Cell::new(heading).set_alignment(CellAlignment::Right),
-    };
-    table.set_header(headings.iter().map(right));
+    let mut table = Table::new(1, headings);
     let Some(first) = policies.first() else {
         return String::new();
     };
     for policy in policies {
         let runs = &policy.runs;
-        let saves = |of: &dyn Fn(&Figures) -> f64| saved(mean(&first.runs, of), mean(runs, of));
+        let mean = |of: &dyn Fn(&Figures) -> f64| mean(runs, of);
+        let saves =
+            |of: &dyn Fn(&Figures) -> f64| percent(saved(mean(of), self::mean(&first.runs, of)));
+        let share = |of: &dyn Fn(&Figures) -> f64| percent(mean(of));
         let seconds = |figures: &Figures| figures.seconds;
         let misses = |figures: &Figures| figures.caches.llc_misses_per_1000_instructions;
         let traffic = |figures: &Figures| figures.interchip_bytes as f64 / 1e6;
         let energy = |figures: &Figures| figures.energy.per_instruction_nj;
-        let percent = |of: &dyn Fn(&Figures) -> f64| format!("{:.1}", 100.0 * mean(runs, of));
-        let cells = [
-            format!("{:.3}", 1e3 * mean(runs, &seconds)),
-            deviation(runs, &seconds),
+        let times: Vec<f64> = runs.iter().map(seconds).collect();
+        let tlb: Option<Vec<f64>> = runs
+            .iter()
+            .map(|figures| Some(figures.tlb?.miss_rate))
+            .collect();
+        table.row([
+            policy.policy.clone(),
+            figure(1e3 * mean(&seconds), 3),
+            percent(statistics::relative_deviation(&times)),
             saves(&seconds),
-            format!("{:.3}", mean(runs, &misses)),
+            figure(mean(&misses), 3),
             saves(&misses),
-            format!("{:.1}", mean(runs, &traffic)),
+            figure(mean(&traffic), 1),
             saves(&traffic),
-            percent(&|figures| figures.remote_access_share),
-            percent(&|figures| figures.pages.right_share),
-            percent(&|figures| figures.pages.right_by_time),
-            format!("{:.0}", mean(runs, &|figures| figures.pages.moved as f64)),
-            format!("{:.0}", mean(runs, &|figures| figures.thread_moves as f64)),
-            if runs.iter().all(|figures| figures.tlb.is_some()) {
-                let rate = |figures: &Figures| figures.tlb.map_or(0.0, |tlb| tlb.miss_rate);
-                format!("{:.3}", 100.0 * mean(runs, &rate))
-            } else {
-                "-".to_owned()
-            },
-            format!("{:.3}", mean(runs, &energy)),
+            share(&|figures| figures.remote_access_share),
+            share(&|figures| figures.pages.right_share),
+            share(&|figures| figures.pages.right_by_time),
+            figure(mean(&|figures| figures.pages.moved as f64), 0),
+            figure(mean(&|figures| figures.thread_moves as f64), 0),
+            figure(tlb.map(|rates| 100.0 * statistics::mean(rates)), 3),
+            figure(mean(&energy), 3),
             saves(&energy),
-        ];
-        let cells = cells.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
-        table.add_row([Cell::new(&policy.policy)].into_iter().chain(cells));
+        ]);
     }
-    table.trim_fmt()
+    table.text()
 }
 
 /// What the columns mean.
@@ -100,34 +96,7 @@ pub fn remarks(policies: &[Compared]) -> Vec<String> {
 }
 
 fn mean(runs: &[Figures], of: &dyn Fn(&Figures) -> f64) -> f64 {
-    runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
-}
-
-/// Standard deviation over the mean, in percent; a dash for one run.
-fn deviation(runs: &[Figures], of: &dyn Fn(&Figures) -> f64) -> String {
-    let mean = mean(runs, of);
-    if runs.len() < 2 || mean == 0.0 {
-        return "-".to_owned();
-    }
-    let squares: f64 = runs
-        .iter()
-        .map(|figures| (of(figures) - mean).powi(2))
-        .sum();
-    let deviation = (squares / (runs.len() - 1) as f64).sqrt();
-    format!("{:.1}", 100.0 * deviation / mean)
-}
-
-/// What is saved of a baseline, in percent; a dash where there was nothing to save.
-fn saved(baseline: f64, value: f64) -> String {
-    if baseline == 0.0 {
-        return "-".to_owned();
-    }
-    let shown = format!("{:.1}", 100.0 * (1.0 - value / baseline));
-    if shown == "-0.0" {
-        "0.0".to_owned()
-    } else {
-        shown
-    }
+    statistics::mean(runs.iter().map(of))
 }
 
 #[cfg(test)]
@@ -163,12 +132,5 @@ mod tests {
         ];
         insta::assert_snapshot!("compared", compared(&policies));
         insta::assert_snapshot!(remarks(&policies).join("\n"), @"40 sleeps were ended by someone outside the trace; when is not known.");
-    }
-
-    #[test]
-    fn nothing_to_save_is_a_dash_and_nothing_saved_has_no_sign() {
-        assert_eq!(saved(0.0, 1.0), "-");
-        assert_eq!(saved(1.0, 1.000_01), "0.0");
-        assert_eq!(saved(2.0, 1.0), "50.0");
     }
 }

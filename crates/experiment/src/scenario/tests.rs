@@ -1,11 +1,11 @@
-//! Every scenario that comes with the program can be read, and every wrong one is refused.
+//! Every scenario of the tree can be read in its worlds, and every wrong one is refused.
 
 use super::*;
 
 const HEAD: &str = "name = \"x\"\nabout = \"\"\nmachine = \"lab-4x2\"\n";
 
 fn read(text: &str) -> Scenario {
-    Scenario::parse(text, "x.toml").unwrap_or_else(|error| panic!("{text}\n{error}"))
+    Scenario::parse(text, "x.toml", World::Model).unwrap_or_else(|error| panic!("{text}\n{error}"))
 }
 
 fn program(lines: &str) -> String {
@@ -14,16 +14,100 @@ fn program(lines: &str) -> String {
 
 #[test]
 fn the_scenarios_that_come_with_the_program_are_right() {
-    for (name, text) in BUILT_IN {
-        let scenario = Scenario::parse(text, name).unwrap();
-        assert_eq!(scenario.name, *name);
-        assert!(!scenario.about.is_empty());
+    for world in [World::Lab, World::Model] {
+        for (name, text) in world.built_in() {
+            let scenario = Scenario::parse(text, name, world).unwrap();
+            assert_eq!(scenario.name, *name);
+            assert!(!scenario.about.is_empty());
+        }
     }
 }
 
 #[test]
+fn every_scenario_of_the_tree_is_read_in_its_worlds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut read = 0;
+    for (part, worlds) in [
+        (".", &[World::Lab][..]),
+        ("brm", &[World::Lab]),
+        ("kernels", &[World::Lab]),
+        ("model", &[World::Model]),
+        ("agreement", &[World::Lab, World::Model]),
+    ] {
+        for entry in std::fs::read_dir(folder.join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|ending| ending != "toml") {
+                continue;
+            }
+            for &world in worlds {
+                let scenario = Scenario::find(path.to_str().unwrap(), world);
+                scenario.unwrap_or_else(|error| panic!("{world:?}: {error}"));
+                read += 1;
+            }
+        }
+    }
+    assert!(read >= 20, "{read}");
+}
+
+#[test]
+fn a_key_that_means_nothing_in_a_world_is_refused_there() {
+    let refused = |text: &str, world| {
+        let read = Scenario::parse(text, "x.toml", world);
+        read.unwrap_err().to_string()
+    };
+    let in_lab = format!("{HEAD}[[program]]\nname = \"p\"\ncommand = [\"a\"]\n");
+    assert!(Scenario::parse(&in_lab, "x.toml", World::Lab).is_ok());
+    assert_eq!(
+        refused(&format!("{in_lab}gang = true\n"), World::Lab),
+        "x.toml:7: program[0].gang: means nothing in the lab, only on the model: leave it out"
+    );
+    assert_eq!(
+        refused(&format!("{HEAD}until = {{ hours = 1 }}\n"), World::Lab),
+        "x.toml:4: until: means nothing in the lab, only on the model: leave it out"
+    );
+    assert_eq!(
+        refused(
+            "name = \"x\"\n[[program]]\nprofile = \"mcf\"\n",
+            World::Trace
+        ),
+        "x.toml:2: program: means nothing on a trace, only in the lab and on the model: leave it out"
+    );
+    assert_eq!(
+        refused(&program("[settings]\npolicy = \"dino\""), World::Model),
+        "x.toml:8: settings.policy: means nothing on the model, only in the lab: leave it out"
+    );
+    assert_eq!(
+        refused(&in_lab, World::Model),
+        "x.toml:4: program[0].profile: name the profile that the model runs"
+    );
+    assert_eq!(
+        refused(&program(""), World::Lab),
+        "x.toml:4: until: means nothing in the lab, only on the model: leave it out"
+    );
+}
+
+#[test]
+fn copies_are_dealt_their_cpus_and_get_their_numbers() {
+    let text = "[[program]]\nname = \"p\"\ncopies = 3\ncommand = [\"a\", \"--seed\", \"{copy}\"]\n\
+                memory = 1\npinned = \"2,5\"\n";
+    let scenario = Scenario::parse(&format!("{HEAD}{text}"), "x.toml", World::Lab).unwrap();
+    let arguments = |copy| scenario.programs[0].arguments(copy).join(" ");
+    assert_eq!(arguments(0), "--seed 0 --home 1 --cpus 2");
+    assert_eq!(arguments(1), "--seed 1 --home 1 --cpus 5");
+    assert_eq!(arguments(2), "--seed 2 --home 1 --cpus 2");
+}
+
+#[test]
+fn a_file_without_end_is_refused() {
+    let told = Scenario::find("/dev/zero", World::Lab)
+        .unwrap_err()
+        .to_string();
+    assert!(told.contains("larger than 1048576 bytes"), "{told}");
+}
+
+#[test]
 fn the_example_of_the_documentation_is_right() {
-    let page = include_str!("../../../../../docs/simulate.md");
+    let page = include_str!("../../../../docs/simulate.md");
     let example = page
         .split("```toml\n")
         .nth(1)
@@ -36,7 +120,11 @@ fn the_example_of_the_documentation_is_right() {
             .unwrap();
     }
     // Every key that a file may have is told about.
-    let refusal = |text: &str| Scenario::parse(text, "x.toml").unwrap_err().to_string();
+    let refusal = |text: &str| {
+        Scenario::parse(text, "x.toml", World::Model)
+            .unwrap_err()
+            .to_string()
+    };
     let keys = [
         refusal("no_such_key = 1"),
         refusal(&program("no_such_key = 1")),
@@ -93,7 +181,9 @@ fn every_key_of_a_program_is_read() {
 /// What is said of a text: the line it is shown at counts from the text's first.
 #[track_caller]
 fn refused(text: &str, expected: &str) {
-    let told = Scenario::parse(text, "x.toml").unwrap_err().to_string();
+    let told = Scenario::parse(text, "x.toml", World::Model)
+        .unwrap_err()
+        .to_string();
     assert_eq!(told, expected, "{text}");
 }
 
@@ -102,13 +192,11 @@ fn a_wrong_scenario_is_refused_with_line_key_and_reason() {
     let until = |until: &str| format!("{HEAD}{until}\n[[program]]\nprofile = \"mcf\"\n");
     refused(
         "name = \"x\"\nabout =",
-        "x.toml:2: about =: string values must be quoted, expected literal string",
+        "x.toml:2: not TOML: string values must be quoted, expected literal string",
     );
     refused(
         &until("until = { seconds = 1 }\nrepeats = 3"),
-        "x.toml:5: repeats = 3: unknown field `repeats`, expected one of `name`, `about`, \
-         `machine`, `policies`, `repeat`, `until`, `count`, `governor`, `settings`, `model`, \
-         `profiles`, `program`",
+        "x.toml:5: repeats: unknown field `repeats`; did you mean `repeat`?",
     );
     refused(
         &until("until = { seconds = 1, hours = 1 }"),
@@ -154,45 +242,49 @@ fn a_wrong_program_is_refused_with_line_key_and_reason() {
     let told = |lines: &str, expected: &str| refused(&program(lines), expected);
     told(
         "copies = 0",
-        "x.toml:7: copies: 0 is not within 1 to 1048576: to have none, leave the program out",
+        "x.toml:7: program[0].copies: 0 is not within 1 to 1048576: to have none, leave the program out",
     );
     told(
         "memory = \"remote\"",
-        "x.toml:7: memory: \"remote\" is not \"first-touch\", \"interleave\" or a node's number",
+        "x.toml:7: program[0].memory: \"remote\" is not \"first-touch\", \"interleave\" or a node's number",
     );
     told(
         "start_on = \"0\"\ncpus = \"1\"",
-        "x.toml:8: cpus: give either this or start_on, not both",
+        "x.toml:8: program[0].cpus: give either this or start_on, not both",
     );
-    told("pinned = \"\"", "x.toml:7: pinned: name at least one CPU");
+    told(
+        "pinned = \"\"",
+        "x.toml:7: program[0].pinned: name at least one CPU",
+    );
     told(
         "cpus = \"0-\"",
-        "x.toml:7: cpus: cannot read \"0-\" as a list such as 0-3,8: not a number",
+        "x.toml:7: program[0].cpus: cannot read \"0-\" as a list such as 0-3,8: not a number",
     );
     told(
         "start_after_s = -1.0",
-        "x.toml:7: start_after_s: -1 is not within 0 to a year",
+        "x.toml:7: program[0].start_after_s: -1 is not within 0 to a year",
     );
     told(
         "measured = false",
-        "x.toml:1: program: none is measured: leave out one measured = false",
+        "x.toml:5: program: none is measured: leave out one measured = false",
     );
     told(
         "name = \"\"",
-        "x.toml:7: name: leave it out to have the profile's",
+        "x.toml:7: program[0].name: leave it out to have the profile's",
     );
 }
 
 #[test]
 fn an_unknown_scenario_is_refused_with_the_known_ones() {
-    let told = Scenario::find("sixteen").unwrap_err().to_string();
+    let told = Scenario::find("sixteen", World::Model)
+        .unwrap_err()
+        .to_string();
     assert!(
         told.contains("memory-on-one-node, sixteen-programs"),
         "{told}"
     );
-    let told = Scenario::find("not-there.toml").unwrap_err().to_string();
-    assert!(
-        told.starts_with("cannot read scenario not-there.toml: "),
-        "{told}"
-    );
+    let told = Scenario::find("not-there.toml", World::Model)
+        .unwrap_err()
+        .to_string();
+    assert!(told.starts_with("cannot read not-there.toml: "), "{told}");
 }

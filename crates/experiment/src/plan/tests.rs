@@ -4,10 +4,10 @@ use super::*;
 
 fn scenario(lines: &str) -> Scenario {
     let head = "name = \"x\"\nabout = \"\"\nmachine = \"xeon-e5520-2s\"\nuntil = { seconds = 5 }\n";
-    Scenario::parse(&format!("{head}{lines}"), "x.toml").unwrap()
+    Scenario::parse(&format!("{head}{lines}"), "x.toml", World::Model).unwrap()
 }
 
-fn plan(lines: &str) -> Result<Plan> {
+fn plan(lines: &str) -> Result<Plan, ExperimentError> {
     Plan::of(&scenario(lines), None, &[], &[], 0)
 }
 
@@ -66,15 +66,15 @@ fn alone_is_what_the_profile_takes_where_it_is_fastest() {
 fn what_machine_or_library_have_not_is_refused_at_its_line() {
     refused(
         "[[program]]\nprofile = \"429.mcf\"",
-        "x.toml:6: profile: there is no program \"429.mcf\"; did you mean \"mcf\"?",
+        "x.toml:6: program[0].profile: there is no program \"429.mcf\"; did you mean \"mcf\"?",
     );
     refused(
         "[[program]]\nprofile = \"mcf\"\nmemory = 2",
-        "x.toml:6: memory: there is no memory on node 2: xeon-e5520-2s has it on 0-1",
+        "x.toml:7: program[0].memory: there is no memory on node 2: xeon-e5520-2s has it on 0-1",
     );
     refused(
         "[[program]]\nprofile = \"mcf\"\ncpus = \"7,8\"",
-        "x.toml:6: cpus: xeon-e5520-2s has no CPU 8: it has 0-7",
+        "x.toml:7: program[0].cpus: xeon-e5520-2s has no CPU 8: it has 0-7",
     );
     refused(
         "[[program]]\nprofile = \"mcf\"\ncopies = 100",
@@ -82,11 +82,11 @@ fn what_machine_or_library_have_not_is_refused_at_its_line() {
     );
     let never_ends = "name = \"x\"\nabout = \"\"\nmachine = \"xeon-e5520-2s\"\nuntil = { \
                       completions = 1 }\n[[program]]\nprofile = \"apache\"\n";
-    let scenario = Scenario::parse(never_ends, "x.toml").unwrap();
+    let scenario = Scenario::parse(never_ends, "x.toml", World::Model).unwrap();
     let told = Plan::of(&scenario, None, &[], &[], 0).unwrap_err();
     assert!(
         told.to_string()
-            .starts_with("x.toml:6: profile: apache never ends")
+            .starts_with("x.toml:6: program[0].profile: apache never ends")
     );
 }
 
@@ -100,7 +100,7 @@ fn settings_are_the_scenarios_with_those_of_the_command_line_on_top() {
         "policies.penalty.estimate = regression".to_owned(),
         "model.page_move_ns=1000".to_owned(),
     ];
-    let settings = Settings::of(&scenario, &set, 7).unwrap();
+    let settings = Settings::of(&scenario, World::Model, &set, 7).unwrap();
     assert_eq!(settings.herd.limits.bounce_limit, 2);
     assert!(!settings.herd.limits.worse.undo, "as published");
     assert_eq!(settings.policies.n_mass.threshold, 40.0);
@@ -110,21 +110,23 @@ fn settings_are_the_scenarios_with_those_of_the_command_line_on_top() {
         (0.1, 1000.0, 7)
     );
     let told = |set: &str| {
-        let error = Settings::of(&scenario, &[set.to_owned()], 0).unwrap_err();
+        let error = Settings::of(&scenario, World::Model, &[set.to_owned()], 0).unwrap_err();
         error.to_string()
     };
     assert!(told("herd").contains("it has no ="));
-    assert!(told("herds.x=1").contains("a key begins with herd, policies or model"));
+    assert!(told("herds.x=1").contains("a key begins with herd., policies. or model."));
     assert!(told("herd=1").contains("its key ends too early"));
-    assert!(told("herd.limit.x=1").starts_with("--set settings.herd: unknown field `limit`"));
-    assert!(told("model.seed=1").starts_with("--set model: unknown field `seed`"));
+    assert!(told("herd.limit.x=1").starts_with("--set: settings.herd: unknown field `limit`"));
+    assert!(told("model.seed=1").starts_with("--set: model: unknown field `seed`"));
     assert!(told("policies.n_mass.threshold=-1").contains("n_mass.threshold is -1"));
 }
 
 #[test]
 fn a_wrong_setting_of_the_file_is_the_files() {
     let scenario = scenario("[settings.herd]\nseeds = 1\n[[program]]\nprofile = \"mcf\"");
-    let told = Settings::of(&scenario, &[], 0).unwrap_err().to_string();
+    let told = Settings::of(&scenario, World::Model, &[], 0)
+        .unwrap_err()
+        .to_string();
     assert!(
         told.starts_with("x.toml: settings.herd: unknown field `seeds`"),
         "{told}"

@@ -1,18 +1,19 @@
-//! Who is compared: a policy of ours, or what a machine does without us.
+//! What the lab compares: policies, and what places threads and pages on a machine without Numaherd.
 
 use std::fmt;
 
 use anyhow::Result;
+use numaherd_policy::registry;
 use numaherd_policy::settings::Settings;
 use numaherd_world::Signal;
 use serde::{Deserialize, Serialize};
 
 use numaherd::exit::{Exit, ended};
 
-/// Who places threads and pages in a trial.
+/// What places threads and pages in a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Contender {
+pub enum Scheduler {
     /// The kernel, with NUMA balancing off.
     Linux,
     /// The kernel, with NUMA balancing on and as Debian ships it.
@@ -23,10 +24,7 @@ pub enum Contender {
     Policy(String),
 }
 
-/// What `lab compare` runs when nobody says otherwise, in the order of its table.
-pub const USUAL: &str = "linux,linux-balancing,numad,di-plain,di-migrate,dino";
-
-impl Contender {
+impl Scheduler {
     /// Reads `linux`, `linux-balancing`, `numad` or a policy's name.
     ///
     /// # Errors
@@ -37,18 +35,17 @@ impl Contender {
             "linux-balancing" => Ok(Self::LinuxBalancing),
             "numad" => Ok(Self::Numad),
             policy => {
-                let settings = Settings::default();
-                numaherd_policy::registry::build(policy, &settings).map_err(|error| {
-                    let told = format!("{error}; lab compare also knows linux-balancing and numad");
-                    ended(Exit::Usage, told)
+                registry::build(policy, &Settings::default()).map_err(|error| {
+                    let others = "lab compare also knows linux-balancing and numad";
+                    ended(Exit::Usage, format!("{error}; {others}"))
                 })?;
                 Ok(Self::Policy(policy.to_owned()))
             }
         }
     }
 
-    /// The policy that `numaherd run` is given: the kernel's own for those that are not ours, so
-    /// that every contender is observed by the same means and at the same cost.
+    /// The policy of the `numaherd run` that observes the trial: `linux`, which changes nothing, unless a policy
+    /// places, so that every trial is observed by the same means and at the same cost.
     pub fn policy(&self) -> &str {
         match self {
             Self::Policy(name) => name,
@@ -56,10 +53,9 @@ impl Contender {
         }
     }
 
-    /// Whether it needs a machine that tells how long pages stay in TLBs: one with an IPM unit.
+    /// Whether it needs a machine that measures how long pages stay in TLBs: one with an IPM unit.
     pub fn needs_tlb_residency(&self) -> bool {
-        numaherd_policy::registry::needs(self.policy())
-            .is_ok_and(|needs| needs.contains(&Signal::TlbResidency))
+        registry::needs(self.policy()).is_ok_and(|needs| needs.contains(&Signal::TlbResidency))
     }
 
     /// Whether the kernel's NUMA balancing is on.
@@ -68,7 +64,7 @@ impl Contender {
     }
 }
 
-impl fmt::Display for Contender {
+impl fmt::Display for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Linux => f.write_str("linux"),
@@ -85,7 +81,7 @@ mod tests {
 
     #[test]
     fn those_that_need_an_ipm_unit_are_known() {
-        let needs = |name| Contender::parse(name).unwrap().needs_tlb_residency();
+        let needs = |name| Scheduler::parse(name).unwrap().needs_tlb_residency();
         assert!(needs("ipm"));
         for name in ["linux", "linux-balancing", "numad", "dino"] {
             assert!(!needs(name), "{name}");

@@ -1,147 +1,19 @@
 //! A scenario made ready to run: machine, jobs, settings, and what each program takes alone.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use numaherd_model::{Binding, Hardware, Job, Library, Model, Options, Placement, Program, Until};
-use numaherd_topology::{CpuId, CpuSet, Machine, NodeId};
-use numaherd_world::{Progress, World};
+use numaherd_topology::{CpuId, CpuSet, Domain, Machine, NodeId};
+use numaherd_world::{Progress, World as _};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
-use toml::{Table, Value};
+use serde::Serialize;
 
-use super::penalties;
-use super::scenario::{Cpus, Entry, Limits, Memory, Scenario, Tables, refused};
-use numaherd::config::merge;
-use numaherd::exit::{Exit, ended};
-use numaherd_experiment::trial;
-
-/// Settings of the loop, the policies and the model, as read.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Of the loop.
-    pub herd: numaherd_herd::Settings,
-    /// Of the policies.
-    pub policies: numaherd_policy::Settings,
-    /// Of the model.
-    pub model: Options,
-}
-
-/// What a scenario may say of the model.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ModelTable {
-    variation: f64,
-    counter_noise: f64,
-    page_move_ns: f64,
-    samples_per_tick: u32,
-    wakes_elsewhere_s: f64,
-}
-
-impl Default for ModelTable {
-    fn default() -> Self {
-        let usual = Options::default();
-        Self {
-            variation: usual.variation,
-            counter_noise: usual.counter_noise,
-            page_move_ns: usual.page_move_ns,
-            samples_per_tick: usual.samples_per_tick,
-            wakes_elsewhere_s: usual.wakes_elsewhere_s,
-        }
-    }
-}
-
-impl Settings {
-    /// The scenario's settings, with `overrides` (`herd.limits.bounce_limit=3`) on top.
-    ///
-    /// # Errors
-    /// A key or value that cannot be; the message names it and who said it.
-    pub fn of(scenario: &Scenario, overrides: &[String], seed: u64) -> Result<Self> {
-        let (from, mut tables) = (&scenario.from, scenario.settings.clone());
-        let base = match scenario.governor {
-            Limits::Usual => numaherd_herd::Settings::default(),
-            Limits::AsPublished => trial::as_published(),
-        };
-        // First alone, so that an error names the file when it is the file's.
-        let of_file = Self::read(&base, &tables, seed)
-            .map_err(|(key, why)| ended(Exit::Usage, format!("{from}: {key}: {why}")))?;
-        if overrides.is_empty() {
-            return Ok(of_file);
-        }
-        for text in overrides {
-            set(&mut tables, text)?;
-        }
-        Self::read(&base, &tables, seed)
-            .map_err(|(key, why)| ended(Exit::Usage, format!("--set {key}: {why}")))
-    }
-
-    fn read(
-        base: &numaherd_herd::Settings,
-        tables: &Tables,
-        seed: u64,
-    ) -> Result<Self, (&'static str, String)> {
-        fn said(key: &'static str) -> impl Fn(toml::de::Error) -> (&'static str, String) {
-            move |error| (key, error.message().trim().replace('\n', ", "))
-        }
-        let mut herd = Table::try_from(base).map_err(|error| ("herd", error.to_string()))?;
-        merge(&mut herd, &tables.herd);
-        let herd: numaherd_herd::Settings = herd.try_into().map_err(said("settings.herd"))?;
-        herd.check()
-            .map_err(|error| ("settings.herd", error.to_string()))?;
-        let policies: numaherd_policy::Settings = tables
-            .policies
-            .clone()
-            .try_into()
-            .map_err(said("settings.policies"))?;
-        policies
-            .check()
-            .map_err(|error| ("settings.policies", error.to_string()))?;
-        let model: ModelTable = tables.model.clone().try_into().map_err(said("model"))?;
-        Ok(Self {
-            herd,
-            policies,
-            model: Options {
-                seed,
-                variation: model.variation,
-                counter_noise: model.counter_noise,
-                page_move_ns: model.page_move_ns,
-                samples_per_tick: model.samples_per_tick,
-                wakes_elsewhere_s: model.wakes_elsewhere_s,
-            },
-        })
-    }
-}
-
-/// Carries out one `--set KEY=VALUE`. What is no TOML value is taken for text.
-fn set(tables: &mut Tables, text: &str) -> Result<()> {
-    let usage = |why: &str| {
-        let told = format!(
-            "cannot set {text:?}: {why}; say for instance herd.limits.bounce_limit=3, \
-             policies.n_mass.threshold=40 or model.variation=0.1"
-        );
-        ended(Exit::Usage, told)
-    };
-    let (key, value) = text.split_once('=').ok_or_else(|| usage("it has no ="))?;
-    let read = |value: &str| toml::from_str::<Table>(&format!("{key} = {value}"));
-    let table = read(value)
-        .or_else(|_| read(&Value::from(value.trim()).to_string()))
-        .map_err(|_| usage("its key cannot be read"))?;
-    for (root, value) in table {
-        let Value::Table(value) = value else {
-            return Err(usage("its key ends too early"));
-        };
-        let under = match root.as_str() {
-            "herd" => &mut tables.herd,
-            "policies" => &mut tables.policies,
-            "model" => &mut tables.model,
-            _ => return Err(usage("a key begins with herd, policies or model")),
-        };
-        merge(under, &value);
-    }
-    Ok(())
-}
+use crate::scenario::{self, Cpus, Memory, Scenario, World};
+use crate::settings::Settings;
+use crate::{ExperimentError, penalties};
 
 /// One process of a scenario, as results call it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -171,7 +43,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Makes a scenario ready: `machine` instead of its own, `programs` as further profiles.
+    /// Makes a scenario ready: on `machine` instead of its own, with `profiles` beside its own.
     ///
     /// # Errors
     /// The machine has no figures or is too small, a program has no profile, a CPU or node is not
@@ -179,21 +51,21 @@ impl Plan {
     pub fn of(
         scenario: &Scenario,
         machine: Option<&str>,
-        programs: &[std::path::PathBuf],
+        profiles: &[PathBuf],
         overrides: &[String],
         seed: u64,
-    ) -> Result<Self> {
-        let mut settings = Settings::of(scenario, overrides, seed)?;
-        let library = library(scenario, programs)?;
+    ) -> Result<Self, ExperimentError> {
+        let mut settings = Settings::of(scenario, World::Model, overrides, seed)?;
+        let library = library(scenario, profiles)?;
         let hardware = hardware(scenario, machine)?;
         let (mut jobs, mut labels, mut entries) = (Vec::new(), Vec::new(), Vec::new());
         let mut copies: BTreeMap<&str, u32> = BTreeMap::new();
         for (number, entry) in scenario.programs.iter().enumerate() {
-            let refuse = |key: &str, why: String| refused(&scenario.from, entry.line, key, why);
             let program = library
                 .get(&entry.profile)
-                .map_err(|error| refuse("profile", error.to_string()))?;
-            fits(scenario, entry, program, &hardware)?;
+                .map_err(|error| scenario.wrong(&format!("program[{number}].profile"), error))?;
+            fits(scenario, number, program, &hardware)?;
+            let program = scaled(program, entry.work);
             for copy in 0..entry.copies {
                 let seen = copies.entry(&entry.name).or_default();
                 labels.push(Label {
@@ -201,11 +73,10 @@ impl Plan {
                     copy: *seen,
                 });
                 *seen += 1;
-                jobs.push(job(entry, program, copy, number));
+                jobs.push(job(entry, &program, copy, number));
                 entries.push(number);
             }
         }
-        let wrong = |error| ended(Exit::Usage, format!("{}: {error}", scenario.from));
         // What is wrong with the jobs as a whole is found before time is spent on them.
         Model::new(
             hardware.clone(),
@@ -213,7 +84,10 @@ impl Plan {
             scenario.until,
             settings.model,
         )
-        .map_err(|error| wrong(error.to_string()))?;
+        .map_err(|error| ExperimentError::Scenario {
+            file: scenario.from.clone(),
+            why: error.to_string(),
+        })?;
         let known = penalties::of(&hardware, jobs.iter().map(|job| &*job.program));
         penalties::fill(&mut settings.policies, known);
         let alone: Vec<Option<f64>> = (0..scenario.programs.len())
@@ -224,7 +98,7 @@ impl Plan {
                 job.map(|job| alone_s(&hardware, job, scenario.until, settings.model))
                     .transpose()
             })
-            .collect::<Result<_>>()?;
+            .collect::<Result<_, ExperimentError>>()?;
         Ok(Self {
             alone_s: entries.iter().map(|&number| alone[number]).collect(),
             hardware,
@@ -236,35 +110,49 @@ impl Plan {
     }
 }
 
-fn library(scenario: &Scenario, programs: &[std::path::PathBuf]) -> Result<Library> {
+fn library(scenario: &Scenario, profiles: &[PathBuf]) -> Result<Library, ExperimentError> {
     let own = scenario
         .profiles
         .iter()
         .map(|path| scenario.folder().join(path));
-    let mut library = Library::built_in().clone();
-    for path in own.chain(programs.iter().cloned()) {
-        let read = Library::read(&path).map_err(|error| ended(Exit::Usage, error))?;
-        library = library.merged(read);
-    }
-    Ok(library)
+    own.chain(profiles.iter().cloned())
+        .try_fold(Library::built_in().clone(), |library, path| {
+            Ok(library.merged(Library::read(&path)?))
+        })
 }
 
 /// The machine: a preset, or a file beside the scenario, or one that the command line names.
-fn hardware(scenario: &Scenario, machine: Option<&str>) -> Result<Hardware> {
+fn hardware(scenario: &Scenario, machine: Option<&str>) -> Result<Hardware, ExperimentError> {
     let beside = scenario.folder().join(&scenario.machine);
     let name = match machine {
         Some(name) => Path::new(name),
         None if beside.is_file() => &beside,
         None => Path::new(&scenario.machine),
     };
-    let machine = Machine::find(&name.to_string_lossy());
-    let machine = machine.map_err(|error| ended(Exit::Usage, error))?;
-    Hardware::of(&machine).map_err(|error| ended(Exit::Usage, error))
+    Ok(Hardware::of(&Machine::find(&name.to_string_lossy())?)?)
 }
 
-/// Looks for what an entry asks for and the machine or the profile has not.
-fn fits(scenario: &Scenario, entry: &Entry, program: &Program, hardware: &Hardware) -> Result<()> {
-    let refuse = |key: &str, why: String| Err(refused(&scenario.from, entry.line, key, why));
+/// The program with so much of its work.
+fn scaled(program: &Arc<Program>, work: f64) -> Arc<Program> {
+    let mut program = program.clone();
+    if work != 1.0 {
+        for phase in &mut Arc::make_mut(&mut program).phases {
+            phase.instructions *= work;
+        }
+    }
+    program
+}
+
+/// Checks that machine and profile have what an entry asks for.
+fn fits(
+    scenario: &Scenario,
+    number: usize,
+    program: &Program,
+    hardware: &Hardware,
+) -> Result<(), ExperimentError> {
+    let refuse =
+        |key: &str, why: String| Err(scenario.wrong(&format!("program[{number}].{key}"), why));
+    let entry = &scenario.programs[number];
     let topology = hardware.topology();
     if let Memory::Node(node) = entry.memory {
         let there = topology.node(NodeId::from(node));
@@ -300,7 +188,7 @@ fn fits(scenario: &Scenario, entry: &Entry, program: &Program, hardware: &Hardwa
     Ok(())
 }
 
-fn job(entry: &Entry, program: &std::sync::Arc<Program>, copy: u32, number: usize) -> Job {
+fn job(entry: &scenario::Program, program: &Arc<Program>, copy: u32, number: usize) -> Job {
     let threads = program.threads as usize;
     let program = if entry.stagger && copy > 0 {
         program.begun_at(copy as usize).into()
@@ -338,7 +226,12 @@ fn job(entry: &Entry, program: &std::sync::Arc<Program>, copy: u32, number: usiz
 
 /// What a process takes with the machine to itself, in seconds: its threads dealt over the domains,
 /// its memory local, from whichever node it is fastest.
-fn alone_s(hardware: &Hardware, job: &Job, until: Until, options: Options) -> Result<f64> {
+fn alone_s(
+    hardware: &Hardware,
+    job: &Job,
+    until: Until,
+    options: Options,
+) -> Result<f64, ExperimentError> {
     let until = match until {
         Until::Completions(_) => Until::Completions(1),
         time => time,
@@ -352,7 +245,7 @@ fn alone_s(hardware: &Hardware, job: &Job, until: Until, options: Options) -> Re
         .nodes()
         .iter()
         .filter_map(|node| {
-            let of_node = |domain: &numaherd_topology::Domain| domain.node == node.id;
+            let of_node = |domain: &Domain| domain.node == node.id;
             topology.domains().iter().position(of_node)
         })
         .collect();
@@ -367,8 +260,7 @@ fn alone_s(hardware: &Hardware, job: &Job, until: Until, options: Options) -> Re
             gang: None,
             ..job.clone()
         };
-        let mut model = Model::new(hardware.clone(), vec![alone], until, options)
-            .context("cannot run a program alone")?;
+        let mut model = Model::new(hardware.clone(), vec![alone], until, options)?;
         while model.run_for(Duration::from_secs(3600)) == Progress::Ran {}
         let runs = match until {
             Until::Completions(_) => 1.0,

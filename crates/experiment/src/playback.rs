@@ -1,16 +1,15 @@
 //! One trace on one machine under one policy, by the same loop that herds a live machine.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
-use numaherd_herd::{Ending, Herd, Summary};
+use numaherd_herd::Ending;
 use numaherd_policy::mapping::{Communication, Tree, best};
 use numaherd_trace::Trace;
 use numaherd_trace::world::{Analysis, Figures, Hardware, Options, Recording, Start, TraceWorld};
 use numaherd_world::NewPages;
 
-use numaherd_experiment::trial::as_published;
+use crate::ExperimentError;
+use crate::trial::{as_published, herd};
 
 /// The policy that knows the whole trace: threads and pages are where they are best from the start,
 /// and nothing moves. See `policy::mapping::best`.
@@ -40,12 +39,6 @@ pub struct Trial<'a> {
 pub struct Ran {
     /// What the machine did.
     pub figures: Figures,
-    /// What the loop saw and did.
-    #[expect(
-        dead_code,
-        reason = "for whoever compares policies by more than what the machine did"
-    )]
-    pub summary: Summary,
     /// Where threads and pages were at the end.
     pub placement: Start,
 }
@@ -66,12 +59,10 @@ pub fn settings() -> numaherd_herd::Settings {
 /// # Errors
 /// The policy is unknown or needs what the machine does not have; an option cannot be; the oracle has no
 /// analysis.
-pub fn run(trial: &Trial<'_>) -> Result<Ran> {
+pub fn run(trial: &Trial<'_>) -> Result<Ran, ExperimentError> {
     let mut options = trial.options.clone();
     let name = if trial.policy == ORACLE {
-        let Some(analysis) = trial.analysis else {
-            bail!("the oracle needs an analysis of the trace");
-        };
+        let analysis = trial.analysis.ok_or(ExperimentError::NoAnalysis)?;
         options.start = best_start(trial.hardware, analysis)?;
         options.new_pages = NewPages::FirstTouch;
         "linux"
@@ -83,34 +74,34 @@ pub fn run(trial: &Trial<'_>) -> Result<Ran> {
     settings.seed = options.seed;
     let source = Recording::new(trial.trace.clone());
     let mut world = TraceWorld::new(trial.hardware.clone(), source, options)?;
-    let never = AtomicBool::new(false);
-    let mut summary = Herd::new(&mut world, policy, settings, None, None)
-        .run(&never)
-        .with_context(|| format!("cannot run {} on the trace", trial.policy))?;
-    if let Ending::Failed { error } = &summary.ending {
-        bail!("{} broke off: {error}", trial.policy);
+    let summary = herd(&mut world, policy, settings, None)?;
+    if let Ending::Failed { error } = summary.ending {
+        return Err(ExperimentError::BrokeOff {
+            policy: trial.policy.to_owned(),
+            why: error,
+        });
     }
-    trial.policy.clone_into(&mut summary.policy);
     Ok(Ran {
         figures: world.figures(),
         placement: world.placement(),
-        summary,
     })
 }
 
-/// Threads with less than this share of the busiest one's accesses are nobody's concern: they would
-/// take the place of one that works.
+/// The oracle leaves threads with less than this share of the busiest one's accesses to the kernel: they
+/// would take the place of one that works.
 const LEAST_SHARE: f64 = 0.01;
 
 /// Where threads and pages are best, by the whole trace. Threads that do next to nothing are left to the
-/// kernel, and so are those that do least where there are more than CPUs.
+/// kernel, and where there are more threads than CPUs, so are those that do least.
 ///
 /// # Errors
 /// The machine has no CPU.
-pub fn best_start(hardware: &Hardware, analysis: &Analysis) -> Result<Start> {
+pub fn best_start(hardware: &Hardware, analysis: &Analysis) -> Result<Start, ExperimentError> {
     let topology = &hardware.topology;
-    let tree = Tree::new(topology, &topology.online_cpus())
-        .with_context(|| format!("{} has no CPU to place threads on", topology.name()))?;
+    let tree =
+        Tree::new(topology, &topology.online_cpus()).ok_or_else(|| ExperimentError::NoCpu {
+            machine: topology.name().to_owned(),
+        })?;
     let matrix = analysis.communication();
     let mut accesses = vec![0u64; matrix.len()];
     for &(thread, count) in analysis.pages.iter().flat_map(|page| &page.by_thread) {

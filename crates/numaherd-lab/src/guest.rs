@@ -1,14 +1,14 @@
-//! What runs in the lab's guest needs: a directory with the FIFO whose closing starts programs, and the
-//! switch of the modelled hardware.
+//! Inside the lab's guest: a directory with the FIFO whose closing starts the programs, and the switch of the
+//! modelled hardware.
 
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-const GATE: &str = "/sys/module/lab_pmu/parameters/gate";
+const SWITCH: &str = "/sys/module/lab_pmu/parameters/gate";
 
-/// A directory that goes when the run is over, with the FIFO `go` in it.
+/// A directory with the FIFO `go` in it, removed when dropped.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -34,22 +34,23 @@ impl Drop for Scratch {
 }
 
 /// The modelled hardware, on until dropped.
-pub struct Gate;
+pub struct Model;
 
-impl Gate {
+impl Model {
     /// Switches it on.
     ///
     /// # Errors
-    /// This is no guest of the lab, or not root.
+    /// This is not a guest of the lab, or the user is not root.
     pub fn on() -> Result<Self> {
-        fs::write(GATE, "1").with_context(|| format!("cannot switch the model on by {GATE}"))?;
+        fs::write(SWITCH, "1")
+            .with_context(|| format!("cannot switch the model on by {SWITCH}"))?;
         Ok(Self)
     }
 }
 
-impl Drop for Gate {
+impl Drop for Model {
     fn drop(&mut self) {
         // The guest ends next; a model that stays on costs it time, no figure.
-        let _ = fs::write(GATE, "0");
+        let _ = fs::write(SWITCH, "0");
     }
 }

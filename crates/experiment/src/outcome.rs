@@ -5,9 +5,10 @@ use numaherd_model::Until;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use super::plan::{Label, Plan, runs_done};
-use super::scenario::Count;
-use numaherd_experiment::trial::Ran;
+use crate::plan::{Label, Plan, runs_done};
+use crate::scenario::Count;
+use crate::statistics::mean;
+use crate::trial::Ran;
 
 /// One process of a scenario after a trial.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,7 +30,7 @@ pub struct JobOutcome {
     pub lines: f64,
     /// Of those, from other nodes.
     pub remote_lines: f64,
-    /// Thread moves between memory domains, by whomever.
+    /// Thread moves between memory domains, by anyone.
     pub thread_moves: u64,
     /// Base pages moved.
     pub pages_moved: u64,
@@ -55,7 +56,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Puts down what a trial gave.
+    /// What a trial gave.
     pub fn of(plan: &Plan, count: Count, policy: &str, repeat: u32, seed: u64, ran: &Ran) -> Self {
         let jobs = plan.jobs.iter().zip(&plan.labels).zip(&ran.work);
         let jobs = jobs.enumerate().map(|(at, ((job, label), work))| {
@@ -70,8 +71,8 @@ impl Outcome {
                 (Until::Completions(_), Count::First) => completions_s.first().copied(),
                 (Until::Completions(_), Count::Second) => completions_s.get(1).copied(),
                 (Until::Completions(_), Count::All) => {
-                    let all = completions_s.len();
-                    (all > 0).then(|| completions_s.iter().sum::<f64>() / all as f64)
+                    let all = completions_s.iter().copied();
+                    (!completions_s.is_empty()).then(|| mean(all))
                 }
             };
             let request = job.program.request_instructions;

@@ -11,47 +11,23 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
-use numaherd_model::{Hardware, Job, Library, Model, Options, Until};
-use numaherd_topology::{CpuId, CpuSet, Machine, NodeId};
-use numaherd_world::{Progress, World};
+use numaherd_experiment::plan::Plan;
+use numaherd_experiment::statistics::mean;
+use numaherd_experiment::trial::{self, Trial};
+use numaherd_experiment::{Scenario, World};
 use serde::Deserialize;
 
 /// How far the model may be off.
 const TOLERANCE: f64 = 0.15;
 
 #[derive(Deserialize)]
-struct Scenario {
-    machine: String,
-    #[serde(rename = "program")]
-    programs: Vec<Program>,
-}
-
-#[derive(Deserialize)]
-struct Program {
-    name: String,
-    copies: u32,
-    measured: bool,
-    profile: String,
-    #[serde(default = "whole")]
-    work: f64,
-    memory: Option<u32>,
-    pinned: CpuSet,
-}
-
-fn whole() -> f64 {
-    1.0
-}
-
-#[derive(Deserialize)]
 struct Comparison {
-    trials: Vec<Trial>,
+    trials: Vec<Measured>,
 }
 
 #[derive(Deserialize)]
-struct Trial {
+struct Measured {
     programs: Vec<Result>,
 }
 
@@ -72,26 +48,20 @@ fn means(times: impl Iterator<Item = (String, f64)>) -> Times {
     for (name, seconds) in times {
         all.entry(name).or_default().push(seconds);
     }
-    let mean = |seconds: Vec<f64>| seconds.iter().sum::<f64>() / seconds.len() as f64;
-    all.into_iter()
-        .map(|(name, seconds)| (name, mean(seconds)))
-        .collect()
+    let means = all.into_iter().map(|(name, seconds)| (name, mean(seconds)));
+    means.collect()
 }
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/agreement")
 }
 
-fn read(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// What `scripts/agreement.sh` wrote down, a file for each repeat.
+/// What `scripts/agreement.sh` measured, a file for each repeat.
 fn in_the_lab(name: &str) -> Times {
     let file = |repeat| folder().join(format!("measured/{name}.{repeat}.json"));
     let files = (1..).map(file).take_while(|file| file.exists());
     let comparisons: Vec<Comparison> = files
-        .map(|file| serde_json::from_str(&read(&file)).unwrap())
+        .map(|file| serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap())
         .collect();
     assert!(comparisons.len() >= 2, "{name} has not been measured twice");
     let trials = comparisons.iter().flat_map(|comparison| &comparison.trials);
@@ -100,42 +70,28 @@ fn in_the_lab(name: &str) -> Times {
     means(measured.map(|done| (format!("{} {}", done.name, done.copy), done.seconds)))
 }
 
+/// The first run of each measured process.
 fn in_the_model(name: &str) -> Times {
-    let text = read(&folder().join(format!("{name}.toml")));
-    let scenario: Scenario = toml::from_str(&text).unwrap();
-    let machine = Machine::preset(&scenario.machine).unwrap();
-    let (mut jobs, mut names) = (Vec::new(), Vec::new());
-    for program in &scenario.programs {
-        let mut profile = Library::built_in().get(&program.profile).unwrap().clone();
-        for phase in &mut Arc::make_mut(&mut profile).phases {
-            phase.instructions *= program.work;
-        }
-        let cpus: Vec<CpuId> = program.pinned.iter().collect();
-        for copy in 0..program.copies {
-            let cpu = cpus[copy as usize % cpus.len()];
-            let mut job = Job::new(profile.clone()).on(vec![cpu]);
-            job.measured = program.measured;
-            if let Some(node) = program.memory {
-                job = job.homed(NodeId(node));
-            }
-            jobs.push(job);
-            names.push(format!("{} {copy}", program.name));
-        }
-    }
-    let measured: Vec<bool> = jobs.iter().map(|job| job.measured).collect();
-    let hardware = Hardware::of(&machine).unwrap();
-    let mut model = Model::new(hardware, jobs, Until::Completions(1), Options::default()).unwrap();
-    while model.run_for(Duration::from_secs(3600)) == Progress::Ran {}
-    let completions = model.completions();
-    let first = completions
-        .iter()
-        .filter(|done| done.run == 0 && measured[done.job]);
-    first
-        .map(|done| (names[done.job].clone(), done.seconds()))
-        .collect()
+    let path = folder().join(format!("{name}.toml"));
+    let scenario = Scenario::find(path.to_str().unwrap(), World::Model).unwrap();
+    let plan = Plan::of(&scenario, None, &[], &[], 0).unwrap();
+    let trial = Trial {
+        hardware: &plan.hardware,
+        jobs: plan.jobs.clone(),
+        until: plan.until,
+        options: plan.settings.model,
+        policy: "linux",
+        policies: &plan.settings.policies,
+        herd: &plan.settings.herd,
+    };
+    let ran = trial::run(&trial).unwrap();
+    let first = ran.completions.iter();
+    let first = first.filter(|done| done.run == 0 && plan.jobs[done.job].measured);
+    let of = |job: usize| format!("{} {}", plan.labels[job].program, plan.labels[job].copy);
+    first.map(|done| (of(done.job), done.seconds())).collect()
 }
 
-/// Each process with how far the model is off, for whoever reads a failure.
+/// Each process with how far the model is off, for the message of a failure.
 fn table(name: &str, lab: &Times, model: &Times) -> String {
     let lines = lab.iter().map(|(program, seconds)| {
         let ours = model[program];

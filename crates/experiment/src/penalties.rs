@@ -27,7 +27,7 @@ pub fn of<'a>(
     known
 }
 
-/// Tells the policies what they were not told otherwise.
+/// Gives the policies the penalties that no setting gives.
 pub fn fill(settings: &mut numaherd_policy::Settings, known: BTreeMap<String, f64>) {
     for (program, penalty) in known {
         settings.penalty.programs.entry(program).or_insert(penalty);

@@ -1,6 +1,7 @@
 //! Charts are whole SVG files with text in them, for light and dark.
 
-use super::super::figures::Saved;
+use numaherd_experiment::figures::Saved;
+
 use super::*;
 
 fn policy(name: &str, saved: Option<f64>) -> PolicyFigures {
@@ -43,7 +44,7 @@ fn there_is_a_chart_of_each_figure_that_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let all = [policy("linux", None), policy("dino", Some(-0.2))];
     draw(folder.path(), "example", &all).unwrap();
-    let read = |file: &str| std::fs::read_to_string(folder.path().join(file));
+    let read = |file: &str| fs::read_to_string(folder.path().join(file));
     let slowdown = read("slowdown.svg").unwrap();
     for text in ["example: Slowdown", "mcf", "libquantum", "linux", "dino"] {
         let shown = slowdown.lines().any(|line| line.trim().starts_with(text));
@@ -63,5 +64,5 @@ fn there_is_a_chart_of_each_figure_that_is_known() {
     assert!(mean.contains("saved against linux, %"));
     assert_eq!(bars(&mean), 3);
     assert!(mean.contains("#E69F00") && !mean.contains("#8C8C8C"));
-    assert!(read("deviation.svg").is_err(), "nobody has a deviation");
+    assert!(read("deviation.svg").is_err(), "no policy has a deviation");
 }

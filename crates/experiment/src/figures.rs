@@ -8,8 +8,9 @@
 
 use serde::Serialize;
 
-use super::outcome::{JobOutcome, Outcome};
-use super::plan::Plan;
+use crate::outcome::{JobOutcome, Outcome};
+use crate::plan::Plan;
+use crate::statistics::{mean, relative_deviation};
 
 /// A program under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -62,7 +63,7 @@ pub struct PolicyFigures {
     pub deviation: Option<f64>,
     /// Against the first policy.
     pub saved: Option<Saved>,
-    /// Thread moves between domains, by whomever: mean by trial, all processes.
+    /// Thread moves between domains, by anyone: mean by trial, all processes.
     pub thread_moves: f64,
     /// Thread moves that the policy ordered: mean by trial.
     pub thread_moves_ordered: f64,
@@ -113,23 +114,16 @@ fn of_policy(
         jobs.filter_map(|(job, alone)| Some(job.seconds? / (*alone)?))
     });
     let slowdowns: Vec<f64> = slowdowns.collect();
-    let (slowdown, worst_slowdown) = (mean(&slowdowns), most(&slowdowns));
+    let (slowdown, worst_slowdown) = (mean(slowdowns.iter().copied()), most(&slowdowns));
     let deviations: Vec<f64> = programs.iter().filter_map(|p| p.deviation).collect();
-    let deviation = (!deviations.is_empty()).then(|| mean(&deviations));
+    let deviation = (!deviations.is_empty()).then(|| mean(deviations));
     let saved = first.map(|first| Saved {
         mean: 1.0 - slowdown / first.slowdown,
         worst: 1.0 - worst_slowdown / first.worst_slowdown,
         deviation: saved_of(deviation, first.deviation),
         request: None,
     });
-    let by_trial = |value: &dyn Fn(&Outcome) -> f64| {
-        mean(
-            &trials
-                .iter()
-                .map(|trial| value(trial))
-                .collect::<Vec<f64>>(),
-        )
-    };
+    let by_trial = |value: &dyn Fn(&Outcome) -> f64| mean(trials.iter().map(|trial| value(trial)));
     let sum = |value: fn(&JobOutcome) -> f64| jobs().map(value).sum::<f64>();
     let (lines, remote) = (sum(|job| job.lines), sum(|job| job.remote_lines));
     PolicyFigures {
@@ -164,11 +158,10 @@ fn of_program(
     let requests: Vec<f64> = own().filter_map(|job| job.request_s).collect();
     let labels = plan.labels.iter().zip(&plan.alone_s);
     let alone = labels.filter(|(label, _)| label.program == name);
-    let alone: Vec<f64> = alone.filter_map(|(_, alone)| *alone).collect();
-    let alone_s = mean(&alone);
-    let (mean_s, worst_s) = (mean(&times), most(&times));
-    let deviation = deviation(&times).map(|seconds| seconds / mean_s);
-    let request_s = (!requests.is_empty()).then(|| mean(&requests));
+    let alone_s = mean(alone.filter_map(|(_, alone)| *alone));
+    let (mean_s, worst_s) = (mean(times.iter().copied()), most(&times));
+    let deviation = relative_deviation(&times);
+    let request_s = (!requests.is_empty()).then(|| mean(requests));
     let saved = base.map(|base| Saved {
         mean: 1.0 - mean_s / base.mean_s,
         worst: 1.0 - worst_s / base.worst_s,
@@ -209,39 +202,22 @@ fn moves_per_hour(trials: &[&Outcome], of: impl Fn(&JobOutcome) -> bool) -> f64 
     if hours > 0.0 { moves / hours } else { 0.0 }
 }
 
-/// No number when there are no values.
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
+/// NaN for no values.
 fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NAN, f64::max)
 }
 
-/// Standard deviation of a sample; `None` for fewer than two values.
-fn deviation(values: &[f64]) -> Option<f64> {
-    if values.len() < 2 {
-        return None;
-    }
-    let middle = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - middle).powi(2)).sum();
-    Some((squares / (values.len() - 1) as f64).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Label;
     use super::*;
+    use crate::plan::Label;
 
     #[test]
     fn figures_are_those_that_the_papers_define() {
-        assert_eq!(mean(&[1.0, 3.0]), 2.0);
         assert_eq!(most(&[1.0, 3.0, 2.0]), 3.0);
-        assert_eq!(deviation(&[1.0, 3.0]), Some(2.0_f64.sqrt()));
-        assert_eq!(deviation(&[1.0]), None);
         assert_eq!(saved_of(Some(8.0), Some(10.0)), Some(1.0 - 0.8));
         assert_eq!(saved_of(Some(8.0), Some(1e-9)), None, "nothing to save");
-        assert!(mean(&[]).is_nan() && most(&[]).is_nan());
+        assert!(most(&[]).is_nan());
     }
 
     #[test]

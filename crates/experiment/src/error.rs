@@ -1,0 +1,81 @@
+//! Why an experiment cannot be run.
+
+use numaherd_files::FileError;
+use numaherd_herd::HerdError;
+use numaherd_model::ModelError;
+use numaherd_policy::PolicyError;
+use numaherd_topology::ReadError;
+use numaherd_trace::world::SetupError;
+
+/// Why an experiment cannot be set up or run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExperimentError {
+    /// A scenario or a file of settings cannot be read, or is wrong at a line and key.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// There is no scenario of that name.
+    #[error("no scenario is called {name:?}: give one of {known}, or a .toml file")]
+    NoScenario {
+        /// The name asked for.
+        name: String,
+        /// The scenarios that come with the program.
+        known: String,
+    },
+    /// What a scenario asks for cannot be run; without a line where no single key is to blame.
+    #[error("{file}: {why}")]
+    Scenario {
+        /// The scenario's file or name.
+        file: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A `--set` that cannot be read, or a setting that cannot be.
+    #[error("{from}: {why}")]
+    Setting {
+        /// The file or the option that says it.
+        from: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A policy is unknown, or cannot be built.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A machine is unknown, or its file is wrong.
+    #[error(transparent)]
+    Machine(#[from] ReadError),
+    /// The model cannot run a program or a machine.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A trace cannot be played on a machine.
+    #[error(transparent)]
+    Trace(#[from] SetupError),
+    /// The oracle places by an analysis of the trace, and was given none.
+    #[error("the oracle needs an analysis of the trace")]
+    NoAnalysis,
+    /// The machine has no CPU to place threads on.
+    #[error("{machine} has no CPU to place threads on")]
+    NoCpu {
+        /// The machine.
+        machine: String,
+    },
+    /// A chart cannot be drawn or written.
+    #[error("cannot draw {what}: {why}")]
+    Chart {
+        /// The chart's title or file.
+        what: String,
+        /// Why not.
+        why: String,
+    },
+    /// The loop cannot run, or its ledger cannot be written.
+    #[error(transparent)]
+    Herd(#[from] HerdError),
+    /// The loop gave up before the end.
+    #[error("{policy} broke off: {why}")]
+    BrokeOff {
+        /// The policy.
+        policy: String,
+        /// What went wrong.
+        why: String,
+    },
+}
