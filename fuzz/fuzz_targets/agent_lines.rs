@@ -8,16 +8,10 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
+use numaherd_host::agent::protocol;
 use numaherd_world::Agent;
 
-#[path = "../../crates/host/src/agent/hearing.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod hearing;
-#[path = "../../crates/host/src/agent/protocol.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod protocol;
-
-use hearing::Hearing;
+use numaherd_host::agent::hearing::Hearing;
 
 fuzz_target!(|input: (u8, u8, &[u8])| {
     let (vcpus, cut, stream) = input;

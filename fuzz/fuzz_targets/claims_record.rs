@@ -8,13 +8,10 @@
 use libfuzzer_sys::fuzz_target;
 use serde::{Deserialize, Serialize};
 
-#[path = "../../crates/numaherd/src/reproduce/claim.rs"]
+#[path = "../../crates/numaherd-lab/src/reproduce/claim.rs"]
 #[allow(dead_code, reason = "the target uses a part of the module")]
 mod claim;
-#[path = "../../crates/numaherd/src/exit.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod exit;
-#[path = "../../crates/numaherd/src/reproduce/record.rs"]
+#[path = "../../crates/numaherd-lab/src/reproduce/record.rs"]
 #[allow(dead_code, reason = "the target uses a part of the module")]
 mod record;
 

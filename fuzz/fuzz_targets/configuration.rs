@@ -7,11 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/numaherd/src/config/file/mod.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod file;
-
-use file::Config;
+use numaherd::config::file::Config;
 
 numaherd_fuzz::changes_figures!();
 

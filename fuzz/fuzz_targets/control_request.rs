@@ -5,10 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../../crates/numaherd/src/serve/protocol.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod protocol;
+use numaherd::serve::protocol;
 
 fuzz_target!(|line: &[u8]| {
     match protocol::parse(line) {

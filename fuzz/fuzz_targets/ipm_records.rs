@@ -6,12 +6,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use numaherd_host::ipm_records;
 
-#[path = "../../crates/host/src/ipm_records.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod ipm_records;
-
-use ipm_records::{NoRecord, Notification, Record, SharingPart};
+use numaherd_host::ipm_records::{NoRecord, Notification, Record, SharingPart};
 
 const HEADER_BYTES: usize = 16;
 

@@ -7,10 +7,7 @@
 use libfuzzer_sys::fuzz_target;
 use numaherd_model::Until;
 
-#[path = "../../crates/numaherd/src/exit.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod exit;
-#[path = "../../crates/numaherd/src/simulate/scenario.rs"]
+#[path = "../../crates/numaherd-lab/src/simulate/scenario.rs"]
 #[allow(dead_code, reason = "the target runs none of it")]
 mod scenario;
 

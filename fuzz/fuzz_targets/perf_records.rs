@@ -6,12 +6,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use numaherd_host::records;
 
-#[path = "../../crates/host/src/records.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod records;
-
-use records::{Layout, RawSample, Record};
+use numaherd_host::records::{Layout, RawSample, Record};
 
 fuzz_target!(|input: (bool, bool, &[u8])| {
     let (weight_parts, physical, bytes) = input;

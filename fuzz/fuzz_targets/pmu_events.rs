@@ -8,25 +8,9 @@
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
+use numaherd_host::files;
+use numaherd_host::pmu;
 use numaherd_fuzz::temporary;
-
-#[path = "../../crates/host/src/files.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod files;
-#[path = "../../crates/host/src/pmu.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod pmu;
-
-/// The part of `host`'s module of that name that the reader fills in.
-mod kernel {
-    #[derive(Clone, Copy, Debug, Default)]
-    pub struct Attribute {
-        pub kind: u32,
-        pub config: u64,
-        pub config1: u64,
-        pub config2: u64,
-    }
-}
 
 fuzz_target!(|text: &str| {
     let directory = temporary();

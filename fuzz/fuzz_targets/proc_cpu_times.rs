@@ -6,11 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/host/src/proc/mod.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod proc;
-
-use proc::cpu_times::parse;
+use numaherd_host::proc::cpu_times::parse;
 
 fuzz_target!(|text: &[u8]| {
     let times = parse(text);

@@ -5,11 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/host/src/proc/mod.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod proc;
-
-use proc::cpuinfo::{Processor, parse};
+use numaherd_host::proc::cpuinfo::{Processor, parse};
 
 fuzz_target!(|text: &[u8]| {
     let processor = parse(text);

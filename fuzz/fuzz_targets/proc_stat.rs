@@ -5,10 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../../crates/host/src/proc/mod.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod proc;
+use numaherd_host::proc;
 
 fuzz_target!(|text: &[u8]| {
     let Some(stat) = proc::stat::parse(text) else {

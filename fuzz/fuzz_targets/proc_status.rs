@@ -6,11 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/host/src/proc/mod.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod proc;
-
-use proc::status::{Status, parse};
+use numaherd_host::proc::status::{Status, parse};
 
 fuzz_target!(|text: &[u8]| {
     let status = parse(text);

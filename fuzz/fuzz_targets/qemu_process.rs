@@ -6,21 +6,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use numaherd_host::vm::command_line;
+use numaherd_host::vm::libvirt;
 
-#[path = "../../crates/host/src/vm/command_line.rs"]
-mod command_line;
-#[path = "../../crates/host/src/vm/libvirt.rs"]
-mod libvirt;
-#[path = "../../crates/host/src/agent/protocol.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod protocol;
-
-/// Where the readers look for the name of the agent's port.
-mod agent {
-    pub(crate) use crate::protocol::PORT_NAME;
-}
-
-use command_line::{CommandLine, Socket};
+use numaherd_host::vm::command_line::{CommandLine, Socket};
 
 fuzz_target!(|text: &[u8]| {
     let line = command_line::parse(text);

@@ -9,10 +9,7 @@ use std::fs;
 use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::temporary;
 
-#[path = "../../crates/numaherd/src/exit.rs"]
-#[allow(dead_code, reason = "the target uses a part of the module")]
-mod exit;
-#[path = "../../crates/numaherd/src/compare/scenario.rs"]
+#[path = "../../crates/numaherd-lab/src/compare/scenario.rs"]
 #[allow(dead_code, reason = "the target runs none of the programs")]
 mod scenario;
 

@@ -9,53 +9,53 @@ use numaherd_topology::{CpuId, IdSet};
 
 /// The root under which everything is found.
 #[derive(Clone, Debug)]
-pub(crate) struct Root(Arc<Path>);
+pub struct Root(Arc<Path>);
 
 impl Root {
-    pub(crate) fn new(root: &Path) -> Self {
+    pub fn new(root: &Path) -> Self {
         Self(root.into())
     }
 
     /// Whether this is the machine itself.
-    pub(crate) fn is_live(&self) -> bool {
+    pub fn is_live(&self) -> bool {
         self.0.as_os_str() == "/"
     }
 
     /// A path under the root; leading slashes do not lead out of it.
-    pub(crate) fn path(&self, path: &str) -> PathBuf {
+    pub fn path(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
 
-    pub(crate) fn open(&self, path: &str) -> io::Result<File> {
+    pub fn open(&self, path: &str) -> io::Result<File> {
         File::open(self.path(path))
     }
 
-    pub(crate) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+    pub fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         std::fs::read(self.path(path))
     }
 
     /// Reads into a buffer that is used again and again.
-    pub(crate) fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
+    pub fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.clear();
         self.open(path)?.read_to_end(buffer).map(drop)
     }
 
     /// The text of a file without white space around it; `None` where it is not there.
-    pub(crate) fn text(&self, path: &str) -> Option<String> {
+    pub fn text(&self, path: &str) -> Option<String> {
         let bytes = self.read(path).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    pub(crate) fn number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
+    pub fn number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
         self.text(path)?.parse().ok()
     }
 
-    pub(crate) fn list<T: Copy + Into<u32> + From<u32>>(&self, path: &str) -> Option<IdSet<T>> {
+    pub fn list<T: Copy + Into<u32> + From<u32>>(&self, path: &str) -> Option<IdSet<T>> {
         self.text(path)?.parse().ok()
     }
 
     /// The entries of a folder whose names are numbers, ascending.
-    pub(crate) fn numbers(&self, path: &str, prefix: &str) -> io::Result<Vec<u32>> {
+    pub fn numbers(&self, path: &str, prefix: &str) -> io::Result<Vec<u32>> {
         let mut numbers: Vec<u32> = std::fs::read_dir(self.path(path))?
             .filter_map(|entry| {
                 let name = entry.ok()?.file_name();
@@ -67,7 +67,7 @@ impl Root {
     }
 
     /// The CPUs that are online now; `None` where the tree does not say.
-    pub(crate) fn online_cpus(&self) -> Option<IdSet<CpuId>> {
+    pub fn online_cpus(&self) -> Option<IdSet<CpuId>> {
         self.list("sys/devices/system/cpu/online")
     }
 }

@@ -23,38 +23,38 @@ const COUNTS_BYTES: usize = 80;
 
 /// A page that should be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Notification {
+pub struct Notification {
     /// Process whose page it is.
-    pub(crate) tgid: u32,
+    pub tgid: u32,
     /// The thread that ran where the page left the TLB; 0 where that is not known.
-    pub(crate) tid: u32,
+    pub tid: u32,
     /// Node that the page is on, as last seen.
-    pub(crate) from: u32,
+    pub from: u32,
     /// Node that uses it.
-    pub(crate) to: u32,
+    pub to: u32,
     /// Virtual address of its first byte.
-    pub(crate) address: u64,
+    pub address: u64,
     /// Its size, as the TLB has it.
-    pub(crate) page_bytes: u64,
+    pub page_bytes: u64,
     /// When it was found, on the monotonic clock.
-    pub(crate) time_ns: u64,
+    pub time_ns: u64,
 }
 
 /// A part of what the threads of a process shared since they began.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SharingPart {
-    pub(crate) tgid: u32,
+pub struct SharingPart {
+    pub tgid: u32,
     /// The first part of the process in this snapshot.
-    pub(crate) is_first: bool,
+    pub is_first: bool,
     /// The last one.
-    pub(crate) is_last: bool,
+    pub is_last: bool,
     /// Two threads each, with how much they shared.
-    pub(crate) pairs: Vec<(u32, u32, u64)>,
+    pub pairs: Vec<(u32, u32, u64)>,
 }
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub enum Record {
     Notification(Notification),
     Sharing(SharingPart),
     /// What the unit has done; kinds that are not known.
@@ -63,7 +63,7 @@ pub(crate) enum Record {
 
 /// Why bytes are no records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRecord {
+pub enum NoRecord {
     Magic(u32),
     Version(u32),
     Length { kind: u32, bytes: u32, left: usize },
@@ -87,7 +87,7 @@ impl fmt::Display for NoRecord {
 }
 
 /// The records in these bytes, in their order; an error is the last thing said.
-pub(crate) fn records(bytes: &[u8]) -> impl Iterator<Item = Result<Record, NoRecord>> + '_ {
+pub fn records(bytes: &[u8]) -> impl Iterator<Item = Result<Record, NoRecord>> + '_ {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         if rest.is_empty() {

@@ -21,9 +21,12 @@
 //! Everything that is read is found under a root, so a captured tree can be observed; everything
 //! that is done goes through [`kernel::Hands`] and [`kernel::Senses`], so tests can have a kernel
 //! that refuses.
+//!
+//! The readers of outside text and bytes are public for their fuzz targets, and hidden: no promise.
 
 mod affinity;
-mod agent;
+#[doc(hidden)]
+pub mod agent;
 mod assignments;
 mod blocks;
 mod choice;
@@ -35,10 +38,12 @@ mod error;
 mod events;
 #[cfg(test)]
 mod fake;
-mod files;
+#[doc(hidden)]
+pub mod files;
 mod groups;
 mod host;
-mod ipm_records;
+#[doc(hidden)]
+pub mod ipm_records;
 mod ipm_unit;
 pub mod kernel;
 mod new_pages;
@@ -46,11 +51,14 @@ mod options;
 mod pace;
 mod pager;
 mod pages;
-mod pmu;
-mod proc;
+#[doc(hidden)]
+pub mod pmu;
+#[doc(hidden)]
+pub mod proc;
 mod ranges;
 mod reasons;
-mod records;
+#[doc(hidden)]
+pub mod records;
 mod residency;
 mod room;
 mod samples;
@@ -59,7 +67,8 @@ mod stop;
 mod sys;
 mod threads;
 mod users;
-mod vm;
+#[doc(hidden)]
+pub mod vm;
 
 pub use agent::{AgentNews, AgentOptions, GuestAgent, Told};
 pub use doctor::{Doctor, EventCheck, Finding, MOVING, PLACING, Verdict, doctor, signals};

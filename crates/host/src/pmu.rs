@@ -10,15 +10,15 @@ const DEVICES: &str = "sys/bus/event_source/devices";
 
 /// A PMU found in sysfs.
 #[derive(Clone, Debug)]
-pub(crate) struct Pmu {
+pub struct Pmu {
     root: Root,
-    pub(crate) name: String,
-    pub(crate) kind: u32,
+    pub name: String,
+    pub kind: u32,
 }
 
 impl Pmu {
     /// The PMU of that name, if the machine has it.
-    pub(crate) fn find(root: &Root, name: &str) -> Option<Self> {
+    pub fn find(root: &Root, name: &str) -> Option<Self> {
         let kind = root.number(&format!("{DEVICES}/{name}/type"))?;
         Some(Self {
             root: root.clone(),
@@ -28,7 +28,7 @@ impl Pmu {
     }
 
     /// The names of all PMUs.
-    pub(crate) fn names(root: &Root) -> Vec<String> {
+    pub fn names(root: &Root) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(root.path(DEVICES)) else {
             return Vec::new();
         };
@@ -41,7 +41,7 @@ impl Pmu {
 
     /// The attribute of a named event; `None` where the PMU has no such event or says it in terms
     /// that it does not explain.
-    pub(crate) fn event(&self, name: &str) -> Option<Attribute> {
+    pub fn event(&self, name: &str) -> Option<Attribute> {
         let terms = self
             .root
             .text(&format!("{DEVICES}/{}/events/{name}", self.name))?;
@@ -57,7 +57,7 @@ impl Pmu {
     }
 
     /// Puts a term's value where it belongs; `None` where the PMU has no such term.
-    pub(crate) fn set(&self, attribute: &mut Attribute, term: &str, value: u64) -> Option<()> {
+    pub fn set(&self, attribute: &mut Attribute, term: &str, value: u64) -> Option<()> {
         let format = self.format(term)?;
         let (word, bits) = place(&format)?;
         let word = match word {

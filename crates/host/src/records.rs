@@ -24,16 +24,16 @@ const LOST_SAMPLES: u32 = 13;
 
 /// Which fields the samples of a ring have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// The weight in parts (Linux 5.12) or as one number.
-    pub(crate) weight_parts: bool,
+    pub weight_parts: bool,
     /// With the physical address.
-    pub(crate) physical: bool,
+    pub physical: bool,
 }
 
 impl Layout {
     /// What to ask the kernel for.
-    pub(crate) fn sample_type(self) -> u64 {
+    pub fn sample_type(self) -> u64 {
         let weight = if self.weight_parts {
             field::WEIGHT_PARTS
         } else {
@@ -52,22 +52,22 @@ impl Layout {
 
 /// A sample as it is in the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RawSample {
-    pub(crate) pid: u32,
-    pub(crate) tid: u32,
-    pub(crate) time: u64,
-    pub(crate) address: u64,
-    pub(crate) cpu: u32,
+pub struct RawSample {
+    pub pid: u32,
+    pub tid: u32,
+    pub time: u64,
+    pub address: u64,
+    pub cpu: u32,
     /// Latency; 0 where the hardware gives none.
-    pub(crate) weight: u64,
-    pub(crate) source: DataSource,
+    pub weight: u64,
+    pub source: DataSource,
     /// Physical address; 0 where it was not asked for or is not known.
-    pub(crate) physical: u64,
+    pub physical: u64,
 }
 
 /// A record of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub enum Record {
     Sample(RawSample),
     /// So many records did not fit the ring.
     Lost(u64),
@@ -80,7 +80,7 @@ pub(crate) enum Record {
 
 /// The records in these bytes, oldest first. A record that is cut short ends them as
 /// [`Record::Damaged`].
-pub(crate) fn records(bytes: &[u8], layout: Layout) -> impl Iterator<Item = Record> + '_ {
+pub fn records(bytes: &[u8], layout: Layout) -> impl Iterator<Item = Record> + '_ {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -151,21 +151,21 @@ fn halves(word: u64) -> (u32, u32) {
 
 /// `union perf_mem_data_src`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DataSource(pub(crate) u64);
+pub struct DataSource(pub u64);
 
 impl DataSource {
     /// Whether it was a store.
-    pub(crate) fn is_store(self) -> bool {
+    pub fn is_store(self) -> bool {
         self.0 & 0x4 != 0
     }
 
     /// Whether it was a load or a store at all.
-    pub(crate) fn is_access(self) -> bool {
+    pub fn is_access(self) -> bool {
         self.0 & 0x6 != 0
     }
 
     /// What answered. The level number is used where the kernel gives one, else the older bits.
-    pub(crate) fn memory_source(self) -> MemorySource {
+    pub fn memory_source(self) -> MemorySource {
         let level_bits = self.0 >> 5 & 0x3fff;
         let level_number = self.0 >> 33 & 0xf;
         let remote = self.0 >> 37 & 1 == 1;

@@ -21,7 +21,8 @@ mod release;
 mod replay;
 mod report;
 mod run;
-mod serve;
+#[doc(hidden)]
+pub mod serve;
 mod top;
 mod topology;
 

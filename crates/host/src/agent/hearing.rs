@@ -15,10 +15,10 @@ use numaherd_world::Agent;
 use super::protocol::{self, Rubbish, Told, longest_line};
 
 /// Without a true line for so long an agent is silent: three of its heartbeats.
-pub(crate) const SILENCE: Duration = Duration::from_secs(3);
+pub const SILENCE: Duration = Duration::from_secs(3);
 
 /// How long an agent that told rubbish is not listened to.
-pub(crate) const CUT_OFF: Duration = Duration::from_secs(30);
+pub const CUT_OFF: Duration = Duration::from_secs(30);
 
 /// An agent that told nothing but the truth for so long, and then rubbish, is reported again.
 const REDEEMED: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ const MOST_LINES: u64 = 200;
 
 /// What was heard of one agent, and how far it is believed.
 #[derive(Debug, Default)]
-pub(crate) struct Hearing {
+pub struct Hearing {
     /// vCPUs that the machine has, as the host knows.
     vcpus: u32,
     /// The line that is being heard.
@@ -57,18 +57,18 @@ struct Second {
 
 impl Hearing {
     /// Sets how many vCPUs the machine has: one more than the highest index.
-    pub(crate) fn set_vcpus(&mut self, vcpus: u32) {
+    pub fn set_vcpus(&mut self, vcpus: u32) {
         self.vcpus = vcpus;
     }
 
     /// A connection was made: what comes may begin in the middle of a line.
-    pub(crate) fn connected(&mut self) {
+    pub fn connected(&mut self) {
         self.line.clear();
         self.begun = false;
     }
 
     /// The connection ended: who has hung up tells nothing.
-    pub(crate) fn disconnected(&mut self) {
+    pub fn disconnected(&mut self) {
         self.line = Vec::new();
         self.sequence = None;
         self.told = None;
@@ -76,7 +76,7 @@ impl Hearing {
     }
 
     /// Takes what came. After rubbish the agent is distrusted, and the connection is to be closed.
-    pub(crate) fn hear(&mut self, bytes: &[u8], now: Duration) -> Result<(), Rubbish> {
+    pub fn hear(&mut self, bytes: &[u8], now: Duration) -> Result<(), Rubbish> {
         let heard = self.take(bytes, now);
         if heard.is_err() {
             self.distrusted_until = Some(now + CUT_OFF);
@@ -89,7 +89,7 @@ impl Hearing {
 
     /// Whether rubbish that was just heard is news to people. True once, and again only after the
     /// agent has told the truth for a minute.
-    pub(crate) fn is_news(&mut self) -> bool {
+    pub fn is_news(&mut self) -> bool {
         !std::mem::replace(&mut self.reported, true)
     }
 
@@ -143,12 +143,12 @@ impl Hearing {
     }
 
     /// Until when the agent is not to be listened to.
-    pub(crate) fn distrusted_until(&self, now: Duration) -> Option<Duration> {
+    pub fn distrusted_until(&self, now: Duration) -> Option<Duration> {
         self.distrusted_until.filter(|&until| now < until)
     }
 
     /// How the agent stands, and what it tells if it is to be believed.
-    pub(crate) fn state(&self, now: Duration) -> (Agent, Option<&Told>) {
+    pub fn state(&self, now: Duration) -> (Agent, Option<&Told>) {
         if self.distrusted_until(now).is_some() {
             return (Agent::Distrusted, None);
         }

@@ -17,11 +17,11 @@
 //! time, and the worst that it can gain is that its own vCPUs are, or are not, candidates.
 
 mod guest;
-mod hearing;
+pub mod hearing;
 mod listener;
 mod masks;
 mod port;
-mod protocol;
+pub mod protocol;
 
 use std::path::PathBuf;
 use std::sync::Arc;

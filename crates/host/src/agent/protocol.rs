@@ -53,7 +53,7 @@ struct Version {
 
 /// Why what an agent says cannot be believed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Rubbish {
+pub enum Rubbish {
     /// More bytes than any true line has.
     #[error("it sent a line of over {longest} bytes")]
     TooLong {
@@ -111,12 +111,12 @@ pub(crate) enum Rubbish {
 
 /// Bytes of the longest true line of a machine of so many vCPUs, line feeds not counted: the names of
 /// the fields and their numbers, and 11 for each vCPU.
-pub(crate) fn longest_line(vcpus: u32) -> usize {
+pub fn longest_line(vcpus: u32) -> usize {
     128 + 11 * vcpus as usize
 }
 
 /// A line, framed.
-pub(crate) fn write(sequence: u64, told: &Told) -> Vec<u8> {
+pub fn write(sequence: u64, told: &Told) -> Vec<u8> {
     let line = Line {
         numaherd_agent: VERSION,
         sequence,
@@ -132,7 +132,7 @@ pub(crate) fn write(sequence: u64, told: &Told) -> Vec<u8> {
 
 /// Reads a line without its line feeds, of a machine that has `known` vCPUs and whose line before had
 /// the number `last`; its own number and what it tells.
-pub(crate) fn read(line: &[u8], known: u32, last: Option<u64>) -> Result<(u64, Told), Rubbish> {
+pub fn read(line: &[u8], known: u32, last: Option<u64>) -> Result<(u64, Told), Rubbish> {
     let longest = longest_line(known);
     if line.len() > longest {
         return Err(Rubbish::TooLong { longest });

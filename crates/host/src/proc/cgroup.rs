@@ -4,18 +4,18 @@ use super::words;
 
 /// In which cgroups a thread is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Cgroups {
+pub struct Cgroups {
     /// Path in the unified hierarchy (version 2).
-    pub(crate) unified: Option<String>,
+    pub unified: Option<String>,
     /// Path in version 1's hierarchy of the cpuset controller.
-    pub(crate) cpuset: Option<String>,
+    pub cpuset: Option<String>,
     /// Paths in all other hierarchies of version 1.
-    pub(crate) others: Vec<String>,
+    pub others: Vec<String>,
 }
 
 impl Cgroups {
     /// Whether the thread is in that cgroup, or in one below it, in any hierarchy.
-    pub(crate) fn within(&self, path: &str) -> bool {
+    pub fn within(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         self.unified
             .iter()
@@ -29,7 +29,7 @@ impl Cgroups {
 }
 
 /// Reads a cgroup file: a line `number:controllers:path` for each hierarchy.
-pub(crate) fn parse(text: &[u8]) -> Cgroups {
+pub fn parse(text: &[u8]) -> Cgroups {
     let mut cgroups = Cgroups::default();
     for line in text.split(|byte| *byte == b'\n') {
         let mut parts = line.splitn(3, |byte| *byte == b':');
@@ -54,15 +54,15 @@ pub(crate) fn parse(text: &[u8]) -> Cgroups {
 
 /// Where the hierarchies with cpusets are mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mounts {
+pub struct Mounts {
     /// Mount point of version 2.
-    pub(crate) unified: Option<String>,
+    pub unified: Option<String>,
     /// Mount point of version 1's cpuset controller.
-    pub(crate) cpuset: Option<String>,
+    pub cpuset: Option<String>,
 }
 
 /// Reads a mountinfo file (Documentation/filesystems/proc.rst, 3.5).
-pub(crate) fn mounts(text: &[u8]) -> Mounts {
+pub fn mounts(text: &[u8]) -> Mounts {
     let mut mounts = Mounts::default();
     for line in text.split(|byte| *byte == b'\n') {
         let mut fields = words(line);

@@ -9,15 +9,15 @@ use super::{decimal, words};
 
 /// Where a CPU's time went, in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CpuTime {
+pub struct CpuTime {
     /// Nothing to run, whether or not a thread waited for a disk.
-    pub(crate) idle: u64,
+    pub idle: u64,
     /// All of it.
-    pub(crate) all: u64,
+    pub all: u64,
 }
 
 /// Time by CPU number. Lines that are not understood are left out.
-pub(crate) fn parse(text: &[u8]) -> BTreeMap<u32, CpuTime> {
+pub fn parse(text: &[u8]) -> BTreeMap<u32, CpuTime> {
     let of_line = |line| {
         let mut fields = words(line);
         let number = decimal(fields.next()?.strip_prefix(b"cpu")?)?;

@@ -4,23 +4,23 @@ use super::{decimal, hexadecimal};
 
 /// Which processor this is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Processor {
+pub struct Processor {
     /// `GenuineIntel`, `AuthenticAMD`, …; empty where the file does not say (Arm).
-    pub(crate) vendor: String,
-    pub(crate) family: u32,
-    pub(crate) model: u32,
+    pub vendor: String,
+    pub family: u32,
+    pub model: u32,
     /// Who made an Arm core; `None` on others.
-    pub(crate) implementer: Option<u32>,
+    pub implementer: Option<u32>,
     /// Which of its maker's an Arm core is.
-    pub(crate) part: u32,
+    pub part: u32,
     /// The name that people know it by.
-    pub(crate) name: String,
+    pub name: String,
     /// Whether it is a virtual machine's.
-    pub(crate) hypervisor: bool,
+    pub hypervisor: bool,
 }
 
 /// Reads the first processor of a cpuinfo file.
-pub(crate) fn parse(text: &[u8]) -> Processor {
+pub fn parse(text: &[u8]) -> Processor {
     let mut processor = Processor::default();
     for line in text.split(|byte| *byte == b'\n') {
         if line.trim_ascii().is_empty()

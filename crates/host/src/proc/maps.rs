@@ -4,19 +4,19 @@ use super::hexadecimal;
 
 /// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     /// First address.
-    pub(crate) start: u64,
+    pub start: u64,
     /// One past the last.
-    pub(crate) end: u64,
+    pub end: u64,
     /// Whether writes are shared with others who map the same.
-    pub(crate) shared: bool,
+    pub shared: bool,
     /// Whether it can hold pages that move: readable, and neither a device nor the kernel's own.
-    pub(crate) movable: bool,
+    pub movable: bool,
 }
 
 /// Reads a maps file: `start-end rwxp offset major:minor inode path` in each line.
-pub(crate) fn parse(text: &[u8]) -> Vec<Mapping> {
+pub fn parse(text: &[u8]) -> Vec<Mapping> {
     text.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
 

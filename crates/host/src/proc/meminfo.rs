@@ -3,7 +3,7 @@
 use super::{decimal, words};
 
 /// Total and free memory in bytes; `None` where the file lacks either.
-pub(crate) fn parse(text: &[u8]) -> Option<(u64, u64)> {
+pub fn parse(text: &[u8]) -> Option<(u64, u64)> {
     let (mut total, mut free) = (None, None);
     for line in text.split(|byte| *byte == b'\n') {
         let mut fields = words(line).peekable();
@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<(u64, u64)> {
 }
 
 /// Memory of files that nobody has touched for long, in bytes; `None` where the file does not tell.
-pub(crate) fn inactive_file(text: &[u8]) -> Option<u64> {
+pub fn inactive_file(text: &[u8]) -> Option<u64> {
     let line = text
         .split(|byte| *byte == b'\n')
         .find(|line| words(line).any(|word| word == b"Inactive(file):"))?;

@@ -3,17 +3,17 @@
 //! Formats: Documentation/filesystems/proc.rst and the sources named in each file. Every parser
 //! takes whatever it is given: text that is not understood is an error or is left out, never a panic.
 
-pub(crate) mod cgroup;
-pub(crate) mod cpu_times;
-pub(crate) mod cpuinfo;
-pub(crate) mod maps;
-pub(crate) mod meminfo;
-pub(crate) mod numa_maps;
-pub(crate) mod stat;
-pub(crate) mod status;
+pub mod cgroup;
+pub mod cpu_times;
+pub mod cpuinfo;
+pub mod maps;
+pub mod meminfo;
+pub mod numa_maps;
+pub mod stat;
+pub mod status;
 
 /// Reads a decimal number; `None` for anything else, also for what does not fit.
-pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
+pub fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
@@ -24,14 +24,14 @@ pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
 }
 
 /// Reads a hexadecimal number without prefix.
-pub(crate) fn hexadecimal(text: &[u8]) -> Option<u64> {
+pub fn hexadecimal(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let plain = !text.starts_with(['+', '-']);
     plain.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
 
 /// The words of a line.
-pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t'))
         .filter(|word| !word.is_empty())
 }

@@ -12,17 +12,17 @@ use super::{decimal, hexadecimal, words};
 
 /// One mapping's pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NodePages {
+pub struct NodePages {
     /// First address, as in `maps`.
-    pub(crate) start: u64,
+    pub start: u64,
     /// Resident base pages by node.
-    pub(crate) pages: Vec<(NodeId, u64)>,
+    pub pages: Vec<(NodeId, u64)>,
     /// Whether one of the pages is mapped more than once (`mapmax=`).
-    pub(crate) mapped_again: bool,
+    pub mapped_again: bool,
 }
 
 /// Reads a numa_maps file; mappings without resident pages are left out.
-pub(crate) fn parse(text: &[u8], base_page_bytes: u64) -> Vec<NodePages> {
+pub fn parse(text: &[u8], base_page_bytes: u64) -> Vec<NodePages> {
     text.split(|byte| *byte == b'\n')
         .filter_map(|text| line(text, base_page_bytes))
         .collect()
@@ -61,7 +61,7 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
 }
 
 /// All mappings together.
-pub(crate) fn residency(mappings: &[NodePages]) -> Residency {
+pub fn residency(mappings: &[NodePages]) -> Residency {
     let mut by_node = BTreeMap::new();
     for &(node, count) in mappings.iter().flat_map(|mapping| &mapping.pages) {
         let sum: &mut u64 = by_node.entry(node).or_default();

@@ -13,37 +13,37 @@ const FIXED_AFFINITY: u64 = 0x0400_0000;
 
 /// What is used of a stat file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) state: u8,
-    pub(crate) parent: u32,
-    pub(crate) flags: u64,
+pub struct Stat<'a> {
+    pub name: &'a [u8],
+    pub state: u8,
+    pub parent: u32,
+    pub flags: u64,
     /// User and system time in clock ticks.
-    pub(crate) ran_ticks: u64,
+    pub ran_ticks: u64,
     /// Threads of its process.
-    pub(crate) threads: u64,
+    pub threads: u64,
     /// Start in clock ticks since boot.
-    pub(crate) born: u64,
+    pub born: u64,
     /// The CPU it last ran on.
-    pub(crate) cpu: u32,
-    pub(crate) realtime_priority: u64,
+    pub cpu: u32,
+    pub realtime_priority: u64,
     /// Scheduling class, `SCHED_*`.
-    pub(crate) class: u64,
+    pub class: u64,
 }
 
 impl Stat<'_> {
     /// Whether it has ended and only waits to be fetched.
-    pub(crate) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
     /// Whether it is a thread of the kernel's own.
-    pub(crate) fn is_kernels(&self) -> bool {
+    pub fn is_kernels(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
     }
 
     /// Why nobody should place it, if so.
-    pub(crate) fn unmanaged(&self) -> Option<Unmanaged> {
+    pub fn unmanaged(&self) -> Option<Unmanaged> {
         let real_time = |class: &str| Unmanaged::RealTime {
             class: class.to_owned(),
             priority: self.realtime_priority,
@@ -60,7 +60,7 @@ impl Stat<'_> {
 }
 
 /// Reads a stat file; `None` where it is not one.
-pub(crate) fn parse(text: &[u8]) -> Option<Stat<'_>> {
+pub fn parse(text: &[u8]) -> Option<Stat<'_>> {
     let open = text.iter().position(|byte| *byte == b'(')?;
     let close = text.iter().rposition(|byte| *byte == b')')?;
     let name = text.get(open + 1..close)?;

@@ -6,21 +6,21 @@ use super::{decimal, hexadecimal, words};
 
 /// What is used of a status file; `None` for lines that are not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Status {
+pub struct Status {
     /// Effective user number.
-    pub(crate) user: Option<u32>,
+    pub user: Option<u32>,
     /// Affinity mask.
-    pub(crate) cpus: Option<CpuSet>,
+    pub cpus: Option<CpuSet>,
     /// Nodes it may have memory on.
-    pub(crate) nodes: Option<NodeSet>,
+    pub nodes: Option<NodeSet>,
     /// Effective capabilities.
-    pub(crate) capabilities: Option<u64>,
+    pub capabilities: Option<u64>,
     /// Mode of system call filtering: 0 none, 2 by a filter.
-    pub(crate) seccomp: Option<u64>,
+    pub seccomp: Option<u64>,
 }
 
 /// Reads a status file.
-pub(crate) fn parse(text: &[u8]) -> Status {
+pub fn parse(text: &[u8]) -> Status {
     let mut status = Status::default();
     for line in text.split(|byte| *byte == b'\n') {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {

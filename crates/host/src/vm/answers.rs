@@ -9,13 +9,13 @@ use serde_json::Value;
 /// A vCPU, in the answer to `query-cpus-fast`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct CpuThread {
+pub struct CpuThread {
     /// Its number in the machine.
     #[serde(rename = "cpu-index")]
-    pub(crate) index: u32,
+    pub index: u32,
     /// The thread that runs it, as numbered where QEMU runs.
     #[serde(rename = "thread-id")]
-    pub(crate) thread: u32,
+    pub thread: u32,
 }
 
 /// The answer to `query-memory-size-summary`, in bytes.
@@ -30,19 +30,19 @@ struct MemorySize {
 /// A piece of the machine's memory as QEMU has it, in the answer to `query-memdev`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Backend {
+pub struct Backend {
     /// Its name; older QEMUs do not tell.
     #[serde(default)]
-    pub(crate) id: String,
+    pub id: String,
     /// Bytes.
-    pub(crate) size: u64,
+    pub size: u64,
     /// Whether it is mapped so that other processes can share it; older QEMUs do not tell.
     #[serde(default)]
-    pub(crate) share: bool,
+    pub share: bool,
     /// The nodes of the host that its owner gave it.
-    pub(crate) host_nodes: Vec<u32>,
+    pub host_nodes: Vec<u32>,
     /// How it is laid out over them: `default`, `preferred`, `bind` or `interleave`.
-    pub(crate) policy: String,
+    pub policy: String,
 }
 
 /// The vCPUs, ascending by index.
@@ -50,7 +50,7 @@ pub(crate) struct Backend {
 /// # Errors
 /// Why it is no answer to `query-cpus-fast`: its form, no vCPU at all, one number twice, or a thread
 /// that runs some but not all of them (in single-threaded emulation one runs them all).
-pub(crate) fn cpus(answer: Value) -> Result<Vec<CpuThread>, String> {
+pub fn cpus(answer: Value) -> Result<Vec<CpuThread>, String> {
     let mut cpus: Vec<CpuThread> = read(answer)?;
     cpus.sort_unstable_by_key(|cpu| cpu.index);
     let Some(first) = cpus.first() else {
@@ -73,7 +73,7 @@ pub(crate) fn cpus(answer: Value) -> Result<Vec<CpuThread>, String> {
 ///
 /// # Errors
 /// Why it is no answer to `query-memory-size-summary`.
-pub(crate) fn memory_bytes(answer: Value) -> Result<u64, String> {
+pub fn memory_bytes(answer: Value) -> Result<u64, String> {
     let size: MemorySize = read(answer)?;
     let all = size.base_memory.checked_add(size.plugged_memory);
     all.filter(|bytes| *bytes > 0)
@@ -84,7 +84,7 @@ pub(crate) fn memory_bytes(answer: Value) -> Result<u64, String> {
 ///
 /// # Errors
 /// Why it is no answer to `query-memory-devices`.
-pub(crate) fn plugged_bytes(answer: Value) -> Result<u64, String> {
+pub fn plugged_bytes(answer: Value) -> Result<u64, String> {
     #[derive(Deserialize)]
     struct Device {
         data: Data,
@@ -105,7 +105,7 @@ pub(crate) fn plugged_bytes(answer: Value) -> Result<u64, String> {
 ///
 /// # Errors
 /// Why it is no answer to `query-memdev`.
-pub(crate) fn backends(answer: Value) -> Result<Vec<Backend>, String> {
+pub fn backends(answer: Value) -> Result<Vec<Backend>, String> {
     read(answer)
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn backends(answer: Value) -> Result<Vec<Backend>, String> {
 ///
 /// # Errors
 /// Why it is no answer to `query-name`.
-pub(crate) fn name(answer: Value) -> Result<Option<String>, String> {
+pub fn name(answer: Value) -> Result<Option<String>, String> {
     #[derive(Deserialize)]
     struct Name {
         name: Option<String>,
@@ -125,7 +125,7 @@ pub(crate) fn name(answer: Value) -> Result<Option<String>, String> {
 ///
 /// # Errors
 /// Why it is no answer to `query-status`.
-pub(crate) fn status(answer: Value) -> Result<String, String> {
+pub fn status(answer: Value) -> Result<String, String> {
     #[derive(Deserialize)]
     struct Status {
         status: String,

@@ -65,7 +65,7 @@ const WITHOUT_VALUE: &[&str] = &[
 
 /// Where a socket is that QEMU listens at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Socket {
+pub enum Socket {
     /// A path as QEMU saw it: from its working directory, under its root.
     Path {
         path: PathBuf,
@@ -78,19 +78,19 @@ pub(crate) enum Socket {
 
 /// What a command line says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CommandLine {
+pub struct CommandLine {
     /// Name of the machine.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Memory that the machine starts with, in bytes.
-    pub(crate) memory_bytes: Option<u64>,
+    pub memory_bytes: Option<u64>,
     /// Monitors that speak QMP.
-    pub(crate) monitors: Vec<Socket>,
+    pub monitors: Vec<Socket>,
     /// The port of the agent in the guest.
-    pub(crate) agent: Option<Socket>,
+    pub agent: Option<Socket>,
 }
 
 /// Reads `/proc/PID/cmdline`: words that each end with a zero byte.
-pub(crate) fn parse(text: &[u8]) -> CommandLine {
+pub fn parse(text: &[u8]) -> CommandLine {
     let mut line = CommandLine::default();
     let mut sockets = BTreeMap::new();
     let mut monitors = Vec::new();

@@ -15,7 +15,7 @@
 //! command line is better where both are there.
 
 /// The name of the domain that a cgroup path belongs to; `None` where it is no domain of QEMU's.
-pub(crate) fn domain(path: &str) -> Option<String> {
+pub fn domain(path: &str) -> Option<String> {
     let mut parts = path.split('/').skip_while(|part| part.is_empty());
     let mut before: [&str; 2] = [""; 2];
     parts.find_map(|part| {
@@ -31,7 +31,7 @@ pub(crate) fn domain(path: &str) -> Option<String> {
 }
 
 /// The number of the vCPU whose cgroup this is.
-pub(crate) fn vcpu(path: &str) -> Option<u32> {
+pub fn vcpu(path: &str) -> Option<u32> {
     let (above, own) = path.rsplit_once('/')?;
     // A domain may be called so itself.
     domain(above)?;

@@ -33,12 +33,12 @@
 //! Not found: machines of other programs than QEMU, monitors given by `-readconfig`, and monitors at
 //! TCP or abstract addresses (their vCPUs are still found by cgroup or name).
 
-mod answers;
-mod command_line;
+pub mod answers;
+pub mod command_line;
 mod inquiry;
-mod libvirt;
+pub mod libvirt;
 mod machine;
-mod qmp;
+pub mod qmp;
 mod sockets;
 mod threads;
 

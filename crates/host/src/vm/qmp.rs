@@ -14,7 +14,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// Two ends of a socket, and a clock.
-pub(crate) trait Wire {
+pub trait Wire {
     /// Now, on a clock that does not jump.
     fn now(&self) -> Duration;
 
@@ -33,18 +33,18 @@ pub(crate) trait Wire {
 
 /// What a conversation may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// The whole of it, from the greeting to the last answer.
-    pub(crate) time: Duration,
+    pub time: Duration,
     /// Bytes of one message.
-    pub(crate) message_bytes: usize,
+    pub message_bytes: usize,
     /// Bytes of all messages.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
 }
 
 /// Why there is no answer. The text goes on from "asked the monitor at PATH for QUESTION".
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoAnswer {
+pub enum NoAnswer {
     #[error(
         "it did not answer within {} ms: it serves another program, or its machine hangs",
         .0.as_millis()
@@ -82,7 +82,7 @@ struct Refusal {
 
 /// A conversation with a monitor that has greeted.
 #[derive(Debug)]
-pub(crate) struct Conversation<W> {
+pub struct Conversation<W> {
     wire: W,
     limits: Limits,
     /// When it ends, on the wire's clock.
@@ -104,7 +104,7 @@ impl<W: Wire> Conversation<W> {
     ///
     /// # Errors
     /// [`NoAnswer`]; nothing has been said when the greeting did not come.
-    pub(crate) fn begin(wire: W, limits: Limits) -> Result<Self, NoAnswer> {
+    pub fn begin(wire: W, limits: Limits) -> Result<Self, NoAnswer> {
         let ends = wire.now().saturating_add(limits.time);
         let mut conversation = Self {
             wire,
@@ -127,7 +127,7 @@ impl<W: Wire> Conversation<W> {
     ///
     /// # Errors
     /// [`NoAnswer`]; after one other than [`NoAnswer::Refused`] nothing more can be asked.
-    pub(crate) fn ask(&mut self, question: &str) -> Result<Value, NoAnswer> {
+    pub fn ask(&mut self, question: &str) -> Result<Value, NoAnswer> {
         self.asked += 1;
         let text = format!("{{\"execute\":\"{question}\",\"id\":{}}}\n", self.asked);
         self.say(text.as_bytes())?;
