@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use numaherd_policy::{Random, Settled};
 use numaherd_topology::Topology;
-use numaherd_world::{Notice, PageOrder, PageOutcome, Pages, ProcessId, Sample, Sharing, Snapshot};
+use numaherd_world::{Notice, PageOrder, PageOutcome, ProcessId, Sample, Sharing, Snapshot};
 
 use crate::governor::{GovernedPages, PageGovernor};
 use crate::groups::Pagings;
@@ -221,21 +221,6 @@ fn not_tried(plan: &[PageOrder], governed: &GovernedPages) -> Vec<PageOutcome> {
         .iter()
         .filter(|refusal| refusal.guard.is_for_bandwidth())
         .filter_map(|refusal| Some((refusal, plan.get(refusal.entry?)?)))
-        .map(|(refusal, order)| PageOutcome {
-            process: order.process,
-            thread: order.thread,
-            pages: order.pages,
-            to: order.to,
-            moved: 0,
-            already_there: 0,
-            failed: std::collections::BTreeMap::new(),
-            not_tried: match order.pages {
-                Pages::Window { count, .. } => count,
-                Pages::All => 0,
-            },
-            took_ns: 0,
-            longest_batch_ns: 0,
-            error: Some(refusal.why.clone()),
-        })
+        .map(|(refusal, order)| PageOutcome::not_tried(order, refusal.why.clone()))
         .collect()
 }

@@ -113,17 +113,8 @@ impl World for Replay {
             },
         });
         let pages = orders.pages.iter().map(|order| PageOutcome {
-            process: order.process,
-            thread: order.thread,
-            pages: order.pages,
-            to: order.to,
-            moved: 0,
-            already_there: 0,
-            failed: std::collections::BTreeMap::new(),
-            not_tried: 0,
-            took_ns: 0,
-            longest_batch_ns: 0,
             error: Some(NO_CHANGE.to_owned()),
+            ..PageOutcome::begun(order)
         });
         Outcome {
             affinities: affinities.collect(),

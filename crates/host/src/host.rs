@@ -390,7 +390,14 @@ impl World for Host {
             .collect();
         let pages = match &mut self.mover {
             Some(mover) => mover.carry_out(&*self.hands, &orders.pages, &self.stop),
-            None => orders.pages.iter().map(refuse_pages).collect(),
+            None => orders
+                .pages
+                .iter()
+                .map(|order| {
+                    let why = "not tried: the pager has been handed out; give it the order";
+                    PageOutcome::not_tried(order, why.to_owned())
+                })
+                .collect(),
         };
         Outcome { affinities, pages }
     }
@@ -423,25 +430,6 @@ impl World for Host {
             ending: self.ending.clone(),
             gaps: self.pager_gaps.clone(),
         }))
-    }
-}
-
-fn refuse_pages(order: &numaherd_world::PageOrder) -> PageOutcome {
-    PageOutcome {
-        process: order.process,
-        thread: order.thread,
-        pages: order.pages,
-        to: order.to,
-        moved: 0,
-        already_there: 0,
-        failed: Default::default(),
-        not_tried: match order.pages {
-            numaherd_world::Pages::All => 0,
-            numaherd_world::Pages::Window { count, .. } => count,
-        },
-        took_ns: 0,
-        longest_batch_ns: 0,
-        error: Some("not tried: the pager has been handed out; give it the order".to_owned()),
     }
 }
 

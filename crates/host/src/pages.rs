@@ -167,7 +167,7 @@ impl Mover {
         orders
             .iter()
             .map(|order| {
-                let mut outcome = nothing_yet(order);
+                let mut outcome = PageOutcome::begun(order);
                 let spans = match self.spans(order, &mut maps_of) {
                     Ok(spans) => spans,
                     Err(error) => {
@@ -536,22 +536,6 @@ fn ask_again(work: &mut Work<'_>, going: &[u64], after: &mut [i32], all: bool) {
             // An error status of the move says more than where the page is.
             after[i] = answer;
         }
-    }
-}
-
-fn nothing_yet(order: &PageOrder) -> PageOutcome {
-    PageOutcome {
-        process: order.process,
-        thread: order.thread,
-        pages: order.pages,
-        to: order.to,
-        moved: 0,
-        already_there: 0,
-        failed: BTreeMap::new(),
-        not_tried: 0,
-        took_ns: 0,
-        longest_batch_ns: 0,
-        error: None,
     }
 }
 

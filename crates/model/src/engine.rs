@@ -126,11 +126,11 @@ struct Progress {
 }
 
 /// See the top of this file.
-pub(crate) struct Engine {
+pub struct Engine {
     pub(crate) hardware: Hardware,
     jobs: Vec<Job>,
     until: Until,
-    options: Options,
+    pub(crate) options: Options,
     random: Xoshiro256PlusPlus,
     pub(crate) now_ns: f64,
     progress: Vec<Progress>,

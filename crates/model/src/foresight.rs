@@ -4,10 +4,11 @@
 //! alone with its memory local: the mean slowdown, 1 when nobody disturbs anybody. Memory stays where
 //! it is. Only a modelled machine can tell this; it is what an oracle decides by.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use numaherd_topology::CpuId;
 use numaherd_world::ThreadId;
+use numaherd_world::in_step::{InStep, lock};
 
 use crate::engine::Engine;
 use crate::world::Model;
@@ -28,7 +29,7 @@ impl Model {
     /// Something to ask about this model's threads.
     pub fn foresight(&self) -> Foresight {
         Foresight {
-            shared: self.shared().clone(),
+            shared: self.shared().handle(),
         }
     }
 }
@@ -37,14 +38,14 @@ impl Foresight {
     /// Mean slowdown of all threads were these on those CPUs, and the others where they are. `None`
     /// when a thread is not there any more, or a CPU never was.
     pub fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
-        let engine = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = lock(&self.shared);
         engine.slowdown(layout)
     }
 
     /// A mean slowdown that no layout can be below: every thread alone, where that is best for its
     /// memory. `None` when no thread runs.
     pub fn least_slowdown(&self) -> Option<f64> {
-        let engine = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let engine = lock(&self.shared);
         engine.least_slowdown()
     }
 }

@@ -7,14 +7,15 @@
 //! orders and seed give the same snapshots.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use numaherd_topology::{CpuSet, NodeId, NodeSet, Topology};
+use numaherd_topology::{CpuSet, NodeId, NodeSet};
+use numaherd_world::in_step::{InStep, Machine, Shared, lock};
 use numaherd_world::{
-    AffinityOutcome, Counts, MemorySource, NewPages, NodeState, Orders, Outcome, PageOrder,
-    PageOutcome, Pager, Process, Progress, Residency, Sample, Signal, SignalReport, SignalState,
-    Snapshot, Thread, ThreadId, Unmanaged, World, WorldError,
+    AffinityOrder, AffinityResult, Counts, MemorySource, NewPages, NodeState, PageOrder,
+    PageOutcome, Process, Residency, Sample, Signal, SignalReport, SignalState, Snapshot, Thread,
+    ThreadId, Unmanaged, World, WorldError,
 };
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -61,14 +62,10 @@ impl Default for Options {
 
 /// A modelled machine with its jobs.
 pub struct Model {
-    shared: Arc<Mutex<Engine>>,
-    topology: Arc<Topology>,
-    signals: Vec<SignalReport>,
+    shared: Shared<Engine>,
     options: Options,
     noise: Xoshiro256PlusPlus,
-    sequence: u64,
     observed_ns: f64,
-    pager_out: bool,
 }
 
 impl Model {
@@ -89,24 +86,17 @@ impl Model {
         let mut noise = Xoshiro256PlusPlus::seed_from_u64(options.seed);
         // 2^128 numbers on: what counters err by and what happens never draw the same ones.
         noise.jump();
+        let engine = Engine::new(hardware, jobs, until, options);
         Ok(Self {
-            shared: Arc::new(Mutex::new(Engine::new(hardware, jobs, until, options))),
-            topology,
-            signals: signals(),
+            shared: Shared::new(engine, topology, signals()),
             options,
             noise,
-            sequence: 0,
             observed_ns: 0.0,
-            pager_out: false,
         })
     }
 
     pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
-        lock(&self.shared)
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Mutex<Engine>> {
-        &self.shared
+        self.shared.machine()
     }
 
     /// Whether the run is over.
@@ -193,45 +183,25 @@ impl Model {
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Model")
-            .field("machine", &self.topology.name())
+            .field("machine", &self.topology().name())
             .field("seconds", &self.seconds())
             .finish_non_exhaustive()
     }
 }
 
-impl World for Model {
-    fn topology(&self) -> &Arc<Topology> {
-        &self.topology
+impl InStep for Model {
+    type Machine = Engine;
+
+    fn shared(&self) -> &Shared<Engine> {
+        &self.shared
     }
 
-    fn signals(&self) -> &[SignalReport] {
-        &self.signals
+    fn shared_mut(&mut self) -> &mut Shared<Engine> {
+        &mut self.shared
     }
 
-    /// Interleaving is of the jobs that leave their memory to the kernel, of what starts from now on.
-    fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
-        match rule {
-            NewPages::FirstTouch | NewPages::Interleave => {
-                let interleaves = rule == NewPages::Interleave;
-                self.engine().interleave_new_pages(interleaves);
-                Ok(())
-            }
-            NewPages::Random => Err(WorldError {
-                world: "the modelled machine".to_owned(),
-                reason:
-                    "it knows pages by their numbers on each node, so that on random nodes is no \
-                         other than in turn; choose interleave, or simulate a memory trace"
-                        .to_owned(),
-            }),
-        }
-    }
-
-    fn run_for(&mut self, interval: Duration) -> Progress {
-        run(&self.shared, interval)
-    }
-
-    fn observe(&mut self) -> Result<Snapshot, WorldError> {
-        let shared = self.shared.clone();
+    fn snapshot(&mut self, sequence: u64) -> Snapshot {
+        let (shared, topology) = (self.shared.handle(), self.topology().clone());
         let mut engine = lock(&shared);
         let interval_ns = engine.now_ns - self.observed_ns;
         let threads: Vec<Thread> = engine
@@ -242,7 +212,7 @@ impl World for Model {
         for thread in engine.threads.values_mut() {
             thread.seen = crate::engine::Seen::default();
         }
-        let nodes = self.topology.nodes();
+        let nodes = topology.nodes();
         let all_nodes: Arc<NodeSet> = Arc::new(nodes.iter().map(|node| node.id).collect());
         let residency = |memory: &crate::memory::Memory| Residency {
             pages: memory
@@ -254,7 +224,7 @@ impl World for Model {
                 .collect(),
         };
         let snapshot = Snapshot {
-            sequence: self.sequence,
+            sequence,
             time_ns: engine.now_ns as u64,
             interval_ns: interval_ns as u64,
             page_bytes: PAGE_BYTES,
@@ -284,65 +254,29 @@ impl World for Model {
                 .collect(),
             gaps: Vec::new(),
         };
-        self.sequence += 1;
         self.observed_ns = engine.now_ns;
-        Ok(snapshot)
-    }
-
-    fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
-        let engine = self.engine();
-        let thread = engine.threads.get(&thread)?;
-        Some((*thread.affinity).clone())
-    }
-
-    fn apply(&mut self, orders: &Orders) -> Outcome {
-        let mut engine = self.engine();
-        let affinities = orders.affinities.iter().map(|order| AffinityOutcome {
-            thread: order.thread,
-            result: engine.set_affinity(order),
-        });
-        let affinities = affinities.collect();
-        let pages = orders.pages.iter().map(|order| engine.move_pages(order));
-        let pages = pages.collect();
-        Outcome { affinities, pages }
-    }
-
-    fn pager(&mut self) -> Option<Box<dyn Pager>> {
-        if std::mem::replace(&mut self.pager_out, true) {
-            return None;
-        }
-        Some(Box::new(ModelPager {
-            shared: self.shared.clone(),
-            samples_per_tick: self.options.samples_per_tick,
-        }))
+        snapshot
     }
 }
 
-/// The half that samples accesses and moves pages, in step with the world's own time.
-struct ModelPager {
-    shared: Arc<Mutex<Engine>>,
-    samples_per_tick: u32,
-}
-
-impl Pager for ModelPager {
-    fn in_step(&self) -> bool {
-        true
+impl Machine for Engine {
+    fn is_over(&self) -> bool {
+        Self::is_over(self)
     }
 
-    fn run_for(&mut self, interval: Duration) -> Progress {
-        run(&self.shared, interval)
+    fn advance(&mut self, interval: Duration) {
+        Self::advance(self, interval.as_nanos() as f64);
     }
 
-    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
-        let mut engine = lock(&self.shared);
-        let topology = engine.hardware.topology().clone();
-        let ids: Vec<ThreadId> = engine.threads.keys().copied().collect();
-        let time_ns = engine.now_ns as u64;
+    fn samples(&mut self) -> Vec<Sample> {
+        let topology = self.hardware.topology().clone();
+        let ids: Vec<ThreadId> = self.threads.keys().copied().collect();
+        let time_ns = self.now_ns as u64;
         let mut samples = Vec::new();
         for id in ids {
-            for _ in 0..self.samples_per_tick {
-                let (address, at) = engine.draw(id);
-                let thread = &engine.threads[&id];
+            for _ in 0..self.options.samples_per_tick {
+                let (address, at) = self.draw(id);
+                let thread = &self.threads[&id];
                 let node: NodeId = topology.nodes()[at].id;
                 let local = topology.node_of(thread.cpu) == Some(node);
                 samples.push(Sample {
@@ -351,7 +285,7 @@ impl Pager for ModelPager {
                     process: thread.process,
                     address,
                     cpu: thread.cpu,
-                    latency: Some((thread.speed.latency_ns * engine.hardware.clock_ghz()) as u64),
+                    latency: Some((thread.speed.latency_ns * self.hardware.clock_ghz()) as u64),
                     source: if local {
                         MemorySource::LocalMemory
                     } else {
@@ -362,30 +296,38 @@ impl Pager for ModelPager {
                 });
             }
         }
-        Ok(samples)
+        samples
     }
 
-    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
-        let mut engine = lock(&self.shared);
-        orders
-            .iter()
-            .map(|order| engine.move_pages(order))
-            .collect()
+    /// Interleaving is of the jobs that leave their memory to the kernel, of what starts from now on.
+    fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
+        match rule {
+            NewPages::FirstTouch | NewPages::Interleave => {
+                let interleaves = rule == NewPages::Interleave;
+                self.interleave_new_pages(interleaves);
+                Ok(())
+            }
+            NewPages::Random => Err(WorldError {
+                world: "the modelled machine".to_owned(),
+                reason:
+                    "it knows pages by their numbers on each node, so that on random nodes is no \
+                         other than in turn; choose interleave, or simulate a memory trace"
+                        .to_owned(),
+            }),
+        }
     }
-}
 
-/// A panic elsewhere leaves the engine between two events, which is no state to distrust.
-fn lock(shared: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn run(shared: &Mutex<Engine>, interval: Duration) -> Progress {
-    let mut engine = lock(shared);
-    if engine.is_over() {
-        return Progress::Ended;
+    fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
+        Some((*self.threads.get(&thread)?.affinity).clone())
     }
-    engine.advance(interval.as_nanos() as f64);
-    Progress::Ran
+
+    fn set_affinity(&mut self, order: &AffinityOrder) -> AffinityResult {
+        Self::set_affinity(self, order)
+    }
+
+    fn move_pages(&mut self, order: &PageOrder) -> PageOutcome {
+        Self::move_pages(self, order)
+    }
 }
 
 /// Why it cannot tell of TLBs and faults.

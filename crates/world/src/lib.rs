@@ -5,6 +5,7 @@
 //! decides. A policy turns a snapshot into a [`Plan`]; the governor turns a plan into orders. All of
 //! these are values: they can be written to a ledger, read back, compared and made up in tests.
 
+pub mod in_step;
 mod machine;
 mod notice;
 mod orders;

@@ -108,6 +108,37 @@ pub struct PageOutcome {
     pub error: Option<String>,
 }
 
+impl PageOutcome {
+    /// Of an order, before anything is done about it.
+    pub fn begun(order: &PageOrder) -> Self {
+        Self {
+            process: order.process,
+            thread: order.thread,
+            pages: order.pages,
+            to: order.to,
+            moved: 0,
+            already_there: 0,
+            failed: BTreeMap::new(),
+            not_tried: 0,
+            took_ns: 0,
+            longest_batch_ns: 0,
+            error: None,
+        }
+    }
+
+    /// Of an order that is not carried out, and why: none of the pages that it names is tried.
+    pub fn not_tried(order: &PageOrder, why: String) -> Self {
+        Self {
+            not_tried: match order.pages {
+                Pages::Window { count, .. } => count,
+                Pages::All => 0,
+            },
+            error: Some(why),
+            ..Self::begun(order)
+        }
+    }
+}
+
 /// What became of orders.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {

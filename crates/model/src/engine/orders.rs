@@ -1,7 +1,5 @@
 //! Orders carried out: threads put on CPUs, pages moved, and what both cost.
 
-use std::collections::BTreeMap;
-
 use numaherd_topology::CpuId;
 use numaherd_world::{
     AffinityOrder, AffinityResult, PageFailure, PageOrder, PageOutcome, ThreadId,
@@ -60,19 +58,7 @@ impl Engine {
 
     /// Carries out one page order.
     pub(crate) fn move_pages(&mut self, order: &PageOrder) -> PageOutcome {
-        let mut outcome = PageOutcome {
-            process: order.process,
-            thread: order.thread,
-            pages: order.pages,
-            to: order.to,
-            moved: 0,
-            already_there: 0,
-            failed: BTreeMap::new(),
-            not_tried: 0,
-            took_ns: 0,
-            longest_batch_ns: 0,
-            error: None,
-        };
+        let mut outcome = PageOutcome::begun(order);
         let Some(to) = self.hardware.topology().node_index(order.to) else {
             outcome.error = Some(format!("there is no node {}", order.to));
             return outcome;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{ProcessId, ThreadId};
@@ -27,7 +28,7 @@ use super::unit::Unit;
 /// Events that are played before a core's time is looked at again.
 const AT_A_TIME: usize = 32;
 
-pub(super) struct Engine {
+pub struct Engine {
     pub(super) hardware: Hardware,
     pub(super) memory: Memory,
     pub(super) cores: Vec<CoreState>,
@@ -140,9 +141,9 @@ impl Engine {
         }
     }
 
-    /// Lets so many ns of the loop's time pass.
-    pub(super) fn advance(&mut self, loop_ns: u64, listening: bool) {
-        self.memory.listening = listening;
+    /// Lets so much of the loop's time pass.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let loop_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.clock_ns = self.clock_ns.saturating_add(loop_ns);
         let until_ps = self.memory.options.modelled_ps(self.clock_ns);
         while !self.is_over {

@@ -8,8 +8,6 @@
 //! the interrupt of its core's unit had led to it. Up to [`BATCH`] pages are moved together, with one
 //! interrupt to each other core that runs the process.
 
-use std::collections::BTreeMap;
-
 use numaherd_topology::NodeId;
 use numaherd_world::{
     AffinityOrder, AffinityResult, PageFailure, PageOrder, PageOutcome, Pages, ThreadId,
@@ -107,19 +105,7 @@ impl Engine {
 
     /// Moves pages.
     pub(super) fn move_pages(&mut self, order: &PageOrder) -> PageOutcome {
-        let mut outcome = PageOutcome {
-            process: order.process,
-            thread: order.thread,
-            pages: order.pages,
-            to: order.to,
-            moved: 0,
-            already_there: 0,
-            failed: BTreeMap::new(),
-            not_tried: 0,
-            took_ns: 0,
-            longest_batch_ns: 0,
-            error: None,
-        };
+        let mut outcome = PageOutcome::begun(order);
         let is_process = |place: &usize| self.memory.processes[*place].id == order.process;
         let process = (0..self.memory.processes.len()).find(is_process);
         let (Some(process), Some(to)) = (process, self.place_with_memory(order.to)) else {

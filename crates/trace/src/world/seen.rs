@@ -4,14 +4,15 @@
 //! Counts are exact. All times that are told are of the loop (see the module's "Two times").
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-use numaherd_topology::{CpuSet, NodeSet, Topology};
+use numaherd_topology::{CpuSet, NodeSet};
+use numaherd_world::in_step::{InStep, Machine, Shared};
 use numaherd_world::{
-    AffinityOutcome, Counts, NewPages, NodeState, Notice, Orders, Outcome, PageOrder, PageOutcome,
-    Pager, Process, Progress, Residency, Sample, Signal, SignalReport, SignalState, Snapshot,
-    Thread, ThreadId, World, WorldError,
+    AffinityOrder, AffinityResult, Counts, NewPages, NodeState, Notice, PageOrder, PageOutcome,
+    Process, Residency, Sample, Signal, SignalReport, SignalState, Snapshot, Thread, ThreadId,
+    World, WorldError,
 };
 
 use super::accesses::Sampled;
@@ -25,12 +26,8 @@ use super::threads::Done;
 
 /// A trace on a machine.
 pub struct TraceWorld {
-    shared: Arc<Mutex<Engine>>,
-    topology: Arc<Topology>,
-    signals: Vec<SignalReport>,
-    sequence: u64,
+    shared: Shared<Engine>,
     observed_ns: u64,
-    pager_out: bool,
 }
 
 impl TraceWorld {
@@ -47,12 +44,8 @@ impl TraceWorld {
         let signals = signals(&hardware, &options);
         let engine = Engine::new(hardware, Box::new(source), options)?;
         Ok(Self {
-            shared: Arc::new(Mutex::new(engine)),
-            topology,
-            signals,
-            sequence: 0,
+            shared: Shared::new(engine, topology, signals),
             observed_ns: 0,
-            pager_out: false,
         })
     }
 
@@ -76,57 +69,38 @@ impl TraceWorld {
     }
 
     pub(super) fn engine(&self) -> MutexGuard<'_, Engine> {
-        lock(&self.shared)
+        self.shared.machine()
     }
 }
 
 impl fmt::Debug for TraceWorld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TraceWorld")
-            .field("machine", &self.topology.name())
+            .field("machine", &self.topology().name())
             .finish_non_exhaustive()
     }
 }
 
-impl World for TraceWorld {
-    fn topology(&self) -> &Arc<Topology> {
-        &self.topology
+impl InStep for TraceWorld {
+    type Machine = Engine;
+
+    fn shared(&self) -> &Shared<Engine> {
+        &self.shared
     }
 
-    fn signals(&self) -> &[SignalReport] {
-        &self.signals
+    fn shared_mut(&mut self) -> &mut Shared<Engine> {
+        &mut self.shared
     }
 
-    fn attend(&mut self, needs: &[Signal]) {
-        let mut engine = self.engine();
-        engine.memory.sampled = if needs.contains(&Signal::TlbMisses) {
-            Sampled::TlbMisses
-        } else if needs.contains(&Signal::HintFaults) {
-            Sampled::HintFaults
-        } else {
-            Sampled::Memory
-        };
-        engine.scan.is_on = needs.contains(&Signal::HintFaults);
-    }
-
-    fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
-        self.engine().memory.new_pages = rule;
-        Ok(())
-    }
-
-    fn run_for(&mut self, interval: Duration) -> Progress {
-        run(&self.shared, interval, false)
-    }
-
-    fn observe(&mut self) -> Result<Snapshot, WorldError> {
-        let shared = self.shared.clone();
-        let mut engine = lock(&shared);
+    fn snapshot(&mut self, sequence: u64) -> Snapshot {
+        let topology = self.topology().clone();
+        let mut engine = self.shared.machine();
         let interval_ns = engine.clock_ns - self.observed_ns;
         let threads = threads(&mut engine, interval_ns);
         let processes = processes(&mut engine);
-        let nodes = self.topology.nodes().iter().enumerate();
+        let nodes = topology.nodes().iter().enumerate();
         let snapshot = Snapshot {
-            sequence: self.sequence,
+            sequence,
             time_ns: engine.clock_ns,
             interval_ns,
             page_bytes: engine.hardware.page_bytes(),
@@ -144,93 +118,73 @@ impl World for TraceWorld {
                 .collect(),
             gaps: Vec::new(),
         };
-        self.sequence += 1;
         self.observed_ns = engine.clock_ns;
-        Ok(snapshot)
-    }
-
-    fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
-        let engine = self.engine();
-        let number = engine.number(thread)?;
-        Some((*engine.threads[number].affinity).clone())
-    }
-
-    fn apply(&mut self, orders: &Orders) -> Outcome {
-        let mut engine = self.engine();
-        let affinities = orders.affinities.iter().map(|order| AffinityOutcome {
-            thread: order.thread,
-            result: engine.set_affinity(order),
-        });
-        let affinities = affinities.collect();
-        engine.settle();
-        let pages = orders.pages.iter().map(|order| engine.move_pages(order));
-        let pages = pages.collect();
-        Outcome { affinities, pages }
-    }
-
-    fn pager(&mut self) -> Option<Box<dyn Pager>> {
-        if std::mem::replace(&mut self.pager_out, true) {
-            return None;
-        }
-        Some(Box::new(TracePager {
-            shared: self.shared.clone(),
-        }))
+        snapshot
     }
 }
 
-/// The half that samples accesses and moves pages, in step with the world's own time.
-struct TracePager {
-    shared: Arc<Mutex<Engine>>,
-}
-
-impl Pager for TracePager {
-    fn in_step(&self) -> bool {
-        true
+impl Machine for Engine {
+    fn is_over(&self) -> bool {
+        self.is_over
     }
 
-    fn run_for(&mut self, interval: Duration) -> Progress {
-        let mut engine = lock(&self.shared);
-        engine.memory.samples.clear();
-        engine.memory.notices.clear();
-        drop(engine);
-        run(&self.shared, interval, true)
+    fn advance(&mut self, interval: Duration) {
+        self.memory.listening = false;
+        self.pass(interval);
     }
 
-    fn samples(&mut self) -> Result<Vec<Sample>, WorldError> {
-        let mut samples = std::mem::take(&mut lock(&self.shared).memory.samples);
+    fn advance_sampled(&mut self, interval: Duration) {
+        self.memory.samples.clear();
+        self.memory.notices.clear();
+        self.memory.listening = true;
+        self.pass(interval);
+    }
+
+    fn samples(&mut self) -> Vec<Sample> {
+        let mut samples = std::mem::take(&mut self.memory.samples);
         // Cores are up to a quantum apart.
         samples.sort_by_key(|sample| sample.time_ns);
-        Ok(samples)
+        samples
     }
 
     fn notices(&mut self) -> Vec<Notice> {
-        let mut notices = std::mem::take(&mut lock(&self.shared).memory.notices);
+        let mut notices = std::mem::take(&mut self.memory.notices);
         notices.sort_by_key(|notice| notice.time_ns);
         notices
     }
 
-    fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
-        let mut engine = lock(&self.shared);
-        orders
-            .iter()
-            .map(|order| engine.move_pages(order))
-            .collect()
+    fn attend(&mut self, needs: &[Signal]) {
+        self.memory.sampled = if needs.contains(&Signal::TlbMisses) {
+            Sampled::TlbMisses
+        } else if needs.contains(&Signal::HintFaults) {
+            Sampled::HintFaults
+        } else {
+            Sampled::Memory
+        };
+        self.scan.is_on = needs.contains(&Signal::HintFaults);
     }
-}
 
-/// A panic elsewhere leaves the engine between two events, which is no state to distrust.
-fn lock(shared: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn run(shared: &Mutex<Engine>, interval: Duration, listening: bool) -> Progress {
-    let mut engine = lock(shared);
-    if engine.is_over {
-        return Progress::Ended;
+    fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
+        self.memory.new_pages = rule;
+        Ok(())
     }
-    let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-    engine.advance(interval_ns, listening);
-    Progress::Ran
+
+    fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
+        let number = self.number(thread)?;
+        Some((*self.threads[number].affinity).clone())
+    }
+
+    fn set_affinity(&mut self, order: &AffinityOrder) -> AffinityResult {
+        Self::set_affinity(self, order)
+    }
+
+    fn placed(&mut self) {
+        self.settle();
+    }
+
+    fn move_pages(&mut self, order: &PageOrder) -> PageOutcome {
+        Self::move_pages(self, order)
+    }
 }
 
 /// The threads that are there, ascending, with what they did; they begin to count anew.

@@ -86,17 +86,9 @@ fn what_did_not_go_may_be_ordered_again_at_once() {
     let mut pages = seen(&scene);
     let wishes: Vec<Wish> = (10..14).map(|page| wish(1, 0, page, 1)).collect();
     let outcome = |order: &PageOrder, failed, not_tried| PageOutcome {
-        process: order.process,
-        thread: order.thread,
-        pages: order.pages,
-        to: order.to,
-        moved: 0,
-        already_there: 0,
         failed,
         not_tried,
-        took_ns: 0,
-        longest_batch_ns: 0,
-        error: None,
+        ..PageOutcome::begun(order)
     };
     let busy = BTreeMap::from([(PageFailure::Busy, 1)]);
     for (failed, not_tried, again) in [
