@@ -3,12 +3,12 @@
 //! Problem: the papers place any thread on any core; a real thread's cpuset may forbid some, and a
 //! plan for a forbidden core is only refused. Rule: threads with the same allowed CPUs (cpuset
 //! without the offline ones) form a pool, and every pool is placed on its own CPUs as if it were
-//! alone on the machine, the pool of fewest CPUs first; what earlier pools and threads that are
-//! hands off hold is *taken* in later pools. So containers with CPUs of their own are placed
-//! exactly as the paper says, and where cpusets overlap the wider pool goes around the narrower.
+//! alone on the machine, the pool of fewest CPUs first; CPUs that earlier pools and
+//! unmanaged threads hold are *taken* in later pools. So containers with CPUs of their own are placed
+//! exactly as the paper says, and where cpusets overlap the wider pool avoids the narrower one.
 //! Without cpusets there is one pool.
 //!
-//! Properties: every steerable thread that has an allowed online CPU is in one pool; no other is.
+//! Properties: every managed thread that has an allowed online CPU is in one pool; no other is.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ pub fn pools(snapshot: &Snapshot, topology: &Topology) -> Vec<Pool> {
     pools
 }
 
-/// Slots that are held already: by threads that are hands off, and by pools placed before.
+/// Slots that are held already: by unmanaged threads, and by pools placed before.
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
     by_cpu: Vec<Held>,

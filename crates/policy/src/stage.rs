@@ -29,7 +29,7 @@ use numaherd_world::{Placement, Release, Residency, Signal, Snapshot, Stray, Thr
 use crate::busy::Busy;
 use crate::classes::{Class, Classed, Classes};
 use crate::memory::PerThread;
-use crate::placement::slots::Ground;
+use crate::placement::slots::PoolSlots;
 use crate::policy::{Place, Random};
 use crate::pools::{Pool, Taken, pools};
 use crate::reason::Reason;
@@ -205,13 +205,13 @@ impl<'a> Stage<'a> {
     /// threads that do not have their CPU yet. `None` for all pools where it gives nothing for one.
     pub fn pool_by_pool<'s, Why: Fn(usize) -> Reason>(
         &'s self,
-        mut decide: impl FnMut(&'s Pool, Ground) -> Option<(Vec<CpuId>, Why)>,
+        mut decide: impl FnMut(&'s Pool, PoolSlots) -> Option<(Vec<CpuId>, Why)>,
     ) -> Option<Vec<Seat>> {
         let mut taken = self.taken();
         let mut seats = Vec::new();
         for pool in self.pools.iter().filter(|pool| !pool.busy.is_empty()) {
-            let ground = Ground::new(self, pool, &taken);
-            let (cpus, why) = decide(pool, ground)?;
+            let slots = PoolSlots::new(self, pool, &taken);
+            let (cpus, why) = decide(pool, slots)?;
             for (at, (&thread, cpu)) in pool.busy.iter().zip(cpus).enumerate() {
                 taken.hold(cpu, self.class(thread));
                 if self.thread(thread).assigned != Some(cpu) {

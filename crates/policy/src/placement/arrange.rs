@@ -15,7 +15,7 @@
 //! Properties: the hands of the domain stay the same; if every CPU already runs one of them, each
 //! keeps its own.
 
-use crate::placement::slots::{At, DomainSlots, Ground};
+use crate::placement::slots::{At, DomainSlots, PoolSlots};
 
 /// How many threads of each label a CPU is to run.
 pub type Hand = [usize; 3];
@@ -84,7 +84,7 @@ pub fn arrange(domain: &DomainSlots, hands: &mut [Hand], running: &[Hand]) {
 /// adds up to the threads of the domain; threads that cannot stay take what is left in the given
 /// order (places in the pool, each once).
 pub fn seat(
-    ground: &Ground,
+    slots: &PoolSlots,
     domain_of: &[usize],
     loads: Vec<Vec<usize>>,
     order: &[usize],
@@ -94,12 +94,12 @@ pub fn seat(
         .into_iter()
         .map(|domain| domain.into_iter().map(hand).collect())
         .collect();
-    let stays = |thread: usize| ground.sits[thread].filter(|at| at.domain == domain_of[thread]);
+    let stays = |thread: usize| slots.sits[thread].filter(|at| at.domain == domain_of[thread]);
     let mut running: Vec<Vec<Hand>> = hands.iter().map(|cpus| vec![[0; 3]; cpus.len()]).collect();
     for at in (0..order.len()).filter_map(stays) {
         running[at.domain][at.cpu][0] += 1;
     }
-    for (domain, slots) in ground.domains.iter().enumerate() {
+    for (domain, slots) in slots.domains.iter().enumerate() {
         arrange(slots, &mut hands[domain], &running[domain]);
     }
     let mut seats: Vec<Option<At>> = vec![None; order.len()];
@@ -110,7 +110,7 @@ pub fn seat(
             *seat = slot;
         }
     }
-    let mut next = vec![0; ground.domains.len()];
+    let mut next = vec![0; slots.domains.len()];
     for &thread in order {
         let domain = domain_of[thread];
         seats[thread].get_or_insert_with(|| {
@@ -131,11 +131,11 @@ pub fn seat(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::placement::slots::Slots;
+    use crate::placement::slots::CpuSlots;
     use numaherd_topology::{CpuId, DomainId, NodeId};
 
     fn domain(capacities: &[u32]) -> DomainSlots {
-        let slots = |(cpu, &capacity): (u32, &u32)| Slots {
+        let slots = |(cpu, &capacity): (u32, &u32)| CpuSlots {
             cpu: CpuId(cpu),
             tier: 0,
             capacity,

@@ -1,66 +1,65 @@
 //! BRM: bias random migration of candidates by the uncore penalty of all.
 //!
-//! Problem: where a thread runs best depends at once on where its memory is, who presses on the
-//! cache, and whom it shares data with; each alone misleads. What all of it comes to is how long
-//! requests to the uncore take (BRM §3), and where that is least is found by trying (§4).
+//! Problem: the best CPU for a thread depends at once on where its memory is, which threads press on the
+//! cache, and which threads it shares data with; each of these alone misleads. Their joint effect is the
+//! time that requests to the uncore take (BRM §3), and the placement where that is least is found by
+//! trying (§4).
 //!
 //! Rule (Algorithm 1, in `brm/algorithm.rs`), each tick of 10 ms, for each candidate
 //! ([`crate::candidates`]) that ran:
-//! 1. *Update*: its average penalty goes into the system-wide penalty ([`crate::uncore`]), and what
-//!    that comes to is kept as the penalty of the node it is on. A node where it was less makes it
-//!    more likely to move, none makes it less likely.
-//! 2. *Bias random pick*: with that probability it goes to the node with the least penalty.
-//! 3. What it knows of nodes is forgotten after a random time. A node that nothing is known of
-//!    counts as better than any, so all nodes are tried again.
+//! 1. *Update*: its average penalty enters the system-wide penalty ([`crate::uncore`]), which is
+//!    recorded as the penalty of the node that the candidate is on. If it was lower on another node, the
+//!    candidate becomes more likely to move, otherwise less likely.
+//! 2. *Bias random pick*: with that probability it moves to the node with the lowest penalty.
+//! 3. After a random time it forgets the penalties of all nodes. A node without a penalty counts as
+//!    better than any other, so all nodes are tried again.
 //!
 //! What the paper leaves open, and what is different on Linux:
-//! * *Candidates are held* on their node from the first tick in which they run, and named so in the
-//!   plan: else the kernel moves them between nodes in the middle of a tick, and the penalty is no
-//!   node's. Held means the whole node ([`Stray::Node`]); inside it the kernel does what it likes,
-//!   and the governor gives one to an idle node where the kernel cannot (the paper's suspended
-//!   steal, §4.4). Who was moved by somebody else is on another node now, no more.
-//! * *Who ran*: Xen ticks on the CPU of the vCPU that runs, so one that sleeps is neither updated
-//!   nor moved. Here: one that retired an instruction in the interval. An interval is one tick
+//! * *Candidates are held* on their node from the first tick in which they run, and the plan names them
+//!   for it: otherwise the kernel would move them between nodes in the middle of a tick, and the penalty
+//!   would belong to no node. They are held on the whole node ([`Stray::Node`]): within it the kernel
+//!   balances them as it likes, and where it cannot, the governor moves one to an idle node (the paper's
+//!   suspended steal, §4.4). A thread that someone else moved simply counts as being on its new node.
+//! * *Which threads ran*: Xen ticks on the CPU of the running vCPU, so a sleeping one is neither updated
+//!   nor moved. Here a thread ran if it retired an instruction in the interval. An interval is one tick,
 //!   however long it is.
-//! * *Nodes* are those with CPUs that the thread may have and that are online; others do not exist
-//!   for it.
-//! * *Which core* of a node: the CPU that threads use and wait for least, then the one whose core
+//! * *Nodes* are those with online CPUs that the thread may use. For the thread no others exist.
+//! * *Which CPU* of a node: the one that threads use and wait for least, then the one whose core
 //!   they use least, then the first. Moves of the same tick count.
-//! * *After which time*: from `forget_after_least_ms` to `forget_after_most_ms`, evenly, times the
-//!   number of other nodes. A node is tried for about 12 ticks (the mean number until a probability
-//!   that grows by 1 % a tick strikes) and left as slowly; 0.14 s on the wrong node at the paper's
-//!   worst loss (44 %) cost 0.06 s, which every 20 s is 0.3 %, or 1.2 % where all of the paper's
-//!   four threads lose whenever one of them is away. It costs the same share however many nodes
-//!   there are.
+//! * *After which time* it forgets: from `forget_after_least_ms` to `forget_after_most_ms`, evenly, times
+//!   the number of other nodes. Trying a node takes about 12 ticks (the mean number until a probability
+//!   that grows by 1 % a tick strikes), and so does leaving it; 0.14 s on the wrong node at the paper's
+//!   worst loss (44 %) cost 0.06 s. Every 20 s that is 0.3 %, or 1.2 % if all of the paper's four threads
+//!   lose whenever one of them is away. The share does not depend on the number of nodes.
 //! * *When they begin*: each candidate at a random time, within 100 ticks for each candidate and
-//!   each other node (four times as long as seeing a node takes), but `forget_after_least_ms` at
-//!   most for each node. Until then it is held and counts. Began all at once, all would see other
-//!   nodes in the same dozen ticks, each would keep what the others' excursions cost as its nodes'
-//!   penalties, and a group that had been together would be scattered until each forgets.
-//! * *Less by how much*: by more than `least_gain` of the system-wide penalty. As printed, any
-//!   difference counts: then, while one is away and all lose by it, noise alone makes others go who
-//!   remember about the same.
-//! * *Who comes and goes* changes the mean of the others' penalties without anybody having moved.
-//!   That is no reason to move, so it is taken out: penalties are kept as the mean less all it has
-//!   jumped by for candidates that came or went.
-//! * *An average is of one layout*: when any candidate has come to another node, all averages begin
-//!   anew with the next sample; its own with the second that it has there (in the first its caches
-//!   are cold, nothing is known of the node, and it stays). Else the penalty kept for a node that
-//!   it was on for a few ticks is mostly that of the layout before. With more than two nodes it
-//!   then takes the wrong one for the best, and those who stayed take an excursion of another, when
-//!   they see all that it costs, for a reason to go where they remember less: one excursion
-//!   scatters a group. `average = "through"` is the other reading.
-//! * *Threads that are hands off* and candidates count in the system-wide penalty: a move may hurt
-//!   them too. They are not moved.
-//! * *One that is no candidate any more* is given back to the kernel, which places all others (§4.3).
+//!   each other node (four times as long as trying a node takes), but at most `forget_after_least_ms`
+//!   for each node. Until then it is held and counts. If all began at once, they would try other nodes
+//!   in the same dozen ticks, each would record the cost of the others' excursions as the penalty of its
+//!   own nodes, and a group that was together would be scattered until each forgets.
+//! * *Lower by how much*: by more than `least_gain` of the system-wide penalty. As printed, any
+//!   difference counts: while one thread is away and all lose by it, noise alone then makes others move
+//!   that remember about the same penalty.
+//! * *Candidates that come and go* change the mean of the penalties although no thread moved. That is no
+//!   reason to move, so recorded penalties exclude it: they are the mean less the sum of all its jumps
+//!   for candidates that came or went.
+//! * *An average describes one layout*: when any candidate has reached another node, all averages begin
+//!   again with the next sample; the candidate's own with its second sample there (in the first its
+//!   caches are cold; nothing is known of the node, and it stays). Otherwise the penalty recorded for a
+//!   node that it was on for a few ticks is mostly that of the layout before. With more than two nodes it
+//!   would then take the wrong one for the best, and the threads that stayed would take the cost of
+//!   another's excursion for a reason to move: one excursion scatters a group. `average = "through"` is
+//!   the other reading.
+//! * *Unmanaged threads* and candidates count in the system-wide penalty, since a move may hurt them too.
+//!   Unmanaged threads are not moved.
+//! * *A thread that is no longer a candidate* is given back to the kernel, which places all others (§4.3).
 //!
-//! *When they begin*, *less by how much*, *an average is of one layout* and the middle of *after
+//! *When they begin*, *lower by how much*, *an average describes one layout* and the middle of *after
 //! which time* were chosen with results in sight: the micro-benchmark of §2.2 with 4 MiB of lists
-//! and 128 KiB shared, by the penalties that the model gives of each of its layouts. What they come
-//! to is in docs/FIDELITY.md (`numaherd reproduce brm`, Fig 8a and 9): threads that share data and
-//! start apart are late to come together, so that short runs lose by it.
+//! and 128 KiB shared, by the penalties that the model gives for each of its layouts. docs/FIDELITY.md
+//! shows the effect (`numaherd reproduce brm`, Fig 8a and 9): threads that share data and start apart
+//! come together late, so that short runs lose by it.
 //!
-//! *brm-in-turn* is the same but for one thing: candidates take turns (`brm/turn.rs`).
+//! *brm-in-turn* differs in one thing: candidates take turns (`brm/turn.rs`).
 //!
 //! Terms: the *uncore* is what is beyond a core's own caches; the *uncore penalty* of a thread is the
 //! cycles with a request to it outstanding, per request; the *system-wide penalty* is its mean over
@@ -91,11 +90,11 @@ use crate::uncore::{self, Average, Part, SystemPenalty};
 use crate::words;
 
 mod algorithm;
-mod ground;
+mod allowed;
 mod turn;
 
 use algorithm::{Picked, Vcpu};
-use ground::{Ground, Loads, Reach};
+use allowed::{Allowed, AllowedCpus, Loads};
 use turn::{Role, Turn};
 
 /// The rules that plans name.
@@ -266,7 +265,7 @@ impl PlacementRule for Brm {
         self.jumped += jump.map_or(0.0, |(after, before)| after - before);
         system.tick();
 
-        let ground = Ground::new(stage);
+        let allowed = Allowed::new(stage);
         let mut loads = Loads::new(snapshot, topology);
         let mut seats = Vec::new();
         self.turn = self.turn.and_then(|turn| turn.tick(snapshot));
@@ -275,17 +274,17 @@ impl PlacementRule for Brm {
         for (at, now) in all.iter().enumerate().filter(|(_, now)| now.candidate) {
             let known = &mut threads[at];
             known.count(system);
-            let (Some(reach), Some(node), true) = (ground.reach(at), now.node, now.ran()) else {
+            let (Some(cpus), Some(node), true) = (allowed.of(at), now.node, now.ran()) else {
                 continue;
             };
             let role = self
                 .turn
                 .map_or(Role::Free, |turn| turn.role(now.thread.id));
             let takes_part = self.in_turn
-                || known.takes_part(&self.settings, snapshot, candidates, reach, random);
+                || known.takes_part(&self.settings, snapshot, candidates, cpus, random);
             if takes_part {
                 let each = if self.in_turn { candidates } else { 1 };
-                known.forget_in_time(&self.settings, reach, each, snapshot.time_ns, random);
+                known.forget_in_time(&self.settings, cpus, each, snapshot.time_ns, random);
             }
             let takes_part = takes_part && role != Role::Waits;
             let measured = takes_part && known.is_measured_on(node, self.settings.average);
@@ -293,7 +292,7 @@ impl PlacementRule for Brm {
             let picked = mean.and_then(|mean| {
                 let (vcpu, penalty) = (&mut known.vcpu, mean - self.jumped);
                 let least_gain = mean * self.settings.least_gain;
-                vcpu.update(node, &reach.nodes, penalty, least_gain, self.settings.steps);
+                vcpu.update(node, &cpus.nodes, penalty, least_gain, self.settings.steps);
                 let picked = match role {
                     Role::Decides => vcpu.best(node),
                     Role::Free | Role::Waits => vcpu.bias_random_pick(random)?,
@@ -315,9 +314,9 @@ impl PlacementRule for Brm {
                     }
                     let there = known.vcpu.penalty_on(picked.node);
                     let reason = because(&picked, penalty, there, self.jumped, node, topology);
-                    Some(to_node(now, picked.node, reason, reach, &mut loads))
+                    Some(to_node(now, picked.node, reason, cpus, &mut loads))
                 }
-                None => hold(now, reach, &mut loads, topology),
+                None => hold(now, cpus, &mut loads, topology),
             });
         }
         if let Some(mover) = changed_by {
@@ -411,13 +410,13 @@ impl Known {
         settings: &BrmSettings,
         snapshot: &Snapshot,
         candidates: u64,
-        reach: &Reach,
+        cpus: &AllowedCpus,
         random: &mut Random,
     ) -> bool {
         let begins_ns = *self.begins_ns.get_or_insert_with(|| {
             let each = snapshot.interval_ns.saturating_mul(BEGIN_WITHIN_TICKS);
             let most = settings.forget_after_least_ms * 1_000_000;
-            let within = each.saturating_mul(candidates).min(most) * reach.others();
+            let within = each.saturating_mul(candidates).min(most) * cpus.others();
             snapshot
                 .time_ns
                 .saturating_add(random.random_range(0..=within))
@@ -429,7 +428,7 @@ impl Known {
     fn forget_in_time(
         &mut self,
         settings: &BrmSettings,
-        reach: &Reach,
+        cpus: &AllowedCpus,
         times: u64,
         now_ns: u64,
         random: &mut Random,
@@ -441,7 +440,7 @@ impl Known {
             self.vcpu.forget();
         }
         let ms = settings.forget_after_least_ms..=settings.forget_after_most_ms;
-        let period_ns = random.random_range(ms) * 1_000_000 * reach.others() * times;
+        let period_ns = random.random_range(ms) * 1_000_000 * cpus.others() * times;
         self.forgets_ns = Some(now_ns.saturating_add(period_ns));
     }
 }
@@ -451,10 +450,10 @@ fn to_node(
     now: &Now<'_>,
     node: usize,
     reason: Reason,
-    reach: &Reach,
+    cpus: &AllowedCpus,
     loads: &mut Loads<'_>,
 ) -> Seat {
-    let cpu = loads.least(reach.cpus_of(node));
+    let cpu = loads.least(cpus.cpus_of(node));
     loads.moves(now.thread, cpu);
     Seat {
         thread: now.thread.id,
@@ -508,16 +507,21 @@ fn because(
 }
 
 /// Names a candidate that has no core, or none that it may have, so that it is held from now on.
-fn hold(now: &Now<'_>, reach: &Reach, loads: &mut Loads<'_>, topology: &Topology) -> Option<Seat> {
+fn hold(
+    now: &Now<'_>,
+    cpus: &AllowedCpus,
+    loads: &mut Loads<'_>,
+    topology: &Topology,
+) -> Option<Seat> {
     let thread = now.thread;
-    if thread.assigned.is_some_and(|core| reach.all.contains(core)) {
+    if thread.assigned.is_some_and(|core| cpus.all.contains(core)) {
         return None;
     }
-    let at_home = now.node.filter(|node| reach.nodes.contains(node));
+    let at_home = now.node.filter(|node| cpus.nodes.contains(node));
     let cpu = match at_home {
-        _ if reach.all.contains(thread.cpu) => thread.cpu,
-        Some(node) => loads.least(reach.cpus_of(node)),
-        None => loads.least(reach.all.iter()),
+        _ if cpus.all.contains(thread.cpu) => thread.cpu,
+        Some(node) => loads.least(cpus.cpus_of(node)),
+        None => loads.least(cpus.all.iter()),
     };
     loads.moves(thread, cpu);
     let node = topology.node_of(cpu).expect("a CPU of the machine");

@@ -31,7 +31,7 @@ use numaherd_topology::CpuId;
 use numaherd_world::Signal;
 
 use crate::placement::arrange::seat;
-use crate::placement::slots::{At, Direction, Ground};
+use crate::placement::slots::{At, Direction, PoolSlots};
 use crate::policy::Random;
 use crate::reason::Reason;
 use crate::rules::Rule;
@@ -77,20 +77,20 @@ impl PlacementRule for DistributedIntensity {
     }
 
     fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
-        let seats = stage.pool_by_pool(|pool, ground| {
+        let seats = stage.pool_by_pool(|pool, slots| {
             let rate = move |at: usize| (stage.miss_rate(pool.busy[at]) * STEPS).round() / STEPS;
             let mut order: Vec<usize> = (0..pool.busy.len()).collect();
             order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
-            let solution = deal(&ground, &order, self.deal);
+            let solution = deal(&slots, &order, self.deal);
             let mut ranks = vec![0; order.len()];
             for (rank, &at) in order.iter().enumerate() {
                 ranks[at] = rank + 1;
             }
             let here = |at: usize| stage.thread(pool.busy[at]).place();
-            let cpus = ground.cpus(&solution);
+            let cpus = slots.cpus(&solution);
             let why = move |at: usize| {
                 because(
-                    &ground,
+                    &slots,
                     here(at),
                     at,
                     solution[at],
@@ -105,15 +105,15 @@ impl PlacementRule for DistributedIntensity {
 }
 
 fn because(
-    ground: &Ground,
+    slots: &PoolSlots,
     from: CpuId,
     thread: usize,
     to: At,
     rate: f64,
     (rank, threads): (usize, usize),
 ) -> Reason {
-    let domain = &ground.domains[to.domain];
-    let rule = if ground.cpu(to) == from {
+    let domain = &slots.domains[to.domain];
+    let rule = if slots.cpu(to) == from {
         KEEP_CORE
     } else {
         DEAL
@@ -127,24 +127,24 @@ fn because(
         domain = domain.domain,
         node = domain.node,
     );
-    let instead_of = ground.sits[thread].map(|sits| match sits.domain == to.domain {
-        true => ground.no_slot_left(sits),
+    let instead_of = slots.sits[thread].map(|sits| match sits.domain == to.domain {
+        true => slots.no_slot_left(sits),
         false => words!(
             "CPU {from}: rank {rank} is not dealt to domain {domain}",
             from,
             rank,
-            domain = ground.domains[sits.domain].domain,
+            domain = slots.domains[sits.domain].domain,
         ),
     });
     rule.because(why).instead_of(instead_of)
 }
 
-/// Deals threads in the given order (places in the pool) to the domains of the ground. Gives each
+/// Deals threads in the given order (places in the pool) to the domains of the pool. Gives each
 /// thread's place, by place in the pool.
-pub(super) fn deal(ground: &Ground, order: &[usize], from: Deal) -> Vec<At> {
-    let turns = ground.turns(Direction::Same);
-    let shares = ground.shares(&turns, order.len());
-    let mut loads = ground.empty_loads();
+pub(super) fn deal(slots: &PoolSlots, order: &[usize], from: Deal) -> Vec<At> {
+    let turns = slots.turns(Direction::Same);
+    let shares = slots.shares(&turns, order.len());
+    let mut loads = slots.empty_loads();
     for (at, &share) in turns.iter().zip(&shares) {
         loads[at.domain][at.cpu] = share;
     }
@@ -167,7 +167,7 @@ pub(super) fn deal(ground: &Ground, order: &[usize], from: Deal) -> Vec<At> {
             domain_of[thread] = domain;
         }
     }
-    seat(ground, &domain_of, loads, order)
+    seat(slots, &domain_of, loads, order)
 }
 
 /// The domains in the order of dealing: one thread a turn, round after round, where a CPU that has its

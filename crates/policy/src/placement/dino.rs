@@ -47,7 +47,7 @@ use numaherd_world::Signal;
 
 use crate::classes::Class;
 use crate::placement::arrange::{Hand, arrange};
-use crate::placement::slots::{At, Ground};
+use crate::placement::slots::{At, PoolSlots};
 use crate::policy::Random;
 use crate::pools::Pool;
 use crate::reason::Reason;
@@ -85,13 +85,13 @@ impl PlacementRule for Dino {
     }
 
     fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
-        let seats = stage.pool_by_pool(|pool, ground| {
-            let decision = Decision::new(&ground, &tuples(stage, pool), |at| {
+        let seats = stage.pool_by_pool(|pool, slots| {
+            let decision = Decision::new(&slots, &tuples(stage, pool), |at| {
                 stage.thread(pool.busy[at]).assigned.is_some()
             });
-            let cpus = ground.cpus(&decision.solution);
+            let cpus = slots.cpus(&decision.solution);
             let wanted = decision.wanted_of_domains();
-            let why = move |at| because(stage, pool, &ground, &decision, &wanted, at);
+            let why = move |at| because(stage, pool, &slots, &decision, &wanted, at);
             Some((cpus, why))
         });
         seats.unwrap_or_default()
@@ -127,30 +127,30 @@ struct Decision {
 
 impl Decision {
     /// `tuples` by thread; `given` tells whether a thread was given the CPU it is on.
-    fn new(ground: &Ground, tuples: &[Tuple], given: impl Fn(usize) -> bool) -> Self {
+    fn new(slots: &PoolSlots, tuples: &[Tuple], given: impl Fn(usize) -> bool) -> Self {
         let sorted = layout::sorted(tuples);
-        let mut layout = layout::layout(ground, &sorted);
+        let mut layout = layout::layout(slots, &sorted);
         let mut running: Vec<Vec<Hand>> = layout
             .iter()
             .map(|domain| vec![[0; 3]; domain.len()])
             .collect();
         for tuple in tuples {
-            if let Some(at) = ground.sits[tuple.thread] {
+            if let Some(at) = slots.sits[tuple.thread] {
                 running[at.domain][at.cpu][tuple.class.index()] += 1;
             }
         }
-        for (domain, slots) in ground.domains.iter().enumerate() {
+        for (domain, slots) in slots.domains.iter().enumerate() {
             arrange(slots, &mut layout[domain], &running[domain]);
         }
         let mut open = layout.clone();
-        let kept = fill::keep(ground, tuples, given, &mut open);
+        let kept = fill::keep(slots, tuples, given, &mut open);
         let mut filled = kept.clone();
-        fill::fill(ground, &sorted, &mut open, &mut filled);
+        fill::fill(slots, &sorted, &mut open, &mut filled);
         let mut solution: Vec<At> = filled
             .into_iter()
             .map(|at| at.expect("the layout has a slot for every class instance"))
             .collect();
-        let grouped = group::group(tuples, ground.domains.len(), &mut solution);
+        let grouped = group::group(tuples, slots.domains.len(), &mut solution);
         Self {
             layout,
             kept,
@@ -159,7 +159,7 @@ impl Decision {
         }
     }
 
-    /// What each domain of the ground is to run, in words.
+    /// What each domain of the pool is to run, in words.
     fn wanted_of_domains(&self) -> Vec<Arc<str>> {
         let of_domain = |hands: &Vec<Hand>| {
             let sum = |class: usize| hands.iter().map(|hand| hand[class]).sum();
@@ -173,7 +173,7 @@ impl Decision {
 fn because(
     stage: &Stage<'_>,
     pool: &Pool,
-    ground: &Ground,
+    slots: &PoolSlots,
     decision: &Decision,
     wanted: &[Arc<str>],
     at: usize,
@@ -181,7 +181,7 @@ fn because(
     let thread = pool.busy[at];
     let from = stage.thread(thread).place();
     let to = decision.solution[at];
-    let domain = &ground.domains[to.domain];
+    let domain = &slots.domains[to.domain];
     let class = stage.class(thread).unwrap_or(Class::Turtle);
     let why = words!(
         "{class} ({rate} lines per 1000 instructions); domain {domain} on node {node} is to run \
@@ -193,7 +193,7 @@ fn because(
         wanted = Arc::clone(&wanted[to.domain]),
     );
     let (rule, why) = match decision.grouped[at] {
-        _ if ground.cpu(to) == from => (KEEP_CORE, why),
+        _ if slots.cpu(to) == from => (KEEP_CORE, why),
         None => (FILL_SLOTS, why),
         Some(first) => {
             let process = stage.thread(pool.busy[first]).process;
@@ -205,7 +205,7 @@ fn because(
             (GROUP_PROCESS, why.and(swapped))
         }
     };
-    let instead_of = ground.sits[at].map(|sits| match decision.kept[at] {
+    let instead_of = slots.sits[at].map(|sits| match decision.kept[at] {
         Some(_) => words!(
             "CPU {from}: its class fits there, but the process is grouped",
             from

@@ -58,7 +58,7 @@ use numaherd_world::Signal;
 use crate::changes::LastSeats;
 use crate::penalty::{Estimate, PenaltySettings};
 use crate::placement::arrange::seat;
-use crate::placement::slots::{At, Ground};
+use crate::placement::slots::{At, PoolSlots};
 use crate::policy::Random;
 use crate::pools::Pool;
 use crate::reason::{Figure, Reason, Words};
@@ -162,22 +162,22 @@ impl PlacementRule for NMass {
         let refined = (steps == Steps::All).then_some(&self.settings);
         let anew = || {
             let mut pressures = seen.pressures_of_unmanaged();
-            stage.pool_by_pool(|pool, ground| {
-                let domains: Vec<usize> = (ground.domains.iter())
+            stage.pool_by_pool(|pool, slots| {
+                let domains: Vec<usize> = (slots.domains.iter())
                     .map(|domain| domain.domain.index())
                     .collect();
                 let outside: Vec<f64> = domains.iter().map(|&at| pressures[at]).collect();
                 let items = seen.items(pool);
-                let processors = Processors::new(&ground, stage.topology, items.len(), &outside);
-                let decision = Decision::new(&ground, &items, processors, refined);
+                let processors = Processors::new(&slots, stage.topology, items.len(), &outside);
+                let decision = Decision::new(&slots, &items, processors, refined);
                 for (at, processor) in domains.iter().zip(&decision.processors.all) {
                     pressures[*at] = processor.pressure;
                 }
-                let cpus = ground.cpus(&decision.seats);
+                let cpus = slots.cpus(&decision.seats);
                 let decided = Decided {
                     stage,
                     pool,
-                    ground,
+                    slots,
                     items,
                     ranks: decision.ranks(),
                     decision,
@@ -238,17 +238,17 @@ impl Seen<'_> {
     }
 }
 
-/// Where N-MASS would seat the threads of an otherwise empty ground; without settings for the third
+/// Where N-MASS would seat the threads of otherwise empty slots; without settings for the third
 /// step, maximum-local.
 pub(crate) fn lay_out(
-    ground: &Ground,
+    slots: &PoolSlots,
     topology: &Topology,
     items: &[Item],
     refined: Option<&NMassSettings>,
 ) -> Vec<At> {
-    let nothing = vec![0.0; ground.domains.len()];
-    let processors = Processors::new(ground, topology, items.len(), &nothing);
-    Decision::new(ground, items, processors, refined).seats
+    let nothing = vec![0.0; slots.domains.len()];
+    let processors = Processors::new(slots, topology, items.len(), &nothing);
+    Decision::new(slots, items, processors, refined).seats
 }
 
 /// What N-MASS decides for one pool.
@@ -269,7 +269,7 @@ struct Decision {
 impl Decision {
     /// With `refined` there is a third step.
     fn new(
-        ground: &Ground,
+        slots: &PoolSlots,
         items: &[Item],
         mut processors: Processors,
         refined: Option<&NMassSettings>,
@@ -280,9 +280,9 @@ impl Decision {
             Some(settings) => refine::refine(items, &mut mapping, &mut processors, settings),
             None => vec![None; items.len()],
         };
-        let loads = processors.loads(ground);
+        let loads = processors.loads(slots);
         Self {
-            seats: seat(ground, &mapping.processor, loads, &mapping.order),
+            seats: seat(slots, &mapping.processor, loads, &mapping.order),
             processor: mapping.processor,
             processors,
             local,
@@ -304,7 +304,7 @@ impl Decision {
 struct Decided<'a> {
     stage: &'a Stage<'a>,
     pool: &'a Pool,
-    ground: Ground,
+    slots: PoolSlots,
     items: Vec<Item>,
     decision: Decision,
     ranks: Vec<usize>,
@@ -316,7 +316,7 @@ impl Decided<'_> {
     fn because(&self, at: usize) -> Reason {
         let processor = self.decision.processor[at];
         let local = processor == self.decision.local.processor[at];
-        let home = self.ground.domains[processor].node == self.items[at].home;
+        let home = self.slots.domains[processor].node == self.items[at].home;
         let rule = match self.steps {
             _ if !local => REFINE,
             Steps::All if home => HOME,
@@ -329,7 +329,7 @@ impl Decided<'_> {
 
     fn why(&self, at: usize) -> Words {
         let item = &self.items[at];
-        let to = &self.ground.domains[self.decision.processor[at]];
+        let to = &self.slots.domains[self.decision.processor[at]];
         let penalty = words!(
             "NUMA penalty {penalty} at {rate} lines per 1000 instructions is ",
             penalty = Figure::Measured(item.penalty, 2),
@@ -352,7 +352,7 @@ impl Decided<'_> {
         let why = penalty.and(words!(
             "the lowest left in domain {from}; the pressures there and in domain {to} on node {node} go \
              from {high} and {low} to {high_after} and {low_after}",
-            from = self.ground.domains[moved.from].domain,
+            from = self.slots.domains[moved.from].domain,
             to = to.domain,
             node = to.node,
             high = moved.before.0,
@@ -371,13 +371,13 @@ impl Decided<'_> {
 
     /// Why the thread does not stay where it is, or is not at home.
     fn instead_of(&self, at: usize) -> Option<Words> {
-        let sits = self.ground.sits[at]?;
-        let from = self.ground.cpu(sits);
+        let sits = self.slots.sits[at]?;
+        let from = self.slots.cpu(sits);
         let home = self.items[at].home;
-        let to = &self.ground.domains[self.decision.seats[at].domain];
-        let was = &self.ground.domains[sits.domain];
+        let to = &self.slots.domains[self.decision.seats[at].domain];
+        let was = &self.slots.domains[sits.domain];
         Some(if was.domain == to.domain {
-            self.ground.no_slot_left(sits)
+            self.slots.no_slot_left(sits)
         } else if was.node != home {
             words!(
                 "CPU {from}: its pages on node {home} would be remote",

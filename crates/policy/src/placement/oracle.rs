@@ -40,7 +40,7 @@ use crate::cost_model::CostModel;
 use crate::penalty::PenaltySettings;
 use crate::placement::di;
 use crate::placement::n_mass::{self, processors::Item};
-use crate::placement::slots::{At, Ground};
+use crate::placement::slots::{At, PoolSlots};
 use crate::policy::Random;
 use crate::pools::Pool;
 use crate::reason::{Figure, Reason, Words};
@@ -98,27 +98,27 @@ impl PlacementRule for Oracle {
         let anew = || {
             // The threads of earlier pools, where they are put.
             let mut placed: Vec<(ThreadId, CpuId)> = Vec::new();
-            stage.pool_by_pool(|pool, ground| {
+            stage.pool_by_pool(|pool, slots| {
                 let starts = starts(
-                    &ground,
+                    &slots,
                     stage.topology,
                     &items(stage, pool, penalties),
                     n_mass,
                 );
                 let ids: Vec<ThreadId> =
                     (pool.busy.iter().map(|&thread| stage.thread(thread).id)).collect();
-                let space = Space::new(&ground, stage.topology, ids.len());
+                let space = Space::new(&slots, stage.topology, ids.len());
                 let cost = |layout: &[At]| {
-                    let own = ids.iter().copied().zip(ground.cpus(layout));
+                    let own = ids.iter().copied().zip(slots.cpus(layout));
                     let all: Vec<_> = placed.iter().copied().chain(own).collect();
                     cost_model.cost(&all).filter(|cost| !cost.is_nan())
                 };
-                let found = search::search(&space, &ground, &starts, most, cost, random)?;
-                let cpus = ground.cpus(&found.layout);
+                let found = search::search(&space, &slots, &starts, most, cost, random)?;
+                let cpus = slots.cpus(&found.layout);
                 let least = cost_model.least(&ids);
                 placed.extend(ids.into_iter().zip(cpus.iter().copied()));
                 let why = move |at: usize| {
-                    let from = ground.sits[at].map(|sits| ground.cpu(sits));
+                    let from = slots.sits[at].map(|sits| slots.cpu(sits));
                     because(&found, least, from)
                 };
                 Some((cpus, why))
@@ -146,16 +146,16 @@ fn items(stage: &Stage<'_>, pool: &Pool, penalties: &PenaltySettings) -> Vec<Ite
 /// Where a local search starts besides where the threads are: DI's layout, maximum-local's and
 /// n-mass's.
 fn starts(
-    ground: &Ground,
+    slots: &PoolSlots,
     topology: &Topology,
     items: &[Item],
     settings: &NMassSettings,
 ) -> Vec<Vec<At>> {
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by(|&a, &b| items[b].miss_rate.total_cmp(&items[a].miss_rate));
-    let mut starts = vec![di::deal(ground, &order, di::Deal::OneWay)];
+    let mut starts = vec![di::deal(slots, &order, di::Deal::OneWay)];
     for refined in [None, Some(settings)] {
-        starts.push(n_mass::lay_out(ground, topology, items, refined));
+        starts.push(n_mass::lay_out(slots, topology, items, refined));
     }
     starts
 }

@@ -28,7 +28,7 @@ struct Seed {
     cpu: usize,
     assigned: bool,
     busy: bool,
-    hands_off: bool,
+    unmanaged: bool,
     /// 0: all CPUs; else one of a few cpusets.
     cpuset: usize,
 }
@@ -45,7 +45,7 @@ fn shapes() -> impl Strategy<Value = Shape> {
     })
 }
 
-fn seeds(cpusets: usize, hands_off: f64) -> impl Strategy<Value = Vec<Seed>> {
+fn seeds(cpusets: usize, unmanaged: f64) -> impl Strategy<Value = Vec<Seed>> {
     let rate = prop_oneof![Just(0.5), Just(20.0), Just(150.0), 0.0..200.0f64];
     let seed = (
         0u32..6,
@@ -53,17 +53,17 @@ fn seeds(cpusets: usize, hands_off: f64) -> impl Strategy<Value = Vec<Seed>> {
         any::<usize>(),
         any::<bool>(),
         proptest::bool::weighted(0.9),
-        proptest::bool::weighted(hands_off),
+        proptest::bool::weighted(unmanaged),
         0..cpusets,
     );
     let seed = seed.prop_map(
-        |(process, rate, cpu, assigned, busy, hands_off, cpuset)| Seed {
+        |(process, rate, cpu, assigned, busy, unmanaged, cpuset)| Seed {
             process,
             rate,
             cpu,
             assigned,
             busy,
-            hands_off,
+            unmanaged,
             cpuset,
         },
     );
@@ -99,7 +99,7 @@ fn scene(shape: &Shape, seeds: &[Seed]) -> Scene {
         thread.assigned = seed.assigned.then_some(cpu);
         thread.cpuset = Arc::clone(&sets[seed.cpuset]);
         thread.cpu_share = if seed.busy { 1.0 } else { 0.0 };
-        thread.unmanaged = seed.hands_off.then(|| Unmanaged::other("real-time class"));
+        thread.unmanaged = seed.unmanaged.then(|| Unmanaged::other("real-time class"));
     }
     scene
 }

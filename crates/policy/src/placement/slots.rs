@@ -14,8 +14,8 @@
 //! * First one domain of every node, then the second of every node: domains of one node share its
 //!   memory controller, so neighbours in the deal should not. Else by domain number.
 //! * Within a domain and a tier, the strongest cores first; between domains capacity does not
-//!   count (DINO does not know it). CPUs where a hands-off devil runs come first and those where a
-//!   hands-off turtle runs last, so that its domain misses a devil's turn or a turtle's.
+//!   count (DINO does not know it). CPUs where an unmanaged devil runs come first and those where an
+//!   unmanaged turtle runs last, so that its domain misses a devil's turn or a turtle's.
 //! * Among siblings, a CPU that is held or has threads of this pool comes first: then no thread
 //!   has to move to a free sibling.
 //! * `T = ceil(threads / CPUs)` threads at each turn (DINO §3.3.3), taken anew over what is left:
@@ -46,18 +46,18 @@ pub enum Direction {
 
 /// A CPU that threads can be dealt to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slots {
+pub struct CpuSlots {
     /// Which CPU.
     pub cpu: CpuId,
     /// Rank among the siblings of its core, from 0.
     pub tier: usize,
     /// The kernel's `cpu_capacity`, 1024 for the strongest.
     pub capacity: u32,
-    /// Slots that threads outside this deal hold.
+    /// CpuSlots that threads outside this deal hold.
     pub held: usize,
 }
 
-impl Slots {
+impl CpuSlots {
     /// CPUs of one quality are worth the same to a thread.
     pub fn quality(&self) -> (usize, u32) {
         (self.tier, self.capacity)
@@ -72,10 +72,10 @@ pub struct DomainSlots {
     /// Its node.
     pub node: NodeId,
     /// Its CPUs.
-    pub cpus: Vec<Slots>,
+    pub cpus: Vec<CpuSlots>,
 }
 
-/// Place of a CPU in [`Ground::domains`].
+/// Place of a CPU in [`PoolSlots::domains`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct At {
     /// Index of its domain there.
@@ -86,7 +86,7 @@ pub struct At {
 
 /// What a pool's busy threads can be dealt to, and where they are now.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct PoolSlots {
     /// Domains in the order in which they are dealt.
     pub domains: Vec<DomainSlots>,
     /// Where each busy thread is, in the pool's order: `None` outside the pool's CPUs.
@@ -96,8 +96,8 @@ pub struct Ground {
     pub sits_in: Vec<Option<usize>>,
 }
 
-impl Ground {
-    /// The ground of a pool's busy threads.
+impl PoolSlots {
+    /// The slots for a pool's busy threads.
     pub fn new(stage: &Stage<'_>, pool: &Pool, taken: &Taken) -> Self {
         let places: Vec<CpuId> = (pool.busy.iter())
             .map(|&thread| stage.thread(thread).place())
@@ -237,12 +237,16 @@ fn domains(
                 cpus: Vec::new(),
             });
         }
-        domains.last_mut().expect("pushed above").cpus.push(Slots {
-            cpu: cpu.id,
-            tier,
-            capacity: cpu.capacity,
-            held: taken.of(cpu.id).threads,
-        });
+        domains
+            .last_mut()
+            .expect("pushed above")
+            .cpus
+            .push(CpuSlots {
+                cpu: cpu.id,
+                tier,
+                capacity: cpu.capacity,
+                held: taken.of(cpu.id).threads,
+            });
     }
     for domain in &mut domains {
         domain.cpus.sort_by_cached_key(|slots| {
@@ -272,15 +276,15 @@ mod tests {
     use super::*;
     use numaherd_testing::{Scene, Shape};
 
-    fn ground(scene: &Scene) -> Ground {
+    fn slots(scene: &Scene) -> PoolSlots {
         let stage = Stage::of_all(&scene.snapshot, &scene.topology);
-        Ground::new(&stage, &stage.pools[0], &Taken::default())
+        PoolSlots::new(&stage, &stage.pools[0], &Taken::default())
     }
 
     fn turns(scene: &Scene, direction: Direction) -> Vec<u32> {
-        let ground = ground(scene);
-        let turns = ground.turns(direction);
-        turns.into_iter().map(|at| ground.cpu(at).0).collect()
+        let slots = slots(scene);
+        let turns = slots.turns(direction);
+        turns.into_iter().map(|at| slots.cpu(at).0).collect()
     }
 
     fn with_a_thread(mut scene: Scene) -> Scene {
@@ -332,10 +336,10 @@ mod tests {
     #[test]
     fn slots_per_cpu_are_the_papers_where_it_divides_and_even_where_not() {
         let scene = with_a_thread(Scene::uniform(4, 2));
-        let ground = ground(&scene);
-        let turns = ground.turns(Direction::Snake);
-        assert_eq!(ground.shares(&turns, 16), [2; 8]);
-        assert_eq!(ground.shares(&turns, 9), [2, 1, 1, 1, 1, 1, 1, 1]);
-        assert_eq!(ground.shares(&turns, 3), [1, 1, 1, 0, 0, 0, 0, 0]);
+        let slots = slots(&scene);
+        let turns = slots.turns(Direction::Snake);
+        assert_eq!(slots.shares(&turns, 16), [2; 8]);
+        assert_eq!(slots.shares(&turns, 9), [2, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(slots.shares(&turns, 3), [1, 1, 1, 0, 0, 0, 0, 0]);
     }
 }

@@ -319,7 +319,7 @@ fn a_candidate_that_ends_is_counted_no_more() {
 }
 
 #[test]
-fn one_that_is_hands_off_counts_and_is_not_moved() {
+fn one_that_is_unmanaged_counts_and_is_not_moved() {
     let mut run = two_nodes();
     run.vcpu(0);
     run.scene.snapshot.threads[0].unmanaged = Some(Unmanaged::other("real-time class"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::placement::arrange::Hand;
 use crate::placement::dino::layout::Tuple;
-use crate::placement::slots::{At, Ground};
+use crate::placement::slots::{At, PoolSlots};
 
 /// The threads that keep their core: old core = new core and old class = new class.
 ///
@@ -12,7 +12,7 @@ use crate::placement::slots::{At, Ground};
 /// (`given`, by place in the pool) keep it before those that are there by chance, and lower thread
 /// numbers before higher. What they take is taken out of `open`.
 pub fn keep(
-    ground: &Ground,
+    slots: &PoolSlots,
     tuples: &[Tuple],
     given: impl Fn(usize) -> bool,
     open: &mut [Vec<Hand>],
@@ -20,7 +20,7 @@ pub fn keep(
     let mut solution = vec![None; tuples.len()];
     for pass in [true, false] {
         for tuple in tuples.iter().filter(|tuple| given(tuple.thread) == pass) {
-            let Some(at) = ground.sits[tuple.thread] else {
+            let Some(at) = slots.sits[tuple.thread] else {
                 continue;
             };
             let wanted = &mut open[at.domain][at.cpu][tuple.class.index()];
@@ -40,24 +40,24 @@ pub fn keep(
 /// threads in the order of the sorted tuples, so that threads of one process come together.
 /// Each open slot is looked at a bounded number of times: linear.
 pub fn fill(
-    ground: &Ground,
+    slots: &PoolSlots,
     sorted: &[Tuple],
     open: &mut [Vec<Hand>],
     solution: &mut [Option<At>],
 ) {
     let unfilled = |tuple: &&Tuple| solution[tuple.thread].is_none();
     let mut rest: Vec<&Tuple> = sorted.iter().filter(unfilled).collect();
-    let all = 0..ground.domains.len();
+    let all = 0..slots.domains.len();
     let mut of_node: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for domain in all.clone() {
         of_node
-            .entry(ground.domains[domain].node)
+            .entry(slots.domains[domain].node)
             .or_default()
             .push(domain);
     }
     let domains: Vec<Vec<usize>> = all.clone().map(|domain| vec![domain]).collect();
     let nodes = of_node.into_values().collect();
-    let mut slots = Slots {
+    let mut open_slots = OpenSlots {
         open,
         next: vec![[0; 3]; all.len()],
     };
@@ -66,14 +66,14 @@ pub fn fill(
         (nodes, false),
         (vec![all.collect()], true),
     ] {
-        let mut area_of = vec![0; ground.domains.len()];
+        let mut area_of = vec![0; slots.domains.len()];
         for (area, domains) in areas.iter().enumerate() {
             domains.iter().for_each(|&domain| area_of[domain] = area);
         }
         // Of each area and class the first domain that may have an open slot.
         let mut first = vec![[0; 3]; areas.len()];
         rest.retain(|tuple| {
-            let home = ground.sits_in[tuple.thread].map(|domain| area_of[domain]);
+            let home = slots.sits_in[tuple.thread].map(|domain| area_of[domain]);
             let slot = home
                 .or(is_last.then_some(0))
                 .and_then(|area| slots.take(&areas[area], tuple.class.index(), &mut first[area]));
@@ -88,12 +88,12 @@ pub fn fill(
 }
 
 /// The open slots, and where to look next for one of each class in each domain.
-struct Slots<'a> {
+struct OpenSlots<'a> {
     open: &'a mut [Vec<Hand>],
     next: Vec<[usize; 3]>,
 }
 
-impl Slots<'_> {
+impl OpenSlots<'_> {
     /// Takes the first open slot of a class in these domains, of which those before `first` have none.
     fn take(&mut self, domains: &[usize], class: usize, first: &mut [usize; 3]) -> Option<At> {
         while let Some(&domain) = domains.get(first[class]) {

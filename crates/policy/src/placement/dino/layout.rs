@@ -7,7 +7,7 @@
 
 use crate::classes::Class;
 use crate::placement::arrange::Hand;
-use crate::placement::slots::{Direction, DomainSlots, Ground};
+use crate::placement::slots::{Direction, DomainSlots, PoolSlots};
 
 /// One thread as DINO sees it: the paper's `<new_class, new_processID, new_threadID>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +45,14 @@ fn counting_sort(tuples: &[Tuple], keys: usize, key: impl Fn(&Tuple) -> usize) -
     sorted
 }
 
-/// Deals the class instances: for every domain and CPU of the ground, how many of each class (in
+/// Deals the class instances: for every domain and CPU of the pool, how many of each class (in
 /// the order of [`Class::DEALT`]) it is to run. `T` instances at a time, see
-/// [`Ground::shares`].
-pub fn layout(ground: &Ground, sorted: &[Tuple]) -> Vec<Vec<Hand>> {
-    let turns = ground.turns(Direction::Snake);
-    let shares = ground.shares(&turns, sorted.len());
+/// [`PoolSlots::shares`].
+pub fn layout(slots: &PoolSlots, sorted: &[Tuple]) -> Vec<Vec<Hand>> {
+    let turns = slots.turns(Direction::Snake);
+    let shares = slots.shares(&turns, sorted.len());
     let empty = |domain: &DomainSlots| vec![[0; 3]; domain.cpus.len()];
-    let mut hands: Vec<Vec<Hand>> = ground.domains.iter().map(empty).collect();
+    let mut hands: Vec<Vec<Hand>> = slots.domains.iter().map(empty).collect();
     let mut dealt = sorted.iter();
     for (at, share) in turns.into_iter().zip(shares) {
         for tuple in dealt.by_ref().take(share) {

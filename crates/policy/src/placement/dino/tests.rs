@@ -46,9 +46,9 @@ fn example() -> Scene {
 }
 
 /// Thread numbers by core, in the order of cores; `-` for an open one.
-fn threads_by_core(ground: &Ground, places: &[Option<At>]) -> String {
+fn threads_by_core(slots: &PoolSlots, places: &[Option<At>]) -> String {
     let mut cores: Vec<(u32, String)> = Vec::new();
-    for domain in &ground.domains {
+    for domain in &slots.domains {
         cores.extend(
             domain
                 .cpus
@@ -59,7 +59,7 @@ fn threads_by_core(ground: &Ground, places: &[Option<At>]) -> String {
     cores.sort_unstable();
     for (thread, at) in places.iter().enumerate() {
         if let Some(at) = at {
-            cores[ground.cpu(*at).index()].1 = thread.to_string();
+            cores[slots.cpu(*at).index()].1 = thread.to_string();
         }
     }
     let threads: Vec<String> = cores.into_iter().map(|(_, thread)| thread).collect();
@@ -77,7 +77,7 @@ fn letter(class: Class) -> &'static str {
 #[test]
 fn the_papers_example_stage_by_stage() {
     let scene = example();
-    let (ground, tuples, decision) = decide(&scene);
+    let (slots, tuples, decision) = decide(&scene);
 
     // The sorted tuples.
     let sorted = layout::sorted(&tuples);
@@ -96,23 +96,23 @@ fn the_papers_example_stage_by_stage() {
                 .into_iter()
                 .find(|c| hand[c.index()] == 1)
                 .unwrap();
-            layout[ground.cpu(At { domain, cpu }).index()] = letter(class).to_owned();
+            layout[slots.cpu(At { domain, cpu }).index()] = letter(class).to_owned();
         }
     }
     assert_eq!(layout.join(" "), "D t D t d t d d");
 
     // The initial shape: threads that keep their core.
-    assert_eq!(threads_by_core(&ground, &decision.kept), "0 1 - 3 4 5 6 -");
+    assert_eq!(threads_by_core(&slots, &decision.kept), "0 1 - 3 4 5 6 -");
 
     // The remaining cores filled by class.
     let mut open = decision.layout.clone();
-    let mut filled = fill::keep(&ground, &tuples, |_| true, &mut open);
-    fill::fill(&ground, &sorted, &mut open, &mut filled);
-    assert_eq!(threads_by_core(&ground, &filled), "0 1 7 3 4 5 6 2");
+    let mut filled = fill::keep(&slots, &tuples, |_| true, &mut open);
+    fill::fill(&slots, &sorted, &mut open, &mut filled);
+    assert_eq!(threads_by_core(&slots, &filled), "0 1 7 3 4 5 6 2");
 
     // The final pass.
     let solution: Vec<_> = decision.solution.iter().copied().map(Some).collect();
-    assert_eq!(threads_by_core(&ground, &solution), "0 3 7 1 4 5 6 2");
+    assert_eq!(threads_by_core(&slots, &solution), "0 3 7 1 4 5 6 2");
 }
 
 #[test]
@@ -151,15 +151,15 @@ fn scene(cores: &[u32], threads: &[(u32, f64, u32)]) -> Scene {
     scene
 }
 
-/// The ground, the tuples and the decision of a scene's one pool.
-fn decide(scene: &Scene) -> (Ground, Vec<Tuple>, Decision) {
+/// The slots, the tuples and the decision of a scene's one pool.
+fn decide(scene: &Scene) -> (PoolSlots, Vec<Tuple>, Decision) {
     let mut classes = Classes::new(crate::classes::ClassRule::PAPER);
     let stage = Stage::of_all(&scene.snapshot, &scene.topology).with_classes(&mut classes);
     let pool = &stage.pools[0];
-    let ground = Ground::new(&stage, pool, &Taken::default());
+    let slots = PoolSlots::new(&stage, pool, &Taken::default());
     let tuples = tuples(&stage, pool);
-    let decision = Decision::new(&ground, &tuples, |_| true);
-    (ground, tuples, decision)
+    let decision = Decision::new(&slots, &tuples, |_| true);
+    (slots, tuples, decision)
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_thread_that_was_never_given_its_core_is_held_there_once() {
 }
 
 #[test]
-fn a_devil_that_is_hands_off_takes_a_devils_turn() {
+fn a_devil_that_is_unmanaged_takes_a_devils_turn() {
     let mut scene = Scene::uniform(2, 2);
     scene.thread(0, DEVIL, 0).unmanaged = Some(Unmanaged::other("its user set its affinity"));
     scene.thread(1, DEVIL, 1);
@@ -259,9 +259,9 @@ mod properties {
     }
 
     /// Threads by CPU and class.
-    fn count(ground: &Ground, tuples: &[Tuple], places: &[Option<At>]) -> Vec<Vec<Hand>> {
+    fn count(slots: &PoolSlots, tuples: &[Tuple], places: &[Option<At>]) -> Vec<Vec<Hand>> {
         let empty = |d: &DomainSlots| vec![[0; 3]; d.cpus.len()];
-        let mut count: Vec<Vec<Hand>> = ground.domains.iter().map(empty).collect();
+        let mut count: Vec<Vec<Hand>> = slots.domains.iter().map(empty).collect();
         for tuple in tuples {
             if let Some(at) = places[tuple.thread] {
                 count[at.domain][at.cpu][tuple.class.index()] += 1;
@@ -275,9 +275,9 @@ mod properties {
 
         #[test]
         fn a_thread_whose_class_fits_its_core_stays(scene in scenes()) {
-            let (ground, tuples, decision) = decide(&scene);
-            let running = count(&ground, &tuples, &ground.sits);
-            let kept = count(&ground, &tuples, &decision.kept);
+            let (slots, tuples, decision) = decide(&scene);
+            let running = count(&slots, &tuples, &slots.sits);
+            let kept = count(&slots, &tuples, &decision.kept);
             // On every CPU, of every class, as many stay as run there, up to what is wanted.
             for (domain, hands) in decision.layout.iter().enumerate() {
                 for (cpu, hand) in hands.iter().enumerate() {
@@ -297,11 +297,11 @@ mod properties {
 
         #[test]
         fn threads_fill_the_layout_and_it_is_the_snake_over_the_sorted_classes(scene in scenes()) {
-            let (ground, tuples, decision) = decide(&scene);
+            let (slots, tuples, decision) = decide(&scene);
             let solution: Vec<_> = decision.solution.iter().copied().map(Some).collect();
-            prop_assert_eq!(&count(&ground, &tuples, &solution), &decision.layout);
+            prop_assert_eq!(&count(&slots, &tuples, &solution), &decision.layout);
             // Domain by domain the hands are those dealt, whatever CPU of it has them.
-            let dealt = layout::layout(&ground, &layout::sorted(&tuples));
+            let dealt = layout::layout(&slots, &layout::sorted(&tuples));
             for (domain, hands) in dealt.iter().enumerate() {
                 let sorted = |hands: &[Hand]| {
                     let mut hands = hands.to_vec();
@@ -323,9 +323,9 @@ mod properties {
 
         #[test]
         fn the_final_pass_rests_and_never_parts_what_it_joined(scene in scenes()) {
-            let (ground, tuples, decision) = decide(&scene);
+            let (slots, tuples, decision) = decide(&scene);
             let mut again = decision.solution.clone();
-            let grouped = group::group(&tuples, ground.domains.len(), &mut again);
+            let grouped = group::group(&tuples, slots.domains.len(), &mut again);
             prop_assert_eq!(&again, &decision.solution);
             prop_assert!(grouped.iter().all(Option::is_none));
             // Nothing is left that the pass is there to mend.

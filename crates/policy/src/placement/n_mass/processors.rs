@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use numaherd_topology::{NodeId, Topology};
 
-use crate::placement::slots::{DomainSlots, Ground};
+use crate::placement::slots::{DomainSlots, PoolSlots};
 
 /// How many threads a slot's CPU has before it, then its rank among its core's siblings.
 pub type Level = (usize, usize);
@@ -33,7 +33,7 @@ pub struct Item {
 pub struct Processor {
     /// Its node.
     pub node: NodeId,
-    /// Its slots, ascending: level and CPU (index in the ground's domain).
+    /// Its slots, ascending: level and CPU (index in the domain of the pool's slots).
     slots: Vec<(Level, usize)>,
     /// How many of them are taken, from the first.
     threads: usize,
@@ -69,7 +69,7 @@ impl Processor {
     }
 }
 
-/// All processors of a pool, in the order of the ground's domains.
+/// All processors of a pool, in the order of the slots' domains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Processors {
     /// The processors.
@@ -82,11 +82,11 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// The processors of a ground, empty but for what presses on them from outside the pool
-    /// (`pressure`, by domain of the ground). There is room for `threads` more.
-    pub fn new(ground: &Ground, topology: &Topology, threads: usize, pressure: &[f64]) -> Self {
-        let cpus: usize = ground.domains.iter().map(|domain| domain.cpus.len()).sum();
-        let held = ground.domains.iter().flat_map(|domain| &domain.cpus);
+    /// The processors of a pool, empty but for what presses on them from outside the pool
+    /// (`pressure`, by domain of the slots). There is room for `threads` more.
+    pub fn new(slots: &PoolSlots, topology: &Topology, threads: usize, pressure: &[f64]) -> Self {
+        let cpus: usize = slots.domains.iter().map(|domain| domain.cpus.len()).sum();
+        let held = slots.domains.iter().flat_map(|domain| &domain.cpus);
         let held: usize = held.map(|slots| slots.held).sum();
         // With so many on each CPU there is room for all, wherever the held ones are.
         let rounds = (threads + held).div_ceil(cpus.max(1));
@@ -103,7 +103,7 @@ impl Processors {
                 pressure,
             }
         };
-        let all: Vec<Processor> = ground.domains.iter().zip(pressure).map(processor).collect();
+        let all: Vec<Processor> = slots.domains.iter().zip(pressure).map(processor).collect();
         let by_distance = |home: NodeId| {
             let mut near: BTreeMap<(bool, u32), Vec<usize>> = BTreeMap::new();
             for (at, processor) in all.iter().enumerate() {
@@ -182,9 +182,9 @@ impl Processors {
         processor.pressure -= processor.weight(item);
     }
 
-    /// How many threads each CPU of each domain of the ground takes.
-    pub fn loads(&self, ground: &Ground) -> Vec<Vec<usize>> {
-        let mut loads = ground.empty_loads();
+    /// How many threads each CPU of each domain of the pool takes.
+    pub fn loads(&self, slots: &PoolSlots) -> Vec<Vec<usize>> {
+        let mut loads = slots.empty_loads();
         for (processor, loads) in self.all.iter().zip(&mut loads) {
             for &(_, cpu) in &processor.slots[..processor.threads] {
                 loads[cpu] += 1;

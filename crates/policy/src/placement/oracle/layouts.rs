@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use numaherd_topology::Topology;
 
 use crate::placement::n_mass::processors::Level;
-use crate::placement::slots::{At, Ground};
+use crate::placement::slots::{At, PoolSlots};
 
 /// Layouts of more threads are not counted: unless hardly anything can differ there are far more than
 /// can be tried, and a walk through them costs more with every thread.
@@ -48,7 +48,7 @@ struct Core {
     kind: usize,
 }
 
-/// All layouts of some threads on a ground.
+/// All layouts of some threads on the slots of a pool.
 #[derive(Clone, Debug)]
 pub struct Space {
     cpus: Vec<Cpu>,
@@ -57,7 +57,7 @@ pub struct Space {
     threads: usize,
     /// How many threads take slots of the highest level.
     last_level: usize,
-    /// Place of each CPU in `cpus`, by place in the ground.
+    /// Place of each CPU in `cpus`, by place in the pool's slots.
     index: Vec<Vec<usize>>,
 }
 
@@ -73,8 +73,8 @@ pub struct Board {
 
 impl Space {
     /// The layouts of that many threads.
-    pub fn new(ground: &Ground, topology: &Topology, threads: usize) -> Self {
-        let all = ground.domains.iter().flat_map(|domain| &domain.cpus);
+    pub fn new(slots: &PoolSlots, topology: &Topology, threads: usize) -> Self {
+        let all = slots.domains.iter().flat_map(|domain| &domain.cpus);
         let held: usize = all.clone().map(|slots| slots.held).sum();
         let rounds = (threads + held).div_ceil(all.clone().count().max(1));
         let levels = |held: usize, tier: usize| (held..rounds).map(move |round| (round, tier));
@@ -89,9 +89,9 @@ impl Space {
             kinds: 0,
             threads,
             last_level: threads - by_level.iter().filter(|level| below(level)).count(),
-            index: ground.empty_loads(),
+            index: slots.empty_loads(),
         };
-        for (domain, of_domain) in ground.domains.iter().enumerate() {
+        for (domain, of_domain) in slots.domains.iter().enumerate() {
             let first = space.cores.len();
             let mut ids = Vec::new();
             for (cpu, slots) in of_domain.cpus.iter().enumerate() {
@@ -152,7 +152,7 @@ impl Space {
         }
     }
 
-    /// A layout, by place in the ground.
+    /// A layout, by place in the pool's slots.
     pub fn layout(&self, board: &Board) -> Vec<At> {
         board.of.iter().map(|&cpu| self.cpus[cpu].at).collect()
     }

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use rand::seq::SliceRandom;
 
 use crate::placement::oracle::layouts::{Board, Space};
-use crate::placement::slots::{At, Ground};
+use crate::placement::slots::{At, PoolSlots};
 use crate::policy::Random;
 
 /// By what share a cost must be lower.
@@ -39,13 +39,13 @@ pub struct Found {
 /// no cost can be told.
 pub fn search(
     space: &Space,
-    ground: &Ground,
+    slots: &PoolSlots,
     starts: &[Vec<At>],
     most: usize,
     cost: impl Fn(&[At]) -> Option<f64>,
     random: &mut Random,
 ) -> Option<Found> {
-    let now = space.board(&ground.sits);
+    let now = space.board(&slots.sits);
     let mut search = Search {
         space,
         cost,
@@ -71,7 +71,7 @@ pub fn search(
     let tried = search.tried;
     let (cost, board) = search.best?;
     Some(Found {
-        layout: space.layout(&space.renamed(&board, &ground.sits)),
+        layout: space.layout(&space.renamed(&board, &slots.sits)),
         cost,
         before,
         tried,

@@ -272,9 +272,9 @@ fn cases(most_cpus: u32, threads: std::ops::Range<usize>) -> impl Strategy<Value
     )
 }
 
-fn ground(scene: &Scene) -> Ground {
+fn slots(scene: &Scene) -> PoolSlots {
     let stage = Stage::of_all(&scene.snapshot, &scene.topology);
-    Ground::new(&stage, &stage.pools[0], &Taken::default())
+    PoolSlots::new(&stage, &stage.pools[0], &Taken::default())
 }
 
 impl std::fmt::Debug for Case {
@@ -286,9 +286,9 @@ impl std::fmt::Debug for Case {
 }
 
 impl Case {
-    fn layout_cost(&self, ground: &Ground, layout: &[At]) -> f64 {
+    fn layout_cost(&self, slots: &PoolSlots, layout: &[At]) -> f64 {
         let ids = self.scene.snapshot.threads.iter().map(|thread| thread.id);
-        let layout: Vec<_> = ids.zip(layout.iter().map(|&at| ground.cpu(at))).collect();
+        let layout: Vec<_> = ids.zip(layout.iter().map(|&at| slots.cpu(at))).collect();
         self.costs.cost(&layout).expect("it can be told")
     }
 
@@ -349,13 +349,13 @@ proptest! {
 
     #[test]
     fn all_layouts_up_to_symmetry_are_all_and_each_once(case in cases(6, 1..6)) {
-        let ground = ground(&case.scene);
+        let slots = slots(&case.scene);
         let threads = case.scene.snapshot.threads.len();
-        let space = Space::new(&ground, &case.scene.topology, threads);
+        let space = Space::new(&slots, &case.scene.topology, threads);
         let mut walked = Vec::new();
         let _ = space.walk(|board| {
             let layout = space.layout(board);
-            let cpus: Vec<CpuId> = layout.iter().map(|&at| ground.cpu(at)).collect();
+            let cpus: Vec<CpuId> = layout.iter().map(|&at| slots.cpu(at)).collect();
             walked.push(cpus);
             std::ops::ControlFlow::Continue(())
         });
@@ -370,9 +370,9 @@ proptest! {
 
     #[test]
     fn an_even_layout_is_kept_but_for_names(case in cases(8, 1..12), seed in any::<u64>()) {
-        let ground = ground(&case.scene);
+        let slots = slots(&case.scene);
         let threads = case.scene.snapshot.threads.len();
-        let space = Space::new(&ground, &case.scene.topology, threads);
+        let space = Space::new(&slots, &case.scene.topology, threads);
         // One of all, as far as a walk in another order of CPUs gets.
         let mut board = space.empty();
         let mut random = Random::seed_from_u64(seed);
@@ -381,12 +381,12 @@ proptest! {
             space.push(&mut board, options[random.random_range(0..options.len())]);
         }
         let cpus = |board: &layouts::Board| -> Vec<CpuId> {
-            space.layout(board).iter().map(|&at| ground.cpu(at)).collect()
+            space.layout(board).iter().map(|&at| slots.cpu(at)).collect()
         };
         let even = cpus(&board);
         let wishes: Vec<_> = space.layout(&board).into_iter().map(Some).collect();
         prop_assert_eq!(case.signature(&cpus(&space.board(&wishes))), case.signature(&even));
-        let renamed = space.renamed(&board, &ground.sits);
+        let renamed = space.renamed(&board, &slots.sits);
         prop_assert_eq!(case.signature(&cpus(&renamed)), case.signature(&even));
         // Threads that are where they are to be keep their names.
         prop_assert_eq!(cpus(&space.renamed(&board, &wishes)), even);
@@ -416,33 +416,33 @@ proptest! {
     fn local_search_is_never_worse_than_its_starts_and_never_tries_too_many(
         case in cases(24, 6..24), most in 6usize..300, seed in any::<u64>(),
     ) {
-        let ground = ground(&case.scene);
+        let slots = slots(&case.scene);
         let threads = case.scene.snapshot.threads.len();
         let items: Vec<Item> = (0..threads)
             .map(|n| Item { home: NodeId(0), miss_rate: n as f64, penalty: 1.2 })
             .collect();
         let topology = &case.scene.topology;
-        let starts = starts(&ground, topology, &items, &NMassSettings::default());
-        let space = Space::new(&ground, topology, threads);
+        let starts = starts(&slots, topology, &items, &NMassSettings::default());
+        let space = Space::new(&slots, topology, threads);
         let asked = std::cell::Cell::new(0);
         let cost = |layout: &[At]| {
             asked.set(asked.get() + 1);
-            Some(case.layout_cost(&ground, layout))
+            Some(case.layout_cost(&slots, layout))
         };
         let mut random = Random::seed_from_u64(seed);
-        let found = search::search(&space, &ground, &starts, most, cost, &mut random);
+        let found = search::search(&space, &slots, &starts, most, cost, &mut random);
         let found = found.expect("costs can be told");
         // One more where all are tried: where the threads are comes first.
         prop_assert!(asked.get() <= most + 1);
-        prop_assert!((case.layout_cost(&ground, &found.layout) - found.cost).abs() < 1e-9 * found.cost);
+        prop_assert!((case.layout_cost(&slots, &found.layout) - found.cost).abs() < 1e-9 * found.cost);
         for start in starts {
             // A start that does not load cores evenly is made to.
             let wishes: Vec<_> = start.into_iter().map(Some).collect();
             let start = space.layout(&space.board(&wishes));
-            let cost = case.layout_cost(&ground, &start);
+            let cost = case.layout_cost(&slots, &start);
             prop_assert!(found.cost <= cost * (1.0 + 2e-9), "{} {cost}", found.cost);
         }
-        let cpus: Vec<CpuId> = found.layout.iter().map(|&at| ground.cpu(at)).collect();
+        let cpus: Vec<CpuId> = found.layout.iter().map(|&at| slots.cpu(at)).collect();
         prop_assert!(case.is_even(&cpus));
     }
 }

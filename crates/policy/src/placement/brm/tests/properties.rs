@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 struct Seed {
     cpu: usize,
     tag: Option<Tag>,
-    hands_off: bool,
+    unmanaged: bool,
     /// 0: all CPUs; else one of a few cpusets.
     cpuset: usize,
     /// How much it suffers on each node, by its number modulo 5.
@@ -31,10 +31,10 @@ fn seeds() -> impl Strategy<Value = Vec<Seed>> {
         proptest::collection::vec(10.0..500.0f64, 5),
         0.0..50.0f64,
     );
-    let seed = seed.prop_map(|(cpu, tag, hands_off, cpuset, penalties, crowded)| Seed {
+    let seed = seed.prop_map(|(cpu, tag, unmanaged, cpuset, penalties, crowded)| Seed {
         cpu,
         tag,
-        hands_off,
+        unmanaged,
         cpuset,
         penalties,
         crowded,
@@ -71,7 +71,7 @@ fn run(shape: &Shape, seeds: &[Seed], form: SystemPenaltyForm, steps: Steps) -> 
         let at = run.vcpu(cpus[seed.cpu % cpus.len()].0);
         let thread = &mut run.scene.snapshot.threads[at];
         thread.tag = seed.tag;
-        thread.unmanaged = seed.hands_off.then(|| Unmanaged::other("real-time class"));
+        thread.unmanaged = seed.unmanaged.then(|| Unmanaged::other("real-time class"));
         let chosen = |at: usize| match seed.cpuset {
             0 => true,
             1 => at.is_multiple_of(2),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::super::processors::{Item, Processors};
 use super::super::{maximum_local, refine};
-use crate::placement::slots::Ground;
+use crate::placement::slots::PoolSlots;
 use crate::pools::Taken;
 use crate::settings::{MostMoved, NMassSettings};
 use crate::stage::Stage;
@@ -188,14 +188,14 @@ fn by_the_code(
         scene.thread(0, 0.0, 0);
     }
     let stage = Stage::of_all(&scene.snapshot, &scene.topology);
-    let ground = Ground::new(&stage, &stage.pools[0], &Taken::default());
+    let slots = PoolSlots::new(&stage, &stage.pools[0], &Taken::default());
     let item = |p: &Process| Item {
         home: NodeId(u32::try_from(p.home).expect("two")),
         miss_rate: p.mpki,
         penalty: p.np,
     };
     let items: Vec<Item> = processes.iter().map(item).collect();
-    let mut processors = Processors::new(&ground, &scene.topology, items.len(), &[0.0; 2]);
+    let mut processors = Processors::new(&slots, &scene.topology, items.len(), &[0.0; 2]);
     let mut mapping = maximum_local::map(&items, &mut processors);
     let local = mapping.processor.clone();
     refine::refine(&items, &mut mapping, &mut processors, settings);

@@ -32,7 +32,7 @@ impl Case {
     }
 }
 
-fn decide(case: &Case, refined: Option<&NMassSettings>) -> (Ground, Vec<Item>, Decision) {
+fn decide(case: &Case, refined: Option<&NMassSettings>) -> (PoolSlots, Vec<Item>, Decision) {
     let mut scene = Scene::new(&Shape {
         nodes: case.nodes.clone(),
         ..Shape::uniform(1, 1)
@@ -54,11 +54,11 @@ fn decide(case: &Case, refined: Option<&NMassSettings>) -> (Ground, Vec<Item>, D
         busy: Vec::new(),
     };
     let pool = stage.pools.first().unwrap_or(&none);
-    let ground = Ground::new(&stage, pool, &Taken::default());
-    let outside = vec![0.0; ground.domains.len()];
-    let processors = Processors::new(&ground, &scene.topology, items.len(), &outside);
-    let decision = Decision::new(&ground, &items, processors, refined);
-    (ground, items, decision)
+    let slots = PoolSlots::new(&stage, pool, &Taken::default());
+    let outside = vec![0.0; slots.domains.len()];
+    let processors = Processors::new(&slots, &scene.topology, items.len(), &outside);
+    let decision = Decision::new(&slots, &items, processors, refined);
+    (slots, items, decision)
 }
 
 fn settings() -> impl Strategy<Value = NMassSettings> {
@@ -75,12 +75,12 @@ fn settings() -> impl Strategy<Value = NMassSettings> {
 
 /// What the top of `refine.rs` says of any number of processors, tried pair by pair every time.
 fn refine_naively(case: &Case, settings: &NMassSettings) -> Vec<usize> {
-    let (ground, items, local) = decide(case, None);
+    let (slots, items, local) = decide(case, None);
     let mut processors = local.processors;
     let mut on = local.processor;
     let mut moved = vec![false; items.len()];
     loop {
-        let mut all: Vec<usize> = (0..ground.domains.len()).collect();
+        let mut all: Vec<usize> = (0..slots.domains.len()).collect();
         all.sort_by(|&a, &b| {
             let pressure = |at: usize| processors.all[at].pressure;
             pressure(a).total_cmp(&pressure(b)).then(a.cmp(&b))
@@ -91,13 +91,13 @@ fn refine_naively(case: &Case, settings: &NMassSettings) -> Vec<usize> {
             let item = &items[thread];
             let homes = all
                 .iter()
-                .filter(|&&to| ground.domains[to].node == item.home);
+                .filter(|&&to| slots.domains[to].node == item.home);
             let others = all
                 .iter()
-                .filter(|&&to| ground.domains[to].node != item.home);
+                .filter(|&&to| slots.domains[to].node != item.home);
             let to = homes.chain(others).copied().find(|&to| {
                 let (giver, taker) = (&processors.all[from], &processors.all[to]);
-                let remote = ground.domains[to].node != item.home;
+                let remote = slots.domains[to].node != item.home;
                 let (high, low) = (giver.pressure, taker.pressure);
                 let gives = high - giver.weight(item);
                 let takes = low + taker.weight(item);
@@ -121,18 +121,18 @@ fn refine_naively(case: &Case, settings: &NMassSettings) -> Vec<usize> {
 }
 
 /// The pressures of a mapping, worked out anew.
-fn pressures(items: &[Item], ground: &Ground, processor: &[usize]) -> Vec<f64> {
-    let mut pressures = vec![0.0; ground.domains.len()];
+fn pressures(items: &[Item], slots: &PoolSlots, processor: &[usize]) -> Vec<f64> {
+    let mut pressures = vec![0.0; slots.domains.len()];
     for (item, &on) in items.iter().zip(processor) {
-        let remote = ground.domains[on].node != item.home;
+        let remote = slots.domains[on].node != item.home;
         pressures[on] += item.miss_rate * if remote { item.penalty } else { 1.0 };
     }
     pressures
 }
 
-fn threads_on(ground: &Ground, processor: &[usize]) -> Vec<usize> {
+fn threads_on(slots: &PoolSlots, processor: &[usize]) -> Vec<usize> {
     let on = |at| processor.iter().filter(|&&on| on == at).count();
-    (0..ground.domains.len()).map(on).collect()
+    (0..slots.domains.len()).map(on).collect()
 }
 
 /// The first move changes the rank of both processors at once, each past the other's old place.
@@ -163,13 +163,13 @@ proptest! {
 
     #[test]
     fn maximum_local_makes_no_thread_remote_while_a_core_of_its_home_is_free(case in cases()) {
-        let (ground, items, decision) = decide(&case.with_a_core_each(), None);
-        let threads = threads_on(&ground, &decision.processor);
+        let (slots, items, decision) = decide(&case.with_a_core_each(), None);
+        let threads = threads_on(&slots, &decision.processor);
         for (item, &on) in items.iter().zip(&decision.processor) {
-            if ground.domains[on].node == item.home {
+            if slots.domains[on].node == item.home {
                 continue;
             }
-            for (domain, &threads) in ground.domains.iter().zip(&threads) {
+            for (domain, &threads) in slots.domains.iter().zip(&threads) {
                 prop_assert!(domain.node != item.home || threads == domain.cpus.len());
             }
         }
@@ -177,11 +177,11 @@ proptest! {
 
     #[test]
     fn maximum_local_keeps_those_of_high_penalty_at_home(case in cases()) {
-        let (ground, items, decision) = decide(&case.with_a_core_each(), None);
+        let (slots, items, decision) = decide(&case.with_a_core_each(), None);
         let homed: Vec<bool> = items
             .iter()
             .zip(&decision.processor)
-            .map(|(item, &on)| ground.domains[on].node == item.home)
+            .map(|(item, &on)| slots.domains[on].node == item.home)
             .collect();
         for (a, x) in items.iter().enumerate() {
             for (b, y) in items.iter().enumerate() {
@@ -195,9 +195,9 @@ proptest! {
     fn refining_never_raises_the_highest_pressure_nor_lowers_the_lowest(
         case in cases(), settings in settings(),
     ) {
-        let (ground, items, decision) = decide(&case, Some(&settings));
-        let before = pressures(&items, &ground, &decision.local.processor);
-        let after = pressures(&items, &ground, &decision.processor);
+        let (slots, items, decision) = decide(&case, Some(&settings));
+        let before = pressures(&items, &slots, &decision.local.processor);
+        let after = pressures(&items, &slots, &decision.processor);
         let highest = |all: &[f64]| all.iter().copied().fold(0.0, f64::max);
         let lowest = |all: &[f64]| all.iter().copied().fold(f64::INFINITY, f64::min);
         // Sums in another order differ in the last digits.
@@ -223,9 +223,9 @@ proptest! {
     fn a_thread_that_is_made_remote_leaves_its_processor_below_the_threshold(
         case in cases(), settings in settings(),
     ) {
-        let (ground, items, decision) = decide(&case, Some(&settings));
+        let (slots, items, decision) = decide(&case, Some(&settings));
         for (item, made) in items.iter().zip(&decision.moves) {
-            if let Some(made) = made.filter(|m| ground.domains[m.to].node != item.home) {
+            if let Some(made) = made.filter(|m| slots.domains[m.to].node != item.home) {
                 prop_assert!(made.after.1 < settings.threshold, "{made:?}");
             }
         }
@@ -238,26 +238,26 @@ proptest! {
         // No last thread of those that were not moved has a move that helps.
         let settings = NMassSettings { most_moved, ..NMassSettings::default() };
         let case = case.with_a_core_each();
-        let (ground, items, decision) = decide(&case, Some(&settings));
-        let pressure = pressures(&items, &ground, &decision.processor);
-        let threads = threads_on(&ground, &decision.processor);
-        for from in 0..ground.domains.len() {
+        let (slots, items, decision) = decide(&case, Some(&settings));
+        let pressure = pressures(&items, &slots, &decision.processor);
+        let threads = threads_on(&slots, &decision.processor);
+        for from in 0..slots.domains.len() {
             let there = |&&at: &&usize| {
                 decision.processor[at] == from && decision.moves[at].is_none()
             };
             let Some(&last) = decision.local.order.iter().rev().find(there) else { continue };
-            for to in 0..ground.domains.len() {
+            for to in 0..slots.domains.len() {
                 let item = &items[last];
-                let weight = |at: usize| pressures(&[*item], &ground, &[at])[at];
+                let weight = |at: usize| pressures(&[*item], &slots, &[at])[at];
                 let after = (pressure[from] - weight(from), pressure[to] + weight(to));
-                let remote = ground.domains[to].node != item.home;
+                let remote = slots.domains[to].node != item.home;
                 let between = |p: f64| pressure[to] + 1e-9 < p && p + 1e-9 < pressure[from];
                 let little = most_moved == MostMoved::Difference
                     || item.miss_rate + 1e-9 < (pressure[from] - pressure[to]) / 2.0;
                 let helps = between(after.0)
                     && between(after.1)
                     && (!remote || (little && after.1 + 1e-9 < settings.threshold))
-                    && threads[to] < ground.domains[to].cpus.len();
+                    && threads[to] < slots.domains[to].cpus.len();
                 prop_assert!(!helps, "{last} from {from} to {to}");
             }
         }
@@ -265,8 +265,8 @@ proptest! {
 
     #[test]
     fn cpus_have_as_many_threads_as_their_domains_say(case in cases(), settings in settings()) {
-        let (ground, items, decision) = decide(&case, Some(&settings));
-        let cpus: usize = ground.domains.iter().map(|domain| domain.cpus.len()).sum();
+        let (slots, items, decision) = decide(&case, Some(&settings));
+        let cpus: usize = slots.domains.iter().map(|domain| domain.cpus.len()).sum();
         let most = items.len().div_ceil(cpus);
         for (at, seat) in decision.seats.iter().enumerate() {
             prop_assert_eq!(seat.domain, decision.processor[at]);

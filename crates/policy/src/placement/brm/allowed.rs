@@ -9,7 +9,7 @@ use crate::stage::Stage;
 
 /// What a thread may have. Nodes are by their place in the topology.
 #[derive(Clone, Debug, Default)]
-pub struct Reach {
+pub struct AllowedCpus {
     /// All CPUs.
     pub all: CpuSet,
     /// Nodes that any of them is of, ascending.
@@ -18,7 +18,7 @@ pub struct Reach {
     cpus: Vec<Vec<CpuId>>,
 }
 
-impl Reach {
+impl AllowedCpus {
     fn new(all: CpuSet, topology: &Topology) -> Self {
         let mut by_node: Vec<Vec<CpuId>> = vec![Vec::new(); topology.nodes().len()];
         for cpu in all.iter() {
@@ -47,27 +47,27 @@ impl Reach {
 
 /// What each thread of a snapshot may have.
 #[derive(Debug)]
-pub struct Ground {
-    reaches: Vec<Reach>,
-    /// Of each thread, its place there; `None` for one that is hands off or may have nothing.
+pub struct Allowed {
+    pools: Vec<AllowedCpus>,
+    /// Of each thread, its place there; `None` for one that may not be placed or has no CPU.
     of: Vec<Option<usize>>,
 }
 
-impl Ground {
-    /// The ground of a stage's threads.
+impl Allowed {
+    /// What the threads of a stage may have.
     pub fn new(stage: &Stage<'_>) -> Self {
         let mut of = vec![None; stage.snapshot.threads.len()];
-        for (reach, pool) in stage.pools.iter().enumerate() {
-            pool.threads.iter().for_each(|&at| of[at] = Some(reach));
+        for (place, pool) in stage.pools.iter().enumerate() {
+            pool.threads.iter().for_each(|&at| of[at] = Some(place));
         }
-        let reach = |pool: &Pool| Reach::new(pool.cpus.clone(), stage.topology);
-        let reaches = stage.pools.iter().map(reach).collect();
-        Self { reaches, of }
+        let cpus = |pool: &Pool| AllowedCpus::new(pool.cpus.clone(), stage.topology);
+        let pools = stage.pools.iter().map(cpus).collect();
+        Self { pools, of }
     }
 
     /// What a thread may have, by its place in the snapshot.
-    pub fn reach(&self, at: usize) -> Option<&Reach> {
-        self.of[at].map(|reach| &self.reaches[reach])
+    pub fn of(&self, at: usize) -> Option<&AllowedCpus> {
+        self.of[at].map(|place| &self.pools[place])
     }
 }
 
@@ -105,7 +105,7 @@ impl<'a> Loads<'a> {
         let (least, _) = cpus
             .map(|cpu| (cpu, load(cpu)))
             .min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)))
-            .expect("a reach has CPUs, and so has each of its nodes");
+            .expect("there are CPUs, and so has each of its nodes");
         least
     }
 
