@@ -74,9 +74,9 @@ pub fn fill(
         let mut first = vec![[0; 3]; areas.len()];
         rest.retain(|tuple| {
             let home = slots.sits_in[tuple.thread].map(|domain| area_of[domain]);
-            let slot = home
-                .or(is_last.then_some(0))
-                .and_then(|area| slots.take(&areas[area], tuple.class.index(), &mut first[area]));
+            let slot = home.or(is_last.then_some(0)).and_then(|area| {
+                open_slots.take(&areas[area], tuple.class.index(), &mut first[area])
+            });
             solution[tuple.thread] = slot;
             slot.is_none()
         });
