@@ -202,6 +202,16 @@ pub struct Claim {
     pub note: String,
 }
 
+impl Claim {
+    /// The names of the details that its note needs.
+    pub fn details(&self) -> impl Iterator<Item = &str> {
+        measured::parts(&self.note).filter_map(|part| match part {
+            measured::Part::Detail(name) => Some(name),
+            measured::Part::Text(_) => None,
+        })
+    }
+}
+
 /// The claims of one paper, in the order in which they are shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims {

@@ -208,3 +208,59 @@ fn record_into(path: &Path, kernel: &Kernel) -> Result<()> {
     };
     run().with_context(|| format!("cannot record `{}`", kernel.command().join(" ")))
 }
+
+/// Small traces in place of the kernels' own, for tests without the lab.
+#[cfg(test)]
+pub mod made {
+    use super::*;
+    use numaherd_trace::{Encoder, Event, ThreadInfo, Writer};
+
+    /// Writes a trace for each kernel: every thread goes through pages of its own and through pages that it
+    /// shares with its neighbour. The first thread touches all pages first.
+    pub fn all(folder: &Path) -> Traces {
+        for kernel in NAS.iter().chain(&NAS_MANY).chain(&PARSEC).chain([&STENCIL]) {
+            let path = folder.join(kernel.file());
+            fs::write(path, trace(kernel)).expect("the folder takes files");
+        }
+        Traces::within(folder).expect("the folder is there")
+    }
+
+    fn trace(kernel: &Kernel) -> Vec<u8> {
+        let mut about = serde_json::Map::new();
+        about.insert("command".to_owned(), kernel.command().into());
+        let mut writer = Writer::new(Vec::new(), 4096, &about).expect("memory takes all");
+        let mut encoder = Encoder::new();
+        let load = |page: u64, line: u64| Event::load(0x7000_0000 + page * 4096 + line * 64, 8, 4);
+        for number in 0..kernel.threads {
+            let thread = writer.thread(&ThreadInfo {
+                process: 10,
+                tid: 10 + number,
+                name: "worker".to_owned(),
+            });
+            let mut events = Vec::new();
+            if number == 0 {
+                let pages = u64::from(kernel.threads) * 16;
+                events.extend(
+                    (0..pages)
+                        .chain(5000..5000 + pages)
+                        .map(|page| load(page, 0)),
+                );
+                events.extend((1..kernel.threads).map(|other| Event::wake(other, 0)));
+            } else {
+                events.push(Event::sleep(0));
+            }
+            let number = u64::from(number);
+            for line in 0..64 {
+                for page in 0..16 {
+                    events.push(load(number * 16 + page, line));
+                    events.push(load(5000 + number / 2 * 16 + page, line));
+                }
+            }
+            let frame = encoder
+                .encode(thread, 0, &events)
+                .expect("a frame has room");
+            writer.append(frame).expect("memory takes all");
+        }
+        writer.finish().expect("memory takes all")
+    }
+}
