@@ -250,7 +250,7 @@ pub mod made {
                 events.push(Event::sleep(0));
             }
             let number = u64::from(number);
-            for line in 0..64 {
+            for line in 0..8 {
                 for page in 0..16 {
                     events.push(load(number * 16 + page, line));
                     events.push(load(5000 + number / 2 * 16 + page, line));
