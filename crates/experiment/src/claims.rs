@@ -306,9 +306,15 @@ impl Claims {
     }
 }
 
-/// The margin of an order, largest figure first: the least difference of two neighbours.
+/// The margin of an order, largest figure first: the least difference of two neighbours; NaN where one of the
+/// figures is NaN.
 fn least_step(order: &[f64]) -> f64 {
-    crate::statistics::smallest(order.windows(2).map(|pair| pair[0] - pair[1]))
+    let steps = order.windows(2).map(|pair| pair[0] - pair[1]);
+    let least = steps.reduce(|one, other| match one.is_nan() || other.is_nan() {
+        true => f64::NAN,
+        false => one.min(other),
+    });
+    least.unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

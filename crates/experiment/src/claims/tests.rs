@@ -171,6 +171,14 @@ fn the_margin_of_an_order_is_its_least_step() {
     };
     assert_eq!(margin(&[5.0, 3.0, 2.0]), (Some(1.0), true));
     assert_eq!(margin(&[5.0, 3.0, 4.0]), (Some(-1.0), false));
+    for order in [
+        &[][..],
+        &[f64::NAN, 1.0],
+        &[3.0, 2.0, f64::NAN],
+        &[f64::NAN, 2.0, 1.0],
+    ] {
+        assert_eq!(margin(order), (None, false), "{order:?}");
+    }
 }
 
 #[test]
