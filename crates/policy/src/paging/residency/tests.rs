@@ -68,7 +68,7 @@ fn with_residency_samples_say_nothing_and_with_samples_notices_do() {
     assert!(samples.paging.finds_sharing());
     let sharing = samples.paging.shared();
     assert_eq!(sharing.len(), 1);
-    let [two, three] = [2, 3].map(|tid| numaherd_testing::tid(tid));
+    let [two, three] = [2, 3].map(numaherd_testing::tid);
     assert_eq!(sharing[0].1.pairs, [(two, three, 2 * 128)]);
 }
 
