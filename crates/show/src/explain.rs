@@ -454,7 +454,7 @@ pub enum Happened {
     Pages(PagesMoved),
     /// Nothing: a dry run.
     DryRun,
-    /// The ledger ends before it says.
+    /// The ledger ends before the outcome.
     NotRecorded,
 }
 

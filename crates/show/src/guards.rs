@@ -19,8 +19,8 @@ pub fn meaning(guard: Guard) -> &'static str {
             "the CPU or node is beyond the cpuset of its cgroup; widen that to allow it"
         }
         Guard::Limits => "the CPU or node is beyond --cpus or --nodes",
-        Guard::Unchanged => "it was so already",
-        Guard::Bounce => "it went to and fro too often, and stays where it is for a while",
+        Guard::Unchanged => "it already was as wanted",
+        Guard::Bounce => "it moved back and forth too often, and stays for a while",
         Guard::Worse => "a move of it was just undone because it had made things worse",
         Guard::Rate => "more threads wanted to move than the limits let through",
         Guard::Bandwidth => "more pages wanted to move than the limits let through",
@@ -33,9 +33,9 @@ pub fn meaning(guard: Guard) -> &'static str {
         Guard::FullNode => "the target node is nearly full; some of its memory is kept free",
         Guard::Superseded => "a later order for the same pages took its place while it waited",
         Guard::Journal => {
-            "it could not be written down how the thread was found, so it was not touched"
+            "the thread's own affinity could not be saved, so the thread was not touched"
         }
-        _ => "a guard that this program does not know; read the ledger with the one that wrote it",
+        _ => "a guard unknown to this program; use the version that wrote the ledger",
     }
 }
 

@@ -13,6 +13,7 @@
 //! world. A figure that was not measured is not shown, or said to be missing; none is made up.
 
 mod error;
+mod escape;
 pub mod explain;
 pub mod guards;
 mod guests;
@@ -23,7 +24,6 @@ pub mod replay;
 pub mod report;
 pub mod requests;
 pub mod run;
-mod said;
 pub mod status;
 pub mod summary;
 pub mod top;

@@ -4,17 +4,17 @@
 //! The page loads itself again every few seconds by what HTML itself offers, and has no script; its
 //! style sheet is [`STYLE`], which the server gives under [`STYLE_PATH`]. [`POLICY`] forbids everything
 //! else. Names and reasons can come from anyone: all of them are text, escaped where they are written
-//! and cut where they are too long ([`Said`]).
+//! and cut where they are too long ([`Escaped`]).
 
 use std::time::Duration;
 
 use maud::{DOCTYPE, Markup, html};
 use numaherd_topology::NodeId;
 
+use crate::escape::{Escaped, name};
 use crate::guards;
 use crate::metrics::View;
 use crate::run::{Decision, DecisionOutcome, Node, Process, RunModel, Subject};
-use crate::said::{Said, name};
 use crate::words::{at, count, counted, listed, misses, percent, sentence, short, stopped, time};
 
 /// The style sheet.
@@ -50,11 +50,11 @@ pub fn page(view: View<'_>, silent: Option<Duration>) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="generator" content=(concat!("numaherd ", env!("CARGO_PKG_VERSION")));
                 meta http-equiv="refresh" content=(REFRESH_S);
-                title { (Said(&title(run))) }
+                title { (Escaped(&title(run))) }
                 link rel="stylesheet" href=(STYLE_PATH);
             }
             body {
-                h1 { (Said(&title(run))) }
+                h1 { (Escaped(&title(run))) }
                 (state(run, silent))
                 (key_figures(run))
                 (stopping(run))
@@ -86,9 +86,11 @@ fn title(run: &RunModel) -> String {
 fn state(run: &RunModel, silent: Option<Duration>) -> Markup {
     let does = match run {
         RunModel { machine: None, .. } => "It has not begun yet.",
-        RunModel { ended: Some(_), .. } => "It has ended; what was changed has been given back.",
-        RunModel { paused: true, .. } => "It is paused: it watches and decides nothing.",
-        RunModel { dry_run: true, .. } => "It is a dry run: it decides and carries nothing out.",
+        RunModel { ended: Some(_), .. } => {
+            "It has ended, and threads have their own affinities back."
+        }
+        RunModel { paused: true, .. } => "It is paused: it observes and decides nothing.",
+        RunModel { dry_run: true, .. } => "It is a dry run: decisions are not carried out.",
         _ => "It is herding.",
     };
     let late = silent.filter(|silent| {
@@ -96,24 +98,24 @@ fn state(run: &RunModel, silent: Option<Duration>) -> Markup {
         run.ended.is_none() && *silent > cadence * 3 + Duration::from_secs(2)
     });
     html! {
-        p { b { (does) } " Seen last at " (at(run.time_ns)) "." }
+        p { b { (does) } " Last seen at " (at(run.time_ns)) "." }
         @if let Some(silent) = late {
             p.warn {
-                "Nothing was heard of the loop for " (time(ns(silent)))
-                ": it hangs or is starved. " code { "numaherd ctl status" } " and the system's log say more."
+                "The loop has been silent for " (time(ns(silent)))
+                ": it hangs or gets no CPU time. " code { "numaherd ctl status" } " and the system log say more."
             }
         }
         @if run.machine.is_some() && !run.is_complete && run.ended.is_none() {
-            p.warn { "What is shown as now is not complete until the next snapshot." }
+            p.warn { "The present state is incomplete until the next snapshot." }
         }
         @if run.more.lines_lost > 0 {
             p.warn {
-                (counted(run.more.lines_lost, "line")) " of the ledger were dropped before they were drawn, \
-                so as not to hold the loop up: sums lack what was in them."
+                (counted(run.more.lines_lost, "line")) " of the ledger were dropped before they were read, \
+                so that the loop never waits: sums do not include them."
             }
         }
         @for gap in &run.gaps {
-            p.warn { "Not seen this time: " (Said(&stopped(gap))) }
+            p.warn { "Not observed in this interval: " (Escaped(&stopped(gap))) }
         }
     }
 }
@@ -154,13 +156,13 @@ fn stopping(run: &RunModel) -> Markup {
         h2 { "How to stop it" }
         ul {
             @if run.paused {
-                li { code { "numaherd ctl resume" } ": it decides again." }
+                li { code { "numaherd ctl resume" } ": decisions continue." }
             } @else {
-                li { code { "numaherd ctl pause" } ": nothing more is decided; threads stay where they are." }
+                li { code { "numaherd ctl pause" } ": decisions stop; threads keep their affinities." }
             }
-            li { code { "numaherd ctl pause --give-back" } ": threads get the affinities back that they were found with, too." }
-            li { code { "systemctl stop numaherd" } ", or Ctrl-C where it was started: it ends and gives everything back." }
-            li { "After a " code { "kill -9" } ": " code { "numaherd release" } " gives everything back." }
+            li { code { "numaherd ctl pause --give-back" } ": threads also get their own affinities back." }
+            li { code { "systemctl stop numaherd" } ", or Ctrl-C where it was started: it ends and restores every affinity." }
+            li { "After a " code { "kill -9" } ": " code { "numaherd release" } " restores every affinity." }
         }
     }
 }
@@ -291,7 +293,7 @@ fn decided(decision: &Decision) -> Markup {
     };
     let to = match to {
         Some(cpu) => place(cpu, to_node),
-        None => "wherever the kernel wants it".to_owned(),
+        None => "the kernel's choice".to_owned(),
     };
     let outcome = match decision.outcome {
         DecisionOutcome::Moved => "moved",
@@ -324,10 +326,10 @@ fn decisions(run: &RunModel) -> Markup {
                                 td { (decided(decision)) }
                                 td { bdi { (name(&decision.process_name)) } " " small { @if let Some(process) = decision.process { (process.pid) } } }
                                 td {
-                                    @if !decision.rule.is_empty() { b { (Said(&decision.rule)) } " " }
-                                    (Said(&sentence(&stopped(decision.reason()))))
+                                    @if !decision.rule.is_empty() { b { (Escaped(&decision.rule)) } " " }
+                                    (Escaped(&sentence(&stopped(decision.reason()))))
                                     @if !decision.instead_of.is_empty() {
-                                        br; small { "Instead of: " (Said(&stopped(&decision.instead_of))) }
+                                        br; small { "Instead of: " (Escaped(&stopped(&decision.instead_of))) }
                                     }
                                 }
                             }
@@ -342,10 +344,10 @@ fn decisions(run: &RunModel) -> Markup {
 fn notices(run: &RunModel) -> Markup {
     html! {
         @if !run.notices.is_empty() {
-            h2 { "What you should know" }
+            h2 { "Notices" }
             ul {
                 @for notice in run.notices.iter().rev().take(MOST_NOTICES) {
-                    li { (at(notice.time_ns)) ": " (Said(&sentence(&stopped(&notice.text)))) }
+                    li { (at(notice.time_ns)) ": " (Escaped(&sentence(&stopped(&notice.text)))) }
                 }
             }
         }
@@ -364,7 +366,7 @@ fn refusals(run: &RunModel) -> Markup {
                             tr {
                                 th scope="row" { (guard) }
                                 td.n { (count(times)) }
-                                td { (Said(&sentence(&stopped(guards::meaning(guard))))) }
+                                td { (Escaped(&sentence(&stopped(guards::meaning(guard))))) }
                             }
                         }
                     }

@@ -18,7 +18,7 @@ pub fn sentence(controlled: &Controlled) -> String {
     match &controlled.asked {
         Asked::Pause {
             give_back: false, ..
-        } => format!("paused{by}; nothing is decided, and threads stay where they are"),
+        } => format!("paused{by}; nothing is decided, and threads keep their affinities"),
         Asked::Pause { given_back, .. } => format!(
             "paused{by}; nothing is decided, and {} given back",
             match given_back {
@@ -38,8 +38,8 @@ pub fn sentence(controlled: &Controlled) -> String {
                 why => format!(" ({why})"),
             };
             match policy {
-                Some(policy) => format!("the policy is {policy} from now on{by}{why}"),
-                None => format!("other settings hold from now on{by}{why}"),
+                Some(policy) => format!("the policy is now {policy}{by}{why}"),
+                None => format!("new settings are in force{by}{why}"),
             }
         }
     }
@@ -89,7 +89,7 @@ mod tests {
         };
         assert_eq!(
             said(pause(false, 0), None),
-            "paused, on request of ctl; nothing is decided, and threads stay where they are"
+            "paused, on request of ctl; nothing is decided, and threads keep their affinities"
         );
         assert_eq!(
             said(pause(true, 1), None),
@@ -102,11 +102,11 @@ mod tests {
         assert_eq!(said(Asked::Resume, None), "resumed, on request of ctl");
         assert_eq!(
             said(change(Some("dino"), ""), None),
-            "the policy is dino from now on, on request of ctl"
+            "the policy is now dino, on request of ctl"
         );
         assert_eq!(
             said(change(None, "the file was read again"), None),
-            "other settings hold from now on, on request of ctl (the file was read again)"
+            "new settings are in force, on request of ctl (the file was read again)"
         );
         let note = Asked::Change {
             policy: None,

@@ -22,7 +22,7 @@ pub fn text(run: &RunModel, silent: Option<Duration>) -> String {
     };
     let does = match run {
         RunModel { ended: Some(_), .. } => "has ended",
-        RunModel { paused: true, .. } => "is paused: it watches and decides nothing",
+        RunModel { paused: true, .. } => "is paused: it observes and decides nothing",
         RunModel { dry_run: true, .. } => "decides and carries nothing out (dry run)",
         _ => "is herding",
     };
@@ -85,7 +85,7 @@ pub fn text(run: &RunModel, silent: Option<Duration>) -> String {
     let mut text: String = lines.iter().map(|line| shown(line) + "\n").collect();
     if run.more.lines_lost > 0 {
         text += &format!(
-            "{} of the ledger were dropped before they were drawn; sums lack what was in them.\n",
+            "{} of the ledger were dropped before they were read; sums do not include them.\n",
             counted(run.more.lines_lost, "line")
         );
     }
@@ -95,7 +95,7 @@ pub fn text(run: &RunModel, silent: Option<Duration>) -> String {
 fn seen(run: &RunModel, silent: Option<Duration>) -> String {
     let now = &run.now;
     let mut parts = vec![format!(
-        "Seen last at {}: {} of {}, {} left alone; {} CPUs in use",
+        "Last seen at {}: {} of {}, {} left alone; {} CPUs in use",
         at(run.time_ns),
         counted(now.threads, "thread"),
         counted(run.processes.len() as u64, "process"),
@@ -110,7 +110,7 @@ fn seen(run: &RunModel, silent: Option<Duration>) -> String {
     parts.extend(imbalance.map(|share| format!("controller imbalance {}", percent(share))));
     let cadence = Duration::from_nanos(run.cadence_ns.unwrap_or(1_000_000_000));
     let late = silent.filter(|s| run.ended.is_none() && *s > cadence * 3 + Duration::from_secs(2));
-    parts.extend(late.map(|late| format!("nothing heard of the loop for {} s", late.as_secs())));
+    parts.extend(late.map(|late| format!("the loop has been silent for {} s", late.as_secs())));
     format!("{}.", parts.join("; "))
 }
 
@@ -185,7 +185,7 @@ fn processes(run: &RunModel, lines: &mut Vec<String>) {
 /// A line whose names cannot act on a terminal.
 fn shown(line: &str) -> String {
     let seen = |letter: char| {
-        if crate::said::is_seen(letter) {
+        if crate::escape::is_seen(letter) {
             letter
         } else {
             '\u{fffd}'

@@ -35,9 +35,12 @@ pub(crate) fn ending(ending: &Ending) -> String {
         Ending::Intervals => "the intervals asked for were over.".to_owned(),
         Ending::Length => "the time asked for was over.".to_owned(),
         Ending::Stopped => "it was asked to stop.".to_owned(),
-        Ending::World => "what was watched had ended.".to_owned(),
+        Ending::World => "the watched processes had ended.".to_owned(),
         Ending::Failed { error } => {
-            format!("the machine could not be seen any more: {}", stopped(error))
+            format!(
+                "the machine could no longer be observed: {}",
+                stopped(error)
+            )
         }
     }
 }
@@ -55,9 +58,9 @@ pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
     let refused = sum(totals.refusals.values().copied());
     if refused > 0 {
         let wishes = if refused == 1 {
-            "1 wish"
+            "1 decision"
         } else {
-            &format!("{} wishes", count(refused))
+            &format!("{} decisions", count(refused))
         };
         text += &paragraph(0, &format!("The governor refused {wishes} of the policy:"));
         for (&guard, &times) in &totals.refusals {
@@ -75,7 +78,7 @@ pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
 pub(crate) fn notices(notices: &[String]) -> String {
     let mut text = String::new();
     if !notices.is_empty() {
-        text += "To know:\n";
+        text += "Notices:\n";
     }
     for notice in notices {
         text += &entry(2, "*", 4, &stopped(notice));
@@ -89,8 +92,8 @@ fn planned(totals: &Totals) -> String {
         "It would have moved nothing.".to_owned()
     } else {
         format!(
-            "It would have ordered {} and asked for {}; what is wanted again from one interval to \
-             the next is counted each time.",
+            "It would have ordered {} and asked for {}; a move that is wanted in several intervals \
+             counts in each.",
             counted(threads, "thread move"),
             counted(pages, "page")
         )
@@ -192,10 +195,10 @@ fn measured(totals: &Totals) -> Option<String> {
 
 fn restored_sentence(restored: u64) -> String {
     match restored {
-        0 => "No affinity had to be given back.".to_owned(),
-        1 => "1 thread has its affinity back as it was found.".to_owned(),
+        0 => "No affinity had to be restored.".to_owned(),
+        1 => "1 thread has its own affinity back.".to_owned(),
         _ => format!(
-            "{} threads have their affinity back as it was found.",
+            "{} threads have their own affinities back.",
             count(restored)
         ),
     }

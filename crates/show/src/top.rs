@@ -20,11 +20,11 @@ mod columns;
 mod draw;
 mod figures;
 mod filter;
-mod harmless;
 mod heat;
 mod keys;
-mod look;
+mod printable;
 mod svg;
+mod theme;
 mod timeline;
 mod ui;
 
@@ -37,8 +37,8 @@ use ratatui::layout::Rect;
 pub use filter::Filter;
 pub use heat::{Heat, HeatSource};
 pub use keys::Key;
-pub use look::{Colors, Look, Tone};
 pub use svg::{svg, text};
+pub use theme::{Colors, Look, Tone};
 pub use timeline::{Again, Moment, Timeline};
 pub use ui::{Open, Tab, Ui};
 
@@ -220,7 +220,7 @@ impl Top {
         self.size = (columns, rows);
         if let Some(moment) = self.wanted.take() {
             if !self.timeline.show(moment, again) && !self.bad {
-                self.said = Some("that moment is not kept any more".to_owned());
+                self.said = Some("that moment is no longer available".to_owned());
             }
             self.version += 1;
         }

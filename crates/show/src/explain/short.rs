@@ -173,11 +173,11 @@ fn what(explanation: &Explanation, run: &Run) -> String {
     let refusals = sum(totals.refusals.values().copied());
     let refused = match refusals {
         0 => String::new(),
-        1 => ", 1 wish refused".to_owned(),
-        _ => format!(", {} wishes refused", count(refusals)),
+        1 => ", 1 decision refused".to_owned(),
+        _ => format!(", {} decisions refused", count(refusals)),
     };
     let end = match (&run.ending, &explanation.ledger.damage) {
-        (None, None) => " Its end is not recorded: it goes on, or it was killed.",
+        (None, None) => " Its end is not recorded: it is still running, or it was killed.",
         _ => "",
     };
     format!(
@@ -240,27 +240,27 @@ fn most_used<'e>(
 fn nothing_moved(run: &Run) -> String {
     let totals = &run.totals;
     if run.paused {
-        return "It is paused, and decides nothing until it is resumed.".to_owned();
+        return "It is paused and decides nothing until it is resumed.".to_owned();
     }
     let most = totals.refusals.iter().max_by_key(|(_, times)| **times);
     if let Some((&guard, _)) = most {
         return format!(
-            "All that the policy wanted was refused, mostly by the guard \"{guard}\": {}",
+            "Everything that the policy wanted was refused, mostly by the guard \"{guard}\": {}",
             stopped(meaning(guard))
         );
     }
     let interval = run.settings.placement_interval(totals.intervals);
     if totals.intervals <= 2 {
         return format!(
-            "The policy wanted nothing: it saw {} of {} only, too little to decide by. A shorter \
-             --interval (100ms) or a longer run gives it more.",
+            "The policy wanted nothing: it saw only {} of {}, too few to decide anything. Use a \
+             shorter --interval (100ms) or a longer run.",
             counted(totals.intervals, "interval"),
             time(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)),
         );
     }
     let about = run.about.as_ref().map(|about| stopped(&about.what));
     let about = about.map_or_else(String::new, |about| format!(" {about}"));
-    format!("The policy wanted nothing else than what was.{about}")
+    format!("The policy wanted no changes.{about}")
 }
 
 fn helped(explanation: &Explanation, run: &Run) -> String {
@@ -270,10 +270,10 @@ fn helped(explanation: &Explanation, run: &Run) -> String {
     if known > 0 {
         let unknown = match effects.unknown {
             0 => String::new(),
-            more => format!(" ({} more cannot be told)", count(more)),
+            more => format!(" ({} more are unknown)", count(more)),
         };
         parts.push(format!(
-            "The thread was faster after {} of {}, slower after {}, as before after {}{unknown}.",
+            "The thread was faster after {} of {}, slower after {}, unchanged after {}{unknown}.",
             count(effects.faster),
             counted(known, "move"),
             count(effects.slower),
@@ -281,12 +281,12 @@ fn helped(explanation: &Explanation, run: &Run) -> String {
         ));
     } else if run.totals.thread_moves > 0 {
         parts.push(
-            "Nobody can say: no moved thread was counted on both sides of its move.".to_owned(),
+            "Unknown: no moved thread was measured both before and after its move.".to_owned(),
         );
     } else if run.settings.dry_run {
         parts.push("Nothing was carried out.".to_owned());
     } else {
-        parts.push("No thread was moved, so nothing could.".to_owned());
+        parts.push("No thread was moved.".to_owned());
     }
     if let Some(trend) = run.local_access_ratio {
         parts.push(format!(
@@ -297,7 +297,7 @@ fn helped(explanation: &Explanation, run: &Run) -> String {
     }
     if run.totals.undone > 0 {
         parts.push(format!(
-            "{} undone as worse.",
+            "{} undone because they made things worse.",
             counted(run.totals.undone, "move")
         ));
     }
@@ -308,20 +308,20 @@ fn stop(run: &Run) -> String {
     match &run.ending {
         Some(Ending::Failed { .. }) | None => {
             let paused = if run.paused {
-                "It is paused; `numaherd ctl resume` has it go on. "
+                "It is paused; `numaherd ctl resume` continues it. "
             } else {
-                "`numaherd ctl pause` has a service decide nothing more, with --give-back it lets go as well. "
+                "`numaherd ctl pause` stops all decisions of a service; with --give-back it also restores affinities. "
             };
             format!(
-                "{paused}Ctrl-C or SIGTERM ends it and gives every affinity back; if it is gone \
-                 already, `numaherd release` does."
+                "{paused}Ctrl-C or SIGTERM ends it and restores every affinity; if it was \
+                 killed, run `numaherd release`."
             )
         }
         Some(_) => {
             let restored = match run.totals.restored {
-                Some(0) | None => "no thread is held any more".to_owned(),
-                Some(1) => "1 thread has its affinity back as found".to_owned(),
-                Some(more) => format!("{} threads have their affinity back as found", count(more)),
+                Some(0) | None => "no thread is held".to_owned(),
+                Some(1) => "1 thread has its own affinity back".to_owned(),
+                Some(more) => format!("{} threads have their own affinities back", count(more)),
             };
             format!("It has ended, and {restored}.")
         }
@@ -344,15 +344,15 @@ fn table_of_moves(moves: &[Moved<'_>], run: &Run) -> String {
     }
     let hidden = moves.len().saturating_sub(MOST_MOVES);
     let title = if run.settings.dry_run {
-        "Thread moves that would have been"
+        "Planned thread moves"
     } else {
         "Thread moves"
     };
     let mut text = match hidden {
-        0 => format!("\n{title}, by the number of the decision:\n"),
+        0 => format!("\n{title}, by decision number:\n"),
         _ => format!(
-            "\n{title}, the last {MOST_MOVES} of {} (--all tells of all), by the number of the \
-             decision:\n",
+            "\n{title}, the last {MOST_MOVES} of {} (--all shows all), by decision \
+             number:\n",
             count(moves.len() as u64)
         ),
     };
@@ -368,7 +368,7 @@ fn table_of_moves(moves: &[Moved<'_>], run: &Run) -> String {
         let effect = match (&decision.followed, &decision.happened) {
             (_, Some(Happened::DryRun)) => "not carried out".to_owned(),
             (Some(followed), _) => effects(followed),
-            (None, _) => "no interval on both sides to compare".to_owned(),
+            (None, _) => "not measured on both sides".to_owned(),
         };
         let place = format!("CPU {} to {}, {}", moved.from, moved.to, moved.nodes);
         text += &entry(0, &label, 36, &format!("{place}: {effect}"));
@@ -383,7 +383,7 @@ fn effects(followed: &Followed) -> String {
         match change.change {
             Change::Faster => format!("{by} % faster"),
             Change::Slower => format!("{by} % slower"),
-            Change::Unchanged => "as before".to_owned(),
+            Change::Unchanged => "unchanged".to_owned(),
         }
     };
     match (&followed.speed, &followed.settled_speed) {
@@ -409,7 +409,7 @@ fn table_of_pages(explanation: &Explanation) -> String {
         };
         let home = match (pages.first.home(), pages.last.home()) {
             (Some(first), Some(last)) if first != last => {
-                format!("home went from node {first} to node {last}")
+                format!("home moved from node {first} to node {last}")
             }
             (_, Some(last)) => format!("home is node {last}"),
             _ => "home not known".to_owned(),
@@ -462,7 +462,7 @@ fn asked(run: &Run) -> String {
     let mut text = String::new();
     for asked in &run.asked[hidden..] {
         if text.is_empty() {
-            text += "\nAsked of it while it ran:\n";
+            text += "\nRequests while it ran:\n";
         }
         let label = format!(
             "{:>7} {:>9}",
@@ -474,7 +474,7 @@ fn asked(run: &Run) -> String {
     if hidden > 0 {
         text += &paragraph(
             8,
-            &format!("{} before that: --all", counted(hidden as u64, "request")),
+            &format!("{} earlier: --all", counted(hidden as u64, "request")),
         );
     }
     text

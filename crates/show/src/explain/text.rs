@@ -75,7 +75,7 @@ pub(super) fn damage(source: &Source) -> String {
         let records = counted(source.unknown_records, "record");
         text += &paragraph(
             0,
-            &format!("{records} of kinds that this program does not know were passed over."),
+            &format!("{records} of kinds that this program does not know were skipped."),
         );
     }
     text
@@ -122,7 +122,7 @@ fn whole_run(run: &Run) -> String {
     text += &more(said.len() - shown.len(), "sentence");
     let gaps = &run.gaps[..run.gaps.len().min(MOST_SENTENCES)];
     if !gaps.is_empty() {
-        text += "Could not be seen at times:\n";
+        text += "Not observed at times:\n";
     }
     for gap in gaps {
         let intervals = counted(gap.intervals, "interval");
@@ -130,7 +130,7 @@ fn whole_run(run: &Run) -> String {
     }
     text += &more(run.gaps.len() - gaps.len(), "sentence");
     if !run.asked.is_empty() {
-        text += "Asked of it while it ran:\n";
+        text += "Requests while it ran:\n";
     }
     for asked in &run.asked {
         let label = format!("#{} at {}", asked.record, at(asked.time_ns));
@@ -178,7 +178,7 @@ fn signals(signals: &[SignalReport]) -> String {
             }
             SignalState::Missing { reason, remedy } => {
                 format!(
-                    "MISSING: {} To have it: {}",
+                    "MISSING: {} To get it: {}",
                     stopped(reason),
                     stopped(remedy)
                 )
@@ -204,8 +204,8 @@ fn done(run: &Run) -> String {
         None => paragraph(
             0,
             &format!(
-                "What can be read are {length} ({intervals}); how the run ended is not in the \
-                 ledger. If it was killed, `numaherd release` gives the threads back that it held."
+                "{length} ({intervals}) can be read; the ledger does not say how the run ended. If \
+                 it was killed, `numaherd release` restores the threads that it held."
             ),
         ),
     };
@@ -223,7 +223,7 @@ fn processes(explanation: &Explanation, most: (usize, usize)) -> String {
         rules.extend(rules_of(&process.threads));
     }
     if explanation.processes.is_empty() {
-        text += "\nNothing was wanted of any thread or its pages.\n";
+        text += "\nNothing was wanted for any thread or its pages.\n";
     }
     text += &left_out(explanation);
     text += &legend(rules);
@@ -243,11 +243,11 @@ fn terms(decisions: &[&Decision]) -> String {
             2,
             "staying, going",
             17,
-            "Of pages: left there, moved. A reckoning of this program's, not the policy's, from what was seen in the interval \
-             before, with everyone else where the plan has them. Misses of neighbours: the pressure on \
+            "For pages: leaving and moving them. Estimated by this program, not by the policy, from the preceding \
+             interval, with all other threads where the plan puts them. Misses of neighbours: the pressure on \
              the last-level cache [N-MASS 3.3]. Cycles: per instruction, over those with all memory \
              local, by the regression of the NUMA penalty on the miss rate [N-MASS 4.5] for the share \
-             of pages that is remote, but no more than these are farther by the firmware's distances.",
+             of pages that is remote, capped by the firmware's distances.",
         );
     }
     if decisions.iter().any(|decision| decision.followed.is_some()) {
@@ -255,9 +255,9 @@ fn terms(decisions: &[&Decision]) -> String {
             2,
             "after, settled",
             17,
-            "Instructions per second of CPU time, against up to 3 intervals before, in brackets how \
-             far they spread. What followed need not be caused by the decision: other threads moved, \
-             and programs change by themselves.",
+            "Instructions per second of CPU time, compared with up to 3 intervals before, with their \
+             spread in parentheses. The decision need not be the cause: other threads moved, and \
+             programs change by themselves.",
         );
     }
     if !text.is_empty() {
@@ -277,12 +277,12 @@ fn legend(mut rules: Vec<&CitedRule>) -> String {
     rules.dedup();
     let mut text = String::new();
     if !rules.is_empty() {
-        text += "\nRules that were named:\n";
+        text += "\nRules:\n";
     }
     for rule in rules {
         let what = match (rule.what, rule.source) {
             (Some(what), Some(source)) => format!("{what} [{source}]"),
-            _ => "This program does not know it".to_owned(),
+            _ => "Unknown to this program".to_owned(),
         };
         text += &entry(2, &rule.name, 34, &stopped(&what));
     }
@@ -296,7 +296,7 @@ fn left_out(explanation: &Explanation) -> String {
         return String::new();
     }
     let text = format!(
-        "Not told of here: {} of which nothing was wanted. `--pid` or `--tid` tells of one.",
+        "Not shown: {} for which nothing was wanted; `--pid` or `--tid` shows one.",
         counted(left_out, "thread")
     );
     format!("\n{}", paragraph(0, &text))
@@ -328,7 +328,7 @@ fn process_story(process: &ProcessStory, run: Option<&Run>, most: (usize, usize)
 
 fn homes(process: &ProcessStory) -> String {
     let Some(pages) = &process.pages else {
-        return "Where its pages were was not read.".to_owned();
+        return "The location of its pages was not read.".to_owned();
     };
     let first = where_pages_are(&pages.first);
     if pages.first == pages.last {
@@ -338,7 +338,7 @@ fn homes(process: &ProcessStory) -> String {
     match (pages.first.home(), pages.last.home()) {
         (Some(from), Some(to)) if from != to => {
             format!(
-                "Home went from node {from} to node {to}. Pages at first: {first}; at last: {last}."
+                "Home moved from node {from} to node {to}. Pages at first: {first}; at last: {last}."
             )
         }
         (Some(home), Some(_)) => {
@@ -383,7 +383,7 @@ fn thread_story(thread: &ThreadStory, run: Option<&Run>, most: (usize, usize)) -
     for (at, decision) in thread.decisions.iter().enumerate() {
         if at == first && hidden > 0 {
             let hidden = counted(hidden as u64, "more decision");
-            let text_of = format!("... {hidden}: `--tid {}` tells of all ...", thread.tid);
+            let text_of = format!("... {hidden}: `--tid {}` shows all ...", thread.tid);
             text += &paragraph(4, &text_of);
         }
         if hidden == 0 || at < first || at >= all - last {
@@ -453,10 +453,10 @@ fn came_to(thread: &ThreadStory) -> String {
         .map(|(guard, &times)| format!("{guard} {}", count(times)))
         .collect();
     if refused.is_empty() {
-        format!("In all: {moved}, {pages}.")
+        format!("In total: {moved}, {pages}.")
     } else {
         format!(
-            "In all: {moved}, {pages}, refusals: {}.",
+            "In total: {moved}, {pages}, refusals: {}.",
             refused.join(", ")
         )
     }

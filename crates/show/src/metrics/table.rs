@@ -1,555 +1,186 @@
-//! Every metric, in the order in which they are shown.
+//! Every metric, in the order in which they are shown: kind, name, unit and labels where it has any, help,
+//! and where its samples come from.
 
 use numaherd_world::PageFailure;
 use serde::Serialize;
 
-use super::{Kind, Metric, Samples, Serving, Value, View};
+use super::{Kind, Metric, Value};
 use crate::guards;
-use crate::run::Node;
 
-/// Shorthands, so that a metric is a few lines of the table.
-const fn gauge(
-    name: &'static str,
-    unit: Option<&'static str>,
-    labels: &'static [&'static str],
-    help: &'static str,
-    draw: fn(View<'_>, &mut Samples),
-) -> Metric {
-    let kind = Kind::Gauge;
-    Metric {
-        name,
-        unit,
-        kind,
-        labels,
-        help,
-        draw,
-    }
+/// A row for each metric. `whole` and `real` are one figure of the run, `node` one of each node,
+/// `serving` one of the server; `each` draws its samples itself.
+macro_rules! metrics {
+    ($($kind:ident $name:literal $(in $unit:literal)? $(by $($label:literal)+)?,
+        $help:literal => $form:ident(|$($arg:ident),+| $body:expr);)*) => {
+        /// Every metric.
+        pub static METRICS: &[Metric] = &[$(Metric {
+            name: $name,
+            unit: metrics!(@unit $($unit)?),
+            kind: Kind::$kind,
+            labels: &[$($($label),+)?],
+            help: $help,
+            draw: metrics!(@$form ($($arg),+) $body),
+        }),*];
+    };
+    (@unit) => { None };
+    (@unit $unit:literal) => { Some($unit) };
+    (@whole ($run:ident) $body:expr) => { |view, to| { let $run = view.run; to.whole(&[], $body) } };
+    (@real ($run:ident) $body:expr) => { |view, to| { let $run = view.run; to.real(&[], $body) } };
+    (@node ($node:ident) $body:expr) => { |view, to| {
+        for $node in &view.run.nodes {
+            to.real(&[&$node.id.to_string()], $body);
+        }
+    } };
+    (@serving ($serving:ident) $body:expr) => { |view, to| {
+        if let Some($serving) = view.serving {
+            to.whole(&[], $body);
+        }
+    } };
+    (@each ($view:ident, $to:ident) $body:expr) => { |$view, $to| $body };
 }
 
-const fn counter(
-    name: &'static str,
-    unit: Option<&'static str>,
-    labels: &'static [&'static str],
-    help: &'static str,
-    draw: fn(View<'_>, &mut Samples),
-) -> Metric {
-    let kind = Kind::Counter;
-    Metric {
-        name,
-        unit,
-        kind,
-        labels,
-        help,
-        draw,
-    }
-}
+metrics! {
+    Info "build" by "version", "The program" => each(|_view, to| to.whole(&[env!("CARGO_PKG_VERSION")], 1));
+    Info "policy" by "policy" "machine", "The current policy, and the machine by the name in its topology"
+        => each(|view, to| if let Some(machine) = &view.run.machine {
+            to.whole(&[&view.run.policy, &machine.name], 1);
+        });
+    Gauge "paused", "Whether decisions are paused (1) or not (0)" => whole(|run| run.paused.into());
+    Gauge "dry_run", "Whether this is a dry run (1) or decisions are carried out (0)" => whole(|run| run.dry_run.into());
+    Gauge "ended", "Whether the herd has ended (1) and is still shown" => whole(|run| run.ended.is_some().into());
+    Gauge "state_complete", "Whether gauges are of the latest interval (1), or lines were dropped since (0)"
+        => whole(|run| run.is_complete.into());
+    Gauge "ledger_ended", "Whether the ledger can no longer be written (1) and herding goes on without it"
+        => whole(|run| run.more.ledger_ended.into());
 
-/// Every metric.
-pub static METRICS: &[Metric] = &[
-    Metric {
-        name: "build",
-        unit: None,
-        kind: Kind::Info,
-        labels: &["version"],
-        help: "The program",
-        draw: |_, to| to.whole(&[env!("CARGO_PKG_VERSION")], 1),
-    },
-    Metric {
-        name: "policy",
-        unit: None,
-        kind: Kind::Info,
-        labels: &["policy", "machine"],
-        help: "The policy that decides, and the machine as its topology names it",
-        draw: |view, to| {
-            if let Some(machine) = &view.run.machine {
-                to.whole(&[&view.run.policy, &machine.name], 1);
-            }
-        },
-    },
-    gauge(
-        "paused",
-        None,
-        &[],
-        "Whether the loop was told to decide nothing for now (1) or not (0)",
-        |view, to| to.whole(&[], view.run.paused.into()),
-    ),
-    gauge(
-        "dry_run",
-        None,
-        &[],
-        "Whether nothing is carried out (1) or all that is decided (0)",
-        |view, to| to.whole(&[], view.run.dry_run.into()),
-    ),
-    gauge(
-        "ended",
-        None,
-        &[],
-        "Whether the herd has ended (1) while it is still shown",
-        |view, to| to.whole(&[], view.run.ended.is_some().into()),
-    ),
-    gauge(
-        "state_complete",
-        None,
-        &[],
-        "Whether gauges are of the latest interval (1), or some of what they are drawn from was dropped since (0)",
-        |view, to| to.whole(&[], view.run.is_complete.into()),
-    ),
-    gauge(
-        "ledger_ended",
-        None,
-        &[],
-        "Whether the ledger could not be written any more (1) and herding goes on without",
-        |view, to| to.whole(&[], view.run.more.ledger_ended.into()),
-    ),
     // The loop.
-    counter(
-        "intervals",
-        None,
-        &[],
-        "Placement intervals seen",
-        |view, to| to.whole(&[], view.run.totals.intervals),
-    ),
-    gauge(
-        "interval_cadence",
-        Some("seconds"),
-        &[],
-        "How often threads are to be placed",
-        |view, to| to.real(&[], view.run.cadence_ns.map(seconds)),
-    ),
-    Metric {
-        name: "interval_lateness",
-        unit: Some("seconds"),
-        kind: Kind::Histogram,
-        labels: &[],
-        help: "By how much intervals were longer than their cadence: the loop's own work, and whatever kept it from running",
-        draw: |view, to| to.push(&[], Value::Late(view.run.lateness)),
-    },
-    counter(
-        "ledger_lines",
-        None,
-        &[],
-        "Lines of the ledger that these figures are drawn from",
-        |view, to| to.whole(&[], view.run.more.lines),
-    ),
-    counter(
-        "ledger_lines_dropped",
-        None,
-        &[],
-        "Lines of the ledger that were dropped before they were drawn, so as never to hold the loop up; sums lack what was in them",
-        |view, to| to.whole(&[], view.run.more.lines_lost),
-    ),
-    counter(
-        "notices",
-        None,
-        &[],
-        "Things that a person should know; the page and `ctl status` show them",
-        |view, to| to.whole(&[], view.run.more.notices),
-    ),
-    counter(
-        "control_requests",
-        None,
-        &["asked", "result"],
-        "Requests to pause, resume or change, from whomever, by what came of them: `done` or `refused`",
-        |view, to| {
-            for (&(asked, done), &number) in &view.run.more.requests {
-                let result = if done { "done" } else { "refused" };
-                to.whole(&[asked, result], number);
-            }
-        },
-    ),
+    Counter "intervals", "Placement intervals seen" => whole(|run| run.totals.intervals);
+    Gauge "interval_cadence" in "seconds", "How often threads are to be placed" => real(|run| run.cadence_ns.map(seconds));
+    Histogram "interval_lateness" in "seconds", "How much longer than their cadence intervals were: the loop's own work, and whatever kept it from running"
+        => each(|view, to| to.push(&[], Value::Late(view.run.lateness)));
+    Counter "ledger_lines", "Ledger lines that these figures are computed from" => whole(|run| run.more.lines);
+    Counter "ledger_lines_dropped", "Ledger lines dropped before they were read, so that the loop never waits; sums lack what was in them"
+        => whole(|run| run.more.lines_lost);
+    Counter "notices", "Notices for people; the page and `ctl status` show them" => whole(|run| run.more.notices);
+    Counter "control_requests" by "asked" "result", "Requests to pause, resume or change, by result: `done` or `refused`"
+        => each(|view, to| for (&(asked, done), &number) in &view.run.more.requests {
+            to.whole(&[asked, if done { "done" } else { "refused" }], number);
+        });
+
     // What is seen.
-    gauge(
-        "threads",
-        None,
-        &["left_alone"],
-        "Threads seen, by whether they must be left alone (`true`) or may be steered (`false`)",
-        |view, to| {
+    Gauge "threads" by "left_alone", "Threads seen, by whether they are left alone (`true`) or may be placed (`false`)"
+        => each(|view, to| {
             let now = &view.run.now;
             to.whole(&["false"], now.threads.saturating_sub(now.hands_off));
             to.whole(&["true"], now.hands_off);
-        },
-    ),
-    gauge("processes", None, &[], "Processes seen", |view, to| {
-        to.whole(&[], view.run.processes.len() as u64);
-    }),
-    gauge(
-        "virtual_machines",
-        None,
-        &[],
-        "Of the processes seen, those that run a virtual machine",
-        |view, to| {
-            let guests = view
-                .run
-                .processes
-                .iter()
-                .filter(|process| process.guest.is_some());
-            to.whole(&[], guests.count() as u64);
-        },
-    ),
-    gauge(
-        "gaps",
-        None,
-        &[],
-        "Things that could not be seen in the latest interval though they usually can",
-        |view, to| to.whole(&[], view.run.gaps.len() as u64),
-    ),
-    counter(
-        "instructions",
-        None,
-        &[],
-        "Instructions of the threads seen, where counted",
-        |view, to| to.whole(&[], view.run.totals.instructions),
-    ),
-    counter(
-        "fetched_lines",
-        None,
-        &[],
-        "Cache lines that the threads seen fetched from memory, where counted",
-        |view, to| to.whole(&[], view.run.totals.lines),
-    ),
-    gauge(
-        "local_access",
-        Some("ratio"),
-        &[],
-        "Of the lines fetched in the latest interval, the share that came from the core's own node",
-        |view, to| to.real(&[], view.run.now.local_access_ratio),
-    ),
-    gauge(
-        "controller_imbalance",
-        Some("ratio"),
-        &[],
-        "Standard deviation of the lines that the memory controllers served in the latest interval, as a share of their mean",
-        |view, to| to.real(&[], view.run.now.controller_imbalance),
-    ),
-    counter(
-        "uncore_busy_cycles",
-        None,
-        &[],
-        "Core cycles in which requests to the uncore were outstanding, where counted",
-        |view, to| to.whole(&[], view.run.totals.uncore_busy_cycles),
-    ),
-    counter(
-        "uncore_requests",
-        None,
-        &[],
-        "Requests to the uncore, where counted",
-        |view, to| to.whole(&[], view.run.totals.uncore_requests),
-    ),
-    counter(
-        "memory_samples",
-        None,
-        &["remote"],
-        "Sampled accesses to memory, by whether they left the core's node (`true` or `false`)",
-        |view, to| {
+        });
+    Gauge "processes", "Processes seen" => whole(|run| run.processes.len() as u64);
+    Gauge "virtual_machines", "Of the processes seen, those that run a virtual machine"
+        => whole(|run| run.processes.iter().filter(|process| process.guest.is_some()).count() as u64);
+    Gauge "gaps", "Things that are usually seen and could not be seen in the latest interval" => whole(|run| run.gaps.len() as u64);
+    Counter "instructions", "Instructions of the threads seen, where counted" => whole(|run| run.totals.instructions);
+    Counter "fetched_lines", "Cache lines that the threads seen fetched from memory, where counted" => whole(|run| run.totals.lines);
+    Gauge "local_access" in "ratio", "Of the lines fetched in the latest interval, the share that came from the core's own node"
+        => real(|run| run.now.local_access_ratio);
+    Gauge "controller_imbalance" in "ratio", "Standard deviation of the lines that the memory controllers served in the latest interval, as a share of their mean"
+        => real(|run| run.now.controller_imbalance);
+    Counter "uncore_busy_cycles", "Core cycles in which requests to the uncore were outstanding, where counted"
+        => whole(|run| run.totals.uncore_busy_cycles);
+    Counter "uncore_requests", "Requests to the uncore, where counted" => whole(|run| run.totals.uncore_requests);
+    Counter "memory_samples" by "remote", "Sampled memory accesses, by whether they left the core's node (`true` or `false`)"
+        => each(|view, to| {
             let more = &view.run.more;
             to.whole(&["false"], more.samples.saturating_sub(more.samples_remote));
             to.whole(&["true"], more.samples_remote);
-        },
-    ),
+        });
+
     // Nodes.
-    gauge(
-        "node_cpus",
-        None,
-        &["node"],
-        "CPUs of the node that are online",
-        |view, to| nodes(view, to, |node| Some(node.cpus as f64)),
-    ),
-    gauge(
-        "node_threads",
-        None,
-        &["node"],
-        "Threads seen that last ran on the node",
-        |view, to| nodes(view, to, |node| Some(node.threads as f64)),
-    ),
-    counter(
-        "node_cpu",
-        Some("seconds"),
-        &["node"],
-        "CPU time of the threads seen on the node",
-        |view, to| nodes(view, to, |node| Some(node.sums.cpu_s)),
-    ),
-    gauge(
-        "node_memory_size",
-        Some("bytes"),
-        &["node"],
-        "Memory of the node",
-        |view, to| nodes(view, to, |node| node.memory_bytes.map(|bytes| bytes as f64)),
-    ),
-    gauge(
-        "node_memory_free",
-        Some("bytes"),
-        &["node"],
-        "Free memory of the node, as the kernel counts it",
-        |view, to| nodes(view, to, |node| node.free_bytes.map(|bytes| bytes as f64)),
-    ),
-    gauge(
-        "node_resident",
-        Some("bytes"),
-        &["node"],
-        "Memory that the processes seen have on the node",
-        |view, to| {
-            let page = view.run.page_bytes() as f64;
-            nodes(view, to, |node| Some(node.pages as f64 * page));
-        },
-    ),
-    counter(
-        "node_fetched_lines",
-        None,
-        &["node", "from"],
-        "Cache lines that the node's cores fetched from memory of their own node (`local`) and of others (`remote`), where counted",
-        |view, to| {
-            for node in &view.run.nodes {
-                if node.sums.local_lines + node.sums.remote_lines > 0.0 {
-                    let id = node.id.to_string();
-                    to.real(&[&id, "local"], node.sums.local_lines);
-                    to.real(&[&id, "remote"], node.sums.remote_lines);
-                }
+    Gauge "node_cpus" by "node", "CPUs of the node that are online" => node(|node| node.cpus as f64);
+    Gauge "node_threads" by "node", "Threads seen that last ran on the node" => node(|node| node.threads as f64);
+    Counter "node_cpu" in "seconds" by "node", "CPU time of the threads seen on the node" => node(|node| node.sums.cpu_s);
+    Gauge "node_memory_size" in "bytes" by "node", "Memory of the node" => node(|node| node.memory_bytes.map(|bytes| bytes as f64));
+    Gauge "node_memory_free" in "bytes" by "node", "Free memory of the node, as the kernel counts it"
+        => node(|node| node.free_bytes.map(|bytes| bytes as f64));
+    Gauge "node_resident" in "bytes" by "node", "Memory that the processes seen have on the node"
+        => each(|view, to| for node in &view.run.nodes {
+            to.real(&[&node.id.to_string()], node.pages as f64 * view.run.page_bytes() as f64);
+        });
+    Counter "node_fetched_lines" by "node" "from", "Cache lines that the node's cores fetched from memory of their own node (`local`) and of others (`remote`), where counted"
+        => each(|view, to| for node in &view.run.nodes {
+            if node.sums.local_lines + node.sums.remote_lines > 0.0 {
+                let id = node.id.to_string();
+                to.real(&[&id, "local"], node.sums.local_lines);
+                to.real(&[&id, "remote"], node.sums.remote_lines);
             }
-        },
-    ),
-    counter(
-        "node_served_lines",
-        None,
-        &["node"],
-        "Cache lines that the node's memory controller served; with more than two nodes, those for other nodes are dealt out by where pages are",
-        |view, to| {
-            nodes(view, to, |node| {
-                (node.served_per_s.is_some() || node.sums.served_lines > 0.0)
-                    .then_some(node.sums.served_lines)
-            });
-        },
-    ),
-    gauge(
-        "node_local_access",
-        Some("ratio"),
-        &["node"],
-        "Of the lines that the node's cores fetched in the latest interval, the share from its own memory",
-        |view, to| nodes(view, to, |node| node.local_access_ratio),
-    ),
-    gauge(
-        "node_controller_load",
-        Some("ratio"),
-        &["node"],
-        "What the node's memory controller served in the latest interval, as a share of its bandwidth, where that is known",
-        |view, to| nodes(view, to, |node| node.controller_load),
-    ),
+        });
+    Counter "node_served_lines" by "node", "Cache lines that the node's memory controller served; with more than two nodes, lines for other nodes are assigned by where pages are"
+        => node(|node| {
+            let is_known = node.served_per_s.is_some() || node.sums.served_lines > 0.0;
+            is_known.then_some(node.sums.served_lines)
+        });
+    Gauge "node_local_access" in "ratio" by "node", "Of the lines that the node's cores fetched in the latest interval, the share from its own memory"
+        => node(|node| node.local_access_ratio);
+    Gauge "node_controller_load" in "ratio" by "node", "What the node's memory controller served in the latest interval, as a share of its bandwidth, where that is known"
+        => node(|node| node.controller_load);
+
     // Groups of the configuration.
-    gauge(
-        "group_processes",
-        None,
-        &["group"],
-        "Processes of the group that are seen",
-        |view, to| {
-            for (group, now) in view.run.groups_now() {
-                to.whole(&[group], now.processes);
-            }
-        },
-    ),
-    gauge(
-        "group_cpus_used",
-        None,
-        &["group"],
-        "CPUs in use by the group's threads in the latest interval",
-        |view, to| {
-            for (group, now) in view.run.groups_now() {
-                to.real(&[group], now.cpus_used);
-            }
-        },
-    ),
-    counter(
-        "group_thread_moves",
-        None,
-        &["group"],
-        "Times that one of the group's threads had to leave its CPU by order",
-        |view, to| {
-            for (group, sums) in &view.run.more.groups {
-                to.whole(&[group], sums.thread_moves);
-            }
-        },
-    ),
-    counter(
-        "group_pages_moved",
-        None,
-        &["group"],
-        "Base pages of the group's processes that were moved",
-        |view, to| {
-            for (group, sums) in &view.run.more.groups {
-                to.whole(&[group], sums.pages_moved);
-            }
-        },
-    ),
+    Gauge "group_processes" by "group", "Processes of the group that are seen"
+        => each(|view, to| for (group, now) in view.run.groups_now() { to.whole(&[group], now.processes); });
+    Gauge "group_cpus_used" by "group", "CPUs that the group's threads used in the latest interval"
+        => each(|view, to| for (group, now) in view.run.groups_now() { to.real(&[group], now.cpus_used); });
+    Counter "group_thread_moves" by "group", "Times that one of the group's threads had to leave its CPU by order"
+        => each(|view, to| for (group, sums) in &view.run.more.groups { to.whole(&[group], sums.thread_moves); });
+    Counter "group_pages_moved" by "group", "Base pages of the group's processes that were moved"
+        => each(|view, to| for (group, sums) in &view.run.more.groups { to.whole(&[group], sums.pages_moved); });
+
     // What is decided and done.
-    counter(
-        "decisions",
-        None,
-        &["rule"],
-        "Threads that a rule of the policy named a core for",
-        |view, to| {
-            for (rule, sums) in &view.run.more.rules {
-                to.whole(&[rule], sums.wanted);
-            }
-        },
-    ),
-    counter(
-        "decided_moves",
-        None,
-        &["rule"],
-        "Times that a thread had to leave its CPU for a rule of the policy",
-        |view, to| {
-            for (rule, sums) in &view.run.more.rules {
-                to.whole(&[rule], sums.moved);
-            }
-        },
-    ),
-    counter(
-        "thread_moves",
-        None,
-        &[],
-        "Times that a thread had to leave its CPU by order, whoever decided",
-        |view, to| to.whole(&[], view.run.totals.thread_moves),
-    ),
-    counter(
-        "thread_moves_undone",
-        None,
-        &[],
-        "Of these, moves undone because they had made things worse",
-        |view, to| to.whole(&[], view.run.totals.undone),
-    ),
-    counter(
-        "thread_moves_stolen",
-        None,
-        &[],
-        "Of these, threads given to an idle node because they were held where they had to wait",
-        |view, to| to.whole(&[], view.run.totals.stolen),
-    ),
-    counter(
-        "planned_thread_moves",
-        None,
-        &[],
-        "Thread moves that the governor let through, carried out or not",
-        |view, to| to.whole(&[], view.run.totals.planned_thread_moves),
-    ),
-    counter(
-        "thread_order_failures",
-        None,
-        &[],
-        "Orders for threads that the kernel refused",
-        |view, to| to.whole(&[], view.run.more.failed_orders),
-    ),
-    counter(
-        "refusals",
-        None,
-        &["guard"],
-        "Entries of plans that the governor refused, by guard; `journal`: it could not be written down how a thread was found",
-        |view, to| {
-            for guard in guards::ALL {
-                let number = view.run.totals.refusals.get(&guard);
-                to.whole(&[&word(&guard)], number.copied().unwrap_or(0));
-            }
-        },
-    ),
+    Counter "decisions" by "rule", "Threads for which a rule of the policy named a core"
+        => each(|view, to| for (rule, sums) in &view.run.more.rules { to.whole(&[rule], sums.wanted); });
+    Counter "decided_moves" by "rule", "Times that a thread had to leave its CPU because of a rule of the policy"
+        => each(|view, to| for (rule, sums) in &view.run.more.rules { to.whole(&[rule], sums.moved); });
+    Counter "thread_moves", "Times that a thread had to leave its CPU by order" => whole(|run| run.totals.thread_moves);
+    Counter "thread_moves_undone", "Of these, moves undone because they had made things worse" => whole(|run| run.totals.undone);
+    Counter "thread_moves_stolen", "Of these, threads given to an idle node because they were held where they had to wait"
+        => whole(|run| run.totals.stolen);
+    Counter "planned_thread_moves", "Thread moves that the governor let through, carried out or not"
+        => whole(|run| run.totals.planned_thread_moves);
+    Counter "thread_order_failures", "Orders for threads that the kernel refused" => whole(|run| run.more.failed_orders);
+    Counter "refusals" by "guard", "Entries of plans that the governor refused, by guard; `journal`: the thread's own affinity could not be saved"
+        => each(|view, to| for guard in guards::ALL {
+            let number = view.run.totals.refusals.get(&guard);
+            to.whole(&[&word(&guard)], number.copied().unwrap_or(0));
+        });
+
     // Pages.
-    counter(
-        "pages_planned",
-        None,
-        &[],
-        "Base pages that the governor let move, carried out or not",
-        |view, to| to.whole(&[], view.run.totals.planned_pages),
-    ),
-    counter(
-        "pages_moved",
-        None,
-        &["from", "to"],
-        "Base pages moved, as read back, by node; `unknown` where it cannot be told where they came from",
-        |view, to| {
-            for (&(from, target), &pages) in &view.run.more.page_flows {
-                let from = from.map_or_else(|| "unknown".to_owned(), |node| node.to_string());
-                to.whole(&[&from, &target.to_string()], pages);
-            }
-        },
-    ),
-    counter(
-        "page_failures",
-        None,
-        &["reason"],
-        "Base pages that were to move and did not, by the kernel's reason",
-        |view, to| {
-            for reason in REASONS {
-                let number = view.run.totals.pages_failed.get(&reason);
-                to.whole(&[&word(&reason)], number.copied().unwrap_or(0));
-            }
-        },
-    ),
-    counter(
-        "pages_not_tried",
-        None,
-        &[],
-        "Base pages that were ordered to move and not tried (cancelled, process gone, budget used up)",
-        |view, to| to.whole(&[], view.run.more.pages_not_tried),
-    ),
-    counter(
-        "page_order_errors",
-        None,
-        &[],
-        "Page orders that something stopped",
-        |view, to| to.whole(&[], view.run.more.page_errors),
-    ),
-    counter(
-        "page_move",
-        Some("seconds"),
-        &[],
-        "Time that moves of pages took",
-        |view, to| to.real(&[], seconds(view.run.more.pages_ns)),
-    ),
-    gauge(
-        "page_batch_longest",
-        Some("seconds"),
-        &[],
-        "The longest single batch of pages so far: the pause that a thread can have seen",
-        |view, to| to.real(&[], seconds(view.run.more.longest_batch_ns)),
-    ),
+    Counter "pages_planned", "Base pages that the governor let move, carried out or not" => whole(|run| run.totals.planned_pages);
+    Counter "pages_moved" by "from" "to", "Base pages moved, as read back, by node; `unknown` where the source cannot be told"
+        => each(|view, to| for (&(from, target), &pages) in &view.run.more.page_flows {
+            let from = from.map_or_else(|| "unknown".to_owned(), |node| node.to_string());
+            to.whole(&[&from, &target.to_string()], pages);
+        });
+    Counter "page_failures" by "reason", "Base pages that were to move and did not, by the kernel's reason"
+        => each(|view, to| for reason in REASONS {
+            let number = view.run.totals.pages_failed.get(&reason);
+            to.whole(&[&word(&reason)], number.copied().unwrap_or(0));
+        });
+    Counter "pages_not_tried", "Base pages that were ordered to move and not tried (cancelled, process gone, budget used up)"
+        => whole(|run| run.more.pages_not_tried);
+    Counter "page_order_errors", "Page orders that something stopped" => whole(|run| run.more.page_errors);
+    Counter "page_move" in "seconds", "Time spent moving pages" => real(|run| seconds(run.more.pages_ns));
+    Gauge "page_batch_longest" in "seconds", "The longest single batch of pages so far: the longest pause that a thread can have seen"
+        => real(|run| seconds(run.more.longest_batch_ns));
+
     // The server itself.
-    gauge(
-        "connections",
-        None,
-        &[],
-        "Connections to the server that are open",
-        |view, to| serving(view, to, |serving| serving.connections),
-    ),
-    counter(
-        "connections_refused",
-        None,
-        &[],
-        "Connections that were refused because there were too many",
-        |view, to| serving(view, to, |serving| serving.connections_refused),
-    ),
-    counter(
-        "requests",
-        None,
-        &["result"],
-        "Requests to the server: `answered` with what they asked for, or `refused` (malformed, unknown, not allowed, too slow)",
-        |view, to| {
-            if let Some(serving) = view.serving {
-                to.whole(&["answered"], serving.answered);
-                to.whole(&["refused"], serving.refused);
-            }
-        },
-    ),
-    gauge(
-        "watchers",
-        None,
-        &[],
-        "Watchers of the control socket that are streaming",
-        |view, to| serving(view, to, |serving| serving.watchers),
-    ),
-    counter(
-        "watchers_dropped",
-        None,
-        &[],
-        "Watchers that were dropped because they were too slow",
-        |view, to| serving(view, to, |serving| serving.watchers_dropped),
-    ),
-];
+    Gauge "connections", "Open connections to the server" => serving(|serving| serving.connections);
+    Counter "connections_refused", "Connections refused because there were too many" => serving(|serving| serving.connections_refused);
+    Counter "requests" by "result", "Requests to the server: `answered`, or `refused` (malformed, unknown, not allowed, too slow)"
+        => each(|view, to| if let Some(serving) = view.serving {
+            to.whole(&["answered"], serving.answered);
+            to.whole(&["refused"], serving.refused);
+        });
+    Gauge "watchers", "Watchers of the control socket that are streaming" => serving(|serving| serving.watchers);
+    Counter "watchers_dropped", "Watchers dropped because they were too slow" => serving(|serving| serving.watchers_dropped);
+}
 
 /// Every reason for which a page does not move.
 const REASONS: [PageFailure; 6] = [
@@ -563,20 +194,6 @@ const REASONS: [PageFailure; 6] = [
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-/// A figure of each node.
-fn nodes(view: View<'_>, to: &mut Samples, figure: impl Fn(&Node) -> Option<f64>) {
-    for node in &view.run.nodes {
-        to.real(&[&node.id.to_string()], figure(node));
-    }
-}
-
-/// A figure of the server, where there is one.
-fn serving(view: View<'_>, to: &mut Samples, figure: impl Fn(&Serving) -> u64) {
-    if let Some(serving) = view.serving {
-        to.whole(&[], figure(serving));
-    }
 }
 
 /// The word by which the ledger names it.

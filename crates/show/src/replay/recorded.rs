@@ -108,12 +108,14 @@ impl Recorded {
 fn lacking(signal: Signal, signals: &[SignalReport]) -> Lacking {
     let state = signals.iter().find(|report| report.signal == signal);
     let (why, remedy) = match state.map(|report| &report.state) {
-        _ if is_single_accesses(signal) => ("no ledger holds single accesses".to_owned(), None),
+        _ if is_single_accesses(signal) => {
+            ("a ledger does not contain single accesses".to_owned(), None)
+        }
         Some(SignalState::Missing { reason, remedy }) => (reason.clone(), Some(remedy.clone())),
         Some(SignalState::Measured { .. }) => {
             let remedy = "record for longer, or for more threads, without --for-policies";
             (
-                "nobody showed any while it was recorded".to_owned(),
+                "no thread showed any during the recording".to_owned(),
                 Some(remedy.to_owned()),
             )
         }
@@ -163,7 +165,7 @@ pub fn recorded(recorded: &Recorded) -> String {
             "",
             2,
             &format!(
-                "As to threads: {}; their pages go by single accesses, which no ledger holds.",
+                "For threads only: {}; their paging needs single accesses, which a ledger does not contain.",
                 listed(&threads)
             ),
         );
@@ -187,7 +189,7 @@ pub fn recorded(recorded: &Recorded) -> String {
     }
     for lacking in &recorded.missing {
         let remedy = lacking.remedy.as_ref().map_or_else(String::new, |remedy| {
-            format!(" What would help: {}", stopped(remedy))
+            format!(" Remedy: {}", stopped(remedy))
         });
         text += &paragraph(
             0,

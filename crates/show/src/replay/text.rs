@@ -51,13 +51,13 @@ fn head(replayed: &Replayed) -> String {
     text += &paragraph(
         0,
         if replayed.from_recorded {
-            "Each interval is judged as it was recorded, threads being where the recorded policy had \
-             them, and compared is what the policies wanted of it. What would have followed from \
-             another decision is not in a recording; --carry-on carries placements on."
+            "Each interval is judged as it was recorded, with threads where the recorded policy placed \
+             them, and the decisions of the policies are compared. A recording does not show what \
+             would have followed from another decision; --carry-on carries placements forward."
         } else {
-            "Each policy's own placement is carried on from interval to interval, and compared is where \
-             threads were and would have been. What was counted stays as recorded: the further the \
-             placements part, the less it is what that policy would have seen."
+            "Each policy's own placement is carried forward from interval to interval, and the places of \
+             threads are compared. Counts stay as recorded: the further the placements diverge, the \
+             less they are what that policy would have seen."
         },
     );
     if let Some(damage) = &replayed.damage {
@@ -128,8 +128,8 @@ fn agreement(replayed: &Replayed) -> String {
             text += &paragraph(
                 0,
                 &format!(
-                    "{} is made to decide every {}; here it was asked every {} on average, and what it \
-                     would have done in between is not known.",
+                    "{} is designed to decide every {}; here it was asked every {} on average, and what \
+                     it would have done in between is unknown.",
                     policy.name,
                     time(own),
                     time(recorded_ns)
@@ -138,11 +138,15 @@ fn agreement(replayed: &Replayed) -> String {
         }
         let there = policy.missing.is_none();
         if let Some(refused) = policy.refused.filter(|&refused| there && refused > 0) {
-            let wishes = if refused == 1 { "wish" } else { "wishes" };
+            let decisions = if refused == 1 {
+                "decision"
+            } else {
+                "decisions"
+            };
             text += &paragraph(
                 0,
                 &format!(
-                    "The governor would have refused {} {wishes} of {}.",
+                    "The governor would have refused {} {decisions} of {}.",
                     count(refused),
                     policy.name
                 ),
@@ -157,8 +161,8 @@ fn agreement_of(policy: &Policy) -> String {
         return paragraph(
             2,
             &format!(
-                "{}: not replayed, since the recording does not hold what it goes by: {}. Where the \
-                 machine has it, `numaherd record --for-policies {}` records it.",
+                "{}: not replayed, since the recording lacks the signals it needs: {}. If the \
+                 machine has them, `numaherd record --for-policies {}` records them.",
                 policy.name,
                 listed(&missing.signals),
                 policy.name
@@ -301,8 +305,8 @@ fn pages(replayed: &Replayed) -> String {
             text += &paragraph(
                 0,
                 &format!(
-                    "Pages of {}: not replayed. Its paging goes by {}, of which no ledger holds the \
-                     single ones; what it would have moved cannot be told.",
+                    "Pages of {}: not replayed. Its paging needs {}, which a ledger does not contain; what \
+                     it would have moved is unknown.",
                     policy.name,
                     listed(&unpaged.signals)
                 ),
@@ -372,7 +376,7 @@ fn on_moves(predicted: &Predicted) -> String {
             let skill = if moved.median < moved.as_before {
                 ""
             } else {
-                " It is no better there than saying that nothing changes: do not go by the prediction."
+                " It is no better there than saying that nothing changes: do not trust the prediction."
             };
             format!(
                 "Of threads that had just moved, which is what counts: {}.{skill}",
@@ -381,7 +385,7 @@ fn on_moves(predicted: &Predicted) -> String {
         }
         None => {
             "No thread moved to another memory domain in the recording, so the model could not be \
-                 held against what a move does: its word on moves is untried here."
+                 checked against a move: its predictions of moves are untested here."
                 .to_owned()
         }
     }
@@ -461,7 +465,7 @@ fn side_by_side(replayed: &Replayed, decisions: &[Choice]) -> String {
         "\nDecisions side by side; what is wanted again in the next interval is not repeated\n"
             .to_owned();
     if decisions.is_empty() {
-        return text + "  (nobody wanted anything)\n";
+        return text + "  (no policy wanted anything)\n";
     }
     // Who was shown nothing to go by has nothing to say.
     let names: Vec<Option<String>> =

@@ -9,7 +9,7 @@ use numaherd_world::{ProcessId, ThreadId};
 
 use super::Run;
 use super::tracks::ThreadTrack;
-pub(super) use crate::said::{Said, name};
+pub(super) use crate::escape::{Escaped, name};
 use crate::words::counted;
 
 /// The style sheet: one drawing for light, dark and print by its variables.
@@ -32,11 +32,11 @@ pub fn page(runs: &[Run]) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="generator" content=(concat!("numaherd ", env!("CARGO_PKG_VERSION")));
-                title { (Said(&title)) }
+                title { (Escaped(&title)) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                h1 { (Said(&title)) }
+                h1 { (Escaped(&title)) }
                 @if runs.is_empty() {
                     p { "No ledger was given." }
                 }
@@ -63,7 +63,7 @@ fn contents(runs: &[Run]) -> Markup {
         nav {
             ol {
                 @for (number, run) in (1..).zip(runs) {
-                    li { a href={ "#run-" (number) } title=(Said(&run.name)) { (number) " " (name(policy(run))) } }
+                    li { a href={ "#run-" (number) } title=(Escaped(&run.name)) { (number) " " (name(policy(run))) } }
                 }
             }
         }

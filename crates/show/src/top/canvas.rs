@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::harmless::{columns, letter};
-use super::look::{Look, Tone};
+use super::printable::{columns, letter};
+use super::theme::{Look, Tone};
 
 /// A frame, and how things look on it.
 pub(super) struct Canvas<'b> {

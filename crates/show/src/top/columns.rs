@@ -5,7 +5,7 @@ use numaherd_policy::classes::Class;
 use numaherd_world::{Process, Thread};
 
 use super::figures::{ago, bytes, percent, rate};
-use super::look::{Look, Tone};
+use super::theme::{Look, Tone};
 use crate::run::work::share;
 use crate::run::{self, Decision, DecisionOutcome, RunModel, Subject};
 use crate::words::left_alone;
@@ -121,100 +121,80 @@ pub const THREAD: &[Column] = &[
     Column::Why,
 ];
 
-/// Least columns that the reason is shown in.
-const LEAST_WHY: u16 = 20;
-
 /// Columns of a screen on which nodes are given more room.
 const WIDE: u16 = 160;
 
+/// The border at which a column's text is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Align {
+    Left,
+    Right,
+}
+
+/// The rows that come first when a column is sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Largest,
+    Smallest,
+}
+
 impl Column {
-    /// What stands at its head.
+    /// Title, least width in columns of the screen, rank, alignment, and which rows come first. Where
+    /// there is no room for all, columns of the largest rank are left out first.
+    fn layout(self) -> (&'static str, u16, u8, Align, First) {
+        use Align::{Left, Right};
+        use First::{Largest, Smallest};
+        match self {
+            Self::Pid => ("PID", 7, 0, Right, Smallest),
+            Self::Tid => ("TID", 7, 0, Right, Smallest),
+            Self::Name => ("NAME", 15, 0, Left, Smallest),
+            Self::Process => ("PROCESS", 15, 12, Left, Smallest),
+            Self::Group => ("GROUP", 10, 13, Left, Smallest),
+            Self::Class => ("CLASS", 11, 3, Left, Largest),
+            Self::Threads => ("THR", 4, 9, Right, Largest),
+            Self::Cpu => ("CPU%", 5, 1, Right, Largest),
+            Self::Wait => ("WAIT%", 5, 15, Right, Largest),
+            Self::On => ("ON", 4, 7, Right, Largest),
+            Self::Given => ("GIVEN", 5, 14, Right, Largest),
+            Self::Node => ("NODE", 4, 2, Right, Largest),
+            Self::Misses => ("MISS", 5, 11, Right, Largest),
+            Self::Local => ("LOCAL", 5, 6, Right, Largest),
+            Self::Home => ("HOME", 4, 2, Right, Largest),
+            Self::Memory => ("MEM", 6, 10, Right, Largest),
+            Self::Pages => ("PAGES", 5, 4, Left, Largest),
+            Self::Spread => ("THREADS", 7, 5, Left, Largest),
+            Self::Moved => ("LAST MOVE", 17, 5, Left, Largest),
+            Self::Why => ("WHY", 20, 8, Left, Smallest),
+        }
+    }
+
+    /// Its head.
     pub fn title(self) -> &'static str {
-        match self {
-            Self::Pid => "PID",
-            Self::Tid => "TID",
-            Self::Name => "NAME",
-            Self::Process => "PROCESS",
-            Self::Group => "GROUP",
-            Self::Class => "CLASS",
-            Self::Threads => "THR",
-            Self::Cpu => "CPU%",
-            Self::Wait => "WAIT%",
-            Self::On => "ON",
-            Self::Given => "GIVEN",
-            Self::Node => "NODE",
-            Self::Misses => "MISS",
-            Self::Local => "LOCAL",
-            Self::Home => "HOME",
-            Self::Memory => "MEM",
-            Self::Pages => "PAGES",
-            Self::Spread => "THREADS",
-            Self::Moved => "LAST MOVE",
-            Self::Why => "WHY",
-        }
+        self.layout().0
     }
 
-    /// Columns of the screen that it takes, on a machine of so many nodes, of which so many have a letter
-    /// each.
+    /// Columns of the screen that it takes, on a machine of so many nodes, of which at most `most` have
+    /// a letter each.
     fn width(self, nodes: u16, most: u16) -> u16 {
+        let least = self.layout().1;
         match self {
-            Self::Pid | Self::Tid => 7,
-            Self::Name | Self::Process => 15,
-            Self::Group => 10,
-            Self::Class => 11,
-            Self::Threads | Self::On | Self::Node | Self::Home => 4,
-            Self::Cpu | Self::Wait | Self::Misses | Self::Local | Self::Given => 5,
-            Self::Memory => 6,
-            Self::Pages => nodes.clamp(5, most),
-            Self::Spread => nodes.clamp(7, most),
-            Self::Moved => 17,
-            Self::Why => LEAST_WHY,
+            Self::Pages | Self::Spread => nodes.clamp(least, most),
+            _ => least,
         }
     }
 
-    /// Which go first where there is no room for all: the larger ones.
     fn rank(self) -> u8 {
-        match self {
-            Self::Pid | Self::Tid | Self::Name => 0,
-            Self::Cpu => 1,
-            Self::Home | Self::Node => 2,
-            Self::Class => 3,
-            Self::Pages => 4,
-            Self::Spread | Self::Moved => 5,
-            Self::Local => 6,
-            Self::On => 7,
-            Self::Why => 8,
-            Self::Threads => 9,
-            Self::Memory => 10,
-            Self::Misses => 11,
-            Self::Process => 12,
-            Self::Group => 13,
-            Self::Given => 14,
-            Self::Wait => 15,
-        }
+        self.layout().2
     }
 
     /// Whether its text ends at its right border.
     pub fn is_right(self) -> bool {
-        !matches!(
-            self,
-            Self::Name
-                | Self::Process
-                | Self::Group
-                | Self::Class
-                | Self::Pages
-                | Self::Spread
-                | Self::Moved
-                | Self::Why
-        )
+        self.layout().3 == Align::Right
     }
 
     /// Whether it sorts from the largest down unless it is asked to sort the other way.
     pub fn falls(self) -> bool {
-        !matches!(
-            self,
-            Self::Pid | Self::Tid | Self::Name | Self::Process | Self::Group | Self::Why
-        )
+        self.layout().4 == First::Largest
     }
 
     /// By what a row is sorted.
@@ -224,13 +204,10 @@ impl Column {
                 .filter(|n| !n.is_nan())
                 .map_or(Key::Unknown, Key::Number)
         };
-        let act = |act: Option<&Decision>| number(act.map(|act| act.number as f64));
-        let class = |class: Option<Class>| number(class.map(|class| f64::from(class as u8)));
         match (self, row) {
             (Self::Pid, Row::Process(_, process, _)) => number(Some(f64::from(process.id.pid))),
             (Self::Tid, Row::Thread(thread, _)) => number(Some(f64::from(thread.id.tid))),
-            (Self::Class, Row::Process(_, _, track)) => class(track.classed.class()),
-            (Self::Class, Row::Thread(_, track)) => class(track.classed.class()),
+            (Self::Class, row) => number(class_of(row).map(|class| f64::from(class as u8))),
             (Self::Threads, Row::Process(_, _, track)) => number(Some(track.threads as f64)),
             (Self::Cpu, Row::Process(_, _, track)) => number(Some(track.cpus_used)),
             (Self::Cpu, Row::Thread(thread, _)) => number(Some(share(thread.cpu_share))),
@@ -258,8 +235,7 @@ impl Column {
                 let spread = track.threads_on.iter();
                 number(Some(evenness(spread.map(|&(_, n)| n as f64))))
             }
-            (Self::Moved, Row::Process(_, _, track)) => act(track.last_move.as_deref()),
-            (Self::Moved, Row::Thread(_, track)) => act(track.last_move.as_deref()),
+            (Self::Moved, row) => number(last_move(row).map(|last| last.number as f64)),
             (_, row) => match self.cell(state, row, Look::default()) {
                 Cell::Text(text, _) if !text.is_empty() => Key::Text(text.to_lowercase()),
                 _ => Key::Unknown,
@@ -284,8 +260,7 @@ impl Column {
             (Self::Group, Row::Process(_, process, _)) => {
                 known(process.group.as_deref().map(str::to_owned))
             }
-            (Self::Class, Row::Process(_, _, track)) => class(track.classed.class()),
-            (Self::Class, Row::Thread(_, track)) => class(track.classed.class()),
+            (Self::Class, row) => class(class_of(row)),
             (Self::Threads, Row::Process(_, _, track)) => plain(track.threads.to_string()),
             (Self::Cpu, Row::Process(_, _, track)) => plain(whole_percent(track.cpus_used)),
             (Self::Cpu, Row::Thread(thread, _)) => plain(whole_percent(share(thread.cpu_share))),
@@ -326,19 +301,15 @@ impl Column {
                 };
                 Cell::Levels(state.nodes.iter().map(on).collect())
             }
-            (Self::Moved, Row::Process(_, _, track)) => {
-                moved(state, track.last_move.as_deref(), look)
-            }
-            (Self::Moved, Row::Thread(_, track)) => moved(state, track.last_move.as_deref(), look),
-            (Self::Why, Row::Process(_, _, track)) => why(track.last_move.as_deref()),
-            (Self::Why, Row::Thread(thread, track)) => {
-                match (&track.last_move, &thread.unmanaged) {
-                    (None, Some(reason)) => {
-                        Cell::Text(format!("left alone: {}", left_alone(reason)), Tone::Dim)
-                    }
-                    (last, _) => why(last.as_deref()),
+            (Self::Moved, row) => moved(state, last_move(row), look),
+            (Self::Why, row) => match (last_move(row), row) {
+                (None, Row::Thread(thread, _)) if thread.unmanaged.is_some() => {
+                    let reason = thread.unmanaged.as_ref().map(left_alone);
+                    let reason = reason.unwrap_or_default();
+                    Cell::Text(format!("left alone: {reason}"), Tone::Dim)
                 }
-            }
+                (last, _) => plain(last.map(|last| last.why.clone()).unwrap_or_default()),
+            },
             _ => plain(String::new()),
         }
     }
@@ -402,6 +373,20 @@ fn shown_name(process: &Process) -> String {
 /// The process of a thread.
 pub fn process_of<'s>(state: &'s RunModel, track: &run::Thread) -> Option<&'s Process> {
     state.snapshot()?.processes.get(track.process?)
+}
+
+fn class_of(row: Row<'_>) -> Option<Class> {
+    match row {
+        Row::Process(_, _, track) => track.classed.class(),
+        Row::Thread(_, track) => track.classed.class(),
+    }
+}
+
+fn last_move(row: Row<'_>) -> Option<&Decision> {
+    match row {
+        Row::Process(_, _, track) => track.last_move.as_deref(),
+        Row::Thread(_, track) => track.last_move.as_deref(),
+    }
 }
 
 fn misses(row: Row<'_>) -> Option<f64> {
@@ -469,11 +454,6 @@ fn moved(state: &RunModel, act: Option<&Decision>, look: Look) -> Cell {
     };
     let since = ago(state.at().1.saturating_sub(act.time_ns));
     Cell::Text(format!("{since} {}", went(act, look)), outcome_tone(act))
-}
-
-fn why(act: Option<&Decision>) -> Cell {
-    let why = act.map(|act| act.why.clone());
-    Cell::Text(why.unwrap_or_default(), Tone::Plain)
 }
 
 /// What went where, in a few letters.

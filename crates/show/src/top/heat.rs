@@ -24,7 +24,7 @@ pub struct Heat {
 pub enum HeatSource {
     /// Lines per second, as counted by node.
     Lines {
-        /// Share that was dealt out by where pages are: an estimate.
+        /// Share that was estimated from where pages are: an estimate.
         estimated: f64,
         /// Share of which it is not known where they came from; in no cell.
         unassigned: f64,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 
-use super::harmless::columns;
+use super::printable::columns;
 
 /// Width and height of a letter in the picture's units.
 const WIDE: f64 = 8.4;
@@ -179,7 +179,7 @@ fn stretch(picture: &mut String, at: (u16, u16), columns: u16, letters: &str, lo
     let blanks = letters.chars().count() - trimmed.chars().count();
     let left = left + blanks as f64 * WIDE;
     let shown = trimmed.trim_end();
-    let length = super::harmless::columns(shown) as f64 * WIDE;
+    let length = super::printable::columns(shown) as f64 * WIDE;
     let base = top + HIGH * 0.75;
     let classes = looks.classes();
     let class = match classes.as_str() {
@@ -212,7 +212,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            letter => escaped.push(super::harmless::letter(letter).0),
+            letter => escaped.push(super::printable::letter(letter).0),
         }
     }
     escaped

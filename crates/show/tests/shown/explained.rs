@@ -262,7 +262,7 @@ fn a_long_run_stays_readable() {
         ..Choice::default()
     });
     assert!(
-        told.contains("... 28 more decisions: `--tid 2040` tells of all ..."),
+        told.contains("... 28 more decisions: `--tid 2040` shows all ..."),
         "{told}"
     );
     let told = of(Choice {

@@ -189,7 +189,7 @@ fn a_single_run_shows_no_interval_and_no_comparison() {
 fn a_ledger_without_a_snapshot_or_a_start_says_so() {
     let made = Made::new("dino", false);
     let text = page_of(&made).text();
-    assert!(text.contains("ends before anything was seen"), "{text}");
+    assert!(text.contains("ends before the first snapshot"), "{text}");
     let header = made
         .bytes()
         .split_inclusive(|&b| b == b'\n')
@@ -211,7 +211,7 @@ fn a_damaged_ledger_is_drawn_up_to_the_damage() {
     page.assert_sound();
     let text = page.text();
     assert!(
-        text.contains("Damaged ledger. Drawn is what is whole."),
+        text.contains("Damaged ledger. The page shows what comes before the damage."),
         "{text}"
     );
     assert!(text.contains("line 20"), "{text}");

@@ -169,10 +169,10 @@ fn a_page_says_what_is_wrong() {
     page.assert_sound();
     let text = page.text();
     for said in [
-        "It is paused: it watches and decides nothing.",
-        "Nothing was heard of the loop for 9 s",
+        "It is paused: it observes and decides nothing.",
+        "The loop has been silent for 9 s",
         "12 lines of the ledger were dropped",
-        "not complete until the next snapshot",
+        "incomplete until the next snapshot",
         "numaherd ctl resume",
     ] {
         assert!(text.contains(said), "{said}\n{text}");

@@ -301,19 +301,19 @@ fn saw(seen: &Seen) -> String {
 fn cited(rule: &CitedRule) -> String {
     match (rule.source, rule.what) {
         (Some(source), Some(_)) => format!("{} [{source}]", rule.name),
-        _ => format!("{} (this program does not know it)", rule.name),
+        _ => format!("{} (unknown to this program)", rule.name),
     }
 }
 
 fn governor(decision: &Decision) -> Option<String> {
     match &decision.governor {
         Verdict::Ordered { cpus: Some(set) } => {
-            Some(format!("Let it through; it may run on {}.", cpus(set)))
+            Some(format!("Allowed it; it may run on {}.", cpus(set)))
         }
         // That pages were let through is plain from what became of them.
         Verdict::Ordered { cpus: None } => None,
         Verdict::Refused { guard, why, .. } => Some(format!("Refused ({guard}): {}", stopped(why))),
-        Verdict::Waiting => Some("Put it in line until there is bandwidth for it.".to_owned()),
+        Verdict::Waiting => Some("Queued it until there is bandwidth.".to_owned()),
     }
 }
 
@@ -330,7 +330,7 @@ fn what_happened(happened: &Happened) -> String {
         Happened::Failed { error } => format!("The kernel refused: {}", stopped(error)),
         Happened::Pages(pages) => pages_moved(pages),
         Happened::DryRun => "Nothing: it was a dry run.".to_owned(),
-        Happened::NotRecorded => "The ledger ends before it says.".to_owned(),
+        Happened::NotRecorded => "The ledger ends before the outcome.".to_owned(),
     }
 }
 

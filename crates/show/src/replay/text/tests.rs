@@ -160,12 +160,15 @@ fn a_replay_with_everything_in_it() {
 }
 
 #[test]
-fn a_prediction_says_when_it_is_not_to_be_gone_by() {
+fn a_prediction_says_when_not_to_trust_it() {
     let told = text(&with_prediction(Some(errors(0.2, 0.1))));
     let told = told.replace('\n', " ");
-    assert!(told.contains("do not go by the prediction"), "{told}");
+    assert!(told.contains("do not trust the prediction"), "{told}");
     let told = text(&with_prediction(None)).replace('\n', " ");
-    assert!(told.contains("its word on moves is untried here"), "{told}");
+    assert!(
+        told.contains("its predictions of moves are untested here"),
+        "{told}"
+    );
     let none = Replayed {
         prediction: Some(Prediction::None("nothing was counted".to_owned())),
         ..replayed()

@@ -88,7 +88,7 @@ pub(in crate::report) fn matrix(
     );
     if left_out > 0 {
         let threads = counted(left_out as u64, "thread");
-        about += &format!(" Those that shared most; {threads} with less are not drawn.");
+        about += &format!(" Only the threads that shared most are drawn; {threads} are not.");
     }
     figure(id, "Sharing", &about, &description, height, &drawn)
 }

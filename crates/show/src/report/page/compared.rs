@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
-use super::{Said, name};
+use super::{Escaped, name};
 use crate::report::Run;
 use crate::report::compare::{Group, MEASURES, Mean, Measure, Unit, figures, groups, programs};
 use crate::report::draw::{Dots, brief, dots};
@@ -193,7 +193,7 @@ fn each(runs: &[Run]) -> Markup {
             tbody {
                 @for (number, run) in (1..).zip(runs) {
                     tr {
-                        th scope="row" { a href={ "#run-" (number) } { (Said(&run.name)) } }
+                        th scope="row" { a href={ "#run-" (number) } { (Escaped(&run.name)) } }
                         td { bdi { (name(super::policy(run))) } }
                         td.n { @match run.model.start() { Some(start) => (start.seed), None => "–" } }
                         @for measure in &MEASURES {

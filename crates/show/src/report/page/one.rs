@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use numaherd_herd::Guard;
 
 use super::tables;
-use super::{Said, name, process_name};
+use super::{Escaped, name, process_name};
 use crate::report::Run;
 use crate::report::draw::{Drawn, Strip, Strips, brief, colour, matrix, placements, strips};
 use crate::report::history::NodeTrack;
@@ -33,7 +33,7 @@ pub(super) fn one(number: usize, run: &Run, is_only: bool) -> Markup {
             (key(run))
             @match &run.charts.seen {
                 Some(seen) => (charts(number, run, seen)),
-                None => p { "The ledger ends before anything was seen." },
+                None => p { "The ledger ends before the first snapshot." },
             }
             (tables::processes(run))
             (tables::machines(run))
@@ -50,13 +50,13 @@ pub(super) fn one(number: usize, run: &Run, is_only: bool) -> Markup {
 /// What it was: policy, machine, when.
 fn what(run: &Run) -> Markup {
     let Some(start) = run.model.start() else {
-        return html! { p { "Ledger " b { (Said(&run.name)) } " of " (Said(&run.source.program)) "." } };
+        return html! { p { "Ledger " b { (Escaped(&run.name)) } " of " (Escaped(&run.source.program)) "." } };
     };
     let machine = &start.topology;
     let about = crate::explain::about(&start.policy);
     html! {
         p {
-            "Ledger " b { (Said(&run.name)) } " of " (Said(&run.source.program))
+            "Ledger " b { (Escaped(&run.name)) } " of " (Escaped(&run.source.program))
             @if let Some(begun) = run.source.begun_unix_ms { ", begun " (date(begun)) }
             ". Policy " b { bdi { (name(&start.policy)) } } " on " b { bdi { (name(machine.name())) } } ": "
             (counted(machine.nodes().len() as u64, "node")) ", "
@@ -64,12 +64,12 @@ fn what(run: &Run) -> Markup {
             (counted(machine.online_cpus().len() as u64, "CPU")) ". Seed " (start.seed) ". "
             @if start.settings.dry_run { b { "Dry run: nothing was carried out. " } }
             @match run.model.end() {
-                Some(end) => { "It went on until " (Said(&ending(&end.ending))) },
-                None => "The ledger does not say how it ended: it goes on, was killed, or the end is lost.",
+                Some(end) => { "It went on until " (Escaped(&ending(&end.ending))) },
+                None => "The ledger does not say how it ended: it is still running, was killed, or the end is lost.",
             }
         }
         @if let Some(about) = about {
-            p.soft { (Said(&stopped(&about.what))) " From: " (Said(&about.source)) "." }
+            p.soft { (Escaped(&stopped(&about.what))) " From: " (Escaped(&about.source)) "." }
         }
     }
 }
@@ -78,7 +78,7 @@ fn what(run: &Run) -> Markup {
 fn told(run: &Run) -> Markup {
     html! {
         @if let Some(damage) = &run.source.damage {
-            p.warn role="note" { b { "Damaged ledger. " } "Drawn is what is whole. " (Said(&stopped(damage))) }
+            p.warn role="note" { b { "Damaged ledger. " } "The page shows what comes before the damage. " (Escaped(&stopped(damage))) }
         }
         @if run.source.later_part {
             p.warn role="note" {
@@ -90,7 +90,7 @@ fn told(run: &Run) -> Markup {
         @if run.source.unknown_records > 0 {
             p.warn role="note" {
                 (counted(run.source.unknown_records, "record"))
-                " of kinds that this program does not know were passed over."
+                " of kinds that this program does not know were skipped."
             }
         }
     }
@@ -129,7 +129,7 @@ fn key(run: &Run) -> Markup {
             (figure(count(threads), &format!("threads moved{would}")))
             (figure(count(pages), &format!("pages moved{would}")))
             (figure(count(totals.undone), "moves undone"))
-            (figure(count(sum(totals.refusals.values().copied())), "wishes refused"))
+            (figure(count(sum(totals.refusals.values().copied())), "decisions refused"))
         }
     }
 }
@@ -269,13 +269,13 @@ fn controllers(run: &Run, seen: &Seen) -> Option<Chart<'static>> {
     if traffic.estimated > 0.0 {
         about += &format!(
             " An estimate: counters do not say which other node a remote line came from, and {} of the \
-             lines were dealt out by where the pages of their process were.",
+             lines were assigned by where the pages of their process were.",
             percent(traffic.estimated / all)
         );
     }
     if traffic.unassigned > 0.0 {
         about += &format!(
-            " Of {} of the lines it is not known which node served them.",
+            " It is unknown which node served {} of the lines.",
             percent(traffic.unassigned / all)
         );
     }
@@ -383,7 +383,7 @@ fn acts(run: &Run, seen: &Seen, column: &str) -> Chart<'static> {
         title: "Thread moves",
         about: format!(
             "Threads that had to leave their CPU by order, moves undone because they had made things worse, \
-             and wishes of the policy (for threads and pages) that the governor refused, in each {column}."
+             and decisions of the policy (for threads and pages) that the governor refused, in each {column}."
         ),
         unit: "",
         drawn: Drawn::Bars,

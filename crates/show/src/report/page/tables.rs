@@ -5,7 +5,7 @@ use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{Agent, ProcessId, Residency, SignalState};
 
 use super::one::refusals_by_count;
-use super::{Said, name, process_name, row_name};
+use super::{Escaped, name, process_name, row_name};
 use crate::guards::meaning;
 use crate::report::Run;
 use crate::report::draw::brief;
@@ -165,12 +165,12 @@ pub(super) fn machines(run: &Run) -> Markup {
                         td.n { (machine.vcpus.len()) }
                         td.n { (or_dash(machine.memory_bytes.map(|b| format!("{} MiB", count(b >> 20))))) }
                         td { (or_dash(home.map(|node| format!("node {node}")))) }
-                        td { (Said(&machine.source)) }
+                        td { (Escaped(&machine.source)) }
                         td {
                             @match machine.agent {
-                                Agent::Silent => "none was heard",
-                                Agent::Telling => "tells which vCPUs care where they run",
-                                Agent::Distrusted => "cut off: it told what cannot be, or not in time",
+                                Agent::Silent => "none",
+                                Agent::Telling => "reports which vCPUs run node-sensitive threads",
+                                Agent::Distrusted => "cut off: its reports were impossible or late",
                             }
                         }
                     }
@@ -192,7 +192,7 @@ pub(super) fn rules(run: &Run) -> Markup {
                 td.n { (count(tally.wanted)) }
                 td.n { (count(tally.refused)) }
                 td.n { @if what == "threads" { (count(tally.moved)) } @else { "–" } }
-                td { (Said(&tally.why)) }
+                td { (Escaped(&tally.why)) }
                 td { @match cited.source { Some(source) => (source), None => "–" } }
             }
         }
@@ -264,9 +264,9 @@ fn moved(run: &Run, one: &Decision) -> Markup {
                 td.t { @match to { Some(to) => (place(run, to)), None => "the kernel" } }
             }
             td {
-                @if !one.rule.is_empty() { b { (Said(&one.rule)) } " " }
-                (Said(&stopped(one.reason())))
-                @if !one.instead_of.is_empty() { br; small { "Instead of: " (Said(&stopped(&one.instead_of))) } }
+                @if !one.rule.is_empty() { b { (Escaped(&one.rule)) } " " }
+                (Escaped(&stopped(one.reason())))
+                @if !one.instead_of.is_empty() { br; small { "Instead of: " (Escaped(&stopped(&one.instead_of))) } }
             }
         }
     }
@@ -296,7 +296,7 @@ pub(super) fn refusals(run: &Run) -> Markup {
                             td.n { (count(times)) }
                             td { (sentence(&stopped(meaning(guard)))) }
                             td {
-                                @if let Some(why) = run.model.more.first_refusals.get(&guard) { (Said(&stopped(why))) }
+                                @if let Some(why) = run.model.more.first_refusals.get(&guard) { (Escaped(&stopped(why))) }
                                 @else { "in a part of the ledger that is not here" }
                             }
                         }
@@ -316,11 +316,11 @@ pub(super) fn refusals(run: &Run) -> Markup {
 pub(super) fn said(run: &Run) -> Markup {
     html! {
         @if !run.charts.notices.said.is_empty() {
-            h3 { "To know" }
+            h3 { "Notices" }
             (sentences(&run.charts.notices, "time"))
         }
         @if !run.charts.gaps.said.is_empty() {
-            h3 { "Gaps: what could not be seen at times" }
+            h3 { "Gaps: what could not be observed at times" }
             (sentences(&run.charts.gaps, "interval"))
         }
     }
@@ -331,7 +331,7 @@ fn sentences(sentences: &crate::report::history::Sentences, of: &str) -> Markup 
         ul {
             @for (text, first_ns, times) in &sentences.said {
                 li {
-                    (Said(&stopped(text))) " "
+                    (Escaped(&stopped(text))) " "
                     span.soft { "(" (counted(*times, of)) ", first at " (at(*first_ns)) ")" }
                 }
             }
@@ -357,13 +357,13 @@ pub(super) fn signals(run: &Run) -> Markup {
                             SignalState::Measured { source, caveat } => {
                                 td { "yes" }
                                 td {
-                                    (Said(source))
-                                    @if let Some(caveat) = caveat { "; " (Said(caveat)) }
+                                    (Escaped(source))
+                                    @if let Some(caveat) = caveat { "; " (Escaped(caveat)) }
                                 }
                             },
                             SignalState::Missing { reason, remedy } => {
                                 td { "no" }
-                                td { (Said(&sentence(&stopped(reason)))) " What would help: " (Said(&stopped(remedy))) }
+                                td { (Escaped(&sentence(&stopped(reason)))) " Remedy: " (Escaped(&stopped(remedy))) }
                             },
                         }
                     }
@@ -384,7 +384,7 @@ pub(super) fn settings(run: &Run) -> Markup {
             thead { tr { th { "setting" } th { "value" } } }
             tbody {
                 @for (key, value) in listed(&start.settings) {
-                    tr { th scope="row" { (key) } td { (Said(&value)) } }
+                    tr { th scope="row" { (key) } td { (Escaped(&value)) } }
                 }
                 tr { th scope="row" { "pages in a thread of their own" } td { (if start.pager { "yes" } else { "no" }) } }
             }

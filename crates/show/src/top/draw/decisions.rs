@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::super::Top;
 use super::super::canvas::Canvas;
 use super::super::columns::{outcome, outcome_tone, went};
-use super::super::look::Tone;
+use super::super::theme::Tone;
 use super::Layout;
 use crate::run::Decision;
 use crate::words::at;
@@ -22,7 +22,7 @@ pub(super) fn decisions(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
         (0, "TIME"),
         (WHO, "THREAD"),
         (WENT, "WHERE"),
-        (CAME, "WHAT CAME"),
+        (CAME, "OUTCOME"),
         (WHY, "WHY"),
     ];
     for (x, head) in heads {
@@ -32,7 +32,7 @@ pub(super) fn decisions(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
     let rows = layout.rows();
     let cursor = top.ui.cursor();
     if top.order.is_empty() {
-        let none = "nothing has been decided up to here";
+        let none = "no decisions yet";
         canvas.text(rows, 0, 0, none, Tone::Dim);
     }
     let shown = top.order.iter().enumerate().skip(cursor.top);

@@ -4,9 +4,9 @@ use ratatui::layout::Rect;
 
 use super::super::canvas::Canvas;
 use super::super::keys::SPEEDS;
-use super::super::look::Tone;
+use super::super::theme::Tone;
 use super::super::ui::{Open, Tab};
-use super::super::{Top, harmless};
+use super::super::{Top, printable};
 use crate::run::{RunModel, sum};
 use crate::words::{at, count, counted, percent};
 
@@ -19,7 +19,7 @@ pub(super) fn head(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
     let when = when(top);
     let room = area
         .width
-        .saturating_sub(u16::try_from(harmless::columns(&when)).unwrap_or(u16::MAX));
+        .saturating_sub(u16::try_from(printable::columns(&when)).unwrap_or(u16::MAX));
     let left = Rect {
         width: room.saturating_sub(1),
         ..area
@@ -73,7 +73,7 @@ fn when(top: &Top) -> String {
 /// What the run came to until the moment that is shown.
 pub(super) fn sums(state: &RunModel, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(snapshot) = state.snapshot() else {
-        canvas.text(area, 0, 0, "nothing has been seen yet", Tone::Dim);
+        canvas.text(area, 0, 0, "no snapshot yet", Tone::Dim);
         return;
     };
     let totals = &state.totals;

@@ -6,7 +6,7 @@ use super::super::Top;
 use super::super::canvas::Canvas;
 use super::super::figures;
 use super::super::heat::{Heat, HeatSource};
-use super::super::look::Tone;
+use super::super::theme::Tone;
 
 /// Columns of the numbers of nodes on the left.
 const LABEL: u16 = 8;
@@ -28,20 +28,18 @@ pub(super) fn heat(top: &Top, canvas: &mut Canvas<'_>, area: Rect) {
                 .to_owned();
             if estimated > 0.0 {
                 told += &format!(
-                    "; {} of them dealt out by where pages are",
+                    "; {} of them estimated from where pages are",
                     figures::percent(estimated)
                 );
             }
             if unassigned > 0.0 {
-                told += &format!("; {} from nobody knows where", figures::percent(unassigned));
+                told += &format!("; {} from unknown nodes", figures::percent(unassigned));
             }
             told
         }
-        HeatSource::Pages => {
-            "CPUs in use on a row's node times pages on a column's: what would be \
-                              taken were all pages used alike (lines are not counted by node here)"
-                .to_owned()
-        }
+        HeatSource::Pages => "CPUs in use on a row's node times pages on a column's: the traffic \
+                              if all pages were used alike (lines are not counted by node here)"
+            .to_owned(),
         HeatSource::Nothing => {
             "nothing to draw: neither lines nor the places of pages are known".to_owned()
         }

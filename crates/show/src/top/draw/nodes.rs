@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use super::super::canvas::Canvas;
 use super::super::columns::local_tone;
 use super::super::figures;
-use super::super::look::Tone;
+use super::super::theme::Tone;
 use crate::run::{Node, RunModel};
 
 /// Columns of the number of a node, and of what stands beside the bars.

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use super::super::Top;
 use super::super::canvas::{Canvas, wrapped};
 use super::super::columns::{self, Row, THREAD, outcome, went};
-use super::super::look::Tone;
+use super::super::theme::Tone;
 use super::super::ui::Open;
 use crate::run::{Decision, DecisionOutcome, Subject};
 use crate::words::{at, counted, left_alone};
@@ -23,15 +23,15 @@ const KEYS: &[(&str, &str)] = &[
     ("n", "show or hide the nodes"),
     (
         "Space",
-        "live: stay at this moment, go on; ledger: play, stop",
+        "live: hold this moment, continue; ledger: play, stop",
     ),
     ("p", "play from here"),
     ("+ -", "play faster, slower"),
     ("Left Right", "one moment back, forward"),
     ("[ ]", "to the decision before, after"),
     ("Home End", "to the first moment, the newest"),
-    ("Ctrl-L", "draw anew"),
-    ("Ctrl-Z", "stand back; fg comes back"),
+    ("Ctrl-L", "redraw"),
+    ("Ctrl-Z", "suspend; fg resumes"),
     ("?", "this page"),
     ("q, Ctrl-C", "quit"),
 ];
@@ -41,9 +41,9 @@ const MEANING: &str = "PAGES and THREADS have a letter for each node: its share 
     pages and threads. CLASS is DINO's, by lines fetched from memory per 1000 instructions (MISS): \
     turtle below 2, devil up to 100, super-devil above, by the votes of ten intervals. HOME is the \
     node with most of the pages. LAST MOVE: how long ago, and from which CPU to which (1>4), or how \
-    many pages to which node (10kp>n2). CONTROLLER: lines that the node's memory served, and of its \
-    bandwidth where that is known. A figure that is not measured is a dash. All of it is in \
-    docs/top.md.";
+    many pages to which node (10kp>n2). CONTROLLER: lines that the node's memory served, and the share \
+    of its bandwidth where that is known. A dash is a figure that is not measured. docs/top.md \
+    describes it all.";
 
 /// A line of what is open.
 pub(super) struct OpenLine {
@@ -179,14 +179,14 @@ fn decision(top: &Top, act: &Decision, page: &mut Page) {
     page.add("why", &act.why, Tone::Plain);
     page.add(
         "instead of",
-        &or_none(&act.instead_of, "nothing else was weighed"),
+        &or_none(&act.instead_of, "nothing else was considered"),
         Tone::Plain,
     );
     let told = match act.outcome {
         DecisionOutcome::Refused(_) => "refused by the governor".to_owned(),
         _ => outcome(act),
     };
-    page.add("what came of it", &told, columns::outcome_tone(act));
+    page.add("outcome", &told, columns::outcome_tone(act));
     page.add("", &act.answer, Tone::Plain);
     page.add("in short", &went(act, look), Tone::Dim);
 }
@@ -201,7 +201,7 @@ fn one_thread(top: &Top, id: ThreadId, page: &mut Page) {
     });
     let Some((thread, track)) = found else {
         page.title(&format!("Thread {} is not there at this moment", id.tid));
-        page.text("It has not begun yet, or has ended.");
+        page.text("It has not started yet, or has ended.");
         history(top, id, page);
         return;
     };
@@ -227,10 +227,10 @@ fn history(top: &Top, id: ThreadId, page: &mut Page) {
     let acts: Vec<_> = acts.take(50).collect();
     page.title("");
     if acts.is_empty() {
-        page.text("Nothing has been decided about it among the latest decisions.");
+        page.text("None of the latest decisions is about it.");
         return;
     }
-    page.title("Decided about it, the latest first");
+    page.title("Decisions about it, the latest first");
     for act in acts {
         let label = format!("{} {}", at(act.time_ns), went(act, top.look));
         page.add(&label, &outcome(act), columns::outcome_tone(act));

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::super::Top;
 use super::super::canvas::Canvas;
 use super::super::columns::{Cell, Row, fit};
-use super::super::look::Tone;
+use super::super::theme::Tone;
 use super::super::ui::Tab;
 use super::Layout;
 

@@ -12,9 +12,9 @@ const MOST_SAID: usize = 1_000;
 
 /// Text that a ledger holds: escaped, cut where it is too long, and with what would not be shown, or
 /// would change how what follows is shown (control characters, marks of writing direction), replaced.
-pub(crate) struct Said<'t>(pub(crate) &'t str);
+pub(crate) struct Escaped<'t>(pub(crate) &'t str);
 
-impl Render for Said<'_> {
+impl Render for Escaped<'_> {
     fn render_to(&self, buffer: &mut String) {
         let mut escaper = Escaper::new(buffer);
         let mut letters = self.0.chars();
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn what_a_ledger_says_is_never_markup() {
-        let said = Said("<script>\"&'\u{202e}\u{0}\u{ffff}</script>")
+        let said = Escaped("<script>\"&'\u{202e}\u{0}\u{ffff}</script>")
             .render()
             .into_string();
         assert_eq!(
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn names_are_cut() {
         assert_eq!(name("chase"), "chase");
-        let said = Said(&"&".repeat(MOST_SAID + 1)).render().into_string();
+        let said = Escaped(&"&".repeat(MOST_SAID + 1)).render().into_string();
         assert_eq!(said, format!("{}…", "&amp;".repeat(MOST_SAID)));
         assert_eq!(name(&"ü".repeat(41)), format!("{}…", "ü".repeat(40)));
     }
