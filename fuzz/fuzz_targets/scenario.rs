@@ -1,46 +1,61 @@
-//! Scenario files (TOML) of `numaherd lab compare`.
+//! Scenario files (TOML) of the lab, the model and traces.
 //!
-//! Holds: no text makes the reader panic; what is accepted has something to run and to measure, and
-//! can be written and read back the same.
+//! Holds: no text makes the reader panic; an error names file and line; what is accepted has
+//! something to run and to measure, and an end; what counts is among what will have been run.
 #![no_main]
 
-use std::fs;
-
 use libfuzzer_sys::fuzz_target;
-use numaherd_fuzz::temporary;
-
-#[path = "../../crates/numaherd-lab/src/compare/scenario.rs"]
-#[allow(dead_code, reason = "the target runs none of the programs")]
-mod scenario;
-
-use scenario::Scenario;
+use numaherd_experiment::scenario::{Count, Cpus, MOST_REPEATS, until_in_words};
+use numaherd_experiment::{Scenario, World};
+use numaherd_model::Until;
 
 numaherd_fuzz::changes_figures!();
 
 fuzz_target!(|text: &str| {
-    let Some(scenario) = read(text) else { return };
-    assert!(
-        scenario
-            .programs
-            .iter()
-            .all(|p| p.copies > 0 && !p.command.is_empty())
-    );
-    assert!(scenario.programs.iter().any(|program| program.measured));
-    let written = toml::to_string(&scenario).expect("a scenario can be written");
-    // As text, since a setting may be no number, which equals nothing.
-    let again = read(&written).expect("and read back");
-    assert_eq!(toml::to_string(&again), Ok(written));
-});
-
-fn read(text: &str) -> Option<Scenario> {
-    let directory = temporary();
-    let path = directory.path().join("fuzz.toml");
-    fs::write(&path, text).expect("a file of our own can be written");
-    match Scenario::find(path.to_str().expect("a plain path")) {
-        Ok(scenario) => Some(scenario),
-        Err(error) => {
-            assert!(!error.to_string().is_empty());
-            None
+    for world in [World::Lab, World::Model, World::Trace] {
+        match Scenario::parse(text, "fuzz.toml", world) {
+            Ok(scenario) => accepted(&scenario, world),
+            Err(error) => refused(&error.to_string(), text),
         }
     }
+});
+
+fn refused(said: &str, text: &str) {
+    let line = said.strip_prefix("fuzz.toml:").and_then(|rest| {
+        let (line, why) = rest.split_once(": ")?;
+        (!why.is_empty()).then(|| line.parse::<usize>())?.ok()
+    });
+    let lines = text.lines().count().max(1);
+    assert!(
+        line.is_some_and(|line| (1..=lines + 1).contains(&line)),
+        "{said}"
+    );
+}
+
+fn accepted(scenario: &Scenario, world: World) {
+    assert!(!scenario.policies.is_empty());
+    assert!((1..=MOST_REPEATS).contains(&scenario.repeat));
+    let least = if scenario.count == Count::Second { 2 } else { 1 };
+    match scenario.until {
+        Until::Completions(all) => assert!(all >= least),
+        Until::Time(time) => assert!(!time.is_zero() && scenario.count == Count::All),
+    }
+    assert!(!until_in_words(&scenario.until).is_empty());
+    for program in &scenario.programs {
+        assert!(program.copies > 0 && program.work > 0.0 && !program.name.trim().is_empty());
+        assert!(program.start_after_s >= 0.0 && program.start_after_s.is_finite());
+        match world {
+            World::Lab => assert!(program.arguments(0).len() + 1 >= program.command.len()),
+            World::Model | World::Trace => assert!(!program.profile.is_empty()),
+        }
+        match &program.cpus {
+            Cpus::Free => {}
+            Cpus::StartOn(cpus) | Cpus::Within(cpus) | Cpus::Pinned(cpus) => {
+                assert!(!cpus.is_empty());
+            }
+        }
+    }
+    let is_measured = scenario.programs.iter().any(|program| program.measured);
+    assert!(is_measured || world == World::Trace);
+    serde_json::to_string(&scenario).expect("a scenario can be written");
 }

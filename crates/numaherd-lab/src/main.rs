@@ -4,14 +4,14 @@
 
 mod cli;
 mod compare;
-#[cfg(test)]
-mod documents;
 mod guest;
 mod lab;
 mod manual;
 mod profile;
 mod reproduce;
 mod simulate;
+#[cfg(test)]
+mod tests;
 mod trace;
 
 use std::process::ExitCode;

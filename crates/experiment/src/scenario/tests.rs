@@ -1,5 +1,7 @@
 //! Every scenario of the tree can be read in its worlds, and every wrong one is refused.
 
+use std::time::Duration;
+
 use super::*;
 
 const HEAD: &str = "name = \"x\"\nabout = \"\"\nmachine = \"lab-4x2\"\n";

@@ -9,7 +9,7 @@ use numaherd::cli::Manual;
 use numaherd::manual::Page;
 
 use super::*;
-use crate::documents;
+use crate::tests::documents;
 
 /// What both programs write, each into a folder of its own in one that goes with the test.
 fn written(date: &str) -> tempfile::TempDir {

@@ -1,0 +1,402 @@
+//! Reading a scenario's text: the form of the file, and what is refused at which key.
+//!
+//! A key that means nothing in the world that reads the file ([`ELSEWHERE`]) is refused there.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use numaherd_files::{Document, FileError};
+use numaherd_model::Until;
+use numaherd_topology::CpuSet;
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use super::{Count, Cpus, Limits, MOST_REPEATS, Memory, Program, Scenario, Tables, World};
+
+/// Limits beyond which a figure is taken for a mistake.
+const MOST_COPIES: u32 = 1 << 20;
+const MOST_COMPLETIONS: u32 = 1000;
+const MOST_WORK: f64 = 1e9;
+/// A year.
+const LONGEST_S: f64 = 365.0 * 86_400.0;
+
+/// The keys that some worlds do not understand, each with those that do.
+const ELSEWHERE: [(&str, &[World]); 13] = [
+    ("until", &[World::Model]),
+    ("count", &[World::Model]),
+    ("governor", &[World::Model]),
+    ("model", &[World::Model]),
+    ("profiles", &[World::Model]),
+    ("trace", &[World::Trace]),
+    ("herd", &[World::Trace]),
+    ("program", &[World::Lab, World::Model]),
+    ("program.start_on", &[World::Model]),
+    ("program.cpus", &[World::Model]),
+    ("program.start_after_s", &[World::Model]),
+    ("program.gang", &[World::Model]),
+    ("program.stagger", &[World::Model]),
+];
+
+/// The scenario that a text describes.
+///
+/// # Errors
+/// The text is wrong: the message names line, key and reason.
+pub fn scenario(document: Document<'_>, world: World) -> Result<Scenario, FileError> {
+    let file: File = document.parse()?;
+    let written: Table = document.parse()?;
+    understood(&document, &written, world)?;
+    Reading { document, world }.scenario(file, written)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    name: Option<String>,
+    about: Option<String>,
+    machine: Option<String>,
+    measured_are: Option<String>,
+    policies: Option<Policies>,
+    repeat: Option<u32>,
+    until: Option<UntilTable>,
+    count: Option<Count>,
+    #[serde(default)]
+    governor: Limits,
+    #[serde(default)]
+    settings: Table,
+    #[serde(default)]
+    herd: Table,
+    #[serde(default)]
+    model: Table,
+    #[serde(default)]
+    trace: Table,
+    #[serde(default)]
+    profiles: Vec<PathBuf>,
+    #[serde(default, rename = "program")]
+    programs: Vec<ProgramTable>,
+}
+
+/// What `policies` holds: names; in a file of a trace's settings alone, the policies' settings.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a list of policies")]
+enum Policies {
+    Names(Vec<String>),
+    Settings(Table),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UntilTable {
+    completions: Option<u32>,
+    seconds: Option<f64>,
+    hours: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgramTable {
+    name: Option<String>,
+    command: Option<Vec<String>>,
+    profile: Option<String>,
+    #[serde(default = "whole")]
+    work: f64,
+    #[serde(default = "once")]
+    copies: u32,
+    memory: Option<MemoryWord>,
+    start_on: Option<String>,
+    cpus: Option<String>,
+    pinned: Option<String>,
+    #[serde(default)]
+    start_after_s: f64,
+    #[serde(default = "yes")]
+    measured: bool,
+    #[serde(default)]
+    gang: bool,
+    #[serde(default)]
+    stagger: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a node's number, \"first-touch\" or \"interleave\""
+)]
+enum MemoryWord {
+    Node(u32),
+    Word(String),
+}
+
+fn once() -> u32 {
+    1
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Checks that a world understands all keys of a file.
+fn understood(document: &Document<'_>, written: &Table, world: World) -> Result<(), FileError> {
+    let check = |name: &str, key: &str| {
+        let elsewhere = ELSEWHERE.iter().find(|(key, _)| *key == name);
+        match elsewhere.filter(|(_, worlds)| !worlds.contains(&world)) {
+            None => Ok(()),
+            Some((_, worlds)) => {
+                let worlds: Vec<&str> = worlds.iter().map(|world| world.name()).collect();
+                let (here, there) = (world.name(), worlds.join(" and "));
+                let why = format!("means nothing {here}, only {there}: leave it out");
+                Err(document.wrong_key(key, why))
+            }
+        }
+    };
+    for key in written.keys() {
+        check(key, key)?;
+    }
+    let programs = written.get("program").and_then(Value::as_array);
+    for (number, program) in programs.into_iter().flatten().enumerate() {
+        for key in program.as_table().into_iter().flat_map(Table::keys) {
+            check(
+                &format!("program.{key}"),
+                &format!("program[{number}].{key}"),
+            )?;
+        }
+    }
+    let settings = written.get("settings").and_then(Value::as_table);
+    let own = |key: &&String| matches!(key.as_str(), "herd" | "policies") || world == World::Lab;
+    match settings.and_then(|settings| settings.keys().find(|key| !own(key))) {
+        Some(key) => {
+            let why = format!(
+                "means nothing {}, only in the lab: leave it out",
+                world.name()
+            );
+            Err(document.wrong_key(&format!("settings.{key}"), why))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A scenario's text on its way to a scenario.
+struct Reading<'t> {
+    document: Document<'t>,
+    world: World,
+}
+
+impl Reading<'_> {
+    fn wrong<T>(&self, key: &str, why: impl std::fmt::Display) -> Result<T, FileError> {
+        Err(self.document.wrong_key(key, why))
+    }
+
+    fn scenario(&self, file: File, written: Table) -> Result<Scenario, FileError> {
+        let is_trace = self.world == World::Trace;
+        let needed = |key: &str, given: Option<String>| match given {
+            Some(text) if text.trim().is_empty() && key == "name" => {
+                self.wrong(key, "give it a name")
+            }
+            Some(text) => Ok(text),
+            None if is_trace => Ok(String::new()),
+            None => self.wrong("", format!("missing field `{key}`")),
+        };
+        let (name, about) = (needed("name", file.name)?, needed("about", file.about)?);
+        let machine = needed("machine", file.machine)?;
+        let (policies, of_policies) = match file.policies {
+            Some(Policies::Names(names)) if names.is_empty() => {
+                return self.wrong("policies", "name at least one policy");
+            }
+            Some(Policies::Names(names)) => (names, Table::new()),
+            Some(Policies::Settings(_)) if !is_trace => {
+                return self.wrong(
+                    "policies",
+                    "give a list of policies; their settings are in [settings.policies]",
+                );
+            }
+            Some(Policies::Settings(table)) => (Vec::new(), table),
+            None => (Vec::new(), Table::new()),
+        };
+        let usual = || {
+            self.world
+                .usual_policies()
+                .iter()
+                .map(|&name| name.to_owned())
+        };
+        let repeat = file.repeat.unwrap_or(self.world.usual_repeat());
+        if !(1..=MOST_REPEATS).contains(&repeat) {
+            return self.wrong(
+                "repeat",
+                format!("{repeat} is not within 1 to {MOST_REPEATS}"),
+            );
+        }
+        let until = self.until(&file.until.unwrap_or(UntilTable {
+            completions: Some(1),
+            ..UntilTable::default()
+        }))?;
+        let count = self.count(file.count.unwrap_or_default(), &until)?;
+        let programs = (0..).zip(file.programs);
+        let programs = programs.map(|(number, table)| self.program(number, table));
+        let programs: Vec<Program> = programs.collect::<Result<_, FileError>>()?;
+        if !is_trace && programs.is_empty() {
+            return self.wrong("program", "what runs? give at least one [[program]]");
+        }
+        if !is_trace && !programs.iter().any(|program| program.measured) {
+            return self.wrong(
+                "program",
+                "none is measured: leave out one measured = false",
+            );
+        }
+        let settings = |key: &str, otherwise: Table| match file.settings.get(key) {
+            None => Ok(otherwise),
+            Some(Value::Table(table)) => Ok(table.clone()),
+            Some(_) => self.wrong(&format!("settings.{key}"), "give a table"),
+        };
+        Ok(Scenario {
+            name,
+            about,
+            machine,
+            measured_are: file.measured_are.unwrap_or_else(|| "programs".to_owned()),
+            policies: if policies.is_empty() {
+                usual().collect()
+            } else {
+                policies
+            },
+            repeat,
+            until,
+            count,
+            governor: file.governor,
+            settings: Tables {
+                herd: settings("herd", file.herd)?,
+                policies: settings("policies", of_policies)?,
+                model: file.model,
+                trace: file.trace,
+            },
+            profiles: file.profiles,
+            programs,
+            written,
+            from: self.document.file.to_owned(),
+            text: self.document.text.to_owned(),
+        })
+    }
+
+    fn until(&self, given: &UntilTable) -> Result<Until, FileError> {
+        let wrong = |why: String| self.wrong("until", why);
+        let time = |seconds: f64| match (1e-3..=LONGEST_S).contains(&seconds) {
+            true => Ok(Until::Time(Duration::from_secs_f64(seconds))),
+            false => wrong(format!("{seconds} s is not within 1 ms to a year")),
+        };
+        match (given.completions, given.seconds, given.hours) {
+            (Some(all @ 1..=MOST_COMPLETIONS), None, None) => Ok(Until::Completions(all)),
+            (Some(all), None, None) => wrong(format!(
+                "{all} completions is not within 1 to {MOST_COMPLETIONS}"
+            )),
+            (None, Some(seconds), None) => time(seconds),
+            (None, None, Some(hours)) => time(hours * 3600.0),
+            _ => wrong("give one of completions, seconds and hours".to_owned()),
+        }
+    }
+
+    fn count(&self, count: Count, until: &Until) -> Result<Count, FileError> {
+        let why = match (count, until) {
+            (Count::Second, Until::Completions(1)) => "there is no second of 1 completion",
+            (Count::First | Count::Second, Until::Time(_)) => {
+                "after a time, not each program has completed: leave it out, or say until = { completions = 3 }"
+            }
+            _ => return Ok(count),
+        };
+        self.wrong("count", why)
+    }
+
+    fn program(&self, number: u32, table: ProgramTable) -> Result<Program, FileError> {
+        let wrong = |key: &str, why: String| self.wrong(&format!("program[{number}].{key}"), why);
+        if !(1..=MOST_COPIES).contains(&table.copies) {
+            let copies = table.copies;
+            let why = "to have none, leave the program out";
+            return wrong(
+                "copies",
+                format!("{copies} is not within 1 to {MOST_COPIES}: {why}"),
+            );
+        }
+        if !(table.work > 0.0 && table.work <= MOST_WORK) {
+            return wrong(
+                "work",
+                format!("{} is not above 0 and at most {MOST_WORK}", table.work),
+            );
+        }
+        let command = table.command.clone().unwrap_or_default();
+        match self.world {
+            World::Lab if command.is_empty() => {
+                return wrong("command", "name the program that the lab runs".to_owned());
+            }
+            World::Model if table.profile.is_none() => {
+                return wrong("profile", "name the profile that the model runs".to_owned());
+            }
+            _ => {}
+        }
+        let memory = match &table.memory {
+            None => Memory::FirstTouch,
+            Some(MemoryWord::Node(node)) => Memory::Node(*node),
+            Some(MemoryWord::Word(word)) if word == "first-touch" => Memory::FirstTouch,
+            Some(MemoryWord::Word(word)) if word == "interleave" && self.world == World::Lab => {
+                return wrong(
+                    "memory",
+                    "the lab takes a node's number, or nothing".to_owned(),
+                );
+            }
+            Some(MemoryWord::Word(word)) if word == "interleave" => Memory::Interleave,
+            Some(MemoryWord::Word(word)) => {
+                let why = "is not \"first-touch\", \"interleave\" or a node's number";
+                return wrong("memory", format!("{word:?} {why}"));
+            }
+        };
+        if !(0.0..=LONGEST_S).contains(&table.start_after_s) {
+            let why = format!("{} is not within 0 to a year", table.start_after_s);
+            return wrong("start_after_s", why);
+        }
+        let cpus = self.cpus(number, &table)?;
+        let profile = table.profile.unwrap_or_default();
+        let name = match table.name {
+            None if profile.is_empty() => return wrong("name", "give it a name".to_owned()),
+            None => profile.clone(),
+            Some(name) if name.trim().is_empty() => {
+                return wrong("name", "leave it out to have the profile's".to_owned());
+            }
+            Some(name) => name,
+        };
+        Ok(Program {
+            name,
+            command,
+            profile,
+            work: table.work,
+            copies: table.copies,
+            memory,
+            cpus,
+            start_after_s: table.start_after_s,
+            measured: table.measured,
+            gang: table.gang,
+            stagger: table.stagger,
+        })
+    }
+
+    fn cpus(&self, number: u32, table: &ProgramTable) -> Result<Cpus, FileError> {
+        type Make = fn(CpuSet) -> Cpus;
+        let wrong = |key: &str, why: String| self.wrong(&format!("program[{number}].{key}"), why);
+        let keys: [(&str, &Option<String>, Make); 3] = [
+            ("start_on", &table.start_on, Cpus::StartOn),
+            ("cpus", &table.cpus, Cpus::Within),
+            ("pinned", &table.pinned, Cpus::Pinned),
+        ];
+        let mut given = keys
+            .into_iter()
+            .filter_map(|(key, given, make)| Some((key, given.as_ref()?, make)));
+        let Some((key, text, make)) = given.next() else {
+            return Ok(Cpus::Free);
+        };
+        if let Some((second, ..)) = given.next() {
+            return wrong(second, format!("give either this or {key}, not both"));
+        }
+        match text.parse::<CpuSet>() {
+            Ok(set) if set.is_empty() => wrong(key, "name at least one CPU".to_owned()),
+            Ok(set) => Ok(make(set)),
+            Err(error) => wrong(key, error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests that need the definitions of both programs.
+
+pub mod documents;
