@@ -142,10 +142,9 @@ fn place(key: Range<usize>, value: &Spanned<DeValue<'_>>) -> Range<usize> {
 
 /// A key's dotted name.
 pub fn joined(table: &str, key: &str) -> String {
-    if table.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{table}.{key}")
+    match (table, key) {
+        ("", name) | (name, "") => name.to_owned(),
+        (table, key) => format!("{table}.{key}"),
     }
 }
 

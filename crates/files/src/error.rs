@@ -129,15 +129,19 @@ impl fmt::Display for Listed<'_> {
 /// The first line of a text from a file, for a message: at most 80 letters, none of them a control
 /// character, so that a hostile file can neither fill nor confuse the screen.
 pub fn shortened(text: &str) -> String {
-    const MOST: usize = 80;
+    cut(text, 80)
+}
+
+/// The first line of a text, up to so many letters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
     let text = text.trim();
     let line = text.lines().next().unwrap_or_default();
     let plain = |letter: char| match letter.is_control() {
         true => char::REPLACEMENT_CHARACTER,
         false => letter,
     };
-    let mut short: String = line.chars().take(MOST).map(plain).collect();
-    if line.chars().nth(MOST).is_some() || line.len() < text.len() {
+    let mut short: String = line.chars().take(most).map(plain).collect();
+    if line.chars().nth(most).is_some() || line.len() < text.len() {
         short.push('…');
     }
     short

@@ -98,6 +98,16 @@ impl Setting {
         }
     }
 
+    /// What its figure counts, with its range where that tells anything: `share, 0 to 1`.
+    pub fn counts(&self) -> String {
+        const TELLING: f64 = 1000.0;
+        let (least, most) = (self.range.start(), self.range.end());
+        match self.unit {
+            unit if *most <= TELLING => format!("{unit}, {least} to {most}"),
+            unit => unit.to_owned(),
+        }
+    }
+
     /// The first sentence of what it does, without its full stop.
     pub fn in_short(&self) -> &'static str {
         let end = self.what.find(". ").or_else(|| self.what.find(": "));
@@ -145,7 +155,8 @@ impl Section {
     /// Every setting that holds a value rather than a table, with its dotted name.
     pub fn keys(&'static self) -> Vec<(String, &'static Setting)> {
         let named = |table: Table| {
-            let name = move |setting: &'static Setting| (joined(&table.name, setting.name), setting);
+            let name =
+                move |setting: &'static Setting| (joined(&table.name, setting.name), setting);
             table.section.values().map(name)
         };
         self.tables().into_iter().flat_map(named).collect()

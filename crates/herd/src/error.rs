@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use numaherd_files::setting::Wrong;
 use numaherd_world::NewPages;
 
 /// Why herding cannot start, or a journal or ledger cannot be used.
@@ -13,15 +14,8 @@ use numaherd_world::NewPages;
 #[non_exhaustive]
 pub enum HerdError {
     /// A setting that cannot be.
-    #[error("the setting {key} is {value}: {why}")]
-    Setting {
-        /// Which setting.
-        key: &'static str,
-        /// Its value.
-        value: String,
-        /// Why it cannot be, and what can.
-        why: &'static str,
-    },
+    #[error("the setting {0}")]
+    Setting(#[from] Wrong),
     /// The policy needs a signal that this world cannot measure. See [`crate::needs`].
     #[error("{0}")]
     MissingSignals(crate::needs::MissingSignals),

@@ -16,17 +16,16 @@ mod limits;
 
 use std::time::Duration;
 
+use numaherd_files::{setting, settings};
 use numaherd_policy::groups::OwnOfAll;
 pub use numaherd_world::Stray;
-use serde::{Deserialize, Serialize};
 
 use crate::error::HerdError;
-use limits::within;
 pub use limits::{GroupLimits, Limits, Steal, StealWhen, Worse};
 
 /// A day in ms: the most that a time in ms may be. Beyond all use, so that what is computed from one
 /// keeps within its type.
-const DAY_MS: u64 = 86_400_000;
+const DAY_MS: f64 = 86_400_000.0;
 
 /// How often threads are placed where neither the user nor the placement says, in ms (DINO §3.3.3: more
 /// often brought no gain).
@@ -36,53 +35,35 @@ const USUAL_PLACEMENT_INTERVAL_MS: u64 = 1000;
 /// counted in it.
 const LEAST_INTERVAL: f64 = 0.1;
 
-/// Everything that can be set about a herd. What is left out is the placement's own affair or the usual,
-/// see [`Settings::resolved`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// How often threads are placed, in ms. Left out: as often as the placement says itself
-    /// ([`Place::interval`]), or else 1000 (DINO §3.3.3: more often brought no gain).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub placement_interval_ms: Option<u64>,
-    /// Length of the first interval in ms, where it is shorter than the others; 500. Ours: threads
-    /// that suffer need not wait a whole interval for the first decision, and those that began a
-    /// few hundredths of a second into it still show as busy.
-    pub first_interval_ms: u64,
-    /// How often pages are looked after, in ms. 10 (DINO §4.2).
-    pub paging_interval_ms: u64,
-    /// How often what was seen is recorded while nothing is decided, in ms; 1000. 0: every interval.
-    /// Counts for cadences that are shorter: an hour of 10 ms intervals, recorded each, is some
-    /// gigabytes. What lies between two records is in the later one, summed.
-    pub record_interval_ms: u64,
-    /// How many placement intervals to run; without end when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub intervals: Option<u64>,
-    /// How long to run, in ms of the world's time; without end when left out. The last interval is
-    /// cut to it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub length_ms: Option<u64>,
-    /// Plan, govern and record, but carry nothing out.
-    pub dry_run: bool,
-    /// Where the policy's random numbers start.
-    pub seed: u64,
-    /// What the governor lets through.
-    pub limits: Limits,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            placement_interval_ms: None,
-            first_interval_ms: 500,
-            paging_interval_ms: 10,
-            record_interval_ms: 1000,
-            intervals: None,
-            length_ms: None,
-            dry_run: false,
-            seed: 0,
-            limits: Limits::default(),
-        }
+settings! {
+    /// How often the machine is observed, and for how long.
+    pub struct Settings {
+        /// How often threads are placed. DINO's authors found no gain in placing them more often than once
+        /// a second (DINO 3.3.3).
+        placement_interval_ms: Option<u64>, unit: "ms", range: 1.0..=DAY_MS, because: ", a day",
+            left_out: "as often as the policy's source says (brm: 10), or else 1000", example: "1000";
+        /// Length of the first interval, when it is shorter than the others, so that threads that suffer
+        /// need not wait a whole interval for the first decision.
+        first_interval_ms: u64 = 500, unit: "ms", range: 1.0..=DAY_MS, because: ", a day", restart: true;
+        /// How often pages are looked after (DINO 4.2).
+        paging_interval_ms: u64 = 10, unit: "ms", range: 1.0..=DAY_MS, because: ", a day";
+        /// How often observations are recorded while nothing is decided; 0 records every interval. It
+        /// matters when threads are placed more often than this: an hour of 10 ms intervals, each recorded,
+        /// is some gigabytes. What lies between two records is summed in the later one.
+        record_interval_ms: u64 = 1000, unit: "ms", range: 0.0..=DAY_MS, because: ", a day";
+        /// Stop after this many placement intervals.
+        intervals: Option<u64>, unit: "intervals", left_out: "run until stopped", example: "3600";
+        /// Stop after this time. The last interval is cut to it.
+        length_ms: Option<u64>, unit: "ms", range: 1.0..=f64::MAX,
+            because: " (to run without end, leave it out)", left_out: "run until stopped", example: "3600000";
+        /// Plan, govern and record, but carry nothing out: shows what a policy would do to a machine before
+        /// it may. A reload can turn a dry run on at any time, and off again unless the run began with it.
+        dry_run: bool = false;
+        /// The seed of the policy's random numbers. The same seed on the same observations gives the same
+        /// decisions.
+        seed: u64 = 0, unit: "seed";
+        /// What the governor lets through.
+        limits: Limits;
     }
 }
 
@@ -132,35 +113,13 @@ impl Settings {
     /// # Errors
     /// [`HerdError::Setting`] names the first.
     pub fn check(&self) -> Result<(), HerdError> {
-        let a_day = "it must be from 1 to 86400000, a day";
-        if let Some(placement) = self.placement_interval_ms {
-            within("placement_interval_ms", placement, 1..=DAY_MS, a_day)?;
-        }
-        let paging = self.paging_interval_ms;
-        within("paging_interval_ms", paging, 1..=DAY_MS, a_day)?;
-        if let Some(length) = self.length_ms {
-            let why = "it must be 1 or more; to run without end, leave it out";
-            within("length_ms", length, 1..=u64::MAX, why)?;
-        }
-        within(
-            "first_interval_ms",
-            self.first_interval_ms,
-            1..=DAY_MS,
-            a_day,
-        )?;
-        within(
-            "record_interval_ms",
-            self.record_interval_ms,
-            0..=DAY_MS,
-            "it must be at most 86400000, a day",
-        )?;
-        self.limits.check()
+        Ok(setting::check(self)?)
     }
 }
 
 /// Whole milliseconds of a time, at least one.
 fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(DAY_MS).max(1)
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]
@@ -182,19 +141,19 @@ mod tests {
         };
         assert_eq!(
             told(&|s| s.placement_interval_ms = Some(0)),
-            "the setting placement_interval_ms is 0: it must be from 1 to 86400000, a day"
+            "the setting placement_interval_ms: must be a whole number from 1 to 86400000, a day, not 0"
         );
         assert_eq!(
             told(&|s| s.limits.node_reserve = 1.5),
-            "the setting limits.node_reserve is 1.5: it is a share, from 0 to 1"
+            "the setting limits.node_reserve: must be a number from 0 to 1, not 1.5"
         );
         assert_eq!(
             told(&|s| s.limits.pages_mib_per_s = f64::NAN),
-            "the setting limits.pages_mib_per_s is NaN: it must be a number from 0 to 1000000000"
+            "the setting limits.pages_mib_per_s: must be a number from 0 to 1000000000, not NaN"
         );
         assert_eq!(
             told(&|s| s.limits.cpus = Some(CpuSet::new())),
-            "the setting limits.cpus is empty: name at least one, or leave it out for all"
+            "the setting limits.cpus: must name at least one; leave it out for all"
         );
     }
 
@@ -215,7 +174,7 @@ mod tests {
             let mut settings = Settings::default();
             change(&mut settings);
             match settings.check() {
-                Err(HerdError::Setting { key, .. }) => key,
+                Err(HerdError::Setting(wrong)) => wrong.key,
                 other => panic!("{other:?}"),
             }
         };

@@ -153,7 +153,7 @@ pub fn journal_error(error: HerdError) -> anyhow::Error {
             Exit::Permission
         }
         HerdError::MissingSignals(_) => Exit::SignalMissing,
-        HerdError::Setting { .. } | HerdError::NewPages { .. } => Exit::Usage,
+        HerdError::Setting(_) | HerdError::NewPages { .. } => Exit::Usage,
         _ => Exit::Failure,
     };
     ended(exit, error)

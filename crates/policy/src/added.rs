@@ -5,6 +5,14 @@
 //! beside all others: in `numaherd policies`, in every world, in every comparison. What to put in it
 //! is told in docs/researchers.md.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+use numaherd_files::setting::{Kind, Setting, Value, Wrong, joined};
+use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
 use crate::registry::{Entry, Half, MakePaging, MakePlacement};
 
 /// What one file adds.
@@ -16,6 +24,121 @@ pub struct Added {
     pub placements: &'static [Half<MakePlacement>],
     /// Pagings.
     pub pagings: &'static [Half<MakePaging>],
+    /// Tables of settings: `[policies.NAME]` in a configuration.
+    pub settings: &'static [AddedTable],
+}
+
+impl Added {
+    /// Nothing.
+    pub const NOTHING: Self = Self {
+        policies: &[],
+        placements: &[],
+        pagings: &[],
+        settings: &[],
+    };
+}
+
+/// A table of settings that a file adds.
+#[derive(Clone, Copy, Debug)]
+pub struct AddedTable {
+    name: &'static str,
+    kind: Kind,
+    read: fn(toml::Table) -> Result<Box<dyn Checked>, String>,
+}
+
+/// Settings of which no more has to be known than whether they can be.
+trait Checked {
+    fn check(&self, key: &str, wrong: &mut Vec<Wrong>);
+}
+
+impl<T: Value> Checked for T {
+    fn check(&self, key: &str, wrong: &mut Vec<Wrong>) {
+        Value::check(self, key, &Setting::BLANK, wrong);
+    }
+}
+
+impl AddedTable {
+    /// The table of that name, whose settings are a `T`.
+    pub const fn of<T: Value + DeserializeOwned + 'static>(name: &'static str) -> Self {
+        Self {
+            name,
+            kind: T::KIND,
+            read: |table| match table.try_into::<T>() {
+                Ok(settings) => Ok(Box::new(settings)),
+                Err(error) => Err(error.message().to_owned()),
+            },
+        }
+    }
+}
+
+/// What is set of the tables that files add. Only tables that are known, and only values of the right
+/// kinds, are ever in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AddedSettings(BTreeMap<String, toml::Table>);
+
+impl AddedSettings {
+    /// The settings of a table, for the policy whose they are.
+    ///
+    /// # Panics
+    /// If `T` is not what the file's [`Added::settings`] says of the table.
+    pub fn of<T: DeserializeOwned + Default>(&self, name: &str) -> T {
+        let table = self.0.get(name).cloned();
+        table.map_or_else(T::default, |table| {
+            let settings = table.try_into();
+            settings.unwrap_or_else(|error| panic!("[policies.{name}] is of another type: {error}"))
+        })
+    }
+
+    pub(crate) fn settings() -> impl Iterator<Item = Setting> {
+        known().map(|table| Setting {
+            name: table.name,
+            kind: table.kind,
+            ..Setting::BLANK
+        })
+    }
+
+    pub(crate) fn check(&self, key: &str, wrong: &mut Vec<Wrong>) {
+        for table in known() {
+            let set = self.0.get(table.name).cloned();
+            if let Some(Ok(settings)) = set.map(table.read) {
+                settings.check(&joined(key, table.name), wrong);
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for AddedSettings {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        // As a struct of the known tables, so that those around it can tell which keys nobody takes.
+        static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| known().map(|t| t.name).collect());
+        from.deserialize_struct("AddedSettings", &NAMES, Tables)
+    }
+}
+
+/// Takes the known tables, each checked for what it may hold.
+struct Tables;
+
+impl<'de> Visitor<'de> for Tables {
+    type Value = AddedSettings;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tables of settings")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<AddedSettings, A::Error> {
+        let mut tables = BTreeMap::new();
+        while let Some((name, set)) = from.next_entry::<String, toml::Table>()? {
+            let table = known().find(|table| table.name == name);
+            let table = table.ok_or_else(|| A::Error::custom(format!("unknown table `{name}`")))?;
+            (table.read)(set.clone()).map_err(A::Error::custom)?;
+            tables.insert(name, set);
+        }
+        Ok(AddedSettings(tables))
+    }
+}
+
+fn known() -> impl Iterator<Item = &'static AddedTable> {
+    ALL.iter().flat_map(|added| added.settings)
 }
 
 include!(concat!(env!("OUT_DIR"), "/added.rs"));

@@ -51,20 +51,4 @@ pub enum PolicyError {
         /// Which, why, and what to do.
         why: String,
     },
-    /// Settings that cannot be read.
-    #[error("cannot read the settings of policies: {reason}")]
-    Settings {
-        /// What the reader says, with line and column.
-        reason: String,
-    },
-    /// A setting that cannot be.
-    #[error("{key} is {value}, but must {must}")]
-    Setting {
-        /// Which key, dotted.
-        key: &'static str,
-        /// Its value.
-        value: String,
-        /// What is required of it.
-        must: &'static str,
-    },
 }

@@ -16,50 +16,40 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use numaherd_files::{choices, settings};
 
 /// What the kernel keeps of a process's name, in bytes.
 const KERNEL_NAME_BYTES: usize = 15;
 
-/// Where a NUMA penalty comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Estimate {
-    /// The profile of the program, else the regression.
-    #[default]
-    Profile,
-    /// The regression for all.
-    Regression,
+choices! {
+    /// Where a NUMA penalty comes from.
+    pub enum Estimate {
+        /// What was measured of the program, else the regression.
+        #[default]
+        Profile = "profile",
+        /// The regression for all (N-MASS 4.5).
+        Regression = "regression",
+    }
 }
 
-/// How NUMA penalties are found.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PenaltySettings {
-    /// `profile` (default) or `regression`.
-    pub estimate: Estimate,
-    /// The regression's penalty of a program that never goes to memory; 1.05 (N-MASS §4.5).
-    pub intercept: f64,
-    /// What a line per 1000 instructions adds to it; 0.015 (N-MASS §4.5).
-    pub slope: f64,
-    /// Measured penalties by process name, each at least 1.
-    pub programs: BTreeMap<String, f64>,
-    /// Miss rates recorded of programs alone, by process name, in lines per 1000 instructions:
-    /// N-MASS takes them in place of those measured now, as its prototype did (N-MASS §3.4). None
-    /// unless they are given.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub miss_rates: BTreeMap<String, f64>,
-}
-
-impl Default for PenaltySettings {
-    fn default() -> Self {
-        Self {
-            estimate: Estimate::Profile,
-            intercept: 1.05,
-            slope: 0.015,
-            programs: BTreeMap::new(),
-            miss_rates: BTreeMap::new(),
-        }
+settings! {
+    /// How much slower programs run when their memory is on another node: the NUMA penalty that `n-mass`
+    /// and `maximum-local` sort by (N-MASS 3.2).
+    pub struct PenaltySettings {
+        /// Where a penalty comes from.
+        estimate: Estimate, source: "N-MASS 3.4, 4.5";
+        /// The regression's penalty of a program that never accesses memory.
+        intercept: f64 = 1.05, unit: "NUMA penalty", range: 0.0..=f64::MAX, source: "N-MASS 4.5";
+        /// What a line per 1000 instructions adds to it.
+        slope: f64 = 0.015, unit: "NUMA penalty per line per 1000 instructions", range: 0.0..=f64::MAX,
+            source: "N-MASS 4.5";
+        /// Measured penalties by process name: `numaherd profile` measures them.
+        programs: BTreeMap<String, f64>, unit: "NUMA penalty", range: 1.0..=f64::MAX, source: "N-MASS 3.2",
+            example: "{ mcf = 1.21 }";
+        /// Miss rates recorded of programs alone, by process name: N-MASS uses them in place of those
+        /// measured now, as its prototype did.
+        miss_rates: BTreeMap<String, f64>, unit: "lines per 1000 instructions", range: 0.0..=f64::MAX,
+            source: "N-MASS 3.4", example: "{ mcf = 38.3 }";
     }
 }
 

@@ -162,8 +162,8 @@ const OUR_PAGINGS: &[Half<MakePaging>] = &[
 /// The policy of that name, which has seen nothing yet, for any world.
 ///
 /// # Errors
-/// [`PolicyError::Unknown`] with the nearest known name; [`PolicyError::Setting`] for settings that
-/// cannot be; [`PolicyError::NeedsCostModel`] for those that only a modelled world can have.
+/// [`PolicyError::Unknown`] with the nearest known name; [`PolicyError::NeedsCostModel`] for policies
+/// that only a modelled world can have.
 pub fn build(name: &str, settings: &Settings) -> Result<Policy, PolicyError> {
     build_with(name, settings, &Means::default())
 }
@@ -173,7 +173,6 @@ pub fn build(name: &str, settings: &Settings) -> Result<Policy, PolicyError> {
 /// # Errors
 /// As [`build`].
 pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Policy, PolicyError> {
-    settings.check()?;
     let (placement, paging) = halves(name)?;
     let needs_cost_model = || PolicyError::NeedsCostModel {
         asked: name.to_owned(),

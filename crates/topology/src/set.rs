@@ -7,6 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
+use numaherd_files::setting::{Kind, Setting, Value, Wrong};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::id::{CpuId, NodeId};
@@ -373,6 +374,20 @@ fn add_part<T: Copy + Into<u32> + From<u32>>(
         set.insert_range(start, last.min(start + used - 1));
     }
     Ok(())
+}
+
+/// As a setting: a list such as `0-7,16-23`, which names at least one.
+impl<T> Value for IdSet<T> {
+    const KIND: Kind = Kind::Text;
+
+    fn check(&self, key: &str, _: &Setting, wrong: &mut Vec<Wrong>) {
+        if self.words.is_empty() {
+            wrong.push(Wrong {
+                key: key.to_owned(),
+                why: "must name at least one; leave it out for all".to_owned(),
+            });
+        }
+    }
 }
 
 impl<T: Copy + Into<u32> + From<u32>> Serialize for IdSet<T> {

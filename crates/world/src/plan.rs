@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{ProcessId, ThreadId};
 
-/// How far a thread may stray from the core that a plan named for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stray {
-    /// To its SMT siblings only.
-    Core,
-    /// Within the memory domain: the kernel still balances among the cores that share the cache.
-    #[default]
-    Domain,
-    /// Within the memory node.
-    Node,
+numaherd_files::choices! {
+    /// How far a thread may stray from the core that a plan named for it.
+    #[derive(PartialOrd, Ord)]
+    pub enum Stray {
+        /// To its SMT siblings only.
+        Core = "core",
+        /// Among the cores that share a last-level cache.
+        #[default]
+        Domain = "domain",
+        /// Within the memory node.
+        Node = "node",
+    }
 }
 
 /// A thread that is to be on another core.

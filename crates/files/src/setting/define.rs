@@ -27,7 +27,7 @@ macro_rules! settings {
         $(#[doc = $about])*
         #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
         $(#[derive($($derived),+)])?
-        #[serde(default)]
+        #[serde(default, deny_unknown_fields)]
         $visibility struct $Section {
             $(
                 $(#[doc = $what])*

@@ -11,9 +11,12 @@ use toml::de::{DeTable, DeValue};
 use super::value::{all_wrong, check};
 use super::{Kind, Section, Setting, Table, Value, Wrong};
 use crate::document::{Places, joined, places};
-use crate::error::shortened;
+use crate::error::{cut, shortened};
 use crate::near::{nearest, or};
 use crate::{Document, FileError, Finding};
+
+/// The longest reason that is given, in letters: one that lists all policies.
+const LONGEST_REASON: usize = 1000;
 
 /// What is known of a text beside its settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,8 +96,8 @@ impl Looking<'_> {
             file: self.document.file.to_owned(),
             line: place.map(|place| self.document.line(place.start)),
             why: match place {
-                Some(_) => shortened(&wrong.why),
-                None => format!("{} (its default)", shortened(&wrong.why)),
+                Some(_) => cut(&wrong.why, LONGEST_REASON),
+                None => format!("{} (its default)", cut(&wrong.why, LONGEST_REASON)),
             },
             key: shortened(&without_numbers(&wrong.key)),
         }
@@ -117,13 +120,7 @@ impl Looking<'_> {
         }
     }
 
-    fn value(
-        &mut self,
-        path: &str,
-        kind: &Kind,
-        setting: &Setting,
-        value: &Spanned<DeValue<'_>>,
-    ) {
+    fn value(&mut self, path: &str, kind: &Kind, setting: &Setting, value: &Spanned<DeValue<'_>>) {
         match (kind, value.get_ref()) {
             (Kind::Table(section), DeValue::Table(table)) => {
                 self.table(path, Some(section()), table);
@@ -180,7 +177,10 @@ impl Looking<'_> {
     fn renamed(&mut self, path: &str, now: &str, setting: &Setting, key: &Spanned<Name<'_>>) {
         let name = without_numbers(path);
         if self.places.contains_key(now) {
-            let why = format!("is the former name of `{}`, which is there as well", setting.name);
+            let why = format!(
+                "is the former name of `{}`, which is there as well",
+                setting.name
+            );
             let finding = self.document.finding(key.span(), &name, why);
             self.findings.push(finding);
             return;
@@ -190,7 +190,8 @@ impl Looking<'_> {
             self.places.remove(path);
         }
         let why = format!("is now called `{}`: write that", setting.name);
-        self.notices.push(self.document.finding(key.span(), &name, why));
+        self.notices
+            .push(self.document.finding(key.span(), &name, why));
     }
 
     fn unknown(&mut self, table: &str, settings: &[Setting], key: &Spanned<Name<'_>>) {
@@ -232,7 +233,9 @@ impl Looking<'_> {
     fn near_anywhere(&self, written: &str) -> Option<String> {
         let all = self.root.map(Section::keys).unwrap_or_default();
         let near = nearest(written, all.iter().map(|(_, setting)| setting.name));
-        let named = all.iter().filter(|(_, setting)| near.contains(&setting.name));
+        let named = all
+            .iter()
+            .filter(|(_, setting)| near.contains(&setting.name));
         let near: Vec<String> = named.map(|(name, _)| format!("`{name}`")).collect();
         (!near.is_empty()).then(|| format!("did you mean {}?", or(&near)))
     }

@@ -54,7 +54,10 @@ impl Inner {
     fn least_below_most(&self, wrong: &mut dyn FnMut(&str, String)) {
         if self.least > self.most {
             let (least, most) = (self.least, self.most);
-            wrong("most", format!("must be at least `least` ({least}), not {most}"));
+            wrong(
+                "most",
+                format!("must be at least `least` ({least}), not {most}"),
+            );
         }
     }
 }
@@ -89,11 +92,17 @@ fn what_is_defined_is_what_is_known() {
     let inner = Inner::KIND.section().unwrap();
     assert_eq!(inner.about, "What the inner one holds.");
     let least = &inner.settings[0];
-    assert_eq!((least.what, least.in_short()), ("The least. More than a sentence.", "The least"));
+    assert_eq!(
+        (least.what, least.in_short()),
+        ("The least. More than a sentence.", "The least")
+    );
     assert_eq!(inner.settings[1].source, "chosen here");
     assert!(inner.settings[2].restart);
     let word = &Outer::KIND.section().unwrap().settings[0];
-    assert_eq!(word.described(), "A word. \"half\": Less than half. \"all\": All of it.");
+    assert_eq!(
+        word.described(),
+        "A word. \"half\": Less than half. \"all\": All of it."
+    );
 }
 
 #[track_caller]
@@ -104,7 +113,10 @@ fn told(text: &str) -> String {
 #[test]
 fn everything_that_is_wrong_is_told_at_its_line() {
     for (text, expected) in [
-        ("wrod = \"all\"", "1: wrod: unknown key; did you mean `word`?"),
+        (
+            "wrod = \"all\"",
+            "1: wrod: unknown key; did you mean `word`?",
+        ),
         (
             "leest = 1",
             "1: leest: unknown key; did you mean `inner.least` or `each.least`?",
@@ -114,21 +126,54 @@ fn everything_that_is_wrong_is_told_at_its_line() {
             "2: least: unknown key; it belongs in [inner] or [[each]]",
         ),
         ("own = {}", "1: own: unknown key"),
-        ("word = \"al\"", "1: word: must be \"half\" or \"all\", not \"al\"; did you mean \"all\"?"),
-        ("count = 0", "1: count: must be a whole number, 1 or more, not 0"),
-        ("count = -1", "1: count: must be a whole number, 1 or more, not -1"),
-        ("pids = [1, \"x\"]", "1: pids: must be a whole number from 0 to 4294967295, not \"x\""),
-        ("inner.switch = 1", "1: inner.switch: must be true or false, not 1"),
-        ("figures = { a = 0.5, b = 2 }", "1: figures.b: must be a number from 0 to 1, not 2"),
+        (
+            "word = \"al\"",
+            "1: word: must be \"half\" or \"all\", not \"al\"; did you mean \"all\"?",
+        ),
+        (
+            "count = 0",
+            "1: count: must be a whole number, 1 or more, not 0",
+        ),
+        (
+            "count = -1",
+            "1: count: must be a whole number, 1 or more, not -1",
+        ),
+        (
+            "pids = [1, \"x\"]",
+            "1: pids: must be a whole number from 0 to 4294967295, not \"x\"",
+        ),
+        (
+            "inner.switch = 1",
+            "1: inner.switch: must be true or false, not 1",
+        ),
+        (
+            "figures = { a = 0.5, b = 2 }",
+            "1: figures.b: must be a number from 0 to 1, not 2",
+        ),
         (
             "[inner]\nleast = nan",
             "2: inner.least: must be a number from 0 to 1, of a CPU, not NaN",
         ),
-        ("[inner]\nmost = inf", "2: inner.most: must be a number, not inf"),
-        ("[inner]\nleast = 1", " inner.most: must be at least `least` (1), not 0.7 (its default)"),
-        ("[[each]]\n[[each]]\nmost = 0", "3: each.most: must be at least `least` (0.5), not 0"),
-        ("each = 1", "1: each: must be a list of tables, each under a heading in [[double brackets]], not 1"),
-        ("[inner]\nmost = 1\nutmost = 1", "3: inner.utmost: is the former name of `most`, which is there as well"),
+        (
+            "[inner]\nmost = inf",
+            "2: inner.most: must be a number, not inf",
+        ),
+        (
+            "[inner]\nleast = 1",
+            " inner.most: must be at least `least` (1), not 0.7 (its default)",
+        ),
+        (
+            "[[each]]\n[[each]]\nmost = 0",
+            "3: each.most: must be at least `least` (0.5), not 0",
+        ),
+        (
+            "each = 1",
+            "1: each: must be a list of tables, each under a heading in [[double brackets]], not 1",
+        ),
+        (
+            "[inner]\nmost = 1\nutmost = 1",
+            "3: inner.utmost: is the former name of `most`, which is there as well",
+        ),
     ] {
         assert_eq!(told(text), format!("a.toml:{expected}"));
     }
@@ -141,11 +186,15 @@ fn everything_that_is_wrong_is_told_at_its_line() {
 
 #[test]
 fn a_former_name_is_read_with_a_notice() {
-    let (settings, known) = read::<Outer>("word = \"all\"\n[inner]\nutmost = 0.9\n", "a.toml").unwrap();
+    let (settings, known) =
+        read::<Outer>("word = \"all\"\n[inner]\nutmost = 0.9\n", "a.toml").unwrap();
     assert_eq!((settings.word, settings.inner.most), (Most::All, 0.9));
     assert_eq!(known.lines["inner.most"], 3);
     let notices: Vec<String> = known.notices.iter().map(ToString::to_string).collect();
-    assert_eq!(notices, ["a.toml:3: inner.utmost: is now called `most`: write that"]);
+    assert_eq!(
+        notices,
+        ["a.toml:3: inner.utmost: is now called `most`: write that"]
+    );
 }
 
 #[test]

@@ -141,7 +141,13 @@ pub trait Value {
 }
 
 /// Notes a figure that is out of range.
-fn within(figure: f64, shown: &dyn fmt::Display, key: &str, setting: &Setting, wrong: &mut Vec<Wrong>) {
+fn within(
+    figure: f64,
+    shown: &dyn fmt::Display,
+    key: &str,
+    setting: &Setting,
+    wrong: &mut Vec<Wrong>,
+) {
     if !setting.range.contains(&figure) {
         // Of a map or a list, each has to be so.
         let kind = match setting.kind {

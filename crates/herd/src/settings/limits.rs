@@ -6,196 +6,150 @@
 //! [`Limits::thread_bounce_limit`] follows how often a placement asks to decide.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
+use numaherd_files::{choices, settings};
 use numaherd_policy::groups::OwnOfAll;
 use numaherd_policy::policy::Own;
 use numaherd_topology::{CpuSet, NodeSet};
 use numaherd_world::Stray;
-use serde::{Deserialize, Serialize};
 
 use super::DAY_MS;
-use crate::error::HerdError;
 
 // Bounds beyond all use, so that what is computed from a setting keeps within its type.
 
 /// The most spans that speeds are remembered for, on one side of a move.
-const MOST_SPANS: u64 = 1_000_000;
+const MOST_SPANS: f64 = 1_000_000.0;
 
 /// The most that a rate per second or a time in s may be: a billion.
 const MOST: f64 = 1e9;
 
-/// What the governor lets through.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// The CPUs that may be given to threads; all when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<CpuSet>,
-    /// The nodes that pages may be moved to; all when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<NodeSet>,
-    /// How far a thread may stray from its core. Left out: as far as the placement says itself
-    /// ([`Place::stray`]), or else within its memory domain.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stray: Option<Stray>,
-    /// Steer threads that have an affinity of their own, too.
-    pub take_over: bool,
-    /// Most thread moves in one interval: what may happen at one moment.
-    pub moves_per_interval: u32,
-    /// Most thread moves per second, on average; up to one second's worth may come at once.
-    pub moves_per_second: f64,
-    /// Most moves per second of the threads of one virtual machine, on average; up to one second's
-    /// worth may come at once. 32, a quarter of `moves_per_second`: four machines can be looked
-    /// after at once, and none takes all there is. Ours: a guest does not see that its CPU has
-    /// gone, and one whose CPU holds a lock has the others wait until caches are filled again.
-    pub machine_moves_per_second: f64,
-    /// A thing moved this often between the same two places within `bounce_window_s` stays where
-    /// it is for `freeze_s`: pages between two nodes, threads between two memory domains (unless
-    /// `thread_bounce_limit` says otherwise). 5 is Clavis's BOUNCING_LIMIT.
-    pub bounce_limit: u32,
-    /// The limit for threads, where it is not `bounce_limit`. Left out: `bounce_limit` times how
-    /// often in a second the placement asks to decide ([`Place::interval`]; once, where it does not
-    /// say). Clavis decides once a second, so that its 5 in a minute are one move in twelve
-    /// decisions; a placement whose source decides every 10 ms and tries nodes out by design (BRM)
-    /// has 500 in a minute, the same one in twelve. By Algorithm 1 a thread whose every node looks
-    /// worse than the other moves once in 12.2 decisions on average, so that only one that does
-    /// nothing else for a minute comes near. What that can cost: with 4 ms to fill a cache of 12 MiB anew, 8.3
-    /// moves a second take 3.3 % of the thread's time. A cadence that the user sets changes nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thread_bounce_limit: Option<u32>,
-    /// See `bounce_limit`.
-    pub bounce_window_s: f64,
-    /// See `bounce_limit`; also how long a thread stays after a move of it was undone.
-    pub freeze_s: f64,
-    /// Most page traffic for all processes together, in MiB/s.
-    pub pages_mib_per_s: f64,
-    /// Most page traffic for one process, in MiB/s.
-    pub process_pages_mib_per_s: f64,
-    /// Most page traffic for one process that runs a virtual machine, in MiB/s: instead of
-    /// `process_pages_mib_per_s`. 256, half of that. Ours: a page of a guest is taken out of two
-    /// page tables, and the guest's next access to it leaves the guest and comes back.
-    pub machine_pages_mib_per_s: f64,
-    /// How much page traffic may come at once after a pause, as a time at the full rate, in ms.
-    pub pages_burst_ms: u64,
-    /// Share of a node's memory that page moves leave free, 0 to 1.
-    pub node_reserve: f64,
-    /// When a move made a thread slower, and whether it is undone.
-    pub worse: Worse,
-    /// When a thread that waits is given to an idle node.
-    pub steal: Steal,
-    /// What is otherwise for the threads of a group, by its name.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub groups: BTreeMap<String, GroupLimits>,
-}
+/// What to do in place of a limit of no bounces.
+const TO_MOVE_NOTHING: &str = " (to let nothing move, use a dry run)";
 
-/// What may be otherwise for the threads of a group ([`numaherd_world::Process::group`]).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GroupLimits {
-    /// As [`Limits::stray`]. Left out: as that where the user set it, or else as far as the group's
-    /// own placement says, or else within the memory domain.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stray: Option<Stray>,
-    /// As [`Limits::thread_bounce_limit`]. Left out: as that where the user set it, or else by how
-    /// often the group's own placement asks to decide.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thread_bounce_limit: Option<u32>,
-}
-
-/// When a move counts as having made a thread slower. See [`crate::governor::worse`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Worse {
-    /// Whether such a move is undone. `false` where a policy is to be measured as it was published;
-    /// then nobody looks for such moves either.
-    pub undo: bool,
-    /// Share of its speed that a thread must have lost, 0 to 1.
-    pub share: f64,
-    /// How long a span is over which a speed is measured, in ms: as many intervals as make it up,
-    /// or one that is longer.
-    pub span_ms: u64,
-    /// How many spans are compared on either side of the move.
-    pub intervals: usize,
-    /// How many spans after the move are passed over: caches fill and pages follow.
-    pub settle: usize,
-}
-
-/// When a thread that is held and waits is given to an idle node. See
-/// [`crate::governor::ThreadGovernor`] and BRM §4.4.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Steal {
-    /// For whom.
-    pub when: StealWhen,
-    /// How much must wait for CPUs of a node, on average, in CPUs. 0.5, ours: less is no more than
-    /// what the kernel's own slices make of threads that sleep and wake.
-    pub least_wait: f64,
-    /// Over which time it must, and the other node be idle, in ms. 100, ours: ten samples of 10 ms,
-    /// as long as the kernel lets a thread wait by its slices when a CPU has some ten of them.
-    pub over_ms: u64,
-}
-
-/// Whose threads are given to idle nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StealWhen {
-    /// Those that may stray within a whole node: their policy leaves the load to the kernel, which
-    /// can balance it within a node only. A policy that places each thread on its core or domain
-    /// balances itself, and would be fought.
-    #[default]
-    Node,
-    /// All that are held.
-    Always,
-    /// Nobody's.
-    Never,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            cpus: None,
-            nodes: None,
-            stray: None,
-            take_over: false,
-            moves_per_interval: 128,
-            moves_per_second: 128.0,
-            machine_moves_per_second: 32.0,
-            bounce_limit: 5,
-            thread_bounce_limit: None,
-            bounce_window_s: 60.0,
-            freeze_s: 60.0,
-            pages_mib_per_s: 1024.0,
-            process_pages_mib_per_s: 512.0,
-            machine_pages_mib_per_s: 256.0,
-            pages_burst_ms: 100,
-            node_reserve: 0.05,
-            worse: Worse::default(),
-            steal: Steal::default(),
-            groups: BTreeMap::new(),
-        }
+settings! {
+    /// What any policy may do to the machine, however much it asks for. The ledger records what a limit
+    /// refuses, with the limit's name.
+    pub struct Limits {
+        /// The CPUs that threads may be given, as a list such as "0-7,16-23". Threads found elsewhere are
+        /// not driven away until their policy moves them.
+        cpus: Option<CpuSet>, left_out: "all CPUs", example: "\"0-7,16-23\"";
+        /// The nodes that pages may be moved to, as a list such as "0-1".
+        nodes: Option<NodeSet>, left_out: "all nodes", example: "\"0-1\"";
+        /// How far a thread may stray from the core that it is given. Within that the kernel goes on
+        /// balancing.
+        stray: Option<Stray>,
+            left_out: "as far as the policy's source says (brm: \"node\"), or else \"domain\"", example: "\"domain\"";
+        /// Also steer threads whose affinity their users have set. Otherwise they are observed and left alone.
+        take_over: bool = false, restart: true;
+        /// Most thread moves in one interval: what may happen at one moment.
+        moves_per_interval: u32 = 128, unit: "moves";
+        /// Most thread moves per second, on average; up to one second's worth may come at once.
+        moves_per_second: f64 = 128.0, unit: "moves per second", range: 0.0..=MOST;
+        /// Most moves per second of the threads of one virtual machine, on average; up to one second's
+        /// worth may come at once. A guest does not see that its CPU has gone, and one whose CPU holds a
+        /// lock makes the others wait. The default, a quarter of `moves_per_second`, lets four virtual
+        /// machines be looked after at once.
+        machine_moves_per_second: f64 = 32.0, unit: "moves per second", range: 0.0..=MOST;
+        /// What was moved this often between the same two places within `bounce_window_s` stays where it is
+        /// for `freeze_s`: pages between two nodes, threads between two memory domains (unless
+        /// `thread_bounce_limit` says otherwise). The figure is that of DINO's authors (Clavis).
+        bounce_limit: u32 = 5, unit: "moves", range: 1.0..=f64::MAX, because: TO_MOVE_NOTHING;
+        // It follows the policy's cadence. Clavis decides once a second, so that its 5 in a minute are one
+        // move in twelve decisions; a placement whose source decides every 10 ms and tries nodes out by
+        // design (BRM) has 500 in a minute, the same one in twelve. By Algorithm 1 a thread whose every
+        // node looks worse than the other moves once in 12.2 decisions on average, so that only one that
+        // does nothing else for a minute comes near. With 4 ms to fill a cache of 12 MiB anew, 8.3 moves a
+        // second take 3.3 % of the thread's time. A cadence that the user sets changes nothing.
+        //
+        /// The bounce limit for threads, where it is not `bounce_limit`.
+        thread_bounce_limit: Option<u32>, unit: "moves", range: 1.0..=f64::MAX, because: TO_MOVE_NOTHING,
+            left_out: "`bounce_limit` times how often in a second the policy's source decides (brm: 500)",
+            example: "5";
+        /// The time within which bounces are counted: see `bounce_limit`.
+        bounce_window_s: f64 = 60.0, unit: "s", range: 0.0..=MOST;
+        /// How long what bounced stays where it is; also how long a thread stays after a move of it was
+        /// undone.
+        freeze_s: f64 = 60.0, unit: "s", range: 0.0..=MOST;
+        /// Most page traffic for all processes together.
+        pages_mib_per_s: f64 = 1024.0, unit: "MiB/s", range: 0.0..=MOST;
+        /// Most page traffic for one process.
+        process_pages_mib_per_s: f64 = 512.0, unit: "MiB/s", range: 0.0..=MOST;
+        /// Most page traffic for one process that runs a virtual machine, in place of
+        /// `process_pages_mib_per_s`. A page of a guest is taken out of two page tables, and the guest's
+        /// next access to it leaves the guest and comes back.
+        machine_pages_mib_per_s: f64 = 256.0, unit: "MiB/s", range: 0.0..=MOST;
+        /// How much page traffic may come at once after a pause, as a time at the full rate.
+        pages_burst_ms: u64 = 100, unit: "ms", range: 0.0..=DAY_MS, because: ", a day";
+        /// Share of a node's memory that page moves leave free.
+        node_reserve: f64 = 0.05, unit: "share", range: 0.0..=1.0;
+        /// When a move made a thread slower, and whether it is undone.
+        worse: Worse;
+        /// When a thread that waits is given to an idle node.
+        steal: Steal;
+        /// What is otherwise for the threads of a group, by its name.
+        groups: BTreeMap<String, GroupLimits>, internal: true;
     }
 }
 
-impl Default for Worse {
-    fn default() -> Self {
-        Self {
-            undo: true,
-            share: 0.3,
-            span_ms: 1000,
-            intervals: 3,
-            settle: 2,
-        }
+settings! {
+    /// What may be otherwise for the threads of a group ([`numaherd_world::Process::group`]).
+    pub struct GroupLimits {
+        /// As [`Limits::stray`]. Left out: as that where the user set it, or else as far as the group's
+        /// own placement says, or else within the memory domain.
+        stray: Option<Stray>;
+        /// As [`Limits::thread_bounce_limit`]. Left out: as that where the user set it, or else by how
+        /// often the group's own placement asks to decide.
+        thread_bounce_limit: Option<u32>, range: 1.0..=f64::MAX, because: TO_MOVE_NOTHING;
     }
 }
 
-impl Default for Steal {
-    fn default() -> Self {
-        Self {
-            when: StealWhen::Node,
-            least_wait: 0.5,
-            over_ms: 100,
-        }
+settings! {
+    /// When a move counts as having made a thread slower; such a move is undone.
+    #[derive(Copy)]
+    pub struct Worse {
+        /// Whether a move that made its thread slower is undone. Set it to false to measure a policy as it
+        /// was published; then nothing looks for such moves either.
+        undo: bool = true;
+        /// Share of its speed that a thread must have lost.
+        share: f64 = 0.3, unit: "share", range: 0.0..=1.0;
+        /// How long a span is over which a speed is measured: as many intervals as fill it, or one that is
+        /// longer.
+        span_ms: u64 = 1000, unit: "ms", range: 0.0..=DAY_MS, because: ", a day";
+        /// How many spans are compared on either side of the move.
+        intervals: usize = 3, unit: "spans", range: 1.0..=MOST_SPANS,
+            because: " (to never undo, set `undo` to false)";
+        /// How many spans after the move are passed over: caches fill and pages follow.
+        settle: usize = 2, unit: "spans", range: 0.0..=MOST_SPANS;
+    }
+}
+
+settings! {
+    /// When a thread that is held to a busy node, and waits, is given to an idle one (BRM 4.4).
+    #[derive(Copy)]
+    pub struct Steal {
+        /// Whose threads are given to idle nodes.
+        when: StealWhen;
+        /// How much must wait for CPUs of a node, on average. Less than the default is what the kernel's own
+        /// time slices cause among threads that sleep and wake.
+        least_wait: f64 = 0.5, unit: "CPUs", range: 0.0..=MOST;
+        /// For how long threads must wait, and the other node be idle. The default is ten samples of 10 ms: as
+        /// long as the kernel lets a thread wait when a CPU has some ten of them.
+        over_ms: u64 = 100, unit: "ms", range: 0.0..=DAY_MS, because: ", a day";
+    }
+}
+
+choices! {
+    /// Whose threads are given to idle nodes.
+    pub enum StealWhen {
+        /// Those that may stray within a whole node: their policy leaves the load to the kernel, which can
+        /// balance it within a node only. A policy that chooses a core or domain for each thread balances
+        /// itself, and would be fought.
+        #[default]
+        Node = "node",
+        /// All that are held.
+        Always = "always",
+        /// Nobody's.
+        Never = "never",
     }
 }
 
@@ -243,114 +197,4 @@ impl Limits {
     pub(crate) fn thread_bounces(&self) -> u32 {
         self.thread_bounce_limit.unwrap_or(self.bounce_limit)
     }
-
-    /// Looks for limits that cannot be.
-    pub(super) fn check(&self) -> Result<(), HerdError> {
-        let bounces = "it must be 1 or more; to let nothing move, use a dry run";
-        let bounce_limits = [
-            ("limits.bounce_limit", self.bounce_limit),
-            ("limits.thread_bounce_limit", self.thread_bounces()),
-        ];
-        let of_groups = self.groups.values().map(|group| {
-            let limit = group.thread_bounce_limit.unwrap_or(self.bounce_limit);
-            ("limits.groups.NAME.thread_bounce_limit", limit)
-        });
-        for (key, limit) in bounce_limits.into_iter().chain(of_groups) {
-            within(key, limit.into(), 1..=u32::MAX.into(), bounces)?;
-        }
-        let amounts = [
-            ("limits.moves_per_second", self.moves_per_second),
-            (
-                "limits.machine_moves_per_second",
-                self.machine_moves_per_second,
-            ),
-            ("limits.bounce_window_s", self.bounce_window_s),
-            ("limits.freeze_s", self.freeze_s),
-            ("limits.pages_mib_per_s", self.pages_mib_per_s),
-            (
-                "limits.process_pages_mib_per_s",
-                self.process_pages_mib_per_s,
-            ),
-            (
-                "limits.machine_pages_mib_per_s",
-                self.machine_pages_mib_per_s,
-            ),
-            ("limits.steal.least_wait", self.steal.least_wait),
-        ];
-        for (key, value) in amounts {
-            amount(key, value)?;
-        }
-        let at_most_a_day = "it must be at most 86400000, a day";
-        let times = [
-            ("limits.pages_burst_ms", self.pages_burst_ms),
-            ("limits.worse.span_ms", self.worse.span_ms),
-            ("limits.steal.over_ms", self.steal.over_ms),
-        ];
-        for (key, value) in times {
-            within(key, value, 0..=DAY_MS, at_most_a_day)?;
-        }
-        share("limits.node_reserve", self.node_reserve)?;
-        let worse = &self.worse;
-        share("limits.worse.share", worse.share)?;
-        within(
-            "limits.worse.intervals",
-            worse.intervals as u64,
-            1..=MOST_SPANS,
-            "it must be from 1 to 1000000; to never undo, set limits.worse.undo to false",
-        )?;
-        within(
-            "limits.worse.settle",
-            worse.settle as u64,
-            0..=MOST_SPANS,
-            "it must be at most 1000000",
-        )?;
-        no_empty("limits.cpus", self.cpus.as_ref().map(CpuSet::is_empty))?;
-        no_empty("limits.nodes", self.nodes.as_ref().map(NodeSet::is_empty))
-    }
-}
-
-pub(super) fn within(
-    key: &'static str,
-    value: u64,
-    range: RangeInclusive<u64>,
-    why: &'static str,
-) -> Result<(), HerdError> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    let value = value.to_string();
-    Err(HerdError::Setting { key, value, why })
-}
-
-fn amount(key: &'static str, value: f64) -> Result<(), HerdError> {
-    if (0.0..=MOST).contains(&value) {
-        return Ok(());
-    }
-    Err(HerdError::Setting {
-        key,
-        value: value.to_string(),
-        why: "it must be a number from 0 to 1000000000",
-    })
-}
-
-fn share(key: &'static str, value: f64) -> Result<(), HerdError> {
-    if (0.0..=1.0).contains(&value) {
-        return Ok(());
-    }
-    Err(HerdError::Setting {
-        key,
-        value: value.to_string(),
-        why: "it is a share, from 0 to 1",
-    })
-}
-
-fn no_empty(key: &'static str, empty: Option<bool>) -> Result<(), HerdError> {
-    if empty != Some(true) {
-        return Ok(());
-    }
-    Err(HerdError::Setting {
-        key,
-        value: "empty".to_owned(),
-        why: "name at least one, or leave it out for all",
-    })
 }

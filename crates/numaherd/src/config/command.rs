@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use comfy_table::{Table, presets};
+use numaherd_files::setting::joined;
 use numaherd_policy::groups::Policies;
 use numaherd_policy::registry;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::file::look::heading;
 use super::file::{DEFAULT_POLICY, steering};
-use super::keys::{self, Known, as_toml};
+use super::keys::{self, Key, as_toml};
 use super::{Config, Effective, USUAL_FILE, example, milliseconds, values};
 use crate::cli::{Config as Command, ConfigCheck, ConfigKeys, ConfigShow};
 use crate::doctor;
@@ -93,7 +93,9 @@ const USUAL_INTERVAL_MS: u64 = 1000;
 struct Line {
     /// Its name, `group[0].name` in a list.
     name: String,
-    known: Known,
+    /// Its heading in a file.
+    heading: String,
+    key: Key,
     /// What somebody set, or the default.
     set: Option<Value>,
     /// What is made of it where it is left out.
@@ -129,20 +131,21 @@ fn shown_lines(
     let groups = effective.config.group.len();
     let mut lines = Vec::new();
     for table in keys::tables() {
-        let numbered: Vec<String> = match table.name {
-            "group" => (0..groups)
-                .map(|number| format!("group[{number}]"))
+        let numbered: Vec<String> = match table.in_list {
+            true => (0..groups)
+                .map(|number| format!("{}[{number}]", table.name))
                 .collect(),
-            name => vec![name.to_owned()],
+            false => vec![table.name.clone()],
         };
         for table_name in numbered {
-            for known in keys::of_table(table.name) {
-                let name = super::file::shape::joined(&table_name, known.last());
+            for key in keys::of_table(&table) {
+                let name = joined(&table_name, key.setting.name);
                 lines.push(Line {
                     set: set.get(&name).cloned(),
                     resolved: resolved.get(&name).cloned(),
                     origin: effective.origin(&name),
-                    known,
+                    heading: table.heading(),
+                    key,
                     name,
                 });
             }
@@ -165,29 +168,28 @@ fn as_file(effective: &Effective, lines: &[Line], changed: bool) -> Shown {
         }
         if line.table() != table {
             table = line.table();
-            let name = super::file::look::without_numbers(table);
-            write!(text, "\n{}\n", heading(&name)).expect("text can be written");
+            write!(text, "\n{}\n", line.heading).expect("text can be written");
         }
         let (value, why) = match (&line.set, &line.resolved, &line.origin) {
             (Some(value), _, Some(origin)) => (as_toml(value), origin.clone()),
             (Some(value), _, None) => (as_toml(value), String::new()),
             (None, Some(value), _) => (as_toml(value), "left out".to_owned()),
-            (None, None, _) => match line.known.default() {
+            (None, None, _) => match line.key.default() {
                 // An empty list or table is not written.
                 Ok(empty) => (empty, String::new()),
                 Err(left_out) => {
-                    writeln!(text, "#{} left out: {left_out}", line.known.last())
+                    writeln!(text, "#{} left out: {left_out}", line.key.setting.name)
                         .expect("text can be written");
                     continue;
                 }
             },
         };
-        let mark = if line.set.is_none() && line.known.field.optional {
+        let mark = if line.set.is_none() && line.key.setting.optional {
             "#"
         } else {
             ""
         };
-        let entry = format!("{mark}{} = {value}", line.known.last());
+        let entry = format!("{mark}{} = {value}", line.key.setting.name);
         if why.is_empty() {
             writeln!(text, "{entry}")
         } else {
@@ -231,27 +233,27 @@ fn check(options: &ConfigCheck) -> Result<()> {
 /// A key, as JSON.
 #[derive(Serialize)]
 struct Described {
-    key: &'static str,
+    key: String,
     /// `null` where leaving it out is a value of its own.
     default: Option<Value>,
     left_out: Option<&'static str>,
     unit: Option<&'static str>,
     wanted: String,
-    what: &'static str,
+    what: String,
     read_at_the_start_only: bool,
 }
 
 impl Described {
-    fn of(known: &Known) -> Self {
+    fn of(key: &Key) -> Self {
         let some = |text: &'static str| (!text.is_empty()).then_some(text);
         Self {
-            key: known.key.name,
-            default: keys::default_of(known.key.name).cloned(),
-            left_out: some(known.key.left_out),
-            unit: some(known.key.unit),
-            wanted: known.field.shape.wanted(),
-            what: known.key.what,
-            read_at_the_start_only: known.key.restart,
+            key: key.name.clone(),
+            default: keys::default_of(&key.name).cloned(),
+            left_out: some(key.setting.left_out),
+            unit: some(key.setting.unit),
+            wanted: key.setting.wanted(),
+            what: key.what(),
+            read_at_the_start_only: key.setting.restart,
         }
     }
 }
@@ -259,17 +261,16 @@ impl Described {
 fn list(options: &ConfigKeys) -> Result<()> {
     let wanted = options.key.as_deref().map(plain_name);
     let Some(name) = wanted else {
-        let all: Vec<Known> = keys::tables()
-            .flat_map(|table| keys::of_table(table.name))
-            .collect();
+        let all = keys::keys();
         let described: Vec<Described> = all.iter().map(Described::of).collect();
         return print::shown(options.json, &described, || overview(&all));
     };
-    let found: Vec<Known> = match keys::find(&name) {
-        Some(known) => vec![known],
+    let found: Vec<Key> = match keys::find(&name) {
+        Some(key) => vec![key],
         None => keys::tables()
+            .iter()
             .filter(|table| table.name == name || table.name.starts_with(&format!("{name}.")))
-            .flat_map(|table| keys::of_table(table.name))
+            .flat_map(keys::of_table)
             .collect(),
     };
     if found.is_empty() {
@@ -278,8 +279,8 @@ fn list(options: &ConfigKeys) -> Result<()> {
     }
     let described: Vec<Described> = found.iter().map(Described::of).collect();
     print::shown(options.json, &described, || {
-        let told: Vec<String> = found.iter().map(one).collect();
-        told.join("\n")
+        let all: Vec<String> = found.iter().map(one).collect();
+        all.join("\n")
     })
 }
 
@@ -291,45 +292,44 @@ fn plain_name(written: &str) -> String {
         .to_owned()
 }
 
-fn default_in_words(known: &Known) -> String {
-    match known.default() {
+fn default_in_words(key: &Key) -> String {
+    match key.default() {
         Ok(value) => value,
         Err(left_out) => left_out.to_owned(),
     }
 }
 
-fn overview(all: &[Known]) -> Shown {
+fn overview(all: &[Key]) -> Shown {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(["key", "default", "unit", "what it does"]);
-    for known in all {
+    for key in all {
         table.add_row([
-            known.key.name,
-            &default_in_words(known),
-            known.key.unit,
-            known.key.in_short(),
+            &key.name,
+            &default_in_words(key),
+            &key.setting.counts(),
+            key.setting.in_short(),
         ]);
     }
     format!("{table}\n\n`numaherd config keys KEY` tells all about one.\n")
 }
 
-fn one(known: &Known) -> Shown {
-    let key = known.key;
+fn one(key: &Key) -> Shown {
     let mut text = format!("{}\n", key.name);
-    for line in example::wrapped(key.what) {
+    for line in example::wrapped(&key.what()) {
         writeln!(text, "  {line}").expect("text can be written");
     }
     let mut say = |what: &str, value: &str| {
         writeln!(text, "  {what:<10}{value}").expect("text can be written");
     };
-    say("default", &default_in_words(known));
-    if !key.unit.is_empty() {
-        say("unit", key.unit);
+    say("default", &default_in_words(key));
+    if !key.setting.unit.is_empty() {
+        say("unit", &key.setting.counts());
     }
-    say("wanted", &known.field.shape.wanted());
+    say("wanted", &key.setting.wanted());
     say(
         "read",
-        if key.restart {
+        if key.setting.restart {
             "at the start only"
         } else {
             "at the start, and again on SIGHUP"
@@ -356,14 +356,15 @@ mod tests {
         let text = "policy = \"brm\"\n[herd.limits]\nfreeze_s = 7\n[[group]]\nname = \"a\"\nusers = [\"b\"]\n\
                     [[group]]\nname = \"c d\"\npids = [1, 2]\npolicy = \"none\"\n\
                     [policies.penalty]\nprograms = { \"a b\" = 1.5 }\n";
-        let (config, lines) = Config::parse(text, "f").unwrap();
-        let origins = lines.into_iter();
+        let (config, read) = Config::parse(text, "f").unwrap();
+        let origins = read.lines.into_iter();
         let effective = Effective {
             origins: origins
                 .map(|(key, line)| (key, Origin::Line(line)))
                 .collect(),
             config,
             file: Some("f".into()),
+            notices: Vec::new(),
         };
         let set = values(&effective.config);
         let lines = shown_lines(&effective, &set, &set);

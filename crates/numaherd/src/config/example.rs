@@ -3,8 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::file::look::heading;
-use super::keys::{self, Known};
+use super::keys::{self, Key};
 
 /// What the example file says before the keys.
 const EXAMPLE_HEAD: &str = "\
@@ -27,44 +26,44 @@ pub fn example() -> String {
     let mut file = EXAMPLE_HEAD.to_owned();
     for table in keys::tables() {
         file.push('\n');
-        for line in wrapped(table.what) {
+        for line in wrapped(table.section.about) {
             writeln!(file, "# {line}").expect("text can be written");
         }
         // An empty group is an error; any other heading may stay, so that a key whose # is taken away
         // is below its own.
-        match table.name {
-            "" => {}
-            "group" => file += "#[[group]]\n",
-            name => writeln!(file, "{}", heading(name)).expect("text can be written"),
+        if !table.name.is_empty() {
+            let mark = if table.in_list { "#" } else { "" };
+            writeln!(file, "{mark}{}", table.heading()).expect("text can be written");
         }
-        for known in keys::of_table(table.name) {
+        for key in keys::of_table(&table) {
             file.push('\n');
-            file += &entry(&known);
+            file += &entry(&key);
         }
     }
     file
 }
 
-fn entry(known: &Known) -> String {
-    let key = known.key;
-    let mut what = key.what.to_owned();
-    if key.restart {
+fn entry(key: &Key) -> String {
+    let setting = key.setting;
+    let mut what = key.what();
+    if setting.restart {
         what += " Read at the start only.";
     }
     let mut text = String::new();
     for line in wrapped(&what) {
         writeln!(text, "# {line}").expect("text can be written");
     }
-    let value = match known.default() {
-        Ok(default) if key.example.is_empty() => default,
-        _ => key.example.to_owned(),
+    let value = match key.default() {
+        Ok(default) if setting.example.is_empty() => default,
+        _ => setting.example.to_owned(),
     };
-    let left_out = if key.left_out.is_empty() {
+    let left_out = if setting.left_out.is_empty() {
         String::new()
     } else {
-        format!("left out: {}", key.left_out)
+        format!("left out: {}", setting.left_out)
     };
-    let words: Vec<&str> = [key.unit, &left_out]
+    let counts = setting.counts();
+    let words: Vec<&str> = [counts.as_str(), &left_out]
         .into_iter()
         .filter(|w| !w.is_empty())
         .collect();
@@ -72,7 +71,7 @@ fn entry(known: &Known) -> String {
         [] => String::new(),
         words => format!("  # {}", words.join("; ")),
     };
-    writeln!(text, "#{} = {value}{comment}", known.last()).expect("text can be written");
+    writeln!(text, "#{} = {value}{comment}", setting.name).expect("text can be written");
     text
 }
 
@@ -95,36 +94,36 @@ pub fn wrapped(text: &str) -> Vec<String> {
 /// kind of process only.
 #[cfg(test)]
 pub fn every_key_changed() -> String {
-    use super::file::shape::Shape;
+    use numaherd_files::setting::Kind;
     use serde_json::Value;
 
     let mut file = String::new();
     for table in keys::tables() {
-        if table.name == "group" {
+        if table.in_list {
             file += "[[group]]\nname = \"a\"\nusers = [\"b\"]\npolicy = \"none\"\n";
             continue;
         }
         if !table.name.is_empty() {
-            writeln!(file, "{}", heading(table.name)).expect("text can be written");
+            writeln!(file, "{}", table.heading()).expect("text can be written");
         }
-        for known in keys::of_table(table.name) {
-            let default = keys::default_of(known.key.name);
+        for key in keys::of_table(&table) {
+            let default = keys::default_of(&key.name);
             let figure = || default.and_then(Value::as_f64);
-            let value = match (&known.field.shape, default) {
-                (_, None) => known.key.example.to_owned(),
-                (Shape::Switch, Some(value)) => (*value == Value::Bool(false)).to_string(),
-                (Shape::Whole(_), Some(value)) => {
+            let value = match (&key.setting.kind, default) {
+                (_, None) => key.setting.example.to_owned(),
+                (Kind::Switch, Some(value)) => (*value == Value::Bool(false)).to_string(),
+                (Kind::Whole(_), Some(value)) => {
                     (value.as_u64().expect("a whole number") + 1).to_string()
                 }
-                (Shape::Number, _) => format!("{:?}", figure().expect("a number") / 2.0),
-                (Shape::Choice(words), Some(value)) => {
-                    let other = words.iter().find(|word| value != **word);
-                    format!("{:?}", other.expect("a choice of several"))
+                (Kind::Number, _) => format!("{:?}", figure().expect("a number") / 2.0),
+                (Kind::Choice(choices), Some(value)) => {
+                    let other = choices.iter().find(|choice| value != choice.word);
+                    format!("{:?}", other.expect("a choice of several").word)
                 }
-                _ => known.key.example.to_owned(),
+                _ => key.setting.example.to_owned(),
             };
-            if !["selection.cgroup", "selection.name"].contains(&known.key.name) {
-                writeln!(file, "{} = {value}", known.last()).expect("text can be written");
+            if !["selection.cgroup", "selection.name"].contains(&key.name.as_str()) {
+                writeln!(file, "{} = {value}", key.setting.name).expect("text can be written");
             }
         }
     }
@@ -164,14 +163,15 @@ mod tests {
         let group = "names = []";
         text = text.replace(&format!("\n{group}"), "\nnames = [\"a\"]");
         text = text.replace("\nname = \"\"", "\nname = \"a\"");
-        let (config, lines) =
+        let (config, read) =
             Config::parse(&text, "numaherd.toml").unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(config.group.len(), 1);
-        let keys = keys::keys().filter(|key| {
+        let all = keys::keys();
+        let keys = all.iter().filter(|key| {
             let path = key.name.replace("group.", "group[0].");
-            lines.contains_key(&path)
+            read.lines.contains_key(&path)
         });
-        assert_eq!(keys.count() + expected, keys::keys().count());
+        assert_eq!(keys.count() + expected, all.len());
     }
 
     #[test]

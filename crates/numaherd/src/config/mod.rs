@@ -7,7 +7,7 @@
 //! | | |
 //! |---|---|
 //! | `file` | what a file may hold, and how it is read |
-//! | `keys` | what every key means; all documentation is drawn from it |
+//! | `keys` | every key with its default; all documentation is drawn from it |
 //! | `example`, `page` | `contrib/numaherd.toml`, `docs/configuration.md` |
 //! | `command` | `numaherd config` |
 
@@ -25,13 +25,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use numaherd_files::{FileError, read};
+use numaherd_files::setting::{self, Kind, Section, joined};
+use numaherd_files::{FileError, Finding, read};
 use serde_json::Value;
 
 use crate::cli::{Run, Stray};
 use crate::exit::{Exit, ended};
 pub use file::Config;
-use file::shape::{Shape, joined};
 
 /// The configuration that is read when nobody names one.
 pub const USUAL_FILE: &str = "/etc/numaherd/numaherd.toml";
@@ -40,7 +40,7 @@ pub const USUAL_FILE: &str = "/etc/numaherd/numaherd.toml";
 pub const VARIABLE: &str = "NUMAHERD_CONFIG";
 
 /// The largest file that is read, in bytes.
-const LARGEST_FILE: u64 = 1 << 20;
+pub const LARGEST_FILE: u64 = 1 << 20;
 
 /// In place of a file: none is read.
 const NO_FILE: &str = "none";
@@ -54,6 +54,8 @@ pub struct Effective {
     pub file: Option<PathBuf>,
     /// Where the values are from that somebody set, by their keys' names (`group[0].name` in a list).
     pub origins: BTreeMap<String, Origin>,
+    /// Keys of the file that are called otherwise by now, and what to write instead.
+    pub notices: Vec<Finding>,
 }
 
 /// Where a value is from.
@@ -101,8 +103,10 @@ impl Effective {
     pub fn of(run: &Run) -> Result<Self> {
         let mut effective = Self::read(&Wanted::here(run.config.as_deref()))?;
         effective.overrule(run)?;
-        let checked = effective.config.herd.check();
-        checked.map_err(|error| ended(Exit::Usage, error))?;
+        setting::check(&effective.config).map_err(|wrong| match effective.origin(&wrong.key) {
+            Some(origin) => ended(Exit::Usage, format!("{origin}: {wrong}")),
+            None => ended(Exit::Usage, wrong),
+        })?;
         Ok(effective)
     }
 
@@ -141,7 +145,7 @@ impl Effective {
                 return Err(ended(Exit::Usage, message));
             }
         };
-        let (mut config, lines) = Config::parse(&text, &path.display().to_string())
+        let (mut config, read) = Config::parse(&text, &path.display().to_string())
             .map_err(|wrong| ended(Exit::Usage, wrong))?;
         // A file that it names is beside it.
         if let Some(folder) = path.parent() {
@@ -150,9 +154,10 @@ impl Effective {
                 *file = folder.join(&*file);
             }
         }
-        let origins = lines.into_iter();
+        let origins = read.lines.into_iter();
         Ok(Self {
             config,
+            notices: read.notices,
             file: Some(path.clone()),
             origins: origins
                 .map(|(key, line)| (key, Origin::Line(line)))
@@ -284,28 +289,35 @@ impl fmt::Display for Effective {
 
 /// Every value that a configuration has, by its key's name (`group[0].name` in a list).
 pub fn values(config: &Config) -> BTreeMap<String, Value> {
-    fn collect(name: &str, value: Value, shape: &Shape, found: &mut BTreeMap<String, Value>) {
-        match (value, shape) {
-            (Value::Object(table), Shape::Table(fields)) => {
-                for (key, value) in table {
-                    if let Some(field) = fields.iter().find(|field| field.name == key) {
-                        collect(&joined(name, &key), value, &field.shape, found);
-                    }
-                }
-            }
-            (Value::Array(each), Shape::List(shape)) if shape.fields().is_some() => {
+    let mut found = BTreeMap::new();
+    collect("", keys::plain(config), keys::root(), &mut found);
+    found
+}
+
+fn collect(
+    name: &str,
+    table: Value,
+    section: &'static Section,
+    found: &mut BTreeMap<String, Value>,
+) {
+    let Value::Object(mut table) = table else {
+        return;
+    };
+    for setting in section.settings.iter().filter(|setting| !setting.internal) {
+        let name = joined(name, setting.name);
+        match (setting.kind, table.remove(setting.name)) {
+            (_, None) => {}
+            (Kind::Table(section), Some(value)) => collect(&name, value, section(), found),
+            (Kind::List(Kind::Table(section)), Some(Value::Array(each))) => {
                 for (number, value) in each.into_iter().enumerate() {
-                    collect(&format!("{name}[{number}]"), value, shape, found);
+                    collect(&format!("{name}[{number}]"), value, section(), found);
                 }
             }
-            (value, _) => {
-                found.insert(name.to_owned(), value);
+            (_, Some(value)) => {
+                found.insert(name, value);
             }
         }
     }
-    let mut found = BTreeMap::new();
-    collect("", keys::plain(config), Config::shape(), &mut found);
-    found
 }
 
 fn milliseconds(time: Duration) -> u64 {

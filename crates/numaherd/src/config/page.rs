@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::example;
-use super::file::look::heading;
-use super::keys::{self, Known};
+use super::keys::{self, Key};
 
 /// What the page says before the keys.
 const INTRODUCTION: &str = include_str!("introduction.md");
@@ -19,38 +18,37 @@ fn page() -> String {
     );
     page += INTRODUCTION;
     for table in keys::tables() {
-        let title = match table.name {
+        let title = match table.name.as_str() {
             "" => "Before any heading".to_owned(),
-            name => format!("`{}`", heading(name)),
+            _ => format!("`{}`", table.heading()),
         };
-        write!(page, "\n### {title}\n\n{}\n", table.what).expect("text can be written");
-        let known = keys::of_table(table.name);
-        if known.is_empty() {
+        let about = table.section.about;
+        write!(page, "\n### {title}\n\n{about}\n").expect("text can be written");
+        let keys = keys::of_table(&table);
+        if keys.is_empty() {
             continue;
         }
         page += "\n| key | default | unit | what it does |\n|---|---|---|---|\n";
-        for known in known {
-            page += &row(&known);
-        }
+        page.extend(keys.iter().map(row));
     }
     page
 }
 
-fn row(known: &Known) -> String {
-    let default = match known.default() {
+fn row(key: &Key) -> String {
+    let default = match key.default() {
         Ok(value) => format!("`{value}`"),
         Err(left_out) => left_out.to_owned(),
     };
-    let restart = if known.key.restart {
+    let restart = if key.setting.restart {
         " *Read at the start only.*"
     } else {
         ""
     };
     format!(
         "| `{}` | {default} | {} | {}{restart} |\n",
-        known.last(),
-        known.key.unit,
-        known.key.what
+        key.setting.name,
+        key.setting.counts(),
+        key.what()
     )
 }
 

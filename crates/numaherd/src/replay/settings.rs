@@ -1,18 +1,20 @@
 //! The settings that policies are replayed with: those of the recorded run where nobody says otherwise.
 //!
 //! A ledger holds the loop's settings and the seed, but not the policies' own (thresholds, classes):
-//! those are the usual ones, or those of a configuration file. How far threads may stray, and how often
-//! one may go to and fro, a policy may have as its own: a ledger holds what the recorded policy had, which
-//! is for another to say for itself.
+//! those are the defaults, or those of a configuration file. A policy may have its own idea of how far
+//! threads may stray and how often one may bounce: a ledger holds what the recorded policy had, which another
+//! policy decides for itself.
 
 use std::path::Path;
 
 use anyhow::Result;
-use numaherd_files::{key_value, merge};
+use numaherd_files::setting::{self, Wrong};
+use numaherd_files::{key_value, merge, read};
 use numaherd_herd::ledger::Start;
 use toml::{Table, Value};
 
 use crate::cli::Replay;
+use crate::config::{Effective, LARGEST_FILE};
 use crate::exit::{Exit, ended};
 
 /// Of loop and policies.
@@ -64,27 +66,22 @@ impl Settings {
 }
 
 /// Reads what the tables say.
-fn check(tables: &Table) -> Result<Settings, String> {
-    let said = |error: toml::de::Error| error.message().trim().replace('\n', ", ");
+fn check(tables: &Table) -> Result<Settings, Wrong> {
     let table = |key: &str| match tables.get(key) {
         Some(Value::Table(table)) => table.clone(),
         _ => Table::new(),
     };
-    let herd: numaherd_herd::Settings = table("herd").try_into().map_err(said)?;
-    herd.check().map_err(|error| error.to_string())?;
-    let policies: numaherd_policy::Settings = table("policies").try_into().map_err(said)?;
-    policies.check().map_err(|error| error.to_string())?;
-    Ok(Settings { herd, policies })
+    Ok(Settings {
+        herd: setting::of_tables(table("herd"))?,
+        policies: setting::of_tables(table("policies"))?,
+    })
 }
 
-/// The tables of a configuration file that a replay goes by.
+/// The tables of a configuration file that a replay uses.
 fn of_file(path: &Path) -> Result<Table> {
-    let shown = path.display();
-    let wrong = |why: &dyn std::fmt::Display| {
-        ended(Exit::Usage, format!("the configuration {shown}: {why}"))
-    };
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
-    let mut table: Table = toml::from_str(&text).map_err(|error| wrong(&error))?;
+    Effective::of_named(path)?;
+    let text = read::text(path, LARGEST_FILE)?;
+    let mut table: Table = toml::from_str(&text)?;
     table.retain(|key, _| key == "herd" || key == "policies");
     Ok(table)
 }

@@ -23,7 +23,7 @@ use crate::words;
 pub const ADDED: Added = Added {
     policies: &[Entry { name: "homeward", placement: "homeward", paging: "stay", new_pages: NewPages::FirstTouch, about: "Threads run where most of their memory is while a CPU is free there; needs no counters", source: "chosen here" }],
     placements: &[Half { name: "homeward", about: "Home while a CPU is free there", source: "chosen here", rules: &[HOME], settings: &["placement"], make: |settings, _| staged(settings, Homeward) }],
-    pagings: &[],
+    ..Added::NOTHING
 };
 const HOME: Rule = Rule {
     name: "homeward: home",

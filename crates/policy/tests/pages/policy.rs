@@ -151,17 +151,8 @@ fn half(page: &mut String, kind: &str, name: &str, rules: &[Rule], settings: &[&
         );
     }
     if !settings.is_empty() {
-        let _ = write!(
-            page,
-            "\n### Settings of `{name}`\n\n| key | default | meaning | unit | from |\n|---|---|---|---|---|\n"
-        );
-    }
-    for [key, meaning, unit, from] in pages::settings_of(settings) {
-        let _ = writeln!(
-            page,
-            "| `{key}` | {} | {meaning} | {unit} | {from} |",
-            default(key)
-        );
+        let table = pages::settings(settings);
+        let _ = write!(page, "\n### Settings of `{name}`\n\n{table}");
     }
 }
 
@@ -237,17 +228,6 @@ fn link(name: &str, file: &Path) -> String {
             format!("[`{shown}`](../../{path})")
         }
         None => format!("`{shown}`"),
-    }
-}
-
-/// What a setting is when nobody sets it.
-fn default(key: &str) -> String {
-    let settings = toml::Value::try_from(Settings::default()).expect("settings are plain TOML");
-    let (section, name) = key.split_once('.').expect("keys have a section");
-    match settings.get(section).and_then(|section| section.get(name)) {
-        Some(value) => format!("`{value}`"),
-        None if section == "classes" => "the preset's".into(),
-        None => "none".into(),
     }
 }
 
