@@ -167,8 +167,13 @@ impl Looking<'_> {
         value: &Spanned<DeValue<'_>>,
         hint: &str,
     ) {
+        let because = if kind.is_figure() {
+            setting.because
+        } else {
+            ""
+        };
         let (wanted, found) = (kind.wanted(&setting.range), described(value.get_ref()));
-        let why = format!("must be {wanted}, not {found}{hint}");
+        let why = format!("must be {wanted}{because}, not {found}{hint}");
         let key = without_numbers(path);
         let finding = self.document.finding(value.span(), &key, why);
         self.findings.push(finding);

@@ -88,7 +88,7 @@ fn a_wrong_value_is_refused_with_what_is_wanted() {
         ),
         (
             "[herd]\npaging_interval_ms = 1.5",
-            "n.toml:2: herd.paging_interval_ms: must be a whole number, 0 or more, not 1.5",
+            "n.toml:2: herd.paging_interval_ms: must be a whole number from 1 to 86400000, a day, not 1.5",
         ),
         (
             "[herd.limits]\nmoves_per_interval = 5_000_000_000",
