@@ -145,7 +145,7 @@ fn a_file_that_is_right_holds_from_then_on_and_one_that_is_wrong_changes_nothing
     for expected in [
         "numaherd.toml was read again: herd.limits.freeze_s is 5.0 (was 60.0), policy is \"random\" (was \
          \"linux\"); a restart is needed for events",
-        "the configuration stays as it was: unknown key `herd.limits.freze_s` in",
+        "herd.limits.freze_s: unknown key; did you mean `freeze_s`?",
         "numaherd.toml was read again: nothing changed; a restart is needed for events",
     ] {
         assert!(said.contains(expected), "{expected:?} is not in\n{said}");

@@ -116,7 +116,7 @@ fn a_wrong_value_is_refused_with_what_is_wanted() {
         ),
         (
             "[policies.penalty]\nprograms = { mcf = true }",
-            "n.toml:2: policies.penalty.programs.mcf: must be a number, not true",
+            "n.toml:2: policies.penalty.programs.mcf: must be a number, 1 or more, not true",
         ),
         (
             "[herd]\nlimits = 3",
