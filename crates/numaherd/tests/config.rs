@@ -104,8 +104,8 @@ fn a_file_is_checked_without_a_run() {
     assert_eq!(wrong.status.code(), Some(2));
     insta::assert_snapshot!(err(&wrong), @r"
     numaherd: wrong.toml is wrong in 2 places:
-      unknown key `herd.freeze_s` in wrong.toml line 2; it belongs in [herd.limits]
-      `herd.dry_run` in wrong.toml line 3 is 1, but must be true or false
+      wrong.toml:2: herd.freeze_s: unknown key; it belongs in [herd.limits]
+      wrong.toml:3: herd.dry_run: must be true or false, not 1
     ");
     let missing = check("events.toml", "events = \"nowhere.toml\"\n");
     assert_eq!(missing.status.code(), Some(2), "{}", err(&missing));
@@ -123,7 +123,7 @@ fn every_key_can_be_looked_up() {
       The time within which bounces are counted: see `bounce_limit`.
       default   60.0
       unit      s
-      wanted    a number
+      wanted    a number from 0 to 1000000000
       read      at the start, and again on SIGHUP
     ");
     // As it may be copied out of a file.

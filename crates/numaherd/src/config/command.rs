@@ -219,6 +219,9 @@ fn check(options: &ConfigCheck) -> Result<()> {
         .filter(|key| set.contains_key(*key))
         .count();
     let keys = if count == 1 { "key" } else { "keys" };
+    for notice in &effective.notices {
+        print::out(&format!("{notice}\n"))?;
+    }
     let groups = match effective.config.group.len() {
         0 => String::new(),
         1 => ", 1 group".to_owned(),

@@ -98,6 +98,9 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let effective = Effective::of(options)?;
     if effective.file.is_some() {
         say(&effective.to_string());
+        for notice in &effective.notices {
+            say(&notice.to_string());
+        }
     }
     let Attached {
         mut watchers,
