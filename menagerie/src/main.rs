@@ -2,11 +2,9 @@
 //! schedulers and simulators on. It knows nothing of either.
 
 mod access;
-mod cage;
+mod channel;
 mod compute;
-mod crew;
 mod error;
-mod gate;
 mod histogram;
 mod kernels;
 mod machine;
@@ -18,13 +16,15 @@ mod pair;
 mod phases;
 mod random;
 mod report;
+mod run;
 mod share;
 mod shuffle;
+mod start_signal;
 mod steady;
 mod stop;
 mod stream;
 mod sys;
-mod wire;
+mod threads;
 mod workload;
 
 use clap::Parser;
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<ExitCode, Error> {
     let machine = Machine::at(Path::new("/"));
     let stop = Stop::on_signals()?;
-    let Some(report) = cage::run(&options.command, &machine, &stop)? else {
+    let Some(report) = run::run(&options.command, &machine, &stop)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let text = if options.command.json() {

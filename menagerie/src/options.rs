@@ -1,12 +1,12 @@
 //! The command line: one definition that feeds parser, help and the parameters in the JSON report.
 
-use crate::crew::Length;
 use crate::kernels::{self, Class};
 use crate::machine;
 use crate::memory::Start;
 use crate::phases::PhaseLength;
 use crate::stream;
 use crate::sys::HugePages;
+use crate::threads::Length;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use numaherd_quantity::{NotASize, parse_bytes};
@@ -38,21 +38,21 @@ Exit codes: 0 done; 1 failed; 2 the command line cannot work here; 128 + n ended
 #[serde(untagged)]
 pub enum Command {
     /// Follow pointers through memory in random order: one line in flight, latency counts
-    Chase(Chase),
+    Chase(WithMemory<BetweenLines>),
     /// Pass over memory in order: bandwidth counts
-    Stream(Stream),
+    Stream(WithMemory<Stream>),
     /// Multiply and add without touching memory: a turtle
     Compute(Compute),
     /// Add to random lines, none waiting for another: many lines in flight
-    Update(Update),
+    Update(WithMemory<BetweenLines>),
     /// Change between miss rates every few seconds, as the ranks of an MPI job do
-    Phases(Phases),
+    Phases(WithMemory<Phases>),
     /// Threads that read and write one working set together
-    Share(Share),
+    Share(WithMemory<Share>),
     /// A private list in random order, then words that all threads add to: BRM's micro-benchmark
     Micro(Micro),
     /// A client and a server that touches memory for each request
-    Pair(Pair),
+    Pair(WithMemory<Pair>),
     /// Compute in parallel as programs do: the NAS kernels, a pipeline, a stencil, a grid
     Kernel(Kernel),
     /// The serving process of a pair, started by it
@@ -64,10 +64,9 @@ impl Command {
     /// Whether the result is wanted as JSON.
     pub fn json(&self) -> bool {
         let common = match self {
-            Command::Chase(options) => &options.common,
+            Command::Chase(options) | Command::Update(options) => &options.common,
             Command::Stream(options) => &options.common,
             Command::Compute(options) => &options.common,
-            Command::Update(options) => &options.common,
             Command::Phases(options) => &options.common,
             Command::Share(options) => &options.common,
             Command::Micro(options) => &options.common,
@@ -79,13 +78,13 @@ impl Command {
     }
 }
 
-/// Options of `chase`.
+/// Options of a workload that has memory: its own, of its memory, and what all workloads have.
 #[derive(Debug, Args, Serialize)]
-pub struct Chase {
-    /// What is done between hops.
+pub struct WithMemory<Own: Args + Serialize> {
+    /// Its own.
     #[command(flatten)]
     #[serde(flatten)]
-    pub between: BetweenLines,
+    pub own: Own,
     /// Memory.
     #[command(flatten)]
     #[serde(flatten)]
@@ -96,38 +95,13 @@ pub struct Chase {
     pub common: Common,
 }
 
-/// Options of `update`.
-#[derive(Debug, Args, Serialize)]
-pub struct Update {
-    /// What is done between updates.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub between: BetweenLines,
-    /// Memory.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub memory: Memory,
-    /// What all workloads have.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub common: Common,
-}
-
-/// Options of `stream`.
+/// Options of `stream` alone.
 #[derive(Debug, Args, Serialize)]
 pub struct Stream {
     /// What to do with each line; scale and triad divide the working set into 2 and 3 arrays
     #[arg(long, value_enum, default_value = "sum")]
     #[serde(serialize_with = "as_name")]
     pub kernel: stream::Kernel,
-    /// Memory.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub memory: Memory,
-    /// What all workloads have.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub common: Common,
 }
 
 /// Options of `compute`.
@@ -139,7 +113,7 @@ pub struct Compute {
     pub common: Common,
 }
 
-/// Options of `phases`.
+/// Options of `phases` alone.
 #[derive(Debug, Args, Serialize)]
 pub struct Phases {
     /// Miss rates to go through, in lines per 1000 instructions; 0 touches no memory
@@ -159,14 +133,6 @@ pub struct Phases {
     #[command(flatten)]
     #[serde(flatten)]
     pub phase: Phase,
-    /// Memory.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub memory: Memory,
-    /// What all workloads have.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub common: Common,
 }
 
 /// How phases access memory.
@@ -209,20 +175,12 @@ impl Phase {
     }
 }
 
-/// Options of `share`.
+/// Options of `share` alone.
 #[derive(Debug, Args, Serialize)]
 pub struct Share {
     /// Share of operations that write, in percent
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = clap::value_parser!(u8).range(..=100))]
     pub write_percent: u8,
-    /// Memory.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub memory: Memory,
-    /// What all workloads have.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub common: Common,
 }
 
 /// Options of `micro`.
@@ -257,7 +215,7 @@ pub enum MemoryPolicy {
     Interleave,
 }
 
-/// Options of `pair`.
+/// Options of `pair` alone.
 #[derive(Debug, Args, Serialize)]
 pub struct Pair {
     /// Pages that the server touches for a request
@@ -273,14 +231,6 @@ pub struct Pair {
     /// Make every server a process of its own
     #[arg(long)]
     pub processes: bool,
-    /// Memory of each server.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub memory: Memory,
-    /// What all workloads have.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub common: Common,
 }
 
 /// What requests go through.
@@ -604,7 +554,7 @@ mod tests {
             Length::Time(Duration::from_secs(10))
         );
         assert_eq!(
-            phases.phase.length(),
+            phases.own.phase.length(),
             PhaseLength::Time(Duration::from_secs(4))
         );
     }

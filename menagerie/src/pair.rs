@@ -2,12 +2,12 @@
 //! touches pages of its working set for each. The two never run at once, so the right place for
 //! both is the node of the server's memory, on cores that share a cache.
 
+use crate::channel::{self, Pipes, Wire};
 use crate::error::Error;
 use crate::histogram::Histogram;
 use crate::memory::Placement;
 use crate::random::{self, mix};
 use crate::sys::{self, Region, spin};
-use crate::wire::{self, Pipes, Wire};
 use crate::workload::{Detail, Workload};
 use std::ffi::OsString;
 use std::hint::black_box;
@@ -149,7 +149,7 @@ impl Pair {
         let (wire, server) = match terms.between {
             Between::Processes => process(terms, placement, index, seed)?,
             Between::Pipes => {
-                let (client, server) = wire::pipes().map_err(|source| Error::System {
+                let (client, server) = channel::pipes().map_err(|source| Error::System {
                     action: "make two pipes",
                     source,
                 })?;
@@ -159,7 +159,7 @@ impl Pair {
                 )
             }
             Between::Mailboxes => {
-                let (client, server) = wire::mailboxes();
+                let (client, server) = channel::mailboxes();
                 (
                     Box::new(client) as _,
                     thread(terms, placement, index, seed, server)?,

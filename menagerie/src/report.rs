@@ -1,10 +1,10 @@
 //! What a run tells: one JSON object for programs, a table for people. The JSON's fields are
 //! described in the README; `schema` rises when one of them changes its meaning or goes.
 
-use crate::crew::Outcome;
 use crate::kernels::{Told, Verdict};
 use crate::micro;
 use crate::sys::LINE;
+use crate::threads::Outcome;
 use crate::workload::{Cost, Detail};
 use numaherd_quantity::noun;
 use serde::Serialize;
@@ -95,6 +95,24 @@ pub struct Subject {
     pub stream: bool,
     /// The command line.
     pub parameters: serde_json::Value,
+}
+
+impl Subject {
+    /// A workload that passes over nothing in order.
+    pub fn new(
+        kind: &'static str,
+        operation: &'static str,
+        cost: Option<Cost>,
+        parameters: serde_json::Value,
+    ) -> Subject {
+        Subject {
+            kind,
+            operation,
+            cost,
+            stream: false,
+            parameters,
+        }
+    }
 }
 
 impl Report {
@@ -279,9 +297,9 @@ fn ratio(numerator: f64, denominator: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crew::Work;
     use crate::histogram::Latencies;
     use crate::kernels::{Check, Verification};
+    use crate::threads::Work;
     use crate::workload::PhaseTotal;
     use proptest::prelude::*;
     use serde_json::json;

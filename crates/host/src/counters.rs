@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use numaherd_world::{Counts, ThreadId};
 
-use crate::choice::Choice;
+use crate::event_choice::Choice;
 use crate::kernel::{Attribute, Errno, Senses};
 
 /// A count over a part of the time, scaled to all of it.
@@ -236,8 +236,8 @@ mod tests {
     use super::*;
     use crate::events::EventTable;
     use crate::files::Root;
-    use crate::reasons::Reasons;
-    use crate::{choice, fake};
+    use crate::perf_errors::Reasons;
+    use crate::{event_choice, fake};
     use proptest::prelude::*;
     use std::io::Write;
     use std::sync::Arc;
@@ -246,7 +246,7 @@ mod tests {
     fn chosen(senses: &dyn Senses, root: &Root) -> Choice {
         let processor = fake::skylake();
         let reasons = Reasons::new(root, &processor);
-        choice::choose(senses, root, EventTable::built_in(), &processor, &reasons).unwrap()
+        event_choice::choose(senses, root, EventTable::built_in(), &processor, &reasons).unwrap()
     }
 
     /// A group file as the kernel would answer it.

@@ -1,5 +1,5 @@
 //! Which events count instructions, cycles, lines from memory, where those came from, and requests
-//! to the uncore: one set per kind of machine, the best one first. Data only; [`crate::choice`]
+//! to the uncore: one set per kind of machine, the best one first. Data only; [`crate::event_choice`]
 //! tries them in order.
 //!
 //! The sets are files: `data/events/*.toml` are built in, and a user's own file of the same form is

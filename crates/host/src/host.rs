@@ -16,21 +16,21 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::affinity;
 use crate::agent::Agents;
 use crate::assignments::Assignments;
-use crate::blocks::MemoryBlocks;
-use crate::choice;
 use crate::counters::Counters;
-use crate::ending::Ending;
+use crate::end_of_run::Ending;
 use crate::error::HostError;
+use crate::event_choice;
 use crate::files::Root;
 use crate::groups::GroupRules;
 use crate::ipm_unit::{self, IpmUnit};
 use crate::kernel::{Captured, Hands, Live, Senses, monotonic_ns, since_boot_ns};
+use crate::memory_blocks::MemoryBlocks;
 use crate::new_pages;
 use crate::options::HostOptions;
 use crate::pager::HostPager;
 use crate::pages::Mover;
+use crate::perf_errors::{Reasons, Refusal};
 use crate::proc::{cpuinfo, meminfo};
-use crate::reasons::{Reasons, Refusal};
 use crate::residency::Residencies;
 use crate::samples::{self, Recipe, Roster, Sampler};
 use crate::scan::Scanner;
@@ -454,7 +454,7 @@ impl Equipment {
             .map(|text| cpuinfo::parse(&text))
             .unwrap_or_default();
         let reasons = Reasons::new(root, &processor);
-        let choice = choice::choose(senses, root, &options.events, &processor, &reasons);
+        let choice = event_choice::choose(senses, root, &options.events, &processor, &reasons);
         let a_cpu = topology.online_cpus().first().unwrap_or(CpuId(0));
         let recipe = samples::choose(senses, root, &options.samples, &reasons, a_cpu);
         let miss_rate = match &choice {

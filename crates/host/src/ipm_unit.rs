@@ -19,7 +19,7 @@ use numaherd_world::{Notice, ProcessId, Sharing, ThreadId};
 
 use crate::files::Root;
 use crate::ipm_records::{NoRecord, Notification, Record, SharingPart, records};
-use crate::reasons::Refusal;
+use crate::perf_errors::Refusal;
 
 /// Where the device is, below the root.
 const DEVICE: &str = "dev/numaherd_ipm";

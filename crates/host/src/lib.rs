@@ -6,13 +6,13 @@
 //!
 //! ```text
 //!  Host ── observe ─▶ scan ─▶ cpusets, assignments    whose threads, which CPUs they may have
-//!   │                 counters ◀─ choice ◀─ events, pmu  perf groups per thread
+//!   │                 counters ◀─ event_choice ◀─ events, pmu  perf groups per thread
 //!   │                 residency                        numa_maps within a budget
 //!   │                 ipm_unit ◀─ ipm_records          who shares pages; in the lab
 //!   │                 vm                               machines, their vCPUs and monitors
 //!   │                 agent                            which vCPUs care where they run
 //!   ├── apply ──▶ affinity, pages                      checked, read back
-//!   └── pager ──▶ samples ◀─ records, blocks           rings per CPU or thread
+//!   └── pager ──▶ samples ◀─ records, memory_blocks           rings per CPU or thread
 //!                 ipm_unit                             pages that should be moved; in the lab
 //!                 pages
 //!  kernel: Hands and Senses, what is asked of the kernel; sys: how
@@ -28,13 +28,13 @@ mod affinity;
 #[doc(hidden)]
 pub mod agent;
 mod assignments;
-mod blocks;
-mod choice;
+mod batch_size;
 mod counters;
 mod cpusets;
 mod doctor;
-mod ending;
+mod end_of_run;
 mod error;
+mod event_choice;
 mod events;
 #[cfg(test)]
 mod fake;
@@ -46,21 +46,21 @@ mod host;
 pub mod ipm_records;
 mod ipm_unit;
 pub mod kernel;
+mod memory_blocks;
 mod new_pages;
+mod node_room;
 mod options;
-mod pace;
 mod pager;
 mod pages;
+mod perf_errors;
 #[doc(hidden)]
 pub mod pmu;
 #[doc(hidden)]
 pub mod proc;
 mod ranges;
-mod reasons;
 #[doc(hidden)]
 pub mod records;
 mod residency;
-mod room;
 mod samples;
 mod scan;
 mod stop;
@@ -77,8 +77,8 @@ pub use events::EventTable;
 pub use groups::{GroupRule, GroupRules, Matches};
 pub use host::Host;
 pub use new_pages::start_with_new_pages;
+pub use node_room::{NodeRoom, rooms};
 pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
-pub use room::{NodeRoom, rooms};
 pub use stop::Stop;
 pub use threads::Threads;
 pub use users::user_number;

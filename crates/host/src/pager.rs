@@ -7,7 +7,7 @@ use std::time::Duration;
 use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::{Notice, PageOrder, PageOutcome, Pager, Progress, Sample, WorldError};
 
-use crate::ending::Ending;
+use crate::end_of_run::Ending;
 use crate::files::Root;
 use crate::ipm_unit::IpmUnit;
 use crate::kernel::Hands;

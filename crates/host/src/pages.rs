@@ -28,10 +28,10 @@ use std::time::Duration;
 use numaherd_topology::NodeId;
 use numaherd_world::{PageFailure, PageOrder, PageOutcome, Pages, ProcessId};
 
+use crate::batch_size::{KERNEL_BATCH, Pace};
 use crate::files::Root;
 use crate::kernel::{Errno, Hands, Hold};
 use crate::options::PageOptions;
-use crate::pace::{KERNEL_BATCH, Pace};
 use crate::proc::maps;
 use crate::ranges::{self, Known, Span};
 use crate::stop::Stop;

@@ -16,12 +16,12 @@ use std::sync::{Arc, RwLock};
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{MemorySource, ProcessId, Sample, ThreadId};
 
-use crate::blocks::MemoryBlocks;
 use crate::files::Root;
 use crate::kernel::{Attribute, Errno, Senses, flag};
+use crate::memory_blocks::MemoryBlocks;
 use crate::options::SampleOptions;
+use crate::perf_errors::{Reasons, Refusal};
 use crate::pmu::Pmu;
-use crate::reasons::{Reasons, Refusal};
 use crate::records::{Layout, RawSample, Record, records};
 use crate::sys::ring::Ring;
 

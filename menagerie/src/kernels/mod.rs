@@ -28,14 +28,14 @@ mod trial;
 mod ua;
 mod verification;
 
-use crate::crew::{self, Measured, Outcome, Party, Work};
 use crate::error::Error;
-use crate::gate::Gate;
 use crate::machine::Machine;
 use crate::memory::{Placement, check_class, whole_pages};
 use crate::migrations;
+use crate::start_signal::StartSignal;
 use crate::stop::Stop;
 use crate::sys::Region;
+use crate::threads::{self, Measured, Outcome, Party, Work};
 use crate::workload::Detail;
 use clap::ValueEnum;
 use field::{Array, WholeArray};
@@ -228,7 +228,7 @@ pub struct Run<'r> {
     /// Where threads and memory are.
     pub placement: &'r Placement,
     /// What is between set-up and computation.
-    pub gate: &'r Gate,
+    pub gate: &'r StartSignal,
 }
 
 /// All kernels.
@@ -293,13 +293,13 @@ fn compute(
         run.placement.settle_beside_memory(index, set_up)?;
         Ok(member)
     };
-    crew::together(&party, make, |member| {
+    threads::together(&party, make, |member| {
         let migrations = migrations::so_far();
         let start = Instant::now();
         let complete = member.wait().and_then(|()| kernel.run(&member)).is_ok();
         let end = Instant::now();
         let work = Work {
-            tid: crew::tid(),
+            tid: threads::tid(),
             operations: member.done(),
             seconds: (end - start).as_secs_f64(),
             migrations: migrations.and_then(|before| migrations::so_far()?.checked_sub(before)),

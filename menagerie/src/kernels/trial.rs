@@ -1,12 +1,12 @@
 //! Kernels in the program's own tests: without a command line.
 
 use super::{Class, Run, Terms, Verification, all, run};
-use crate::crew::Outcome;
-use crate::gate::Gate;
 use crate::machine::Machine;
 use crate::memory::{Placement, Start};
+use crate::start_signal::StartSignal;
 use crate::stop::Stop;
 use crate::sys::HugePages;
+use crate::threads::Outcome;
 use std::cell::Cell;
 use std::path::Path;
 
@@ -46,7 +46,7 @@ pub fn compute(
         iterations,
         seed: 1,
         placement: &placement(&machine),
-        gate: &Gate::new(None, None).unwrap(),
+        gate: &StartSignal::new(None, None).unwrap(),
     };
     let (outcome, told) = run(&of_kernel, &machine, stop).unwrap();
     (outcome, told.verification)

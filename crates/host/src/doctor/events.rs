@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::walk::Walk;
 use super::{Finding, Verdict, finding};
-use crate::choice::{Choice, attribute, difference, sets_of};
 use crate::counters::Group;
+use crate::event_choice::{Choice, attribute, difference, sets_of};
 use crate::events::{CounterSet, Event, EventTable, Machine, Role};
 use crate::files::Root;
 use crate::kernel::{Attribute, Errno, Senses};
+use crate::perf_errors::Reasons;
 use crate::proc::cpuinfo::Processor;
-use crate::reasons::Reasons;
 
 /// What would help against a code that counts something else.
 const OTHER_EVENTS: &str = "describe other events in a file of your own (--events FILE; data/events \

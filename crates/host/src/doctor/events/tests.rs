@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
 use super::*;
-use crate::choice::choose;
+use crate::event_choice::choose;
 use crate::fake;
 use crate::kernel::flag;
 

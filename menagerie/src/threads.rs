@@ -2,8 +2,8 @@
 //! done.
 
 use crate::error::Error;
-use crate::gate::Gate;
 use crate::migrations;
+use crate::start_signal::StartSignal;
 use crate::stop::Stop;
 use crate::workload::{Detail, Workload};
 use std::sync::mpsc;
@@ -51,7 +51,7 @@ pub struct Outcome {
 pub fn run<W: Workload>(
     count: usize,
     length: Length,
-    gate: &Gate,
+    gate: &StartSignal,
     stop: &Stop,
     make: impl Fn(usize) -> Result<W, Error> + Sync,
 ) -> Result<Outcome, Error> {
@@ -72,7 +72,7 @@ pub struct Party<'p> {
     /// What they are called; each adds a hyphen and its number.
     pub name: &'static str,
     /// What is between set-up and work.
-    pub gate: &'p Gate,
+    pub gate: &'p StartSignal,
     /// What may end the run.
     pub stop: &'p Stop,
     /// Called when somebody's set-up has failed, so that threads whose set-up waits for his go on.
@@ -293,8 +293,8 @@ mod tests {
         Error::TooLarge { count: 1, each: 1 }
     }
 
-    fn gate() -> Gate {
-        Gate::new(None, None).unwrap()
+    fn gate() -> StartSignal {
+        StartSignal::new(None, None).unwrap()
     }
 
     proptest! {

@@ -1,25 +1,28 @@
 //! From options to a run: each workload's checks, memory and threads.
 
-use crate::access::{self, Instructions};
+use crate::access::{self, Access, Instructions};
+use crate::channel::Pipes;
 use crate::compute::{self, Compute};
-use crate::crew::{self, Length, Outcome};
 use crate::error::Error;
-use crate::gate::Gate;
 use crate::kernels;
 use crate::machine::Machine;
 use crate::memory::{Placement, check_room, whole_pages};
 use crate::micro::{self, Micro};
-use crate::options::{self, AccessKind, Command, Common, Memory, MemoryPolicy, Place, Thp, Via};
+use crate::options::{
+    self, AccessKind, BetweenLines, Command, Common, Memory, MemoryPolicy, Place, Thp, Via,
+    WithMemory,
+};
 use crate::pair::{Between, Pair, Service, Terms};
 use crate::phases::{Level, PhaseLength, Phases};
 use crate::random::mix;
 use crate::report::{Report, Subject};
 use crate::share::{self, Share};
+use crate::start_signal::StartSignal;
 use crate::steady::Steady;
 use crate::stop::Stop;
 use crate::stream::Stream;
 use crate::sys::{HugePages, LINE, Region};
-use crate::wire::Pipes;
+use crate::threads::{self, Length, Outcome};
 use crate::workload::{Detail, Workload};
 use clap::ValueEnum;
 use std::ffi::OsString;
@@ -28,10 +31,16 @@ use std::sync::Arc;
 /// Runs a workload on `machine` and says what it did.
 pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<Report>, Error> {
     let report = match command {
-        Command::Chase(options) => chase(options, machine, stop)?,
+        Command::Chase(options) => {
+            let subject = ("chase", "hop", access::CHASE);
+            steady(options, subject, machine, stop, access::Chase::new)?
+        }
         Command::Stream(options) => stream(options, machine, stop)?,
         Command::Compute(options) => compute(options, machine, stop)?,
-        Command::Update(options) => update(options, machine, stop)?,
+        Command::Update(options) => {
+            let subject = ("update", "update", access::UPDATE);
+            steady(options, subject, machine, stop, access::Update::new)?
+        }
         Command::Phases(options) => phases(options, machine, stop)?,
         Command::Share(options) => share(options, machine, stop)?,
         Command::Micro(options) => micro(options, machine, stop)?,
@@ -45,110 +54,113 @@ pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<R
     Ok(Some(report))
 }
 
-fn chase(options: &options::Chase, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
-    let compute = options.between.compute;
-    let subject = Subject {
-        kind: "chase",
-        operation: "hop",
-        cost: Some(access::CHASE.cost(compute)),
-        stream: false,
-        parameters: parameters(options, Some(&options.memory)),
-    };
-    let crew = Crew::new(&options.common, Some(&options.memory), machine)?;
-    crew.own_memory(subject, stop, |region, index| {
-        Steady::new(access::Chase::new(region, crew.seed(index)), compute)
+/// chase and update: the same number of instructions between accesses.
+fn steady<A: Access>(
+    options: &WithMemory<BetweenLines>,
+    subject: (&'static str, &'static str, Instructions),
+    machine: &Machine,
+    stop: &Stop,
+    access: impl Fn(Region, u64) -> A + Sync,
+) -> Result<Report, Error> {
+    let compute = options.own.compute;
+    let (kind, operation, each) = subject;
+    let cost = Some(each.cost(compute));
+    let subject = Subject::new(
+        kind,
+        operation,
+        cost,
+        parameters(options, Some(&options.memory)),
+    );
+    let setup = Setup::new(&options.common, Some(&options.memory), machine)?;
+    setup.own_memory(subject, stop, |region, index| {
+        Steady::new(access(region, setup.seed(index)), compute)
     })
 }
 
-fn update(options: &options::Update, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
-    let compute = options.between.compute;
+fn stream(
+    options: &WithMemory<options::Stream>,
+    machine: &Machine,
+    stop: &Stop,
+) -> Result<Report, Error> {
     let subject = Subject {
-        kind: "update",
-        operation: "update",
-        cost: Some(access::UPDATE.cost(compute)),
-        stream: false,
-        parameters: parameters(options, Some(&options.memory)),
-    };
-    let crew = Crew::new(&options.common, Some(&options.memory), machine)?;
-    crew.own_memory(subject, stop, |region, index| {
-        Steady::new(access::Update::new(region, crew.seed(index)), compute)
-    })
-}
-
-fn stream(options: &options::Stream, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
-    let subject = Subject {
-        kind: "stream",
-        operation: "step",
-        cost: Some(options.kernel.cost()),
         stream: true,
-        parameters: parameters(options, Some(&options.memory)),
+        ..Subject::new(
+            "stream",
+            "step",
+            Some(options.own.kernel.cost()),
+            parameters(options, Some(&options.memory)),
+        )
     };
-    let crew = Crew::new(&options.common, Some(&options.memory), machine)?;
-    crew.own_memory(subject, stop, |region, _| {
-        Stream::new(region, options.kernel)
+    let setup = Setup::new(&options.common, Some(&options.memory), machine)?;
+    setup.own_memory(subject, stop, |region, _| {
+        Stream::new(region, options.own.kernel)
     })
 }
 
 fn compute(options: &options::Compute, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
-    let subject = Subject {
-        kind: "compute",
-        operation: "iteration",
-        cost: Some(compute::COST),
-        stream: false,
-        parameters: parameters(options, None),
-    };
-    let crew = Crew::new(&options.common, None, machine)?;
-    crew.run(subject, stop, |index| {
-        crew.placement
-            .settle(index, || Ok(Compute::new(crew.seed(index))))
+    let subject = Subject::new(
+        "compute",
+        "iteration",
+        Some(compute::COST),
+        parameters(options, None),
+    );
+    let setup = Setup::new(&options.common, None, machine)?;
+    setup.run(subject, stop, |index| {
+        setup
+            .placement
+            .settle(index, || Ok(Compute::new(setup.seed(index))))
     })
 }
 
-fn phases(options: &options::Phases, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
-    let (kind, access) = match options.access {
+fn phases(
+    options: &WithMemory<options::Phases>,
+    machine: &Machine,
+    stop: &Stop,
+) -> Result<Report, Error> {
+    let (kind, access) = match options.own.access {
         AccessKind::Chase => (access::CHASE, "a chase"),
         AccessKind::Update => (access::UPDATE, "an update"),
     };
-    check_levels(&options.levels, kind, access)?;
+    check_levels(&options.own.levels, kind, access)?;
     let levels: Vec<Level> = options
+        .own
         .levels
         .iter()
         .map(|level| Level::new(*level, kind))
         .collect();
-    let phase = options.phase.length();
-    let subject = Subject {
-        kind: "phases",
-        operation: "operation",
-        cost: None,
-        stream: false,
-        parameters: parameters(options, Some(&options.memory)),
-    };
-    let mut crew = Crew::new(&options.common, Some(&options.memory), machine)?;
-    if let (Length::Rounds(rounds), PhaseLength::Time(duration)) = (crew.length, phase) {
+    let phase = options.own.phase.length();
+    let subject = Subject::new(
+        "phases",
+        "operation",
+        None,
+        parameters(options, Some(&options.memory)),
+    );
+    let mut setup = Setup::new(&options.common, Some(&options.memory), machine)?;
+    if let (Length::Rounds(rounds), PhaseLength::Time(duration)) = (setup.length, phase) {
         let phases = rounds.saturating_mul(levels.len() as u64);
         let phases = u32::try_from(phases).unwrap_or(u32::MAX);
-        crew.length = Length::Time(duration.saturating_mul(phases));
+        setup.length = Length::Time(duration.saturating_mul(phases));
     }
-    let offset = |index: usize| options.offset + index as f64 * options.stagger;
-    match options.access {
-        AccessKind::Chase => crew.own_memory(subject, stop, |region, index| {
-            let access = access::Chase::new(region, crew.seed(index));
+    let offset = |index: usize| options.own.offset + index as f64 * options.own.stagger;
+    match options.own.access {
+        AccessKind::Chase => setup.own_memory(subject, stop, |region, index| {
+            let access = access::Chase::new(region, setup.seed(index));
             Phases::new(
                 access,
                 levels.clone(),
                 phase,
                 offset(index),
-                crew.seed(index),
+                setup.seed(index),
             )
         }),
-        AccessKind::Update => crew.own_memory(subject, stop, |region, index| {
-            let access = access::Update::new(region, crew.seed(index));
+        AccessKind::Update => setup.own_memory(subject, stop, |region, index| {
+            let access = access::Update::new(region, setup.seed(index));
             Phases::new(
                 access,
                 levels.clone(),
                 phase,
                 offset(index),
-                crew.seed(index),
+                setup.seed(index),
             )
         }),
     }
@@ -167,22 +179,29 @@ fn check_levels(levels: &[f64], kind: Instructions, access: &'static str) -> Res
     }
 }
 
-fn share(options: &options::Share, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
-    let subject = Subject {
-        kind: "share",
-        operation: "access",
-        cost: Some(share::cost(options.write_percent)),
-        stream: false,
-        parameters: parameters(options, Some(&options.memory)),
-    };
+fn share(
+    options: &WithMemory<options::Share>,
+    machine: &Machine,
+    stop: &Stop,
+) -> Result<Report, Error> {
+    let subject = Subject::new(
+        "share",
+        "access",
+        Some(share::cost(options.own.write_percent)),
+        parameters(options, Some(&options.memory)),
+    );
     let bytes = whole_pages(options.memory.working_set);
     check_room(machine, options.common.place.home, 1, bytes)?;
-    let crew = Crew::new(&options.common, None, machine)?.with_huge_pages(options.memory.thp);
-    let region = apart(|| crew.placement.settle(0, || crew.placement.memory(bytes)))?;
+    let setup = Setup::new(&options.common, None, machine)?.with_huge_pages(options.memory.thp);
+    let region = apart(|| setup.placement.settle(0, || setup.placement.memory(bytes)))?;
     let region = Arc::new(region);
-    crew.run(subject, stop, |index| {
-        let share = Share::new(Arc::clone(&region), options.write_percent, crew.seed(index));
-        crew.placement.settle(index, || Ok(share))
+    setup.run(subject, stop, |index| {
+        let share = Share::new(
+            Arc::clone(&region),
+            options.own.write_percent,
+            setup.seed(index),
+        );
+        setup.placement.settle(index, || Ok(share))
     })
 }
 
@@ -199,29 +218,23 @@ fn micro(options: &options::Micro, machine: &Machine, stop: &Stop) -> Result<Rep
     if entries == 0 && words == 0 {
         return Err(Error::NothingToTouch);
     }
-    let subject = Subject {
-        kind: "micro",
-        operation: "step",
-        cost: None,
-        stream: false,
-        parameters: parameters(options, None),
-    };
+    let subject = Subject::new("micro", "step", None, parameters(options, None));
     let shared_bytes = whole_pages((words * size_of::<u64>()).max(1));
     let list_bytes = whole_pages(entries * LINE);
     let home = options.common.place.home;
     check_room(machine, home, threads, list_bytes)?;
-    let mut crew = Crew::new(&options.common, None, machine)?.with_huge_pages(options.thp);
+    let mut setup = Setup::new(&options.common, None, machine)?.with_huge_pages(options.thp);
     if options.memory == MemoryPolicy::Interleave {
-        crew.placement = crew.placement.interleaved(machine.nodes_with_memory()?);
+        setup.placement = setup.placement.interleaved(machine.nodes_with_memory()?);
     }
-    let placement = &crew.placement;
+    let placement = &setup.placement;
     let shared = apart(|| placement.settle_beside_memory(0, || placement.memory(shared_bytes)))?;
     let shared = Arc::new(shared);
-    let mut report = crew.run(subject, stop, |index| {
+    let mut report = setup.run(subject, stop, |index| {
         placement.settle_beside_memory(index, || {
             let memory = (entries > 0).then(|| placement.memory(list_bytes));
             let memory = memory.transpose()?;
-            let seed = crew.seed(index);
+            let seed = setup.seed(index);
             Ok(Micro::new(
                 memory,
                 entries,
@@ -263,29 +276,32 @@ fn apart<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, E
     })
 }
 
-fn pair(options: &options::Pair, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
-    let subject = Subject {
-        kind: "pair",
-        operation: "request",
-        cost: None,
-        stream: false,
-        parameters: parameters(options, Some(&options.memory)),
-    };
-    let crew = Crew::new(&options.common, Some(&options.memory), machine)?;
+fn pair(
+    options: &WithMemory<options::Pair>,
+    machine: &Machine,
+    stop: &Stop,
+) -> Result<Report, Error> {
+    let subject = Subject::new(
+        "pair",
+        "request",
+        None,
+        parameters(options, Some(&options.memory)),
+    );
+    let setup = Setup::new(&options.common, Some(&options.memory), machine)?;
     let terms = Terms {
-        between: match (options.processes, options.via) {
+        between: match (options.own.processes, options.own.via) {
             (true, Via::Futex) => return Err(Error::FutexBetweenProcesses),
             (true, Via::Pipe) => Between::Processes,
             (false, Via::Pipe) => Between::Pipes,
             (false, Via::Futex) => Between::Mailboxes,
         },
         working_set: options.memory.working_set,
-        pages: options.pages,
-        think: options.think,
+        pages: options.own.pages,
+        think: options.own.think,
         server_command: server_command(options),
     };
-    crew.run(subject, stop, |index| {
-        Pair::start(&terms, &crew.placement, index, crew.seed(index))
+    setup.run(subject, stop, |index| {
+        Pair::start(&terms, &setup.placement, index, setup.seed(index))
     })
 }
 
@@ -301,7 +317,7 @@ fn kernel(options: &options::Kernel, machine: &Machine, stop: &Stop) -> Result<R
     };
     let placement = placement(&options.place, machine, options.thp)?;
     let conduct = &options.conduct;
-    let gate = Gate::new(conduct.ready_file.as_deref(), conduct.go_file.as_deref())?;
+    let gate = StartSignal::new(conduct.ready_file.as_deref(), conduct.go_file.as_deref())?;
     let run = kernels::Run {
         entry: options.kernel,
         class: options.class,
@@ -318,11 +334,11 @@ fn kernel(options: &options::Kernel, machine: &Machine, stop: &Stop) -> Result<R
 }
 
 /// The command line of a serving process, without what each has of its own.
-fn server_command(options: &options::Pair) -> Vec<OsString> {
+fn server_command(options: &WithMemory<options::Pair>) -> Vec<OsString> {
     let place = &options.common.place;
     let mut command = vec![
         "serve".to_owned(),
-        format!("--pages={}", options.pages),
+        format!("--pages={}", options.own.pages),
         format!("--working-set={}", options.memory.working_set),
         format!("--start-cpu={}", options::start_text(place.start_cpu)),
     ];
@@ -350,22 +366,22 @@ fn serve(options: &options::Serve, machine: &Machine) -> Result<(), Error> {
 }
 
 /// What all workloads' runs are made of.
-struct Crew<'o> {
+struct Setup<'o> {
     common: &'o Common,
     placement: Placement,
     length: Length,
-    gate: Gate,
+    gate: StartSignal,
     /// Bytes of each thread's memory, whole pages.
     bytes: usize,
 }
 
-impl<'o> Crew<'o> {
+impl<'o> Setup<'o> {
     /// Checks that `machine` can hold the threads and their `memory`, if each has its own.
     fn new(
         common: &'o Common,
         memory: Option<&Memory>,
         machine: &Machine,
-    ) -> Result<Crew<'o>, Error> {
+    ) -> Result<Setup<'o>, Error> {
         let thp = memory.map_or(Thp::Default, |memory| memory.thp);
         let placement = placement(&common.place, machine, thp)?;
         let bytes = memory.map_or(0, |memory| whole_pages(memory.working_set));
@@ -373,8 +389,8 @@ impl<'o> Crew<'o> {
             check_room(machine, common.place.home, common.threads, bytes)?;
         }
         let conduct = &common.conduct;
-        let gate = Gate::new(conduct.ready_file.as_deref(), conduct.go_file.as_deref())?;
-        Ok(Crew {
+        let gate = StartSignal::new(conduct.ready_file.as_deref(), conduct.go_file.as_deref())?;
+        Ok(Setup {
             common,
             placement,
             length: common.length.length(),
@@ -383,7 +399,7 @@ impl<'o> Crew<'o> {
         })
     }
 
-    fn with_huge_pages(mut self, thp: Thp) -> Crew<'o> {
+    fn with_huge_pages(mut self, thp: Thp) -> Setup<'o> {
         self.placement.huge_pages = HugePages::from(thp);
         self
     }
@@ -413,7 +429,8 @@ impl<'o> Crew<'o> {
         stop: &Stop,
         make: impl Fn(usize) -> Result<W, Error> + Sync,
     ) -> Result<Report, Error> {
-        let outcome: Outcome = crew::run(self.common.threads, self.length, &self.gate, stop, make)?;
+        let outcome: Outcome =
+            threads::run(self.common.threads, self.length, &self.gate, stop, make)?;
         Ok(Report::new(subject, outcome, std::process::id()))
     }
 }

@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 
 /// The agreement with a harness; without files, there is no waiting.
 #[derive(Debug)]
-pub struct Gate {
+pub struct StartSignal {
     ready: Option<PathBuf>,
     go: Option<(PathBuf, File)>,
 }
 
-impl Gate {
+impl StartSignal {
     /// Opens the FIFO `go` and removes what an earlier run has left at `ready`.
-    pub fn new(ready: Option<&Path>, go: Option<&Path>) -> Result<Gate, Error> {
+    pub fn new(ready: Option<&Path>, go: Option<&Path>) -> Result<StartSignal, Error> {
         if let Some(path) = ready {
             match fs::remove_file(path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -38,7 +38,7 @@ impl Gate {
             }
         }
         let go = go.map(open_fifo).transpose()?;
-        Ok(Gate {
+        Ok(StartSignal {
             ready: ready.map(Path::to_path_buf),
             go,
         })
@@ -128,7 +128,7 @@ mod tests {
     fn closing_the_fifo_releases_all_who_wait() {
         let directory = tempfile::tempdir().unwrap();
         let go = fifo(directory.path());
-        let gates = [0, 1, 2].map(|_| Gate::new(None, Some(&go)).unwrap());
+        let gates = [0, 1, 2].map(|_| StartSignal::new(None, Some(&go)).unwrap());
         // Before anybody waits: the end of the writer is not lost.
         drop(OpenOptions::new().write(true).open(&go).unwrap());
         for gate in gates {
@@ -140,7 +140,7 @@ mod tests {
     fn nobody_passes_before_the_release() {
         let directory = tempfile::tempdir().unwrap();
         let (ready, go) = (directory.path().join("ready"), fifo(directory.path()));
-        let gate = Gate::new(Some(&ready), Some(&go)).unwrap();
+        let gate = StartSignal::new(Some(&ready), Some(&go)).unwrap();
         let (passed, passes) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -161,11 +161,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("go");
         assert!(matches!(
-            Gate::new(None, Some(&path)),
+            StartSignal::new(None, Some(&path)),
             Err(Error::File { .. })
         ));
         fs::write(&path, "").unwrap();
-        let error = Gate::new(None, Some(&path)).unwrap_err();
+        let error = StartSignal::new(None, Some(&path)).unwrap_err();
         assert!(matches!(error, Error::NotAFifo { .. }), "{error}");
         assert_eq!(error.exit_code(), 2);
     }
@@ -175,7 +175,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let ready = directory.path().join("ready");
         fs::write(&ready, "old").unwrap();
-        Gate::new(Some(&ready), None).unwrap();
+        StartSignal::new(Some(&ready), None).unwrap();
         assert!(!ready.exists());
     }
 }

@@ -13,9 +13,9 @@ use crate::counters::{Reading, scale};
 use crate::events::{CounterSet, Event, EventTable, Machine, Role, Split, Uncore};
 use crate::files::Root;
 use crate::kernel::{Attribute, Errno, Senses, flag};
+use crate::perf_errors::{Reasons, Refusal};
 use crate::pmu::Pmu;
 use crate::proc::cpuinfo::Processor;
-use crate::reasons::{Reasons, Refusal};
 
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING | GROUP`.
 const READ_FORMAT: u64 = 1 | 2 | 8;
