@@ -184,17 +184,18 @@ impl Value for f64 {
 }
 
 macro_rules! whole {
-    ($($number:ty),*) => {$(
+    ($($number:ty: $figure:expr),*) => {$(
         impl Value for $number {
             const KIND: Kind = Kind::Whole(<$number>::MAX as u64);
 
             fn check(&self, key: &str, setting: &Setting, wrong: &mut Vec<Wrong>) {
-                within(*self as f64, self, key, setting, wrong);
+                let figure: fn($number) -> f64 = $figure;
+                within(figure(*self), self, key, setting, wrong);
             }
         }
     )*};
 }
-whole!(u32, u64, usize);
+whole!(u32: f64::from, u64: |n| n as f64, usize: |n| n as f64);
 
 impl<T: Value> Value for Option<T> {
     const KIND: Kind = T::KIND;
