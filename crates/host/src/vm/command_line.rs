@@ -103,7 +103,7 @@ pub fn parse(text: &[u8]) -> CommandLine {
             b"m" => {
                 line.memory_bytes = with("size")
                     .get("size")
-                    .and_then(|size| parse_bytes(size, 1 << 20).ok())
+                    .and_then(|size| parse_bytes(size, 1 << 20).ok());
             }
             b"chardev" => {
                 let pairs = with("backend");
