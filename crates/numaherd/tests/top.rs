@@ -46,11 +46,11 @@ fn a_ledger_on_a_terminal() {
     terminal.wait_for("Decision 0 at 3.0 s");
     terminal.wait_for("CPU 0: the layout wants a turtle there");
     terminal.type_keys("\x1b");
-    terminal.wait_for("WHAT CAME");
+    terminal.wait_for("OUTCOME");
     terminal.type_keys("1/nobody\r");
     terminal.wait_for("with nobody, 0 rows");
     terminal.type_keys("?");
-    terminal.wait_for("draw anew");
+    terminal.wait_for("redraw");
     terminal.resize(30, 120);
     terminal.wait_for("to the first moment, the newest");
     terminal.type_keys("\x1b\x1b");
