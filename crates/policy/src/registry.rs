@@ -128,7 +128,7 @@ pub const PLACEMENTS: &[Half<MakePlacement>] = with_added!(
 const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "linux", about: "The kernel's own", source: "baseline", rules: &[], settings: &[], make: |_, _| Some(Box::new(Linux)) },
     Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, settings: &[], make: |settings, _| staged(settings, RandomCore::default()) },
-    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, settings: &["placement"], make: |settings, _| staged(settings, DistributedIntensity::default()) },
+    Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, settings: &["di", "placement"], make: |settings, _| staged(settings, DistributedIntensity { settings: settings.di }) },
     Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, settings: &["classes", "placement"], make: |settings, _| staged(settings, Dino) },
     Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, settings: &["n_mass.changed_by", "penalty", "placement"], make: |settings, _| staged(settings, NMass::maximum_local(settings)) },
     Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty", "placement"], make: |settings, _| staged(settings, NMass::whole(settings)) },

@@ -10,6 +10,7 @@ use numaherd_files::{FileError, choices, settings};
 pub use crate::added::AddedSettings;
 use crate::classes::ClassRule;
 pub use crate::penalty::PenaltySettings;
+pub use crate::placement::di::DiSettings;
 
 settings! {
     /// What can be set about the policies. Every default is what the policy's source says, so that a
@@ -19,6 +20,8 @@ settings! {
         classes: ClassSettings;
         /// Which threads are placed.
         placement: PlacementSettings;
+        /// How Distributed Intensity deals threads.
+        di: DiSettings;
         /// Which pages are moved.
         paging: PagingSettings;
         /// When threads leave their home.

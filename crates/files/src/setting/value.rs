@@ -188,6 +188,7 @@ macro_rules! whole {
         impl Value for $number {
             const KIND: Kind = Kind::Whole(<$number>::MAX as u64);
 
+            #[allow(clippy::cast_lossless, reason = "the same line serves u64, which has no From")]
             fn check(&self, key: &str, setting: &Setting, wrong: &mut Vec<Wrong>) {
                 let figure: fn($number) -> f64 = $figure;
                 within(figure(*self), self, key, setting, wrong);

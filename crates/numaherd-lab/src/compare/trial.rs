@@ -118,7 +118,7 @@ impl Summary {
         let over = |value: &dyn Fn(&Trial) -> f64| mean(own.iter().map(|trial| value(trial)));
         let if_all = |value: &dyn Fn(&Trial) -> Option<f64>| {
             let values: Option<Vec<f64>> = own.iter().map(|trial| value(trial)).collect();
-            values.map(|values| mean(values))
+            values.map(mean)
         };
         let means: Vec<f64> = own.iter().map(|trial| trial.mean_seconds()).collect();
         Some(Self {

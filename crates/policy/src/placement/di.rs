@@ -27,6 +27,7 @@
 //! slots; the domains' thread counts are those of the deal; with unchanged rates nothing moves;
 //! equal input gives equal output. Cost: the sort.
 
+use numaherd_files::{choices, settings};
 use numaherd_topology::CpuId;
 use numaherd_world::Signal;
 
@@ -48,27 +49,37 @@ const KEEP_CORE: Rule = Rule {
 const DEAL: Rule = Rule {
     name: "di: deal by miss rate",
     source: "DINO 3.1; direction of rounds as in the authors' scheduler",
-    what: "Threads are dealt to the domains from the highest miss rate to the lowest.",
+    what: "Threads are dealt to the domains in the order of their miss rates.",
 };
 
 /// Steps in which miss rates are told apart, in one line per 1000 instructions (Clavis).
 const STEPS: f64 = 10.0;
 
-/// From which end of the sorted threads the rounds are dealt.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Deal {
-    /// Every round from the highest miss rate left (the authors' scheduler).
-    #[default]
-    OneWay,
-    /// A round from the highest miss rate left, then one from the lowest (DINO §3.1).
-    Alternate,
+choices! {
+    /// From which end of the sorted threads the rounds are dealt.
+    pub enum Deal {
+        /// Every round from the highest miss rate left, as in the authors' scheduler.
+        #[default]
+        OneWay = "one-way",
+        /// A round from the highest miss rate left, then one from the lowest, as in the paper.
+        Alternate = "alternate",
+    }
+}
+
+settings! {
+    /// How Distributed Intensity deals threads to memory domains.
+    #[derive(Copy, Eq)]
+    pub struct DiSettings {
+        /// From which end of the threads, sorted by miss rate, each round is dealt.
+        deal: Deal, source: "DINO 3.1; Clavis";
+    }
 }
 
 /// See the top of this file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DistributedIntensity {
-    /// From which end threads are dealt.
-    pub deal: Deal,
+    /// How it deals.
+    pub settings: DiSettings,
 }
 
 impl PlacementRule for DistributedIntensity {
@@ -81,7 +92,7 @@ impl PlacementRule for DistributedIntensity {
             let rate = move |at: usize| (stage.miss_rate(pool.busy[at]) * STEPS).round() / STEPS;
             let mut order: Vec<usize> = (0..pool.busy.len()).collect();
             order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
-            let solution = deal(&slots, &order, self.deal);
+            let solution = deal(&slots, &order, self.settings.deal);
             let mut ranks = vec![0; order.len()];
             for (rank, &at) in order.iter().enumerate() {
                 ranks[at] = rank + 1;
@@ -233,15 +244,18 @@ mod tests {
         for (cpu, rate) in (0..).zip([60.0, 50.0, 40.0, 30.0, 20.0, 10.0]) {
             scene.thread(cpu, rate, cpu);
         }
-        let domains = |deal| {
-            let rule = DistributedIntensity { deal };
+        let domains = |deal: &str| {
+            let settings = Settings::parse(&format!("[di]\ndeal = \"{deal}\"")).unwrap();
+            let rule = DistributedIntensity {
+                settings: settings.di,
+            };
             let plan = place(&mut Staged::new(&Settings::default(), rule), &scene);
             let domain = |placement: &Placement| placement.to.0 / 3;
             plan.iter().map(domain).collect::<Vec<_>>()
         };
-        assert_eq!(domains(Deal::OneWay), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(domains("one-way"), [0, 1, 0, 1, 0, 1]);
         // 60 and 50, then 10 and 20 from the other end, then what is left.
-        assert_eq!(domains(Deal::Alternate), [0, 1, 0, 1, 1, 0]);
+        assert_eq!(domains("alternate"), [0, 1, 0, 1, 1, 0]);
     }
 
     #[test]
