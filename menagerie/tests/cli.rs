@@ -297,7 +297,8 @@ fn a_serving_process_is_free_or_pinned_like_its_client() {
 
 #[test]
 fn threads_that_the_kernel_refuses_are_a_failure_with_advice() {
-    // Those of a kernel wait for each other before they are released.
+    // Those of a kernel wait for each other before they are released. A thread takes so much of the
+    // address space that the first one refused leaves enough for all else.
     for arguments in [
         "compute --threads 10000 --rounds 1",
         "kernel ep --threads 10000",
@@ -305,6 +306,7 @@ fn threads_that_the_kernel_refuses_are_a_failure_with_advice() {
         let output = Command::new("sh")
             .args(["-c", "ulimit -v 400000; exec \"$0\" \"$@\"", MENAGERIE])
             .args(arguments.split_whitespace())
+            .env("RUST_MIN_STACK", "100000000")
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));

@@ -352,7 +352,7 @@ fn what_cannot_be_is_refused_as_at_a_start_and_changes_nothing() {
             "the policy as-told places new pages by the rule interleave, which the made-up machine \
              refuses: it cannot place new pages by the rule interleave; have it learn that; or \
              choose a policy that leaves new pages where they are touched first, such as linux",
-            "the setting paging_interval_ms is 0: it must be from 1 to 86400000, a day",
+            "the setting paging_interval_ms: must be a whole number from 1 to 86400000, a day, not 0",
             "the policy as-told needs the TLB residency, which cannot be had here: there is no such \
              unit. What would help: the lab."
         ]
