@@ -55,11 +55,11 @@ pub fn as_published() -> numaherd_herd::Settings {
     let limits = &mut settings.limits;
     limits.moves_per_interval = u32::MAX;
     limits.moves_per_second = 1e9;
-    limits.machine_moves_per_second = 1e9;
+    limits.vm_moves_per_second = 1e9;
     limits.bounce_limit = u32::MAX;
     limits.pages_mib_per_s = 1e9;
     limits.process_pages_mib_per_s = 1e9;
-    limits.machine_pages_mib_per_s = 1e9;
+    limits.vm_pages_mib_per_s = 1e9;
     limits.node_reserve = 0.0;
     limits.worse.undo = false;
     settings

@@ -19,7 +19,7 @@
 //! | bounce | what goes to and fro ([`bounce`]) |
 //! | worse | a thread whose move was just undone ([`worse`]) |
 //! | rate, bandwidth | moves and page traffic beyond the limits ([`rate`]) |
-//! | machine-rate, machine-bandwidth | the same beyond the limits of one virtual machine |
+//! | vm-rate, vm-bandwidth | the same beyond the limits of one virtual machine |
 //! | full-node | pages for a node that is nearly full |
 //! | superseded | a waiting order for all pages of a process when a later one comes, or another policy takes over |
 //! | journal | a first change that could not be written down before |
@@ -80,9 +80,11 @@ pub enum Guard {
     /// Too much page traffic.
     Bandwidth,
     /// Too many moves of one virtual machine's threads.
-    MachineRate,
+    #[serde(alias = "machine-rate")]
+    VmRate,
     /// Too much page traffic of one virtual machine.
-    MachineBandwidth,
+    #[serde(alias = "machine-bandwidth")]
+    VmBandwidth,
     /// The target node is nearly full.
     FullNode,
     /// A later order for the same pages has come, or another policy has taken over.
@@ -94,7 +96,7 @@ pub enum Guard {
 impl Guard {
     /// Whether it refuses only until there is bandwidth again.
     pub(crate) fn is_for_bandwidth(self) -> bool {
-        matches!(self, Self::Bandwidth | Self::MachineBandwidth)
+        matches!(self, Self::Bandwidth | Self::VmBandwidth)
     }
 }
 
@@ -116,8 +118,8 @@ impl fmt::Display for Guard {
             Self::Worse => "worse",
             Self::Rate => "rate",
             Self::Bandwidth => "bandwidth",
-            Self::MachineRate => "machine rate",
-            Self::MachineBandwidth => "machine bandwidth",
+            Self::VmRate => "virtual machine's rate",
+            Self::VmBandwidth => "virtual machine's bandwidth",
             Self::FullNode => "full node",
             Self::Superseded => "superseded",
             Self::Journal => "journal",

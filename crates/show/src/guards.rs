@@ -24,10 +24,10 @@ pub fn meaning(guard: Guard) -> &'static str {
         Guard::Worse => "a move of it was just undone because it had made things worse",
         Guard::Rate => "more threads wanted to move than the limits let through",
         Guard::Bandwidth => "more pages wanted to move than the limits let through",
-        Guard::MachineRate => {
+        Guard::VmRate => {
             "more threads of one virtual machine wanted to move than its limit lets through"
         }
-        Guard::MachineBandwidth => {
+        Guard::VmBandwidth => {
             "more pages of one virtual machine wanted to move than its limit lets through"
         }
         Guard::FullNode => "the target node is nearly full; some of its memory is kept free",
@@ -56,8 +56,8 @@ pub const ALL: [Guard; 20] = [
     Guard::Worse,
     Guard::Rate,
     Guard::Bandwidth,
-    Guard::MachineRate,
-    Guard::MachineBandwidth,
+    Guard::VmRate,
+    Guard::VmBandwidth,
     Guard::FullNode,
     Guard::Superseded,
     Guard::Journal,
@@ -77,13 +77,13 @@ pub fn settings(guard: Guard) -> &'static [&'static str] {
         ],
         Guard::Worse => &["worse.undo", "worse.share", "freeze_s"],
         Guard::Rate => &["moves_per_interval", "moves_per_second"],
-        Guard::MachineRate => &["machine_moves_per_second"],
+        Guard::VmRate => &["vm_moves_per_second"],
         Guard::Bandwidth => &[
             "pages_mib_per_s",
             "process_pages_mib_per_s",
             "pages_burst_ms",
         ],
-        Guard::MachineBandwidth => &["machine_pages_mib_per_s"],
+        Guard::VmBandwidth => &["vm_pages_mib_per_s"],
         Guard::FullNode => &["node_reserve"],
         _ => &[],
     }

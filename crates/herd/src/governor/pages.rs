@@ -267,7 +267,7 @@ impl PageGovernor {
         })?;
         let (own, guard) = match &process.machine {
             None => (limits.process_pages_mib_per_s, Guard::Bandwidth),
-            Some(_) => (limits.machine_pages_mib_per_s, Guard::MachineBandwidth),
+            Some(_) => (limits.vm_pages_mib_per_s, Guard::VmBandwidth),
         };
         let one = self
             .processes

@@ -49,7 +49,7 @@ settings! {
         /// worth may come at once. A guest does not see that its CPU has gone, and one whose CPU holds a
         /// lock makes the others wait. The default, a quarter of `moves_per_second`, lets four virtual
         /// machines be looked after at once.
-        machine_moves_per_second: f64 = 32.0, unit: "moves per second", range: 0.0..=MOST;
+        vm_moves_per_second (was "machine_moves_per_second"): f64 = 32.0, unit: "moves per second", range: 0.0..=MOST;
         /// What was moved this often between the same two places within `bounce_window_s` stays where it is
         /// for `freeze_s`: pages between two nodes, threads between two memory domains (unless
         /// `thread_bounce_limit` says otherwise). The figure is that of DINO's authors (Clavis).
@@ -77,7 +77,7 @@ settings! {
         /// Most page traffic for one process that runs a virtual machine, in place of
         /// `process_pages_mib_per_s`. A page of a guest is taken out of two page tables, and the guest's
         /// next access to it leaves the guest and comes back.
-        machine_pages_mib_per_s: f64 = 256.0, unit: "MiB/s", range: 0.0..=MOST;
+        vm_pages_mib_per_s (was "machine_pages_mib_per_s"): f64 = 256.0, unit: "MiB/s", range: 0.0..=MOST;
         /// How much page traffic may come at once after a pause, as a time at the full rate.
         pages_burst_ms: u64 = 100, unit: "ms", range: 0.0..=DAY_MS, because: ", a day";
         /// Share of a node's memory that page moves leave free.

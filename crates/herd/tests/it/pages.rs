@@ -281,7 +281,7 @@ fn an_order_for_no_pages_is_refused() {
 fn a_virtual_machine_has_a_bandwidth_of_its_own() {
     let scene = scene();
     let limits = Limits {
-        machine_pages_mib_per_s: 100.0,
+        vm_pages_mib_per_s: 100.0,
         pages_burst_ms: 100,
         ..Limits::default()
     };
@@ -298,7 +298,7 @@ fn a_virtual_machine_has_a_bandwidth_of_its_own() {
     guest.time_ns += 1_000_000_000;
     assert_eq!(send(&guest, 100, 10), None);
     let (guard, why) = send(&guest, 200, 1).unwrap();
-    assert_eq!(guard, Guard::MachineBandwidth);
+    assert_eq!(guard, Guard::VmBandwidth);
     assert_eq!(
         why,
         "page traffic of one virtual machine is limited to 100 MiB/s, and it is of guest-a"

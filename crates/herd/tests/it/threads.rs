@@ -429,7 +429,7 @@ fn one_virtual_machine_does_not_take_all_moves_there_are() {
         .map(|n| thread(n, if n <= 6 { 1 } else { n }, 0, &topology))
         .collect();
     let limits = Limits {
-        machine_moves_per_second: 4.0,
+        vm_moves_per_second: 4.0,
         ..Limits::default()
     };
     let mut governor = governor(limits);
@@ -447,7 +447,7 @@ fn one_virtual_machine_does_not_take_all_moves_there_are() {
         .collect();
     assert_eq!(moved, [1, 2, 3, 4, 7, 8], "others go on");
     let refusal = &governed.refusals[0];
-    assert_eq!(refusal.guard, Guard::MachineRate);
+    assert_eq!(refusal.guard, Guard::VmRate);
     assert_eq!(
         refusal.why,
         "no more than 4 moves per second of one virtual machine's threads are set, and it is of \

@@ -27,7 +27,7 @@ impl Moves {
         Self {
             per_interval: limits.moves_per_interval,
             per_second: limits.moves_per_second,
-            per_machine: limits.machine_moves_per_second,
+            per_machine: limits.vm_moves_per_second,
             left: 0,
             changed: false,
             all: None,
@@ -39,7 +39,7 @@ impl Moves {
     pub(super) fn set(&mut self, limits: &Limits) {
         self.per_interval = limits.moves_per_interval;
         self.per_second = limits.moves_per_second;
-        self.per_machine = limits.machine_moves_per_second;
+        self.per_machine = limits.vm_moves_per_second;
         self.changed = true;
     }
 
@@ -87,7 +87,7 @@ impl Moves {
         unless(all, Guard::Rate, || {
             format!("no more than {rate} thread moves per second are set")
         })?;
-        unless(machine, Guard::MachineRate, || {
+        unless(machine, Guard::VmRate, || {
             let process = snapshot.process(thread.process);
             let machine = process.and_then(|process| process.machine.as_ref());
             let name = machine.map_or("this one", |machine| &machine.name);
