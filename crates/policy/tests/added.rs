@@ -19,9 +19,16 @@ fn stranger() -> PathBuf {
          numaherd-policy.path = {:?}\n",
         crate_folder()
     );
-    let main = "use numaherd_policy::registry::{needs, policies};\n\nfn main() {\n    \
+    let main = "use numaherd_policy::registry::{needs, policies};\nuse numaherd_policy::Settings;\n\n\
+                fn main() {\n    \
                 for policy in policies() {\n        \
-                println!(\"{}: {:?}\", policy.name, needs(policy.name).unwrap());\n    }\n}\n";
+                println!(\"{}: {:?}\", policy.name, needs(policy.name).unwrap());\n    }\n    \
+                for key in numaherd_policy::pages::settings_of(&[\"mine\"]) {\n        \
+                println!(\"= {}: {} ({})\", key.0, key.1.what, key.1.wanted());\n    }\n    \
+                for text in [\"[mine]\\nleast = 0.25\", \"[mine]\\nleast = 2\", \"[mine]\\nleats = 1\"] {\n        \
+                match Settings::parse(text) {\n            \
+                Ok(settings) => println!(\"= {}\", numaherd_policy::added::mine::least(&settings)),\n            \
+                Err(error) => println!(\"= {error}\"),\n        }\n    }\n}\n";
     fs::write(folder.join("Cargo.toml"), manifest).expect("can be written");
     fs::write(folder.join("src/main.rs"), main).expect("can be written");
     // The same versions of everything, so that nothing has to be fetched.
@@ -32,6 +39,22 @@ fn stranger() -> PathBuf {
     .expect("a lock");
     folder
 }
+
+/// What somebody's file says about its own settings.
+const SETTINGS: &str = "
+numaherd_files::settings! {
+    /// What can be set about mine.
+    pub struct MineSettings {
+        /// The least share that counts.
+        least: f64 = 0.5, unit: \"share\", range: 0.0..=1.0, source: \"chosen here\";
+    }
+}
+
+/// What is set.
+pub fn least(settings: &crate::Settings) -> f64 {
+    settings.added.of::<MineSettings>(\"mine\").least
+}
+";
 
 fn run(stranger: &Path, policies: &Path) -> Output {
     Command::new(env!("CARGO"))
@@ -52,6 +75,11 @@ fn a_file_in_a_folder_of_ones_own_is_a_policy_beside_the_others() {
     let example =
         fs::read_to_string(crate_folder().join("src/added/homeward.rs")).expect("is here");
 
+    let own = "settings: &[crate::added::AddedTable::of::<MineSettings>(\"mine\")]";
+    let example = example
+        .replace("..Added::NOTHING", &format!("{own}, ..Added::NOTHING"))
+        .replace("#[cfg(test)]", &format!("{SETTINGS}\n#[cfg(test)]"));
+
     // Under the name that it has already, it is refused before anything runs.
     fs::write(policies.join("mine.rs"), &example).expect("can be written");
     let refused = run(&stranger, &policies);
@@ -62,7 +90,7 @@ fn a_file_in_a_folder_of_ones_own_is_a_policy_beside_the_others() {
         "{told}"
     );
 
-    // Under a name of its own it is there, and everything else is as it was.
+    // Under a name of its own it is there, with settings of its own, and everything else is as it was.
     fs::write(
         policies.join("mine.rs"),
         example.replace("homeward", "mine"),
@@ -72,8 +100,22 @@ fn a_file_in_a_folder_of_ones_own_is_a_policy_beside_the_others() {
     let told = String::from_utf8_lossy(&listed.stderr).into_owned();
     assert!(listed.status.success(), "{told}");
     let listed = String::from_utf8(listed.stdout).expect("names are UTF-8");
+    let settings: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.strip_prefix("= "))
+        .collect();
+    assert_eq!(
+        settings,
+        [
+            "mine.least: The least share that counts. (a number from 0 to 1)",
+            "0.25",
+            "the settings of policies:2: mine.least: must be a number from 0 to 1, not 2",
+            "the settings of policies:2: mine.leats: unknown key; did you mean `least`?",
+        ]
+    );
     let without: Vec<&str> = listed
         .lines()
+        .filter(|line| !line.starts_with("= "))
         .filter(|line| !line.starts_with("mine: "))
         .collect();
     let ours = numaherd_policy::registry::policies().map(|policy| policy.name);
