@@ -71,7 +71,8 @@ fn a_program_is_herded_in_the_guest_and_the_ledger_comes_out_while_it_runs() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "out\n", "{told}");
     assert!(told.starts_with("err\n"), "{told}");
     assert!(told.contains("\ndino ran for "), "{told}");
-    let next = format!("{PROGRAM} explain {}\n", ledger.display());
+    let numaherd = Path::new(PROGRAM).with_file_name("numaherd");
+    let next = format!("{} explain {}\n", numaherd.display(), ledger.display());
     assert!(told.contains(&next), "{told}");
 
     let ledger = Ledger::read(&ledger).unwrap();
