@@ -94,7 +94,9 @@ impl<'a> Guests<'a> {
 pub fn once_more<T>(bar: &ProgressBar, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     match attempt() {
         Err(error) if is_dead(&error) => {
-            bar.suspend(|| eprintln!("numaherd: {}: {error:#}; once more", bar.message()));
+            // Before the bar is suspended: it is locked then.
+            let doing = bar.message();
+            bar.suspend(|| eprintln!("numaherd: {doing}: {error:#}; once more"));
             attempt()
         }
         other => other,
@@ -195,6 +197,28 @@ fn find(program: &OsStr) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_guest_died_of_is_attempted_once_more_while_a_bar_is_drawn() {
+        let mut attempts = 0;
+        let ran = once_more(&ProgressBar::new(1), || {
+            attempts += 1;
+            if attempts == 2 {
+                return Ok(attempts);
+            }
+            Err(error(Error::Died {
+                cause: numaherd_lab_launcher::error::Cause::Panic("a test".to_owned()),
+                console: String::new(),
+            }))
+        });
+        assert_eq!(ran.unwrap(), 2);
+        let refused = once_more(&ProgressBar::new(1), || -> Result<()> {
+            attempts += 1;
+            anyhow::bail!("not the guest's fault")
+        });
+        assert!(refused.is_err());
+        assert_eq!(attempts, 3);
+    }
 
     #[test]
     fn a_program_is_looked_for_before_a_guest_is_booted() {
