@@ -1,6 +1,9 @@
 //! Why an experiment cannot be run.
 
+use std::path::PathBuf;
+
 use numaherd_files::FileError;
+use numaherd_files::setting::Wrong;
 use numaherd_herd::HerdError;
 use numaherd_model::ModelError;
 use numaherd_policy::PolicyError;
@@ -30,13 +33,13 @@ pub enum ExperimentError {
         /// What is wrong.
         why: String,
     },
-    /// A `--set` that cannot be read, or a setting that cannot be.
-    #[error("{from}: {why}")]
+    /// A setting that cannot be.
+    #[error("{from}: {wrong}")]
     Setting {
         /// The file or the option that says it.
         from: String,
-        /// What is wrong with it.
-        why: String,
+        /// The setting, and what is wrong with it.
+        wrong: Wrong,
     },
     /// A policy is unknown, or cannot be built.
     #[error(transparent)]
@@ -58,6 +61,14 @@ pub enum ExperimentError {
     NoCpu {
         /// The machine.
         machine: String,
+    },
+    /// The folder for ledgers cannot be created.
+    #[error("cannot create {}: {why}", folder.display())]
+    Ledgers {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        why: std::io::Error,
     },
     /// A chart cannot be drawn or written.
     #[error("cannot draw {what}: {why}")]

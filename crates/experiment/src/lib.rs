@@ -1,25 +1,28 @@
 //! Experiments: policies run on a model, on a trace or in the lab, and what comes of them.
 //!
 //! A [`Scenario`] says what runs; [`Settings`] are those of the loop, the policies and the world. An
-//! experiment runs each policy several times ([`run_all`]): [`trial`] is one run on the model, [`playback`] one
-//! on a trace; the lab's guest runs its own. [`statistics`], [`table`] and [`chart`] show what all of them gave.
+//! experiment runs each policy several times ([`Trials`]). A [`Trial`] is one of these runs: [`OnModel`] runs it on
+//! the contention model, [`OnTrace`] on a trace, the lab in a guest. [`statistics`], [`table`] and [`chart`] show
+//! what all of them gave.
 
 pub mod chart;
 pub mod claims;
 mod error;
 pub mod figures;
-mod grid;
 pub mod outcome;
 mod penalties;
 pub mod plan;
-pub mod playback;
+mod playback;
 pub mod scenario;
 mod settings;
 pub mod statistics;
 pub mod table;
-pub mod trial;
+mod trial;
+mod trials;
 
 pub use error::ExperimentError;
-pub use grid::{policies, progress, run_all};
+pub use playback::{ORACLE, OnTrace, Played, best_start};
 pub use scenario::{Scenario, World};
-pub use settings::Settings;
+pub use settings::{Settings, as_published};
+pub use trial::{OnModel, Ran, Trial};
+pub use trials::{Asked, Trials, progress};

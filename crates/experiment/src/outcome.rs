@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::plan::{Label, Plan, runs_done};
 use crate::scenario::Count;
 use crate::statistics::mean;
-use crate::trial::Ran;
+use crate::{Ran, Trial};
 
 /// One process of a scenario after a trial.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,7 +57,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// What a trial gave.
-    pub fn of(plan: &Plan, count: Count, policy: &str, repeat: u32, seed: u64, ran: &Ran) -> Self {
+    pub fn of(plan: &Plan, count: Count, trial: &Trial, ran: &Ran) -> Self {
         let jobs = plan.jobs.iter().zip(&plan.labels).zip(&ran.work);
         let jobs = jobs.enumerate().map(|(at, ((job, label), work))| {
             let own = ran.completions.iter().filter(|run| run.job == at);
@@ -90,9 +90,9 @@ impl Outcome {
             }
         });
         Self {
-            policy: policy.to_owned(),
-            repeat,
-            seed,
+            policy: trial.policy.clone(),
+            repeat: trial.repeat,
+            seed: trial.seed,
             seconds: ran.seconds,
             thread_moves_ordered: ran.summary.totals.thread_moves,
             refusals: ran.summary.totals.refusals.clone(),

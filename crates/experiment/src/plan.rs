@@ -11,9 +11,9 @@ use numaherd_world::{Progress, World as _};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::scenario::{self, Cpus, Memory, Scenario, World};
+use crate::scenario::{self, Cpus, Memory, Scenario};
 use crate::settings::Settings;
-use crate::{ExperimentError, penalties};
+use crate::{ExperimentError, OnModel, penalties};
 
 /// One process of a scenario, as results call it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,6 +43,16 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What a trial of it runs.
+    pub fn on_model(&self) -> OnModel<'_> {
+        OnModel {
+            hardware: &self.hardware,
+            jobs: &self.jobs,
+            until: self.until,
+            settings: &self.settings,
+        }
+    }
+
     /// Makes a scenario ready: on `machine` instead of its own, with `profiles` beside its own.
     ///
     /// # Errors
@@ -55,7 +65,7 @@ impl Plan {
         overrides: &[String],
         seed: u64,
     ) -> Result<Self, ExperimentError> {
-        let mut settings = Settings::of(scenario, World::Model, overrides, seed)?;
+        let mut settings = Settings::of(scenario, overrides, seed)?;
         let library = library(scenario, profiles)?;
         let hardware = hardware(scenario, machine)?;
         let (mut jobs, mut labels, mut entries) = (Vec::new(), Vec::new(), Vec::new());

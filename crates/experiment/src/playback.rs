@@ -3,88 +3,72 @@
 use std::sync::Arc;
 
 use numaherd_herd::Ending;
+use numaherd_policy::Means;
 use numaherd_policy::mapping::{Communication, Tree, best};
 use numaherd_trace::Trace;
 use numaherd_trace::world::{Analysis, Figures, Hardware, Options, Recording, Start, TraceWorld};
 use numaherd_world::NewPages;
 
-use crate::ExperimentError;
-use crate::trial::{as_published, herd};
+use crate::{ExperimentError, Settings, Trial};
 
 /// The policy that knows the whole trace: threads and pages are where they are best from the start,
 /// and nothing moves. See `policy::mapping::best`.
 pub const ORACLE: &str = "oracle";
 
-/// What is run.
-#[derive(Clone, Debug)]
-pub struct Trial<'a> {
+/// A trace on a modelled machine.
+#[derive(Clone, Copy, Debug)]
+pub struct OnTrace<'a> {
     /// The machine.
     pub hardware: &'a Hardware,
     /// What is played on it.
     pub trace: &'a Arc<Trace>,
-    /// How it is played; its seed also seeds the policy.
-    pub options: Options,
-    /// The policy's name: any of the registry's, or [`ORACLE`].
-    pub policy: &'a str,
-    /// The policies' settings.
-    pub policies: &'a numaherd_policy::Settings,
-    /// The loop's settings.
-    pub herd: &'a numaherd_herd::Settings,
-    /// What the whole trace says, for the oracle, in pages of the machine.
+    /// Of the loop, the policies and how the trace is played; the seed is the trial's.
+    pub settings: &'a Settings,
+    /// What the whole trace says, in pages of the machine; [`ORACLE`] needs it.
     pub analysis: Option<&'a Analysis>,
 }
 
-/// What came of it.
+/// What came of a trial on a trace.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct Played {
     /// What the machine did.
     pub figures: Figures,
     /// Where threads and pages were at the end.
     pub placement: Start,
 }
 
-/// Settings of the loop that let a policy act as it was published: nothing is limited or undone.
-/// Threads are placed every 200 ms (IPM §4.4.4), pages looked after every 10 ms (DINO §4.2), in the
-/// loop's time.
-pub fn settings() -> numaherd_herd::Settings {
-    let mut settings = as_published();
-    settings.placement_interval_ms = Some(200);
-    settings.first_interval_ms = 200;
-    settings.paging_interval_ms = 10;
-    settings
-}
-
-/// Plays it to its end.
-///
-/// # Errors
-/// The policy is unknown or needs what the machine does not have; an option cannot be; the oracle has no
-/// analysis.
-pub fn run(trial: &Trial<'_>) -> Result<Ran, ExperimentError> {
-    let mut options = trial.options.clone();
-    let name = if trial.policy == ORACLE {
-        let analysis = trial.analysis.ok_or(ExperimentError::NoAnalysis)?;
-        options.start = best_start(trial.hardware, analysis)?;
-        options.new_pages = NewPages::FirstTouch;
-        "linux"
-    } else {
-        trial.policy
-    };
-    let policy = numaherd_policy::registry::build(name, trial.policies)?;
-    let mut settings = trial.herd.clone();
-    settings.seed = options.seed;
-    let source = Recording::new(trial.trace.clone());
-    let mut world = TraceWorld::new(trial.hardware.clone(), source, options)?;
-    let summary = herd(&mut world, policy, settings, None)?;
-    if let Ending::Failed { error } = summary.ending {
-        return Err(ExperimentError::BrokeOff {
-            policy: trial.policy.to_owned(),
-            why: error,
-        });
+impl OnTrace<'_> {
+    /// Plays the trace to its end.
+    ///
+    /// # Errors
+    /// The policy is unknown or needs what the machine does not have; an option cannot be; the oracle has no
+    /// analysis; the ledger cannot be written.
+    pub fn run(&self, trial: &Trial) -> Result<Played, ExperimentError> {
+        let mut options = Options {
+            seed: trial.seed,
+            ..self.settings.trace.clone()
+        };
+        let mut herded = trial.clone();
+        if trial.policy == ORACLE {
+            let analysis = self.analysis.ok_or(ExperimentError::NoAnalysis)?;
+            options.start = best_start(self.hardware, analysis)?;
+            options.new_pages = NewPages::FirstTouch;
+            "linux".clone_into(&mut herded.policy);
+        }
+        let source = Recording::new(self.trace.clone());
+        let mut world = TraceWorld::new(self.hardware.clone(), source, options)?;
+        let summary = herded.herd(&mut world, self.settings, &Means::default())?;
+        if let Ending::Failed { error } = summary.ending {
+            return Err(ExperimentError::BrokeOff {
+                policy: trial.policy.clone(),
+                why: error,
+            });
+        }
+        Ok(Played {
+            figures: world.figures(),
+            placement: world.placement(),
+        })
     }
-    Ok(Ran {
-        figures: world.figures(),
-        placement: world.placement(),
-    })
 }
 
 /// The oracle leaves threads with less than this share of the busiest one's accesses to the kernel: they
@@ -148,6 +132,7 @@ mod tests {
     use numaherd_trace::{Encoder, Event, ThreadInfo, Writer};
 
     use super::*;
+    use crate::World;
 
     /// Four threads that begin on nodes of their own. Each goes round pages of its own, which the first
     /// one touches before; 0 and 1, and 2 and 3, also go round pages that they share.
@@ -202,20 +187,15 @@ mod tests {
         let (trace, hardware) = (trace(), hardware());
         let analysis = Analysis::of(&mut Recording::new(trace.clone()), 4096).unwrap();
         let figures = |policy| {
-            let options = Options {
-                loops: 12,
-                ..Options::default()
-            };
-            let ran = run(&Trial {
+            let mut settings = Settings::as_published(World::Trace);
+            settings.trace.loops = 12;
+            let played = OnTrace {
                 hardware: &hardware,
                 trace: &trace,
-                options,
-                policy,
-                policies: &numaherd_policy::Settings::default(),
-                herd: &settings(),
+                settings: &settings,
                 analysis: Some(&analysis),
-            });
-            ran.unwrap().figures
+            };
+            played.run(&Trial::of(policy)).unwrap().figures
         };
         let (linux, oracle, ipm) = (figures("linux"), figures(ORACLE), figures("ipm"));
         assert_eq!((linux.pages.moved, linux.thread_moves), (0, 0));
@@ -254,16 +234,13 @@ mod tests {
     #[test]
     fn the_oracle_asks_for_an_analysis() {
         let (trace, hardware) = (trace(), hardware());
-        let ran = run(&Trial {
+        let played = OnTrace {
             hardware: &hardware,
             trace: &trace,
-            options: Options::default(),
-            policy: ORACLE,
-            policies: &numaherd_policy::Settings::default(),
-            herd: &settings(),
+            settings: &Settings::as_published(World::Trace),
             analysis: None,
-        });
-        let said = ran.unwrap_err().to_string();
+        };
+        let said = played.run(&Trial::of(ORACLE)).unwrap_err().to_string();
         assert_eq!(said, "the oracle needs an analysis of the trace");
     }
 }

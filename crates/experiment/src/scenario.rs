@@ -79,8 +79,16 @@ impl World {
                 "tlb-miss",
                 "tlb-miss-history",
                 "ipm",
-                crate::playback::ORACLE,
+                crate::ORACLE,
             ],
+        }
+    }
+
+    /// What can be compared beside the policies.
+    pub fn other_policies(self) -> &'static [&'static str] {
+        match self {
+            Self::Lab => &["linux-balancing", "numad"],
+            Self::Model | Self::Trace => &[],
         }
     }
 
@@ -104,6 +112,9 @@ impl World {
 /// A scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Scenario {
+    /// Where it runs.
+    #[serde(skip)]
+    pub world: World,
     /// Short name.
     pub name: String,
     /// One line on what it shows.

@@ -14,18 +14,19 @@
 //! ipm = { cr_aging = 5 }  # what is left out is as usual
 //! ```
 
+use numaherd_files::setting::{self, Wrong};
 use numaherd_files::{key_value, merge};
 use numaherd_model::Options;
 use numaherd_trace::world::{Options as TraceOptions, unit};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::ExperimentError;
 use crate::scenario::{Limits, Scenario, Tables, World};
-use crate::{ExperimentError, playback, trial};
 
 /// Settings of the loop, the policies and the world.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Of the loop.
     pub herd: numaherd_herd::Settings,
@@ -37,97 +38,98 @@ pub struct Settings {
     pub trace: TraceOptions,
 }
 
-/// What a scenario may say of the model.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ModelTable {
-    variation: f64,
-    counter_noise: f64,
-    page_move_ns: f64,
-    samples_per_tick: u32,
-    wakes_elsewhere_s: f64,
+/// Settings of the loop that let a policy act as it was published: nothing is limited or undone.
+pub fn as_published() -> numaherd_herd::Settings {
+    let mut settings = numaherd_herd::Settings {
+        // As long as the others; the loop shortens it where a policy places more often.
+        first_interval_ms: 1000,
+        ..numaherd_herd::Settings::default()
+    };
+    let limits = &mut settings.limits;
+    limits.moves_per_interval = u32::MAX;
+    limits.moves_per_second = 1e9;
+    limits.vm_moves_per_second = 1e9;
+    limits.bounce_limit = u32::MAX;
+    limits.pages_mib_per_s = 1e9;
+    limits.process_pages_mib_per_s = 1e9;
+    limits.vm_pages_mib_per_s = 1e9;
+    limits.node_reserve = 0.0;
+    limits.worse.undo = false;
+    settings
 }
 
-impl Default for ModelTable {
-    fn default() -> Self {
-        let usual = Options::default();
-        Self {
-            variation: usual.variation,
-            counter_noise: usual.counter_noise,
-            page_move_ns: usual.page_move_ns,
-            samples_per_tick: usual.samples_per_tick,
-            wakes_elsewhere_s: usual.wakes_elsewhere_s,
-        }
+/// The same for a trace, in the loop's time: threads are placed every 200 ms (IPM §4.4.4), pages looked after
+/// every 10 ms (DINO §4.2).
+fn as_published_on_trace() -> numaherd_herd::Settings {
+    numaherd_herd::Settings {
+        placement_interval_ms: Some(200),
+        first_interval_ms: 200,
+        paging_interval_ms: 10,
+        ..as_published()
     }
 }
 
-/// A key whose table cannot be, and why.
-type Wrong = (&'static str, String);
-
 impl Settings {
-    /// The scenario's settings in a world, with `overrides` (`herd.limits.bounce_limit=3`) on top.
+    /// The settings under which a policy acts as it was published, with everything else as usual.
+    pub fn as_published(world: World) -> Self {
+        Self {
+            herd: match world {
+                World::Trace => as_published_on_trace(),
+                World::Lab | World::Model => as_published(),
+            },
+            ..Self::default()
+        }
+    }
+
+    /// The scenario's settings, with `overrides` (`herd.limits.bounce_limit=3`) on top.
     ///
     /// # Errors
     /// A key or value that cannot be; the message names it and who said it.
     pub fn of(
         scenario: &Scenario,
-        world: World,
         overrides: &[String],
         seed: u64,
     ) -> Result<Self, ExperimentError> {
         let mut tables = scenario.settings.clone();
-        let base = match (world, scenario.governor) {
-            (World::Trace, _) => playback::settings(),
+        let base = match (scenario.world, scenario.governor) {
+            (World::Trace, _) => as_published_on_trace(),
             (_, Limits::Usual) => numaherd_herd::Settings::default(),
-            (_, Limits::AsPublished) => trial::as_published(),
+            (_, Limits::AsPublished) => as_published(),
         };
-        let refused = |from: &str, (key, why): Wrong| ExperimentError::Setting {
-            from: from.to_owned(),
-            why: format!("{key}: {why}"),
+        let read = |from: &str, tables: &Tables| {
+            let refused = |wrong| ExperimentError::Setting {
+                from: from.to_owned(),
+                wrong,
+            };
+            Self::read(&base, tables, seed).map_err(refused)
         };
         // First alone, so that an error names the file when it is the file's.
-        let of_file = Self::read(&base, &tables, seed);
-        let of_file = of_file.map_err(|wrong| refused(&scenario.from, wrong))?;
+        let of_file = read(&scenario.from, &tables)?;
         if overrides.is_empty() {
             return Ok(of_file);
         }
         for text in overrides {
             tables.set(&key_value(text, &["herd", "policies", "model"])?);
         }
-        Self::read(&base, &tables, seed).map_err(|wrong| refused("--set", wrong))
+        read("--set", &tables)
     }
 
     fn read(base: &numaherd_herd::Settings, tables: &Tables, seed: u64) -> Result<Self, Wrong> {
-        let herd: numaherd_herd::Settings = over("settings.herd", base, &tables.herd)?;
-        herd.check()
-            .map_err(|error| ("settings.herd", error.to_string()))?;
-        let policies: numaherd_policy::Settings = read("settings.policies", &tables.policies)?;
-        policies
-            .check()
-            .map_err(|error| ("settings.policies", error.to_string()))?;
-        let model: ModelTable = read("model", &tables.model)?;
+        let defined = |table: &'static str| move |wrong: Wrong| wrong.within(table);
+        let herd = setting::of_tables(over("settings.herd", base, &tables.herd)?);
+        let policies = setting::of_tables(tables.policies.clone());
+        let model: Options = read("model", tables.model.clone())?;
         // The unit that suits the dilation, unless the file says otherwise of it.
-        let usual = TraceOptions::default();
+        let mut played = TraceOptions::default();
         let dilation = tables.trace.get("dilation").and_then(Value::as_integer);
-        let dilation = dilation.and_then(|dilation| u64::try_from(dilation).ok());
-        let dilation = dilation.unwrap_or(usual.dilation);
-        let played = TraceOptions {
-            dilation,
-            ipm: Some(unit(dilation)),
-            ..usual
-        };
+        if let Some(Ok(dilation)) = dilation.map(u64::try_from) {
+            (played.dilation, played.ipm) = (dilation, Some(unit(dilation)));
+        }
         Ok(Self {
-            herd,
-            policies,
-            model: Options {
-                seed,
-                variation: model.variation,
-                counter_noise: model.counter_noise,
-                page_move_ns: model.page_move_ns,
-                samples_per_tick: model.samples_per_tick,
-                wakes_elsewhere_s: model.wakes_elsewhere_s,
-            },
-            trace: over("trace", &played, &tables.trace)?,
+            herd: herd.map_err(defined("settings.herd"))?,
+            policies: policies.map_err(defined("settings.policies"))?,
+            model: Options { seed, ..model },
+            trace: read("trace", over("trace", &played, &tables.trace)?)?,
         })
     }
 }
@@ -148,20 +150,23 @@ impl Tables {
     }
 }
 
-fn read<T: DeserializeOwned>(key: &'static str, table: &Table) -> Result<T, Wrong> {
-    let read = table.clone().try_into();
-    read.map_err(|error: toml::de::Error| (key, error.message().trim().replace('\n', ", ")))
+fn wrong(key: &str, why: &str) -> Wrong {
+    Wrong {
+        key: key.to_owned(),
+        why: why.trim().replace('\n', ", "),
+    }
 }
 
-/// Settings that a table says, the others as in `base`.
-fn over<T: Serialize + DeserializeOwned>(
-    key: &'static str,
-    base: &T,
-    table: &Table,
-) -> Result<T, Wrong> {
-    let mut all = Table::try_from(base).map_err(|error| (key, error.to_string()))?;
+fn read<T: DeserializeOwned>(key: &str, table: Table) -> Result<T, Wrong> {
+    let read = table.try_into();
+    read.map_err(|error: toml::de::Error| wrong(key, error.message()))
+}
+
+/// What a table says, the rest as in `base`.
+fn over(key: &str, base: &impl Serialize, table: &Table) -> Result<Table, Wrong> {
+    let mut all = Table::try_from(base).map_err(|error| wrong(key, &error.to_string()))?;
     merge(&mut all, table);
-    read(key, &all)
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -170,14 +175,14 @@ mod tests {
 
     fn read(text: &str) -> Result<Settings, ExperimentError> {
         let scenario = Scenario::parse(text, "x.toml", World::Trace)?;
-        Settings::of(&scenario, World::Trace, &[], 0)
+        Settings::of(&scenario, &[], 0)
     }
 
     #[test]
     fn what_a_file_leaves_out_is_what_suits_a_trace() {
         let settings = read("").unwrap();
         assert_eq!(settings.trace, TraceOptions::default());
-        assert_eq!(settings.herd, playback::settings());
+        assert_eq!(settings.herd, as_published_on_trace());
         let settings = read("[trace]\nloops = 3\nipm = { cr_aging = 5 }").unwrap();
         let expected = TraceOptions {
             loops: 3,

@@ -1,38 +1,88 @@
-//! One run of jobs on a modelled machine under one policy, by the same loop that herds a live one.
+//! One run of one policy, by the same loop that herds a live machine, in whichever world.
+//!
+//! A [`Trial`] says which policy runs for which time, from which seed, and where its ledger goes: the same for
+//! the model ([`OnModel`]), traces ([`crate::OnTrace`]) and the lab's guests. [`crate::Trials`] are all those of
+//! an experiment. Trials know nothing of each other, so that they give the same in whatever order they run.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Summary};
 use numaherd_model::{Completion, Hardware, Job, Model, Options, Until, Work};
-use numaherd_policy::{CostModel, Means, Policy};
+use numaherd_policy::{CostModel, Means, registry};
 use numaherd_topology::CpuId;
 use numaherd_world::{ThreadId, World};
 
-use crate::ExperimentError;
+use crate::{ExperimentError, Settings};
 
-/// What is run.
-#[derive(Clone, Debug)]
-pub struct Trial<'a> {
+/// One run of one policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// The policy's name.
+    pub policy: String,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// What all chance is drawn from, the world's and the policy's. It is the same for the same repeat of all
+    /// policies.
+    pub seed: u64,
+    /// Where everything seen, decided and done is recorded, if anywhere.
+    pub ledger: Option<PathBuf>,
+}
+
+impl Trial {
+    /// The first run of a policy, from seed 0 and without a ledger.
+    pub fn of(policy: &str) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Runs the loop in a world until that ends. A ledger says nothing of when it was written, so that the same
+    /// trial writes the same.
+    ///
+    /// # Errors
+    /// The policy is unknown or needs what the world does not give; the ledger cannot be written.
+    pub(crate) fn herd(
+        &self,
+        world: &mut dyn World,
+        settings: &Settings,
+        means: &Means,
+    ) -> Result<Summary, ExperimentError> {
+        let policy = registry::build_with(&self.policy, &settings.policies, means)?;
+        let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
+        let ledger = self.ledger.as_deref();
+        let ledger = ledger
+            .map(|path| Writer::create(path, program, None, LEDGER_BYTES))
+            .transpose()?;
+        let herd = numaherd_herd::Settings {
+            seed: self.seed,
+            ..settings.herd.clone()
+        };
+        let never = AtomicBool::new(false);
+        Ok(Herd::new(world, policy, herd, ledger, None).run(&never)?)
+    }
+}
+
+/// Largest ledger of a trial in bytes, before its older half is let go.
+const LEDGER_BYTES: u64 = 1 << 30;
+
+/// Jobs on a machine of the contention model.
+#[derive(Clone, Copy, Debug)]
+pub struct OnModel<'a> {
     /// The machine.
     pub hardware: &'a Hardware,
     /// What runs on it.
-    pub jobs: Vec<Job>,
+    pub jobs: &'a [Job],
     /// Until when.
     pub until: Until,
-    /// How the model runs; its seed also seeds the policy.
-    pub options: Options,
-    /// The policy's name.
-    pub policy: &'a str,
-    /// The policies' settings.
-    pub policies: &'a numaherd_policy::Settings,
-    /// The loop's settings.
-    pub herd: &'a numaherd_herd::Settings,
+    /// Of the loop, the policies and the model; the seed is the trial's.
+    pub settings: &'a Settings,
 }
 
-/// What came of it.
+/// What came of a trial on the model.
 #[derive(Clone, Debug)]
 pub struct Ran {
     /// Completed runs, in the order in which they ended.
@@ -45,95 +95,42 @@ pub struct Ran {
     pub summary: Summary,
 }
 
-/// Settings of the loop that let a policy act as it was published: nothing is limited or undone.
-pub fn as_published() -> numaherd_herd::Settings {
-    let mut settings = numaherd_herd::Settings {
-        // As long as the others; the loop shortens it where a policy places more often.
-        first_interval_ms: 1000,
-        ..numaherd_herd::Settings::default()
-    };
-    let limits = &mut settings.limits;
-    limits.moves_per_interval = u32::MAX;
-    limits.moves_per_second = 1e9;
-    limits.vm_moves_per_second = 1e9;
-    limits.bounce_limit = u32::MAX;
-    limits.pages_mib_per_s = 1e9;
-    limits.process_pages_mib_per_s = 1e9;
-    limits.vm_pages_mib_per_s = 1e9;
-    limits.node_reserve = 0.0;
-    limits.worse.undo = false;
-    settings
-}
-
-/// Largest ledger of a trial in bytes, before its older half is let go.
-const LEDGER_BYTES: u64 = 1 << 30;
-
-/// Runs it.
-///
-/// # Errors
-/// The policy is unknown or needs what the model does not give, or the jobs cannot be run.
-pub fn run(trial: &Trial<'_>) -> Result<Ran, ExperimentError> {
-    run_recorded(trial, None)
-}
-
-/// Runs it and records everything seen, decided and done in a ledger, where one is named.
-///
-/// # Errors
-/// As [`run`]; the ledger cannot be written.
-pub fn run_recorded(trial: &Trial<'_>, ledger: Option<&Path>) -> Result<Ran, ExperimentError> {
-    let mut model = Model::new(
-        trial.hardware.clone(),
-        trial.jobs.clone(),
-        trial.until,
-        trial.options,
-    )?;
-    let means = Means {
-        cost_model: Some(Arc::new(Asked {
-            model: model.foresight(),
-        })),
-    };
-    let policy = numaherd_policy::registry::build_with(trial.policy, trial.policies, &means)?;
-    let mut settings = trial.herd.clone();
-    settings.seed = trial.options.seed;
-    let summary = herd(&mut model, policy, settings, ledger)?;
-    Ok(Ran {
-        completions: model.completions(),
-        work: model.work(),
-        seconds: model.seconds(),
-        summary,
-    })
-}
-
-/// Runs the loop in a world until that ends, and records it in a ledger, where one is named. A ledger says
-/// nothing of when it was written, so that the same trial writes the same.
-///
-/// # Errors
-/// The policy needs what the world does not give; the ledger cannot be written.
-pub(crate) fn herd(
-    world: &mut dyn World,
-    policy: Policy,
-    settings: numaherd_herd::Settings,
-    ledger: Option<&Path>,
-) -> Result<Summary, ExperimentError> {
-    let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
-    let ledger = ledger
-        .map(|path| Writer::create(path, program, None, LEDGER_BYTES))
-        .transpose()?;
-    let never = AtomicBool::new(false);
-    Ok(Herd::new(world, policy, settings, ledger, None).run(&never)?)
+impl OnModel<'_> {
+    /// Runs a trial.
+    ///
+    /// # Errors
+    /// The policy is unknown or needs what the model does not give, the jobs cannot be run, or the ledger cannot
+    /// be written.
+    pub fn run(&self, trial: &Trial) -> Result<Ran, ExperimentError> {
+        let options = Options {
+            seed: trial.seed,
+            ..self.settings.model
+        };
+        let (hardware, jobs) = (self.hardware.clone(), self.jobs.to_vec());
+        let mut model = Model::new(hardware, jobs, self.until, options)?;
+        let cost_model = LayoutCosts(model.foresight());
+        let means = Means {
+            cost_model: Some(Arc::new(cost_model)),
+        };
+        let summary = trial.herd(&mut model, self.settings, &means)?;
+        Ok(Ran {
+            completions: model.completions(),
+            work: model.work(),
+            seconds: model.seconds(),
+            summary,
+        })
+    }
 }
 
 /// The model's answers about layouts, in the form in which policies ask: mean slowdowns.
-struct Asked {
-    model: numaherd_model::Foresight,
-}
+struct LayoutCosts(numaherd_model::Foresight);
 
-impl CostModel for Asked {
+impl CostModel for LayoutCosts {
     fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
-        self.model.slowdown(layout)
+        self.0.slowdown(layout)
     }
 
     fn least(&self, _: &[ThreadId]) -> Option<f64> {
-        self.model.least_slowdown()
+        self.0.least_slowdown()
     }
 }

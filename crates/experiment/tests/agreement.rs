@@ -14,8 +14,7 @@ use std::path::{Path, PathBuf};
 
 use numaherd_experiment::plan::Plan;
 use numaherd_experiment::statistics::mean;
-use numaherd_experiment::trial::{self, Trial};
-use numaherd_experiment::{Scenario, World};
+use numaherd_experiment::{Scenario, Trial, World};
 use serde::Deserialize;
 
 /// How far the model may be off.
@@ -75,16 +74,7 @@ fn in_the_model(name: &str) -> Times {
     let path = folder().join(format!("{name}.toml"));
     let scenario = Scenario::find(path.to_str().unwrap(), World::Model).unwrap();
     let plan = Plan::of(&scenario, None, &[], &[], 0).unwrap();
-    let trial = Trial {
-        hardware: &plan.hardware,
-        jobs: plan.jobs.clone(),
-        until: plan.until,
-        options: plan.settings.model,
-        policy: "linux",
-        policies: &plan.settings.policies,
-        herd: &plan.settings.herd,
-    };
-    let ran = trial::run(&trial).unwrap();
+    let ran = plan.on_model().run(&Trial::of("linux")).unwrap();
     let first = ran.completions.iter();
     let first = first.filter(|done| done.run == 0 && plan.jobs[done.job].measured);
     let of = |job: usize| format!("{} {}", plan.labels[job].program, plan.labels[job].copy);

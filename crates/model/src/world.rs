@@ -19,6 +19,7 @@ use numaherd_world::{
 };
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Deserialize;
 
 use crate::engine::{Engine, PAGE_BYTES, normal};
 use crate::error::ModelError;
@@ -26,9 +27,11 @@ use crate::hardware::Hardware;
 use crate::job::{Binding, Completion, Job, Placement, Until, Work};
 
 /// How a model runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Options {
     /// What all chance is drawn from.
+    #[serde(skip)]
     pub seed: u64,
     /// Relative standard deviation of the lines that a thread asks for from one second to the next;
     /// 0 for programs that are as even as their profiles.

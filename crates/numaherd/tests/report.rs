@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use numaherd_experiment::trial::{self, Trial};
-use numaherd_model::{Hardware, Job, Library, Options, Until};
+use numaherd_experiment::{OnModel, Settings, Trial};
+use numaherd_model::{Hardware, Job, Library, Until};
 use numaherd_topology::{Machine, NodeId};
 
 fn numaherd(arguments: &[&str]) -> Output {
@@ -35,16 +35,17 @@ fn ledgers(folder: &Path) -> Vec<PathBuf> {
     let jobs: Vec<Job> = jobs.collect();
     let ledger = |policy: &str| {
         let path = folder.join(format!("{policy}.0.ledger"));
-        let trial = Trial {
+        let on_model = OnModel {
             hardware: &hardware,
-            jobs: jobs.clone(),
+            jobs: &jobs,
             until: Until::Time(Duration::from_secs(6)),
-            options: Options::default(),
-            policy,
-            policies: &numaherd_policy::Settings::default(),
-            herd: &numaherd_herd::Settings::default(),
+            settings: &Settings::default(),
         };
-        trial::run_recorded(&trial, Some(&path)).unwrap();
+        let trial = Trial {
+            ledger: Some(path.clone()),
+            ..Trial::of(policy)
+        };
+        on_model.run(&trial).unwrap();
         path
     };
     ["dino", "linux"].map(ledger).into()

@@ -1,6 +1,7 @@
 //! A plan holds what the scenario says, and refuses what machine or profiles have not.
 
 use super::*;
+use crate::World;
 
 fn scenario(lines: &str) -> Scenario {
     let head = "name = \"x\"\nabout = \"\"\nmachine = \"xeon-e5520-2s\"\nuntil = { seconds = 5 }\n";
@@ -100,7 +101,7 @@ fn settings_are_the_scenarios_with_those_of_the_command_line_on_top() {
         "policies.penalty.estimate = regression".to_owned(),
         "model.page_move_ns=1000".to_owned(),
     ];
-    let settings = Settings::of(&scenario, World::Model, &set, 7).unwrap();
+    let settings = Settings::of(&scenario, &set, 7).unwrap();
     assert_eq!(settings.herd.limits.bounce_limit, 2);
     assert!(!settings.herd.limits.worse.undo, "as published");
     assert_eq!(settings.policies.n_mass.threshold, 40.0);
@@ -110,7 +111,7 @@ fn settings_are_the_scenarios_with_those_of_the_command_line_on_top() {
         (0.1, 1000.0, 7)
     );
     let told = |set: &str| {
-        let error = Settings::of(&scenario, World::Model, &[set.to_owned()], 0).unwrap_err();
+        let error = Settings::of(&scenario, &[set.to_owned()], 0).unwrap_err();
         error.to_string()
     };
     assert!(told("herd").contains("it has no ="));
@@ -125,9 +126,7 @@ fn settings_are_the_scenarios_with_those_of_the_command_line_on_top() {
 #[test]
 fn a_wrong_setting_of_the_file_is_the_files() {
     let scenario = scenario("[settings.herd]\nseeds = 1\n[[program]]\nprofile = \"mcf\"");
-    let told = Settings::of(&scenario, World::Model, &[], 0)
-        .unwrap_err()
-        .to_string();
+    let told = Settings::of(&scenario, &[], 0).unwrap_err().to_string();
     assert!(
         told.starts_with("x.toml: settings.herd: unknown field `seeds`"),
         "{told}"

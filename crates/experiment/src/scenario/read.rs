@@ -250,6 +250,7 @@ impl Reading<'_> {
             Some(_) => self.wrong(&format!("settings.{key}"), "give a table"),
         };
         Ok(Scenario {
+            world: self.world,
             name,
             about,
             machine,

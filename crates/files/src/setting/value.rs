@@ -98,6 +98,17 @@ pub struct Wrong {
     pub why: String,
 }
 
+impl Wrong {
+    /// The same of a key within a table.
+    #[must_use]
+    pub fn within(self, table: &str) -> Self {
+        Self {
+            key: joined(table, &self.key),
+            ..self
+        }
+    }
+}
+
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.key, self.why)

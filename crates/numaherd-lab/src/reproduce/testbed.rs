@@ -1,14 +1,14 @@
 //! What the papers' experiments share: how much is run, a paper's machine on the contention model, and a memo
 //! of runs.
 //!
-//! Policies act as they were published ([`as_published`]): nothing limits or undoes what they decide.
+//! Policies act as they were published ([`numaherd_experiment::Settings::as_published`]): nothing limits or undoes what they decide.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use numaherd_experiment::trial::{Ran, Trial, as_published, run};
+use numaherd_experiment::{OnModel, Ran, Trial, World};
 use numaherd_model::program::Phase;
 use numaherd_model::{Hardware, Job, Library, Options, Program, Until, alone};
 use numaherd_policy::Settings;
@@ -174,18 +174,22 @@ impl Testbed {
     /// The policy is unknown, or the jobs cannot run.
     pub fn run(&self, policy: &str, workload: &Workload, seed: u64) -> Result<Arc<Ran>> {
         self.runs.get(&(policy, workload, seed), || {
-            Ok(run(&Trial {
+            let settings = numaherd_experiment::Settings {
+                policies: self.policies.clone(),
+                model: workload.options,
+                ..numaherd_experiment::Settings::as_published(World::Model)
+            };
+            let on_model = OnModel {
                 hardware: &self.hardware,
-                jobs: workload.jobs.clone(),
+                jobs: &workload.jobs,
                 until: workload.until,
-                options: Options {
-                    seed,
-                    ..workload.options
-                },
-                policy,
-                policies: &self.policies,
-                herd: &as_published(),
-            })?)
+                settings: &settings,
+            };
+            let trial = Trial {
+                seed,
+                ..Trial::of(policy)
+            };
+            Ok(on_model.run(&trial)?)
         })
     }
 

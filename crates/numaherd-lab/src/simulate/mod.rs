@@ -16,10 +16,8 @@ use numaherd_experiment::chart::{Series, bars::bars};
 use numaherd_experiment::figures::{PolicyFigures, ProgramFigures, figures};
 use numaherd_experiment::outcome::Outcome;
 use numaherd_experiment::plan::{Label, Plan};
-use numaherd_experiment::scenario::{MOST_REPEATS, until_in_words};
-use numaherd_experiment::trial::{self, Trial};
-use numaherd_experiment::{ExperimentError, Scenario, World, policies, run_all};
-use numaherd_model::Options;
+use numaherd_experiment::scenario::until_in_words;
+use numaherd_experiment::{Asked, ExperimentError, Scenario, Trials, World};
 use serde::Serialize;
 
 use crate::cli::Simulate;
@@ -58,12 +56,14 @@ pub fn simulate(options: &Simulate) -> Result<()> {
     }
     let name = options.scenario.as_deref().unwrap_or_default();
     let scenario = Scenario::find(name, World::Model).map_err(usage)?;
-    let asked = match &options.policies[..] {
-        [] => &scenario.policies,
-        asked => asked,
+    let asked = Asked {
+        policies: &options.policies,
+        repeat: options.repeat,
+        seed: options.seed,
+        ledgers: options.ledgers.as_deref(),
     };
-    let policies = policies(asked, &[]).map_err(usage)?;
-    let repeat = options.repeat.unwrap_or(scenario.repeat).min(MOST_REPEATS);
+    let trials = Trials::of(&scenario, &asked).map_err(usage)?;
+    let repeat = trials.repeat;
     let plan = Plan::of(
         &scenario,
         options.machine.as_deref(),
@@ -72,14 +72,11 @@ pub fn simulate(options: &Simulate) -> Result<()> {
         options.seed,
     )
     .map_err(usage)?;
-    if let Some(folder) = &options.ledgers {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
-    }
-    let trials = run_all(&policies, repeat, |policy, at| {
-        run(&plan, &scenario, policy, at, options)
+    let outcomes = trials.run(|trial| {
+        let ran = plan.on_model().run(trial)?;
+        Ok(Outcome::of(&plan, scenario.count, trial, &ran))
     })?;
-    let figures = figures(&plan, &policies, &trials);
+    let figures = figures(&plan, &trials.policies, &outcomes);
     if let Some(folder) = &options.svg {
         draw(folder, &scenario.name, &figures)?;
     }
@@ -96,7 +93,7 @@ pub fn simulate(options: &Simulate) -> Result<()> {
                 .map(|(label, &seconds)| Alone { label, seconds })
                 .collect(),
             policies: &figures,
-            trials: &trials,
+            trials: &outcomes,
         };
         let text = serde_json::to_string_pretty(&report)? + "\n";
         if path == Path::new("-") {
@@ -109,33 +106,6 @@ pub fn simulate(options: &Simulate) -> Result<()> {
 
 fn usage(error: ExperimentError) -> anyhow::Error {
     ended(Exit::Usage, error)
-}
-
-/// One trial.
-fn run(
-    plan: &Plan,
-    scenario: &Scenario,
-    policy: &str,
-    at: u32,
-    options: &Simulate,
-) -> Result<Outcome, ExperimentError> {
-    let seed = options.seed.wrapping_add(at.into());
-    let trial = Trial {
-        hardware: &plan.hardware,
-        jobs: plan.jobs.clone(),
-        until: plan.until,
-        options: Options {
-            seed,
-            ..plan.settings.model
-        },
-        policy,
-        policies: &plan.settings.policies,
-        herd: &plan.settings.herd,
-    };
-    let folder = options.ledgers.as_ref();
-    let ledger = folder.map(|folder| folder.join(format!("{policy}.{at}.ledger")));
-    let ran = trial::run_recorded(&trial, ledger.as_deref())?;
-    Ok(Outcome::of(plan, scenario.count, policy, at, seed, &ran))
 }
 
 /// A chart: its file's name, its title, in which `{first}` stands for the first policy, and its

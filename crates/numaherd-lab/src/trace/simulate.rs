@@ -12,11 +12,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use numaherd::exit::{Exit, ended};
 use numaherd::print;
-use numaherd_experiment::playback::{self, ORACLE, Trial};
-use numaherd_experiment::{Scenario, Settings, World, policies, run_all};
+use numaherd_experiment::{Asked, ORACLE, OnTrace, Scenario, Settings, Trials, World};
 use numaherd_topology::Machine;
-use numaherd_trace::Trace;
-use numaherd_trace::world::{Analysis, Figures, Hardware, Options, Recording};
+use numaherd_trace::world::{Analysis, Figures, Hardware, Recording};
 use serde::Serialize;
 
 use crate::cli::TraceSimulate;
@@ -57,45 +55,37 @@ pub struct Compared {
 /// # Errors
 /// A trace, a policy, a setting or the machine is unknown or wrong; a trial fails.
 pub fn simulate(options: &TraceSimulate) -> Result<()> {
-    let usage = |error: &dyn std::fmt::Display| ended(Exit::Usage, error);
     let scenario = match &options.config {
         Some(path) => Scenario::find(&path.to_string_lossy(), World::Trace),
         None => Scenario::parse("", "the settings that suit a trace", World::Trace),
     };
-    let scenario = scenario.map_err(|error| usage(&error))?;
-    let settings = Settings::of(&scenario, World::Trace, &[], options.seed);
-    let mut settings = settings.map_err(|error| usage(&error))?;
+    let scenario = scenario.map_err(usage)?;
+    let mut settings = Settings::of(&scenario, &[], options.seed).map_err(usage)?;
+    if let Some(loops) = options.loops {
+        settings.trace.loops = loops;
+    }
     let machine = match (&options.machine, scenario.machine.as_str()) {
         (Some(name), _) => name,
         (None, "") => USUAL_MACHINE,
         (None, name) => name,
     };
-    let machine = Machine::find(machine).map_err(|error| usage(&error))?;
-    let hardware = Hardware::of(&machine).map_err(|error| usage(&error))?;
-    if let Some(loops) = options.loops {
-        settings.trace.loops = loops;
-    }
-    let asked = match &options.policies[..] {
-        [] => &scenario.policies,
-        asked => asked,
+    let hardware = Hardware::of(&Machine::find(machine).map_err(usage)?).map_err(usage)?;
+    let asked = Asked {
+        policies: &options.policies,
+        repeat: options.runs,
+        seed: options.seed,
+        ledgers: None,
     };
-    let policies = policies(asked, &[ORACLE]).map_err(|error| usage(&error))?;
-    let runs = options.runs.unwrap_or(scenario.repeat);
-    let traces = options.files.iter().map(|file| {
-        let trace = Arc::new(super::opened(file)?);
-        let played = Playing {
-            trace: &trace,
-            hardware: &hardware,
-            settings: &settings,
-            seed: options.seed,
-        };
-        played.under(&policies, runs, file)
-    });
+    let trials = Trials::of(&scenario, &asked).map_err(usage)?;
+    let traces = options
+        .files
+        .iter()
+        .map(|file| play(file, &hardware, &settings, &trials));
     let report = Report {
         schema: 1,
         machine: hardware.topology.name().to_owned(),
         seed: options.seed,
-        runs,
+        runs: trials.repeat,
         loops: settings.trace.loops,
         dilation: settings.trace.dilation,
         traces: traces.collect::<Result<_>>()?,
@@ -103,57 +93,38 @@ pub fn simulate(options: &TraceSimulate) -> Result<()> {
     print::shown(options.json, &report, || shown(&report))
 }
 
+fn usage(error: impl std::fmt::Display) -> anyhow::Error {
+    ended(Exit::Usage, error)
+}
+
 /// The machine unless the user or the scenario names one.
 const USUAL_MACHINE: &str = "lab-4x2";
 
-/// A trace on a machine.
-struct Playing<'a> {
-    trace: &'a Arc<Trace>,
-    hardware: &'a Hardware,
-    settings: &'a Settings,
-    seed: u64,
-}
-
-impl Playing<'_> {
-    /// Plays it under all policies, as often as asked.
-    fn under(&self, policies: &[String], runs: u32, file: &Path) -> Result<Played> {
-        let (trace, settings) = (self.trace, self.settings);
-        let needs_analysis = policies.iter().any(|name| name == ORACLE);
-        let analysis = needs_analysis
-            .then(|| {
-                Analysis::of(
-                    &mut Recording::new(trace.clone()),
-                    self.hardware.page_bytes(),
-                )
-            })
-            .transpose()?;
-        let ran = run_all(policies, runs, |policy, run| {
-            let ran = playback::run(&Trial {
-                hardware: self.hardware,
-                trace,
-                options: Options {
-                    seed: self.seed.wrapping_add(run.into()),
-                    ..settings.trace.clone()
-                },
-                policy,
-                policies: &settings.policies,
-                herd: &settings.herd,
-                analysis: analysis.as_ref(),
-            })?;
-            Ok(ran.figures)
-        })?;
-        let compared = policies.iter().zip(ran.chunks(runs as usize));
-        Ok(Played {
-            file: file.display().to_string(),
-            threads: trace.threads().len(),
-            policies: compared
-                .map(|(policy, runs)| Compared {
-                    policy: policy.clone(),
-                    runs: runs.to_vec(),
-                })
-                .collect(),
-        })
-    }
+/// Plays a trace under all policies.
+fn play(file: &Path, hardware: &Hardware, settings: &Settings, trials: &Trials) -> Result<Played> {
+    let trace = Arc::new(super::opened(file)?);
+    let needs_analysis = trials.policies.iter().any(|name| name == ORACLE);
+    let mut recording = Recording::new(trace.clone());
+    let analysis = match needs_analysis {
+        true => Some(Analysis::of(&mut recording, hardware.page_bytes())?),
+        false => None,
+    };
+    let on_trace = OnTrace {
+        hardware,
+        trace: &trace,
+        settings,
+        analysis: analysis.as_ref(),
+    };
+    let figures = trials.run(|trial| Ok(on_trace.run(trial)?.figures))?;
+    let compared = trials.by_policy(&figures).map(|(policy, runs)| Compared {
+        policy: policy.to_owned(),
+        runs: runs.to_vec(),
+    });
+    Ok(Played {
+        file: file.display().to_string(),
+        threads: trace.threads().len(),
+        policies: compared.collect(),
+    })
 }
 
 fn shown(report: &Report) -> String {

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use clap::Parser;
 use numaherd_herd::replay::{Basis, Candidate, Decided, Interval, Recording};
-use numaherd_model::{Hardware, Job, Library, Options, Until};
+use numaherd_model::{Hardware, Job, Library, Until};
 use numaherd_show::replay::{Predicted, Prediction, Replayed, text};
 use numaherd_topology::{Machine, NodeId};
 
 use super::*;
 use crate::cli::{Cli, Command};
-use numaherd_experiment::trial::{self, Trial};
+use numaherd_experiment::{OnModel, Settings as TrialSettings, Trial};
 
 /// Twelve programs on the eight cores of two nodes, some of their memory where they are not.
 fn jobs() -> Vec<Job> {
@@ -31,20 +31,23 @@ fn record(policy: &str, dry_run: bool, seconds: u64, path: &Path) {
         record_interval_ms: 0,
         ..numaherd_herd::Settings::default()
     };
-    let trial = Trial {
-        hardware: &hardware,
-        jobs: jobs(),
-        until: Until::Time(Duration::from_secs(seconds)),
-        options: Options {
-            seed: 7,
-            variation: 0.2,
-            ..Options::default()
-        },
-        policy,
-        policies: &numaherd_policy::Settings::default(),
-        herd: &herd,
+    let mut settings = TrialSettings {
+        herd,
+        ..TrialSettings::default()
     };
-    trial::run_recorded(&trial, Some(path)).unwrap();
+    settings.model.variation = 0.2;
+    let on_model = OnModel {
+        hardware: &hardware,
+        jobs: &jobs(),
+        until: Until::Time(Duration::from_secs(seconds)),
+        settings: &settings,
+    };
+    let trial = Trial {
+        seed: 7,
+        ledger: Some(path.to_owned()),
+        ..Trial::of(policy)
+    };
+    on_model.run(&trial).unwrap();
 }
 
 fn options(arguments: &[&str]) -> Replay {

@@ -8,8 +8,8 @@
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
+use numaherd_experiment::as_published;
 use numaherd_experiment::claims::Measured;
-use numaherd_experiment::trial::as_published;
 use numaherd_herd::Herd;
 use numaherd_herd::ledger::{Line, Record};
 use numaherd_model::{Job, Model, Options, Until};

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
+use numaherd_experiment::Ran;
 use numaherd_experiment::statistics::{Sample, mean};
-use numaherd_experiment::trial::Ran;
 use numaherd_model::{Binding, Job, Micro, Outcome, Placement, Until};
 use numaherd_policy::Settings;
 use numaherd_topology::{CpuId, NodeId};

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use numaherd_experiment::Ran;
 use numaherd_experiment::claims::{Measured, changes, list};
 use numaherd_experiment::statistics::{largest, mean, smallest};
-use numaherd_experiment::trial::Ran;
 use numaherd_model::{Completion, Job, Program, Until};
 
 use super::runs::{Compared, Runs};

@@ -2,9 +2,9 @@
 //! a request. The library's `apache` and `mysql` stand for the daemons.
 
 use anyhow::Result;
+use numaherd_experiment::Ran;
 use numaherd_experiment::claims::{Measured, changes};
 use numaherd_experiment::statistics::{largest, mean};
-use numaherd_experiment::trial::Ran;
 
 use super::cpu;
 use super::runs::{Compared, Runs};

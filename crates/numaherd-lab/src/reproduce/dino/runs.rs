@@ -4,8 +4,8 @@
 //! in percent of the kernel's time.
 
 use anyhow::{Context, Result};
+use numaherd_experiment::Ran;
 use numaherd_experiment::statistics::{Sample, mean};
-use numaherd_experiment::trial::Ran;
 
 use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, improvement};
 

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use crate::reproduce::testbed::Memo;
 use crate::reproduce::traces::{Kernel, Traces};
-use numaherd_experiment::playback::{self, Trial};
+use numaherd_experiment::{OnTrace, Settings, Trial, World};
 
 /// By how much caches and TLB reach are made smaller where the paper ran classes A and B: by about as much as
 /// class W is smaller than these (FACTS 2.2: sp 5, lu 7, mg 8 times; bt, cg, is and ft more).
@@ -206,16 +206,23 @@ impl<'a> Setup<'a> {
                 page_bytes,
             )?)
         })?;
-        let ran = playback::run(&Trial {
+        let settings = Settings {
+            trace: run.options.clone(),
+            ..Settings::as_published(World::Trace)
+        };
+        let on_trace = OnTrace {
             hardware: &run.hardware,
             trace: &trace,
-            options: run.options.clone(),
-            policy: run.policy,
-            policies: &numaherd_policy::Settings::default(),
-            herd: &playback::settings(),
+            settings: &settings,
             analysis: Some(&analysis),
-        })
-        .with_context(|| format!("cannot play {} under {}", run.kernel.name, run.policy))?;
+        };
+        let trial = Trial {
+            seed: run.options.seed,
+            ..Trial::of(run.policy)
+        };
+        let ran = on_trace
+            .run(&trial)
+            .with_context(|| format!("cannot play {} under {}", run.kernel.name, run.policy))?;
         Ok(Played {
             pages: analysis.judge(&ran.placement, &run.hardware.topology),
             figures: ran.figures,
