@@ -59,7 +59,6 @@ begin() {
     install -d "$root/usr/bin" "$root/usr/share/man/man1" "$root/DEBIAN" "$doc"
     strip --strip-all --remove-section=.comment --remove-section=.note -o "$root/usr/bin/$name" "$programs/$name"
     chmod 755 "$root/usr/bin/$name"
-    "$programs/$name" manual "$work/manual/$name" --date "$date"
     install -m 644 "$work/manual/$name"/man1/*.1 "$root/usr/share/man/man1/"
     gzip -9n "$root"/usr/share/man/man1/*.1
     gzip -9nc "$debian/changelog" >"$doc/changelog.Debian.gz"
@@ -99,6 +98,7 @@ finish() {
 }
 
 packages=()
+"$programs/numaherd-lab" manual "$work/manual" --date "$date"
 begin numaherd-lab
 finish
 
@@ -108,8 +108,7 @@ install -D -m 644 contrib/systemd/numaherd.service "$root/usr/lib/systemd/system
 install -d "$root/etc/numaherd"
 sed 's|^#\(ledger = "/var/lib/numaherd/ledger"\).*|\1|' contrib/numaherd.toml >"$root/etc/numaherd/numaherd.toml"
 chmod 644 "$root/etc/numaherd/numaherd.toml"
-# Completions: the laboratory's, which cover both programs.
-completions=$work/manual/numaherd-lab
+completions=$work/manual
 install -D -m 644 "$completions/bash/numaherd" "$root/usr/share/bash-completion/completions/numaherd"
 install -D -m 644 "$completions/zsh/_numaherd" "$root/usr/share/zsh/vendor-completions/_numaherd"
 install -D -m 644 "$completions/fish/numaherd.fish" "$root/usr/share/fish/vendor_completions.d/numaherd.fish"

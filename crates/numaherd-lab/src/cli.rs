@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use numaherd::cli::{Manual, Stray};
+use numaherd::cli::Stray;
 use numaherd::exit::EXIT_CODES;
 use numaherd::laboratory::about;
 use numaherd_quantity::parse_time;
@@ -41,7 +41,7 @@ pub enum Command {
     ProfileRun(Box<ProfileRun>),
     #[command(subcommand, about = about("trace"))]
     Trace(Trace),
-    /// Write the manual pages of these commands, and the shells' completions of all
+    /// Write manual pages and shell completions of both programs
     #[command(hide = true)]
     Manual(Manual),
 }
@@ -244,6 +244,28 @@ pub enum Papers {
 const REPRODUCE_HELP: &str = "\
 Exits with 7 if a claim does not hold that held in the program's record (docs/fidelity.json). What a
 line means, and when it holds: docs/FIDELITY.md.";
+
+/// Options of `manual`.
+#[derive(Debug, Args)]
+#[command(after_help = MANUAL_HELP)]
+pub struct Manual {
+    /// The folder to write to; it is created if missing
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+
+    /// The date on the pages [default: none]
+    #[arg(
+        long,
+        value_name = "YYYY-MM-DD",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub date: String,
+}
+
+const MANUAL_HELP: &str = "\
+Writes PROGRAM/man1/*.1, a page for each command, and bash/numaherd, zsh/_numaherd, fish/numaherd.fish. The
+same programs and date give the same bytes.";
 
 /// Reads `512KiB` or `2MiB` as KiB.
 fn cache_kib(text: &str) -> Result<u64, String> {

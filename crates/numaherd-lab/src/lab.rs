@@ -17,14 +17,14 @@ use numaherd_topology::Machine;
 use crate::cli::LabRun;
 use herded::Herded;
 pub use herded::herding_program;
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::{Exit, OrExit, ended};
 
 /// A preset or a machine file.
 ///
 /// # Errors
 /// There is none of that name, or the file is wrong.
 pub fn machine(name: &str) -> Result<Machine> {
-    Machine::find(name).map_err(|error| ended(Exit::Usage, error))
+    Machine::find(name).or_exit(Exit::Usage)
 }
 
 /// Boots a guest after a machine, with its hardware modelled, for any number of commands; with `ipm`,
@@ -188,9 +188,9 @@ fn find(program: &OsStr) -> Result<()> {
                  shell understands is for sh -c '...'"
         )
     };
-    Err(ended(
-        Exit::Usage,
-        format!("cannot find the program {shown} here, and the guest sees what is here: {advice}"),
+    Err(ended!(
+        Usage,
+        "cannot find the program {shown} here, and the guest sees what is here: {advice}"
     ))
 }
 

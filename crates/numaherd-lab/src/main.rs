@@ -5,6 +5,7 @@
 mod cli;
 mod compare;
 mod guest;
+mod held;
 mod lab;
 mod manual;
 mod profile;
@@ -39,7 +40,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Simulate(options) => simulate::simulate(&options).map(done),
         Command::Reproduce(options) => reproduce::reproduce(&options),
         Command::Trace(command) => trace::trace(&command),
-        Command::Manual(options) => manual::own().write(&options).map(done),
+        Command::Manual(options) => manual::write(&options).map(done),
         Command::Lab(Lab::Run(options)) => lab::run(&options),
         Command::Lab(Lab::Compare(options)) => compare::compare(&options).map(done),
         Command::Lab(Lab::Brm(options)) => reproduce::brm::lab::run(&options).map(done),

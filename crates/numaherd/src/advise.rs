@@ -10,7 +10,7 @@ use numaherd_policy::advise::{Amount, Room, advise as choose};
 use numaherd_topology::sysfs;
 
 use crate::cli::{Advise, Wanted};
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit, ended};
 use crate::print;
 
 /// The name by which libvirt calls the program that it asks.
@@ -30,9 +30,8 @@ pub fn called_as_numad(arguments: impl Iterator<Item = OsString>) -> bool {
 /// # Errors
 /// The machine cannot be read, or has no node that may be used.
 pub fn advise(options: &Advise) -> Result<()> {
-    let topology = sysfs::read(&options.root).map_err(|error| ended(Exit::Failure, error))?;
-    let rooms = numaherd_host::rooms(&options.root, &topology)
-        .map_err(|error| ended(Exit::Failure, error))?;
+    let topology = sysfs::read(&options.root).or_exit(Exit::Failure)?;
+    let rooms = numaherd_host::rooms(&options.root, &topology).or_exit(Exit::Failure)?;
     let rooms: Vec<Room> = rooms
         .into_iter()
         .map(|room| Room {

@@ -12,7 +12,6 @@ use crate::exit::EXIT_CODES;
 mod config;
 mod explain;
 mod machines;
-mod manual;
 mod replay;
 mod report;
 mod serve;
@@ -21,10 +20,9 @@ mod top;
 pub use config::{Config, ConfigCheck, ConfigKeys, ConfigShow};
 pub use explain::Explain;
 pub use machines::{Advise, Agent, AsNumad, Wanted};
-pub use manual::Manual;
 pub use replay::{Record, Replay};
 pub use report::Report;
-pub use serve::{Ask, Ctl, Serve};
+pub use serve::{Ctl, Serve};
 pub use top::{Top, View as TopView};
 
 /// Decide which core every thread runs on and which memory node every page lives on.
@@ -70,9 +68,6 @@ pub enum Command {
     Agent(Agent),
     /// Suggest nodes on which to start a program, like numad -w
     Advise(Advise),
-    /// Write manual pages and shell completions
-    #[command(hide = true)]
-    Manual(Manual),
 }
 
 /// Options of `run`.

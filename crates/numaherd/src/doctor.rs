@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use self::level::Level;
 use crate::cli::Doctor;
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit};
 use crate::print::{self, Shown};
 
 /// The version of what `--json` prints: another one when something in it is taken away or means
@@ -72,7 +72,7 @@ pub fn doctor(options: &Doctor) -> Result<ExitCode> {
 }
 
 fn report(root: &Path, events: Option<&Path>) -> Result<Report> {
-    let topology = sysfs::read(root).map_err(|error| ended(Exit::Usage, error))?;
+    let topology = sysfs::read(root).or_exit(Exit::Usage)?;
     let events = event_table(events)?;
     let machine = numaherd_host::doctor(root, &topology, &events);
     let (level, because) = level::of(&machine);
@@ -133,7 +133,7 @@ pub fn event_table(path: Option<&Path>) -> Result<EventTable> {
     let Some(path) = path else {
         return Ok(EventTable::default());
     };
-    let own = EventTable::read(path).map_err(|error| ended(Exit::Usage, error))?;
+    let own = EventTable::read(path).or_exit(Exit::Usage)?;
     Ok(own.before(EventTable::built_in()))
 }
 

@@ -62,6 +62,31 @@ pub fn ended(exit: Exit, message: impl fmt::Display) -> anyhow::Error {
     .into()
 }
 
+/// An error with this exit code and message, as `anyhow!` makes one without a code:
+/// `ended!(Usage, "there is no column {column:?}")`.
+#[macro_export]
+macro_rules! ended {
+    ($exit:ident, $($message:tt)+) => {
+        $crate::exit::ended($crate::exit::Exit::$exit, ::std::format!($($message)+))
+    };
+}
+pub use crate::ended;
+
+/// Gives an error an exit code.
+pub trait OrExit<T> {
+    /// The value, or the error with this exit code.
+    ///
+    /// # Errors
+    /// Those of the result.
+    fn or_exit(self, exit: Exit) -> anyhow::Result<T>;
+}
+
+impl<T, E: fmt::Display> OrExit<T> for Result<T, E> {
+    fn or_exit(self, exit: Exit) -> anyhow::Result<T> {
+        self.map_err(|error| ended(exit, error))
+    }
+}
+
 /// The exit that an error carries, if it carries one.
 pub fn of(error: &anyhow::Error) -> Option<Exit> {
     error.downcast_ref::<Ended>().map(|ended| ended.exit)

@@ -14,7 +14,7 @@ use numaherd_show::explain::{Choice, Explanation, Reading, short, text, whole};
 
 use crate::cli::Explain;
 use crate::config::Effective;
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit, ended};
 use crate::print::{self, called, quoted};
 
 /// The ledger of a service whose configuration names none.
@@ -42,9 +42,7 @@ pub fn explain(options: &Explain) -> Result<()> {
         let exit = exit_of(&error);
         ended(exit, format!("{error}{advice}"))
     })?;
-    let explanation = read
-        .explanation()
-        .map_err(|error| ended(Exit::Usage, error))?;
+    let explanation = read.explanation().or_exit(Exit::Usage)?;
     print::shown(options.json, &explanation, || {
         if options.all {
             whole(&explanation)

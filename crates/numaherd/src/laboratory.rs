@@ -38,6 +38,10 @@ pub const COMMANDS: [(&str, &str); 5] = [
     ("trace", "Record, inspect and replay memory accesses"),
 ];
 
+/// A further command of the laboratory, which only packages use, so that no help lists it: it writes the manual
+/// pages and completions of both programs.
+const MANUAL: &str = "manual";
+
 /// What a command of the laboratory does; nothing for any other.
 pub fn about(command: &str) -> &'static str {
     let mut commands = COMMANDS.into_iter();
@@ -78,7 +82,7 @@ pub fn arguments(mut all: impl Iterator<Item = OsString>) -> Option<Vec<OsString
 }
 
 fn is_command(word: &OsStr) -> bool {
-    COMMANDS.iter().any(|(name, _)| word == *name)
+    word == MANUAL || COMMANDS.iter().any(|(name, _)| word == *name)
 }
 
 /// Where the laboratory's program is, if it is installed.

@@ -13,7 +13,6 @@ mod doctor;
 pub mod exit;
 pub mod explain;
 pub mod laboratory;
-pub mod manual;
 mod policies;
 pub mod print;
 mod record;
@@ -70,6 +69,5 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Release(options) => release::release(&options).map(done),
         Command::Agent(options) => agent::agent(&options).map(done),
         Command::Advise(options) => advise::advise(&options).map(done),
-        Command::Manual(options) => manual::own().write(&options).map(done),
     }
 }

@@ -19,7 +19,7 @@ use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
 
 use crate::cli::{self, Run};
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit};
 use crate::release::journal_error;
 use crate::run::{self, Attached, Recording};
 use crate::{doctor, print};
@@ -98,8 +98,7 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
     let mut attended = Vec::new();
     for name in policies {
         let usual = numaherd_policy::Settings::default();
-        let mut policy =
-            registry::build(name.trim(), &usual).map_err(|error| ended(Exit::Usage, error))?;
+        let mut policy = registry::build(name.trim(), &usual).or_exit(Exit::Usage)?;
         // What its pages go by cannot be recorded; `recorded` says so.
         policy.paging = registry::build("linux", &usual)?.paging;
         needs::check(&policy.name, &policy.needs(), signals, &[]).map_err(journal_error)?;

@@ -73,9 +73,9 @@ pub fn release(options: &Release) -> Result<()> {
     print::shown(options.json, &report, || text(&report, &path))?;
     match report.failed.len() {
         0 => Ok(()),
-        n => Err(ended(
-            Exit::Failure,
-            format!("the affinities of {n} threads could not be restored; see above"),
+        n => Err(ended!(
+            Failure,
+            "the affinities of {n} threads could not be restored; see above"
         )),
     }
 }

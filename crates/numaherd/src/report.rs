@@ -14,7 +14,7 @@ use numaherd_herd::ledger::Reader;
 use numaherd_show::report::{Reading, Run, page};
 
 use crate::cli::Report;
-use crate::exit::{Exit, ended};
+use crate::exit::ended;
 use crate::explain::unreadable;
 use crate::print;
 
@@ -104,12 +104,10 @@ fn spare_ledgers(output: &Path, ledgers: &[PathBuf]) -> Result<()> {
         .iter()
         .find(|ledger| ledger.canonicalize().is_ok_and(|ledger| ledger == output));
     match same {
-        Some(ledger) => Err(ended(
-            Exit::Usage,
-            format!(
-                "the page would be written over the ledger {}; choose another name for --output",
-                ledger.display()
-            ),
+        Some(ledger) => Err(ended!(
+            Usage,
+            "the page would be written over the ledger {}; choose another name for --output",
+            ledger.display()
         )),
         None => Ok(()),
     }
@@ -145,7 +143,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit;
+    use crate::exit::{self, Exit};
 
     /// A file with this text, and its folder.
     fn folder_with(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {

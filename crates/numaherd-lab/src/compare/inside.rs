@@ -8,26 +8,21 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 use numaherd_experiment::Scenario;
 use numaherd_experiment::scenario::Program;
 use numaherd_experiment::statistics::mean;
 use numaherd_herd::Summary;
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use super::scheduler::Scheduler;
 use super::trial::{ProgramResult, Trial};
 use crate::guest::{Model, Scratch};
+use crate::held::{Held, SETUP_LIMIT, release};
 use crate::lab::herding_program;
-
-/// How long set-up may take in the guest's (then real) time.
-const SETUP_LIMIT: Duration = Duration::from_secs(120);
 
 /// Kernel files that a trial reads or sets, in the guest.
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -61,7 +56,7 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
         }
     }
     for member in &mut herd_members {
-        member.wait_until_ready()?;
+        member.held.wait_until_ready()?;
     }
     // Only now: nothing may move before the clock starts.
     let numad = match options.scheduler {
@@ -73,7 +68,7 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
     let model = Model::on()?;
     let mut observer = Observer::start(options, &herd_members, &scratch.0)?;
     // At once: its first interval has begun, and threads that wait in it look idle.
-    release(&scratch.0)?;
+    release(&scratch.0.join("go"))?;
     let mut programs = Vec::new();
     let (measured, others): (Vec<_>, Vec<_>) =
         herd_members.into_iter().partition(|member| member.measured);
@@ -81,7 +76,7 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
         programs.push(member.finish()?);
     }
     for member in others {
-        member.end()?;
+        member.held.end()?;
         programs.push(member.finish()?);
     }
     drop(model);
@@ -118,15 +113,6 @@ fn vmstat(name: &str) -> Result<u64> {
         .with_context(|| format!("{VMSTAT}: {name} is {value:?}, not a number"))
 }
 
-fn release(scratch: &Path) -> Result<()> {
-    let go = scratch.join("go");
-    fs::OpenOptions::new()
-        .write(true)
-        .open(&go)
-        .map(drop)
-        .with_context(|| format!("cannot release the programs by {}", go.display()))
-}
-
 /// Debian's numad, running until dropped.
 struct Numad;
 
@@ -160,8 +146,7 @@ struct Member {
     name: String,
     copy: u32,
     measured: bool,
-    process: Child,
-    ready: PathBuf,
+    held: Held,
 }
 
 /// What is read of a program's result.
@@ -186,61 +171,28 @@ impl Member {
             "menagerie" => menagerie.as_os_str().to_owned(),
             other => other.into(),
         };
-        let process = Command::new(&path)
+        let mut command = Command::new(&path);
+        command
             .args(program.arguments(copy))
             .arg("--json")
             .arg("--ready-file")
             .arg(&ready)
             .arg("--go-file")
             .arg(scratch.join("go"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start {name} ({})", path.display()))?;
+            .stdout(Stdio::piped());
+        let held = Held::start(format!("{name} {copy}"), &mut command, ready);
         Ok(Self {
             name: name.clone(),
             copy,
             measured: program.measured,
-            process,
-            ready,
+            held: held.with_context(|| format!("cannot start {name} ({})", path.display()))?,
         })
-    }
-
-    fn wait_until_ready(&mut self) -> Result<()> {
-        let begun = Instant::now();
-        while !self.ready.exists() {
-            if let Some(status) = self.process.try_wait()? {
-                bail!(
-                    "{} {} ended before it was ready: {status}",
-                    self.name,
-                    self.copy
-                );
-            }
-            if begun.elapsed() > SETUP_LIMIT {
-                let limit = SETUP_LIMIT.as_secs();
-                bail!("{} {} was not ready after {limit} s", self.name, self.copy);
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        Ok(())
-    }
-
-    /// Asks it to end before it has done all of its work.
-    fn end(&self) -> Result<()> {
-        let pid = Pid::from_child(&self.process);
-        kill_process(pid, Signal::TERM)
-            .with_context(|| format!("cannot end {} {}", self.name, self.copy))
     }
 
     /// Waits for its end and reads its result.
     fn finish(mut self) -> Result<ProgramResult> {
-        let mut printed = String::new();
-        let output = self.process.stdout.as_mut().expect("stdout is a pipe");
         let who = format!("{} {}", self.name, self.copy);
-        output
-            .read_to_string(&mut printed)
-            .with_context(|| format!("cannot read {who}"))?;
-        let status = self.process.wait()?;
+        let (printed, status) = printed(&mut self.held.process, &who)?;
         let report: Report = serde_json::from_str(&printed)
             .with_context(|| format!("{who} ended with {status} and no result but {printed:?}"))?;
         if self.measured && !report.complete {
@@ -258,6 +210,15 @@ impl Member {
     }
 }
 
+/// What a process prints until its end, and how it ends.
+fn printed(process: &mut Child, who: &str) -> Result<(String, ExitStatus)> {
+    let mut printed = String::new();
+    let output = process.stdout.as_mut().expect("stdout is a pipe");
+    let read = output.read_to_string(&mut printed);
+    read.with_context(|| format!("cannot read {who}"))?;
+    Ok((printed, process.wait()?))
+}
+
 /// `numaherd run` over the scenario's processes.
 struct Observer {
     process: Child,
@@ -273,7 +234,10 @@ impl Observer {
         let settings = toml::to_string(&options.scenario.configuration())?;
         fs::write(&config, settings)
             .with_context(|| format!("cannot write {}", config.display()))?;
-        let pids: Vec<String> = members.iter().map(|m| m.process.id().to_string()).collect();
+        let pids: Vec<String> = members
+            .iter()
+            .map(|m| m.held.process.id().to_string())
+            .collect();
         let mut command = Command::new(herding_program()?);
         command
             .args(["run", "--json", "--policy", options.scheduler.policy()])
@@ -304,12 +268,7 @@ impl Observer {
 
     /// Waits for it to notice that all processes have ended, and reads its summary.
     fn finish(&mut self) -> Result<Summary> {
-        let mut printed = String::new();
-        let output = self.process.stdout.as_mut().expect("stdout is a pipe");
-        output
-            .read_to_string(&mut printed)
-            .context("cannot read numaherd run")?;
-        let status = self.process.wait()?;
+        let (printed, status) = printed(&mut self.process, "numaherd run")?;
         if !status.success() {
             bail!("numaherd run failed with {status}; it printed {printed:?}");
         }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
 use numaherd_experiment::{Scenario, World, progress};
 use numaherd_hardware::IpmConfig;
@@ -160,7 +160,7 @@ fn schedulers(names: &[String]) -> Result<Vec<Scheduler>> {
 }
 
 fn scenario(name: &str) -> Result<Scenario> {
-    Scenario::find(name, World::Lab).map_err(|error| ended(Exit::Usage, error))
+    Scenario::find(name, World::Lab).or_exit(Exit::Usage)
 }
 
 /// A scenario as it is to be tried in a guest.

@@ -8,7 +8,7 @@ use numaherd_policy::settings::Settings;
 use numaherd_world::Signal;
 use serde::{Deserialize, Serialize};
 
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::ended;
 
 /// What places threads and pages in a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl Scheduler {
             policy => {
                 registry::build(policy, &Settings::default()).map_err(|error| {
                     let others = "lab compare also knows linux-balancing and numad";
-                    ended(Exit::Usage, format!("{error}; {others}"))
+                    ended!(Usage, "{error}; {others}")
                 })?;
                 Ok(Self::Policy(policy.to_owned()))
             }

@@ -18,7 +18,7 @@ use numaherd::cli::{Cli, Command};
 
 use crate::cli::Herding;
 use numaherd::config::Effective;
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print::{called, quoted};
 
 /// Where the guest keeps the ledger.
@@ -57,7 +57,7 @@ impl Herded {
         // As the guest will read them.
         let read = ["numaherd", "run"].map(OsString::from).into_iter();
         let read = Cli::try_parse_from(read.chain(arguments.iter().cloned()));
-        let Command::Run(run) = read.map_err(|error| ended(Exit::Usage, error))?.command else {
+        let Command::Run(run) = read.or_exit(Exit::Usage)?.command else {
             unreachable!("`run` is that command");
         };
         let config = Effective::of(&run)?.config;
@@ -67,12 +67,10 @@ impl Herded {
         let missing = needs.iter().find(|need| !IN_REAL_TIME.contains(need));
         if let Some(missing) = missing.filter(|_| real_time) {
             let policy = config.policy();
-            return Err(ended(
-                Exit::SignalMissing,
-                format!(
-                    "the policy {policy} needs the {missing}, which the lab models and cannot have in \
+            return Err(ended!(
+                SignalMissing,
+                "the policy {policy} needs the {missing}, which the lab models and cannot have in \
                      real time: leave --real-time out"
-                ),
             ));
         }
         let ledger = herding.ledger.as_deref().map(HostLedger::create);

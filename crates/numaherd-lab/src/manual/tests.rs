@@ -1,73 +1,70 @@
-//! The pages of both programs against their definitions, and what the shells and groff say of them.
+//! The pages against the definitions of both programs, and what the shells and groff say of them.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command as Process;
-
-use numaherd::cli::Manual;
-use numaherd::manual::Page;
 
 use super::*;
 use crate::tests::documents;
 
-/// What both programs write, each into a folder of its own in one that goes with the test.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "bash/numaherd"),
+    ("zsh", "zsh/_numaherd"),
+    ("fish", "fish/numaherd.fish"),
+];
+
+/// All that is written, in a folder that goes with the test.
 fn written(date: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for (name, book) in [("daemon", numaherd::manual::own()), ("laboratory", own())] {
-        let options = Manual {
-            folder: folder.path().join(name),
-            date: date.to_owned(),
-        };
-        book.write(&options).unwrap();
-    }
+    let options = Manual {
+        folder: folder.path().to_owned(),
+        date: date.to_owned(),
+    };
+    write(&options).unwrap();
     folder
 }
 
-/// The files below both programs' folders with these names.
-fn both(folder: &tempfile::TempDir, file: &str) -> [PathBuf; 2] {
-    ["daemon", "laboratory"].map(|program| folder.path().join(program).join(file))
-}
-
 fn pages_in(folder: &tempfile::TempDir) -> Vec<PathBuf> {
-    let folders = both(folder, "man1").into_iter();
-    let listed = folders.flat_map(|folder| fs::read_dir(folder).unwrap());
+    let folders = [NAME, laboratory::PROGRAM].map(|name| folder.path().join(name).join("man1"));
+    let listed = folders
+        .into_iter()
+        .flat_map(|folder| fs::read_dir(folder).unwrap());
     let mut paths: Vec<_> = listed.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     paths
 }
 
 fn names() -> BTreeSet<String> {
-    own().names()
-}
-
-fn pages() -> impl Iterator<Item = &'static Page> {
-    numaherd::manual::own().pages.iter().chain(own().pages)
+    let definition = definition();
+    let names = all(&definition).into_iter().map(page_name);
+    names.map(str::to_owned).collect()
 }
 
 #[test]
-fn every_command_has_one_page_with_examples_and_every_page_a_command() {
-    let told: Vec<&str> = pages().map(|page| page.name).collect();
-    for name in names() {
-        let pages = told.iter().filter(|told| **told == name).count();
-        assert_eq!(pages, 1, "a page in manual/pages.rs of one program: {name}");
-    }
-    for page in pages() {
-        assert!(names().contains(page.name), "{}", page.name);
-        assert!(!page.examples.is_empty(), "{}", page.name);
-        for beside in page.beside {
-            assert!(told.contains(beside), "{} names {beside}", page.name);
+fn every_command_has_a_page_with_examples_and_every_page_a_command() {
+    let pages = Pages::read().unwrap().pages;
+    let told: BTreeSet<String> = pages.keys().cloned().collect();
+    assert_eq!(told, names());
+    for (name, page) in pages {
+        assert!(!page.examples.is_empty(), "{name}");
+        for beside in &page.see_also {
+            assert!(told.contains(beside), "{name} names {beside}");
         }
     }
 }
 
 #[test]
+fn a_page_belongs_to_the_program_that_carries_its_command_out() {
+    assert_eq!(program("numaherd"), "numaherd");
+    assert_eq!(program("numaherd-config-show"), "numaherd");
+    assert_eq!(program("numaherd-trace-sra"), "numaherd-lab");
+}
+
+#[test]
 fn the_programs_understand_their_examples() {
-    for page in pages() {
-        for (_, line) in page.examples {
-            let spaced = page.name.replace('-', " ");
-            let is_own = page.name == "numaherd" || line.starts_with(&spaced);
-            assert!(is_own, "{line:?} is no example of {}", page.name);
+    for (name, page) in Pages::read().unwrap().pages {
+        for [_, line] in &page.examples {
+            let is_own = name == NAME || line.starts_with(&name.replace('-', " "));
+            assert!(is_own, "{line:?} is no example of {name}");
             if let Err(error) = documents::read(&words(line)) {
                 panic!("{line}: {error}");
             }
@@ -114,7 +111,7 @@ fn a_page_tells_all_sections_and_the_same_bytes_again() {
         }
         assert!(text.contains("2026\\-11\\-20") || text.contains("2026-11-20"));
     }
-    let program = fs::read_to_string(first.path().join("daemon/man1/numaherd.1")).unwrap();
+    let program = fs::read_to_string(first.path().join("numaherd/man1/numaherd.1")).unwrap();
     for code in 0..=7 {
         assert!(
             program.contains(&format!("\\fB{code}\\fR")),
@@ -126,25 +123,23 @@ fn a_page_tells_all_sections_and_the_same_bytes_again() {
 #[test]
 fn hidden_commands_are_hidden() {
     let folder = written("");
-    for file in ["bash/numaherd", "zsh/_numaherd", "fish/numaherd.fish"] {
-        for file in both(&folder, file) {
-            let text = fs::read_to_string(&file).unwrap();
-            let file = file.display();
-            assert!(
-                text.contains("doctor") && text.contains("simulate"),
-                "{file}"
-            );
-            for hidden in ["profile-run", "profile__run", "lab-trial", "lab__trial"] {
-                assert!(!text.contains(hidden), "{file} offers {hidden}");
-            }
+    for (_, file) in COMPLETIONS {
+        let text = fs::read_to_string(folder.path().join(file)).unwrap();
+        assert!(
+            text.contains("doctor") && text.contains("simulate"),
+            "{file}"
+        );
+        for hidden in ["profile-run", "profile__run", "lab-trial", "lab__trial"] {
+            assert!(!text.contains(hidden), "{file} offers {hidden}");
         }
     }
-    let hidden = [
+    for hidden in [
         "numaherd-manual",
         "numaherd-profile-run",
         "numaherd-lab-trial",
-    ];
-    assert!(hidden.iter().all(|hidden| !names().contains(*hidden)));
+    ] {
+        assert!(!names().contains(hidden), "{hidden}");
+    }
 }
 
 /// What a program says of a file, where the program is here.
@@ -181,14 +176,8 @@ fn groff_finds_nothing_wrong_with_the_pages() {
 #[test]
 fn the_shells_read_their_completions() {
     let folder = written("");
-    for (shell, file) in [
-        ("bash", "bash/numaherd"),
-        ("zsh", "zsh/_numaherd"),
-        ("fish", "fish/numaherd.fish"),
-    ] {
-        for file in both(&folder, file) {
-            let said = said_by(shell, &["-n"], &file);
-            assert_eq!(said.unwrap_or_default(), "", "{}", file.display());
-        }
+    for (shell, file) in COMPLETIONS {
+        let said = said_by(shell, &["-n"], &folder.path().join(file));
+        assert_eq!(said.unwrap_or_default(), "", "{file}");
     }
 }

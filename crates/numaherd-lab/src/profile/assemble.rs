@@ -7,8 +7,8 @@ use numaherd_topology::machine::CacheSpec;
 use numaherd_topology::{CacheKind, Machine, NodeId};
 use serde::Serialize;
 
+use super::bound::shown;
 use super::derive::{self, Latencies, Rates};
-use super::held::shown;
 use super::measured::Measured;
 use super::nodes::Nodes;
 use super::report::{Report, Vcpu};
@@ -202,14 +202,12 @@ impl Parts<'_> {
         {
             for found in runs.iter().filter_map(local_share) {
                 if (found - expected).abs() > 0.1 {
-                    return Err(ended(
-                        Exit::Failure,
-                        format!(
-                            "{:.0} % of the lines came from the core's own node though all memory \
+                    return Err(ended!(
+                        Failure,
+                        "{:.0} % of the lines came from the core's own node though all memory \
                              was bound to node {bound_to}: the program binds its memory itself; \
                              leave that out of its command line",
-                            found * 100.0
-                        ),
+                        found * 100.0
                     ));
                 }
             }

@@ -13,7 +13,7 @@ use super::report::Report;
 use super::text::Profile;
 use crate::cli::Profile as Options;
 use crate::lab;
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::{Exit, OrExit, ended};
 
 /// The machine that the lab is made after unless another is named.
 const USUAL_MACHINE: &str = "lab-4x2-half";
@@ -24,9 +24,7 @@ const USUAL_MACHINE: &str = "lab-4x2-half";
 /// The lab is not set up, the machine lacks a figure, or the program fails or runs too shortly.
 pub fn in_lab(options: &Options) -> Result<(Profile, Vec<Run>)> {
     let machine = lab::machine(options.machine.as_deref().unwrap_or(USUAL_MACHINE))?;
-    let topology = machine
-        .topology()
-        .map_err(|error| ended(Exit::Usage, error))?;
+    let topology = machine.topology().or_exit(Exit::Usage)?;
     let nodes = Nodes::of(&topology)?;
     let own_kib = last_level(&machine)?.size_kib;
     let mut others = options.cache_sizes.clone();

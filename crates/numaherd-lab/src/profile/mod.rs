@@ -14,9 +14,9 @@
 //! cache, prefetches apart, and write-backs. What the figures are made from is in `derive`.
 
 mod assemble;
+mod bound;
 mod derive;
 mod guests;
-mod held;
 mod here;
 mod measured;
 mod nodes;
@@ -34,8 +34,8 @@ use serde::Serialize;
 
 use crate::cli::Profile as Options;
 use assemble::Run;
-use held::numactl_missing;
-use numaherd::exit::{Exit, ended};
+use bound::numactl_missing;
+use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
 pub use once::run as run_once;
 use text::{NO_LATENCIES, Profile};
@@ -46,8 +46,7 @@ use text::{NO_LATENCIES, Profile};
 /// The program is not there, fails or runs too shortly; the lab is not set up; this machine has one
 /// node or no counters; a file cannot be written.
 pub fn profile(options: &Options) -> Result<()> {
-    find(&options.program[0], "give one of this machine's programs")
-        .map_err(|told| ended(Exit::Usage, told))?;
+    find(&options.program[0], "give one of this machine's programs").or_exit(Exit::Usage)?;
     if options.here && options.machine.is_none() && options.output.is_some() {
         return Err(ended(Exit::Usage, NO_LATENCIES));
     }
@@ -62,7 +61,7 @@ pub fn profile(options: &Options) -> Result<()> {
         guests::in_lab(options)?
     };
     if let Some(path) = &options.output {
-        let text = profile.to_toml().map_err(|told| ended(Exit::Usage, told))?;
+        let text = profile.to_toml().or_exit(Exit::Usage)?;
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let printed = Printed {

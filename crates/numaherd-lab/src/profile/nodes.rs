@@ -32,13 +32,11 @@ impl Nodes {
             node.is_some_and(|node| node.cpus.intersects(&online))
         };
         let refuse = |why: &str| {
-            ended(
-                Exit::Usage,
-                format!(
-                    "{} {why}, so no program can run with memory far from it; measure in the lab \
+            ended!(
+                Usage,
+                "{} {why}, so no program can run with memory far from it; measure in the lab \
                      (without --here)",
-                    topology.name()
-                ),
+                topology.name()
             )
         };
         let local = memory.iter().find(|&node| has_cpus(node));

@@ -16,12 +16,13 @@ use numaherd_host::{EventTable, Host, HostOptions, Selection};
 use numaherd_topology::{CpuSet, NodeId, Topology, sysfs};
 use numaherd_world::{Progress, Signal, SignalState, World};
 
-use super::held::Program;
+use super::bound;
 use super::measured::Measured;
 use super::tally::Tally;
 use crate::cli::ProfileRun;
 use crate::guest::{Model, Scratch};
-use numaherd::exit::{Exit, ended};
+use crate::held::release;
+use numaherd::exit::ended;
 
 /// Time between two readings of the counters.
 pub const TICK: Duration = Duration::from_millis(20);
@@ -39,19 +40,21 @@ pub fn run(options: &ProfileRun) -> Result<()> {
     let cpu_node = NodeId(options.cpu_node);
     let cpus = domain_cpus(&topology, cpu_node)?;
     let scratch = Scratch::new()?;
-    let mut program = Program::start(options, &cpus, &scratch.0)?;
+    let mut program = bound::start(options, &cpus, &scratch.0)?;
     program.wait_until_ready()?;
     let model = options.model.then(Model::on).transpose()?;
     let mut host = Host::new(
         HostOptions {
             residency_share: 0.0,
-            ..HostOptions::new(Selection::Child { pid: program.pid() })
+            ..HostOptions::new(Selection::Child {
+                pid: program.process.id(),
+            })
         },
         topology,
     )?;
     let mut tally = Tally::default();
     let skip = options.skip.unwrap_or_default();
-    program.release()?;
+    release(&scratch.0.join("go"))?;
     let begun = Instant::now();
     let (mut counted_from, mut seen_at) = (None, Duration::ZERO);
     let mut stopped = false;
@@ -85,9 +88,9 @@ pub fn run(options: &ProfileRun) -> Result<()> {
     drop(model);
     if !stopped && !status.success() {
         let name = options.program[0].display();
-        return Err(ended(
-            Exit::Failure,
-            format!("{name} failed ({status}), so nothing was measured"),
+        return Err(ended!(
+            Failure,
+            "{name} failed ({status}), so nothing was measured"
         ));
     }
     tally.check(options)?;
@@ -123,12 +126,10 @@ pub fn counters(topology: &Topology) -> Result<(String, Option<String>)> {
     let miss_rate = signals.iter().find(|s| s.signal == Signal::MissRate);
     match miss_rate.map(|report| &report.state) {
         Some(SignalState::Measured { source, caveat }) => Ok((source.clone(), caveat.clone())),
-        Some(SignalState::Missing { reason, remedy }) => Err(ended(
-            Exit::SignalMissing,
-            format!(
-                "this machine has no counters to measure a program with: {reason}; {remedy}, or \
+        Some(SignalState::Missing { reason, remedy }) => Err(ended!(
+            SignalMissing,
+            "this machine has no counters to measure a program with: {reason}; {remedy}, or \
                  measure it in the lab (without --here)"
-            ),
         )),
         None => unreachable!("every signal is reported"),
     }
@@ -143,10 +144,5 @@ fn domain_cpus(topology: &Topology, node: NodeId) -> Result<CpuSet> {
         .filter(|domain| domain.node == node)
         .map(|domain| domain.cpus.intersection(&online))
         .find(|cpus| !cpus.is_empty())
-        .ok_or_else(|| {
-            ended(
-                Exit::Usage,
-                format!("node {node} has no CPU that is online"),
-            )
-        })
+        .ok_or_else(|| ended!(Usage, "node {node} has no CPU that is online"))
 }

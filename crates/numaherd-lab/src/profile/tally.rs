@@ -8,7 +8,7 @@ use numaherd_world::Snapshot;
 
 use super::once::ROOT;
 use crate::cli::ProfileRun;
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::ended;
 
 /// CPU time in seconds that a run must give: of less, what is lost between the last reading and the
 /// end would be too large a part.
@@ -100,20 +100,19 @@ impl Tally {
                 None => "",
                 Some(_) => " or skip less",
             };
-            return Err(ended(
-                Exit::Failure,
-                format!(
-                    "{name} ran too shortly to be measured: {} instructions in {:.2} s of CPU time \
+            return Err(ended!(
+                Failure,
+                "{name} ran too shortly to be measured: {} instructions in {:.2} s of CPU time \
                      were counted, and at least {LEAST_INSTRUCTIONS} in {LEAST_CPU_SECONDS} s are \
                      needed; give it more work{or_else}",
-                    self.instructions, self.cpu_seconds,
-                ),
+                self.instructions,
+                self.cpu_seconds
             ));
         }
         if !self.has_cycles {
-            return Err(ended(
-                Exit::SignalMissing,
-                format!("the cycles of {name} could not be counted beside its cache misses"),
+            return Err(ended!(
+                SignalMissing,
+                "the cycles of {name} could not be counted beside its cache misses"
             ));
         }
         self.threads = self.threads.max(1);

@@ -18,7 +18,7 @@ use numaherd_experiment::claims::Measured;
 use numaherd_model::{alone, numa_penalty};
 use numaherd_topology::{CpuId, NodeId};
 
-use super::testbed::{CPU2006, Effort, Testbed, program};
+use super::testbed::{Effort, Testbed, cpu2006, program};
 
 /// The node that has the memory, a CPU of it, and one of the other node.
 const HOME: NodeId = NodeId(0);
@@ -55,7 +55,7 @@ fn profiles(testbed: &Testbed) -> Result<Vec<Profiled>> {
             penalty: numa_penalty(&testbed.hardware, phase, CpuId(FAR), HOME),
         })
     };
-    CPU2006.into_iter().map(profile).collect()
+    cpu2006().map(profile).collect()
 }
 
 #[cfg(test)]

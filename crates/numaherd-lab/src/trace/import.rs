@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
 use anyhow::{Context, Result};
+use numaherd_quantity::{count, counted};
 use numaherd_trace::import::{Format, Imported, import as read};
 
-use super::{counted, of};
 use crate::cli::TraceImport;
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::ended;
 use numaherd::print;
 
 /// Reads the text and writes the trace.
@@ -20,12 +20,8 @@ pub fn import(options: &TraceImport) -> Result<()> {
     let text: Box<dyn BufRead> = if options.file.as_os_str() == "-" {
         Box::new(io::stdin().lock())
     } else {
-        let file = File::open(&options.file).map_err(|why| {
-            ended(
-                Exit::Usage,
-                format!("cannot open {}: {why}", options.file.display()),
-            )
-        })?;
+        let file = File::open(&options.file)
+            .map_err(|why| ended!(Usage, "cannot open {}: {why}", options.file.display()))?;
         Box::new(BufReader::with_capacity(1 << 20, file))
     };
     let output = options.output.display();
@@ -36,10 +32,7 @@ pub fn import(options: &TraceImport) -> Result<()> {
         Err(error) => {
             // What was begun is no trace that anybody asked for.
             let _ = std::fs::remove_file(&options.output);
-            return Err(ended(
-                Exit::Usage,
-                format!("{}: {error}", options.file.display()),
-            ));
+            return Err(ended!(Usage, "{}: {error}", options.file.display()));
         }
     };
     drop(file);
@@ -51,8 +44,8 @@ pub fn said(imported: &Imported) -> String {
     let mut text = format!(
         "{}: {}, {}",
         imported.format.name(),
-        of(imported.lines, "line", "lines"),
-        of(imported.events, "event", "events")
+        counted(imported.lines, "line"),
+        counted(imported.events, "event")
     );
     let mut add = |part: std::fmt::Arguments<'_>| {
         text.write_fmt(part).expect("a string takes all");
@@ -64,19 +57,19 @@ pub fn said(imported: &Imported) -> String {
     for sampled in &imported.sampled {
         let rate = sampled.one_in().map_or_else(
             || "at an unknown rate".to_owned(),
-            |one_in| format!("one in {}", counted(one_in.round() as u64)),
+            |one_in| format!("one in {}", count(one_in.round() as u64)),
         );
-        let samples = of(sampled.samples, "sample", "samples");
+        let samples = counted(sampled.samples, "sample");
         add(format_args!("  {}: {samples}, {rate}\n", sampled.event));
     }
     if imported.without_address > 0 {
-        let without = of(imported.without_address, "sample", "samples");
+        let without = counted(imported.without_address, "sample");
         add(format_args!(
             "  left out, since without an address: {without}\n"
         ));
     }
     if imported.bad_lines > 0 {
-        let bad = of(imported.bad_lines, "line", "lines");
+        let bad = counted(imported.bad_lines, "line");
         add(format_args!(
             "  left out, since not to be read: {bad}, the first:\n"
         ));

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
+use numaherd_quantity::{bytes, count, counted};
 use numaherd_trace::info::{Info, WINDOW_INSTRUCTIONS, WorkingSet, info as read};
 
-use super::{bytes, counted, of, opened};
+use super::opened;
+
 use crate::cli::TraceInfo;
 use numaherd::print;
 
@@ -30,8 +32,8 @@ fn shown(info: &Info) -> String {
     let total = &info.total;
     let mut text = format!(
         "{} of {}\n",
-        of(info.threads.len() as u64, "thread", "threads"),
-        of(info.processes as u64, "process", "processes")
+        counted(info.threads.len() as u64, "thread"),
+        counted(info.processes as u64, "process")
     );
     let longest = info.about.keys().map(String::len).max().unwrap_or(0);
     let width = (longest + 2).max(16);
@@ -48,33 +50,33 @@ fn shown(info: &Info) -> String {
         "accesses",
         format!(
             "{} ({} loads, {:.1} %; {} stores, {:.1} %)",
-            counted(total.accesses()),
-            counted(total.loads),
+            count(total.accesses()),
+            count(total.loads),
             per_cent(total.loads),
-            counted(total.stores),
+            count(total.stores),
             per_cent(total.stores)
         ),
     );
-    line("instructions", counted(total.instructions));
+    line("instructions", count(total.instructions));
     line(
         "sleeps, wakes",
-        format!("{}, {}", counted(total.sleeps), counted(total.wakes)),
+        format!("{}, {}", count(total.sleeps), count(total.wakes)),
     );
     let page = bytes(info.page_bytes);
     let touched = bytes(info.pages.saturating_mul(info.page_bytes));
     line(
         "pages",
-        format!("{} of {page}: {touched}", counted(info.pages)),
+        format!("{} of {page}: {touched}", count(info.pages)),
     );
     for (threads, pages) in &info.pages_by_threads {
         let share = 100.0 * *pages as f64 / info.pages.max(1) as f64;
         let who = if *threads == 1 { "thread" } else { "threads" };
         let name = format!("  of {threads} {who}");
-        line(&name, format!("{} ({share:.1} %)", counted(*pages)));
+        line(&name, format!("{} ({share:.1} %)", count(*pages)));
     }
     if let Some(set) = &info.working_set {
-        let window = counted(WINDOW_INSTRUCTIONS);
-        let (mean, most) = (set.mean_pages, counted(set.most_pages));
+        let window = count(WINDOW_INSTRUCTIONS);
+        let (mean, most) = (set.mean_pages, count(set.most_pages));
         line(
             "working set",
             format!("{mean:.1} pages in {window} instructions of a thread, {most} at most"),
@@ -85,7 +87,7 @@ fn shown(info: &Info) -> String {
         format!("{:.3} s", info.recorded_ns as f64 / 1e9),
     );
     let size = bytes(info.bytes);
-    let frames = of(info.frames, "frame", "frames");
+    let frames = counted(info.frames, "frame");
     let each = info
         .bytes_per_event
         .map_or_else(String::new, |each| format!(", {each:.3} bytes an event"));
@@ -154,12 +156,12 @@ fn threads(info: &Info) -> String {
             thread.info.process.to_string(),
             thread.info.tid.to_string(),
             thread.info.name.clone(),
-            counted(counts.loads),
-            counted(counts.stores),
-            counted(counts.instructions),
-            counted(counts.sleeps),
-            counted(counts.wakes),
-            counted(thread.pages),
+            count(counts.loads),
+            count(counts.stores),
+            count(counts.instructions),
+            count(counts.sleeps),
+            count(counts.wakes),
+            count(thread.pages),
             thread
                 .working_set
                 .as_ref()
@@ -169,7 +171,7 @@ fn threads(info: &Info) -> String {
     let mut text = table.trim_fmt() + "\n";
     let hidden = info.threads.len() - listed.len();
     if hidden > 0 {
-        let hidden = counted(hidden as u64);
+        let hidden = count(hidden as u64);
         writeln!(
             text,
             "and {hidden} threads with fewer accesses; --json has all"

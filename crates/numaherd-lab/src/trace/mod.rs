@@ -13,7 +13,7 @@ use anyhow::Result;
 use numaherd_trace::import::open;
 
 use crate::cli::Trace;
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::ended;
 
 /// Does what was asked for.
 ///
@@ -36,53 +36,9 @@ pub fn trace(command: &Trace) -> Result<ExitCode> {
 /// The file is neither, or cannot be read.
 fn opened(path: &Path) -> Result<numaherd_trace::Trace> {
     let (trace, imported) =
-        open(path).map_err(|error| ended(Exit::Usage, format!("{}: {error}", path.display())))?;
+        open(path).map_err(|error| ended!(Usage, "{}: {error}", path.display()))?;
     if let Some(imported) = imported {
         eprint!("{}", import::said(&imported));
     }
     Ok(trace)
-}
-
-/// Counts for people: with a comma between thousands.
-fn counted(count: u64) -> String {
-    let digits = count.to_string();
-    let groups: Vec<_> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .map(String::from_utf8_lossy)
-        .collect();
-    groups.join(",")
-}
-
-/// So many of something.
-fn of(count: u64, one: &str, more: &str) -> String {
-    format!("{} {}", counted(count), if count == 1 { one } else { more })
-}
-
-/// Bytes for people.
-fn bytes(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let power = (63 - bytes.leading_zeros()) / 10;
-    let value = bytes as f64 / (1_u64 << (10 * power)) as f64;
-    format!("{value:.1} {}", units[power as usize - 1])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_and_bytes_read_well() {
-        let counts = [0, 999, 1000, 1_234_567, 10_000_000].map(counted);
-        assert_eq!(counts, ["0", "999", "1,000", "1,234,567", "10,000,000"]);
-        let sizes = [0, 1023, 1024, 1536, 1 << 30, u64::MAX].map(bytes);
-        assert_eq!(
-            sizes,
-            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 GiB", "16.0 EiB"]
-        );
-    }
 }

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use numaherd_lab_launcher::{Command, RecordOptions, Recorded, RunOptions};
+use numaherd_quantity::{bytes, count};
 use numaherd_trace::Trace;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{bytes, counted};
 use crate::cli::TraceRecord;
 use crate::lab;
 
@@ -76,7 +76,7 @@ fn said(recorded: &Recorded, trace: &Trace) -> String {
     };
     format!(
         "{} events of {} threads in {}, {:.2} bytes an event; {seconds:.1} s, {:.1} million events a second{cut}\n",
-        counted(events),
+        count(events),
         trace.threads().len(),
         bytes(size),
         size as f64 / events.max(1) as f64,
@@ -101,8 +101,8 @@ fn threads(trace: &Trace) -> Table {
             thread.process.to_string(),
             thread.tid.to_string(),
             thread.name.clone(),
-            counted(events),
-            counted(instructions),
+            count(events),
+            count(instructions),
         ]);
     }
     for column in [0, 1, 2, 4, 5] {

@@ -7,12 +7,14 @@ use numaherd_experiment::chart::Series;
 use numaherd_experiment::chart::lines::{Panel, lines};
 use numaherd_experiment::table::Table;
 use numaherd_hardware::Config;
+use numaherd_quantity::{bytes, count, counted};
 use numaherd_topology::Machine;
 use numaherd_trace::sra::{Caches, Options, Sra, Strategy, sra as run};
 
-use super::{bytes, counted, of, opened};
+use super::opened;
+
 use crate::cli::TraceSra;
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::{Exit, OrExit};
 use numaherd::print;
 
 /// Runs the trace and prints what was saved.
@@ -53,8 +55,8 @@ fn tried(options: &TraceSra) -> Result<Options> {
     let caches = match &options.machine {
         None => usual.caches,
         Some(name) => {
-            let machine = Machine::find(name).map_err(|error| ended(Exit::Usage, error))?;
-            let config = Config::of(&machine).map_err(|error| ended(Exit::Usage, error))?;
+            let machine = Machine::find(name).or_exit(Exit::Usage)?;
+            let config = Config::of(&machine).or_exit(Exit::Usage)?;
             Caches::of(&config)
         }
     };
@@ -79,13 +81,13 @@ fn shown(found: &Sra) -> String {
         .map_or_else(String::new, |l2| format!("{}, ", bytes(l2.bytes)));
     let mut text = format!(
         "{} accesses to memory of {} ({}, {l2}{} shared by {}), by {} to {}\n",
-        counted(found.remote),
-        counted(found.accesses),
+        count(found.remote),
+        count(found.accesses),
         bytes(caches.l1.bytes),
         bytes(caches.llc.bytes),
         caches.cores_per_domain,
-        of(found.threads as u64, "thread", "threads"),
-        of(found.touched_pages, "page", "pages"),
+        counted(found.threads as u64, "thread"),
+        counted(found.touched_pages, "page"),
     );
     if let Some(damage) = &found.damage {
         writeln!(text, "{damage}; all figures are of what lies before")
@@ -107,7 +109,7 @@ fn shown(found: &Sra) -> String {
 fn table(found: &Sra, strategy: Strategy) -> String {
     let rates = found.options.one_in.iter().map(|&one_in| match one_in {
         1 => "every".to_owned(),
-        one_in => format!("1 in {}", counted(one_in)),
+        one_in => format!("1 in {}", count(one_in)),
     });
     let headings: Vec<String> = std::iter::once("K".to_owned()).chain(rates).collect();
     let mut table = Table::new(0, headings.iter().map(String::as_str));
@@ -123,7 +125,7 @@ fn table(found: &Sra, strategy: Strategy) -> String {
                 },
             )
         });
-        table.row(std::iter::once(counted(pages)).chain(cells));
+        table.row(std::iter::once(count(pages)).chain(cells));
     }
     table.text()
 }
@@ -136,7 +138,7 @@ fn svg(found: &Sra, title: &str) -> Result<String> {
     let panels = options.one_in.iter().map(|&one_in| Panel {
         caption: match one_in {
             1 => "every access sampled".to_owned(),
-            one_in => format!("one in {} sampled", counted(one_in)),
+            one_in => format!("one in {} sampled", count(one_in)),
         },
         series: options
             .strategies

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
 use super::Run;
+use crate::serve::protocol::Request;
 
 /// Options of `serve`.
 #[derive(Debug, Args)]
@@ -53,31 +54,7 @@ pub struct Ctl {
 
     /// What to do
     #[command(subcommand)]
-    pub ask: Ask,
-}
-
-/// What `ctl` can ask.
-#[derive(Debug, Subcommand)]
-pub enum Ask {
-    /// Show what the herd does and the state of the machine
-    Status,
-    /// Stop all decisions; threads stay where they are
-    Pause {
-        /// Also restore the original affinities
-        #[arg(long)]
-        give_back: bool,
-    },
-    /// Resume decisions after a pause
-    Resume,
-    /// Switch to another policy
-    Policy {
-        /// The name of the policy (see `numaherd policies`)
-        name: String,
-    },
-    /// Reload the configuration; a faulty one changes nothing
-    Reload,
-    /// Print what happens as it happens, until interrupted
-    Watch,
+    pub ask: Request,
 }
 
 const CTL_HELP: &str = "\

@@ -30,7 +30,7 @@ use numaherd_files::{FileError, Finding, read};
 use serde_json::Value;
 
 use crate::cli::{Run, Stray};
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit, ended};
 pub use file::Config;
 
 /// The configuration that is read when nobody names one.
@@ -104,7 +104,7 @@ impl Effective {
         let mut effective = Self::read(&Wanted::here(run.config.as_deref()))?;
         effective.overrule(run)?;
         setting::check(&effective.config).map_err(|wrong| match effective.origin(&wrong.key) {
-            Some(origin) => ended(Exit::Usage, format!("{origin}: {wrong}")),
+            Some(origin) => ended!(Usage, "{origin}: {wrong}"),
             None => ended(Exit::Usage, wrong),
         })?;
         Ok(effective)
@@ -145,8 +145,8 @@ impl Effective {
                 return Err(ended(Exit::Usage, message));
             }
         };
-        let (mut config, read) = Config::parse(&text, &path.display().to_string())
-            .map_err(|wrong| ended(Exit::Usage, wrong))?;
+        let (mut config, read) =
+            Config::parse(&text, &path.display().to_string()).or_exit(Exit::Usage)?;
         // A file that it names is beside it.
         if let Some(folder) = path.parent() {
             let named = [&mut config.events, &mut config.ledger, &mut config.journal];

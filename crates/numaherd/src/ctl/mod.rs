@@ -1,6 +1,6 @@
 //! `numaherd ctl`: asks a herd that serves, over its control socket.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use numaherd_herd::ledger::Watched;
 use numaherd_show::live::Live;
 use serde_json::Value;
 
-use crate::cli::{Ask, Ctl};
-use crate::exit::{Exit, ended};
+use crate::cli::Ctl;
+use crate::exit::{Exit, OrExit, ended};
 use crate::serve::protocol::{self, Request};
 use crate::serve::usual_socket;
 
@@ -28,51 +28,44 @@ const MOST_ANSWER: u64 = 256 << 20;
 /// Nobody serves there, it may not be asked, or it refuses: the message says why.
 pub fn ctl(options: &Ctl) -> Result<()> {
     let path = options.socket.clone().unwrap_or_else(usual_socket);
-    let request = match &options.ask {
-        Ask::Status => Request::Status,
-        Ask::Pause { give_back } => Request::Pause {
-            give_back: *give_back,
-        },
-        Ask::Resume => Request::Resume,
-        Ask::Policy { name } => Request::Policy { name: name.clone() },
-        Ask::Reload => Request::Reload,
-        Ask::Watch => Request::Watch,
-    };
-    let mut stream = connect(&path)?;
-    let asked = stream
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
-        .and_then(|()| stream.write_all(protocol::line(&request).as_bytes()));
-    asked.with_context(|| format!("cannot ask the herd at {}", path.display()))?;
-    let from = BufReader::new(stream);
-    if request == Request::Watch {
-        watch(from, &path, options.json)
-    } else {
-        let answer = answer(from, &path)?;
-        print(&answer, options.json)
+    let from = ask(&path, &options.ask, PATIENCE).map_err(|error| unanswered(&path, &error))?;
+    match options.ask {
+        Request::Watch => watch(from, &path, options.json),
+        _ => print(&answer(from, &path)?, options.json),
     }
 }
 
-fn connect(path: &Path) -> Result<UnixStream> {
-    UnixStream::connect(path).map_err(|error| {
-        let shown = path.display();
-        match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => ended(
-                Exit::Failure,
-                format!(
-                    "no herd serves at {shown}: `numaherd serve` starts one (or `systemctl start \
-                     numaherd`); --socket names another place"
-                ),
-            ),
-            std::io::ErrorKind::PermissionDenied => ended(
-                Exit::Permission,
-                format!(
-                    "this user may not control the herd at {shown}: only root, the user who started it, and its --control-group may"
-                ),
-            ),
-            _ => ended(Exit::Failure, format!("cannot reach the herd at {shown}: {error}")),
-        }
-    })
+/// Asks the herd that listens at a socket; what it says can be read from what is returned.
+///
+/// # Errors
+/// Nobody listens there, it may not be used, or nobody takes the request.
+pub fn ask(
+    path: &Path,
+    request: &Request,
+    patience: Duration,
+) -> io::Result<BufReader<UnixStream>> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    stream.write_all(protocol::line(request).as_bytes())?;
+    Ok(BufReader::new(stream))
+}
+
+fn unanswered(path: &Path, error: &io::Error) -> anyhow::Error {
+    let shown = path.display();
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => ended!(
+            Failure,
+            "no herd serves at {shown}: `numaherd serve` starts one (or `systemctl start \
+                 numaherd`); --socket names another place"
+        ),
+        ErrorKind::PermissionDenied => ended!(
+            Permission,
+            "this user may not control the herd at {shown}: only root, the user who started it, \
+                 and its --control-group may"
+        ),
+        _ => ended!(Failure, "cannot reach the herd at {shown}: {error}"),
+    }
 }
 
 /// The answer, an object that says that all is well.
@@ -90,13 +83,13 @@ fn answer(from: impl BufRead, path: &Path) -> Result<Value> {
     let answer: Value = serde_json::from_slice(&line)
         .with_context(|| format!("the program at {} is not a numaherd herd", path.display()))?;
     match answer.get("error").and_then(Value::as_str) {
-        Some(why) => Err(ended(Exit::Failure, format!("the herd refused: {why}"))),
+        Some(why) => Err(ended!(Failure, "the herd refused: {why}")),
         None => Ok(answer),
     }
 }
 
 fn print(answer: &Value, as_json: bool) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     let word = |key: &str| answer.get(key).and_then(Value::as_str);
     if as_json {
         serde_json::to_writer_pretty(&mut out, answer)?;
@@ -119,14 +112,14 @@ fn watch(mut from: BufReader<UnixStream>, path: &Path, as_json: bool) -> Result<
         answer(from, path)?;
         return Ok(());
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     // From here on it says something when something happens.
     from.get_ref().set_read_timeout(None)?;
     if as_json {
-        std::io::copy(&mut from, &mut out).context("cannot go on watching")?;
+        io::copy(&mut from, &mut out).context("cannot go on watching")?;
         return Ok(());
     }
-    let (mut watched, _) = Watched::begin(from, path).map_err(|e| ended(Exit::Failure, e))?;
+    let (mut watched, _) = Watched::begin(from, path).or_exit(Exit::Failure)?;
     let mut live = Live::new();
     loop {
         match watched.next() {

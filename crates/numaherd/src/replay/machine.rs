@@ -5,7 +5,7 @@ use anyhow::Result;
 use numaherd_model::Hardware;
 use numaherd_topology::{CpuId, DomainId, Machine, NodeId, Topology};
 
-use crate::exit::{Exit, ended};
+use crate::exit::ended;
 
 /// Whether there are figures.
 pub enum Figures {
@@ -24,7 +24,7 @@ pub fn of(named: Option<&str>, recorded: &Topology) -> Result<Figures> {
     let Some(name) = named else {
         return Ok(preset(recorded));
     };
-    let wrong = |error: &dyn std::fmt::Display| ended(Exit::Usage, format!("--machine: {error}"));
+    let wrong = |error: &dyn std::fmt::Display| ended!(Usage, "--machine: {error}");
     let machine = Machine::find(name).map_err(|error| wrong(&error))?;
     let hardware = Hardware::of(&machine).map_err(|error| wrong(&error))?;
     if layout(hardware.topology()) != layout(recorded) {

@@ -17,7 +17,7 @@ use numaherd_policy::registry;
 use numaherd_show::replay::{Comparison, Prediction, Replayed, text};
 
 use crate::cli::Replay;
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit, ended};
 use crate::explain::unreadable;
 use crate::print;
 use machine::Figures;
@@ -39,9 +39,10 @@ pub fn replay(options: &Replay) -> Result<()> {
         .all(|policy| policy.missing.is_some())
     {
         let text = text(&replayed);
-        return Err(ended(
-            Exit::SignalMissing,
-            format!("nothing could be replayed\n{}", text.trim_end()),
+        return Err(ended!(
+            SignalMissing,
+            "nothing could be replayed\n{}",
+            text.trim_end()
         ));
     }
     print::shown(options.json, &replayed, || text(&replayed))
@@ -58,8 +59,7 @@ fn replayed(mut recording: Recording, options: &Replay) -> Result<Replayed> {
     let mut candidates = Vec::new();
     for name in &options.policy {
         let settings = Settings::of(recording.start(), name.trim(), options)?;
-        let policy = registry::build(name.trim(), &settings.policies)
-            .map_err(|error| ended(Exit::Usage, error))?;
+        let policy = registry::build(name.trim(), &settings.policies).or_exit(Exit::Usage)?;
         candidates.push(Candidate::new(policy, &settings.herd, &topology, basis));
     }
     let programs = programs(&options.programs)?;
@@ -90,7 +90,7 @@ fn replayed(mut recording: Recording, options: &Replay) -> Result<Replayed> {
 /// The profiles of these files.
 fn programs(files: &[PathBuf]) -> Result<Library> {
     files.iter().try_fold(Library::default(), |all, file| {
-        let more = Library::read(file).map_err(|error| ended(Exit::Usage, error))?;
+        let more = Library::read(file).or_exit(Exit::Usage)?;
         Ok(all.merged(more))
     })
 }

@@ -15,7 +15,7 @@ use toml::{Table, Value};
 
 use crate::cli::Replay;
 use crate::config::{Effective, LARGEST_FILE};
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit, ended};
 
 /// Of loop and policies.
 #[derive(Debug)]
@@ -33,8 +33,7 @@ impl Settings {
     /// # Errors
     /// The file cannot be read; a key or value cannot be: the message names it.
     pub fn of(start: &Start, name: &str, options: &Replay) -> Result<Self> {
-        let usage =
-            |what: &str, why: &dyn std::fmt::Display| ended(Exit::Usage, format!("{what}: {why}"));
+        let usage = |what: &str, why: &dyn std::fmt::Display| ended!(Usage, "{what}: {why}");
         let mut tables = Table::new();
         let mut herd = Table::try_from(&start.settings)?;
         if name != start.policy
@@ -51,10 +50,7 @@ impl Settings {
         }
         for text in &options.set {
             let set = key_value(text, &["herd", "policies"]);
-            merge(
-                &mut tables,
-                &set.map_err(|error| ended(Exit::Usage, error))?,
-            );
+            merge(&mut tables, &set.or_exit(Exit::Usage)?);
             check(&tables).map_err(|why| usage(&format!("--set {text}"), &why))?;
         }
         let mut settings = check(&tables).map_err(|why| usage("the ledger's settings", &why))?;

@@ -30,7 +30,7 @@ use crate::cli::Run;
 use crate::config::file::steering;
 use crate::config::{Config, Effective};
 use crate::doctor;
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit, ended};
 use crate::print;
 use crate::release::{self, journal_error, usual_journal};
 use program::Program;
@@ -115,7 +115,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
             (recording.policy.into(), Some(recording.printed))
         }
         None => {
-            let policy = steering::policy(&config).map_err(|error| ended(Exit::Usage, error))?;
+            let policy = steering::policy(&config).or_exit(Exit::Usage)?;
             (policy, None)
         }
     };
@@ -170,10 +170,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         })?,
     }
     if let Ending::Failed { error } = &summary.ending {
-        return Err(ended(
-            Exit::Failure,
-            format!("the run ended early: {error}"),
-        ));
+        return Err(ended!(Failure, "the run ended early: {error}"));
     }
     Ok(code.unwrap_or(ExitCode::SUCCESS))
 }

@@ -11,7 +11,7 @@ use numaherd_topology::Topology;
 use numaherd_world::NewPages;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::exit::{Exit, ended};
+use crate::exit::ended;
 
 /// The program that was started for this run; ended with it when the run cannot begin.
 pub struct Program(Child);
@@ -30,18 +30,11 @@ impl Program {
             return Ok(None);
         };
         let mut command = Command::new(name);
-        start_with_new_pages(command.args(arguments), new_pages, topology).map_err(|error| {
-            ended(
-                Exit::Usage,
-                format!("cannot start {}: {}", name.display(), error.reason),
-            )
-        })?;
-        let child = command.spawn().map_err(|error| {
-            ended(
-                Exit::Usage,
-                format!("cannot start {}: {error}", name.display()),
-            )
-        })?;
+        start_with_new_pages(command.args(arguments), new_pages, topology)
+            .map_err(|error| ended!(Usage, "cannot start {}: {}", name.display(), error.reason))?;
+        let child = command
+            .spawn()
+            .map_err(|error| ended!(Usage, "cannot start {}: {error}", name.display()))?;
         Ok(Some(Self(child)))
     }
 

@@ -24,7 +24,7 @@ use crate::config::file::groups::Group;
 use crate::config::file::steering;
 use crate::config::keys::as_toml;
 use crate::config::{Config, Effective, values};
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit, ended};
 
 /// How long the herd may take to answer. It is woken, so that it answers when what it is doing is done.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -175,7 +175,7 @@ impl Running {
             None
         } else {
             let policy = steering::policy(wanted);
-            Some(policy.map_err(|error| ended(Exit::Usage, error))?)
+            Some(policy.or_exit(Exit::Usage)?)
         };
         let settings = steering::settings(wanted);
         let change = Change {
@@ -192,7 +192,7 @@ impl Running {
     fn change_policy(&mut self, name: &str, by: &str) -> Result<String> {
         let mut wanted = self.held.config.clone();
         wanted.policy = Some(name.to_owned());
-        let policy = steering::policy(&wanted).map_err(|error| ended(Exit::Usage, error))?;
+        let policy = steering::policy(&wanted).or_exit(Exit::Usage)?;
         let told = format!("the policy is {} from now on", policy.name);
         let change = Change {
             policy: Some(policy),

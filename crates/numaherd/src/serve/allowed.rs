@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::exit::{Exit, ended};
+use crate::exit::ended;
 
 /// Fewest and most bytes of a token: fewer can be guessed, more is some other file.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
@@ -22,7 +22,7 @@ impl Token {
     /// The file cannot be read, others may read it, or what is in it is no token.
     pub fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let wrong = |why: String| ended(Exit::Usage, format!("the token file {shown}: {why}"));
+        let wrong = |why: String| ended!(Usage, "the token file {shown}: {why}");
         let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
         let meta = file.metadata().map_err(|error| wrong(error.to_string()))?;
         let own = rustix::process::geteuid().as_raw();

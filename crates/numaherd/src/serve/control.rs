@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use numaherd_herd::{Control, ControlError, Request as Asked};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,77 +39,62 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Desk {
     feed: Arc<Feed>,
     web: Arc<Web>,
-    loop_: Arc<Loop>,
+    control: Control,
+    reload: Reload,
+    /// Held while the loop is asked: one request at a time.
+    turn: Mutex<()>,
     room: Arc<Semaphore>,
     /// Whether the socket's file lets a group in.
     has_group: bool,
 }
 
-/// The herd's side.
-pub struct Loop {
-    control: Control,
-    reload: Reload,
-    /// One request at a time.
-    turn: Mutex<()>,
-}
-
-impl Loop {
-    /// What a run is asked through.
-    pub fn new(control: Control, reload: Reload) -> Arc<Self> {
-        Arc::new(Self {
-            control,
-            reload,
-            turn: Mutex::new(()),
-        })
-    }
-
-    /// Asks, and waits for what comes of it: a sentence for people, or why nothing came.
-    fn ask(&self, request: Request, by: &str) -> Result<String, String> {
-        let control = self.control.named(by);
-        let ask = |asked| match control.ask(asked, PATIENCE) {
-            Ok(()) => Ok(None),
-            Err(late @ ControlError::NoAnswer { .. }) => Ok(Some(late.to_string())),
-            Err(error) => Err(error.to_string()),
-        };
-        let done = |late: Option<String>, done: &str| late.unwrap_or_else(|| done.to_owned());
-        match request {
-            Request::Pause { give_back } => {
-                let late = ask(Asked::Pause { give_back })?;
-                Ok(done(
-                    late,
-                    if give_back {
-                        "paused; threads have the affinities back that they were found with"
-                    } else {
-                        "paused; threads stay where they are"
-                    },
-                ))
-            }
-            Request::Resume => Ok(done(ask(Asked::Resume)?, "resumed")),
-            Request::Policy { name } => self
-                .reload
-                .policy(&name, by)
-                .map_err(|error| format!("{error:#}")),
-            Request::Reload => match self.reload.now(by) {
-                Ok(reloaded) => Ok(reloaded.to_string()),
-                Err(error) => Err(format!("the configuration stays as it was: {error:#}")),
-            },
-            Request::Status | Request::Watch | Request::Version => {
-                Err("this is not the loop's affair".to_owned())
-            }
-        }
-    }
-}
-
 impl Desk {
     /// A desk for a herd.
-    pub fn new(feed: Arc<Feed>, web: Arc<Web>, loop_: Arc<Loop>, has_group: bool) -> Arc<Self> {
+    pub fn new(
+        feed: Arc<Feed>,
+        web: Arc<Web>,
+        control: Control,
+        reload: Reload,
+        has_group: bool,
+    ) -> Arc<Self> {
         Arc::new(Self {
             feed,
             web,
-            loop_,
+            control,
+            reload,
+            turn: Mutex::new(()),
             room: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
             has_group,
         })
+    }
+
+    /// Asks the loop, and waits for what comes of it: a sentence for people, or why nothing came.
+    fn ask(&self, request: Request, by: &str) -> Result<String> {
+        let ask = |asked, done: &str| match self.control.named(by).ask(asked, PATIENCE) {
+            Ok(()) => Ok(done.to_owned()),
+            // It will be done when its turn comes.
+            Err(late @ ControlError::NoAnswer { .. }) => Ok(late.to_string()),
+            Err(error) => Err(error.into()),
+        };
+        match request {
+            Request::Pause { give_back } => {
+                let done = match give_back {
+                    true => "paused; threads have the affinities back that they were found with",
+                    false => "paused; threads stay where they are",
+                };
+                ask(Asked::Pause { give_back }, done)
+            }
+            Request::Resume => ask(Asked::Resume, "resumed"),
+            Request::Policy { name } => self.reload.policy(&name, by),
+            Request::Reload => {
+                let reloaded = self.reload.now(by);
+                let reloaded = reloaded.context("the configuration stays as it was")?;
+                Ok(reloaded.to_string())
+            }
+            Request::Status | Request::Watch | Request::Version => {
+                bail!("this is not the loop's affair")
+            }
+        }
     }
 
     /// Serves a connection in a task of its own, or refuses it.
@@ -150,7 +135,7 @@ impl Desk {
     }
 
     /// Answers line by line until the other side has gone, or is cut off.
-    async fn speak(&self, stream: &mut UnixStream, uid: u32) {
+    async fn speak(self: &Arc<Self>, stream: &mut UnixStream, uid: u32) {
         let mut heard: Vec<u8> = Vec::with_capacity(256);
         loop {
             let Some(line) = next_line(stream, &mut heard).await else {
@@ -165,7 +150,10 @@ impl Desk {
             }
             let answer = match parse(&line) {
                 Ok(Request::Watch) => return self.watch(stream).await,
-                Ok(request) => self.answer(request, uid).await,
+                Ok(request) => {
+                    let answer = self.answer(request, uid).await;
+                    answer.map_err(|error| format!("{error:#}"))
+                }
                 Err(why) => Err(why),
             };
             self.web.count(answer.is_ok());
@@ -179,7 +167,7 @@ impl Desk {
         }
     }
 
-    async fn answer(&self, request: Request, uid: u32) -> Result<Value, String> {
+    async fn answer(self: &Arc<Self>, request: Request, uid: u32) -> Result<Value> {
         match request {
             Request::Status => {
                 let serving = self.web.serving();
@@ -197,11 +185,11 @@ impl Desk {
                 "program": concat!("numaherd ", env!("CARGO_PKG_VERSION")),
             })),
             request => {
-                let _turn = self.loop_.turn.lock().await;
-                let loop_ = self.loop_.clone();
+                let _turn = self.turn.lock().await;
+                let desk = self.clone();
                 let by = format!("control socket (uid {uid})");
-                let asked = tokio::task::spawn_blocking(move || loop_.ask(request, &by));
-                let done = asked.await.map_err(|error| error.to_string())??;
+                let asked = tokio::task::spawn_blocking(move || desk.ask(request, &by));
+                let done = asked.await??;
                 Ok(json!({"ok": true, "done": done}))
             }
         }

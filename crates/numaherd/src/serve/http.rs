@@ -12,24 +12,21 @@
 //! whoever asks how often.
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
-use axum::http::header::{
+use hyper::body::Incoming;
+use hyper::header::{
     ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-    HOST, REFERRER_POLICY, TRANSFER_ENCODING, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    HOST, HeaderValue, REFERRER_POLICY, TRANSFER_ENCODING, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderValue, Method, StatusCode};
-use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use numaherd_show::metrics::{self, Serving, View};
 use numaherd_show::page;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -68,7 +65,7 @@ pub struct Web {
     refused_connections: AtomicU64,
     answered: AtomicU64,
     refused: AtomicU64,
-    kept: Mutex<[Option<(Instant, Bytes)>; 3]>,
+    kept: Mutex<[Option<(Instant, String)>; 3]>,
 }
 
 /// How an address was reached, which says what is asked of a request.
@@ -141,7 +138,9 @@ impl Web {
         };
         let web = self.clone();
         tokio::spawn(async move {
-            let service = TowerToHyperService::new(router(web.clone(), reached));
+            let service = service_fn(|request: Request<Incoming>| {
+                ready(Ok::<_, Infallible>(web.answer(reached, &request)))
+            });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_TIME)
@@ -158,13 +157,13 @@ impl Web {
     }
 
     /// What was drawn lately, or draws it.
-    fn drawn(&self, drawing: Drawing) -> Bytes {
+    fn drawn(&self, drawing: Drawing) -> String {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let place = &mut kept[drawing as usize];
-        if let Some((at, bytes)) = place
+        if let Some((at, text)) = place
             && at.elapsed() < KEPT
         {
-            return bytes.clone();
+            return text.clone();
         }
         let serving = self.serving();
         let text = self.feed.look(|run, heard| {
@@ -180,31 +179,103 @@ impl Web {
                 }
             }
         });
-        let bytes = Bytes::from(text);
-        *place = Some((Instant::now(), bytes.clone()));
-        bytes
+        *place = Some((Instant::now(), text.clone()));
+        text
+    }
+
+    /// Answers a request, at once: nothing in it waits.
+    fn answer(&self, reached: Reached, request: &Request<Incoming>) -> Response<String> {
+        let refused = self.objection(reached, request);
+        let mut response = refused.unwrap_or_else(|| self.shown(request.uri().path()));
+        self.count(response.status().is_success());
+        let headers = response.headers_mut();
+        for (name, value) in [
+            (CONTENT_SECURITY_POLICY, page::POLICY),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (REFERRER_POLICY, "no-referrer"),
+            (CACHE_CONTROL, "no-store"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    /// The endpoints.
+    fn shown(&self, path: &str) -> Response<String> {
+        let (kind, text) = match path {
+            "/" => ("text/html; charset=utf-8", self.drawn(Drawing::Page)),
+            "/metrics" => (metrics::CONTENT_TYPE, self.drawn(Drawing::Metrics)),
+            "/status" => ("application/json", self.drawn(Drawing::Status)),
+            "/style.css" => ("text/css; charset=utf-8", page::STYLE.to_owned()),
+            "/healthz" => {
+                let (code, told) = self.health();
+                return plain(code, told);
+            }
+            _ => {
+                return plain(
+                    StatusCode::NOT_FOUND,
+                    "there is /, /metrics, /status, /healthz\n",
+                );
+            }
+        };
+        response(StatusCode::OK, kind, text)
+    }
+
+    /// Why a request is not answered, if it is not.
+    fn objection(&self, reached: Reached, request: &Request<Incoming>) -> Option<Response<String>> {
+        let headers = request.headers();
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let why = "nothing can be changed here; ask with GET\n";
+            let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, why);
+            let allowed = HeaderValue::from_static("GET, HEAD");
+            refused.headers_mut().insert(ALLOW, allowed);
+            return Some(refused);
+        }
+        let length = headers.get(CONTENT_LENGTH);
+        if headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != "0") {
+            let why = "requests have no body here\n";
+            return Some(plain(StatusCode::PAYLOAD_TOO_LARGE, why));
+        }
+        if reached == Reached::Unix {
+            return None;
+        }
+        if let Some(token) = &self.token {
+            let mut given = headers.get_all(AUTHORIZATION).iter();
+            let first = given.next();
+            let is_known = first.is_some_and(|given| token.is_in(given.as_bytes()));
+            if is_known && given.next().is_none() {
+                return None;
+            }
+            let mut refused = plain(StatusCode::UNAUTHORIZED, "a token is needed here\n");
+            let scheme = HeaderValue::from_static("Bearer");
+            refused.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+            return Some(refused);
+        }
+        let mut names = headers.get_all(HOST).iter();
+        let named = names.next().and_then(|name| name.to_str().ok());
+        let is_local = named.is_some_and(is_local_name) && names.next().is_none();
+        let why = "this is localhost, by no other name\n";
+        (!is_local).then(|| plain(StatusCode::MISDIRECTED_REQUEST, why))
     }
 
     /// Whether the loop has been heard of as often as it should be, with what there is to say.
     fn health(&self) -> (StatusCode, String) {
-        self.feed.look(|run, heard| {
+        let trouble = self.feed.look(|run, heard| {
             let cadence = Duration::from_nanos(run.cadence_ns.unwrap_or(1_000_000_000));
             let Some(heard) = heard else {
-                return (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "it has not begun\n".to_owned(),
-                );
+                return Some("it has not begun\n".to_owned());
             };
             let silent = heard.elapsed();
             if run.ended.is_some() {
-                (StatusCode::SERVICE_UNAVAILABLE, "it has ended\n".to_owned())
-            } else if silent > cadence * 3 + SILENCE {
-                let told = format!("nothing was heard of the loop for {} s\n", silent.as_secs());
-                (StatusCode::SERVICE_UNAVAILABLE, told)
-            } else {
-                (StatusCode::OK, "ok\n".to_owned())
+                return Some("it has ended\n".to_owned());
             }
-        })
+            (silent > cadence * 3 + SILENCE)
+                .then(|| format!("nothing was heard of the loop for {} s\n", silent.as_secs()))
+        });
+        match trouble {
+            None => (StatusCode::OK, "ok\n".to_owned()),
+            Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, trouble),
+        }
     }
 }
 
@@ -213,121 +284,14 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nr
                       content-type: text/plain\r\ncontent-length: 42\r\n\r\n\
                       too many connections are open; try again.\n";
 
-/// The endpoints. Their answers are made at once: nothing in them waits.
-fn router(web: Arc<Web>, reached: Reached) -> Router {
-    let drawing = |drawing: Drawing, kind: &'static str| {
-        get(move |State(web): State<Arc<Web>>| async move { shown(web.drawn(drawing), kind) })
-    };
-    Router::new()
-        .route("/", drawing(Drawing::Page, "text/html; charset=utf-8"))
-        .route("/metrics", drawing(Drawing::Metrics, metrics::CONTENT_TYPE))
-        .route("/status", drawing(Drawing::Status, "application/json"))
-        .route(
-            "/style.css",
-            get(|| async {
-                shown(
-                    Bytes::from_static(page::STYLE.as_bytes()),
-                    "text/css; charset=utf-8",
-                )
-            }),
-        )
-        .route(
-            "/healthz",
-            get(|State(web): State<Arc<Web>>| async move {
-                let (code, told) = web.health();
-                (code, shown(Bytes::from(told), "text/plain; charset=utf-8")).into_response()
-            }),
-        )
-        .fallback(|| async {
-            told(
-                StatusCode::NOT_FOUND,
-                "there is /, /metrics, /status, /healthz\n",
-            )
-        })
-        .method_not_allowed_fallback(|| async { wrong_method() })
-        .layer(from_fn_with_state((web.clone(), reached), check))
-        .with_state(web)
+fn plain(code: StatusCode, text: impl Into<String>) -> Response<String> {
+    response(code, "text/plain; charset=utf-8", text.into())
 }
 
-/// Looks at a request before anything is drawn for it, and at its answer before it goes.
-async fn check(
-    State((web, reached)): State<(Arc<Web>, Reached)>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Infallible> {
-    let mut response = match objection(&web, reached, &request) {
-        Some(objection) => objection,
-        None => next.run(request).await,
-    };
-    web.count(response.status().is_success());
-    let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(page::POLICY),
-    );
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(response)
-}
-
-/// Why a request is not answered, if it is not.
-fn objection(web: &Web, reached: Reached, request: &Request) -> Option<Response> {
-    let headers = request.headers();
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Some(wrong_method());
-    }
-    let has_body = headers.contains_key(TRANSFER_ENCODING)
-        || headers
-            .get(CONTENT_LENGTH)
-            .is_some_and(|length| length != "0");
-    if has_body {
-        return Some(told(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "requests have no body here\n",
-        ));
-    }
-    if reached == Reached::Unix {
-        return None;
-    }
-    if let Some(token) = &web.token {
-        let mut given = headers.get_all(AUTHORIZATION).iter();
-        let is_known = given
-            .next()
-            .is_some_and(|given| token.is_in(given.as_bytes()));
-        if is_known && given.next().is_none() {
-            return None;
-        }
-        let mut refused = told(StatusCode::UNAUTHORIZED, "a token is needed here\n");
-        refused
-            .headers_mut()
-            .insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        return Some(refused);
-    }
-    let mut names = headers.get_all(HOST).iter();
-    let named = names.next().and_then(|name| name.to_str().ok());
-    let is_local = named.is_some_and(is_local_name) && names.next().is_none();
-    (!is_local).then(|| {
-        let why = "this is localhost, by no other name\n";
-        told(StatusCode::MISDIRECTED_REQUEST, why)
-    })
-}
-
-fn shown(bytes: Bytes, kind: &'static str) -> Response {
-    ([(CONTENT_TYPE, kind)], Body::from(bytes)).into_response()
-}
-
-fn told(code: StatusCode, why: &'static str) -> Response {
-    (code, [(CONTENT_TYPE, "text/plain; charset=utf-8")], why).into_response()
-}
-
-fn wrong_method() -> Response {
-    let mut refused = told(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "nothing can be changed here; ask with GET\n",
-    );
-    refused
-        .headers_mut()
-        .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-    refused
+fn response(code: StatusCode, kind: &'static str, text: String) -> Response<String> {
+    let mut response = Response::new(text);
+    *response.status_mut() = code;
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
 }

@@ -39,7 +39,7 @@ impl fmt::Display for Address {
 pub fn addresses(given: &[String], allow_remote: bool) -> Result<Vec<Address>> {
     let mut addresses = Vec::new();
     for text in given {
-        let wrong = |why: &str| ended(Exit::Usage, format!("--listen {text}: {why}"));
+        let wrong = |why: &str| ended!(Usage, "--listen {text}: {why}");
         if text == "none" {
             continue;
         }
@@ -130,34 +130,31 @@ fn free(path: &Path) -> Result<()> {
         Ok(meta) => meta,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => {
-            return Err(ended(
-                Exit::Permission,
-                format!("cannot look at {shown}: {error}"),
-            ));
+            return Err(ended!(Permission, "cannot look at {shown}: {error}"));
         }
     };
     if !meta.file_type().is_socket() {
-        return Err(ended(
-            Exit::Usage,
-            format!("{shown} exists and is not a socket; move it away, or choose another path"),
+        return Err(ended!(
+            Usage,
+            "{shown} exists and is not a socket; move it away, or choose another path"
         ));
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(|error| {
-                ended(
-                    Exit::Permission,
-                    format!("cannot remove the unused socket {shown}: {error}"),
+                ended!(
+                    Permission,
+                    "cannot remove the unused socket {shown}: {error}"
                 )
             })
         }
-        Ok(_) => Err(ended(
-            Exit::Busy,
-            format!("another numaherd serves at {shown}; end it, or choose another path"),
+        Ok(_) => Err(ended!(
+            Busy,
+            "another numaherd serves at {shown}; end it, or choose another path"
         )),
-        Err(error) => Err(ended(
-            Exit::Permission,
-            format!("cannot find out whether another numaherd serves at {shown}: {error}"),
+        Err(error) => Err(ended!(
+            Permission,
+            "cannot find out whether another numaherd serves at {shown}: {error}"
         )),
     }
 }

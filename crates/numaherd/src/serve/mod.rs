@@ -11,21 +11,26 @@ mod http;
 mod listen;
 pub mod protocol;
 
+use std::future::poll_fn;
+use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use numaherd_herd::Control;
 use tokio::sync::oneshot;
 
 use crate::cli::Serve;
-use crate::exit::{Exit, ended};
+use crate::exit::ended;
 use crate::release::usual_journal;
 use crate::run::{self, Attached, Reload};
 use allowed::Token;
-use control::{Desk, Loop};
+use control::Desk;
 use feed::Feed;
 use http::{Reached, Web};
 use listen::{Address, SocketFile};
@@ -48,7 +53,6 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
     let (mut feeder, fed, feed) = feed::feed();
     let (control, requests) = numaherd_herd::control::pair();
     let reload = Reload::default();
-    let loop_ = Loop::new(control.clone(), reload.clone());
     let folding = std::thread::Builder::new()
         .name("numaherd-fold".to_owned())
         .spawn(move || {
@@ -57,12 +61,12 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
         })
         .context("cannot start the thread that processes the loop's records")?;
     let (stop, stopped) = oneshot::channel::<()>();
-    let has_group = options.control_group.is_some();
+    let (asking, reloading) = (control.clone(), reload.clone());
     let serving = std::thread::Builder::new()
         .name("numaherd-serve".to_owned())
         .spawn(move || {
             lower_priority();
-            sockets.serve(feed, loop_, has_group, stopped)
+            sockets.serve(feed, asking, reloading, stopped)
         })
         .context("cannot start a thread that serves")?;
     let attached = Attached {
@@ -95,6 +99,8 @@ struct Sockets {
     unix: Vec<UnixListener>,
     control: UnixListener,
     token: Option<Token>,
+    /// Whether a group may use the control socket.
+    has_group: bool,
     files: Vec<SocketFile>,
 }
 
@@ -102,45 +108,43 @@ impl Sockets {
     fn open(options: &Serve) -> Result<Self> {
         let token = options.token_file.as_deref().map(Token::read).transpose()?;
         let group = options.control_group.as_deref().map(group).transpose()?;
-        let mut sockets = Self {
-            tcp: Vec::new(),
-            unix: Vec::new(),
-            control: {
-                let path = options.control.clone().unwrap_or_else(usual_socket);
-                let mode = if group.is_some() { 0o660 } else { 0o600 };
-                listen::unix(&path, mode, group)?
-            },
-            token,
-            files: vec![SocketFile(
-                options.control.clone().unwrap_or_else(usual_socket),
-            )],
+        let mode = if group.is_some() { 0o660 } else { 0o600 };
+        let mut files = Vec::new();
+        let mut at = |path: PathBuf| {
+            let listener = listen::unix(&path, mode, group)?;
+            files.push(SocketFile(path));
+            anyhow::Ok(listener)
         };
-        for address in listen::addresses(&options.listen, options.allow_remote)? {
-            match &address {
-                Address::Tcp(at) => {
-                    let listener = listen::tcp(*at)?;
+        let control = at(options.control.clone().unwrap_or_else(usual_socket))?;
+        let (mut tcp, mut unix) = (Vec::new(), Vec::new());
+        for mut address in listen::addresses(&options.listen, options.allow_remote)? {
+            match &mut address {
+                Address::Tcp(asked) => {
+                    let listener = listen::tcp(*asked)?;
                     // Port 0 is any that is free.
-                    let at = listener.local_addr().map_or(*at, |bound| bound);
-                    sockets.tcp.push(listener);
-                    eprintln!("numaherd: serving at {}", Address::Tcp(at));
+                    *asked = listener.local_addr().unwrap_or(*asked);
+                    tcp.push(listener);
                 }
-                Address::Unix(path) => {
-                    let mode = if group.is_some() { 0o660 } else { 0o600 };
-                    sockets.unix.push(listen::unix(path, mode, group)?);
-                    sockets.files.push(SocketFile(path.clone()));
-                    eprintln!("numaherd: serving at {address}");
-                }
+                Address::Unix(path) => unix.push(at(path.clone())?),
             }
+            eprintln!("numaherd: serving at {address}");
         }
-        Ok(sockets)
+        Ok(Self {
+            tcp,
+            unix,
+            control,
+            token,
+            has_group: group.is_some(),
+            files,
+        })
     }
 
     /// Serves until told to stop. All of it in this thread, but for what waits for the loop.
     fn serve(
         self,
         feed: Arc<Feed>,
-        loop_: Arc<Loop>,
-        has_group: bool,
+        control: Control,
+        reload: Reload,
         stopped: oneshot::Receiver<()>,
     ) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -150,42 +154,30 @@ impl Sockets {
             .build()
             .context("cannot begin to wait for sockets")?;
         let web = Web::new(feed.clone(), self.token);
-        let desk = Desk::new(feed, web.clone(), loop_, has_group);
+        let desk = Desk::new(feed, web.clone(), control, reload, self.has_group);
         let _files = self.files;
         runtime.block_on(async move {
             for listener in self.tcp {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 let web = web.clone();
-                tokio::spawn(async move {
-                    loop {
-                        match listener.accept().await {
-                            Ok((stream, _)) => web.connected(stream, Reached::Tcp),
-                            Err(_) => breathe().await,
-                        }
-                    }
-                });
+                tokio::spawn(accept(
+                    move |cx| listener.poll_accept(cx),
+                    move |(stream, _)| web.connected(stream, Reached::Tcp),
+                ));
             }
             for listener in self.unix {
                 let listener = tokio::net::UnixListener::from_std(listener)?;
                 let web = web.clone();
-                tokio::spawn(async move {
-                    loop {
-                        match listener.accept().await {
-                            Ok((stream, _)) => web.connected(stream, Reached::Unix),
-                            Err(_) => breathe().await,
-                        }
-                    }
-                });
+                tokio::spawn(accept(
+                    move |cx| listener.poll_accept(cx),
+                    move |(stream, _)| web.connected(stream, Reached::Unix),
+                ));
             }
-            let control = tokio::net::UnixListener::from_std(self.control)?;
-            tokio::spawn(async move {
-                loop {
-                    match control.accept().await {
-                        Ok((stream, _)) => desk.connected(stream),
-                        Err(_) => breathe().await,
-                    }
-                }
-            });
+            let listener = tokio::net::UnixListener::from_std(self.control)?;
+            tokio::spawn(accept(
+                move |cx| listener.poll_accept(cx),
+                move |(stream, _)| desk.connected(stream),
+            ));
             // Whoever would stop it may have gone; that is an end as well.
             let _ = stopped.await;
             // Watchers get the last lines.
@@ -195,13 +187,25 @@ impl Sockets {
     }
 }
 
-/// How long watchers have for the last lines.
-const LAST_LINES: std::time::Duration = std::time::Duration::from_millis(200);
-
-/// After a connection that could not be taken (too many files are open): a moment without trying.
-async fn breathe() {
-    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+/// Hands over every connection that comes, for ever.
+async fn accept<S>(
+    mut next: impl FnMut(&mut task::Context<'_>) -> Poll<io::Result<S>>,
+    connected: impl Fn(S),
+) {
+    loop {
+        match poll_fn(&mut next).await {
+            Ok(connection) => connected(connection),
+            // Too many files are open: a moment without trying.
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
 }
+
+/// How long watchers have for the last lines.
+const LAST_LINES: Duration = Duration::from_millis(200);
+
+/// How long to wait after a connection that could not be taken.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// The number of a group, by its name or as it is.
 fn group(name: &str) -> Result<u32> {
@@ -211,11 +215,9 @@ fn group(name: &str) -> Result<u32> {
     let path = Path::new("/etc/group");
     let text = std::fs::read_to_string(path).context("cannot read /etc/group")?;
     group_in(&text, name).ok_or_else(|| {
-        ended(
-            Exit::Usage,
-            format!(
-                "there is no group {name} in /etc/group; create it with `groupadd --system {name}`"
-            ),
+        ended!(
+            Usage,
+            "there is no group {name} in /etc/group; create it with `groupadd --system {name}`"
         )
     })
 }

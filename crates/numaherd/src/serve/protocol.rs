@@ -1,45 +1,51 @@
 //! What can be said on the control socket: one JSON object a line in, one out. Self-contained, so that
 //! the fuzzer reads it as the server does. Told to people in `docs/serve.md`.
 
+use clap::Subcommand;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 /// Longest request in bytes, its line feed among them.
 pub const MOST_REQUEST: usize = 4096;
 
-/// A request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A request; also what `numaherd ctl` can be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Subcommand)]
+#[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
-    /// What the herd and its machine are like.
+    /// Show what the herd does and the state of the machine
     Status,
-    /// Decide nothing until resumed.
+    /// Stop all decisions; threads stay where they are
     Pause {
-        /// Whether threads get the affinities back that they were found with.
+        /// Also restore the original affinities
+        #[arg(long)]
+        #[serde(default)]
         give_back: bool,
     },
-    /// Go on.
+    /// Resume decisions after a pause
     Resume,
-    /// Go on by another policy.
+    /// Switch to another policy
     Policy {
-        /// Its name.
+        /// The name of the policy (see `numaherd policies`)
         name: String,
     },
-    /// Read the configuration again.
+    /// Reload the configuration; a faulty one changes nothing
     Reload,
-    /// Stream the ledger's lines.
+    /// Print what happens as it happens, until interrupted
     Watch,
     /// Which program answers.
+    #[command(skip)]
     Version,
 }
 
-/// What can be asked, with what each may be told.
-const WORDS: [(&str, &[&str]); 7] = [
-    ("status", &[]),
-    ("pause", &["give_back"]),
-    ("resume", &[]),
-    ("policy", &["name"]),
-    ("reload", &[]),
-    ("watch", &[]),
-    ("version", &[]),
+/// What can be asked, with the key that each may have, and what its value is.
+const WORDS: [(&str, Option<(&str, &str)>); 7] = [
+    ("status", None),
+    ("pause", Some(("give_back", "true or false"))),
+    ("resume", None),
+    ("policy", Some(("name", "a policy's name"))),
+    ("reload", None),
+    ("watch", None),
+    ("version", None),
 ];
 
 /// Reads a request from a line, its line feed left out.
@@ -61,7 +67,7 @@ pub fn parse(line: &[u8]) -> Result<Request, String> {
         Some(_) => return Err("`do` is a word, for instance \"status\"".to_owned()),
         None => return Err(format!("`do` is missing; it is one of {}", words())),
     };
-    let Some((word, may)) = WORDS.into_iter().find(|(known, _)| *known == word) else {
+    let Some((word, key)) = WORDS.into_iter().find(|(known, _)| *known == word) else {
         let known = WORDS.into_iter().map(|(known, _)| known);
         return Err(format!(
             "there is nothing called {}{}; `do` is one of {}",
@@ -70,50 +76,26 @@ pub fn parse(line: &[u8]) -> Result<Request, String> {
             words()
         ));
     };
-    let unknown = object
+    let may = key.map(|(key, _)| key);
+    let known = || may.into_iter().chain(["do"]);
+    if let Some(key) = object
         .keys()
-        .find(|key| *key != "do" && !may.contains(&key.as_str()));
-    if let Some(key) = unknown {
-        let known = may.iter().copied().chain(["do"]);
-        return Err(format!(
-            "{word} has no key {}{}",
-            shown(key),
-            instead(key, known)
-        ));
+        .find(|key| !known().any(|known| known == *key))
+    {
+        let (key, instead) = (shown(key), instead(key, known()));
+        return Err(format!("{word} has no key {key}{instead}"));
     }
-    Ok(match word {
-        "status" => Request::Status,
-        "pause" => Request::Pause {
-            give_back: match object.get("give_back") {
-                None => false,
-                Some(Value::Bool(give_back)) => *give_back,
-                Some(_) => return Err("`give_back` is true or false".to_owned()),
-            },
-        },
-        "resume" => Request::Resume,
-        "policy" => match object.get("name") {
-            Some(Value::String(name)) => Request::Policy { name: name.clone() },
-            Some(_) => return Err("`name` is a policy's name".to_owned()),
-            None => return Err("policy needs a `name`, that of the policy".to_owned()),
-        },
-        "reload" => Request::Reload,
-        "watch" => Request::Watch,
-        _ => Request::Version,
+    let is_given = may.is_some_and(|key| object.contains_key(key));
+    serde_json::from_value(Value::Object(object)).map_err(|_| match key {
+        Some((key, value)) if is_given => format!("`{key}` is {value}"),
+        Some((key, value)) => format!("{word} needs a `{key}`: {value}"),
+        None => wrong.to_owned(),
     })
 }
 
 /// A request as a line, its line feed included.
 pub fn line(request: &Request) -> String {
-    let object = match request {
-        Request::Status => json!({"do": "status"}),
-        Request::Pause { give_back } => json!({"do": "pause", "give_back": give_back}),
-        Request::Resume => json!({"do": "resume"}),
-        Request::Policy { name } => json!({"do": "policy", "name": name}),
-        Request::Reload => json!({"do": "reload"}),
-        Request::Watch => json!({"do": "watch"}),
-        Request::Version => json!({"do": "version"}),
-    };
-    format!("{object}\n")
+    format!("{}\n", json!(request))
 }
 
 /// An answer that says what was wrong, as a line.

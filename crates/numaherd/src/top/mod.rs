@@ -8,7 +8,7 @@
 mod screen;
 mod source;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli;
 use crate::cli::TopView as View;
-use crate::exit::{Exit, ended};
+use crate::exit::ended;
+use crate::print;
 use screen::{Happened, Screen};
 use source::{Polled, Source};
 
@@ -56,9 +57,9 @@ pub fn top(options: &cli::Top) -> Result<ExitCode> {
         return one_frame(options, &mut top, &mut source);
     }
     if !std::io::stdout().is_terminal() {
-        return Err(ended(
-            Exit::Usage,
-            "standard output is not a terminal: run `numaherd top` on one, or print a frame with --once",
+        return Err(ended!(
+            Usage,
+            "standard output is not a terminal: run `numaherd top` on one, or print a frame with --once"
         ));
     }
     if let Some(time) = options.at {
@@ -89,12 +90,10 @@ fn chosen(options: &cli::Top, top: &mut Top) -> Result<()> {
     if let Some(column) = &options.sort
         && !top.sort_by_title(column)
     {
-        return Err(ended(
-            Exit::Usage,
-            format!(
-                "there is no column {column:?}; the columns are {}",
-                top.column_titles().join(", ")
-            ),
+        return Err(ended!(
+            Usage,
+            "there is no column {column:?}; the columns are {}",
+            top.column_titles().join(", ")
         ));
     }
     if let Some(filter) = &options.filter {
@@ -146,26 +145,16 @@ fn one_frame(options: &cli::Top, top: &mut Top, source: &mut Source) -> Result<E
         let title = format!("numaherd top of {}", source.name());
         let picture = svg(&frame, &title);
         if path == Path::new("-") {
-            print(&picture)?;
+            print::out(&picture)?;
         } else {
             std::fs::write(path, picture)
                 .with_context(|| format!("cannot write the picture {}", path.display()))?;
         }
     }
     if options.once {
-        print(&text(&frame))?;
+        print::out(&text(&frame))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prints, and is quiet when the reader has gone.
-fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Shows a run until a key or a signal ends it; the signal.

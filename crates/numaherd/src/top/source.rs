@@ -81,13 +81,11 @@ impl Source {
         if let Some(path) = &options.socket {
             return match herd::watch(path) {
                 Ok(heard) => Ok(Self::Herd(heard)),
-                Err(why) => Err(ended(
-                    Exit::Failure,
-                    format!(
-                        "cannot watch the herd at {}: {why}; is `numaherd serve` running there, and \
+                Err(why) => Err(ended!(
+                    Failure,
+                    "cannot watch the herd at {}: {why:#}; is `numaherd serve` running there, and \
                          may you use its socket?",
-                        path.display()
-                    ),
+                    path.display()
                 )),
             };
         }
@@ -152,13 +150,10 @@ impl Source {
                 Ok(Said::Line(line)) => top.take(&line),
                 Ok(Said::Over(Some(error))) => return Err(ended(Exit::Failure, error)),
                 Ok(Said::Over(None)) | Err(RecvTimeoutError::Disconnected) => {
-                    return Err(ended(
-                        Exit::Failure,
-                        "the herd ended before its first snapshot",
-                    ));
+                    return Err(ended!(Failure, "the herd ended before its first snapshot"));
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(ended(Exit::Failure, "the herd has sent nothing for 30 s"));
+                    return Err(ended!(Failure, "the herd has sent nothing for 30 s"));
                 }
             }
         }

@@ -7,7 +7,7 @@ use numaherd_experiment::statistics::{Line, correlation, mean, ranks};
 use numaherd_model::{Factors, Placed, alone, steady};
 
 use super::Class;
-use crate::reproduce::testbed::{CPU2006, Testbed, increase, phase};
+use crate::reproduce::testbed::{Testbed, cpu2006, increase, phase};
 
 /// One program's bar and point.
 struct Bar {
@@ -41,7 +41,7 @@ fn bar(testbed: &Testbed, name: &'static str) -> Result<Bar> {
 }
 
 pub(super) fn measure(testbed: &Testbed) -> Result<Measured> {
-    let bars = CPU2006.iter().map(|name| bar(testbed, name));
+    let bars = cpu2006().map(|name| bar(testbed, name));
     let bars: Vec<Bar> = bars.collect::<Result<_>>()?;
     let without_mcf: Vec<&Bar> = bars.iter().filter(|bar| bar.name != "mcf").collect();
     let ranks_of = |figure: fn(&Bar) -> f64| {

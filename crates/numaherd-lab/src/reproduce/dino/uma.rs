@@ -16,75 +16,24 @@ use rayon::prelude::*;
 use crate::reproduce::testbed::{KERNEL, Testbed, Workload, increase, program};
 
 /// Workloads of eight, from all memory bound to hardly any.
-const WORKLOADS: [[&str; 8]; 8] = [
-    [
-        "mcf", "milc", "omnetpp", "gcc", "bwaves", "bzip2", "povray", "h264ref",
-    ],
-    [
-        "soplex", "sphinx3", "gamess", "namd", "soplex", "sphinx3", "gamess", "namd",
-    ],
-    [
-        "mcf", "mcf", "lbm", "lbm", "povray", "povray", "namd", "namd",
-    ],
-    [
-        "milc",
-        "lbm",
-        "libquantum",
-        "soplex",
-        "gobmk",
-        "namd",
-        "calculix",
-        "hmmer",
-    ],
-    [
-        "omnetpp",
-        "astar",
-        "xalancbmk",
-        "sphinx3",
-        "perlbench",
-        "sjeng",
-        "tonto",
-        "gromacs",
-    ],
-    [
-        "mcf",
-        "milc",
-        "soplex",
-        "lbm",
-        "gobmk",
-        "perlbench",
-        "namd",
-        "povray",
-    ],
-    [
-        "leslie3d",
-        "GemsFDTD",
-        "zeusmp",
-        "wrf",
-        "cactusADM",
-        "dealII",
-        "gamess",
-        "povray",
-    ],
-    [
-        "mcf",
-        "omnetpp",
-        "xalancbmk",
-        "soplex",
-        "astar",
-        "bzip2",
-        "gcc",
-        "sphinx3",
-    ],
+const WORKLOADS: [&str; 8] = [
+    "mcf milc omnetpp gcc bwaves bzip2 povray h264ref",
+    "soplex sphinx3 gamess namd soplex sphinx3 gamess namd",
+    "mcf mcf lbm lbm povray povray namd namd",
+    "milc lbm libquantum soplex gobmk namd calculix hmmer",
+    "omnetpp astar xalancbmk sphinx3 perlbench sjeng tonto gromacs",
+    "mcf milc soplex lbm gobmk perlbench namd povray",
+    "leslie3d GemsFDTD zeusmp wrf cactusADM dealII gamess povray",
+    "mcf omnetpp xalancbmk soplex astar bzip2 gcc sphinx3",
 ];
 /// Modelled seconds of a run: long enough for the first interval, in which nothing is placed, not to matter.
 const SECONDS: u64 = 600;
 
 pub(super) fn measure() -> Result<Measured> {
     let testbed = Testbed::of("uma-4x2")?;
-    let behind = |programs: &[&str; 8]| {
-        let job = |name: &&str| Ok(Job::new(program(name)?.clone()));
-        let jobs = programs.iter().map(job).collect::<Result<_>>()?;
+    let behind = |programs: &&str| {
+        let job = |name| Ok(Job::new(program(name)?.clone()));
+        let jobs = programs.split(' ').map(job).collect::<Result<_>>()?;
         let workload = Workload::new(jobs, Until::Time(Duration::from_secs(SECONDS)));
         let slowdown = |policy| -> Result<f64> { Ok(mean(testbed.slowdowns(policy, &workload)?)) };
         let best = slowdown("oracle")?;

@@ -17,37 +17,24 @@ use super::{FAR, NEAR, profiles};
 use crate::reproduce::testbed::{Effort, Testbed, Workload, improvement, phase, program};
 
 /// Table 2, by the programs' own names.
-const WORKLOADS: [&[&str]; 11] = [
-    &["soplex", "sphinx3", "gamess", "namd"],
-    &["soplex", "mcf", "gamess", "gobmk"],
-    &["mcf", "libquantum", "povray", "gamess"],
-    &["mcf", "omnetpp", "h264ref", "namd"],
-    &["milc", "libquantum", "povray", "perlbench"],
-    &["sphinx3", "gcc", "namd", "gamess"],
-    &["lbm", "milc", "sphinx3", "gobmk"],
-    &["lbm", "milc", "mcf", "namd"],
-    &["mcf", "milc", "soplex", "lbm"],
-    &[
-        "lbm",
-        "milc",
-        "mcf",
-        "namd",
-        "gobmk",
-        "perlbench",
-        "h264ref",
-        "povray",
-    ],
-    &[
-        "mcf",
-        "milc",
-        "soplex",
-        "lbm",
-        "gobmk",
-        "perlbench",
-        "namd",
-        "povray",
-    ],
+const WORKLOADS: [&str; 11] = [
+    "soplex sphinx3 gamess namd",
+    "soplex mcf gamess gobmk",
+    "mcf libquantum povray gamess",
+    "mcf omnetpp h264ref namd",
+    "milc libquantum povray perlbench",
+    "sphinx3 gcc namd gamess",
+    "lbm milc sphinx3 gobmk",
+    "lbm milc mcf namd",
+    "mcf milc soplex lbm",
+    "lbm milc mcf namd gobmk perlbench h264ref povray",
+    "mcf milc soplex lbm gobmk perlbench namd povray",
 ];
+
+/// The programs of a workload, which has its number from the paper.
+fn programs(workload: usize) -> impl Iterator<Item = &'static str> {
+    WORKLOADS[workload - 1].split(' ')
+}
 
 /// Workloads in which N-MASS spares programs what maximum-local costs them (§4.4).
 const SPARED: [usize; 5] = [1, 7, 8, 9, 11];
@@ -77,10 +64,9 @@ struct Outcome {
 
 impl Outcome {
     fn of(testbed: &Testbed, workload: usize, map: String, effort: &Effort) -> Result<Self> {
-        let jobs = WORKLOADS[workload - 1].iter().enumerate();
-        let job =
-            |(at, name): (usize, &&str)| Ok(Job::new(program(name)?.clone()).homed(home(&map, at)));
-        let jobs = jobs.map(job).collect::<Result<_>>()?;
+        let job = |(at, name)| Ok(Job::new(program(name)?.clone()).homed(home(&map, at)));
+        let jobs = programs(workload).enumerate().map(job);
+        let jobs = jobs.collect::<Result<_>>()?;
         let run = Workload::new(jobs, effort.part_of_hour(1.0));
         let under = |policy| -> Result<Slowdowns> {
             let slowdowns = testbed.slowdowns(policy, &run)?.into_iter();
@@ -111,8 +97,7 @@ impl Outcome {
 
 /// Slowdowns under default: the mean over all schedules with half of the programs on each processor.
 fn default(testbed: &Testbed, workload: usize, map: &str) -> Result<Slowdowns> {
-    let phases = WORKLOADS[workload - 1].iter().map(|name| phase(name));
-    let phases = phases.collect::<Result<Vec<_>>>()?;
+    let phases = programs(workload).map(phase).collect::<Result<Vec<_>>>()?;
     let solo = phases
         .iter()
         .map(|phase| alone(&testbed.hardware, phase, CpuId(NEAR)).ns);
@@ -176,7 +161,7 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     });
     let cases: Vec<(usize, String)> = (1..=WORKLOADS.len())
         .flat_map(|number| {
-            let maps = maps(WORKLOADS[number - 1].len()).into_iter();
+            let maps = maps(programs(number).count()).into_iter();
             maps.map(move |map| (number, map))
         })
         .collect();
@@ -193,9 +178,8 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
 /// Fig 9: the sum of the programs' miss rates alone.
 fn pressures(profiles: &[super::Profiled]) -> Measured {
     let totals = WORKLOADS.map(|names| {
-        let own = names
-            .iter()
-            .filter_map(|name| profiles.iter().find(|one| one.name == *name));
+        let profile = |name| profiles.iter().find(|one| one.name == name);
+        let own = names.split(' ').filter_map(profile);
         own.map(|one| one.miss_rate).sum::<f64>()
     });
     let others = totals.iter().enumerate().filter(|&(at, _)| at != 5);
@@ -266,14 +250,13 @@ fn on_one_processor(outcomes: &[Outcome]) -> Measured {
 
     let mut losses_under = |name: &str, under: fn(&Outcome) -> &Slowdowns| {
         let of = |one: &&Outcome| {
-            let names = WORKLOADS[one.workload - 1].iter();
             let workload = one.workload;
-            let named = names.map(move |name| format!("{name} in WL{workload}"));
-            named.zip(
-                one.improvements(under(one))
-                    .into_iter()
-                    .map(|better| -better),
-            )
+            let named = programs(workload).map(move |name| format!("{name} in WL{workload}"));
+            let losses = one
+                .improvements(under(one))
+                .into_iter()
+                .map(|better| -better);
+            named.zip(losses)
         };
         let mut losses: Vec<(String, f64)> = all.iter().flat_map(of).collect();
         losses.sort_by(|a, b| b.1.total_cmp(&a.1));

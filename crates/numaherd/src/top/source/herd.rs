@@ -1,8 +1,6 @@
 //! Lines from a herd: the one that serves here, over its control socket, or one of one's own that only
 //! looks. Each is listened to by a thread, which hands the lines on.
 
-use std::io::{BufReader, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +16,8 @@ use numaherd_policy::registry;
 use numaherd_topology::sysfs;
 
 use super::{Heard, Said};
+use crate::ctl;
+use crate::serve::protocol::Request;
 
 /// The machine that is watched.
 const ROOT: &str = "/";
@@ -28,26 +28,16 @@ const WAITING: usize = 256;
 /// How long a herd may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What asks a herd for its lines.
-const WATCH: &[u8] = b"{\"do\":\"watch\"}\n";
-
 /// Watches the herd that listens at a socket.
 ///
 /// # Errors
 /// Why it cannot be watched: nobody listens, it may not be used, or it does not answer as a herd does.
-pub fn watch(path: &Path) -> Result<Heard, String> {
-    let mut stream = UnixStream::connect(path).map_err(|error| error.to_string())?;
-    let asked = stream
-        .set_read_timeout(Some(PATIENCE))
-        .and_then(|()| stream.write_all(WATCH));
-    asked.map_err(|error| error.to_string())?;
-    let again = stream.try_clone().map_err(|error| error.to_string())?;
-    let begun = Watched::begin(BufReader::new(stream), path);
-    let (mut watched, _header) = begun.map_err(|error| error.to_string())?;
+pub fn watch(path: &Path) -> Result<Heard> {
+    let from = ctl::ask(path, &Request::Watch, PATIENCE)?;
+    let socket = from.get_ref().try_clone()?;
+    let (mut watched, _header) = Watched::begin(from, path)?;
     // From here on it says something when something happens.
-    again
-        .set_read_timeout(None)
-        .map_err(|error| error.to_string())?;
+    socket.set_read_timeout(None)?;
     let (said, lines) = mpsc::sync_channel(WAITING);
     thread::spawn(move || {
         let why = loop {
