@@ -58,7 +58,7 @@ fn read(bytes: Vec<u8>) -> Option<Vec<Vec<Event>>> {
     let mut all = Vec::new();
     for mut reader in trace.all_threads() {
         let (mut thread, mut events) = (Vec::new(), Vec::new());
-        while reader.next_frame(&mut events).expect("it was checked") {
+        while reader.next_frame(&mut events).expect("it was checked").is_some() {
             thread.append(&mut events);
         }
         all.push(thread);

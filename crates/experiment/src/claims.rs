@@ -26,37 +26,17 @@ pub enum ClaimsError {
     #[error(transparent)]
     File(#[from] FileError),
     /// No experiment measured a claim's figure.
-    #[error("no experiment measures {paper}'s claim `{id}`")]
-    NoFigure {
-        /// The paper's name.
-        paper: String,
-        /// The claim's id.
-        id: String,
-    },
+    #[error("no experiment measures {0}'s claim `{1}`")]
+    NoFigure(Paper, String),
     /// An experiment measured a figure twice, or one that no claim asks for.
-    #[error("data/claims has no claim `{id}` of {paper}, or an experiment measured it twice")]
-    NoClaim {
-        /// The paper's name.
-        paper: String,
-        /// The figure's id.
-        id: String,
-    },
+    #[error("data/claims has no claim `{1}` of {0}, or an experiment measured it twice")]
+    NoClaim(Paper, String),
     /// An experiment returned several figures for a claim that is no ranking.
-    #[error("`{id}` of {paper} is no ranking, but an experiment measured several figures for it")]
-    NoRanking {
-        /// The paper's name.
-        paper: String,
-        /// The claim's id.
-        id: String,
-    },
+    #[error("`{1}` of {0} is no ranking, but an experiment measured several figures for it")]
+    NoRanking(Paper, String),
     /// A note needs a detail that no experiment returned, or a detail is in no note.
-    #[error("{paper}: the detail `{{{detail}}}` is in a note or in an experiment, but not in both")]
-    Detail {
-        /// The paper's name.
-        paper: String,
-        /// The detail's name.
-        detail: String,
-    },
+    #[error("{0}: the detail `{{{1}}}` is in a note or in an experiment, but not in both")]
+    Detail(Paper, String),
     /// A file is not a record of claims.
     #[error("{} is not a record of claims: {source}", file.display())]
     NoRecord {
@@ -94,6 +74,12 @@ impl Paper {
             Self::Brm => "BRM",
             Self::Ipm => "IPM",
         }
+    }
+}
+
+impl std::fmt::Display for Paper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -246,63 +232,48 @@ impl Claims {
     /// # Errors
     /// A claim has no figure, a figure has no claim, or the details of notes and experiments differ.
     pub fn judge(&self, measured: &Measured) -> Result<Vec<Line>, ClaimsError> {
-        let paper = || self.paper.name().to_owned();
+        let wrong = |error: fn(Paper, String) -> ClaimsError, name: &str| {
+            Err(error(self.paper, name.to_owned()))
+        };
         let mut unused: BTreeSet<&str> = measured.details().collect();
         let mut without_claim: BTreeSet<&str> = BTreeSet::new();
-        for id in measured.ids() {
-            if !without_claim.insert(id) {
-                let id = id.to_owned();
-                return Err(ClaimsError::NoClaim { paper: paper(), id });
-            }
+        if let Some(twice) = measured.ids().find(|id| !without_claim.insert(id)) {
+            return wrong(ClaimsError::NoClaim, twice);
         }
         let mut lines = Vec::with_capacity(self.claims.len());
         for claim in &self.claims {
-            let id = || claim.id.clone();
-            let Some(figures) = measured.figures_of(&claim.id) else {
-                if claim.runs_on == RunsOn::Traces && measured.without_traces.is_some() {
+            let ours = match (measured.figures_of(&claim.id), claim.statement) {
+                (Some(&[figure]), _) => figure,
+                (Some(order), Statement::Ranking) => least_step(order),
+                (Some(_), _) => return wrong(ClaimsError::NoRanking, &claim.id),
+                (None, _)
+                    if claim.runs_on == RunsOn::Traces && measured.without_traces.is_some() =>
+                {
                     continue;
                 }
-                let (paper, id) = (paper(), id());
-                return Err(ClaimsError::NoFigure { paper, id });
+                (None, _) => return wrong(ClaimsError::NoFigure, &claim.id),
             };
             without_claim.remove(claim.id.as_str());
-            let ours = match (figures, claim.statement) {
-                (&[figure], _) => figure,
-                (order, Statement::Ranking) => least_step(order),
-                _ => {
-                    let (paper, id) = (paper(), id());
-                    return Err(ClaimsError::NoRanking { paper, id });
-                }
-            };
             let mut note = String::new();
             for part in measured::parts(&claim.note) {
                 note += match part {
                     measured::Part::Text(text) => text,
                     measured::Part::Detail(name) => {
                         unused.remove(name);
-                        measured
-                            .detail_of(name)
-                            .ok_or_else(|| ClaimsError::Detail {
-                                paper: paper(),
-                                detail: name.to_owned(),
-                            })?
+                        match measured.detail_of(name) {
+                            Some(detail) => detail,
+                            None => return wrong(ClaimsError::Detail, name),
+                        }
                     }
                 };
             }
             lines.push(Line::of(self.paper, claim, ours, note));
         }
-        if let Some(id) = without_claim.first() {
-            let id = (*id).to_owned();
-            return Err(ClaimsError::NoClaim { paper: paper(), id });
+        match (without_claim.first(), unused.first()) {
+            (Some(id), _) => wrong(ClaimsError::NoClaim, id),
+            (None, Some(detail)) => wrong(ClaimsError::Detail, detail),
+            (None, None) => Ok(lines),
         }
-        if let Some(detail) = unused.first() {
-            let detail = (*detail).to_owned();
-            return Err(ClaimsError::Detail {
-                paper: paper(),
-                detail,
-            });
-        }
-        Ok(lines)
     }
 }
 

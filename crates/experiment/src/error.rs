@@ -8,7 +8,6 @@ use numaherd_herd::HerdError;
 use numaherd_model::ModelError;
 use numaherd_policy::PolicyError;
 use numaherd_topology::ReadError;
-use numaherd_trace::world::SetupError;
 
 /// Why an experiment cannot be set up or run.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +51,7 @@ pub enum ExperimentError {
     Model(#[from] ModelError),
     /// A trace cannot be played on a machine.
     #[error(transparent)]
-    Trace(#[from] SetupError),
+    Trace(#[from] numaherd_trace::Error),
     /// The oracle places by an analysis of the trace, and was given none.
     #[error("the oracle needs an analysis of the trace")]
     NoAnalysis,

@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::outcome::{JobOutcome, Outcome};
 use crate::plan::Plan;
-use crate::statistics::{mean, relative_deviation};
+use crate::statistics::{largest, mean, relative_deviation};
+use crate::table::saved;
 
 /// A program under a policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -114,7 +115,10 @@ fn of_policy(
         jobs.filter_map(|(job, alone)| Some(job.seconds? / (*alone)?))
     });
     let slowdowns: Vec<f64> = slowdowns.collect();
-    let (slowdown, worst_slowdown) = (mean(slowdowns.iter().copied()), most(&slowdowns));
+    let (slowdown, worst_slowdown) = (
+        mean(slowdowns.iter().copied()),
+        largest(slowdowns.iter().copied()),
+    );
     let deviations: Vec<f64> = programs.iter().filter_map(|p| p.deviation).collect();
     let deviation = (!deviations.is_empty()).then(|| mean(deviations));
     let saved = first.map(|first| Saved {
@@ -159,7 +163,7 @@ fn of_program(
     let labels = plan.labels.iter().zip(&plan.alone_s);
     let alone = labels.filter(|(label, _)| label.program == name);
     let alone_s = mean(alone.filter_map(|(_, alone)| *alone));
-    let (mean_s, worst_s) = (mean(times.iter().copied()), most(&times));
+    let (mean_s, worst_s) = (mean(times.iter().copied()), largest(times.iter().copied()));
     let deviation = relative_deviation(&times);
     let request_s = (!requests.is_empty()).then(|| mean(requests));
     let saved = base.map(|base| Saved {
@@ -184,10 +188,9 @@ fn of_program(
     }
 }
 
-/// Nothing can be saved of nothing, or of what is nothing but rounding.
+/// What is saved of a figure that either may lack.
 fn saved_of(ours: Option<f64>, first: Option<f64>) -> Option<f64> {
-    let (ours, first) = (ours?, first?);
-    (first > 1e-6).then(|| 1.0 - ours / first)
+    saved(ours?, first?)
 }
 
 /// Thread moves between domains of those processes, by process and hour.
@@ -202,23 +205,10 @@ fn moves_per_hour(trials: &[&Outcome], of: impl Fn(&JobOutcome) -> bool) -> f64 
     if hours > 0.0 { moves / hours } else { 0.0 }
 }
 
-/// NaN for no values.
-fn most(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::NAN, f64::max)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::plan::Label;
-
-    #[test]
-    fn figures_are_those_that_the_papers_define() {
-        assert_eq!(most(&[1.0, 3.0, 2.0]), 3.0);
-        assert_eq!(saved_of(Some(8.0), Some(10.0)), Some(1.0 - 0.8));
-        assert_eq!(saved_of(Some(8.0), Some(1e-9)), None, "nothing to save");
-        assert!(most(&[]).is_nan());
-    }
 
     #[test]
     fn moves_are_counted_by_process_and_hour() {

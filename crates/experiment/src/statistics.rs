@@ -15,14 +15,14 @@ pub fn mean(figures: impl IntoIterator<Item = f64>) -> f64 {
     sum / count
 }
 
-/// The largest figure; negative infinity for an empty sample.
+/// The largest figure; NaN for an empty sample.
 pub fn largest(figures: impl IntoIterator<Item = f64>) -> f64 {
-    figures.into_iter().fold(f64::NEG_INFINITY, f64::max)
+    figures.into_iter().fold(f64::NAN, f64::max)
 }
 
-/// The smallest figure; infinity for an empty sample.
+/// The smallest figure; NaN for an empty sample.
 pub fn smallest(figures: impl IntoIterator<Item = f64>) -> f64 {
-    figures.into_iter().fold(f64::INFINITY, f64::min)
+    figures.into_iter().fold(f64::NAN, f64::min)
 }
 
 /// Sample standard deviation (n - 1); `None` for fewer than two figures.

@@ -10,9 +10,9 @@ mod tlb;
 use numaherd_topology::Link;
 use serde::{Deserialize, Serialize};
 
-pub use self::machine_file::NotModelled;
 pub use self::tlb::{Tlb, TlbLevel, TlbManagement};
 use crate::directory;
+use crate::error::{HardwareError, check, not_negative, positive};
 
 /// A NUMA machine: cores, caches, memory nodes and what lies between them.
 ///
@@ -80,100 +80,6 @@ pub struct Prefetch {
     pub streams: usize,
     /// Lines that a stream runs ahead.
     pub depth_lines: u64,
-}
-
-/// Why a [`Config`] describes no machine.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ConfigError {
-    /// A number is zero, negative, not finite or otherwise outside what is possible.
-    #[error("{what} is {value}; it must be {must}")]
-    Number {
-        /// The field.
-        what: String,
-        /// What it holds.
-        value: f64,
-        /// What it may hold.
-        must: &'static str,
-    },
-    /// A list is empty.
-    #[error("{what} is empty; give at least one")]
-    Empty {
-        /// The field.
-        what: &'static str,
-    },
-    /// A list or matrix has another length than the machine's shape asks for.
-    #[error("{what} has {length} entries; the machine has {expected} {of}")]
-    Length {
-        /// The field.
-        what: String,
-        /// Its length.
-        length: usize,
-        /// The length it should have.
-        expected: usize,
-        /// What is counted.
-        of: &'static str,
-    },
-    /// An index points outside its list.
-    #[error("{what} names {of} {index}; there are {count}, counted from 0")]
-    Index {
-        /// The field.
-        what: String,
-        /// Kind of thing it names.
-        of: &'static str,
-        /// The index.
-        index: usize,
-        /// How many there are.
-        count: usize,
-    },
-    /// A cache's size is no whole number of sets.
-    #[error(
-        "{cache}: {bytes} bytes are no whole number of sets of {ways} lines of {line_bytes} bytes"
-    )]
-    CacheShape {
-        /// Which cache.
-        cache: &'static str,
-        /// Its size.
-        bytes: u64,
-        /// Its ways.
-        ways: usize,
-        /// The line size.
-        line_bytes: u64,
-    },
-    /// A TLB level's size is no whole number of sets.
-    #[error(
-        "{level}: {entries} entries are no whole number of sets of {ways}; make entries a multiple of ways"
-    )]
-    TlbShape {
-        /// Which level.
-        level: &'static str,
-        /// Its entries.
-        entries: usize,
-        /// Its ways.
-        ways: usize,
-    },
-    /// An IPM unit is asked for on a machine without TLBs.
-    #[error(
-        "the machine has no TLBs, whose entries an IPM unit watches; give it some (key tlb), or have no IPM unit"
-    )]
-    NoTlb,
-    /// The same link direction is given twice.
-    #[error("the link from node {from} to node {to} is given twice")]
-    LinkTwice {
-        /// Node that sends.
-        from: usize,
-        /// Node that receives.
-        to: usize,
-    },
-    /// Links are given, but two nodes are not joined.
-    #[error(
-        "no way over the links from node {from} to node {to}; add a link, or leave out all links if none is a bottleneck"
-    )]
-    NoRoute {
-        /// Node that would send.
-        from: usize,
-        /// Node that would receive.
-        to: usize,
-    },
 }
 
 impl Config {
@@ -272,189 +178,130 @@ impl Config {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        if !self.line_bytes.is_power_of_two() || self.line_bytes < 8 {
-            return Err(number(
-                "line_bytes",
-                self.line_bytes as f64,
-                "a power of two from 8 on",
-            ));
-        }
-        positive("core_mhz", self.core_mhz as f64)?;
-        positive(
-            "picoseconds_per_instruction",
-            self.picoseconds_per_instruction as f64,
+    pub fn validate(&self) -> Result<(), HardwareError> {
+        let line = self.line_bytes;
+        let is_line = line.is_power_of_two() && line >= 8;
+        check(
+            "line_bytes",
+            line as f64,
+            is_line,
+            "a power of two from 8 on",
         )?;
-        positive("in_flight_per_core", self.in_flight_per_core as f64)?;
-        positive("bandwidth_window_ns", self.bandwidth_window_ns)?;
+        for (what, value) in [
+            ("core_mhz", self.core_mhz as f64),
+            (
+                "picoseconds_per_instruction",
+                self.picoseconds_per_instruction as f64,
+            ),
+            ("in_flight_per_core", self.in_flight_per_core as f64),
+            ("bandwidth_window_ns", self.bandwidth_window_ns),
+        ] {
+            positive(what, value)?;
+        }
         if let Some(prefetch) = self.prefetch {
             positive("prefetch.streams", prefetch.streams as f64)?;
             positive("prefetch.depth_lines", prefetch.depth_lines as f64)?;
         }
-        if self.l1.hit_ns != 0.0 {
-            return Err(number(
-                "l1.hit_ns",
-                self.l1.hit_ns,
-                "0: it is part of the instruction",
-            ));
+        let hit_ns = self.l1.hit_ns;
+        check(
+            "l1.hit_ns",
+            hit_ns,
+            hit_ns == 0.0,
+            "0: it is part of the instruction",
+        )?;
+        let l2 = self.l2.iter().map(|l2| ("l2", l2));
+        for (name, cache) in [("l1", &self.l1), ("llc", &self.llc)].into_iter().chain(l2) {
+            cache.validate(name, line)?;
         }
-        self.validate_cache("l1", &self.l1)?;
-        if let Some(l2) = &self.l2 {
-            self.validate_cache("l2", l2)?;
-        }
-        self.validate_cache("llc", &self.llc)?;
         if let Some(tlb) = &self.tlb {
-            tlb.validate(self.line_bytes)?;
+            tlb.validate(line)?;
         }
         self.validate_shape()?;
         self.validate_links()
     }
 
-    fn validate_cache(&self, name: &'static str, cache: &Cache) -> Result<(), ConfigError> {
-        positive(&format!("{name}.ways"), cache.ways as f64)?;
-        positive(&format!("{name}.bytes"), cache.bytes as f64)?;
-        if !(cache.hit_ns.is_finite() && cache.hit_ns >= 0.0) {
-            return Err(number(&format!("{name}.hit_ns"), cache.hit_ns, "0 or more"));
-        }
-        let set_bytes = self.line_bytes.checked_mul(cache.ways as u64);
-        if !set_bytes.is_some_and(|set| cache.bytes.is_multiple_of(set)) {
-            return Err(ConfigError::CacheShape {
-                cache: name,
-                bytes: cache.bytes,
-                ways: cache.ways,
-                line_bytes: self.line_bytes,
-            });
-        }
-        Ok(())
-    }
-
-    fn validate_shape(&self) -> Result<(), ConfigError> {
-        let nodes = self.nodes();
-        for (what, length) in [
-            ("domain_of_core", self.cores()),
-            ("node_of_domain", self.domains()),
-            ("latency_ns", nodes),
+    fn validate_shape(&self) -> Result<(), HardwareError> {
+        let (nodes, domains) = (self.nodes(), self.domains());
+        positive("the length of latency_ns", nodes as f64)?;
+        for (what, places, count, of) in [
+            ("domain_of_core", &self.domain_of_core, domains, "domains"),
+            ("node_of_domain", &self.node_of_domain, nodes, "nodes"),
         ] {
-            if length == 0 {
-                return Err(ConfigError::Empty { what });
+            let length = format!("the length of {what}");
+            positive(&length, places.len() as f64)?;
+            let counted = places.len() <= directory::MOST;
+            let must = "at most 32766, as the directory counts";
+            check(length, places.len() as f64, counted, must)?;
+            for (at, &place) in places.iter().enumerate() {
+                in_range(format!("{what}[{at}]"), place, count, of)?;
             }
         }
-        for (what, length) in [
-            ("domain_of_core's length", self.cores()),
-            ("node_of_domain's length", self.domains()),
-        ] {
-            if length > directory::MOST {
-                return Err(number(
-                    what,
-                    length as f64,
-                    "at most 32766, as the directory counts",
-                ));
-            }
-        }
-        for (core, &domain) in self.domain_of_core.iter().enumerate() {
-            in_range(
-                format!("domain_of_core[{core}]"),
-                "domain",
-                domain,
-                self.domains(),
-            )?;
-        }
-        for (domain, &node) in self.node_of_domain.iter().enumerate() {
-            in_range(format!("node_of_domain[{domain}]"), "node", node, nodes)?;
-        }
+        let of_nodes = |what: String, length: usize| {
+            let must = format!("{nodes}, the number of nodes");
+            check(
+                format!("the length of {what}"),
+                length as f64,
+                length == nodes,
+                must,
+            )
+        };
         for (from, row) in self.latency_ns.iter().enumerate() {
-            if row.len() != nodes {
-                let what = format!("latency_ns[{from}]");
-                return Err(ConfigError::Length {
-                    what,
-                    length: row.len(),
-                    expected: nodes,
-                    of: "nodes",
-                });
-            }
+            of_nodes(format!("latency_ns[{from}]"), row.len())?;
             for (to, &ns) in row.iter().enumerate() {
-                positive(&format!("latency_ns[{from}][{to}]"), ns)?;
+                positive(format!("latency_ns[{from}][{to}]"), ns)?;
             }
         }
-        if self.controller_gb_per_s.len() != nodes {
-            return Err(ConfigError::Length {
-                what: "controller_gb_per_s".to_owned(),
-                length: self.controller_gb_per_s.len(),
-                expected: nodes,
-                of: "nodes",
-            });
-        }
+        of_nodes(
+            "controller_gb_per_s".to_owned(),
+            self.controller_gb_per_s.len(),
+        )?;
         for (node, &gb_per_s) in self.controller_gb_per_s.iter().enumerate() {
             bandwidth(&format!("controller_gb_per_s[{node}]"), gb_per_s)?;
         }
         Ok(())
     }
 
-    fn validate_links(&self) -> Result<(), ConfigError> {
-        for (index, link) in self.links.iter().enumerate() {
-            in_range(
-                format!("links[{index}].from"),
-                "node",
-                link.from,
-                self.nodes(),
-            )?;
-            in_range(format!("links[{index}].to"), "node", link.to, self.nodes())?;
-            bandwidth(&format!("links[{index}].gb_per_s"), link.gb_per_s)?;
-            if link.from == link.to {
-                let what = format!("links[{index}].to");
-                return Err(number(&what, link.to as f64, "another node than `from`"));
+    fn validate_links(&self) -> Result<(), HardwareError> {
+        for (index, &Link { from, to, gb_per_s }) in self.links.iter().enumerate() {
+            for (end, node) in [("from", from), ("to", to)] {
+                in_range(format!("links[{index}].{end}"), node, self.nodes(), "nodes")?;
             }
-            let earlier = &self.links[..index];
-            if earlier
-                .iter()
-                .any(|l| (l.from, l.to) == (link.from, link.to))
-            {
-                return Err(ConfigError::LinkTwice {
-                    from: link.from,
-                    to: link.to,
-                });
+            bandwidth(&format!("links[{index}].gb_per_s"), gb_per_s)?;
+            let what = format!("links[{index}].to");
+            check(what, to as f64, from != to, "another node than `from`")?;
+            let mut earlier = self.links[..index].iter();
+            if earlier.any(|link| (link.from, link.to) == (from, to)) {
+                return Err(HardwareError::LinkTwice { from, to });
             }
         }
         Ok(())
     }
 }
 
-pub(crate) fn number(what: &str, value: f64, must: &'static str) -> ConfigError {
-    ConfigError::Number {
-        what: what.to_owned(),
-        value,
-        must,
-    }
-}
-
-fn positive(what: &str, value: f64) -> Result<(), ConfigError> {
-    if value.is_finite() && value > 0.0 {
-        Ok(())
-    } else {
-        Err(number(what, value, "more than 0"))
+impl Cache {
+    fn validate(&self, name: &str, line_bytes: u64) -> Result<(), HardwareError> {
+        positive(format!("{name}.ways"), self.ways as f64)?;
+        positive(format!("{name}.bytes"), self.bytes as f64)?;
+        not_negative(format!("{name}.hit_ns"), self.hit_ns)?;
+        let set_bytes = line_bytes.checked_mul(self.ways as u64);
+        let is_whole = set_bytes.is_some_and(|set| self.bytes.is_multiple_of(set));
+        let must = format!(
+            "a whole number of sets of {} lines of {line_bytes} bytes",
+            self.ways
+        );
+        check(format!("{name}.bytes"), self.bytes as f64, is_whole, must)
     }
 }
 
 /// A line must take at least a picosecond, or the accounting loses it.
-fn bandwidth(what: &str, gb_per_s: f64) -> Result<(), ConfigError> {
+fn bandwidth(what: &str, gb_per_s: f64) -> Result<(), HardwareError> {
     positive(what, gb_per_s)?;
-    if gb_per_s > 8000.0 {
-        return Err(number(what, gb_per_s, "at most 8000 GB/s"));
-    }
-    Ok(())
+    check(what, gb_per_s, gb_per_s <= 8000.0, "at most 8000 GB/s")
 }
 
-fn in_range(what: String, of: &'static str, index: usize, count: usize) -> Result<(), ConfigError> {
-    if index < count {
-        Ok(())
-    } else {
-        Err(ConfigError::Index {
-            what,
-            of,
-            index,
-            count,
-        })
-    }
+fn in_range(what: String, index: usize, count: usize, of: &str) -> Result<(), HardwareError> {
+    let must = format!("below {count}, the number of {of}");
+    check(what, index as f64, index < count, must)
 }
 
 /// Nanoseconds as picoseconds, rounded.
@@ -529,7 +376,7 @@ mod tests {
             c.line_bytes = 1 << 62;
             c.l1.ways = 4;
         });
-        assert!(told.contains("no whole number of sets"), "{told}");
+        assert!(told.contains("a whole number of sets"), "{told}");
     }
 
     #[test]
@@ -552,23 +399,23 @@ mod tests {
                 said(|c| c.llc.hit_ns = -1.0),
             ),
             (
-                "llc: 1000 bytes are no whole number of sets of 16 lines of 64 bytes",
+                "llc.bytes is 1000; it must be a whole number of sets of 16 lines of 64 bytes",
                 said(|c| c.llc.bytes = 1000),
             ),
             (
-                "domain_of_core is empty; give at least one",
+                "the length of domain_of_core is 0; it must be more than 0",
                 said(|c| c.domain_of_core.clear()),
             ),
             (
-                "domain_of_core[1] names domain 2; there are 2, counted from 0",
+                "domain_of_core[1] is 2; it must be below 2, the number of domains",
                 said(|c| c.domain_of_core[1] = 2),
             ),
             (
-                "node_of_domain[0] names node 7; there are 2, counted from 0",
+                "node_of_domain[0] is 7; it must be below 2, the number of nodes",
                 said(|c| c.node_of_domain[0] = 7),
             ),
             (
-                "latency_ns[1] has 1 entries; the machine has 2 nodes",
+                "the length of latency_ns[1] is 1; it must be 2, the number of nodes",
                 said(|c| c.latency_ns[1].truncate(1)),
             ),
             (
@@ -576,11 +423,11 @@ mod tests {
                 said(|c| c.latency_ns[0][1] = f64::NAN),
             ),
             (
-                "controller_gb_per_s has 3 entries; the machine has 2 nodes",
+                "the length of controller_gb_per_s is 3; it must be 2, the number of nodes",
                 said(|c| c.controller_gb_per_s.push(1.0)),
             ),
             (
-                "links[0].to names node 9; there are 2, counted from 0",
+                "links[0].to is 9; it must be below 2, the number of nodes",
                 said(|c| c.links[0].to = 9),
             ),
             (

@@ -175,9 +175,37 @@ impl Core {
         match self.l1.find(line) {
             Some(State::Modified) => None,
             Some(_) if !access.store => None,
-            Some(state) => Some(self.write(machine, access, line, state, detail())),
-            None => self.miss(machine, access, line, detail()),
+            state => self.beyond_first_level(machine, access, line, state, detail()),
         }
+    }
+
+    /// Makes an access for which the first-level cache has no line, or one in a state that does not do.
+    fn beyond_first_level(
+        &mut self,
+        machine: &Machine,
+        access: Access,
+        line: u64,
+        state: Option<State>,
+        detail: Detail,
+    ) -> Option<Miss> {
+        let stalled = self.clock.stalled_ps();
+        let fetch = match state {
+            Some(state) => {
+                self.write(machine, access, line, state, detail);
+                None
+            }
+            None => {
+                let Some(home) = machine.memory.node_of(access.physical_address) else {
+                    self.counts.outside_memory += 1;
+                    return None;
+                };
+                self.miss(machine, access, line, home, detail)
+            }
+        };
+        Some(Miss {
+            stalled_ps: self.clock.stalled_ps() - stalled,
+            fetch,
+        })
     }
 
     /// Translates the page of an access that is about to be made with [`Core::access`].
@@ -193,13 +221,12 @@ impl Core {
         virtual_address: u64,
         instructions: impl FnOnce() -> u64,
     ) -> Option<Translation> {
-        match self.mmu.as_mut()?.look_up(page) {
-            Lookup::First => None,
-            Lookup::Second => Some(self.wait(machine, None, virtual_address, instructions())),
-            Lookup::Miss(fill) => {
-                Some(self.wait(machine, Some(fill), virtual_address, instructions()))
-            }
-        }
+        let fill = match self.mmu.as_mut()?.look_up(page) {
+            Lookup::First => return None,
+            Lookup::Second => None,
+            Lookup::Miss(fill) => Some(fill),
+        };
+        Some(self.wait(machine, fill, virtual_address, instructions()))
     }
 
     /// Charges a translation beyond the first level.
@@ -289,7 +316,7 @@ impl Core {
         &self.counts
     }
 
-    /// First store to a line that the first-level cache holds, but not yet for writing.
+    /// First store to a line that a private cache holds, but not yet for writing.
     fn write(
         &mut self,
         machine: &Machine,
@@ -297,7 +324,7 @@ impl Core {
         line: u64,
         state: State,
         detail: Detail,
-    ) -> Miss {
+    ) {
         self.l1.set_state(line, State::Modified);
         if let Some(l2) = &mut self.l2 {
             l2.set_state(line, State::Modified);
@@ -308,34 +335,26 @@ impl Core {
                 let now = self.clock.now(detail.instructions);
                 self.write_back(machine, victim, now);
             }
-            return Miss {
-                stalled_ps: 0,
-                fetch: None,
-            };
+            return;
         }
         self.counts.upgrade += 1;
         let reply = machine.upgrade(self.core, self.domain, line);
-        let stalled = self.clock.stalled_ps();
-        let issue = self
-            .clock
-            .issue(detail.instructions, access.virtual_address);
+        let issue = self.issue(access, detail);
         self.settle_reply(machine, &reply, line, issue);
-        let home = machine
-            .memory
-            .node_of(access.physical_address)
-            .unwrap_or(self.node);
-        let wait = if reply.asked_outside {
-            machine.network.ask(self.node, home)
-        } else {
-            machine.llc_ps
+        let home = machine.memory.node_of(access.physical_address);
+        let wait = match reply.asked_outside {
+            true => machine.network.ask(self.node, home.unwrap_or(self.node)),
+            false => machine.llc_ps,
         };
         self.clock
             .fly(detail.instructions, issue + wait, true, None);
         self.clock.outstanding(issue, issue + wait);
-        Miss {
-            stalled_ps: self.clock.stalled_ps() - stalled,
-            fetch: None,
-        }
+    }
+
+    /// When the request of an access goes out.
+    fn issue(&mut self, access: Access, detail: Detail) -> u64 {
+        self.clock
+            .issue(detail.instructions, access.virtual_address)
     }
 
     fn miss(
@@ -343,31 +362,20 @@ impl Core {
         machine: &Machine,
         access: Access,
         line: u64,
+        home: usize,
         detail: Detail,
-    ) -> Option<Miss> {
-        let Some(home) = machine.memory.node_of(access.physical_address) else {
-            self.counts.outside_memory += 1;
-            return None;
-        };
+    ) -> Option<Fetch> {
         self.counts.l1_miss += 1;
-        let stalled = self.clock.stalled_ps();
-        let issue = self
-            .clock
-            .issue(detail.instructions, access.virtual_address);
+        let issue = self.issue(access, detail);
         let state = self.l2.as_mut().and_then(|l2| l2.find(line));
         let (latency, fetch) = match state {
-            Some(state) if !access.store || state == State::Modified => {
-                self.l1.insert(line, state);
-                (self.l2_ps, None)
-            }
             Some(state) => {
                 self.l1.insert(line, state);
-                let written = self.write(machine, access, line, state, detail);
-                let stalled_ps = self.clock.stalled_ps() - stalled;
-                return Some(Miss {
-                    stalled_ps,
-                    ..written
-                });
+                if access.store && state != State::Modified {
+                    self.write(machine, access, line, state, detail);
+                    return None;
+                }
+                (self.l2_ps, None)
             }
             None => {
                 let (latency, fetch) = self.beyond(machine, line, home, access.store, issue);
@@ -375,13 +383,10 @@ impl Core {
                 (latency, fetch)
             }
         };
-        let value = detail.value;
+        let (instructions, value) = (detail.instructions, detail.value);
         self.clock
-            .fly(detail.instructions, issue + latency, access.store, value);
-        Some(Miss {
-            stalled_ps: self.clock.stalled_ps() - stalled,
-            fetch,
-        })
+            .fly(instructions, issue + latency, access.store, value);
+        fetch
     }
 
     /// Gets a line from the last-level cache or beyond. Returns its latency, and where it came
@@ -406,33 +411,30 @@ impl Core {
         if let Some(l2) = &mut self.l2 {
             l2.insert(line, reply.state);
         }
-        let fetch = |node, latency_ps, remote, dirty_transfer| {
-            Some(Fetch {
-                node,
-                issued_ps: issue,
-                latency_ps,
-                remote,
-                dirty_transfer,
-            })
-        };
-        let (latency, fetch) = match reply.source {
+        let (latency_ps, node) = match reply.source {
             Source::Llc => {
                 let arrival = prefetched.map(|arrival| arrival.saturating_sub(issue));
-                (arrival.unwrap_or(machine.llc_ps), None)
+                self.run_ahead(machine, line, issue);
+                return (arrival.unwrap_or(machine.llc_ps), None);
             }
             Source::Memory => {
                 self.counts.llc_miss += 1;
-                let latency = self.fetch(machine, home, issue);
-                (latency, fetch(home, latency, home != self.node, false))
+                (self.fetch(machine, home, issue), home)
             }
             Source::DirtyOn(node) => {
                 self.counts.dirty_transfer += 1;
-                let latency = machine.network.transfer(self.node, node, issue);
-                (latency, fetch(node, latency, node != self.node, true))
+                (machine.network.transfer(self.node, node, issue), node)
             }
         };
         self.run_ahead(machine, line, issue);
-        (latency, fetch)
+        let fetch = Fetch {
+            node,
+            issued_ps: issue,
+            latency_ps,
+            remote: node != self.node,
+            dirty_transfer: reply.source != Source::Memory,
+        };
+        (latency_ps, Some(fetch))
     }
 
     /// Reads a line from memory; returns its latency.

@@ -29,7 +29,7 @@
 //! 5. If `NV_P[n] > NV_P[m] << CR_mig`, m being P's node, the operating system is notified: P should
 //!    move to n (Eq. 8).
 //!
-//! The operating system's part: numbers for threads (§4.4.3, `applications`), more threads than
+//! The operating system's part: numbers for threads (§4.4.3, `histories`), more threads than
 //! configured (§4.4.2), the pass over infrequently evicted pages (§4.4.1,
 //! [`Ipm::pass_over_infrequently_evicted`]), ageing of the matrix ([`SharingMatrix::age`]). Mapping
 //! threads by the matrix, and moving pages, is others' work.
@@ -64,7 +64,6 @@
 //! at TLB misses alone, never at hits.
 
 mod access_table;
-mod applications;
 mod config;
 mod histories;
 mod numa_vector;
@@ -76,7 +75,8 @@ pub use self::config::{IpmConfig, PeriodicPass};
 pub use self::histories::{Credited, Histories, StartedThread};
 pub use self::sharing_matrix::SharingMatrix;
 pub use self::storage::{Storage, Structure};
-use crate::config::{Config, ConfigError};
+use crate::HardwareError;
+use crate::config::Config;
 use crate::mmu::Fill;
 use crate::page::Page;
 use access_table::{AccessTable, Entry};
@@ -135,10 +135,6 @@ pub struct IpmCounts {
     pub memory_reads: u64,
     /// Memory writes, likewise.
     pub memory_writes: u64,
-    /// Threads that were given a number which another thread had had.
-    pub reused_threads: u64,
-    /// Times that it had to make room for more threads.
-    pub growths: u64,
 }
 
 /// The IPM units of all cores, with the structures that they share in main memory.
@@ -163,8 +159,8 @@ impl Ipm {
     ///
     /// # Errors
     /// When the configuration is wrong, or the machine has no TLBs.
-    pub fn new(config: IpmConfig, machine: &Config) -> Result<Self, ConfigError> {
-        let tlb = machine.tlb.ok_or(ConfigError::NoTlb)?;
+    pub fn new(config: IpmConfig, machine: &Config) -> Result<Self, HardwareError> {
+        let tlb = machine.tlb.ok_or(HardwareError::NoTlb)?;
         let cores = machine.cores();
         let entries = cores * tlb.entries();
         Ok(Self {
@@ -204,10 +200,8 @@ impl Ipm {
     pub fn start_thread(&mut self, application: Application) -> Thread {
         let started = self.histories.start_thread(application);
         if started.reused {
-            self.counts.reused_threads += 1;
             self.table.delete_thread(started.thread);
         }
-        self.counts.growths += u64::from(started.grown);
         started.thread
     }
 
@@ -358,59 +352,16 @@ impl Ipm {
         }
     }
 
-    /// Forgets a page that was unmapped, after its translations were invalidated. One that is
-    /// swapped out need not be forgotten: then its history is as it was when it comes back.
-    pub fn forget(&mut self, page: Page) {
-        self.histories.forget(page);
-    }
-
-    /// The Sharing Matrix of an application; None when it has ended.
+    /// What it knows of pages and threads. Affinities are in units of 2^`CR_shift` cycles.
     #[must_use]
-    pub fn matrix(&self, application: Application) -> Option<&SharingMatrix> {
-        self.histories.matrix(application)
+    pub fn histories(&self) -> &Histories {
+        &self.histories
     }
 
-    /// The Sharing Matrix of an application, to age it; None when it has ended.
-    pub fn matrix_mut(&mut self, application: Application) -> Option<&mut SharingMatrix> {
-        self.histories.matrix_mut(application)
-    }
-
-    /// Threads of an application that have started and not ended, by number.
-    #[must_use]
-    pub fn threads(&self, application: Application) -> Vec<Thread> {
-        self.histories.threads(application)
-    }
-
-    /// Numbers of the last threads that used a page, the latest first (the Sharers Vector); fewer
-    /// than configured where nobody was there before. None for a page without a history.
-    #[must_use]
-    pub fn sharers(&self, page: Page) -> Option<Vec<u32>> {
-        self.histories.sharers(page)
-    }
-
-    /// A page's affinity to each node (the NUMA Vector), in units of 2^`CR_shift` cycles. None for a
-    /// page without a history.
-    #[must_use]
-    pub fn affinity(&self, page: Page) -> Option<&[u32]> {
-        self.histories.affinity(page)
-    }
-
-    /// Pages that have a history.
-    #[must_use]
-    pub fn pages(&self) -> usize {
-        self.histories.pages()
-    }
-
-    /// What it was configured with.
-    #[must_use]
-    pub fn config(&self) -> &IpmConfig {
-        &self.config
-    }
-
-    /// Nodes of the machine: the length of a NUMA Vector.
-    #[must_use]
-    pub fn nodes(&self) -> usize {
-        self.histories.nodes()
+    /// The same, to age a matrix, or to forget a page that was unmapped, after its translations were invalidated. One
+    /// that is swapped out need not be forgotten: then its history is as it was when it comes back.
+    pub fn histories_mut(&mut self) -> &mut Histories {
+        &mut self.histories
     }
 
     /// What it has done.

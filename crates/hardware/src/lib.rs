@@ -33,6 +33,7 @@ mod cache;
 mod config;
 mod core;
 mod directory;
+mod error;
 mod ipm;
 mod llc;
 mod machine;
@@ -47,14 +48,15 @@ mod tlb;
 #[cfg(test)]
 mod known_sequences;
 
-pub use config::{Cache, Config, ConfigError, NotModelled, Prefetch, Tlb, TlbLevel, TlbManagement};
+pub use config::{Cache, Config, Prefetch, Tlb, TlbLevel, TlbManagement};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss, Translation};
+pub use error::HardwareError;
 pub use ipm::{
     Application, Credited, Eviction, Histories, Ipm, IpmConfig, IpmCounts, Notification,
     PeriodicPass, SharingMatrix, StartedThread, Storage, Structure, Thread,
 };
-pub use machine::{Machine, MachineError};
-pub use memory::{Memory, MemoryError, Span};
+pub use machine::Machine;
+pub use memory::{Memory, Span};
 pub use mmu::{Fill, Lookup, Mmu, TlbCounts};
 pub use numaherd_topology::Link;
 pub use page::Page;

@@ -23,28 +23,14 @@
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::HardwareError;
 use crate::cache::State;
-use crate::config::{Config, ConfigError, picoseconds};
+use crate::config::{Config, picoseconds};
 use crate::directory::{Directory, Holder};
+use crate::error::check;
 use crate::llc::Llc;
 use crate::memory::Memory;
 use crate::network::Network;
-
-/// Why a machine cannot be built.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum MachineError {
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The memory map names a node that the configuration does not have.
-    #[error("the memory map names node {node}; the machine has {nodes}, counted from 0")]
-    Node {
-        /// Highest node of the map.
-        node: usize,
-        /// Nodes of the configuration.
-        nodes: usize,
-    },
-}
 
 /// The shared part of a machine. Every core may use it at once.
 pub struct Machine {
@@ -171,15 +157,16 @@ impl Machine {
     ///
     /// # Errors
     /// When the configuration is wrong or the memory map does not fit it.
-    pub fn new(config: Config, memory: Memory) -> Result<Self, MachineError> {
+    pub fn new(config: Config, memory: Memory) -> Result<Self, HardwareError> {
         config.validate()?;
-        if memory.nodes() > config.nodes() {
-            let node = memory.nodes() - 1;
-            return Err(MachineError::Node {
-                node,
-                nodes: config.nodes(),
-            });
-        }
+        let (needed, nodes) = (memory.nodes(), config.nodes());
+        let must = format!("at most {nodes}, as the machine has nodes");
+        check(
+            "the number of nodes of the memory map",
+            needed as f64,
+            needed <= nodes,
+            must,
+        )?;
         let mut cores_of_domain = vec![Vec::new(); config.domains()];
         for (core, &domain) in config.domain_of_core.iter().enumerate() {
             cores_of_domain[domain].push(core);

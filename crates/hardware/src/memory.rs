@@ -1,5 +1,7 @@
 //! Which node a physical address belongs to.
 
+use crate::HardwareError;
+
 /// A range of physical addresses on one node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Span {
@@ -17,41 +19,26 @@ pub struct Memory {
     spans: Vec<Span>,
 }
 
-/// Why a list of spans is no memory map.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum MemoryError {
-    /// A span ends before it starts.
-    #[error("the memory of node {} ends at {:#x}, before its start at {:#x}", .0.node, .0.end, .0.start)]
-    Backwards(Span),
-    /// Two spans overlap.
-    #[error("the memory of node {} from {:#x} overlaps that of node {}, which ends at {:#x}", .1.node, .1.start, .0.node, .0.end)]
-    Overlap(Span, Span),
-    /// There is no memory at all.
-    #[error("no node has any memory")]
-    None,
-}
-
 impl Memory {
     /// A map of these spans, in any order; empty ones are left out.
     ///
     /// # Errors
     /// When a span is backwards, two overlap, or none holds anything.
-    pub fn new(spans: impl IntoIterator<Item = Span>) -> Result<Self, MemoryError> {
+    pub fn new(spans: impl IntoIterator<Item = Span>) -> Result<Self, HardwareError> {
         let mut spans: Vec<Span> = spans
             .into_iter()
             .filter(|span| span.start != span.end)
             .collect();
         if let Some(&span) = spans.iter().find(|span| span.end < span.start) {
-            return Err(MemoryError::Backwards(span));
+            return Err(HardwareError::Backwards(span));
         }
         spans.sort_by_key(|span| span.start);
         if let Some(pair) = spans.windows(2).find(|pair| pair[0].end > pair[1].start) {
-            return Err(MemoryError::Overlap(pair[0], pair[1]));
+            return Err(HardwareError::Overlap(pair[0], pair[1]));
         }
-        if spans.is_empty() {
-            Err(MemoryError::None)
-        } else {
-            Ok(Self { spans })
+        match spans.is_empty() {
+            true => Err(HardwareError::NoMemory),
+            false => Ok(Self { spans }),
         }
     }
 
@@ -122,13 +109,13 @@ mod tests {
             end,
             node: 0,
         };
-        assert_eq!(Memory::new([]), Err(MemoryError::None));
-        assert_eq!(Memory::new([span(5, 5)]), Err(MemoryError::None));
+        assert_eq!(Memory::new([]), Err(HardwareError::NoMemory));
+        assert_eq!(Memory::new([span(5, 5)]), Err(HardwareError::NoMemory));
         assert!(matches!(
             Memory::new([span(5, 4)]),
-            Err(MemoryError::Backwards(_))
+            Err(HardwareError::Backwards(_))
         ));
         let overlap = Memory::new([span(10, 20), span(0, 11)]);
-        assert!(matches!(overlap, Err(MemoryError::Overlap(..))));
+        assert!(matches!(overlap, Err(HardwareError::Overlap(..))));
     }
 }

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use numaherd_topology::{NoWay, ways};
 
+use crate::HardwareError;
 use crate::bandwidth::Channel;
-use crate::config::{Config, ConfigError, picoseconds, picoseconds_per_line};
+use crate::config::{Config, picoseconds, picoseconds_per_line};
 
 pub(crate) struct Network {
     nodes: usize,
@@ -23,7 +24,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
+    pub(crate) fn new(config: &Config) -> Result<Self, HardwareError> {
         let window_ps = picoseconds(config.bandwidth_window_ns);
         let channel = |gb_per_s: f64| {
             Channel::new(picoseconds_per_line(config.line_bytes, gb_per_s), window_ps)
@@ -47,7 +48,7 @@ impl Network {
                 .map(|link| channel(link.gb_per_s))
                 .collect(),
             ways: ways(config.nodes(), &config.links)
-                .map_err(|NoWay { from, to }| ConfigError::NoRoute { from, to })?,
+                .map_err(|NoWay { from, to }| HardwareError::NoRoute { from, to })?,
             carried: (0..config.nodes() * config.nodes())
                 .map(|_| AtomicU64::new(0))
                 .collect(),

@@ -1,11 +1,12 @@
-//! The number of a virtual page, and a map from pages that costs one multiplication to look up.
+//! The number of a virtual page, and a map from pages that is quick to look up.
 //!
 //! TLBs and the structures of the IPM unit know pages by number alone. Who has several address
 //! spaces keeps their pages apart in the number, for instance by an address-space id in the bits
 //! above those that a virtual address needs, as hardware tags its TLB entries.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+
+use foldhash::fast::FixedState;
 
 /// Number of a virtual page: its address divided by the page size, and the address space above.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -32,29 +33,5 @@ impl Page {
     }
 }
 
-/// A map from pages.
-pub(crate) type PageMap<V> = HashMap<Page, V, BuildHasherDefault<PageHasher>>;
-
-/// Multiplies by the golden ratio and folds, so that neither pages in a row nor pages a power of
-/// two apart collide. Page numbers come from the modelled program, so nobody gains by collisions.
-#[derive(Default)]
-pub(crate) struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        let product = u128::from(number) * 0x9e37_79b9_7f4a_7c15;
-        self.0 = (product as u64) ^ ((product >> 64) as u64) ^ ((product as u64) >> 32);
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(self.0 ^ u64::from(byte));
-        }
-    }
-}
+/// A map from pages. Page numbers come from the modelled program, so nobody gains by collisions.
+pub(crate) type PageMap<V> = HashMap<Page, V, FixedState>;

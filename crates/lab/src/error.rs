@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use numaherd_hardware::HardwareError;
 use numaherd_lab_guest::protocol::ProtocolError;
 
 /// Result with the lab's [`enum@Error`].
@@ -21,6 +22,9 @@ pub enum Error {
         /// What is in the way.
         reason: String,
     },
+    /// The machine's hardware, or its IPM unit, cannot be modelled.
+    #[error(transparent)]
+    Hardware(HardwareError),
     /// Something that `make setup` prepares is not there.
     #[error("the lab is not set up: {what} is missing at {}; run `make setup`", path.display())]
     NotSetUp {

@@ -63,27 +63,24 @@ pub fn shape(machine: &Machine, memory_mib: Option<u64>) -> Result<Shape> {
 /// What the plugin models for a machine: all that its file gives but the TLBs.
 ///
 /// # Errors
-/// [`Error::Shape`] names what the machine file leaves out or the model cannot hold.
+/// [`Error::Hardware`] names what the machine file leaves out or the model cannot hold.
 pub fn hardware(machine: &Machine) -> Result<Config> {
-    let whole = Config::of(machine).map_err(|error| Error::Shape {
-        machine: error.machine,
-        reason: error.reason,
-    })?;
-    Ok(Config { tlb: None, ..whole })
+    Ok(Config {
+        tlb: None,
+        ..Config::of(machine).map_err(Error::Hardware)?
+    })
 }
 
 /// The same with the machine's TLBs and an IPM unit beside them, as the plugin's configuration.
 fn with_ipm(machine: &Machine, ipm: &IpmConfig) -> Result<Value> {
-    let refuse = |reason: String| Error::Shape {
-        machine: machine.name.clone(),
-        reason,
-    };
-    let whole = Config::of(machine).map_err(|error| refuse(error.reason))?;
+    let whole = Config::of(machine).map_err(Error::Hardware)?;
     if whole.tlb.is_none() {
-        let missing = "its file does not give the table [tlb], which an IPM unit needs";
-        return Err(refuse(missing.to_owned()));
+        return Err(Error::Shape {
+            machine: machine.name.clone(),
+            reason: "its file does not give the table [tlb], which an IPM unit needs".to_owned(),
+        });
     }
-    ipm.validate().map_err(|error| refuse(error.to_string()))?;
+    ipm.validate().map_err(Error::Hardware)?;
     let mut configuration = json!(whole);
     configuration["ipm"] = json!(ipm);
     Ok(configuration)

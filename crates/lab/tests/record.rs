@@ -77,7 +77,7 @@ fn record_words(name: &str, words: &[&str], stop: bool) -> (Recorded, Trace, Str
 fn events(trace: &Trace, thread: u32) -> Vec<Event> {
     let mut events = trace.thread(thread).expect("a thread of the trace");
     let (mut all, mut frame) = (Vec::new(), Vec::new());
-    while events.next_frame(&mut frame).expect("no damage") {
+    while events.next_frame(&mut frame).expect("no damage").is_some() {
         all.append(&mut frame);
     }
     all

@@ -115,7 +115,9 @@ fn is_dead(error: &anyhow::Error) -> bool {
 pub fn error(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::NotSetUp { .. } | Error::NoQemu | Error::OldQemu { .. } => Exit::NotSetUp,
-        Error::Shape { .. } | Error::Nul { .. } | Error::NotStarted(_) => Exit::Usage,
+        Error::Shape { .. } | Error::Hardware(_) | Error::Nul { .. } | Error::NotStarted(_) => {
+            Exit::Usage
+        }
         // A plain failure; what died can still be told from it.
         _ => return error.into(),
     };

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use numaherd_hardware::HardwareError;
+use numaherd_topology::{CpuId, Invalid, NodeId};
 use serde::Serialize;
 
-/// Why a trace cannot be written or read.
+/// Why a trace cannot be written, read, or played on a machine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -87,7 +89,10 @@ pub enum Error {
     Zero(&'static str),
     /// Caches to run a trace through are none.
     #[error("the caches cannot be modelled: {0}")]
-    Caches(String),
+    Caches(HardwareError),
+    /// A trace touches more memory than is modelled.
+    #[error("the caches cannot be modelled: the trace touches more than {0} bytes of memory")]
+    Memory(u64),
     /// A trace's pages and a machine's lines do not fit each other.
     #[error(
         "the trace's pages have {page_bytes} bytes; they must be a power of two and hold lines of {line_bytes} bytes"
@@ -98,6 +103,78 @@ pub enum Error {
         /// Bytes of a line.
         line_bytes: u64,
     },
+    /// The machine file says too little or what cannot be.
+    #[error(transparent)]
+    Hardware(#[from] HardwareError),
+    /// The machine's topology is at odds with itself.
+    #[error("the machine {machine} cannot be built: {why}")]
+    Topology {
+        /// Its name.
+        machine: String,
+        /// What is wrong.
+        why: Invalid,
+    },
+    /// The machine's model has other cores and nodes than its topology.
+    #[error(
+        "the machine {machine} cannot be built: its model has {} cores on {} nodes, its topology {} CPUs on {}",
+        .model.0, .model.1, .topology.0, .topology.1
+    )]
+    Shape {
+        /// Its name.
+        machine: String,
+        /// Cores and nodes of the model.
+        model: (usize, usize),
+        /// CPUs and nodes of the topology.
+        topology: (usize, usize),
+    },
+    /// The machine's hardware or its memory is at odds with itself.
+    #[error("the machine {machine} cannot be built: {why}")]
+    Machine {
+        /// Its name.
+        machine: String,
+        /// What is wrong.
+        why: HardwareError,
+    },
+    /// The IPM unit cannot be had as configured.
+    #[error("the IPM unit cannot be had: {0}; change `ipm`, or leave it out")]
+    Unit(HardwareError),
+    /// An option cannot be.
+    #[error("{option} is {value}; it must be {must}")]
+    Option {
+        /// Its name.
+        option: &'static str,
+        /// What it is.
+        value: u64,
+        /// What it may be.
+        must: &'static str,
+    },
+    /// A given placement has more threads than the trace.
+    #[error("the given placement is of {given} threads, and the trace has {threads}")]
+    StartThreads {
+        /// Threads of the placement.
+        given: usize,
+        /// Threads of the trace.
+        threads: usize,
+    },
+    /// A given placement names a CPU that is not there.
+    #[error("the given placement names CPU {cpu}, which {machine} does not have")]
+    StartCpu {
+        /// The CPU.
+        cpu: CpuId,
+        /// The machine's name.
+        machine: String,
+    },
+    /// A given placement names a node without memory.
+    #[error("the given placement names node {node}, where {machine} has no memory")]
+    StartNode {
+        /// The node.
+        node: NodeId,
+        /// The machine's name.
+        machine: String,
+    },
+    /// There is nothing to play.
+    #[error("the trace has no threads")]
+    NoThreads,
     /// A frame could not be compressed.
     #[error("cannot compress a frame of thread {thread}: {why}")]
     Compress {

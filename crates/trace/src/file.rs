@@ -20,7 +20,7 @@ mod scan;
 mod source;
 mod write;
 
-pub use read::{FrameInfo, Recorded, ThreadEvents, Trace};
+pub use read::{FrameInfo, FrameReader, Trace};
 pub use write::{EncodedFrame, Encoder, Writer};
 
 /// The most events in a frame.

@@ -8,7 +8,8 @@
 //! * *sharing*: how many pages were accessed by one thread, by two, and so on.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::BuildHasherDefault;
+
+use foldhash::fast::FixedState;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -16,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::error::{Damage, Error};
 use crate::event::{Event, Kind, ThreadInfo};
 use crate::file::Trace;
-use crate::pages::{PageNumbers, Spread};
+use crate::pages::PageNumbers;
 
 /// Instructions of a thread in which its working set is counted.
 pub const WINDOW_INSTRUCTIONS: u64 = 1_000_000;
@@ -295,7 +296,7 @@ fn sharing(threads: &[ThreadInfo], counters: &[Counter]) -> BTreeMap<u64, u64> {
     }
     let mut pages_by_threads = BTreeMap::new();
     for counters in of_process.values() {
-        let mut sharers: HashMap<u64, u64, BuildHasherDefault<Spread>> = HashMap::default();
+        let mut sharers: HashMap<u64, u64, FixedState> = HashMap::default();
         for counter in counters {
             for &page in counter.pages.pages() {
                 *sharers.entry(page).or_default() += 1;

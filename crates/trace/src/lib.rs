@@ -20,6 +20,4 @@ pub mod world;
 
 pub use error::{Damage, Error};
 pub use event::{Event, Kind, ThreadInfo};
-pub use file::{
-    EncodedFrame, Encoder, FRAME_EVENTS, FrameInfo, Recorded, ThreadEvents, Trace, Writer,
-};
+pub use file::{EncodedFrame, Encoder, FRAME_EVENTS, FrameInfo, FrameReader, Trace, Writer};

@@ -1,7 +1,8 @@
 //! Pages numbered in the order in which they are first touched, fast enough to ask at each access.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+
+use foldhash::fast::FixedState;
 
 /// Places of the table that is asked first; programs stay within few pages for a while.
 const FRONT: usize = 1024;
@@ -9,33 +10,11 @@ const FRONT: usize = 1024;
 /// Numbers from 0 for pages.
 #[derive(Debug)]
 pub(crate) struct PageNumbers {
-    numbers: HashMap<u64, u32, BuildHasherDefault<Spread>>,
+    numbers: HashMap<u64, u32, FixedState>,
     /// By number.
     pages: Vec<u64>,
     /// The page last asked for at each place, with its number.
     front: Vec<(u64, u32)>,
-}
-
-/// Spreads page numbers over a table; they are no secret, and nobody gains by making them collide
-/// but who made the trace.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
 }
 
 impl PageNumbers {

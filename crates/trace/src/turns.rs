@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 
 use crate::error::{Damage, Error};
 use crate::event::{Event, Kind};
-use crate::file::{ThreadEvents, Trace};
+use crate::file::{FrameReader, Trace};
 
 /// Instructions after which another thread has its turn.
 const TURN: u64 = 10_000;
@@ -27,7 +27,7 @@ pub(crate) struct Turns {
 
 #[derive(Debug)]
 struct Thread {
-    reader: ThreadEvents,
+    reader: FrameReader,
     events: Vec<Event>,
     next: usize,
     /// Instructions executed, or those of who woke it, if more.
@@ -82,8 +82,8 @@ impl Turns {
             if thread.next == thread.events.len() {
                 thread.next = 0;
                 match thread.reader.next_frame(&mut thread.events) {
-                    Ok(true) => {}
-                    Ok(false) => continue,
+                    Ok(Some(_)) => {}
+                    Ok(None) => continue,
                     Err(Error::Damaged(damage)) => {
                         self.damage.get_or_insert(damage);
                         continue;

@@ -43,7 +43,6 @@ mod analysis;
 mod cores;
 mod energy;
 mod engine;
-mod error;
 mod figures;
 mod machine;
 mod options;
@@ -61,7 +60,6 @@ mod tests;
 
 pub use analysis::{Analysis, Judgement, PageUse};
 pub use energy::{Energy, EnergyModel};
-pub use error::SetupError;
 pub use figures::{
     CacheFigures, Figures, LineFigures, LinkTraffic, PageFigures, TlbFigures, UnitFigures,
 };

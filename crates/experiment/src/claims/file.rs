@@ -126,20 +126,21 @@ fn fault<T>(at: Range<usize>, key: &'static str, why: impl Into<String>) -> Resu
 fn claim(table: ClaimTable, at: &Range<usize>, ids: &mut BTreeSet<String>) -> Result<Claim, Fault> {
     let statement = statement(&table, at)?;
     let mut note = table.note;
-    match (&table.tolerance, table.why) {
-        (Some(tolerance), None) if matches!(tolerance.get_ref(), ToleranceValue::Own(_)) => {
-            return fault(
-                tolerance.span(),
-                "why",
-                "a tolerance of its own needs a reason",
-            );
+    let own = table
+        .tolerance
+        .filter(|tolerance| matches!(tolerance.get_ref(), ToleranceValue::Own(_)));
+    match (own, table.why) {
+        (Some(own), None) => {
+            return fault(own.span(), "why", "a tolerance of its own needs a reason");
         }
-        (Some(tolerance), Some(why)) if matches!(tolerance.get_ref(), ToleranceValue::Own(_)) => {
+        (Some(_), Some(why)) => {
             let separator = if note.is_empty() { "" } else { "; " };
             note += &format!("{separator}tolerance: {}", why.into_inner());
         }
-        (_, Some(why)) => return fault(why.span(), "why", "only a number as tolerance needs it"),
-        _ => {}
+        (None, Some(why)) => {
+            return fault(why.span(), "why", "only a number as tolerance needs it");
+        }
+        (None, None) => {}
     }
     let id_at = table.id.span();
     let id = table.id.into_inner();
@@ -165,47 +166,46 @@ fn claim(table: ClaimTable, at: &Range<usize>, ids: &mut BTreeSet<String>) -> Re
 }
 
 fn statement(table: &ClaimTable, at: &Range<usize>) -> Result<Statement, Fault> {
-    let (Some(figure), false) = (&table.figure, table.says == Says::Ranking) else {
-        let extra = table
-            .figure
-            .as_ref()
-            .map(|figure| (figure.span(), "figure"));
-        let tolerance = table.tolerance.as_ref();
-        return match extra.or(tolerance.map(|tolerance| (tolerance.span(), "tolerance"))) {
-            Some((at, key)) if table.says == Says::Ranking => fault(at, key, "a ranking has none"),
-            _ if table.says == Says::Ranking => Ok(Statement::Ranking),
-            _ => fault(
+    let (figure, tolerance) = match (table.says, &table.figure, &table.tolerance) {
+        (Says::Ranking, None, None) => return Ok(Statement::Ranking),
+        (Says::Ranking, Some(figure), _) => {
+            return fault(figure.span(), "figure", "a ranking has none");
+        }
+        (Says::Ranking, None, Some(tolerance)) => {
+            return fault(tolerance.span(), "tolerance", "a ranking has none");
+        }
+        (_, None, _) => {
+            return fault(
                 at.clone(),
                 "figure",
                 "it is missing: only a ranking has none",
-            ),
-        };
-    };
-    let (figure_at, figure) = (figure.span(), *figure.get_ref());
-    if !figure.is_finite() {
-        return fault(figure_at, "figure", "it must be finite");
-    }
-    let tolerance = match &table.tolerance {
-        Some(tolerance) => {
-            let value = match *tolerance.get_ref() {
-                ToleranceValue::Named(named) => named.of(figure),
-                ToleranceValue::Own(own) => own,
-            };
-            if !(value.is_finite() && value >= 0.0) {
-                let why = format!("{value} is not a distance from {figure}");
-                return fault(tolerance.span(), "tolerance", why);
-            }
-            value
+            );
         }
-        None if table.says == Says::Point => {
+        (Says::Point, Some(figure), None) => {
             return fault(
-                figure_at,
+                figure.span(),
                 "tolerance",
                 "it is missing: a bound alone has none",
             );
         }
+        (_, Some(figure), tolerance) => (figure, tolerance),
+    };
+    let (at, figure) = (figure.span(), *figure.get_ref());
+    if !figure.is_finite() {
+        return fault(at, "figure", "it must be finite");
+    }
+    let value = match tolerance.as_ref().map(Spanned::get_ref) {
+        Some(ToleranceValue::Named(named)) => named.of(figure),
+        Some(ToleranceValue::Own(own)) => *own,
         None => 0.0,
     };
+    if let Some(at) = tolerance.as_ref().map(Spanned::span)
+        && !(value.is_finite() && value >= 0.0)
+    {
+        let why = format!("{value} is not a distance from {figure}");
+        return fault(at, "tolerance", why);
+    }
+    let tolerance = value;
     Ok(match table.says {
         Says::AtMost => Statement::AtMost { figure, tolerance },
         Says::AtLeast => Statement::AtLeast { figure, tolerance },

@@ -2,6 +2,7 @@
 //!
 //! A key that means nothing in the world that reads the file ([`ELSEWHERE`]) is refused there.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,7 +102,7 @@ struct ProgramTable {
     work: f64,
     #[serde(default = "once")]
     copies: u32,
-    memory: Option<MemoryWord>,
+    memory: Option<MemoryKey>,
     start_on: Option<String>,
     cpus: Option<String>,
     pinned: Option<String>,
@@ -118,11 +119,18 @@ struct ProgramTable {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "a node's number, \"first-touch\" or \"interleave\""
+    expecting = "give a node's number, \"first-touch\" or \"interleave\""
 )]
-enum MemoryWord {
+enum MemoryKey {
     Node(u32),
-    Word(String),
+    Word(MemoryWord),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum MemoryWord {
+    FirstTouch,
+    Interleave,
 }
 
 fn once() -> u32 {
@@ -188,6 +196,24 @@ impl Reading<'_> {
         Err(self.document.wrong_key(key, why))
     }
 
+    /// Refuses a figure that is out of range.
+    fn within(
+        &self,
+        key: &str,
+        value: u32,
+        possible: RangeInclusive<u32>,
+        hint: &str,
+    ) -> Result<(), FileError> {
+        if possible.contains(&value) {
+            return Ok(());
+        }
+        let (least, most) = (possible.start(), possible.end());
+        self.wrong(
+            key,
+            format!("{value} is not within {least} to {most}{hint}"),
+        )
+    }
+
     fn scenario(&self, file: File, written: Table) -> Result<Scenario, FileError> {
         let is_trace = self.world == World::Trace;
         let needed = |key: &str, given: Option<String>| match given {
@@ -200,6 +226,8 @@ impl Reading<'_> {
         };
         let (name, about) = (needed("name", file.name)?, needed("about", file.about)?);
         let machine = needed("machine", file.machine)?;
+        let usual = self.world.usual_policies().iter();
+        let usual = || usual.map(|&name| name.to_owned()).collect();
         let (policies, of_policies) = match file.policies {
             Some(Policies::Names(names)) if names.is_empty() => {
                 return self.wrong("policies", "name at least one policy");
@@ -211,22 +239,11 @@ impl Reading<'_> {
                     "give a list of policies; their settings are in [settings.policies]",
                 );
             }
-            Some(Policies::Settings(table)) => (Vec::new(), table),
-            None => (Vec::new(), Table::new()),
-        };
-        let usual = || {
-            self.world
-                .usual_policies()
-                .iter()
-                .map(|&name| name.to_owned())
+            Some(Policies::Settings(table)) => (usual(), table),
+            None => (usual(), Table::new()),
         };
         let repeat = file.repeat.unwrap_or(self.world.usual_repeat());
-        if !(1..=MOST_REPEATS).contains(&repeat) {
-            return self.wrong(
-                "repeat",
-                format!("{repeat} is not within 1 to {MOST_REPEATS}"),
-            );
-        }
+        self.within("repeat", repeat, 1..=MOST_REPEATS, "")?;
         let until = self.until(&file.until.unwrap_or(UntilTable {
             completions: Some(1),
             ..UntilTable::default()
@@ -255,11 +272,7 @@ impl Reading<'_> {
             about,
             machine,
             measured_are: file.measured_are.unwrap_or_else(|| "programs".to_owned()),
-            policies: if policies.is_empty() {
-                usual().collect()
-            } else {
-                policies
-            },
+            policies,
             repeat,
             until,
             count,
@@ -285,10 +298,10 @@ impl Reading<'_> {
             false => wrong(format!("{seconds} s is not within 1 ms to a year")),
         };
         match (given.completions, given.seconds, given.hours) {
-            (Some(all @ 1..=MOST_COMPLETIONS), None, None) => Ok(Until::Completions(all)),
-            (Some(all), None, None) => wrong(format!(
-                "{all} completions is not within 1 to {MOST_COMPLETIONS}"
-            )),
+            (Some(all), None, None) => {
+                self.within("until.completions", all, 1..=MOST_COMPLETIONS, "")?;
+                Ok(Until::Completions(all))
+            }
             (None, Some(seconds), None) => time(seconds),
             (None, None, Some(hours)) => time(hours * 3600.0),
             _ => wrong("give one of completions, seconds and hours".to_owned()),
@@ -307,58 +320,43 @@ impl Reading<'_> {
     }
 
     fn program(&self, number: u32, table: ProgramTable) -> Result<Program, FileError> {
-        let wrong = |key: &str, why: String| self.wrong(&format!("program[{number}].{key}"), why);
-        if !(1..=MOST_COPIES).contains(&table.copies) {
-            let copies = table.copies;
-            let why = "to have none, leave the program out";
-            return wrong(
-                "copies",
-                format!("{copies} is not within 1 to {MOST_COPIES}: {why}"),
-            );
-        }
+        let key = |key: &str| format!("program[{number}].{key}");
+        let wrong = |name: &str, why: &str| self.wrong(&key(name), why);
+        let hint = ": to have none, leave the program out";
+        self.within(&key("copies"), table.copies, 1..=MOST_COPIES, hint)?;
         if !(table.work > 0.0 && table.work <= MOST_WORK) {
-            return wrong(
-                "work",
-                format!("{} is not above 0 and at most {MOST_WORK}", table.work),
-            );
+            let why = format!("{} is not above 0 and at most {MOST_WORK}", table.work);
+            return wrong("work", &why);
         }
         let command = table.command.clone().unwrap_or_default();
         match self.world {
             World::Lab if command.is_empty() => {
-                return wrong("command", "name the program that the lab runs".to_owned());
+                return wrong("command", "name the program that the lab runs");
             }
             World::Model if table.profile.is_none() => {
-                return wrong("profile", "name the profile that the model runs".to_owned());
+                return wrong("profile", "name the profile that the model runs");
             }
             _ => {}
         }
-        let memory = match &table.memory {
-            None => Memory::FirstTouch,
-            Some(MemoryWord::Node(node)) => Memory::Node(*node),
-            Some(MemoryWord::Word(word)) if word == "first-touch" => Memory::FirstTouch,
-            Some(MemoryWord::Word(word)) if word == "interleave" && self.world == World::Lab => {
-                return wrong(
-                    "memory",
-                    "the lab takes a node's number, or nothing".to_owned(),
-                );
+        let memory = match table.memory {
+            Some(MemoryKey::Node(node)) => Memory::Node(node),
+            Some(MemoryKey::Word(MemoryWord::Interleave)) if self.world == World::Lab => {
+                return wrong("memory", "the lab takes a node's number, or nothing");
             }
-            Some(MemoryWord::Word(word)) if word == "interleave" => Memory::Interleave,
-            Some(MemoryWord::Word(word)) => {
-                let why = "is not \"first-touch\", \"interleave\" or a node's number";
-                return wrong("memory", format!("{word:?} {why}"));
-            }
+            Some(MemoryKey::Word(MemoryWord::Interleave)) => Memory::Interleave,
+            Some(MemoryKey::Word(MemoryWord::FirstTouch)) | None => Memory::FirstTouch,
         };
         if !(0.0..=LONGEST_S).contains(&table.start_after_s) {
             let why = format!("{} is not within 0 to a year", table.start_after_s);
-            return wrong("start_after_s", why);
+            return wrong("start_after_s", &why);
         }
         let cpus = self.cpus(number, &table)?;
         let profile = table.profile.unwrap_or_default();
         let name = match table.name {
-            None if profile.is_empty() => return wrong("name", "give it a name".to_owned()),
+            None if profile.is_empty() => return wrong("name", "give it a name"),
             None => profile.clone(),
             Some(name) if name.trim().is_empty() => {
-                return wrong("name", "leave it out to have the profile's".to_owned());
+                return wrong("name", "leave it out to have the profile's");
             }
             Some(name) => name,
         };

@@ -210,7 +210,7 @@ fn a_wrong_scenario_is_refused_with_line_key_and_reason() {
     );
     refused(
         &until("until = { completions = 0 }"),
-        "x.toml:4: until: 0 completions is not within 1 to 1000",
+        "x.toml:4: until.completions: 0 is not within 1 to 1000",
     );
     refused(
         &until("until = { completions = 1 }\ncount = \"second\""),
@@ -248,7 +248,7 @@ fn a_wrong_program_is_refused_with_line_key_and_reason() {
     );
     told(
         "memory = \"remote\"",
-        "x.toml:7: program[0].memory: \"remote\" is not \"first-touch\", \"interleave\" or a node's number",
+        "x.toml:7: program[0].memory: give a node's number, \"first-touch\" or \"interleave\"",
     );
     told(
         "start_on = \"0\"\ncpus = \"1\"",

@@ -11,62 +11,30 @@ use numaherd_topology::machine::CacheSpec;
 use numaherd_topology::{CacheKind, Machine, SharedBy, TlbManagement as Filled, TlbSpec};
 
 use super::{Cache, Config, Prefetch, Tlb, TlbLevel, TlbManagement};
-
-/// Why a machine file cannot be modelled.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the machine {machine} cannot be modelled access by access: {reason}")]
-pub struct NotModelled {
-    /// The machine's name.
-    pub machine: String,
-    /// The key that its file leaves out, or what the model cannot hold.
-    pub reason: String,
-}
+use crate::HardwareError;
 
 impl Config {
     /// The model of a machine file, checked. With TLBs where the file gives them.
     ///
     /// # Errors
-    /// [`NotModelled`] names the first thing that the file leaves out or the model cannot hold.
-    pub fn of(machine: &Machine) -> Result<Self, NotModelled> {
-        let refuse = |reason: String| NotModelled {
-            machine: machine.name.clone(),
-            reason,
-        };
-        let missing = |key: &str| {
-            refuse(format!(
-                "its file does not give {key}, which the hardware model needs"
-            ))
-        };
+    /// [`HardwareError::Missing`], [`HardwareError::NotShared`] and [`HardwareError::Machine`] name the first thing
+    /// that the file leaves out or the model cannot hold.
+    pub fn of(machine: &Machine) -> Result<Self, HardwareError> {
         let (memory, core) = (&machine.memory, &machine.core);
-        let latency_ns = memory
-            .latency_ns
-            .clone()
-            .ok_or_else(|| missing("memory.latency_ns"))?;
-        let controller = memory
-            .node_gb_per_s
-            .ok_or_else(|| missing("memory.node_gb_per_s"))?;
-        let clock_ghz = core.clock_ghz.ok_or_else(|| missing("core.clock_ghz"))?;
-        let instruction_ns = core
-            .ns_per_instruction
-            .ok_or_else(|| missing("core.ns_per_instruction"))?;
-        let depth = core
-            .prefetch_lines
-            .ok_or_else(|| missing("core.prefetch_lines"))?;
-        let in_flight = core
-            .misses_in_flight
-            .ok_or_else(|| missing("core.misses_in_flight"))?;
-        let window = core
-            .reorder_window
-            .ok_or_else(|| missing("core.reorder_window"))?;
+        let latency_ns = given(machine, "memory.latency_ns", memory.latency_ns.clone())?;
+        let controller = given(machine, "memory.node_gb_per_s", memory.node_gb_per_s)?;
+        let clock_ghz = given(machine, "core.clock_ghz", core.clock_ghz)?;
+        let instruction_ns = given(machine, "core.ns_per_instruction", core.ns_per_instruction)?;
+        let depth = given(machine, "core.prefetch_lines", core.prefetch_lines)?;
+        let in_flight = given(machine, "core.misses_in_flight", core.misses_in_flight)?;
+        let window = given(machine, "core.reorder_window", core.reorder_window)?;
         let (domain_of_core, node_of_domain) = domains(machine);
-        let line_bytes = machine
-            .caches
-            .first()
-            .map_or(64, |cache| u64::from(cache.line_bytes));
+        let first = machine.caches.first();
         let base = Self::of_equal_nodes(1, latency_ns, controller);
-        let first = private(machine, 1, false)?;
+        let l1 = private(machine, 1).map(|spec| cache(spec, 0.0));
+        let l2 = private(machine, 2);
         let config = Self {
-            line_bytes,
+            line_bytes: first.map_or(64, |cache| u64::from(cache.line_bytes)),
             core_mhz: rounded(clock_ghz * 1000.0),
             picoseconds_per_instruction: rounded(instruction_ns * 1000.0),
             in_flight_per_core: in_flight as usize,
@@ -75,11 +43,8 @@ impl Config {
                 depth_lines: u64::from(depth),
                 ..own
             }),
-            l1: Cache {
-                hit_ns: 0.0,
-                ..first.ok_or_else(|| missing("a first-level data cache"))?
-            },
-            l2: private(machine, 2, true)?,
+            l1: given(machine, "a first-level data cache", l1)?,
+            l2: l2.map(|spec| outer_cache(machine, spec)).transpose()?,
             llc: last_level(machine)?,
             tlb: machine
                 .tlb
@@ -91,11 +56,20 @@ impl Config {
             links: machine.links(),
             ..base
         };
-        config
-            .validate()
-            .map_err(|error| refuse(error.to_string()))?;
+        config.validate().map_err(|error| HardwareError::Machine {
+            machine: machine.name.clone(),
+            source: Box::new(error),
+        })?;
         Ok(config)
     }
+}
+
+/// What a file gives for a key.
+fn given<T>(machine: &Machine, key: &str, value: Option<T>) -> Result<T, HardwareError> {
+    value.ok_or_else(|| HardwareError::Missing {
+        machine: machine.name.clone(),
+        key: key.to_owned(),
+    })
 }
 
 /// The domain of each core, and the node of each domain.
@@ -112,94 +86,65 @@ fn domains(machine: &Machine) -> (Vec<usize>, Vec<usize>) {
     (of_core, nodes)
 }
 
-/// A cache that every core has for itself.
-fn private(
-    machine: &Machine,
-    level: u8,
-    needs_latency: bool,
-) -> Result<Option<Cache>, NotModelled> {
-    let spec = machine.caches.iter().find(|spec| {
-        spec.level == level
-            && spec.kind != CacheKind::Instruction
-            && spec.shared_by == SharedBy::Core
-            && level < last_data_level(machine)
-    });
-    spec.map(|spec| cache(machine, spec, needs_latency))
-        .transpose()
+/// The data caches of a machine.
+fn data_caches(machine: &Machine) -> impl DoubleEndedIterator<Item = &CacheSpec> {
+    let caches = machine.caches.iter();
+    caches.filter(|spec| spec.kind != CacheKind::Instruction)
 }
 
-/// The level of the last cache that holds data.
-fn last_data_level(machine: &Machine) -> u8 {
-    let data = machine
-        .caches
-        .iter()
-        .filter(|spec| spec.kind != CacheKind::Instruction);
-    data.map(|spec| spec.level).max().unwrap_or(0)
+/// A cache that every core has for itself, and which is not the last.
+fn private(machine: &Machine, level: u8) -> Option<&CacheSpec> {
+    let last = data_caches(machine).map(|spec| spec.level).max();
+    data_caches(machine).find(|spec| {
+        spec.level == level
+            && spec.shared_by == SharedBy::Core
+            && last.is_some_and(|last| level < last)
+    })
 }
 
 /// The cache that the cores of a domain share.
-fn last_level(machine: &Machine) -> Result<Cache, NotModelled> {
+fn last_level(machine: &Machine) -> Result<Cache, HardwareError> {
     let shape = &machine.shape;
-    let is_domains = |shared_by| match shared_by {
+    let is_domains = |spec: &&CacheSpec| match spec.shared_by {
         SharedBy::Domain => true,
         SharedBy::Package => shape.nodes_per_package == 1 && shape.domains_per_node == 1,
         SharedBy::Core => shape.cores_per_domain == 1,
     };
-    let last = machine
-        .caches
-        .iter()
-        .rfind(|spec| spec.kind != CacheKind::Instruction);
-    match last {
-        Some(spec) if is_domains(spec.shared_by) => cache(machine, spec, true),
-        _ => Err(NotModelled {
+    match data_caches(machine).next_back().filter(is_domains) {
+        Some(spec) => outer_cache(machine, spec),
+        None => Err(HardwareError::NotShared {
             machine: machine.name.clone(),
-            reason:
-                "its last cache is not shared by a memory domain, which the hardware model needs"
-                    .to_owned(),
         }),
     }
 }
 
-fn cache(machine: &Machine, spec: &CacheSpec, needs_latency: bool) -> Result<Cache, NotModelled> {
-    let hit_ns = match spec.latency_ns {
-        Some(latency) => latency,
-        None if !needs_latency => 0.0,
-        None => {
-            return Err(NotModelled {
-                machine: machine.name.clone(),
-                reason: format!(
-                    "its file does not give the latency of the level-{} cache, which the hardware model needs",
-                    spec.level
-                ),
-            });
-        }
-    };
-    let bytes = spec.size_kib << 10;
-    let lines = bytes / u64::from(spec.line_bytes).max(1);
-    let ways = if spec.ways == 0 {
-        lines as usize
-    } else {
-        spec.ways as usize
-    };
-    Ok(Cache {
-        bytes,
-        ways,
-        hit_ns,
-    })
+/// A cache whose latency counts.
+fn outer_cache(machine: &Machine, spec: &CacheSpec) -> Result<Cache, HardwareError> {
+    let key = format!("the latency of the level-{} cache", spec.level);
+    Ok(cache(spec, given(machine, &key, spec.latency_ns)?))
 }
 
-fn tlb(machine: &Machine, spec: &TlbSpec) -> Result<Tlb, NotModelled> {
+fn cache(spec: &CacheSpec, hit_ns: f64) -> Cache {
+    let bytes = spec.size_kib << 10;
+    let lines = bytes / u64::from(spec.line_bytes).max(1);
+    Cache {
+        bytes,
+        ways: match spec.ways {
+            0 => lines as usize,
+            ways => ways as usize,
+        },
+        hit_ns,
+    }
+}
+
+fn tlb(machine: &Machine, spec: &TlbSpec) -> Result<Tlb, HardwareError> {
     let level = |entries: u32, ways: u32, hit_ns| TlbLevel {
         entries: entries as usize,
         ways: ways as usize,
         hit_ns,
     };
     let second = spec.l2.as_ref().map(|second| {
-        let hit_ns = second.latency_ns.ok_or_else(|| NotModelled {
-            machine: machine.name.clone(),
-            reason: "its file does not give tlb.l2.latency_ns, which the hardware model needs"
-                .to_owned(),
-        })?;
+        let hit_ns = given(machine, "tlb.l2.latency_ns", second.latency_ns)?;
         Ok(level(second.entries, second.ways, hit_ns))
     });
     Ok(Tlb {

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConfigError, number, positive};
+use crate::error::{HardwareError, check, not_negative, positive};
 use crate::page::Page;
 
 /// The TLBs of each core.
@@ -63,67 +63,54 @@ impl Tlb {
         self.l2.unwrap_or(self.l1).entries
     }
 
-    pub(super) fn validate(&self, line_bytes: u64) -> Result<(), ConfigError> {
-        if !self.page_bytes.is_power_of_two() || self.page_bytes < line_bytes {
-            return Err(number(
-                "tlb.page_bytes",
-                self.page_bytes as f64,
-                "a power of two, one cache line or more",
-            ));
-        }
+    pub(super) fn validate(&self, line_bytes: u64) -> Result<(), HardwareError> {
+        let page = self.page_bytes;
+        let is_page = page.is_power_of_two() && page >= line_bytes;
+        let must = "a power of two, one cache line or more";
+        check("tlb.page_bytes", page as f64, is_page, must)?;
         not_negative("tlb.miss_ns", self.miss_ns)?;
-        if self.l1.hit_ns != 0.0 {
-            return Err(number(
-                "tlb.l1.hit_ns",
-                self.l1.hit_ns,
-                "0: it is part of the instruction",
-            ));
-        }
+        let hit_ns = self.l1.hit_ns;
+        check(
+            "tlb.l1.hit_ns",
+            hit_ns,
+            hit_ns == 0.0,
+            "0: it is part of the instruction",
+        )?;
         self.l1.validate("tlb.l1")?;
-        if let Some(l2) = self.l2 {
-            l2.validate("tlb.l2")?;
-            if l2.entries < self.l1.entries {
-                return Err(number(
-                    "tlb.l2.entries",
-                    l2.entries as f64,
-                    "at least tlb.l1.entries: the second level holds all that the first does",
-                ));
-            }
-        }
-        Ok(())
+        let Some(l2) = self.l2 else {
+            return Ok(());
+        };
+        l2.validate("tlb.l2")?;
+        let must = "at least tlb.l1.entries: the second level holds all that the first does";
+        check(
+            "tlb.l2.entries",
+            l2.entries as f64,
+            l2.entries >= self.l1.entries,
+            must,
+        )
     }
 }
 
 impl TlbLevel {
-    fn validate(&self, level: &'static str) -> Result<(), ConfigError> {
-        positive(&format!("{level}.ways"), self.ways as f64)?;
-        positive(&format!("{level}.entries"), self.entries as f64)?;
-        not_negative(&format!("{level}.hit_ns"), self.hit_ns)?;
-        if self.entries > MOST_ENTRIES {
-            let what = format!("{level}.entries");
-            return Err(number(&what, self.entries as f64, "at most 2^31"));
-        }
-        if !self.entries.is_multiple_of(self.ways) {
-            return Err(ConfigError::TlbShape {
-                level,
-                entries: self.entries,
-                ways: self.ways,
-            });
-        }
-        Ok(())
+    fn validate(&self, level: &str) -> Result<(), HardwareError> {
+        let what = format!("{level}.entries");
+        let entries = self.entries as f64;
+        positive(format!("{level}.ways"), self.ways as f64)?;
+        positive(&what, entries)?;
+        not_negative(format!("{level}.hit_ns"), self.hit_ns)?;
+        check(&what, entries, self.entries <= MOST_ENTRIES, "at most 2^31")?;
+        let is_whole = self.entries.is_multiple_of(self.ways);
+        check(
+            what,
+            entries,
+            is_whole,
+            format!("a whole number of sets of {}", self.ways),
+        )
     }
 }
 
 /// Entries are numbered in 32 bits.
 const MOST_ENTRIES: usize = 1 << 31;
-
-fn not_negative(what: &str, ns: f64) -> Result<(), ConfigError> {
-    if ns.is_finite() && ns >= 0.0 {
-        Ok(())
-    } else {
-        Err(number(what, ns, "0 or more"))
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -189,7 +176,7 @@ mod tests {
                 tlb.l1.ways = 0;
             }),
             (
-                "tlb.l1: 64 entries are no whole number of sets of 5; make entries a multiple of ways",
+                "tlb.l1.entries is 64; it must be a whole number of sets of 5",
                 |tlb| tlb.l1.ways = 5,
             ),
             (

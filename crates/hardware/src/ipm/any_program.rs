@@ -80,9 +80,9 @@ impl Scene {
     }
 
     fn take(&mut self, step: &Step) {
-        let (cores, nodes) = (self.mmus.len(), self.ipm.nodes());
+        let (cores, nodes) = (self.mmus.len(), self.ipm.histories().nodes());
         let node_of = |page: Page| Some(usize::try_from(page.number()).unwrap() % nodes);
-        let threads = self.ipm.threads(self.application);
+        let threads = self.ipm.histories().threads(self.application);
         match *step {
             Step::Access { core, page, cycles } => {
                 self.tsc += cycles;
@@ -120,13 +120,18 @@ impl Scene {
                 self.mmus[core % cores].flush();
                 self.ipm.flushed(core % cores);
             }
-            Step::Forget { page } => self.ipm.forget(Page::new(page)),
+            Step::Forget { page } => self.ipm.histories_mut().forget(Page::new(page)),
             Step::Pass => {
                 let notified = &mut self.notified;
                 self.ipm
                     .pass_over_infrequently_evicted(self.tsc, node_of, |_| *notified += 1);
             }
-            Step::Age => self.ipm.matrix_mut(self.application).unwrap().age(0.75),
+            Step::Age => self
+                .ipm
+                .histories_mut()
+                .matrix_mut(self.application)
+                .unwrap()
+                .age(0.75),
         }
     }
 
@@ -135,7 +140,7 @@ impl Scene {
     }
 
     fn nothing_refers_to(&self, thread: Thread) {
-        let matrix = self.ipm.matrix(self.application).unwrap();
+        let matrix = self.ipm.histories().matrix(self.application).unwrap();
         assert!(
             matrix
                 .row(thread.number)
@@ -146,7 +151,7 @@ impl Scene {
             assert_eq!(matrix.row(other)[thread.number as usize], 0);
         }
         for page in self.pages() {
-            let sharers = self.ipm.sharers(page).unwrap_or_default();
+            let sharers = self.ipm.histories().sharers(page).unwrap_or_default();
             assert!(!sharers.contains(&thread.number), "{page:?} of {sharers:?}");
         }
         for index in 0..self.ipm.table.len() {
@@ -158,17 +163,17 @@ impl Scene {
 
     /// What must hold at any time.
     fn check(&self) {
-        let (ipm, config) = (&self.ipm, self.ipm.config());
+        let (ipm, config) = (&self.ipm, self.ipm.histories().config());
         let counter_most = u32::MAX >> (32 - config.numa_counter_bits);
-        let matrix = ipm.matrix(self.application).unwrap();
+        let matrix = ipm.histories().matrix(self.application).unwrap();
         let room = u32::try_from(matrix.threads()).unwrap();
         for page in self.pages() {
-            let Some(affinity) = ipm.affinity(page) else {
+            let Some(affinity) = ipm.histories().affinity(page) else {
                 continue;
             };
-            assert_eq!(affinity.len(), ipm.nodes());
+            assert_eq!(affinity.len(), ipm.histories().nodes());
             assert!(affinity.iter().all(|&counter| counter <= counter_most));
-            let sharers = ipm.sharers(page).unwrap();
+            let sharers = ipm.histories().sharers(page).unwrap();
             assert!(sharers.len() <= config.sharers);
             assert!(sharers.iter().all(|&sharer| sharer < room));
         }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConfigError, number};
+use crate::error::{HardwareError, check};
 
 /// Configuration of an IPM unit ([`crate::Ipm`]).
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -73,35 +73,39 @@ impl IpmConfig {
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        let within = |what: &str, value: u32, least: u32, most: u32, must| {
-            if (least..=most).contains(&value) {
-                Ok(())
-            } else {
-                Err(number(what, f64::from(value), must))
-            }
-        };
+    pub fn validate(&self) -> Result<(), HardwareError> {
         let bits = self.numa_counter_bits;
-        within("ipm.numa_counter_bits", bits, 1, 32, "from 1 to 32")?;
-        let bits = self.matrix_element_bits;
-        within("ipm.matrix_element_bits", bits, 1, 32, "from 1 to 32")?;
-        let bits = self.time_stamp_bits;
-        within("ipm.time_stamp_bits", bits, 2, 64, "from 2 to 64")?;
-        within("ipm.cr_shift", self.cr_shift, 0, 63, "at most 63")?;
-        within("ipm.cr_mig", self.cr_mig, 0, 32, "at most 32")?;
-        within(
-            "ipm.cr_aging",
-            self.cr_aging,
-            0,
-            self.numa_counter_bits,
-            "at most numa_counter_bits: a counter of the NUMA Vector begins at 2^cr_aging - 1",
-        )?;
-        within("ipm.threads", self.threads, 1, u32::MAX, "at least 1")?;
-        if let Some(pass) = self.pass.filter(|pass| pass.every_cycles == 0) {
-            let every = pass.every_cycles as f64;
-            return Err(number("ipm.pass.every_cycles", every, "at least 1"));
+        let enough =
+            "at most numa_counter_bits: a counter of the NUMA Vector begins at 2^cr_aging - 1";
+        for (what, value, possible, must) in [
+            ("numa_counter_bits", bits, 1..=32, "from 1 to 32"),
+            (
+                "matrix_element_bits",
+                self.matrix_element_bits,
+                1..=32,
+                "from 1 to 32",
+            ),
+            (
+                "time_stamp_bits",
+                self.time_stamp_bits,
+                2..=64,
+                "from 2 to 64",
+            ),
+            ("cr_shift", self.cr_shift, 0..=63, "at most 63"),
+            ("cr_mig", self.cr_mig, 0..=32, "at most 32"),
+            ("cr_aging", self.cr_aging, 0..=bits, enough),
+            ("threads", self.threads, 1..=u32::MAX, "at least 1"),
+        ] {
+            let what = format!("ipm.{what}");
+            check(what, f64::from(value), possible.contains(&value), must)?;
         }
-        Ok(())
+        let every = self.pass.map_or(1, |pass| pass.every_cycles);
+        check(
+            "ipm.pass.every_cycles",
+            every as f64,
+            every > 0,
+            "at least 1",
+        )
     }
 }
 

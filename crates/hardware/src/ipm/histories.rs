@@ -1,5 +1,10 @@
-//! What the equations 3 to 9 keep and do, whatever it is that is credited: page histories, and the
-//! Sharing Matrices of applications.
+//! What the equations 3 to 9 keep and do, whatever it is that is credited: page histories, and applications with
+//! their threads' numbers and Sharing Matrices.
+//!
+//! A thread gets the lowest number that no living thread of its application has, so that the matrix
+//! stays as small as the application is wide (the second of the paper's two solutions, §4.4.3). The numbers
+//! of ended threads keep their rows and references until they are given out again: what an ended
+//! thread shared still says where its pages belong.
 //!
 //! The unit ([`crate::Ipm`]) credits the time that a page was in a TLB. The paper also compares with
 //! crediting TLB misses by "the same procedure" (§5.2), and memory samples can be credited likewise:
@@ -10,11 +15,12 @@
 //! would ever move. An event must weigh more than 2^`CR_mig`; [`IpmConfig::event_weight`] is
 //! 2^`CR_aging`, by which a node must have some 2^`CR_mig` events on a page to get it.
 
-use super::applications::Applications;
+use std::collections::BTreeSet;
+
 use super::config::IpmConfig;
 use super::page_history::{NOBODY, PageHistoryTable, insert_sharer};
 use super::{Application, Notification, SharingMatrix, Thread, numa_vector};
-use crate::config::ConfigError;
+use crate::HardwareError;
 use crate::page::Page;
 
 /// See the top of this file. Of the configuration `cr_aging`, `cr_mig`, `sharers`, `numa_counter_bits`,
@@ -24,7 +30,18 @@ pub struct Histories {
     config: IpmConfig,
     nodes: usize,
     pub(super) pages: PageHistoryTable,
-    applications: Applications,
+    /// None for an application that ended; its place is given to the next.
+    applications: Vec<Option<State>>,
+}
+
+/// An application with its threads' numbers.
+#[derive(Debug)]
+struct State {
+    matrix: SharingMatrix,
+    /// Numbers given out so far: 0 to this less 1.
+    given: u32,
+    /// Of these, those whose threads ended.
+    ended: BTreeSet<u32>,
 }
 
 /// What came of a credit.
@@ -43,8 +60,6 @@ pub struct StartedThread {
     pub thread: Thread,
     /// Whether another had its number before. References to it are deleted.
     pub reused: bool,
-    /// Whether the structures had to grow (§4.4.2).
-    pub grown: bool,
 }
 
 impl Histories {
@@ -52,25 +67,44 @@ impl Histories {
     ///
     /// # Errors
     /// When the configuration is wrong.
-    pub fn new(config: IpmConfig, nodes: usize) -> Result<Self, ConfigError> {
+    pub fn new(config: IpmConfig, nodes: usize) -> Result<Self, HardwareError> {
         config.validate()?;
         Ok(Self {
             config,
             nodes,
             pages: PageHistoryTable::new(config.sharers, nodes, config.cr_aging),
-            applications: Applications::new(config.threads, config.matrix_element_bits),
+            applications: Vec::new(),
         })
     }
 
     /// Begins to keep an application's matrix, with room for the configured number of threads.
     pub fn start_application(&mut self) -> Application {
-        self.applications.start()
+        let state = State {
+            matrix: SharingMatrix::new(self.config.threads, self.config.matrix_element_bits),
+            given: 0,
+            ended: BTreeSet::new(),
+        };
+        let vacant = self.applications.iter().position(Option::is_none);
+        let place = vacant.unwrap_or(self.applications.len());
+        if place == self.applications.len() {
+            self.applications.push(None);
+        }
+        self.applications[place] = Some(state);
+        Application(u32::try_from(place).expect("fewer than 2^32 applications run at once"))
     }
 
     /// Deletes an application's matrix and its pages' histories. Its name may be given to another.
     pub fn end_application(&mut self, application: Application) {
-        self.applications.end(application);
+        self.applications[application.0 as usize] = None;
         self.pages.delete_application(application);
+    }
+
+    fn state(&self, application: Application) -> Option<&State> {
+        self.applications.get(application.0 as usize)?.as_ref()
+    }
+
+    fn state_mut(&mut self, application: Application) -> Option<&mut State> {
+        self.applications.get_mut(application.0 as usize)?.as_mut()
     }
 
     /// Gives a new thread its number (§4.4.3): the lowest that no living thread has. If that was
@@ -79,26 +113,48 @@ impl Histories {
     /// # Panics
     /// When the application has ended.
     pub fn start_thread(&mut self, application: Application) -> StartedThread {
-        let started = self
-            .applications
-            .start_thread(application)
-            .expect("a thread starts while its application runs");
-        if started.reused {
-            self.pages.delete_thread(started.thread);
+        let state = self.state_mut(application);
+        let state = state.expect("a thread starts while its application runs");
+        let reused = state.ended.pop_first();
+        let number = reused.unwrap_or(state.given);
+        let thread = Thread {
+            application,
+            number,
+        };
+        let room = state.matrix.threads() as u64;
+        if u64::from(number) >= room {
+            // Twice the room: growth is expensive, so it should be rare.
+            let threads = (2 * room).min(u64::from(u32::MAX)) as u32;
+            state.matrix.grow(threads);
         }
-        started
+        if reused.is_some() {
+            state.matrix.reset(number);
+            self.pages.delete_thread(thread);
+        } else {
+            state.given += 1;
+        }
+        StartedThread {
+            thread,
+            reused: reused.is_some(),
+        }
     }
 
     /// Notes that a thread ended: its number may be given to another. False for one that was not
     /// running.
     pub fn end_thread(&mut self, thread: Thread) -> bool {
-        self.applications.end_thread(thread)
+        let runs = self.is_running(thread);
+        if let Some(state) = self.state_mut(thread.application).filter(|_| runs) {
+            state.ended.insert(thread.number);
+        }
+        runs
     }
 
     /// Whether a thread has started and not ended.
     #[must_use]
     pub fn is_running(&self, thread: Thread) -> bool {
-        self.applications.is_running(thread)
+        self.state(thread.application).is_some_and(|state| {
+            thread.number < state.given && !state.ended.contains(&thread.number)
+        })
     }
 
     /// Credits a page's use to the thread and to the node that it ran on (Eq. 3 to 7), and says
@@ -121,10 +177,10 @@ impl Histories {
         let mut sharers = 0;
         if let Some(thread) = thread
             && history.application == application
-            && let Some(matrix) = self.applications.matrix_mut(application)
+            && let Some(Some(state)) = self.applications.get_mut(application.0 as usize)
         {
             for &sharer in history.sharers.iter().filter(|&&sharer| sharer != NOBODY) {
-                matrix.add(thread, sharer, weight);
+                state.matrix.add(thread, sharer, weight);
                 sharers += 1;
             }
             insert_sharer(history.sharers, thread);
@@ -152,18 +208,24 @@ impl Histories {
     /// The Sharing Matrix of an application; None when it has ended.
     #[must_use]
     pub fn matrix(&self, application: Application) -> Option<&SharingMatrix> {
-        self.applications.matrix(application)
+        Some(&self.state(application)?.matrix)
     }
 
     /// The Sharing Matrix of an application, to age it; None when it has ended.
     pub fn matrix_mut(&mut self, application: Application) -> Option<&mut SharingMatrix> {
-        self.applications.matrix_mut(application)
+        Some(&mut self.state_mut(application)?.matrix)
     }
 
     /// Threads of an application that have started and not ended, by number.
     #[must_use]
     pub fn threads(&self, application: Application) -> Vec<Thread> {
-        self.applications.running(application)
+        let given = self.state(application).map_or(0, |state| state.given);
+        let thread = |number| Thread {
+            application,
+            number,
+        };
+        let threads = (0..given).map(thread);
+        threads.filter(|&thread| self.is_running(thread)).collect()
     }
 
     /// Numbers of the last threads that used a page, the latest first (the Sharers Vector); fewer

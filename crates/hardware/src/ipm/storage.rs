@@ -6,7 +6,8 @@
 //! 0.00305 % so.
 
 use super::IpmConfig;
-use crate::config::{Config, ConfigError};
+use crate::HardwareError;
+use crate::config::Config;
 
 /// One structure in main memory.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,8 +62,8 @@ impl IpmConfig {
         machine: &Config,
         memory_bytes: u64,
         threads: u32,
-    ) -> Result<Storage, ConfigError> {
-        let tlb = machine.tlb.ok_or(ConfigError::NoTlb)?;
+    ) -> Result<Storage, HardwareError> {
+        let tlb = machine.tlb.ok_or(HardwareError::NoTlb)?;
         let rounded = |used_bits: u64, entries| Structure {
             used_bits,
             entry_bits: used_bits.div_ceil(8).next_power_of_two() * 8,

@@ -54,7 +54,7 @@ fn access(program: &mut Program<'_>, ipm: &mut Ipm, address: u64) -> Option<Noti
         if let Eviction::Handled(notification) = ipm.tlb_miss(core, &fill, tsc, node_of) {
             moves = notification;
             if tlb.managed_by == TlbManagement::Software {
-                let time = config.picoseconds_of(ipm.config().eviction_cycles);
+                let time = config.picoseconds_of(ipm.histories().config().eviction_cycles);
                 program.core.hold(instructions, time);
             }
         }
@@ -147,7 +147,7 @@ fn threads_that_share_pages_are_seen_to_from_either_side() {
             access(program, &mut ipm, page * PAGE_BYTES);
         }
     }
-    let matrix = ipm.matrix(application).unwrap();
+    let matrix = ipm.histories().matrix(application).unwrap();
     for (one, other, share) in [
         (0, 1, true),
         (2, 3, true),

@@ -22,7 +22,7 @@ pub mod protocol;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use numaherd_hardware::{
-    Application, Config, ConfigError, Eviction, Fill, Ipm, IpmConfig, Notification, Page, Thread,
+    Application, Config, Eviction, Fill, HardwareError, Ipm, IpmConfig, Notification, Page, Thread,
 };
 
 use protocol::{Notice, Pair};
@@ -133,8 +133,8 @@ impl Unit {
     ///
     /// # Errors
     /// When its configuration is wrong.
-    pub fn new(config: IpmConfig, machine: &Config) -> Result<Self, ConfigError> {
-        let tlb = machine.tlb.ok_or(ConfigError::NoTlb)?;
+    pub fn new(config: IpmConfig, machine: &Config) -> Result<Self, HardwareError> {
+        let tlb = machine.tlb.ok_or(HardwareError::NoTlb)?;
         Ok(Self {
             ipm: Ipm::new(config, machine)?,
             numbering: Numbering::new(tlb.page_bytes),
@@ -290,7 +290,7 @@ impl Unit {
             counts.notifications,
             counts.memory_reads,
             counts.memory_writes,
-            u64::from(self.ipm.config().cr_shift),
+            u64::from(self.ipm.histories().config().cr_shift),
         ])]);
         let mut processes: Vec<_> = self.processes.iter().collect();
         processes.sort_unstable_by_key(|&(&tgid, _)| tgid);
@@ -304,7 +304,7 @@ impl Unit {
 
     /// Threads of a process that share pages.
     fn pairs(&self, process: &Process) -> Vec<Pair> {
-        let Some(matrix) = self.ipm.matrix(process.application) else {
+        let Some(matrix) = self.ipm.histories().matrix(process.application) else {
             return Vec::new();
         };
         let threads: Vec<(u32, u32)> = process

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use numaherd_hardware::{Config, ConfigError, IpmConfig};
+use numaherd_hardware::{Config, HardwareError, IpmConfig};
 use serde_json::Value;
 
 /// Why a machine file is no good.
@@ -33,7 +33,7 @@ pub enum MachineFileError {
         /// The file.
         path: String,
         /// What is wrong.
-        source: ConfigError,
+        source: HardwareError,
     },
     /// QEMU and the machine file disagree.
     #[error(
@@ -70,7 +70,7 @@ pub fn read(path: &Path, vcpus: usize) -> Result<MachineFile, MachineFileError> 
         reason,
     })?;
     let valid = config.validate().and_then(|()| match ipm {
-        Some(_) if config.tlb.is_none() => Err(ConfigError::NoTlb),
+        Some(_) if config.tlb.is_none() => Err(HardwareError::NoTlb),
         Some(ipm) => ipm.validate(),
         None => Ok(()),
     });
@@ -178,7 +178,7 @@ mod tests {
         assert!(matches!(
             read_text(&format!("{without}{table}"), 2),
             Err(MachineFileError::Config {
-                source: ConfigError::NoTlb,
+                source: HardwareError::NoTlb,
                 ..
             })
         ));

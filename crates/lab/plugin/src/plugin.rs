@@ -18,9 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ord
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use numaherd_hardware::{
-    Access, Config, ConfigError, Machine, MachineError, Memory, MemoryError, Span,
-};
+use numaherd_hardware::{Access, Config, HardwareError, Machine, Memory, Span};
 use qemu_plugin_sys as sys;
 use serde_json::{Map, Value};
 
@@ -57,7 +55,7 @@ pub enum StartError {
     Shared(#[from] SharedError),
     /// The IPM unit's configuration is no good.
     #[error(transparent)]
-    Ipm(#[from] ConfigError),
+    Ipm(#[from] HardwareError),
     /// Nothing can be recorded.
     #[error(transparent)]
     Recording(#[from] RecordingError),
@@ -74,9 +72,9 @@ enum GateError {
     #[error("the node table has page frames {0:#x} to {1:#x} on node {2}, which cannot be")]
     Frames(u64, u64, usize),
     #[error("the node table is wrong: {0}")]
-    Memory(#[from] MemoryError),
+    Memory(HardwareError),
     #[error(transparent)]
-    Machine(#[from] MachineError),
+    Machine(#[from] HardwareError),
     #[error("the trace is finished, or could not be written on; start another guest")]
     TraceIsOver,
     #[error(transparent)]
@@ -444,7 +442,7 @@ impl Plugin {
             let spans: Vec<Span> = (0..self.config.nodes())
                 .map(span)
                 .collect::<Result<_, _>>()?;
-            let memory = Memory::new(spans)?;
+            let memory = Memory::new(spans).map_err(GateError::Memory)?;
             let machine = Machine::new(self.config.clone(), memory)?;
             // Another vCPU may have been faster, with the same machine.
             let _ = self.machine.set(machine);

@@ -184,15 +184,11 @@ impl Trace {
         loop {
             match recorded.next_frame(&mut events) {
                 Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(Error::Damaged(damage)) => {
-                    self.cut(damage);
-                    break;
-                }
+                Ok(None) => return Ok(self.damage()),
+                Err(Error::Damaged(damage)) => self.cut(damage),
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.damage())
     }
 
     /// Leaves out all frames from the damage on.
@@ -206,7 +202,7 @@ impl Trace {
     ///
     /// # Errors
     /// When the trace has no such thread.
-    pub fn thread(&self, thread: u32) -> Result<ThreadEvents, Error> {
+    pub fn thread(&self, thread: u32) -> Result<FrameReader, Error> {
         if thread as usize >= self.threads.len() {
             return Err(Error::NoThread {
                 thread,
@@ -214,101 +210,60 @@ impl Trace {
             });
         }
         let of_thread = |frame: &&FrameInfo| frame.thread == thread;
-        Ok(ThreadEvents {
-            shared: Arc::clone(&self.shared),
-            frames: self.frames.iter().filter(of_thread).copied().collect(),
-            next: 0,
-        })
+        Ok(self.reader(self.frames.iter().filter(of_thread).copied().collect()))
     }
 
     /// A reader for each thread; cheaper than asking for one after the other.
     #[must_use]
-    pub fn all_threads(&self) -> Vec<ThreadEvents> {
-        let mut readers: Vec<_> = self
-            .threads
-            .iter()
-            .map(|_| ThreadEvents {
-                shared: Arc::clone(&self.shared),
-                frames: Vec::new(),
-                next: 0,
-            })
-            .collect();
+    pub fn all_threads(&self) -> Vec<FrameReader> {
+        let mut frames = vec![Vec::new(); self.threads.len()];
         for frame in self.frames.iter() {
-            readers[frame.thread as usize].frames.push(*frame);
+            frames[frame.thread as usize].push(*frame);
         }
-        readers
+        let readers = frames.into_iter().map(|frames| self.reader(frames.into()));
+        readers.collect()
     }
 
     /// A reader of all events, frame by frame in recorded order.
     #[must_use]
-    pub fn recorded(&self) -> Recorded {
-        Recorded {
+    pub fn recorded(&self) -> FrameReader {
+        self.reader(Arc::clone(&self.frames))
+    }
+
+    fn reader(&self, frames: Arc<[FrameInfo]>) -> FrameReader {
+        FrameReader {
             shared: Arc::clone(&self.shared),
-            frames: Arc::clone(&self.frames),
+            frames,
             next: 0,
         }
     }
 }
 
-/// Reads one thread's events in order.
+/// Reads events frame by frame: those of one thread, or all.
 #[derive(Debug)]
-pub struct ThreadEvents {
-    shared: Arc<Shared>,
-    frames: Vec<FrameInfo>,
-    next: usize,
-}
-
-impl ThreadEvents {
-    /// Replaces `events` by those of the thread's next frame. False, and no events, after the last.
-    ///
-    /// # Errors
-    /// When the frame is damaged or cannot be read. Nothing follows it then.
-    pub fn next_frame(&mut self, events: &mut Vec<Event>) -> Result<bool, Error> {
-        let frame = next(&self.shared, &self.frames, &mut self.next, events)?;
-        Ok(frame.is_some())
-    }
-
-    /// The thread's frames, with those that were read already.
-    #[must_use]
-    pub fn frames(&self) -> &[FrameInfo] {
-        &self.frames
-    }
-}
-
-/// Reads all events, frame by frame in recorded order.
-#[derive(Debug)]
-pub struct Recorded {
+pub struct FrameReader {
     shared: Arc<Shared>,
     frames: Arc<[FrameInfo]>,
     next: usize,
 }
 
-impl Recorded {
-    /// Replaces `events` by those of the next frame, and says whose they are. None, and no events,
+impl FrameReader {
+    /// Replaces `events` by those of the next frame, and says which it is. None, and no events,
     /// after the last.
     ///
     /// # Errors
     /// When the frame is damaged or cannot be read. Nothing follows it then.
     pub fn next_frame(&mut self, events: &mut Vec<Event>) -> Result<Option<FrameInfo>, Error> {
-        next(&self.shared, &self.frames, &mut self.next, events)
+        events.clear();
+        // After an error there is no next frame.
+        let at = std::mem::replace(&mut self.next, self.frames.len());
+        let Some(frame) = self.frames.get(at) else {
+            return Ok(None);
+        };
+        self.shared.read(frame, events)?;
+        self.next = at + 1;
+        Ok(Some(*frame))
     }
-}
-
-fn next(
-    shared: &Shared,
-    frames: &[FrameInfo],
-    next: &mut usize,
-    events: &mut Vec<Event>,
-) -> Result<Option<FrameInfo>, Error> {
-    events.clear();
-    // After an error there is no next frame.
-    let at = std::mem::replace(next, frames.len());
-    let Some(frame) = frames.get(at) else {
-        return Ok(None);
-    };
-    shared.read(frame, events)?;
-    *next = at + 1;
-    Ok(Some(*frame))
 }
 
 impl Shared {

@@ -50,7 +50,7 @@ impl Contents {
     /// When the source cannot be read or does not start as a trace does.
     pub(super) fn read(source: &Source) -> Result<Self, Error> {
         let (mut contents, first) = Self::start(source)?;
-        let indexed = match index(source, first)? {
+        let indexed = match index(source, first) {
             Some(entries) => entries
                 .iter()
                 .try_for_each(|(at, header)| contents.add(source, *at, header)),
@@ -212,38 +212,22 @@ fn plain(source: &Source, at: u64, length: u64) -> Result<Option<Vec<u8>>, Error
     Ok(source.read(at, &mut bytes)?.then_some(bytes))
 }
 
-/// The frames that the index lists, from the first on without a gap; None where it is missing or
-/// damaged.
-fn index(source: &Source, first: u64) -> Result<Option<Vec<(u64, Header)>>, Error> {
-    let Some(trailer_at) = source.length().checked_sub(Trailer::BYTES as u64) else {
-        return Ok(None);
-    };
-    let mut trailer = [0; Trailer::BYTES];
-    if !source.read(trailer_at, &mut trailer)? {
-        return Ok(None);
-    }
-    let Some(Trailer { index_at }) = Trailer::read(&trailer) else {
-        return Ok(None);
-    };
-    let mut header = [0; Header::BYTES];
-    if !source.read(index_at, &mut header)? {
-        return Ok(None);
-    }
-    let Ok(header) = Header::read(&header) else {
-        return Ok(None);
-    };
+/// The frames that the index lists, from the first on without a gap; None where it is missing, damaged or
+/// cannot be read.
+fn index(source: &Source, first: u64) -> Option<Vec<(u64, Header)>> {
+    let trailer_at = source.length().checked_sub(Trailer::BYTES as u64)?;
+    let trailer = plain(source, trailer_at, Trailer::BYTES as u64).ok()??;
+    let Trailer { index_at } = Trailer::read(trailer.first_chunk()?)?;
+    let header = plain(source, index_at, Header::BYTES as u64).ok()??;
+    let header = Header::read(header.first_chunk()?).ok()?;
     let content_at = index_at + Header::BYTES as u64;
     let is_last = content_at.checked_add(header.stored_bytes()) == Some(trailer_at);
     if header.content != Content::Index || !is_last {
-        return Ok(None);
+        return None;
     }
-    let Some(content) = plain(source, content_at, header.stored_bytes())? else {
-        return Ok(None);
-    };
-    if check_sum(&[&content]) != header.content_sum {
-        return Ok(None);
-    }
-    Ok(entries(&content, first, index_at))
+    let content = plain(source, content_at, header.stored_bytes()).ok()??;
+    let is_whole = check_sum(&[&content]) == header.content_sum;
+    is_whole.then(|| entries(&content, first, index_at))?
 }
 
 fn entries(content: &[u8], first: u64, index_at: u64) -> Option<Vec<(u64, Header)>> {

@@ -130,9 +130,7 @@ pub(super) fn misses(trace: &Trace, caches: &Caches) -> Result<Misses, Error> {
         }
     }
     if shared.frames.saturating_mul(page_bytes) > memory {
-        return Err(Error::Caches(format!(
-            "the trace touches more than {memory} bytes of memory"
-        )));
+        return Err(Error::Memory(memory));
     }
     let damage = trace.damage().or(turns.damage()).cloned();
     let found = threads.into_iter().map(|thread| thread.found);
@@ -167,7 +165,7 @@ fn machine(caches: &Caches, threads: usize, memory: u64) -> Result<Machine, Erro
         node: 0,
     };
     let memory = Memory::new([all]).expect("one span is a map");
-    Machine::new(config, memory).map_err(|why| Error::Caches(why.to_string()))
+    Machine::new(config, memory).map_err(Error::Caches)
 }
 
 struct Thread {

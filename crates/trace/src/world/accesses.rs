@@ -224,16 +224,7 @@ impl Memory {
             self.hint_faults += 1;
             core.hold(self.options.modelled_ps(self.options.hint_fault_ns));
             if self.listening && self.sampled == Sampled::HintFaults {
-                let time_ps = core.time_ps;
-                self.sample(
-                    who,
-                    address,
-                    store,
-                    time_ps,
-                    place,
-                    MemorySource::Unknown,
-                    None,
-                );
+                self.sample(who, (address, store), core.time_ps, place);
             }
         }
         let slot = Slot {
@@ -278,15 +269,11 @@ impl Memory {
         store: bool,
     ) {
         if self.listening && self.sampled == Sampled::TlbMisses {
-            let place = PageTable::place_of(fill.page);
             self.sample(
                 who,
-                address,
-                store,
+                (address, store),
                 now_ps,
-                place,
-                MemorySource::Unknown,
-                None,
+                PageTable::place_of(fill.page),
             );
         }
         let Some(unit) = &mut self.unit else {
@@ -355,39 +342,29 @@ impl Memory {
             Some(_) => MemorySource::RemoteMemory,
         };
         let latency = fetch.map(|fetch| self.config().cycles(fetch.latency_ps));
-        let store = event.kind == Kind::Store;
-        self.sample(
-            who,
-            event.address,
-            store,
-            core.time_ps,
-            place,
-            source,
-            latency,
-        );
+        let access = (event.address, event.kind == Kind::Store);
+        let sample = self.sample(who, access, core.time_ps, place);
+        (sample.source, sample.latency) = (source, latency);
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Records a sample of an access (its address, whether it stores) of which neither source nor latency is known.
     fn sample(
         &mut self,
         who: &Who,
-        address: u64,
-        store: bool,
+        (address, store): (u64, bool),
         time_ps: u64,
         place: usize,
-        source: MemorySource,
-        latency: Option<u64>,
-    ) {
-        self.samples.push(Sample {
+    ) -> &mut Sample {
+        self.samples.push_mut(Sample {
             time_ns: self.options.loop_ns(time_ps),
             thread: who.thread,
             process: who.process,
             address,
             cpu: who.cpu,
-            latency,
-            source,
+            latency: None,
+            source: MemorySource::Unknown,
             node: Some(self.nodes[self.pages.get(place).node as usize]),
             store,
-        });
+        })
     }
 }

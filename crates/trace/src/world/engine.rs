@@ -15,7 +15,6 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::accesses::{Memory, Stop, Who};
 use super::cores::CoreState;
-use super::error::SetupError;
 use super::machine::Hardware;
 use super::options::{Options, SampleEvery, Start};
 use super::pages::PageTable;
@@ -24,6 +23,7 @@ use super::schedule::TICK_PS;
 use super::source::Source;
 use super::threads::{Process, State, Thread};
 use super::unit::Unit;
+use crate::Error;
 
 /// Events that are played before a core's time is looked at again.
 const AT_A_TIME: usize = 32;
@@ -70,14 +70,14 @@ impl Engine {
         hardware: Hardware,
         source: Box<dyn Source>,
         options: Options,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, Error> {
         options.check()?;
         let machine = hardware.build()?;
         let topology = &hardware.topology;
         let all_cpus: Arc<CpuSet> = Arc::new(topology.online_cpus());
         let (mut threads, processes) = named(source.threads(), &all_cpus);
         if threads.is_empty() {
-            return Err(SetupError::NoThreads);
+            return Err(Error::NoThreads);
         }
         check_start(&options, &hardware, threads.len())?;
         let unit = options
@@ -421,30 +421,27 @@ fn named(table: &[crate::ThreadInfo], all_cpus: &Arc<CpuSet>) -> (Vec<Thread>, V
     (threads, processes)
 }
 
-fn check_start(options: &Options, hardware: &Hardware, threads: usize) -> Result<(), SetupError> {
+fn check_start(options: &Options, hardware: &Hardware, threads: usize) -> Result<(), Error> {
     let (start, topology) = (&options.start, &hardware.topology);
-    let name = topology.name();
     if start.cpus.len() > threads {
         let given = start.cpus.len();
-        return Err(SetupError::Start(format!(
-            "is of {given} threads, and the trace has {threads}"
-        )));
+        return Err(Error::StartThreads { given, threads });
     }
+    let machine = || topology.name().to_owned();
     let unknown = |cpu: &CpuId| topology.cpu(*cpu).is_none();
-    if let Some(cpu) = start.cpus.iter().flatten().find(|cpu| unknown(cpu)) {
-        return Err(SetupError::Start(format!(
-            "names CPU {cpu}, which {name} has not"
-        )));
+    if let Some(&cpu) = start.cpus.iter().flatten().find(|cpu| unknown(cpu)) {
+        return Err(Error::StartCpu {
+            cpu,
+            machine: machine(),
+        });
     }
-    let without = |node: &numaherd_topology::NodeId| {
-        topology
-            .node(*node)
-            .is_none_or(|node| node.memory_bytes == 0)
-    };
-    match start.nodes.values().find(|node| without(node)) {
-        Some(node) => Err(SetupError::Start(format!(
-            "names node {node}, where {name} has no memory"
-        ))),
+    let with_memory = topology.memory_nodes();
+    let mut nodes = start.nodes.values();
+    match nodes.find(|&&node| !with_memory.contains(node)) {
+        Some(&node) => Err(Error::StartNode {
+            node,
+            machine: machine(),
+        }),
         None => Ok(()),
     }
 }

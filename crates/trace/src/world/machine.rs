@@ -5,7 +5,7 @@ use std::sync::Arc;
 use numaherd_hardware::{Config, Memory, Span};
 use numaherd_topology::{Machine, Topology};
 
-use super::error::SetupError;
+use crate::Error;
 
 /// A machine: what policies see of it, and what is modelled of it.
 ///
@@ -24,12 +24,12 @@ impl Hardware {
     /// The machine of a machine file.
     ///
     /// # Errors
-    /// [`SetupError::NotModelled`] names what its file leaves out.
-    pub fn of(machine: &Machine) -> Result<Self, SetupError> {
+    /// [`Error::Hardware`] names what its file leaves out.
+    pub fn of(machine: &Machine) -> Result<Self, Error> {
         let mut config = Config::of(machine)?;
-        let topology = machine.topology().map_err(|invalid| SetupError::Machine {
+        let topology = machine.topology().map_err(|why| Error::Topology {
             machine: machine.name.clone(),
-            reason: invalid.to_string(),
+            why,
         })?;
         // The kernel numbers SMT siblings apart, the model next to each other.
         config.domain_of_core = topology
@@ -70,21 +70,22 @@ impl Hardware {
     }
 
     /// The machine itself.
-    pub(super) fn build(&self) -> Result<numaherd_hardware::Machine, SetupError> {
-        let refuse = |reason: String| SetupError::Machine {
-            machine: self.topology.name().to_owned(),
-            reason,
-        };
-        let (cpus, nodes) = (self.topology.cpus().len(), self.topology.nodes().len());
-        if (self.config.cores(), self.config.nodes()) != (cpus, nodes) {
-            return Err(refuse(format!(
-                "its model has {} cores on {} nodes, its topology {cpus} CPUs on {nodes}",
-                self.config.cores(),
-                self.config.nodes()
-            )));
+    pub(super) fn build(&self) -> Result<numaherd_hardware::Machine, Error> {
+        let machine = || self.topology.name().to_owned();
+        let model = (self.config.cores(), self.config.nodes());
+        let topology = (self.topology.cpus().len(), self.topology.nodes().len());
+        if model != topology {
+            return Err(Error::Shape {
+                machine: machine(),
+                model,
+                topology,
+            });
         }
-        let memory = Memory::new(self.spans()).map_err(|error| refuse(error.to_string()))?;
-        numaherd_hardware::Machine::new(self.config.clone(), memory)
-            .map_err(|error| refuse(error.to_string()))
+        let built = Memory::new(self.spans())
+            .and_then(|memory| numaherd_hardware::Machine::new(self.config.clone(), memory));
+        built.map_err(|why| Error::Machine {
+            machine: machine(),
+            why,
+        })
     }
 }

@@ -10,7 +10,7 @@ use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::NewPages;
 use serde::{Deserialize, Serialize};
 
-use super::error::SetupError;
+use crate::Error;
 
 /// How a trace is played.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -158,58 +158,41 @@ impl Options {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    pub(super) fn check(&self) -> Result<(), SetupError> {
+    /// Checks each option by the table of what is possible.
+    pub(super) fn check(&self) -> Result<(), Error> {
         const SECOND_NS: u64 = 1_000_000_000;
-        let every = match self.sample_every {
-            SampleEvery::Accesses(every) | SampleEvery::LlcMisses(every) => every,
-        };
-        let at_least_1 = [
-            ("loops", u64::from(self.loops)),
-            ("dilation", self.dilation),
-            ("sample_every", every),
-            ("scan_period_ms", self.scan_period_ms),
-            ("scan_mib", self.scan_mib),
-            ("slice_ns", self.slice_ns),
-            ("quantum_ns", self.quantum_ns),
-        ];
-        for (option, value) in at_least_1 {
-            within(option, value, 1, u64::MAX, "1 or more")?;
-        }
-        within("dilation", self.dilation, 1, 1_000_000, "at most 1000000")?;
-        within("scan_mib", self.scan_mib, 1, 1 << 40, "at most 2^40")?;
-        let a_day = 86_400_000;
-        let period = self.scan_period_ms;
-        within("scan_period_ms", period, 1, a_day, "at most a day")?;
-        for (option, value) in [
-            ("hint_fault_ns", self.hint_fault_ns),
-            ("page_move_ns", self.page_move_ns),
-            ("shootdown_ns", self.shootdown_ns),
-            ("thread_move_ns", self.thread_move_ns),
-            ("switch_ns", self.switch_ns),
-            ("wake_ns", self.wake_ns),
-            ("slice_ns", self.slice_ns),
-            ("quantum_ns", self.quantum_ns),
+        const DAY_MS: u64 = 86_400_000;
+        let (SampleEvery::Accesses(sampled) | SampleEvery::LlcMisses(sampled)) = self.sample_every;
+        let some = (1..=u64::MAX, "1 or more");
+        let second = (0..=SECOND_NS, "at most a second");
+        let some_of_a_second = (1..=SECOND_NS, "1 or more, at most a second");
+        for (option, value, (possible, must)) in [
+            ("loops", u64::from(self.loops), some.clone()),
+            ("dilation", self.dilation, (1..=1_000_000, "1 to 1000000")),
+            ("sample_every", sampled, some),
+            (
+                "scan_period_ms",
+                self.scan_period_ms,
+                (1..=DAY_MS, "1 or more, at most a day"),
+            ),
+            ("scan_mib", self.scan_mib, (1..=1 << 40, "1 to 2^40")),
+            ("hint_fault_ns", self.hint_fault_ns, second.clone()),
+            ("page_move_ns", self.page_move_ns, second.clone()),
+            ("shootdown_ns", self.shootdown_ns, second.clone()),
+            ("thread_move_ns", self.thread_move_ns, second.clone()),
+            ("switch_ns", self.switch_ns, second.clone()),
+            ("wake_ns", self.wake_ns, second),
+            ("slice_ns", self.slice_ns, some_of_a_second.clone()),
+            ("quantum_ns", self.quantum_ns, some_of_a_second),
         ] {
-            within(option, value, 0, SECOND_NS, "at most a second")?;
+            if !possible.contains(&value) {
+                return Err(Error::Option {
+                    option,
+                    value,
+                    must,
+                });
+            }
         }
         Ok(())
-    }
-}
-
-fn within(
-    option: &'static str,
-    value: u64,
-    least: u64,
-    most: u64,
-    must: &'static str,
-) -> Result<(), SetupError> {
-    if (least..=most).contains(&value) {
-        Ok(())
-    } else {
-        Err(SetupError::Option {
-            option,
-            value: value.to_string(),
-            must,
-        })
     }
 }

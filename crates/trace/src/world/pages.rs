@@ -9,8 +9,8 @@
 //! others were left after it that no cache still has its lines.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 
+use foldhash::fast::FixedState;
 use numaherd_hardware::{Page as TlbPage, Span};
 
 /// Bits of the virtual page number in a TLB's page: enough for 2^12 sets.
@@ -36,7 +36,7 @@ pub(super) struct Page {
 pub(super) struct PageTable {
     page_bytes: u64,
     nodes: usize,
-    places: HashMap<(u32, u64), u32, BuildHasherDefault<Mix>>,
+    places: HashMap<(u32, u64), u32, FixedState>,
     pages: Vec<Page>,
     /// Accesses from the cores of each node: row by page.
     accesses: Vec<u64>,
@@ -242,30 +242,6 @@ impl Frames {
     fn leave(&mut self, frame: u64) {
         self.left.push_back(frame);
         self.used -= 1;
-    }
-}
-
-/// Spreads process and page number over 64 bits; they come from a program, not from an adversary.
-#[derive(Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0 ^ self.0 >> 32
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = (self.0.rotate_left(26) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
-        }
     }
 }
 

@@ -17,12 +17,12 @@ use numaherd_world::{
 
 use super::accesses::Sampled;
 use super::engine::Engine;
-use super::error::SetupError;
 use super::figures::Figures;
 use super::machine::Hardware;
 use super::options::{Options, Start};
 use super::source::Source;
 use super::threads::Done;
+use crate::Error;
 
 /// A trace on a machine.
 pub struct TraceWorld {
@@ -39,7 +39,7 @@ impl TraceWorld {
         hardware: Hardware,
         source: impl Source + 'static,
         options: Options,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, Error> {
         let topology = hardware.topology.clone();
         let signals = signals(&hardware, &options);
         let engine = Engine::new(hardware, Box::new(source), options)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Error, Event, ThreadEvents, ThreadInfo, Trace};
+use crate::{Error, Event, FrameReader, ThreadInfo, Trace};
 
 /// Threads with their events, each thread's in its own order.
 pub trait Source: Send {
@@ -24,7 +24,7 @@ pub trait Source: Send {
 #[derive(Debug)]
 pub struct Recording {
     trace: Arc<Trace>,
-    readers: Vec<ThreadEvents>,
+    readers: Vec<FrameReader>,
 }
 
 impl Recording {
@@ -44,7 +44,7 @@ impl Source for Recording {
     }
 
     fn fill(&mut self, thread: usize, events: &mut Vec<Event>) -> Result<bool, Error> {
-        self.readers[thread].next_frame(events)
+        Ok(self.readers[thread].next_frame(events)?.is_some())
     }
 
     fn rewind(&mut self) {

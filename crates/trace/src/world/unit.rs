@@ -10,9 +10,9 @@ use numaherd_hardware::{
 };
 use numaherd_world::{Sharing, ThreadId};
 
-use super::error::SetupError;
 use super::pages::PageTable;
 use super::threads::Thread;
+use crate::Error;
 
 pub(super) struct Unit {
     ipm: Ipm,
@@ -39,7 +39,7 @@ impl Unit {
         processes: usize,
         threads: &mut [Thread],
         loses_races: bool,
-    ) -> Result<Self, SetupError> {
+    ) -> Result<Self, Error> {
         let mut members = vec![Vec::new(); processes];
         for (place, thread) in threads.iter().enumerate() {
             members[thread.process as usize].push(place);
@@ -50,7 +50,7 @@ impl Unit {
             threads: u32::try_from(widest).unwrap_or(u32::MAX).max(1),
             ..config
         };
-        let mut ipm = Ipm::new(config, machine).map_err(SetupError::Unit)?;
+        let mut ipm = Ipm::new(config, machine).map_err(Error::Unit)?;
         let applications: Vec<Application> =
             members.iter().map(|_| ipm.start_application()).collect();
         for (application, members) in applications.iter().zip(&members) {
@@ -131,7 +131,7 @@ impl Unit {
         if place >= self.dealt_with.len() {
             self.dealt_with.resize(place + 1, (0, 0));
         }
-        let until = tsc.saturating_add(self.ipm.config().eviction_cycles);
+        let until = tsc.saturating_add(self.ipm.histories().config().eviction_cycles);
         self.dealt_with[place] = (until, core as u32);
     }
 
@@ -170,7 +170,7 @@ impl Unit {
     /// What the threads of a process shared since this was last asked.
     pub(super) fn shared_since(&mut self, process: usize, threads: &[Thread]) -> Sharing {
         let members = &self.members[process];
-        let Some(matrix) = self.ipm.matrix(self.applications[process]) else {
+        let Some(matrix) = self.ipm.histories().matrix(self.applications[process]) else {
             return Sharing::default();
         };
         let id = |place: usize| -> ThreadId { threads[members[place]].id };
@@ -193,7 +193,7 @@ impl Unit {
     pub(super) fn sharing(&self, threads: usize) -> Vec<Vec<u64>> {
         let mut all = vec![vec![0; threads]; threads];
         for (application, members) in self.applications.iter().zip(&self.members) {
-            let Some(matrix) = self.ipm.matrix(*application) else {
+            let Some(matrix) = self.ipm.histories().matrix(*application) else {
                 continue;
             };
             for (one, &row) in members.iter().enumerate() {

@@ -94,7 +94,12 @@ fn damage_within_a_frame_is_found_when_it_is_read() {
         panic!("{error}");
     };
     assert_eq!(damage.at, second.at);
-    assert!(!reader.next_frame(&mut found).expect("nothing follows"));
+    assert!(
+        reader
+            .next_frame(&mut found)
+            .expect("nothing follows")
+            .is_none()
+    );
     assert_eq!(trace.check().expect("memory can be read"), Some(&damage));
     assert_eq!(trace.frames(), &all.frames()[..1]);
 }

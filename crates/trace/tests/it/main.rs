@@ -58,7 +58,11 @@ fn read(trace: &Trace) -> Vec<Vec<Event>> {
     let mut readers = trace.all_threads();
     let all = readers.iter_mut().map(|reader| {
         let (mut all, mut events) = (Vec::new(), Vec::new());
-        while reader.next_frame(&mut events).expect("nothing is damaged") {
+        while reader
+            .next_frame(&mut events)
+            .expect("nothing is damaged")
+            .is_some()
+        {
             all.append(&mut events);
         }
         all

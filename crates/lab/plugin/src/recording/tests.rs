@@ -67,7 +67,7 @@ fn read(recording: &Recording, cpus: &mut [Cpu]) -> Vec<(u32, Vec<Event>)> {
     let read = |number: u32| {
         let mut events = trace.thread(number).unwrap();
         let (mut all, mut frame) = (Vec::new(), Vec::new());
-        while events.next_frame(&mut frame).unwrap() {
+        while events.next_frame(&mut frame).unwrap().is_some() {
             all.append(&mut frame);
         }
         all
