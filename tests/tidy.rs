@@ -28,7 +28,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("show", "quantity topology world policy herd"),
     (
         "experiment",
-        "files topology world hardware policy model trace herd",
+        "files quantity topology world hardware policy model trace herd",
     ),
     (
         "numaherd",

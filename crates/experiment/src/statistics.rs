@@ -3,17 +3,8 @@
 //! A figure that a sample does not determine (the mean of nothing, the correlation with a constant) is NaN,
 //! except where the return type says otherwise.
 
+pub use numaherd_quantity::statistics::{deviation, mean};
 use serde::{Deserialize, Serialize};
-
-/// Arithmetic mean; NaN for an empty sample.
-pub fn mean(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let (sum, count) = figures
-        .into_iter()
-        .fold((0.0, 0.0), |(sum, count), figure| {
-            (sum + figure, count + 1.0)
-        });
-    sum / count
-}
 
 /// The largest figure; NaN for an empty sample.
 pub fn largest(figures: impl IntoIterator<Item = f64>) -> f64 {
@@ -23,16 +14,6 @@ pub fn largest(figures: impl IntoIterator<Item = f64>) -> f64 {
 /// The smallest figure; NaN for an empty sample.
 pub fn smallest(figures: impl IntoIterator<Item = f64>) -> f64 {
     figures.into_iter().fold(f64::NAN, f64::min)
-}
-
-/// Sample standard deviation (n - 1); `None` for fewer than two figures.
-pub fn deviation(figures: &[f64]) -> Option<f64> {
-    if figures.len() < 2 {
-        return None;
-    }
-    let middle = mean(figures.iter().copied());
-    let squares: f64 = figures.iter().map(|figure| (figure - middle).powi(2)).sum();
-    Some((squares / (figures.len() - 1) as f64).sqrt())
 }
 
 /// [`deviation`] as a share of the mean; `None` for fewer than two figures.

@@ -60,17 +60,15 @@ pub enum ControlError {
     Refused(String),
     /// The loop has not answered yet. The request is carried out when its turn comes.
     #[error(
-        "the herd has not answered within {} ms; it will when its interval is over, and `status` \
-         will show what came of it", .patience.as_millis()
+        "the herd has not answered within {} ms; it will at the end of its interval, and `status` will \
+         show the result", .patience.as_millis()
     )]
     NoAnswer {
         /// How long was waited.
         patience: Duration,
     },
     /// Too many requests wait already.
-    #[error(
-        "{MOST_WAITING} requests wait for the herd already; try again when it has answered them"
-    )]
+    #[error("{MOST_WAITING} requests are already waiting for the herd; try again later")]
     Busy,
     /// The herd has ended.
     #[error("the herd has ended")]

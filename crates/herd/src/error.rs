@@ -21,8 +21,8 @@ pub enum HerdError {
     MissingSignals(crate::needs::MissingSignals),
     /// The policy wants new pages placed by a rule that this world cannot follow.
     #[error(
-        "the policy {policy} places new pages by the rule {rule}, which {world} refuses: {reason}; or choose a policy that \
-         leaves new pages where they are touched first, such as linux"
+        "the policy {policy} places new pages by the rule {rule}, which {world} does not support: \
+         {reason}; or choose a policy that leaves new pages where they are first touched, such as linux"
     )]
     NewPages {
         /// The policy.
@@ -36,8 +36,8 @@ pub enum HerdError {
     },
     /// Another instance holds the journal.
     #[error(
-        "cannot use the journal {path}: a herd is running already ({owner}); stop it first, or give \
-         this one a journal of its own and other threads", path = path.display()
+        "cannot use the journal {path}: a herd is already running ({owner}); stop it first, or use a \
+         different journal and different threads", path = path.display()
     )]
     JournalHeld {
         /// The journal.
@@ -57,8 +57,8 @@ pub enum HerdError {
     },
     /// A journal or ledger of a later version of the format.
     #[error(
-        "{path} is {what} of format version {version}, and this program reads versions up to \
-         {known}; read it with the program that wrote it", path = path.display()
+        "{path} is {what} with format version {version}, but this program reads versions up to {known}; \
+         use the program that wrote it", path = path.display()
     )]
     Newer {
         /// The file.
@@ -72,7 +72,7 @@ pub enum HerdError {
     },
     /// A ledger that cannot be read any further. What came before it is whole.
     #[error(
-        "{path} is damaged at line {line} (byte {byte}): {why}; everything before that is whole",
+        "{path} is damaged at line {line} (byte {byte}): {why}; everything before that is intact",
         path = path.display()
     )]
     Damaged {

@@ -332,7 +332,7 @@ fn lock(path: &Path, owner: &str) -> Result<File, HerdError> {
             let _ = file.read_to_string(&mut owner);
             let path = path.to_owned();
             let owner = match owner.trim() {
-                "" => "it has not said which process it is".to_owned(),
+                "" => "unknown process".to_owned(),
                 owner => owner.to_owned(),
             };
             return Err(HerdError::JournalHeld { path, owner });

@@ -34,8 +34,8 @@ impl fmt::Display for MissingSignals {
             let and = if at == 0 { "" } else { "\n" };
             write!(
                 f,
-                "{and}the policy {} needs the {signal}, which cannot be had here: {reason}. \
-                 What would help: {remedy}.",
+                "{and}the policy {} needs the signal {signal}, which is not available here: {reason}. \
+                 Remedy: {remedy}.",
                 self.policy
             )?;
         }
@@ -87,7 +87,7 @@ fn missing(signal: Signal, signals: &[SignalReport]) -> Option<(Signal, String, 
         },
         None => Some((
             signal,
-            "this kind of machine has no such signal".to_owned(),
+            "this kind of machine does not have this signal".to_owned(),
             "another kind of machine, or another policy".to_owned(),
         )),
     }

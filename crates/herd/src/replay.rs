@@ -100,7 +100,7 @@ impl World for Replay {
             world: "the recording".to_owned(),
             reason: self
                 .damage()
-                .unwrap_or("it has no further snapshot")
+                .unwrap_or("it has no more snapshots")
                 .to_owned(),
         })
     }

@@ -459,8 +459,8 @@ impl<'w> Running<'w> {
             match journal.close() {
                 Ok(false) => {}
                 Ok(true) => self.record.notice(
-                    "some affinities could not be given back; they are still in the journal: try \
-                     `numaherd release`"
+                    "some affinities could not be restored; they are still in the journal: try `numaherd \
+                     release`"
                         .to_owned(),
                 ),
                 Err(error) => self.record.notice(error.to_string()),

@@ -198,7 +198,7 @@ mod tests {
         let error = explain(&options).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the ledger holds no process 7; it holds no processes at all"
+            "the ledger contains no process 7; it contains no processes"
         );
     }
 

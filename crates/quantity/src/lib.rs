@@ -6,6 +6,7 @@
 
 mod bytes;
 mod count;
+pub mod statistics;
 mod time;
 
 pub use bytes::{NotASize, bytes, parse_bytes, short_bytes, unit_bytes};

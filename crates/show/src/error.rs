@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum ShowError {
     /// A process that the ledger does not hold.
-    #[error("the ledger holds no process {pid}; {known}")]
+    #[error("the ledger contains no process {pid}; {known}")]
     NoSuchProcess {
         /// The number asked for.
         pid: u32,
@@ -13,7 +13,7 @@ pub enum ShowError {
         known: String,
     },
     /// A thread that the ledger does not hold.
-    #[error("the ledger holds no thread {tid}{of}; {known}")]
+    #[error("the ledger contains no thread {tid}{of}; {known}")]
     NoSuchThread {
         /// The number asked for.
         tid: u32,
@@ -23,7 +23,7 @@ pub enum ShowError {
         known: String,
     },
     /// A name that no process and no thread has.
-    #[error("the ledger holds no process or thread named {name}; {known}")]
+    #[error("the ledger contains no process or thread named {name}; {known}")]
     NoSuchName {
         /// The name asked for.
         name: String,

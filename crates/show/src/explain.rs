@@ -104,7 +104,7 @@ pub struct Run {
     pub policy_now: String,
     /// Whether it was paused at the end.
     pub paused: bool,
-    /// What was asked of the running herd, and what came of it, in time order.
+    /// What was asked of the running herd, and the outcome, in time order.
     pub asked: Vec<Asked>,
     /// What the policy does and where it is from, where this program knows it.
     pub about: Option<About>,
@@ -160,7 +160,7 @@ pub struct Said {
     pub text: String,
 }
 
-/// What was asked of the running herd, and what came of it.
+/// What was asked of the running herd, and the outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Asked {
     /// The number of the record.

@@ -12,7 +12,7 @@ pub fn meaning(guard: Guard) -> &'static str {
         Guard::Duplicate => "the policy named the same thread or pages twice; the first counted",
         Guard::HandsOff => "the thread must be left alone (kernel thread, real-time class)",
         Guard::ForeignAffinity => {
-            "the thread has an affinity that someone else set; --take-over steers it all the same"
+            "someone else has set the thread's affinity; --take-over places it anyway"
         }
         Guard::Offline => "the CPU is offline",
         Guard::Cpuset => {

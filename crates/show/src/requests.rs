@@ -1,10 +1,10 @@
-//! What was asked of a running herd and what came of it, as a sentence.
+//! What was asked of a running herd and the outcome, as a sentence.
 
 use numaherd_herd::ledger::{Asked, Controlled};
 
-use crate::words::count;
+use crate::words::counted;
 
-/// A request and what came of it, for instance `paused, on request of SIGUSR1; threads stay where they
+/// A request and its outcome, for instance `paused, on request of SIGUSR1; threads stay where they
 /// are`. Without a full stop.
 pub fn sentence(controlled: &Controlled) -> String {
     let by = match controlled.by.as_str() {
@@ -18,13 +18,10 @@ pub fn sentence(controlled: &Controlled) -> String {
     match &controlled.asked {
         Asked::Pause {
             give_back: false, ..
-        } => format!("paused{by}; nothing is decided, and threads keep their affinities"),
+        } => format!("paused{by}; no decisions are made, and threads keep their affinities"),
         Asked::Pause { given_back, .. } => format!(
-            "paused{by}; nothing is decided, and {} given back",
-            match given_back {
-                1 => "1 affinity was".to_owned(),
-                more => format!("{} affinities were", count(*more)),
-            }
+            "paused{by}; no decisions are made, and the affinities of {} were restored",
+            counted(*given_back, "thread")
         ),
         Asked::Resume => format!("resumed{by}"),
         Asked::Change {
@@ -51,7 +48,7 @@ fn wish(asked: &Asked) -> String {
         Asked::Pause {
             give_back: false, ..
         } => "pause".to_owned(),
-        Asked::Pause { .. } => "pause and give affinities back".to_owned(),
+        Asked::Pause { .. } => "pause and restore affinities".to_owned(),
         Asked::Resume => "resume".to_owned(),
         Asked::Change {
             policy: Some(policy),
@@ -89,15 +86,15 @@ mod tests {
         };
         assert_eq!(
             said(pause(false, 0), None),
-            "paused, on request of ctl; nothing is decided, and threads keep their affinities"
+            "paused, on request of ctl; no decisions are made, and threads keep their affinities"
         );
         assert_eq!(
             said(pause(true, 1), None),
-            "paused, on request of ctl; nothing is decided, and 1 affinity was given back"
+            "paused, on request of ctl; no decisions are made, and the affinities of 1 thread were restored"
         );
         assert_eq!(
             said(pause(true, 1200), None),
-            "paused, on request of ctl; nothing is decided, and 1,200 affinities were given back"
+            "paused, on request of ctl; no decisions are made, and the affinities of 1,200 threads were restored"
         );
         assert_eq!(said(Asked::Resume, None), "resumed, on request of ctl");
         assert_eq!(

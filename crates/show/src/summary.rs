@@ -14,16 +14,13 @@ use crate::words::{
 /// A run's summary as text of several lines.
 pub fn summary(summary: &Summary) -> String {
     let totals = &summary.totals;
-    let mut text = paragraph(
-        0,
-        &format!(
-            "{} ran for {} ({}) until {}",
-            summary.policy,
-            time(totals.duration_ns),
-            counted(totals.intervals, "interval"),
-            ending(&summary.ending)
-        ),
-    );
+    let mut text = paragraph(format!(
+        "{} ran for {} ({}) until {}",
+        summary.policy,
+        time(totals.duration_ns),
+        counted(totals.intervals, "interval"),
+        ending(&summary.ending)
+    ));
     text += &done(totals, summary.dry_run);
     text += &notices(&summary.notices);
     text
@@ -53,7 +50,7 @@ pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
         moved(totals)
     };
     if let Some(measured) = measured(totals) {
-        text += &paragraph(0, &measured);
+        text += &paragraph(measured);
     }
     let refused = sum(totals.refusals.values().copied());
     if refused > 0 {
@@ -62,14 +59,14 @@ pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
         } else {
             &format!("{} decisions", count(refused))
         };
-        text += &paragraph(0, &format!("The governor refused {wishes} of the policy:"));
+        text += &paragraph(format!("The governor refused {wishes} of the policy:"));
         for (&guard, &times) in &totals.refusals {
             let label = format!("{:>7} {guard}", count(times));
             text += &entry(2, &label, 30, &sentence(&stopped(meaning(guard))));
         }
     }
     if let Some(restored) = totals.restored.filter(|_| !dry_run) {
-        text += &paragraph(0, &restored_sentence(restored));
+        text += &paragraph(restored_sentence(restored));
     }
     text
 }
@@ -98,21 +95,20 @@ fn planned(totals: &Totals) -> String {
             counted(pages, "page")
         )
     };
-    paragraph(
-        0,
-        &format!("Nothing was carried out: it was a dry run. {planned}"),
-    )
+    paragraph(format!(
+        "Nothing was carried out: it was a dry run. {planned}"
+    ))
 }
 
 fn moved(totals: &Totals) -> String {
     let mut text = match (totals.thread_moves, totals.pages_moved) {
-        (0, 0) => paragraph(0, "No thread and no page was moved."),
+        (0, 0) => paragraph("No thread and no page was moved."),
         (threads, pages) => {
             let threads = counted(threads, "thread move");
-            paragraph(
-                0,
-                &format!("{threads} carried out; {} moved.", counted(pages, "page")),
-            )
+            paragraph(format!(
+                "{threads} carried out; {} moved.",
+                counted(pages, "page")
+            ))
         }
     };
     if totals.undone > 0 {
@@ -122,10 +118,10 @@ fn moved(totals: &Totals) -> String {
         } else {
             "moves were undone because they"
         };
-        text += &paragraph(
-            0,
-            &format!("{} {moves} had made things worse.", count(totals.undone)),
-        );
+        text += &paragraph(format!(
+            "{} {moves} had made things worse.",
+            count(totals.undone)
+        ));
     }
     if totals.stolen > 0 {
         let threads = counted(totals.stolen, "thread");
@@ -134,18 +130,15 @@ fn moved(totals: &Totals) -> String {
         } else {
             "they were"
         };
-        text += &paragraph(
-            0,
-            &format!(
-                "{threads} given to an idle node because {it} held where threads had to wait."
-            ),
-        );
+        text += &paragraph(format!(
+            "{threads} moved to an idle node because {it} held on a busy one."
+        ));
     }
     let failed = sum(totals.pages_failed.values().copied());
     if failed > 0 {
         let pages = counted(failed, "page");
         let why = failures(&totals.pages_failed);
-        text += &paragraph(0, &format!("{pages} could not be moved: {why}."));
+        text += &paragraph(format!("{pages} could not be moved: {why}."));
     }
     text
 }

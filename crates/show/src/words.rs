@@ -123,9 +123,14 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
+/// A paragraph. Ends with a line feed.
+pub(crate) fn paragraph(text: impl AsRef<str>) -> String {
+    indented(0, text)
+}
+
 /// A paragraph at `indent` columns. Ends with a line feed.
-pub(crate) fn paragraph(indent: usize, text: &str) -> String {
-    entry(indent, "", indent, text)
+pub(crate) fn indented(indent: usize, text: impl AsRef<str>) -> String {
+    entry(indent, "", indent, text.as_ref())
 }
 
 #[cfg(test)]
@@ -135,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_number_keeps_its_unit() {
-        let text = paragraph(0, &format!("{} 12 %, or so", "x".repeat(WIDTH - 4)));
+        let text = paragraph(&format!("{} 12 %, or so", "x".repeat(WIDTH - 4)));
         assert_eq!(text.lines().nth(1), Some("12 %, or so"));
         assert_eq!(
             words("in 3 s (4 intervals) a s"),

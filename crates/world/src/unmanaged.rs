@@ -8,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Why a thread must be left alone. Policies count such a thread as being there and never place it.
 ///
-/// Ledgers of older programs have a sentence instead, which is read as [`Unmanaged::Other`].
+/// Ledgers of older programs have a sentence instead, and those of later ones may have further reasons; both
+/// are read as [`Unmanaged::Other`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self", tag = "why", rename_all = "kebab-case")]
 pub enum Unmanaged {
@@ -87,10 +88,14 @@ impl<'de> Deserialize<'de> for Unmanaged {
         enum Written {
             Sentence(String),
             Reason(#[serde(with = "Unmanaged")] Unmanaged),
+            OfLaterProgram { why: String },
         }
         Ok(match Written::deserialize(deserializer)? {
             Written::Sentence(text) => Self::Other { text },
             Written::Reason(reason) => reason,
+            Written::OfLaterProgram { why } => Self::Other {
+                text: why.replace('-', " "),
+            },
         })
     }
 }
@@ -126,5 +131,7 @@ mod tests {
         }
         let old: Unmanaged = serde_json::from_str("\"kernel thread\"").unwrap();
         assert_eq!(old, Unmanaged::other("kernel thread"));
+        let later: Unmanaged = serde_json::from_str(r#"{"why":"in-a-museum","room":7}"#).unwrap();
+        assert_eq!(later, Unmanaged::other("in a museum"));
     }
 }

@@ -263,7 +263,7 @@ impl PageGovernor {
         let all = self.whole.get_or_insert_with(|| bucket(limits, whole, now));
         all.advance(now);
         unless(all.allows(), Guard::Bandwidth, || {
-            format!("page traffic is limited to {whole} MiB/s")
+            format!("page moves are limited to {whole} MiB/s")
         })?;
         let (own, guard) = match &process.machine {
             None => (limits.process_pages_mib_per_s, Guard::Bandwidth),
@@ -277,9 +277,9 @@ impl PageGovernor {
         one.set(own * MIB, burst_bytes(limits, own));
         one.advance(now);
         unless(one.allows(), guard, || match &process.machine {
-            None => format!("page traffic of one process is limited to {own} MiB/s"),
+            None => format!("page moves of one process are limited to {own} MiB/s"),
             Some(machine) => format!(
-                "page traffic of one virtual machine is limited to {own} MiB/s, and it is of {}",
+                "page moves of one virtual machine are limited to {own} MiB/s, and it is of {}",
                 machine.name
             ),
         })

@@ -456,7 +456,7 @@ fn bounce_limit(limits: &Limits) -> BounceLimit {
 
 fn changed_since(id: ThreadId, held: &Held) -> String {
     format!(
-        "the affinity of {} was changed by someone else meanwhile; it is left as it is",
+        "someone else has changed the affinity of {} in the meantime; it is left unchanged",
         shown(id, held.process, &held.name)
     )
 }

@@ -48,8 +48,8 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Found, HerdError> {
             }
             None => {
                 found.damage = Some(format!(
-                    "the journal {} is damaged at line {} (byte {byte}); the {} threads named \
-                     before that can be given back, later ones cannot",
+                    "the journal {} is damaged at line {} (byte {byte}); the affinities of the {} \
+                     threads before that can be restored, later ones cannot",
                     path.display(),
                     number + 2,
                     found.owed.len()
@@ -76,8 +76,8 @@ fn header(path: &Path, line: &[u8]) -> Result<String, HerdError> {
     };
     if !is_whole(line) {
         return Err(not_ours(
-            "its header is damaged, so it cannot be said of which boot it is; nothing was touched. \
-             Move the file away; a thread's affinity can be given back by hand with taskset",
+            "its header is damaged, so it is unknown which boot it belongs to; nothing was changed. Move \
+             the file away; use taskset to restore affinities by hand",
         ));
     }
     if version > VERSION {

@@ -6,20 +6,70 @@ use crate::settings::Settings;
 
 /// A request, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Written")]
 pub struct Controlled {
     /// Who asked, as they named themselves; may be empty.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
     /// What was asked.
     #[serde(flatten)]
     pub asked: Asked,
     /// Why it was refused, in a sentence; `None` when it was done. What was refused changed nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
+/// A request as it is read: the members of every kind, so that serde need not keep them until it knows which.
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    by: String,
+    asked: Kind,
+    #[serde(default)]
+    refused: Option<String>,
+    #[serde(default)]
+    give_back: bool,
+    #[serde(default)]
+    given_back: u64,
+    #[serde(default)]
+    policy: Option<String>,
+    #[serde(default)]
+    settings: Option<Box<Settings>>,
+    #[serde(default)]
+    why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Kind {
+    Pause,
+    Resume,
+    Change,
+}
+
+impl From<Written> for Controlled {
+    fn from(written: Written) -> Self {
+        Self {
+            by: written.by,
+            asked: match written.asked {
+                Kind::Pause => Asked::Pause {
+                    give_back: written.give_back,
+                    given_back: written.given_back,
+                },
+                Kind::Resume => Asked::Resume,
+                Kind::Change => Asked::Change {
+                    policy: written.policy,
+                    settings: written.settings,
+                    why: written.why,
+                },
+            },
+            refused: written.refused,
+        }
+    }
+}
+
 /// What was asked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "asked", rename_all = "kebab-case")]
 pub enum Asked {
     /// To decide and carry out nothing until it is resumed.
@@ -35,11 +85,11 @@ pub enum Asked {
     /// To go on by another policy or by other settings.
     Change {
         /// The policy's name, where another one was asked for.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<String>,
         /// The settings from now on, as used; `None` when the change was refused, or changed nothing
         /// and only had something said.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         settings: Option<Box<Settings>>,
         /// Why, in the words of the one who asked.
         why: String,

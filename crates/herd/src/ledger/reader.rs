@@ -179,38 +179,12 @@ pub(super) fn record(bytes: &[u8]) -> Result<Line, String> {
             "the line is cut off or its sum is wrong".to_owned()
         });
     }
-    let line =
-        line(text).map_err(|error| format!("the line is whole but is no record: {error}"))?;
+    let line = Line::read(text)
+        .map_err(|error| format!("the line is intact but is not a record: {error}"))?;
     match flaw(&line.record) {
-        Some(flaw) => Err(format!("the line is whole but {flaw}")),
+        Some(flaw) => Err(format!("the line is intact but {flaw}")),
         None => Ok(line),
     }
-}
-
-/// What every line has.
-#[derive(Deserialize)]
-struct Position<'a> {
-    #[serde(rename = "record")]
-    sequence: u64,
-    #[serde(rename = "at_ns")]
-    time_ns: u64,
-    kind: &'a str,
-}
-
-/// A line out of its JSON. Snapshots, which are nearly all of a ledger's bytes, are read in place; for
-/// the other kinds serde keeps a line's members until it knows the kind. Read like that, a ledger takes
-/// half as long again (`cargo bench -p numaherd-show --bench replay`: 1475 ms in place of 943).
-fn line(text: &[u8]) -> serde_json::Result<Line> {
-    if let Ok(position) = serde_json::from_slice::<Position<'_>>(text)
-        && position.kind == "snapshot"
-    {
-        return Ok(Line {
-            sequence: position.sequence,
-            time_ns: position.time_ns,
-            record: Record::Snapshot(serde_json::from_slice(text)?),
-        });
-    }
-    serde_json::from_slice(text)
 }
 
 /// The line, if it is the one to come; which that is, `next` knows after the first line of a file.

@@ -12,7 +12,7 @@ use super::{PagingTick, Placing, Record};
 /// The largest number of a CPU or node that is taken for one: what a set's list may name at most.
 const LARGEST_ID: u32 = 1 << 16;
 
-/// What is wrong with a record, as the end of "the line is whole but ..."; `None` when nothing is.
+/// What is wrong with a record, as the end of "the line is intact but ..."; `None` when nothing is.
 pub(super) fn flaw(record: &Record) -> Option<String> {
     let (cpus, nodes) = match record {
         Record::Snapshot(snapshot) => {
@@ -27,7 +27,7 @@ pub(super) fn flaw(record: &Record) -> Option<String> {
         _ => (None, None),
     };
     let absurd = |what: &str, id: u32| {
-        format!("it names {what} {id}; more than {LARGEST_ID} is taken for a mistake")
+        format!("it contains {what} {id}; numbers above {LARGEST_ID} are considered errors")
     };
     let cpu = cpus.filter(|cpu| cpu.0 > LARGEST_ID);
     let node = nodes.filter(|node| node.0 > LARGEST_ID);

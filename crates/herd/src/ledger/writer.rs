@@ -179,7 +179,8 @@ fn is_there(path: &Path) -> Result<bool, HerdError> {
     Err(HerdError::NotOurs {
         path: path.to_owned(),
         what: "ledger",
-        why: "a file that is no ledger is there already; move it away or choose another name"
-            .to_owned(),
+        why:
+            "a file that is not a ledger already exists there; move it away, or choose another name"
+                .to_owned(),
     })
 }

@@ -40,8 +40,8 @@ impl PagingPlace {
                 .map(Self::Thread)
                 .map_err(|error| {
                     format!(
-                        "pages are not looked after: cannot start a thread for it: {error}; \
-                         raise the limit of processes (ulimit -u, pids.max)"
+                        "pages are not moved: cannot start the paging thread: {error}; raise the limit \
+                         of processes (ulimit -u, pids.max)"
                     )
                 }),
         }

@@ -50,7 +50,7 @@ impl Running<'_> {
             return;
         };
         self.record.notice(format!(
-            "threads are not moved, because it cannot be written down how they were found: {error}"
+            "threads are not moved, because their original affinities cannot be saved: {error}"
         ));
         let why = error.to_string();
         let refused = governed

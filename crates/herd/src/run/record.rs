@@ -111,7 +111,7 @@ impl<'w> Recorder<'w> {
             // It is in the next snapshot.
             News::Shared(_) => {}
             News::Ended(why) => self.notice(format!(
-                "pages are no longer looked after: {why}; threads still are"
+                "pages are no longer moved: {why}; threads still are"
             )),
         }
     }
@@ -135,7 +135,7 @@ impl<'w> Recorder<'w> {
         if let Some(Err(error)) = written {
             self.ledger = None;
             let error = error.to_string();
-            self.notice(format!("{error}; the ledger ends here, herding goes on"));
+            self.notice(format!("{error}; the ledger ends here; herding continues"));
             self.add(|| Record::LedgerEnded { error });
         }
     }

@@ -78,7 +78,7 @@ impl Running<'_> {
     fn pause(&mut self, give_back: bool) -> Result<Option<u64>, String> {
         match self.paused {
             Some(Paused { give_back: true }) => {
-                return Err("it is paused already, and affinities are given back".to_owned());
+                return Err("it is already paused, and affinities are restored".to_owned());
             }
             Some(Paused { give_back: false }) if !give_back => {
                 return Err("it is paused already".to_owned());

@@ -263,7 +263,7 @@ fn a_pause_that_has_not_given_back_can_do_so_later() {
         [
             "it is not paused",
             "it is paused already",
-            "it is paused already, and affinities are given back"
+            "it is already paused, and affinities are restored"
         ]
     );
     assert_eq!(ran.summary.totals.restored, Some(2));
@@ -350,11 +350,11 @@ fn what_cannot_be_is_refused_as_at_a_start_and_changes_nothing() {
         ran.refusals(),
         [
             "the policy as-told places new pages by the rule interleave, which the made-up machine \
-             refuses: it cannot place new pages by the rule interleave; have it learn that; or \
-             choose a policy that leaves new pages where they are touched first, such as linux",
+             does not support: it cannot place new pages by the rule interleave; have it learn that; or \
+             choose a policy that leaves new pages where they are first touched, such as linux",
             "the setting paging_interval_ms: must be a whole number from 1 to 86400000, a day, not 0",
-            "the policy as-told needs the TLB residency, which cannot be had here: there is no such \
-             unit. What would help: the lab."
+            "the policy as-told needs the signal TLB residency, which is not available here: there is \
+             no such unit. Remedy: the lab."
         ]
     );
     assert_eq!(world.applied.len(), 2, "placed once and given back");
@@ -508,7 +508,7 @@ fn who_waits_for_an_answer_gets_it() {
     let herd = Herd::new(&mut world, placing, settings, None, None).controlled(requests);
     herd.run(&stop).unwrap();
     let (control, answers) = asker.join().unwrap();
-    let refused = "it is paused already, and affinities are given back".to_owned();
+    let refused = "it is already paused, and affinities are restored".to_owned();
     assert_eq!(
         answers,
         [Ok(()), Err(ControlError::Refused(refused)), Ok(())]

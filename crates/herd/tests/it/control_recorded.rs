@@ -73,7 +73,7 @@ fn what_was_asked_is_in_the_ledger_and_the_later_part_of_it_begins_with_what_hol
     assert_eq!(asked.len(), 2);
     for line in &asked {
         let text = serde_json::to_string(line).unwrap();
-        assert_eq!(&serde_json::from_str::<Line>(&text).unwrap(), line);
+        assert_eq!(&Line::read(text.as_bytes()).unwrap(), line);
     }
     let later = Ledger::read(&path).unwrap();
     assert!(later.damage.is_none(), "{:?}", later.damage);

@@ -462,7 +462,7 @@ fn samples_that_cannot_be_had_end_the_paging_and_the_rest_of_the_interval_runs_o
     assert_eq!(
         summary.notices,
         [
-            "pages are no longer looked after: cannot observe the made-up machine: no more samples; \
+            "pages are no longer moved: cannot observe the made-up machine: no more samples; \
              threads still are"
         ]
     );

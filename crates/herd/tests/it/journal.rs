@@ -135,8 +135,8 @@ fn a_second_instance_is_told_who_is_running() {
     let text = error.to_string();
     assert!(
         text.ends_with(
-            "a herd is running already (numaherd run, process 4711); stop it first, or give this \
-             one a journal of its own and other threads"
+            "a herd is already running (numaherd run, process 4711); stop it first, or use a \
+             different journal and different threads"
         ),
         "{text}"
     );

@@ -76,7 +76,7 @@ fn a_cut_off_ledger_is_read_up_to_the_cut_with_line_and_byte() {
         ledger.damage.unwrap().to_string(),
         format!(
             "the ledger is damaged at line {} (byte {last}): the line is cut off or its sum is \
-             wrong; everything before that is whole",
+             wrong; everything before that is intact",
             lines.len() + 1
         )
     );
@@ -125,8 +125,8 @@ fn a_snapshot_that_no_world_takes_is_damage() {
     let third = third.map(|(at, _)| at + 1).nth(1).unwrap();
     let told = |what: &str| {
         format!(
-            "the ledger is damaged at line 3 (byte {third}): the line is whole but {what}; \
-             everything before that is whole"
+            "the ledger is damaged at line 3 (byte {third}): the line is intact but {what}; \
+             everything before that is intact"
         )
     };
     let disorder = |what: &str| told(&format!("its snapshot lists {what} out of order or twice"));
@@ -138,7 +138,7 @@ fn a_snapshot_that_no_world_takes_is_damage() {
     );
     let absurd = |id: &str| {
         told(&format!(
-            "it names {id}; more than 65536 is taken for a mistake"
+            "it contains {id}; numbers above 65536 are considered errors"
         ))
     };
     assert_eq!(
@@ -156,8 +156,8 @@ fn a_ledger_of_a_later_version_is_refused() {
     let error = read(b"{\"numaherd-ledger\":2,\"program\":\"numaherd 9\"}\n".to_vec());
     assert_eq!(
         error.unwrap_err().to_string(),
-        "the ledger is a ledger of format version 2, and this program reads versions up to 1; read \
-         it with the program that wrote it"
+        "the ledger is a ledger with format version 2, but this program reads versions up to 1; use \
+         the program that wrote it"
     );
 }
 

@@ -301,7 +301,7 @@ fn a_virtual_machine_has_a_bandwidth_of_its_own() {
     assert_eq!(guard, Guard::VmBandwidth);
     assert_eq!(
         why,
-        "page traffic of one virtual machine is limited to 100 MiB/s, and it is of guest-a"
+        "page moves of one virtual machine are limited to 100 MiB/s, and it is of guest-a"
     );
     guest.time_ns += 10_000_000;
     assert_eq!(send(&guest, 200, 1), None, "a MiB in 10 ms");

@@ -443,8 +443,8 @@ fn a_policy_whose_signals_are_missing_is_refused_with_what_would_help() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the policy as-told needs the miss rate, which cannot be had here: perf_event_open: EACCES \
-         (perf_event_paranoid is 4). What would help: set kernel.perf_event_paranoid to 1, or grant \
+        "the policy as-told needs the signal miss rate, which is not available here: \
+         perf_event_open: EACCES (perf_event_paranoid is 4). Remedy: set kernel.perf_event_paranoid to 1, or grant \
          CAP_PERFMON.\nWithout it, the policy linux works here."
     );
     assert!(world.applied.is_empty());
@@ -680,7 +680,7 @@ fn a_ledger_that_cannot_be_written_ends_with_one_message_and_herding_goes_on() {
     assert_eq!(summary.totals.thread_moves, 1);
     assert_eq!(summary.totals.intervals, 5);
     assert_eq!(summary.notices.len(), 1, "{:?}", summary.notices);
-    assert!(summary.notices[0].ends_with("the ledger ends here, herding goes on"));
+    assert!(summary.notices[0].ends_with("the ledger ends here; herding continues"));
     assert!(
         Ledger::read(&path).unwrap().damage.is_none(),
         "what was written is whole"
@@ -858,7 +858,7 @@ fn a_pager_that_fails_ends_paging_with_a_message() {
     assert_eq!(
         paged.summary.notices,
         [
-            "pages are no longer looked after: cannot observe the made-up machine: the ring buffer \
+            "pages are no longer moved: cannot observe the made-up machine: the ring buffer \
              is gone; threads still are"
         ]
     );
@@ -871,7 +871,7 @@ fn a_pager_that_panics_ends_paging_with_a_message() {
     assert_eq!(
         paged.summary.notices,
         [
-            "pages are no longer looked after: the paging thread panicked (out of pages), which is \
+            "pages are no longer moved: the paging thread panicked (out of pages), which is \
              a bug: please report it; threads still are"
         ]
     );

@@ -159,7 +159,7 @@ mod tests {
         let notes = folder.path().join("notes");
         std::fs::write(&notes, "milk, bread\n").unwrap();
         let refused = HostLedger::create(&notes).unwrap_err().to_string();
-        assert!(refused.contains("no ledger is there already"), "{refused}");
+        assert!(refused.contains("not a ledger already exists"), "{refused}");
         assert_eq!(std::fs::read_to_string(&notes).unwrap(), "milk, bread\n");
         let nowhere = HostLedger::create(&folder.path().join("no/ledger")).unwrap_err();
         assert_eq!(

@@ -173,7 +173,7 @@ fn a_damaged_ledger_is_replayed_as_far_as_it_is_whole() {
     let half = replay_of(&path, &["--policy", "n-mass"]);
     assert!(half.intervals > 0 && half.intervals < whole.intervals);
     assert!(half.damage.is_some());
-    assert!(text(&half).contains("Replayed as far as the ledger is whole: "));
+    assert!(text(&half).contains("Replayed up to the damage in the ledger: "));
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //!   them it would promise anything, so no penalty counts for more than the distance of the remote pages
 //!   over that of local ones, as the machine's firmware gives them.
 //!
-//! It is a prediction: what came of it is in what followed.
+//! It is a prediction: the outcome is in what followed.
 
 use std::collections::BTreeMap;
 

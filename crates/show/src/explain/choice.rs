@@ -125,9 +125,9 @@ impl Chosen {
             let why = match (self.kind, self.numbers.filter(is_beyond)) {
                 (Some(kind), _) => format!("it is {kind}, and decided nothing"),
                 (None, Some((first, last))) => {
-                    format!("the ledger holds the records #{first} to #{last}")
+                    format!("the ledger contains the records #{first} to #{last}")
                 }
-                (None, None) => "it is no record that this program knows".to_owned(),
+                (None, None) => "this program does not know that kind of record".to_owned(),
             };
             return Err(ShowError::NoSuchDecision {
                 record,
@@ -154,7 +154,7 @@ impl Chosen {
         let name = |&(number, time_ns): &(u64, u64)| format!("#{number} at {}", at(time_ns));
         let before = place.checked_sub(1).map(|place| &self.decisions[place]);
         match (before.map(name), self.decisions.get(place).map(name)) {
-            (None, None) => "it holds no decision at all".to_owned(),
+            (None, None) => "it contains no decision".to_owned(),
             (Some(one), None) | (None, Some(one)) => format!("the nearest is {one}"),
             (Some(before), Some(after)) => format!("the nearest are {before} and {after}"),
         }

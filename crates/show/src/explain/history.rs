@@ -285,8 +285,8 @@ impl Stories {
                     name: "governor: suspended steal".to_owned(),
                     source: Some("BRM 4.4"),
                     what: Some(
-                        "A held thread that waits is given to an idle node, when the kernel can \
-                         take nobody there",
+                        "A held thread that waits is moved to an idle node if the kernel cannot move any \
+                         thread there",
                     ),
                 }),
                 ..base

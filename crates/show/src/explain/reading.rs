@@ -219,7 +219,7 @@ fn of_process(track: &Track, pid: Option<u32>) -> bool {
 
 fn there_are(what: &str, names: &[String]) -> String {
     match names.len() {
-        0 => format!("it holds no {what} at all"),
+        0 => format!("it contains no {what}"),
         many if many > MOST_NAMED => format!(
             "{what} there are: {}, and {} more",
             names[..MOST_NAMED].join(", "),

@@ -14,7 +14,8 @@ use crate::guards::{meaning, settings};
 use crate::run::sum;
 use crate::summary;
 use crate::words::{
-    at, count, counted, entry, paragraph, percent, sentence, short as brief, stopped, time,
+    at, count, counted, entry, indented, paragraph, percent, sentence, short as brief, stopped,
+    time,
 };
 
 /// Where the sentences after the labels begin.
@@ -79,7 +80,7 @@ fn effect(followed: &Followed) -> Option<SpeedChange> {
 /// next.
 pub fn short(explanation: &Explanation, command: &str) -> String {
     let Some(run) = &explanation.run else {
-        let begins = paragraph(0, "The ledger ends before the run's start was recorded.");
+        let begins = paragraph("The ledger ends before the run's start was recorded.");
         return begins + &damage(&explanation.ledger);
     };
     let moves = moves(explanation);
@@ -432,9 +433,9 @@ fn table_of_pages(explanation: &Explanation) -> String {
         text += &entry(0, label, 26, row);
     }
     if hidden > 0 {
-        text += &paragraph(
+        text += &indented(
             8,
-            &format!("and {} more: --all", counted(hidden as u64, "process")),
+            format!("and {} more: --all", counted(hidden as u64, "process")),
         );
     }
     text
@@ -472,9 +473,9 @@ fn asked(run: &Run) -> String {
         text += &entry(0, &label, 20, &sentence(&stopped(&asked.text)));
     }
     if hidden > 0 {
-        text += &paragraph(
+        text += &indented(
             8,
-            &format!("{} earlier: --all", counted(hidden as u64, "request")),
+            format!("{} earlier: --all", counted(hidden as u64, "request")),
         );
     }
     text

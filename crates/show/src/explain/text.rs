@@ -13,7 +13,8 @@ use numaherd_world::{Residency, SignalReport, SignalState};
 use super::{CitedRule, Decision, Explanation, ProcessStory, Ran, Run, Source, ThreadStory};
 use crate::summary;
 use crate::words::{
-    at, count, counted, cpus, date, entry, listed, misses, paragraph, sentence, stopped, time,
+    at, count, counted, cpus, date, entry, indented, listed, misses, paragraph, sentence, stopped,
+    time,
 };
 
 /// Most decisions that are told of each thread of those that were chosen: the first and the last.
@@ -47,12 +48,12 @@ fn told(explanation: &Explanation, most: (usize, usize)) -> String {
     let begun = ledger
         .begun_unix_ms
         .map_or_else(String::new, |ms| format!(", begun {}", date(ms)));
-    let mut text = paragraph(0, &format!("Ledger of {}{begun}.", ledger.program));
+    let mut text = paragraph(format!("Ledger of {}{begun}.", ledger.program));
     text += &damage(ledger);
     match &explanation.run {
         Some(run) if explanation.chosen.is_of_decisions() => text += &which_run(run),
         Some(run) => text += &whole_run(run),
-        None => text += &paragraph(0, "The ledger ends before the run's start was recorded."),
+        None => text += &paragraph("The ledger ends before the run's start was recorded."),
     }
     text += &processes(explanation, most);
     text
@@ -63,7 +64,6 @@ pub(super) fn damage(source: &Source) -> String {
     let mut text = String::new();
     if source.later_part {
         text += &paragraph(
-            0,
             "This file begins in the middle of the run: the part before it is in the file of the \
              same name with .1 at its end, unless that was written over.",
         );
@@ -73,10 +73,9 @@ pub(super) fn damage(source: &Source) -> String {
     }
     if source.unknown_records > 0 {
         let records = counted(source.unknown_records, "record");
-        text += &paragraph(
-            0,
-            &format!("{records} of kinds that this program does not know were skipped."),
-        );
+        text += &paragraph(format!(
+            "{records} of kinds that this program does not know were skipped."
+        ));
     }
     text
 }
@@ -89,23 +88,20 @@ fn which_run(run: &Run) -> String {
     } else {
         "pages along with them, at most every "
     };
-    let mut text = paragraph(
-        0,
-        &format!(
-            "{} on {}: {}, {}, {}. Seed {}. Threads were placed every {}, {pages}{}.",
-            run.policy,
-            machine.name,
-            counted(machine.nodes as u64, "node"),
-            counted(machine.domains as u64, "memory domain"),
-            counted(machine.cpus as u64, "CPU"),
-            run.seed,
-            time(nanoseconds(settings.placement_interval(u64::MAX))),
-            time(nanoseconds(settings.paging_interval())),
-        ),
-    );
+    let mut text = paragraph(format!(
+        "{} on {}: {}, {}, {}. Seed {}. Threads were placed every {}, {pages}{}.",
+        run.policy,
+        machine.name,
+        counted(machine.nodes as u64, "node"),
+        counted(machine.domains as u64, "memory domain"),
+        counted(machine.cpus as u64, "CPU"),
+        run.seed,
+        time(nanoseconds(settings.placement_interval(u64::MAX))),
+        time(nanoseconds(settings.paging_interval())),
+    ));
     if let Some(about) = &run.about {
         let what = stopped(&format!("{}: {}", run.policy, about.what));
-        text += &paragraph(0, &format!("{what} From: {}.", about.source));
+        text += &paragraph(format!("{what} From: {}.", about.source));
     }
     text
 }
@@ -158,9 +154,9 @@ pub(super) fn settings_of(keys: &[&str], run: &Run) -> String {
 fn more(left_out: usize, what: &str) -> String {
     match left_out {
         0 => String::new(),
-        _ => paragraph(
+        _ => indented(
             4,
-            &format!("and {} more: see --json", counted(left_out as u64, what)),
+            format!("and {} more: see --json", counted(left_out as u64, what)),
         ),
     }
 }
@@ -196,18 +192,12 @@ fn done(run: &Run) -> String {
     let mut text = match &run.ending {
         Some(ending) => {
             let ending = summary::ending(ending);
-            paragraph(
-                0,
-                &format!("It ran for {length} ({intervals}) until {ending}"),
-            )
+            paragraph(format!("It ran for {length} ({intervals}) until {ending}"))
         }
-        None => paragraph(
-            0,
-            &format!(
-                "{length} ({intervals}) can be read; the ledger does not say how the run ended. If \
+        None => paragraph(format!(
+            "{length} ({intervals}) can be read; the ledger does not say how the run ended. If \
                  it was killed, `numaherd release` restores the threads that it held."
-            ),
-        ),
+        )),
     };
     text += &summary::done(totals, run.settings.dry_run);
     text
@@ -299,27 +289,27 @@ fn left_out(explanation: &Explanation) -> String {
         "Not shown: {} for which nothing was wanted; `--pid` or `--tid` shows one.",
         counted(left_out, "thread")
     );
-    format!("\n{}", paragraph(0, &text))
+    format!("\n{}", paragraph(text))
 }
 
 fn process_story(process: &ProcessStory, run: Option<&Run>, most: (usize, usize)) -> String {
     let Some(pid) = process.pid else {
-        let mut text = "Threads that were named but never seen\n".to_owned();
+        let mut text = "Threads that were named but never observed\n".to_owned();
         for thread in &process.threads {
             text += &thread_story(thread, run, most);
         }
         return text;
     };
     let name = process.name.as_deref().unwrap_or("never seen");
-    let mut text = paragraph(0, &format!("Process {pid} ({name})"));
+    let mut text = paragraph(format!("Process {pid} ({name})"));
     if let Some(group) = &process.group {
-        text += &paragraph(2, &format!("Of the group {group}."));
+        text += &indented(2, format!("Of the group {group}."));
     }
     if let Some(guest) = &process.guest {
         let row = format!("Virtual machine {}: {}.", guest.name, guest.row());
-        text += &paragraph(2, &row);
+        text += &indented(2, &row);
     }
-    text += &paragraph(2, &homes(process));
+    text += &indented(2, homes(process));
     for thread in &process.threads {
         text += &thread_story(thread, run, most);
     }
@@ -370,13 +360,13 @@ fn thread_story(thread: &ThreadStory, run: Option<&Run>, most: (usize, usize)) -
     };
     let mut text = format!("\n  Thread {}{name}\n", thread.tid);
     if let Some(reason) = &thread.hands_off {
-        text += &paragraph(4, &format!("Left alone: {}", stopped(reason)));
+        text += &indented(4, format!("Left alone: {}", stopped(reason)));
     }
     if thread.intervals > 0 {
-        text += &paragraph(4, &rates(thread));
-        text += &paragraph(4, &format!("Ran on {}.", stays(&thread.ran)));
+        text += &indented(4, rates(thread));
+        text += &indented(4, format!("Ran on {}.", stays(&thread.ran)));
     }
-    text += &paragraph(4, &came_to(thread));
+    text += &indented(4, came_to(thread));
     let (first, last) = most;
     let all = thread.decisions.len();
     let hidden = all.saturating_sub(first.saturating_add(last));
@@ -384,7 +374,7 @@ fn thread_story(thread: &ThreadStory, run: Option<&Run>, most: (usize, usize)) -
         if at == first && hidden > 0 {
             let hidden = counted(hidden as u64, "more decision");
             let text_of = format!("... {hidden}: `--tid {}` shows all ...", thread.tid);
-            text += &paragraph(4, &text_of);
+            text += &indented(4, &text_of);
         }
         if hidden == 0 || at < first || at >= all - last {
             text += &decision::text(decision, run);

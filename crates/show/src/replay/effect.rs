@@ -6,6 +6,7 @@
 //! model that is no better has nothing to add while nothing changes. What counts for a prediction of
 //! moves are threads that had moved; where there were none the recording cannot tell.
 
+use numaherd_quantity::statistics::quantile;
 use serde::Serialize;
 
 /// A model's word on a recording, or why it has none.
@@ -102,14 +103,6 @@ impl Errors {
             as_before: quantile(&mut as_before, 0.5)?,
         })
     }
-}
-
-/// The figure that a share of them does not exceed; the nearest of them.
-fn quantile(figures: &mut [f64], share: f64) -> Option<f64> {
-    let last = figures.len().checked_sub(1)?;
-    let at = (last as f64 * share).round() as usize;
-    let (_, found, _) = figures.select_nth_unstable_by(at, f64::total_cmp);
-    Some(*found)
 }
 
 #[cfg(test)]

@@ -119,7 +119,10 @@ fn lacking(signal: Signal, signals: &[SignalReport]) -> Lacking {
                 Some(remedy.to_owned()),
             )
         }
-        None => ("this kind of machine has no such signal".to_owned(), None),
+        None => (
+            "this kind of machine does not have this signal".to_owned(),
+            None,
+        ),
     };
     Lacking {
         signal: signal.to_string(),
@@ -141,14 +144,11 @@ pub fn recorded(recorded: &Recorded) -> String {
     } else {
         String::new()
     };
-    let mut text = paragraph(
-        0,
-        &format!(
-            "Recorded {} ({}): {size}{rate}. Nothing was decided and nothing was changed.",
-            time(recorded.duration_ns),
-            counted(recorded.intervals, "interval"),
-        ),
-    );
+    let mut text = paragraph(format!(
+        "Recorded {} ({}): {size}{rate}. Nothing was decided and nothing was changed.",
+        time(recorded.duration_ns),
+        counted(recorded.intervals, "interval"),
+    ));
     let names = |kept: &dyn Fn(&&Replayable) -> bool| -> Vec<&str> {
         let kept = recorded.policies.iter().filter(|policy| kept(policy));
         kept.map(|policy| &policy.policy[..]).collect()
@@ -191,10 +191,11 @@ pub fn recorded(recorded: &Recorded) -> String {
         let remedy = lacking.remedy.as_ref().map_or_else(String::new, |remedy| {
             format!(" Remedy: {}", stopped(remedy))
         });
-        text += &paragraph(
-            0,
-            &format!("No {}: {}{remedy}", lacking.signal, stopped(&lacking.why)),
-        );
+        text += &paragraph(format!(
+            "No {}: {}{remedy}",
+            lacking.signal,
+            stopped(&lacking.why)
+        ));
     }
     text
 }

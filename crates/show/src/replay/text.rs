@@ -6,7 +6,7 @@ use super::agreement::Shares;
 use super::comparison::{Moment, Policy, Replayed};
 use super::decisions::{Choice, Side};
 use super::effect::{Effect, Errors, Predicted, Prediction};
-use crate::words::{at, count, counted, entry, listed, paragraph, percent, short, time};
+use crate::words::{at, count, counted, entry, indented, listed, paragraph, percent, short, time};
 
 /// Columns of the time line.
 const SPANS: usize = 10;
@@ -31,59 +31,44 @@ pub fn text(replayed: &Replayed) -> String {
 }
 
 fn head(replayed: &Replayed) -> String {
-    let mut text = paragraph(
-        0,
-        &format!(
-            "{}, recorded for {} ({}, {} at most) on a machine of {} and {}{}.",
-            replayed.recorded,
-            time(replayed.duration_ns),
-            counted(replayed.intervals, "interval"),
-            counted(replayed.threads as u64, "thread"),
-            counted(replayed.nodes as u64, "node"),
-            counted(replayed.cpus as u64, "CPU"),
-            if replayed.dry_run {
-                "; a dry run, nothing was moved"
-            } else {
-                ""
-            }
-        ),
-    );
-    text += &paragraph(
-        0,
-        if replayed.from_recorded {
-            "Each interval is judged as it was recorded, with threads where the recorded policy placed \
+    let mut text = paragraph(format!(
+        "{}, recorded for {} ({}, {} at most) on a machine of {} and {}{}.",
+        replayed.recorded,
+        time(replayed.duration_ns),
+        counted(replayed.intervals, "interval"),
+        counted(replayed.threads as u64, "thread"),
+        counted(replayed.nodes as u64, "node"),
+        counted(replayed.cpus as u64, "CPU"),
+        if replayed.dry_run {
+            "; a dry run, nothing was moved"
+        } else {
+            ""
+        }
+    ));
+    text += &paragraph(if replayed.from_recorded {
+        "Each interval is judged as it was recorded, with threads where the recorded policy placed \
              them, and the decisions of the policies are compared. A recording does not show what \
              would have followed from another decision; --carry-on carries placements forward."
-        } else {
-            "Each policy's own placement is carried forward from interval to interval, and the places of \
+    } else {
+        "Each policy's own placement is carried forward from interval to interval, and the places of \
              threads are compared. Counts stay as recorded: the further the placements diverge, the \
              less they are what that policy would have seen."
-        },
-    );
+    });
     if let Some(damage) = &replayed.damage {
-        text += &paragraph(
-            0,
-            &format!("Replayed as far as the ledger is whole: {damage}"),
-        );
+        text += &paragraph(format!("Replayed up to the damage in the ledger: {damage}"));
     }
     if replayed.unseen > 0 {
-        text += &paragraph(
-            0,
-            &format!(
-                "Left out: {} of the recorded policy's decisions, drawn from intervals that are not in \
+        text += &paragraph(format!(
+            "Left out: {} of the recorded policy's decisions, drawn from intervals that are not in \
                  the ledger (record_interval_ms = 0 records each).",
-                count(replayed.unseen)
-            ),
-        );
+            count(replayed.unseen)
+        ));
     }
     if let Some(counted) = replayed.counted.filter(|&share| share < 0.995) {
-        text += &paragraph(
-            0,
-            &format!(
-                "Counters are there for {} of the intervals in which threads ran.",
-                percent(counted)
-            ),
-        );
+        text += &paragraph(format!(
+            "Counters are there for {} of the intervals in which threads ran.",
+            percent(counted)
+        ));
     }
     text
 }
@@ -95,13 +80,10 @@ fn agreement(replayed: &Replayed) -> String {
     } else {
         "have"
     };
-    text += &paragraph(
-        0,
-        &format!(
-            "Agreement with {}: shares of threads and intervals in which both {what} the thread on",
-            replayed.recorded
-        ),
-    );
+    text += &paragraph(format!(
+        "Agreement with {}: shares of threads and intervals in which both {what} the thread on",
+        replayed.recorded
+    ));
     let _ = writeln!(
         text,
         "  {:<22} {:>10} {:>12} {:>10} {:>11} {:>6} {:>7}",
@@ -117,7 +99,6 @@ fn agreement(replayed: &Replayed) -> String {
         text += &agreement_of(policy);
     }
     text += &paragraph(
-        0,
         "kappa: agreement on the node beyond chance (Cohen); moves: threads wanted elsewhere, each time \
          that it is newly wanted.",
     );
@@ -125,16 +106,13 @@ fn agreement(replayed: &Replayed) -> String {
     for policy in &replayed.policies {
         let cadence = policy.cadence_ns.filter(|&own| recorded_ns / 2 > own);
         if let Some(own) = cadence.filter(|_| policy.missing.is_none()) {
-            text += &paragraph(
-                0,
-                &format!(
-                    "{} is designed to decide every {}; here it was asked every {} on average, and what \
+            text += &paragraph(format!(
+                "{} is designed to decide every {}; here it was asked every {} on average, and what \
                      it would have done in between is unknown.",
-                    policy.name,
-                    time(own),
-                    time(recorded_ns)
-                ),
-            );
+                policy.name,
+                time(own),
+                time(recorded_ns)
+            ));
         }
         let there = policy.missing.is_none();
         if let Some(refused) = policy.refused.filter(|&refused| there && refused > 0) {
@@ -143,14 +121,11 @@ fn agreement(replayed: &Replayed) -> String {
             } else {
                 "decisions"
             };
-            text += &paragraph(
-                0,
-                &format!(
-                    "The governor would have refused {} {decisions} of {}.",
-                    count(refused),
-                    policy.name
-                ),
-            );
+            text += &paragraph(format!(
+                "The governor would have refused {} {decisions} of {}.",
+                count(refused),
+                policy.name
+            ));
         }
     }
     text
@@ -158,9 +133,9 @@ fn agreement(replayed: &Replayed) -> String {
 
 fn agreement_of(policy: &Policy) -> String {
     if let Some(missing) = &policy.missing {
-        return paragraph(
+        return indented(
             2,
-            &format!(
+            format!(
                 "{}: not replayed, since the recording lacks the signals it needs: {}. If the \
                  machine has them, `numaherd record --for-policies {}` records them.",
                 policy.name,
@@ -170,7 +145,7 @@ fn agreement_of(policy: &Policy) -> String {
         );
     }
     let Some(shares) = &policy.agreement else {
-        return paragraph(2, &format!("{}: no threads to compare.", policy.name));
+        return indented(2, format!("{}: no threads to compare.", policy.name));
     };
     let mut text = row(&policy.name, shares, &count(policy.moves));
     if let Some(moved) = &policy.where_moved {
@@ -302,25 +277,19 @@ fn pages(replayed: &Replayed) -> String {
     let replayable = |policy: &&Policy| policy.missing.is_none();
     for policy in replayed.policies.iter().filter(replayable) {
         if let Some(unpaged) = &policy.unpaged {
-            text += &paragraph(
-                0,
-                &format!(
-                    "Pages of {}: not replayed. Its paging needs {}, which a ledger does not contain; what \
+            text += &paragraph(format!(
+                "Pages of {}: not replayed. Its paging needs {}, which a ledger does not contain; what \
                      it would have moved is unknown.",
-                    policy.name,
-                    listed(&unpaged.signals)
-                ),
-            );
+                policy.name,
+                listed(&unpaged.signals)
+            ));
         } else if policy.page_orders > 0 {
-            text += &paragraph(
-                0,
-                &format!(
-                    "Pages of {}: {} would have followed from its placement; pages stay as recorded all \
-                     the same.",
-                    policy.name,
-                    counted(policy.page_orders, "order")
-                ),
-            );
+            text += &paragraph(format!(
+                "Pages of {}: {} would have followed from its placement; pages stay as recorded \
+                     nevertheless.",
+                policy.name,
+                counted(policy.page_orders, "order")
+            ));
         }
     }
     if text.is_empty() {
@@ -333,40 +302,34 @@ fn pages(replayed: &Replayed) -> String {
 fn predicted(replayed: &Replayed, prediction: &Prediction) -> String {
     let predicted = match prediction {
         Prediction::None(why) => {
-            return format!("\n{}", paragraph(0, &format!("No prediction: {why}.")));
+            return format!("\n{}", paragraph(format!("No prediction: {why}.")));
         }
         Prediction::Predicted(predicted) => predicted,
     };
     let mut text = "\n".to_owned();
-    text += &paragraph(
-        0,
-        &format!(
-            "Predicted by the model of {}, over {}{}:",
-            predicted.machine,
-            counted(predicted.intervals, "interval"),
-            if predicted.uncounted > 0 {
-                format!(
-                    " ({} left out, threads being busy without counts)",
-                    count(predicted.uncounted)
-                )
-            } else {
-                String::new()
-            }
-        ),
-    );
+    text += &paragraph(format!(
+        "Predicted by the model of {}, over {}{}:",
+        predicted.machine,
+        counted(predicted.intervals, "interval"),
+        if predicted.uncounted > 0 {
+            format!(
+                " ({} left out, threads being busy without counts)",
+                count(predicted.uncounted)
+            )
+        } else {
+            String::new()
+        }
+    ));
     for (policy, effect) in replayed.policies.iter().zip(&predicted.effects) {
         if let Some(effect) = effect {
             text += &effect_of(policy, effect);
         }
     }
-    text += &paragraph(
-        0,
-        &format!(
-            "The model's error on this recording: {}. {}",
-            off_by(&predicted.errors),
-            on_moves(predicted)
-        ),
-    );
+    text += &paragraph(format!(
+        "The model's error on this recording: {}. {}",
+        off_by(&predicted.errors),
+        on_moves(predicted)
+    ));
     text
 }
 
@@ -379,7 +342,7 @@ fn on_moves(predicted: &Predicted) -> String {
                 " It is no better there than saying that nothing changes: do not trust the prediction."
             };
             format!(
-                "Of threads that had just moved, which is what counts: {}.{skill}",
+                "For threads that had just moved, which matter most: {}.{skill}",
                 off_by(moved)
             )
         }
@@ -417,9 +380,9 @@ fn effect_of(policy: &Policy, effect: &Effect) -> String {
         ),
         None => String::new(),
     };
-    let mut text = paragraph(
+    let mut text = indented(
         2,
-        &format!(
+        format!(
             "{}: all threads together {}{worst}.",
             policy.name,
             change(effect.total)
@@ -461,9 +424,7 @@ fn change(share: f64) -> String {
 }
 
 fn side_by_side(replayed: &Replayed, decisions: &[Choice]) -> String {
-    let mut text =
-        "\nDecisions side by side; what is wanted again in the next interval is not repeated\n"
-            .to_owned();
+    let mut text = "\nDecisions side by side; repeated requests are not shown again\n".to_owned();
     if decisions.is_empty() {
         return text + "  (no policy wanted anything)\n";
     }

@@ -1,57 +1,10 @@
-//! Several runs side by side: means with 95 % confidence intervals by Student's t.
-//!
-//! Runs of one policy on one machine are a group. Over n runs with mean m and standard deviation s
-//! (of n - 1 degrees of freedom) the interval is m ± t · s / √n, t being the 0.975 quantile of
-//! Student's distribution: where the mean of all runs like these lies in 95 of 100 such experiments,
-//! if the figures spread about it normally. One run says nothing of how runs spread, and has none.
+//! Several runs side by side: what they are compared by, in groups of one policy on one machine.
 
 use std::collections::BTreeMap;
-
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::Run;
 use super::history::whole_imbalance;
 use crate::run::Work;
-
-/// The mean of some runs, and how far off it may be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Mean {
-    /// Runs in which it was measured.
-    pub(super) runs: usize,
-    pub(super) mean: f64,
-    /// Half of the 95 % confidence interval; `None` of a single run.
-    pub(super) half: Option<f64>,
-}
-
-impl Mean {
-    /// Of the figures of several runs; `None` where there are none.
-    pub(super) fn of(figures: &[f64]) -> Option<Self> {
-        let runs = figures.len();
-        let mean = figures.iter().sum::<f64>() / runs as f64;
-        if runs == 0 || !mean.is_finite() {
-            return None;
-        }
-        let squares = figures.iter().map(|figure| (figure - mean).powi(2));
-        let freedom = runs as f64 - 1.0;
-        let half = (runs > 1).then(|| {
-            let deviation = (squares.sum::<f64>() / freedom).sqrt();
-            t(freedom) * deviation / (runs as f64).sqrt()
-        });
-        Some(Self {
-            runs,
-            mean,
-            half: half.filter(|half| half.is_finite()),
-        })
-    }
-}
-
-/// The 0.975 quantile of Student's t.
-fn t(freedom: f64) -> f64 {
-    let student = StudentsT::new(0.0, 1.0, freedom);
-    student
-        .expect("two runs or more leave a degree of freedom")
-        .inverse_cdf(0.975)
-}
 
 /// Runs of one policy on one machine.
 #[derive(Clone, Debug)]
@@ -184,63 +137,4 @@ pub(super) fn programs<'r>(group: &Group<'r>) -> BTreeMap<&'r str, (Vec<f64>, Ve
         }
     }
     programs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn quantiles_are_those_of_the_tables() {
-        let tables = [
-            (1.0, 12.706),
-            (2.0, 4.303),
-            (4.0, 2.776),
-            (9.0, 2.262),
-            (30.0, 2.042),
-        ];
-        for (freedom, quantile) in tables {
-            assert!(
-                (t(freedom) - quantile).abs() < 5e-4,
-                "{freedom}: {}",
-                t(freedom)
-            );
-        }
-    }
-
-    #[test]
-    fn an_interval_is_that_of_the_textbook() {
-        // Mean 5, s = √2.5, t(4) = 2.776445: half = 1.963243.
-        let mean = Mean::of(&[3.0, 4.0, 5.0, 6.0, 7.0]).unwrap();
-        assert_eq!((mean.runs, mean.mean), (5, 5.0));
-        assert!((mean.half.unwrap() - 1.963_243).abs() < 1e-5, "{mean:?}");
-    }
-
-    #[test]
-    fn a_single_run_has_no_interval_and_none_has_no_mean() {
-        let one = Mean {
-            runs: 1,
-            mean: 4.0,
-            half: None,
-        };
-        assert_eq!(Mean::of(&[4.0]), Some(one));
-        assert_eq!(Mean::of(&[]), None);
-        assert_eq!(Mean::of(&[f64::MAX, f64::MAX]), None);
-    }
-
-    proptest! {
-        #[test]
-        fn runs_that_agree_have_no_spread_and_shifting_them_shifts_the_mean(
-            figures in prop::collection::vec(-1e6..1e6f64, 2..12), by in -1e6..1e6f64,
-        ) {
-            let mean = Mean::of(&figures).unwrap();
-            let shifted: Vec<f64> = figures.iter().map(|figure| figure + by).collect();
-            let shifted = Mean::of(&shifted).unwrap();
-            prop_assert!((shifted.mean - mean.mean - by).abs() < 1e-6);
-            prop_assert!((shifted.half.unwrap() - mean.half.unwrap()).abs() < 1e-3);
-            let same = Mean::of(&[by, by, by]).unwrap();
-            prop_assert!(same.half.unwrap() < 1e-6);
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Takes in what was decided and what came of it: sums, the latest decisions, and the last of each
+//! Takes in what was decided and its outcome: sums, the latest decisions, and the last of each
 //! thread and process.
 
 use std::sync::Arc;

@@ -31,7 +31,7 @@ pub struct Sums {
     pub lines: u64,
     /// Ledger lines dropped before they were read.
     pub lines_lost: u64,
-    /// Threads that each rule wanted elsewhere, and what came of it.
+    /// Threads that each rule wanted elsewhere, and the outcome.
     pub rules: BTreeMap<String, RuleSums>,
     /// The same of page orders.
     #[serde(skip)]

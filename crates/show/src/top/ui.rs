@@ -65,7 +65,7 @@ pub enum Open {
     Nothing,
     /// The keys.
     Help,
-    /// A decision: its reason, its alternative, what came of it.
+    /// A decision: its reason, its alternative, its outcome.
     Decision(Arc<Decision>),
     /// A thread, with what was decided about it.
     Thread(ThreadId),

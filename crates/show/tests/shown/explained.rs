@@ -140,15 +140,15 @@ fn who_is_not_there_is_answered_with_who_is() {
     };
     assert_eq!(
         told(Some(1), None),
-        "the ledger holds no process 1; processes there are: 100 (chase)"
+        "the ledger contains no process 1; processes there are: 100 (chase)"
     );
     assert_eq!(
         told(None, Some(1)),
-        "the ledger holds no thread 1; threads there are: 100 (chase), 101 (chase)"
+        "the ledger contains no thread 1; threads there are: 100 (chase), 101 (chase)"
     );
     assert_eq!(
         told(Some(100), Some(7)),
-        "the ledger holds no thread 7 in process 100; threads there are: 100 (chase), 101 (chase)"
+        "the ledger contains no thread 7 in process 100; threads there are: 100 (chase), 101 (chase)"
     );
 }
 
@@ -314,7 +314,8 @@ fn a_decision_is_found_by_its_number_and_by_that_of_its_snapshot_and_its_outcome
     assert_eq!(
         refused,
         format!(
-            "there is no decision #0: it is no record that this program knows; the nearest is #{} at 4.0 s",
+            "there is no decision #0: this program does not know that kind of record; the nearest is #{} \
+             at 4.0 s",
             moved.first_record
         )
     );
@@ -377,7 +378,7 @@ fn decisions_are_chosen_by_time_and_by_name() {
     assert_eq!(named("chase").unwrap().processes[0].threads.len(), 2);
     assert_eq!(
         named("chasm").unwrap_err().to_string(),
-        "the ledger holds no process or thread named chasm; processes there are: chase"
+        "the ledger contains no process or thread named chasm; processes there are: chase"
     );
 }
 

@@ -270,7 +270,7 @@ pub fn refused_by_each_guard() -> Made {
             Guard::FullNode,
             "node 2 has 40 MiB free, of which 51 MiB are kept free, and 1 MiB would come",
         ),
-        (Guard::Bandwidth, "page traffic is limited to 1024 MiB/s"),
+        (Guard::Bandwidth, "page moves are limited to 1024 MiB/s"),
     ];
     made.paging(
         10,

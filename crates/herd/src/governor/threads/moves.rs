@@ -85,7 +85,7 @@ impl Moves {
             .each_ref()
             .map(|bucket| bucket.as_ref().is_none_or(|bucket| bucket.allows()));
         unless(all, Guard::Rate, || {
-            format!("no more than {rate} thread moves per second are set")
+            format!("the limit is {rate} thread moves per second")
         })?;
         unless(machine, Guard::VmRate, || {
             let process = snapshot.process(thread.process);

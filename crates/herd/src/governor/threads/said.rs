@@ -38,7 +38,7 @@ impl ThreadGovernor {
         notices: &mut Vec<String>,
     ) {
         let (kind, help) = match guard {
-            Guard::ForeignAffinity => ("foreign", "to steer it all the same, allow taking over"),
+            Guard::ForeignAffinity => ("foreign", "to place it anyway, allow taking over"),
             Guard::Cpuset => ("cpuset", "widen its cpuset to let it spread"),
             _ => return,
         };

@@ -296,7 +296,7 @@ impl ThreadGovernor {
         let allowed = allowed(thread, &snapshot.online, self.limits.cpus.as_ref());
         let there = places.places[to].cpus.intersection(&allowed);
         let core = freest(snapshot, &there).ok_or_else(|| {
-            let why = "none of the idle CPUs may be given to it".to_owned();
+            let why = "it may not use any of the idle CPUs".to_owned();
             (Guard::Cpuset, why)
         })?;
         self.is_not_frozen(thread, snapshot.time_ns)?;

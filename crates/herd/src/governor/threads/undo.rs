@@ -63,7 +63,7 @@ impl ThreadGovernor {
             (None, None) => {
                 return Err((
                     Guard::Unchanged,
-                    "it has been given back already".to_owned(),
+                    "its affinity has already been restored".to_owned(),
                 ));
             }
         };

@@ -12,8 +12,8 @@ use crate::explain::{
 };
 use crate::summary;
 use crate::words::{
-    at, count, counted, cpus, entry, many, misses, paragraph, percent, sentence, short, stopped,
-    time,
+    at, count, counted, cpus, entry, indented, many, misses, paragraph, percent, sentence, short,
+    stopped, time,
 };
 
 /// Where the sentences after the labels begin.
@@ -21,7 +21,7 @@ const COLUMN: usize = 17;
 
 /// A decision as text of some lines.
 pub(super) fn text(decision: &Decision, run: Option<&Run>) -> String {
-    let mut text = paragraph(4, &headline(decision));
+    let mut text = indented(4, headline(decision));
     let mut say = |label, sentence: String| text += &entry(6, label, COLUMN, &sentence);
     if let Some(seen) = &decision.seen {
         say("seen", saw(seen));

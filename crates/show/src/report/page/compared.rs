@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
+use numaherd_quantity::statistics::Mean;
 
 use super::{Escaped, name};
 use crate::report::Run;
-use crate::report::compare::{Group, MEASURES, Mean, Measure, Unit, figures, groups, programs};
+use crate::report::compare::{Group, MEASURES, Measure, Unit, figures, groups, programs};
 use crate::report::draw::{Dots, brief, dots};
 use crate::words::{count, misses};
 
@@ -111,7 +112,7 @@ fn cell(unit: Unit, mean: Option<&Mean>, runs: usize) -> Markup {
         @match mean {
             Some(mean) => {
                 (mean_shown(unit, mean))
-                @if mean.runs != runs { small { " n " (mean.runs) } }
+                @if mean.count != runs { small { " n " (mean.count) } }
             },
             None => "–",
         }
@@ -127,7 +128,7 @@ fn chart(number: usize, measure: &Measure, groups: &[Group<'_>], titles: &[Strin
             let mean = Mean::of(&figures);
             let written = mean.as_ref().map_or_else(
                 || "not measured".to_owned(),
-                |mean| format!("{}, n {}", mean_shown(measure.unit, mean), mean.runs),
+                |mean| format!("{}, n {}", mean_shown(measure.unit, mean), mean.count),
             );
             Dots {
                 name: title.clone(),

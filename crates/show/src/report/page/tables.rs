@@ -34,8 +34,8 @@ pub(super) fn processes(run: &Run) -> Markup {
         h3 { "Processes" }
         p.soft {
             "Before, and since the first of a process's threads or pages was moved; then its last "
-            (LAST) " intervals at most. This is what followed, not what was caused: others moved too, and programs \
-             have phases. Speed is instructions per second of CPU time."
+            (LAST) " intervals at most. This is what followed, not necessarily what was caused: \
+             other threads moved too, and programs have phases. Speed is instructions per second of CPU time."
             @if left_out > 0 { " The " (MOST_PROCESSES) " that used most CPU time; " (left_out) " more are not shown." }
         }
         div.wide { table {
@@ -180,7 +180,7 @@ pub(super) fn machines(run: &Run) -> Markup {
     }
 }
 
-/// What each rule wanted, and what came of it.
+/// What each rule wanted, and the outcome.
 pub(super) fn rules(run: &Run) -> Markup {
     let (threads, pages) = (&run.model.more.rules, &run.model.more.page_rules);
     let row = |rule: &str, what: &str, tally: &RuleSums| {

@@ -145,7 +145,7 @@ fn decision(top: &Top, act: &Decision, page: &mut Page) {
     );
     if let Some(id) = act.process {
         let process = state.snapshot().and_then(|snapshot| snapshot.process(id));
-        let name = process.map_or("(not there any more)", |process| process.name.as_str());
+        let name = process.map_or("(no longer there)", |process| process.name.as_str());
         page.add("process", &format!("{} {name}", id.pid), Tone::Plain);
     }
     let node = |cpu| state.topology().and_then(|topology| topology.node_of(cpu));
