@@ -25,14 +25,15 @@ mod text;
 
 use std::collections::BTreeMap;
 
-use numaherd_herd::ledger::Header;
 use numaherd_herd::{Ending, Guard, Settings, Totals};
 use numaherd_policy::classes::Class;
 use numaherd_topology::{CpuId, CpuSet, NodeId};
-use numaherd_world::{PageFailure, Residency, SignalReport};
+use numaherd_world::{PageFailure, SignalReport};
 use serde::Serialize;
 
 use crate::guests::Guest;
+pub use crate::reading::{Homes, Source};
+pub use crate::run::Sentence;
 pub use alternative::{Alternative, Cost};
 pub use choice::Choice;
 pub use reading::Reading;
@@ -63,34 +64,6 @@ pub struct Explanation {
     pub processes: Vec<ProcessStory>,
     /// Threads that were seen and are not told of, because nothing was wanted of them.
     pub left_out_threads: u64,
-}
-
-/// A ledger, and how much of it there is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Source {
-    /// The program that wrote it, with its version.
-    pub program: String,
-    /// When it was begun, in ms since 1970 (UTC), where that is known.
-    pub begun_unix_ms: Option<u64>,
-    /// Whether what came before is in an older file (`<name>.1`) or lost.
-    pub later_part: bool,
-    /// Records of kinds that this program does not know; they are passed over.
-    pub unknown_records: u64,
-    /// Where it is damaged and how, as a sentence.
-    pub damage: Option<String>,
-}
-
-impl Source {
-    /// What a ledger's first line says.
-    pub(crate) fn of(header: &Header) -> Self {
-        Self {
-            program: header.program.clone(),
-            begun_unix_ms: header.begun_unix_ms,
-            later_part: false,
-            unknown_records: 0,
-            damage: None,
-        }
-    }
 }
 
 /// The run as a whole.
@@ -124,7 +97,7 @@ pub struct Run {
     /// The local access ratio at the beginning and at the end; `None` where it was not counted.
     pub local_access_ratio: Option<Trend>,
     /// What a person should know, in time order.
-    pub notices: Vec<Said>,
+    pub notices: Vec<Sentence>,
     /// What could not be seen in some intervals.
     pub gaps: Vec<Gap>,
 }
@@ -149,15 +122,6 @@ pub struct About {
     pub what: String,
     /// Paper and section.
     pub source: String,
-}
-
-/// A sentence and when it was said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Said {
-    /// When, in ns since the world began.
-    pub time_ns: u64,
-    /// The sentence.
-    pub text: String,
 }
 
 /// What was asked of the running herd, and the outcome.
@@ -207,18 +171,9 @@ pub struct ProcessStory {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Where its pages were when first and last read; `None` where they never were.
-    pub pages: Option<Moved>,
+    pub pages: Option<Homes>,
     /// Its threads, ascending.
     pub threads: Vec<ThreadStory>,
-}
-
-/// Where a process's pages were at two points in time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Moved {
-    /// When first read.
-    pub first: Residency,
-    /// When last read.
-    pub last: Residency,
 }
 
 /// What became of a thread.
@@ -275,7 +230,7 @@ pub struct Ran {
 }
 
 /// One decision, or several that agree.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Decision {
     /// The number of the record that holds it, the first time: its name, as `--decision` takes it.
     pub first_record: u64,
@@ -323,20 +278,11 @@ impl Decision {
 }
 
 /// What was wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Wanted {
     /// A thread to be elsewhere.
-    Move {
-        /// Where it was.
-        from: CpuId,
-        /// The node of that.
-        from_node: Option<NodeId>,
-        /// Where it is to be.
-        to: CpuId,
-        /// The node of that.
-        to_node: Option<NodeId>,
-    },
+    Move(Way),
     /// A thread to be held where it may be already.
     Hold {
         /// The CPU it is given.
@@ -345,16 +291,7 @@ pub enum Wanted {
         node: Option<NodeId>,
     },
     /// A thread that is held where it has to wait to be on an idle node.
-    Steal {
-        /// Where it was.
-        from: CpuId,
-        /// The node of that.
-        from_node: Option<NodeId>,
-        /// Where it is to be.
-        to: CpuId,
-        /// The node of that.
-        to_node: Option<NodeId>,
-    },
+    Steal(Way),
     /// A move to be undone.
     Undo {
         /// Where it was.
@@ -363,6 +300,7 @@ pub enum Wanted {
         to: Option<CpuId>,
     },
     /// A thread to be the kernel's again, as it was found.
+    #[default]
     GiveBack,
     /// Pages to be elsewhere.
     Pages {
@@ -371,6 +309,19 @@ pub enum Wanted {
         /// Whether all of the process's.
         all: bool,
     },
+}
+
+/// From where to where a thread was to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Way {
+    /// Where it was.
+    pub from: CpuId,
+    /// The node of that.
+    pub from_node: Option<NodeId>,
+    /// Where it is to be.
+    pub to: CpuId,
+    /// The node of that.
+    pub to_node: Option<NodeId>,
 }
 
 /// A rule with its source.
@@ -409,7 +360,7 @@ pub struct Sampled {
 }
 
 /// What the governor said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
     /// It let it through.
@@ -429,6 +380,7 @@ pub enum Verdict {
         settings: &'static [&'static str],
     },
     /// It has it wait for bandwidth.
+    #[default]
     Waiting,
 }
 

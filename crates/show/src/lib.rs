@@ -20,6 +20,7 @@ mod guests;
 pub mod live;
 pub mod metrics;
 pub mod page;
+mod reading;
 pub mod replay;
 pub mod report;
 pub mod requests;

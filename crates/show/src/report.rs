@@ -25,11 +25,13 @@ use std::sync::Arc;
 use numaherd_herd::ledger::Header;
 use numaherd_herd::{HerdError, Line};
 
-use crate::explain::Source;
+use crate::reading::{Read, Source};
 use crate::run::RunModel;
 use crate::words::cut;
 use history::Charts;
+use numaherd_world::ProcessId;
 pub use page::page;
+use tracks::ProcessTrack;
 
 /// What a page draws of one run.
 #[derive(Debug)]
@@ -42,42 +44,36 @@ pub struct Run {
 
 /// A run while its ledger is read.
 #[derive(Debug)]
-pub struct Reading(Run);
+pub struct Reading {
+    name: String,
+    read: Read<Charts>,
+}
 
 impl Reading {
     /// A ledger of which the first line was read; `name` is how people are shown it.
     pub fn new(name: &str, header: &Header) -> Self {
-        Self(Run {
+        Self {
             name: cut(name).to_owned(),
-            source: Source::of(header),
-            model: RunModel::new(),
-            charts: Charts::default(),
-        })
+            read: Read::new(header, Charts::default()),
+        }
     }
 
     /// Takes in the next line.
     pub fn line(&mut self, line: &Arc<Line>) {
-        let Run {
-            source,
-            model,
-            charts,
-            ..
-        } = &mut self.0;
-        if model.more.lines == 0 {
-            source.later_part = line.sequence > 0;
-        }
-        model.take_with(line, charts);
+        self.read.line(line);
     }
 
     /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if
     /// not the end of the file.
     pub fn finish(mut self, skipped: u64, damage: Option<&HerdError>) -> Run {
-        let run = &mut self.0;
-        run.model.finish(&mut run.charts);
-        run.charts.finish();
-        run.source.unknown_records = skipped;
-        run.source.damage = damage.map(ToString::to_string);
-        self.0
+        self.read.finish(skipped, damage);
+        self.read.past.finish();
+        Run {
+            name: self.name,
+            source: self.read.source,
+            model: self.read.model,
+            charts: self.read.past,
+        }
     }
 }
 
@@ -97,6 +93,14 @@ impl Run {
     fn local_access_ratio(&self) -> Option<f64> {
         let seen = || self.charts.seen.as_ref()?.all.local_access_ratio();
         self.model.totals.local_access_ratio().or_else(seen)
+    }
+
+    /// The processes, those that used most CPU time first.
+    fn busiest_processes(&self) -> Vec<(ProcessId, &ProcessTrack)> {
+        let processes = self.charts.processes.iter();
+        let mut processes: Vec<_> = processes.map(|(&id, track)| (id, track)).collect();
+        processes.sort_by(|(_, a), (_, b)| b.all.cpu_seconds.total_cmp(&a.all.cpu_seconds));
+        processes
     }
 
     /// Whether nothing was carried out.

@@ -316,6 +316,7 @@ impl RunModel {
 
     /// Takes in the next line, and tells a history what it says.
     pub(crate) fn take_with(&mut self, line: &Arc<Line>, history: &mut impl History) {
+        history.line(line);
         if let Some(pending) = self.pending.take() {
             let outcome = match &line.record {
                 Record::Outcome(outcome) => Some((line.sequence, outcome)),

@@ -153,7 +153,7 @@ mod tests {
         fn no_word_is_lost_and_lines_keep_to_the_width(
             words in proptest::collection::vec("[a-z]{1,12}", 0..60), indent in 0usize..20,
         ) {
-            let text = paragraph(indent, &words.join(" "));
+            let text = indented(indent, words.join(" "));
             prop_assert!(text.lines().all(|line| line.chars().count() <= WIDTH));
             let back: Vec<&str> = text.split_whitespace().collect();
             prop_assert_eq!(back, words);

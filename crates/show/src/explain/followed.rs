@@ -55,7 +55,7 @@ pub(super) fn followed(
     around: &Around<'_>,
 ) -> Option<Followed> {
     let carried_out = match (&decision.wanted, &decision.happened) {
-        (Wanted::Move { .. } | Wanted::Undo { .. } | Wanted::Steal { .. }, _) => decision.is_done(),
+        (Wanted::Move(_) | Wanted::Undo { .. } | Wanted::Steal(_), _) => decision.is_done(),
         (_, Some(Happened::Pages(pages))) => pages.moved > 0,
         _ => false,
     };
@@ -63,16 +63,9 @@ pub(super) fn followed(
         return None;
     }
     let (first, last) = (decision.first_ns, decision.last_ns);
-    let earlier = moved_at
-        .iter()
-        .copied()
-        .rfind(|&at| at < first)
-        .unwrap_or(0);
-    let later = moved_at
-        .iter()
-        .copied()
-        .find(|&at| at > last)
-        .unwrap_or(u64::MAX);
+    let mut moves = moved_at.iter().copied();
+    let earlier = moves.clone().rfind(|&at| at < first).unwrap_or(0);
+    let later = moves.find(|&at| at > last).unwrap_or(u64::MAX);
     let begin = intervals.partition_point(|i| i.time_ns <= earlier);
     let middle = intervals.partition_point(|i| i.time_ns <= first);
     // What the pages of an interval did is seen in the next one; so it is with threads, which are
@@ -88,7 +81,7 @@ pub(super) fn followed(
     let settled = rest.get(SIDE..).filter(|more| !more.is_empty());
     let settled = settled.map(|more| &more[more.len().saturating_sub(SIDE)..]);
     let node = match &decision.wanted {
-        Wanted::Move { to_node, .. } | Wanted::Steal { to_node, .. } => *to_node,
+        Wanted::Move(way) | Wanted::Steal(way) => way.to_node,
         Wanted::Pages { to, .. } => *to,
         _ => None,
     };
@@ -98,12 +91,10 @@ pub(super) fn followed(
         ..side(intervals)
     };
     let as_ordered = match &decision.governor {
-        Verdict::Ordered { cpus: Some(cpus) } => Some(
-            after
-                .iter()
-                .filter(|interval| cpus.contains(interval.cpu))
-                .count() as u64,
-        ),
+        Verdict::Ordered { cpus: Some(cpus) } => {
+            let there = after.iter().filter(|interval| cpus.contains(interval.cpu));
+            Some(there.count() as u64)
+        }
         _ => None,
     };
     let span = before.first().zip(after.last());

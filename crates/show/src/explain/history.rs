@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use numaherd_herd::ledger::Controlled;
 use numaherd_herd::{Line, Refusal};
-use numaherd_topology::{CpuId, NodeId};
+use numaherd_topology::CpuId;
 use numaherd_world::{
     AffinityResult, PageOrder, PageOutcome, Pages, Placement, ProcessId, Residency, Snapshot,
     Thread, ThreadId,
@@ -16,8 +16,8 @@ use super::alternative::{Alternative, Layout};
 use super::choice::Chosen;
 use super::story::Track;
 use super::{
-    Asked, CitedRule, Decision, Gap, Happened, Moved, PagesMoved, Said, Sampled, Seen, Verdict,
-    Wanted, cited,
+    Asked, CitedRule, Decision, Gap, Happened, Homes, PagesMoved, Sampled, Seen, Sentence, Verdict,
+    Wanted, Way, cited,
 };
 use crate::guards::{meaning, settings};
 use crate::guests::Guest;
@@ -31,7 +31,7 @@ pub(super) struct ProcessTrack {
     pub(super) name: String,
     pub(super) guest: Option<Arc<Guest>>,
     pub(super) group: Option<Arc<str>>,
-    pub(super) pages: Option<Moved>,
+    pub(super) pages: Option<Homes>,
     /// Where its pages were, at the end of which interval.
     pub(super) residencies: Vec<(u64, Arc<Residency>)>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Stories {
     pub(super) moved: Vec<(u64, ThreadId)>,
     /// Lines whose node was counted, by interval: local ones, and all.
     pub(super) accesses: Vec<(u64, u64)>,
-    pub(super) notices: Vec<Said>,
+    pub(super) notices: Vec<Sentence>,
     pub(super) gaps: Vec<Gap>,
     gap_at: BTreeMap<String, usize>,
     /// What ran where, by the record that it was drawn for: a placing, or a snapshot for its pages.
@@ -55,6 +55,10 @@ pub(super) struct Stories {
 }
 
 impl History for Stories {
+    fn line(&mut self, line: &Line) {
+        self.chosen.saw(line);
+    }
+
     fn interval(&mut self, run: &RunModel, snapshot: &Snapshot) {
         for thread in &snapshot.threads {
             let track = self.threads.entry(thread.id).or_default();
@@ -168,7 +172,7 @@ impl History for Stories {
 
     fn noticed(&mut self, time_ns: u64, text: &str) {
         let text = text.to_owned();
-        self.notices.push(Said { time_ns, text });
+        self.notices.push(Sentence { time_ns, text });
     }
 
     fn asked(&mut self, line: &Line, controlled: &Controlled) {
@@ -187,15 +191,7 @@ impl ProcessTrack {
         let same = same.filter(|last| **last == *residency);
         let shared = same.unwrap_or_else(|| Arc::new(residency.clone()));
         self.residencies.push((time_ns, shared));
-        match &mut self.pages {
-            Some(pages) => pages.last.clone_from(residency),
-            None => {
-                self.pages = Some(Moved {
-                    first: residency.clone(),
-                    last: residency.clone(),
-                });
-            }
-        }
+        Homes::note(&mut self.pages, residency);
     }
 }
 
@@ -230,16 +226,12 @@ impl Stories {
     ) -> Decision {
         let (from, to) = (wish.from, wish.to);
         let moves = from != to;
-        let alternative = (is_chosen && moves)
-            .then(|| self.alternative(run, decision, wish))
-            .flatten();
+        let alternative = match is_chosen && moves {
+            true => self.alternative(run, decision, wish),
+            false => None,
+        };
         let wanted = if moves {
-            Wanted::Move {
-                from,
-                from_node: run.node_of(from),
-                to,
-                to_node: run.node_of(to),
-            }
+            Wanted::Move(way(run, from, to))
         } else {
             hold(run, to)
         };
@@ -275,12 +267,7 @@ impl Stories {
             }
         } else if let Some(stolen) = decision.stolen {
             Decision {
-                wanted: Wanted::Steal {
-                    from: stolen.from,
-                    from_node: run.node_of(stolen.from),
-                    to: stolen.to,
-                    to_node: run.node_of(stolen.to),
-                },
+                wanted: Wanted::Steal(way(run, stolen.from, stolen.to)),
                 rule: Some(CitedRule {
                     name: "governor: suspended steal".to_owned(),
                     source: Some("BRM 4.4"),
@@ -363,17 +350,7 @@ fn plain(record: u64, time_ns: u64) -> Decision {
         first_ns: time_ns,
         last_ns: time_ns,
         times: 1,
-        wanted: Wanted::GiveBack,
-        wanted_pages: None,
-        rule: None,
-        seen: None,
-        sampled: None,
-        why: None,
-        instead_of: None,
-        alternative: None,
-        governor: Verdict::Waiting,
-        happened: None,
-        followed: None,
+        ..Decision::default()
     }
 }
 
@@ -387,8 +364,17 @@ fn released(decision: &ThreadDecision<'_>) -> Decision {
 }
 
 fn hold(run: &RunModel, cpu: CpuId) -> Wanted {
-    let node: Option<NodeId> = run.node_of(cpu);
+    let node = run.node_of(cpu);
     Wanted::Hold { cpu, node }
+}
+
+fn way(run: &RunModel, from: CpuId, to: CpuId) -> Way {
+    Way {
+        from,
+        from_node: run.node_of(from),
+        to,
+        to_node: run.node_of(to),
+    }
 }
 
 fn seen(thread: Option<&Thread>, snapshot: Option<&Snapshot>) -> Option<Seen> {

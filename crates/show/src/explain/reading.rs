@@ -12,38 +12,27 @@ use super::choice::{Choice, Chosen};
 use super::followed::Around;
 use super::history::Stories;
 use super::story::Track;
-use super::{About, CitedRule, Explanation, Machine, ProcessStory, Run, SCHEMA, Source, Trend};
+use super::{About, CitedRule, Explanation, Machine, ProcessStory, Run, SCHEMA, Trend};
 use crate::error::ShowError;
-use crate::run::{RunModel, sum};
+use crate::reading::Read;
+use crate::run::sum;
 
 /// The most processes or threads that a message names.
 const MOST_NAMED: usize = 20;
 
 /// A run while its ledger is read.
 #[derive(Debug)]
-pub struct Reading {
-    source: Source,
-    model: RunModel,
-    stories: Stories,
-}
+pub struct Reading(Read<Stories>);
 
 impl Reading {
     /// A ledger of which the first line was read, and what of it is to be explained.
     pub fn new(header: &Header, choice: Choice) -> Self {
-        Self {
-            source: Source::of(header),
-            model: RunModel::new(),
-            stories: Stories::of(Chosen::of(choice)),
-        }
+        Self(Read::new(header, Stories::of(Chosen::of(choice))))
     }
 
     /// Takes in the next line.
     pub fn line(&mut self, line: &Arc<Line>) {
-        if self.model.more.lines == 0 {
-            self.source.later_part = line.sequence > 0;
-        }
-        self.stories.chosen.saw(line);
-        self.model.take_with(line, &mut self.stories);
+        self.0.line(line);
     }
 
     /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if
@@ -56,23 +45,21 @@ impl Reading {
         skipped: u64,
         damage: Option<&HerdError>,
     ) -> Result<Explanation, ShowError> {
-        self.model.finish(&mut self.stories);
-        self.source.unknown_records = skipped;
-        self.source.damage = damage.map(ToString::to_string);
-        self.stories.chosen.check()?;
+        self.0.finish(skipped, damage);
+        self.0.past.chosen.check()?;
         self.check_name()?;
         self.check_numbers()?;
         Ok(self.explanation())
     }
 
     fn choice(&self) -> &Choice {
-        &self.stories.chosen.choice
+        &self.0.past.chosen.choice
     }
 
     fn check_numbers(&self) -> Result<(), ShowError> {
         let Stories {
             threads, processes, ..
-        } = &self.stories;
+        } = &self.0.past;
         let (pid, tid) = (self.choice().pid, self.choice().tid);
         if let Some(pid) = pid.filter(|pid| !processes.keys().any(|id| id.pid == *pid)) {
             let names = processes.iter();
@@ -85,10 +72,8 @@ impl Reading {
         let mut of_process = threads.iter().filter(|(_, track)| of_process(track, pid));
         let is_there = |tid: &u32| of_process.clone().any(|(id, _)| id.tid == *tid);
         if let Some(tid) = tid.filter(|tid| !is_there(tid)) {
-            let names: Vec<String> = of_process
-                .by_ref()
-                .map(|(&id, track)| track.shown(id))
-                .collect();
+            let names = of_process.by_ref().map(|(&id, track)| track.shown(id));
+            let names: Vec<String> = names.collect();
             return Err(ShowError::NoSuchThread {
                 tid,
                 of: pid.map_or_else(String::new, |pid| format!(" in process {pid}")),
@@ -102,11 +87,11 @@ impl Reading {
         let Some(name) = &self.choice().name else {
             return Ok(());
         };
-        let mut threads = self.stories.threads.values();
+        let mut threads = self.0.past.threads.values();
         if threads.any(|track| self.is_named(track)) {
             return Ok(());
         }
-        let processes = self.stories.processes.values();
+        let processes = self.0.past.processes.values();
         let mut names: Vec<String> = processes.map(|process| process.name.clone()).collect();
         names.sort_unstable();
         names.dedup();
@@ -121,17 +106,17 @@ impl Reading {
         let Some(name) = &self.choice().name else {
             return true;
         };
-        let process = track.process.and_then(|id| self.stories.processes.get(&id));
+        let process = track.process.and_then(|id| self.0.past.processes.get(&id));
         track.name() == name || process.is_some_and(|process| process.name == *name)
     }
 
     fn explanation(mut self) -> Explanation {
-        let run = self.model.start().cloned().map(|start| self.run(start));
+        let run = self.0.model.start().cloned().map(|start| self.run(start));
         let choice = self.choice().clone();
         let any_decision = choice.is_of_threads() && !choice.is_of_decisions();
         let mut stories: BTreeMap<Option<ProcessId>, ProcessStory> = BTreeMap::new();
         let mut left_out_threads = 0;
-        for (id, track) in std::mem::take(&mut self.stories.threads) {
+        for (id, track) in std::mem::take(&mut self.0.past.threads) {
             let is_chosen = of_process(&track, choice.pid)
                 && choice.tid.is_none_or(|tid| tid == id.tid)
                 && self.is_named(&track);
@@ -143,7 +128,7 @@ impl Reading {
                 continue;
             }
             let process = track.process;
-            let known = process.and_then(|process| self.stories.processes.get(&process));
+            let known = process.and_then(|process| self.0.past.processes.get(&process));
             let story = stories.entry(process).or_insert_with(|| ProcessStory {
                 pid: process.map(|process| process.pid),
                 name: known.map(|known| known.name.clone()),
@@ -153,16 +138,16 @@ impl Reading {
                 threads: Vec::new(),
             });
             let around = Around {
-                topology: self.model.topology(),
+                topology: self.0.model.topology(),
                 me: id,
                 residencies: known.map_or(&[], |known| &known.residencies),
-                moved: &self.stories.moved,
+                moved: &self.0.past.moved,
             };
             story.threads.push(track.finish(&around));
         }
         Explanation {
             schema: SCHEMA,
-            ledger: self.source,
+            ledger: self.0.source,
             run,
             chosen: choice,
             processes: stories.into_values().collect(),
@@ -172,7 +157,7 @@ impl Reading {
 
     fn run(&mut self, start: Start) -> Run {
         let topology = &start.topology;
-        let current = self.model.current().unwrap_or(&start);
+        let current = self.0.model.current().unwrap_or(&start);
         Run {
             machine: Machine {
                 name: topology.name().to_owned(),
@@ -183,14 +168,14 @@ impl Reading {
             about: about(&start.policy),
             policy_now: current.policy.clone(),
             paused: current.paused,
-            asked: std::mem::take(&mut self.stories.asked),
-            local_access_ratio: trend(&self.stories.accesses),
+            asked: std::mem::take(&mut self.0.past.asked),
+            local_access_ratio: trend(&self.0.past.accesses),
             seed: start.seed,
             pager: start.pager,
-            ending: self.model.ended.clone(),
-            totals: self.model.totals.clone(),
-            notices: std::mem::take(&mut self.stories.notices),
-            gaps: std::mem::take(&mut self.stories.gaps),
+            ending: self.0.model.ended.clone(),
+            totals: self.0.model.totals.clone(),
+            notices: std::mem::take(&mut self.0.past.notices),
+            gaps: std::mem::take(&mut self.0.past.gaps),
             policy: start.policy,
             settings: start.settings,
             signals: start.signals,

@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 
 use numaherd_herd::Ending;
-use numaherd_topology::CpuId;
 
 use super::text::{damage, settings_of};
 use super::{
-    Change, Decision, Explanation, Followed, Happened, Run, SpeedChange, ThreadStory, Wanted,
+    Change, Decision, Explanation, Followed, Happened, Run, SpeedChange, ThreadStory, Wanted, Way,
 };
 use crate::guards::{meaning, settings};
 use crate::run::sum;
@@ -44,9 +43,7 @@ pub struct Effects {
 struct Moved<'e> {
     thread: &'e ThreadStory,
     decision: &'e Decision,
-    from: CpuId,
-    to: CpuId,
-    nodes: String,
+    way: Way,
 }
 
 impl Effects {
@@ -106,44 +103,19 @@ pub fn short(explanation: &Explanation, command: &str) -> String {
 /// Threads that had to leave their CPU by order, or would have, in time order.
 fn moves(explanation: &Explanation) -> Vec<Moved<'_>> {
     let threads = explanation.processes.iter().flat_map(|p| &p.threads);
-    let mut moves: Vec<Moved<'_>> = threads
-        .flat_map(|thread| {
-            thread
-                .decisions
-                .iter()
-                .map(move |decision| (thread, decision))
-        })
-        .filter(|(_, d)| d.is_done() || d.happened == Some(Happened::DryRun))
-        .filter_map(|(thread, decision)| {
-            let (Wanted::Move {
-                from,
-                to,
-                from_node,
-                to_node,
+    let mut moves = Vec::new();
+    for thread in threads {
+        for decision in &thread.decisions {
+            let is_move = decision.is_done() || decision.happened == Some(Happened::DryRun);
+            if let (true, Wanted::Move(way) | Wanted::Steal(way)) = (is_move, decision.wanted) {
+                moves.push(Moved {
+                    thread,
+                    decision,
+                    way,
+                });
             }
-            | Wanted::Steal {
-                from,
-                to,
-                from_node,
-                to_node,
-            }) = decision.wanted
-            else {
-                return None;
-            };
-            let nodes = match (from_node, to_node) {
-                (Some(from), Some(to)) if from == to => format!("node {from}"),
-                (Some(from), Some(to)) => format!("node {from} to {to}"),
-                _ => String::new(),
-            };
-            Some(Moved {
-                thread,
-                decision,
-                from,
-                to,
-                nodes,
-            })
-        })
-        .collect();
+        }
+    }
     moves.sort_by_key(|moved| (moved.decision.last_ns, moved.thread.tid));
     moves
 }
@@ -371,7 +343,12 @@ fn table_of_moves(moves: &[Moved<'_>], run: &Run) -> String {
             (Some(followed), _) => effects(followed),
             (None, _) => "not measured on both sides".to_owned(),
         };
-        let place = format!("CPU {} to {}, {}", moved.from, moved.to, moved.nodes);
+        let nodes = match (moved.way.from_node, moved.way.to_node) {
+            (Some(from), Some(to)) if from == to => format!("node {from}"),
+            (Some(from), Some(to)) => format!("node {from} to {to}"),
+            _ => String::new(),
+        };
+        let place = format!("CPU {} to {}, {nodes}", moved.way.from, moved.way.to);
         text += &entry(0, &label, 36, &format!("{place}: {effect}"));
     }
     text

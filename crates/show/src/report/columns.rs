@@ -69,16 +69,18 @@ pub(super) struct Columns<C> {
     cells: Vec<C>,
 }
 
-impl<C: Cell> Columns<C> {
-    /// Nothing yet.
-    pub(super) fn new() -> Self {
+/// Nothing yet.
+impl<C> Default for Columns<C> {
+    fn default() -> Self {
         Self {
             shift: FINEST,
             first: 0,
             cells: Vec::new(),
         }
     }
+}
 
+impl<C: Cell> Columns<C> {
     /// Takes in what held over a span of time: `cell` is given how many ns of it fall into each
     /// column that it meets.
     pub(super) fn put(

@@ -19,7 +19,7 @@ use super::columns::Clock;
 pub(super) use dots::{Dots, dots};
 pub(super) use matrix::matrix;
 pub(super) use placements::placements;
-pub(super) use strips::{Drawn, Strip, Strips, strips};
+pub(super) use strips::{Chart, Drawn, Strip};
 
 /// Width of every chart over time.
 const WIDTH: f64 = 960.0;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use numaherd_topology::{NodeId, Topology};
+use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Snapshot, ThreadId};
 
 use super::columns::{Amount, Clock, Columns, Spread};
@@ -36,31 +36,47 @@ pub(super) struct Charts {
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) clock: Clock,
-    pub(super) nodes: Vec<NodeTrack>,
-    /// Of the lines served by each controller, in percent.
-    pub(super) imbalance: Columns<Spread>,
-    pub(super) local: Columns<Spread>,
-    pub(super) misses: Columns<Spread>,
-    pub(super) penalty: Columns<Spread>,
-    pub(super) moves: Columns<Amount>,
-    pub(super) undone: Columns<Amount>,
-    pub(super) refused: Columns<Amount>,
-    pub(super) pages: Columns<Amount>,
+    /// The nodes that are online, ascending.
+    pub(super) nodes: Vec<NodeId>,
+    /// Those that were ever measured.
+    figures: BTreeMap<Figure, Columns<Spread>>,
+    /// Those that ever happened.
+    events: BTreeMap<Event, Columns<Amount>>,
     pub(super) all: Work,
 }
 
-/// A node over time.
-#[derive(Clone, Debug)]
-pub(super) struct NodeTrack {
-    pub(super) id: NodeId,
+/// A figure over time, of all threads or of a node by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Figure {
+    /// Of the lines served by each controller, in percent.
+    Imbalance,
+    /// Share of lines from the core's own node.
+    Local,
+    /// Lines fetched from memory per 1000 instructions.
+    Misses,
+    /// Uncore penalty, in cycles per request.
+    Penalty,
     /// CPUs in use by threads that ran there.
-    pub(super) cpus: Columns<Spread>,
+    CpusOf(usize),
     /// Lines per second that its cores fetched.
-    pub(super) fetched: Columns<Spread>,
+    FetchedOf(usize),
     /// Lines per second that its controller served.
-    pub(super) served: Columns<Spread>,
-    /// Uncore penalty of the threads there, in cycles per request.
-    pub(super) penalty: Columns<Spread>,
+    ServedOf(usize),
+    /// Uncore penalty of the threads there.
+    PenaltyOf(usize),
+}
+
+/// What is counted over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// A thread had to leave its CPU by order.
+    Moved,
+    /// A move was undone.
+    Undone,
+    /// A decision was refused.
+    Refused,
+    /// A page was moved.
+    PagesMoved,
 }
 
 /// The first and the last of many moves.
@@ -111,95 +127,76 @@ impl Sentences {
 }
 
 impl Seen {
-    fn new(begin_ns: u64, topology: &Topology) -> Self {
-        let online = topology.nodes().iter().filter(|node| node.online);
-        let node = |node: &numaherd_topology::Node| NodeTrack {
-            id: node.id,
-            cpus: Columns::new(),
-            fetched: Columns::new(),
-            served: Columns::new(),
-            penalty: Columns::new(),
-        };
+    fn new(begin_ns: u64, run: &RunModel) -> Self {
         Self {
             clock: Clock::starting(begin_ns),
-            nodes: online.map(node).collect(),
-            imbalance: Columns::new(),
-            local: Columns::new(),
-            misses: Columns::new(),
-            penalty: Columns::new(),
-            moves: Columns::new(),
-            undone: Columns::new(),
-            refused: Columns::new(),
-            pages: Columns::new(),
+            nodes: run.nodes.iter().map(|node| node.id).collect(),
+            figures: BTreeMap::new(),
+            events: BTreeMap::new(),
             all: Work::default(),
         }
     }
 
     fn interval(&mut self, run: &RunModel, traffic: &Traffic, span: (u64, u64)) {
-        let clock = self.clock;
-        let put = |columns: &mut Columns<Spread>, figure: Option<f64>| {
-            if let Some(figure) = figure {
-                columns.put(&clock, span, |ns| Spread::of(figure, ns));
+        let mut put = |figure: Figure, value: Option<f64>| {
+            if let Some(value) = value {
+                let columns = self.figures.entry(figure).or_default();
+                columns.put(&self.clock, span, |ns| Spread::of(value, ns));
             }
         };
-        for ((track, node), now) in self.nodes.iter_mut().zip(&run.nodes).zip(&traffic.now) {
-            put(&mut track.cpus, Some(now.cpus));
-            put(&mut track.fetched, node.fetched_per_s);
-            put(&mut track.served, node.served_per_s);
+        for (place, (node, now)) in run.nodes.iter().zip(&traffic.now).enumerate() {
+            put(Figure::CpusOf(place), Some(now.cpus));
+            put(Figure::FetchedOf(place), node.fetched_per_s);
+            put(Figure::ServedOf(place), node.served_per_s);
             let penalty = (now.requests > 0.0).then(|| now.busy_cycles / now.requests);
-            put(&mut track.penalty, penalty);
+            put(Figure::PenaltyOf(place), penalty);
         }
-        put(&mut self.imbalance, traffic.imbalance());
-        put(&mut self.local, run.now.local_access_ratio);
-        put(&mut self.misses, run.now.miss_rate);
-        put(&mut self.penalty, run.now.uncore_penalty);
+        put(Figure::Imbalance, traffic.imbalance());
+        put(Figure::Local, run.now.local_access_ratio);
+        put(Figure::Misses, run.now.miss_rate);
+        put(Figure::Penalty, run.now.uncore_penalty);
         self.all.add(&run.work);
+    }
+
+    /// A figure's columns.
+    pub(super) fn figure(&self, figure: Figure) -> impl Iterator<Item = (u64, &Spread)> {
+        self.figures
+            .get(&figure)
+            .into_iter()
+            .flat_map(Columns::iter)
+    }
+
+    /// How often something happened, in columns.
+    pub(super) fn events(&self, event: Event) -> impl Iterator<Item = (u64, &Amount)> {
+        self.events.get(&event).into_iter().flat_map(Columns::iter)
+    }
+
+    /// How often it happened in all.
+    pub(super) fn total(&self, event: Event) -> u64 {
+        sum(self.events(event).map(|(_, cell)| cell.0))
     }
 
     /// Makes all columns as wide as the last ones.
     fn finish(&mut self) {
         let shift = self.clock.shift;
-        let spreads = [
-            &mut self.imbalance,
-            &mut self.local,
-            &mut self.misses,
-            &mut self.penalty,
-        ];
-        let nodes = self.nodes.iter_mut();
-        let of_nodes = nodes.flat_map(|node| {
-            [
-                &mut node.cpus,
-                &mut node.fetched,
-                &mut node.served,
-                &mut node.penalty,
-            ]
-        });
-        for spread in spreads.into_iter().chain(of_nodes) {
-            spread.coarsen(shift);
-        }
-        let amounts = [
-            &mut self.moves,
-            &mut self.undone,
-            &mut self.refused,
-            &mut self.pages,
-        ];
-        for amount in amounts {
-            amount.coarsen(shift);
-        }
+        self.figures
+            .values_mut()
+            .for_each(|columns| columns.coarsen(shift));
+        self.events
+            .values_mut()
+            .for_each(|columns| columns.coarsen(shift));
     }
 }
 
 impl History for Charts {
     fn interval(&mut self, run: &RunModel, snapshot: &Snapshot) {
         // Without a start the machine is not known, and nothing can be drawn.
-        let (Some(topology), Some(traffic)) = (run.topology(), &run.traffic) else {
+        let Some(traffic) = &run.traffic else {
             return;
         };
         let begin_ns = snapshot.time_ns.saturating_sub(snapshot.interval_ns);
         let span = (begin_ns, snapshot.time_ns);
-        let seen = self
-            .seen
-            .get_or_insert_with(|| Seen::new(begin_ns, topology));
+        let seen = self.seen.get_or_insert_with(|| Seen::new(begin_ns, run));
         seen.clock.saw(snapshot.time_ns);
         let clock = seen.clock;
         seen.interval(run, traffic, span);
@@ -225,11 +222,11 @@ impl History for Charts {
     }
 
     fn decided(&mut self, run: &RunModel, decision: &ThreadDecision<'_>) {
-        let of: fn(&mut Seen) -> &mut Columns<Amount> = match decision.outcome() {
+        let event = match decision.outcome() {
             None => return,
-            Some(DecisionOutcome::Refused(_)) => |seen| &mut seen.refused,
-            Some(DecisionOutcome::Undone) => |seen| &mut seen.undone,
-            _ => |seen| &mut seen.moves,
+            Some(DecisionOutcome::Refused(_)) => Event::Refused,
+            Some(DecisionOutcome::Undone) => Event::Undone,
+            _ => Event::Moved,
         };
         if decision.is_move()
             && let Some(track) = self.threads.get_mut(&decision.thread)
@@ -240,7 +237,7 @@ impl History for Charts {
             }
         }
         if decision.outcome() != Some(DecisionOutcome::Failed) {
-            self.count(decision.time_ns, 1, of);
+            self.count(event, decision.time_ns, 1);
         }
         if decision.refusal.is_none()
             && let Some(logged) = run.decision(decision)
@@ -251,7 +248,7 @@ impl History for Charts {
 
     fn paged(&mut self, _: &RunModel, decision: &PageDecision<'_>) {
         if decision.refusal.is_some() {
-            self.count(decision.time_ns, 1, |seen| &mut seen.refused);
+            self.count(Event::Refused, decision.time_ns, 1);
         }
         let Some(outcome) = decision.outcome else {
             return;
@@ -263,7 +260,7 @@ impl History for Charts {
             self.page_errors.add(error, decision.time_ns);
         }
         if outcome.moved > 0 {
-            self.count(decision.time_ns, outcome.moved, |seen| &mut seen.pages);
+            self.count(Event::PagesMoved, decision.time_ns, outcome.moved);
         }
     }
 
@@ -274,16 +271,11 @@ impl History for Charts {
 
 impl Charts {
     /// Counts what happened at a point in time, which may be later than the latest snapshot.
-    fn count(
-        &mut self,
-        time_ns: u64,
-        amount: u64,
-        of: impl FnOnce(&mut Seen) -> &mut Columns<Amount>,
-    ) {
+    fn count(&mut self, event: Event, time_ns: u64, amount: u64) {
         if let Some(seen) = &mut self.seen {
             seen.clock.saw(time_ns);
-            let clock = seen.clock;
-            of(seen).add(&clock, time_ns, &Amount(amount));
+            let columns = seen.events.entry(event).or_default();
+            columns.add(&seen.clock, time_ns, &Amount(amount));
         }
     }
 
@@ -307,11 +299,6 @@ pub(super) fn whole_imbalance(run: &RunModel) -> Option<f64> {
     let traffic = run.traffic.as_ref().filter(|traffic| traffic.is_assigned)?;
     let places = traffic.with_memory.iter();
     imbalance(places.map(|&place| run.nodes[place].sums.served_lines))
-}
-
-/// How many there were in all.
-pub(super) fn total(columns: &Columns<Amount>) -> u64 {
-    sum(columns.iter().map(|(_, cell)| cell.0))
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use numaherd_topology::NodeId;
-use numaherd_world::{Process, ProcessId, Residency, Thread, ThreadId, VirtualMachine};
+use numaherd_world::{Process, ProcessId, Thread, ThreadId, VirtualMachine};
 
 use super::columns::{Clock, Columns, Spread, Stay};
+use crate::reading::Homes;
 use crate::run::Work;
 use crate::run::work::share;
 
@@ -31,7 +32,7 @@ impl ThreadTrack {
         Self {
             process: thread.process,
             name: thread.name.clone(),
-            stays: Columns::new(),
+            stays: Columns::default(),
             on_ns: BTreeMap::new(),
             cpu_seconds: 0.0,
             moves: 0,
@@ -57,13 +58,6 @@ impl ThreadTrack {
             *on_ns = on_ns.saturating_add(length_ns);
         }
     }
-}
-
-/// Where a process's pages were when first and last read.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Homes {
-    pub(super) first: Residency,
-    pub(super) last: Residency,
 }
 
 /// A process.
@@ -99,7 +93,7 @@ impl ProcessTrack {
             threads: 0,
             thread_moves: 0,
             pages_moved: 0,
-            local: Columns::new(),
+            local: Columns::default(),
             all: Work::default(),
             before: (Work::default(), 0),
             after: (Work::default(), 0),
@@ -117,15 +111,7 @@ impl ProcessTrack {
             self.machine.clone_from(&process.machine);
         }
         if let Some(residency) = &process.residency {
-            match &mut self.homes {
-                Some(homes) => homes.last.pages.clone_from(&residency.pages),
-                None => {
-                    self.homes = Some(Homes {
-                        first: residency.clone(),
-                        last: residency.clone(),
-                    });
-                }
-            }
+            Homes::note(&mut self.homes, residency);
         }
         if let Some(sharing) = &process.sharing {
             for &(one, other, amount) in &sharing.pairs {

@@ -10,6 +10,9 @@ use super::decision::{PageDecision, ThreadDecision};
 /// A reader's own memory of a run: it is told of each interval and each decision once the model has
 /// taken them in. `()` remembers nothing.
 pub(crate) trait History {
+    /// A line comes; the model takes it in next.
+    fn line(&mut self, _: &Line) {}
+
     /// An interval was seen; the model holds its figures.
     fn interval(&mut self, _: &RunModel, _: &Snapshot) {}
 

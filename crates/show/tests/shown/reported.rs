@@ -272,7 +272,7 @@ fn with_texts(made: &Made, text: &str) -> Vec<Line> {
     let lines = made.lines().iter().map(|line| {
         let mut value = serde_json::to_value(line).unwrap();
         change(&mut value, text);
-        serde_json::from_value(value).unwrap()
+        Line::read(value.to_string().as_bytes()).unwrap()
     });
     lines.collect()
 }

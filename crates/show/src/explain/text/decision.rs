@@ -8,11 +8,11 @@ use super::{settings_of, stays};
 use crate::explain::followed::LEAST_CHANGE;
 use crate::explain::{
     Change, CitedRule, Cost, Decision, Followed, Happened, PagesMoved, Run, Seen, Side,
-    SpeedChange, Verdict, Wanted,
+    SpeedChange, Verdict, Wanted, Way,
 };
 use crate::summary;
 use crate::words::{
-    at, count, counted, cpus, entry, indented, many, misses, paragraph, percent, sentence, short,
+    at, count, counted, cpus, entry, indented, many, misses, percent, sentence, short,
     stopped, time,
 };
 
@@ -163,79 +163,28 @@ fn headline(decision: &Decision) -> String {
             at(decision.last_ns)
         )
     };
-    format!("{when}: {}.", deed(decision))
+    format!("{when}: {}.", outcome(decision))
 }
 
-/// A deed in the forms that its success or failure calls for.
-struct Verb {
-    /// After it was done: `moved`.
-    done: &'static str,
-    /// After `refused to`: `move it`.
-    plain: &'static str,
-    /// After `would have`: `moved it`.
-    perfect: &'static str,
-}
+/// A verb in the forms that success or failure calls for: after it was done (`moved`), after `refused to`
+/// (`move it`), after `would have` (`moved it`).
+type Verb = (&'static str, &'static str, &'static str);
 
-const MOVE: Verb = Verb {
-    done: "moved",
-    plain: "move it",
-    perfect: "moved it",
-};
-const GIVE: Verb = Verb {
-    done: "given",
-    plain: "give it",
-    perfect: "given it",
-};
-const UNDO: Verb = Verb {
-    done: "the move was undone: taken",
-    plain: "undo the move: take it",
-    perfect: "undone the move: taken it",
-};
-const GIVE_BACK: Verb = Verb {
-    done: "given back",
-    plain: "give it back",
-    perfect: "given it back",
-};
-const STEAL: Verb = Verb {
-    done: "given",
-    plain: "give it",
-    perfect: "given it",
-};
-const SEND: Verb = Verb {
-    done: "sent",
-    plain: "send",
-    perfect: "sent",
-};
+const MOVE: Verb = ("moved", "move it", "moved it");
+const GIVE: Verb = ("given", "give it", "given it");
+const UNDO: Verb = (
+    "the move was undone: taken",
+    "undo the move: take it",
+    "undone the move: taken it",
+);
+const GIVE_BACK: Verb = ("given back", "give it back", "given it back");
+const SEND: Verb = ("sent", "send", "sent");
 
 /// What was wanted and whether it came to pass, as the end of a sentence.
-fn deed(decision: &Decision) -> String {
-    let (verb, object) = match &decision.wanted {
-        Wanted::Move {
-            from,
-            from_node,
-            to,
-            to_node,
-        } => (
-            MOVE,
-            format!(
-                "from {} to {}",
-                place(*from, *from_node),
-                place(*to, *to_node)
-            ),
-        ),
-        Wanted::Steal {
-            from,
-            from_node,
-            to,
-            to_node,
-        } => (
-            STEAL,
-            format!(
-                "from {} to {}, where CPUs were idle",
-                place(*from, *from_node),
-                place(*to, *to_node)
-            ),
-        ),
+fn outcome(decision: &Decision) -> String {
+    let ((done, plain, perfect), object) = match &decision.wanted {
+        Wanted::Move(way) => (MOVE, from_to(way)),
+        Wanted::Steal(way) => (GIVE, format!("{}, where CPUs were idle", from_to(way))),
         Wanted::Hold { cpu, node } => (
             GIVE,
             format!("{}, without having to move", place(*cpu, *node)),
@@ -248,14 +197,14 @@ fn deed(decision: &Decision) -> String {
         Wanted::Pages { to, all } => (SEND, pages(decision.wanted_pages, *to, *all)),
     };
     let said = match (&decision.governor, &decision.happened) {
-        (Verdict::Refused { .. }, _) => format!("refused to {}", verb.plain),
-        (Verdict::Waiting, _) => format!("must wait to {}", verb.plain),
-        (_, Some(Happened::DryRun)) => format!("would have {}", verb.perfect),
-        (_, Some(Happened::Failed { .. })) => format!("failed to {}", verb.plain),
-        (_, Some(Happened::Gone)) => format!("too late to {}", verb.plain),
-        (_, None | Some(Happened::NotRecorded)) => format!("ordered to {}", verb.plain),
+        (Verdict::Refused { .. }, _) => format!("refused to {plain}"),
+        (Verdict::Waiting, _) => format!("must wait to {plain}"),
+        (_, Some(Happened::DryRun)) => format!("would have {perfect}"),
+        (_, Some(Happened::Failed { .. })) => format!("failed to {plain}"),
+        (_, Some(Happened::Gone)) => format!("too late to {plain}"),
+        (_, None | Some(Happened::NotRecorded)) => format!("ordered to {plain}"),
         (_, Some(Happened::Done | Happened::Narrowed { .. } | Happened::Pages(_))) => {
-            verb.done.to_owned()
+            done.to_owned()
         }
     };
     format!("{said} {object}")
@@ -271,6 +220,11 @@ fn pages(wanted: Option<u64>, to: Option<NodeId>, all: bool) -> String {
         Some(node) => format!("{which} to node {node}"),
         None => format!("{which} to another node"),
     }
+}
+
+fn from_to(way: &Way) -> String {
+    let (from, to) = (place(way.from, way.from_node), place(way.to, way.to_node));
+    format!("from {from} to {to}")
 }
 
 fn place(cpu: CpuId, node: Option<NodeId>) -> String {
@@ -400,16 +354,10 @@ fn spread(before: &Side) -> String {
     match (before.slowest, before.fastest) {
         (Some(slowest), Some(fastest)) if before.intervals > 1 => {
             let (slowest, fastest) = (many(slowest), many(fastest));
-            if slowest == fastest {
-                format!(
-                    " ({slowest} in each of {})",
-                    counted(before.intervals, "interval")
-                )
-            } else {
-                format!(
-                    " ({slowest} to {fastest} in {})",
-                    counted(before.intervals, "interval")
-                )
+            let intervals = counted(before.intervals, "interval");
+            match slowest == fastest {
+                true => format!(" ({slowest} in each of {intervals})"),
+                false => format!(" ({slowest} to {fastest} in {intervals})"),
             }
         }
         (Some(_), _) => " (in 1 interval)".to_owned(),
@@ -420,38 +368,28 @@ fn spread(before: &Side) -> String {
 /// The figures on both sides, where both were measured, and the end of the sentence.
 fn sides(before: &Side, after: &Side) -> String {
     let mut parts = Vec::new();
-    if let (Some(was), Some(is)) = (
-        before.instructions_per_second,
-        after.instructions_per_second,
-    ) {
-        parts.push(format!(
-            "instructions per CPU second {}, was {}{}",
-            many(is),
-            many(was),
-            spread(before)
-        ));
-    }
-    let mut pair = |what: &str, was: Option<f64>, is: Option<f64>, say: fn(f64) -> String| {
-        if let (Some(was), Some(is)) = (was, is) {
+    let mut pair = |what: &str, of: fn(&Side) -> Option<f64>, say: fn(f64) -> String| {
+        if let (Some(was), Some(is)) = (of(before), of(after)) {
             parts.push(format!("{what} {}, was {}", say(is), say(was)));
         }
     };
-    pair("misses per 1000", before.miss_rate, after.miss_rate, misses);
     pair(
-        "local accesses",
-        before.local_access_ratio,
-        after.local_access_ratio,
-        percent,
+        "instructions per CPU second",
+        |side| side.instructions_per_second,
+        many,
     );
+    pair("misses per 1000", |side| side.miss_rate, misses);
+    pair("local accesses", |side| side.local_access_ratio, percent);
     pair(
         "cycles per uncore request",
-        before.uncore_penalty,
-        after.uncore_penalty,
+        |side| side.uncore_penalty,
         short,
     );
     if parts.is_empty() {
-        ".".to_owned()
-    } else {
-        format!(": {}.", parts.join("; "))
+        return ".".to_owned();
     }
+    if after.instructions_per_second.is_some() && before.instructions_per_second.is_some() {
+        parts[0] += &spread(before);
+    }
+    format!(": {}.", parts.join("; "))
 }

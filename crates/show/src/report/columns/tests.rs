@@ -16,7 +16,7 @@ fn spans() -> impl Strategy<Value = Vec<(u64, u64, f64)>> {
 /// Everything put, with the clock as it was at the end.
 fn drawn<C: Cell>(spans: &[(u64, u64, f64)], cell: impl Fn(f64, u64) -> C) -> (Clock, Columns<C>) {
     let mut clock = Clock::starting(spans[0].0);
-    let mut columns = Columns::new();
+    let mut columns = Columns::default();
     for &(begin, length, figure) in spans {
         clock.saw(begin + length);
         columns.put(&clock, (begin, begin + length), |ns| cell(figure, ns));
@@ -76,7 +76,7 @@ proptest! {
     #[test]
     fn amounts_are_kept_to_the_last(events in prop::collection::vec((any::<u64>(), 0..1000u64), 1..60)) {
         let mut clock = Clock::starting(0);
-        let mut columns = Columns::new();
+        let mut columns = Columns::default();
         for &(time, amount) in &events {
             clock.saw(time);
             columns.add(&clock, time, &Amount(amount));

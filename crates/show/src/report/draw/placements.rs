@@ -30,7 +30,7 @@ const BETWEEN: f64 = 18.0;
 
 /// Draws where threads were; nothing where none was seen on a known node.
 pub(in crate::report) fn placements(id: &str, run: &Run, seen: &Seen) -> Markup {
-    let nodes: Vec<NodeId> = seen.nodes.iter().map(|node| node.id).collect();
+    let nodes = &seen.nodes;
     let (rows, left_out) = rows(run);
     if rows.is_empty() || nodes.is_empty() {
         return Markup::default();
@@ -56,7 +56,7 @@ pub(in crate::report) fn placements(id: &str, run: &Run, seen: &Seen) -> Markup 
         for &(thread, track) in group {
             let drawn = html! {
                 g {
-                    title { (summary(run, thread, track, &nodes)) }
+                    title { (summary(run, thread, track, nodes)) }
                     @if is_named {
                         text.row x=(Px(if is_headed { 12.0 } else { 4.0 })) y=(Px(y + row / 2.0 + 3.0)) {
                             (row_name(run, thread, track))
@@ -95,18 +95,14 @@ pub(in crate::report) fn placements(id: &str, run: &Run, seen: &Seen) -> Markup 
     );
     html! {
         (figure(id, "Placements", &about, &description, y + AXIS, &drawn))
-        (legend(&nodes))
+        (legend(nodes))
     }
 }
 
 /// The threads to draw, by process, and how many are left out.
 fn rows(run: &Run) -> (Vec<(ThreadId, &ThreadTrack)>, usize) {
-    let mut rows: Vec<(ThreadId, &ThreadTrack)> = run
-        .charts
-        .threads
-        .iter()
-        .map(|(&id, track)| (id, track))
-        .collect();
+    let threads = run.charts.threads.iter();
+    let mut rows: Vec<(ThreadId, &ThreadTrack)> = threads.map(|(&id, track)| (id, track)).collect();
     let all = rows.len();
     if all > MOST {
         rows.sort_by(|one, other| other.1.cpu_seconds.total_cmp(&one.1.cpu_seconds));

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use super::{AXIS, LEFT, Px, RIGHT, brief, column, figure, round_up, time_axis};
-use crate::report::columns::{Amount, Clock, Columns, Spread};
+use crate::report::columns::{Amount, Cell, Clock, Spread};
 
 /// Height of a strip that stands alone, and of one among others.
 const ALONE: f64 = 110.0;
@@ -41,18 +41,18 @@ pub(in crate::report) struct Strip {
 
 impl Strip {
     /// A figure over time, times a factor.
-    pub(in crate::report) fn spread(
-        label: String,
-        class: String,
-        columns: &Columns<Spread>,
+    pub(in crate::report) fn spread<'c>(
+        label: &str,
+        class: &str,
+        cells: impl Iterator<Item = (u64, &'c Spread)>,
         factor: f64,
         unit: &str,
     ) -> Self {
         let mut all = Spread::default();
-        let points = columns.iter().filter_map(|(number, cell)| {
+        let points = cells.filter_map(|(number, cell)| {
             let (least, greatest) = cell.ends?;
             let mean = cell.mean()?;
-            crate::report::columns::Cell::merge(&mut all, cell);
+            all.merge(cell);
             Some((number, least * factor, mean * factor, greatest * factor))
         });
         let points = points.collect();
@@ -61,29 +61,29 @@ impl Strip {
             |mean| format!("{}{unit} mean", brief(mean * factor)),
         );
         Self {
-            label,
-            class,
+            label: label.to_owned(),
+            class: class.to_owned(),
             points,
             whole,
         }
     }
 
     /// How many of something over time, times a factor; `whole` says what it comes to.
-    pub(in crate::report) fn amount(
-        label: String,
-        class: String,
-        columns: &Columns<Amount>,
+    pub(in crate::report) fn amount<'c>(
+        label: &str,
+        class: &str,
+        cells: impl Iterator<Item = (u64, &'c Amount)>,
         factor: f64,
         whole: String,
     ) -> Self {
-        let points = columns.iter().filter(|(_, cell)| cell.0 > 0);
+        let points = cells.filter(|(_, cell)| cell.0 > 0);
         let points = points.map(|(number, cell)| {
             let amount = cell.0 as f64 * factor;
             (number, amount, amount, amount)
         });
         Self {
-            label,
-            class,
+            label: label.to_owned(),
+            class: class.to_owned(),
             points: points.collect(),
             whole,
         }
@@ -95,77 +95,88 @@ impl Strip {
     }
 
     fn greatest(&self) -> f64 {
-        let finite = self
-            .points
-            .iter()
-            .map(|point| point.3)
-            .filter(|f| f.is_finite());
-        finite.fold(0.0, f64::max)
+        let greatest = self.points.iter().map(|point| point.3);
+        greatest.filter(|f| f.is_finite()).fold(0.0, f64::max)
     }
 }
 
 /// A chart of strips.
-pub(in crate::report) struct Strips<'c> {
-    /// The chart's id on the page.
-    pub(in crate::report) id: String,
-    pub(in crate::report) title: &'c str,
+pub(in crate::report) struct Chart {
+    /// Its name, by which it is found on the page.
+    pub(in crate::report) name: &'static str,
+    pub(in crate::report) title: &'static str,
     /// What is drawn, as a sentence below the title.
     pub(in crate::report) about: String,
     /// The unit of its scale.
-    pub(in crate::report) unit: &'c str,
+    pub(in crate::report) unit: &'static str,
     pub(in crate::report) drawn: Drawn,
     /// The end of the scale, where that is given by what is measured.
     pub(in crate::report) top: Option<f64>,
-    pub(in crate::report) clock: &'c Clock,
     pub(in crate::report) strips: Vec<Strip>,
 }
 
-/// Draws strips; nothing where there is nothing to draw.
-pub(in crate::report) fn strips(chart: &Strips<'_>) -> Markup {
-    if chart.strips.iter().all(Strip::is_empty) {
-        return Markup::default();
-    }
-    let shown = &chart.strips[..chart.strips.len().min(MOST)];
-    let left_out = chart.strips.len() - shown.len();
-    let greatest = shown.iter().map(Strip::greatest).fold(0.0, f64::max);
-    let top = chart.top.unwrap_or_else(|| round_up(greatest));
-    let height = if shown.len() == 1 { ALONE } else { AMONG };
-    let step = height + BETWEEN;
-    let bottom = 8.0 + step * shown.len() as f64 - BETWEEN;
-    let mut about = chart.about.clone();
-    if left_out > 0 {
-        let _ = write!(about, " The first {MOST} are drawn; {left_out} are not.");
-    }
-    let drawn = html! {
-        (time_axis(chart.clock, 4.0, bottom))
-        @for (at, strip) in shown.iter().enumerate() {
-            @let base = 8.0 + step * at as f64 + height;
-            g class=(strip.class) {
-                (one(chart, strip, base, height, top))
-            }
+impl Chart {
+    /// Draws it; nothing where there is nothing to draw.
+    pub(in crate::report) fn draw(&self, id: &str, clock: &Clock) -> Markup {
+        if self.strips.iter().all(Strip::is_empty) {
+            return Markup::default();
         }
-    };
-    let said: Vec<String> = shown
-        .iter()
-        .map(|strip| described(strip, chart.unit))
-        .collect();
-    let description = format!("{}.", said.join("; "));
-    figure(
-        &chart.id,
-        chart.title,
-        &about,
-        &description,
-        bottom + AXIS,
-        &drawn,
-    )
+        let shown = &self.strips[..self.strips.len().min(MOST)];
+        let left_out = self.strips.len() - shown.len();
+        let greatest = shown.iter().map(Strip::greatest).fold(0.0, f64::max);
+        let top = self.top.unwrap_or_else(|| round_up(greatest));
+        let height = if shown.len() == 1 { ALONE } else { AMONG };
+        let step = height + BETWEEN;
+        let bottom = 8.0 + step * shown.len() as f64 - BETWEEN;
+        let mut about = self.about.clone();
+        if left_out > 0 {
+            let _ = write!(about, " The first {MOST} are drawn; {left_out} are not.");
+        }
+        let drawn = html! {
+            (time_axis(clock, 4.0, bottom))
+            @for (at, strip) in shown.iter().enumerate() {
+                @let base = 8.0 + step * at as f64 + height;
+                g class=(strip.class) {
+                    (self.one(clock, strip, base, height, top))
+                }
+            }
+        };
+        let said: Vec<String> = shown
+            .iter()
+            .map(|strip| described(strip, self.unit))
+            .collect();
+        let description = format!("{}.", said.join("; "));
+        figure(id, self.title, &about, &description, bottom + AXIS, &drawn)
+    }
+
+    fn one(&self, clock: &Clock, strip: &Strip, base: f64, height: f64, top: f64) -> Markup {
+        let y = |value: f64| base - (value / top).clamp(0.0, 1.0) * height;
+        let paths = match self.drawn {
+            Drawn::Line => html! {
+                @if let Some(band) = band(clock, &strip.points, y) {
+                    path.band d=(band) {}
+                }
+                path.line d=(line(clock, &strip.points, y)) {}
+            },
+            Drawn::Bars => html! { path.bar d=(bars(clock, &strip.points, base, y)) {} },
+        };
+        html! {
+            path.grid d={ "M" (Px(LEFT)) " " (Px(base - height)) "H" (Px(RIGHT)) } {}
+            path.axis d={ "M" (Px(LEFT)) " " (Px(base)) "H" (Px(RIGHT)) } {}
+            text.name x=(Px(4.0)) y=(Px(base - height / 2.0 + 4.0)) { (strip.label) }
+            text.tick x=(Px(LEFT - 6.0)) y=(Px(base - height + 8.0)) text-anchor="end" {
+                (brief(top)) (self.unit)
+            }
+            text.tick x=(Px(LEFT - 6.0)) y=(Px(base)) text-anchor="end" { "0" }
+            text.tick x=(Px(RIGHT + 6.0)) y=(Px(base - height / 2.0 + 4.0)) { (strip.whole) }
+            (paths)
+        }
+    }
 }
 
 fn described(strip: &Strip, unit: &str) -> String {
-    let least = strip
-        .points
-        .iter()
-        .map(|point| point.1)
-        .fold(f64::INFINITY, f64::min);
+    let least = strip.points.iter().map(|point| point.1);
+    let least = least.fold(f64::INFINITY, f64::min);
     let mut said = match strip.label.as_str() {
         "" => strip.whole.clone(),
         label => format!("{label}: {}", strip.whole),
@@ -175,31 +186,6 @@ fn described(strip: &Strip, unit: &str) -> String {
         let _ = write!(said, ", from {least} to {greatest}{unit}");
     }
     said
-}
-
-fn one(chart: &Strips<'_>, strip: &Strip, base: f64, height: f64, top: f64) -> Markup {
-    let y = |value: f64| base - (value / top).clamp(0.0, 1.0) * height;
-    let clock = chart.clock;
-    let paths = match chart.drawn {
-        Drawn::Line => html! {
-            @if let Some(band) = band(clock, &strip.points, y) {
-                path.band d=(band) {}
-            }
-            path.line d=(line(clock, &strip.points, y)) {}
-        },
-        Drawn::Bars => html! { path.bar d=(bars(clock, &strip.points, base, y)) {} },
-    };
-    html! {
-        path.grid d={ "M" (Px(LEFT)) " " (Px(base - height)) "H" (Px(RIGHT)) } {}
-        path.axis d={ "M" (Px(LEFT)) " " (Px(base)) "H" (Px(RIGHT)) } {}
-        text.name x=(Px(4.0)) y=(Px(base - height / 2.0 + 4.0)) { (strip.label) }
-        text.tick x=(Px(LEFT - 6.0)) y=(Px(base - height + 8.0)) text-anchor="end" {
-            (brief(top)) (chart.unit)
-        }
-        text.tick x=(Px(LEFT - 6.0)) y=(Px(base)) text-anchor="end" { "0" }
-        text.tick x=(Px(RIGHT + 6.0)) y=(Px(base - height / 2.0 + 4.0)) { (strip.whole) }
-        (paths)
-    }
 }
 
 /// Columns next to one another, of which a line is drawn through.
@@ -230,10 +216,8 @@ fn line(clock: &Clock, points: &[Point], y: impl Fn(f64) -> f64) -> String {
 
 /// From least to greatest; `None` where that is one line.
 fn band(clock: &Clock, points: &[Point], y: impl Fn(f64) -> f64) -> Option<String> {
-    if points
-        .iter()
-        .all(|point| Px(y(point.1)).to_string() == Px(y(point.3)).to_string())
-    {
+    let is_flat = |point: &Point| Px(y(point.1)).to_string() == Px(y(point.3)).to_string();
+    if points.iter().all(is_flat) {
         return None;
     }
     let mut path = String::new();
@@ -263,15 +247,8 @@ fn bars(clock: &Clock, points: &[Point], base: f64, y: impl Fn(f64) -> f64) -> S
         let (begin, end) = column(clock, number);
         // Seen even where it is little.
         let (top, end) = (y(amount).min(base - 1.5), end.max(begin + 1.5));
-        let _ = write!(
-            path,
-            "M{} {}V{}H{}V{}z",
-            Px(begin),
-            Px(base),
-            Px(top),
-            Px(end),
-            Px(base)
-        );
+        let (begin, end, top, base) = (Px(begin), Px(end), Px(top), Px(base));
+        let _ = write!(path, "M{begin} {base}V{top}H{end}V{base}z");
     }
     path
 }

@@ -6,9 +6,8 @@ use numaherd_herd::Guard;
 use super::tables;
 use super::{Escaped, name, process_name};
 use crate::report::Run;
-use crate::report::draw::{Drawn, Strip, Strips, brief, colour, matrix, placements, strips};
-use crate::report::history::NodeTrack;
-use crate::report::history::{Seen, total, whole_imbalance};
+use crate::report::draw::{Chart, Drawn, Strip, brief, colour, matrix, placements};
+use crate::report::history::{Event, Figure, Seen, whole_imbalance};
 use crate::run::sum;
 use crate::summary::ending;
 use crate::words::{count, counted, date, misses, percent, stopped, time};
@@ -100,11 +99,6 @@ fn told(run: &Run) -> Markup {
 fn key(run: &Run) -> Markup {
     let totals = &run.model.totals;
     let seen = run.charts.seen.as_ref();
-    let figure = |shown: String, what: &str| html! { li { b { (shown) } span { (what) } } };
-    let maybe = |shown: Option<String>, what: &str| match shown {
-        Some(shown) => figure(shown, what),
-        None => Markup::default(),
-    };
     let is_dry = run.is_dry();
     let (threads, pages) = if is_dry {
         (totals.planned_thread_moves, totals.planned_pages)
@@ -112,53 +106,45 @@ fn key(run: &Run) -> Markup {
         (totals.thread_moves, totals.pages_moved)
     };
     let would = if is_dry { " (would have)" } else { "" };
+    let refused = sum(totals.refusals.values().copied());
+    let known = |figure: Option<String>, of: &str| Some((figure?, of.to_owned()));
+    let counted = |figure: u64, of: String| Some((count(figure), of));
+    let figures = [
+        known(seen.map(|seen| time(seen.clock.span_ns)), "drawn"),
+        known(
+            run.local_access_ratio().map(percent),
+            "of counted lines local",
+        ),
+        known(run.miss_rate().map(misses), "lines per 1000 instructions"),
+        known(
+            seen.and_then(|s| s.all.speed()).map(brief),
+            "instructions per CPU second",
+        ),
+        known(
+            whole_imbalance(&run.model).map(|of| format!("{of:.0} %")),
+            "controller imbalance",
+        ),
+        known(
+            seen.and_then(|s| s.all.uncore_penalty())
+                .map(|of| format!("{of:.1}")),
+            "cycles per uncore request",
+        ),
+        counted(threads, format!("threads moved{would}")),
+        counted(pages, format!("pages moved{would}")),
+        counted(totals.undone, "moves undone".to_owned()),
+        counted(refused, "decisions refused".to_owned()),
+    ];
     html! {
         ul.key {
-            (maybe(seen.map(|seen| time(seen.clock.span_ns)), "drawn"))
-            (maybe(run.local_access_ratio().map(percent), "of counted lines local"))
-            (maybe(run.miss_rate().map(misses), "lines per 1000 instructions"))
-            (maybe(seen.and_then(|s| s.all.speed()).map(brief), "instructions per CPU second"))
-            (maybe(
-                whole_imbalance(&run.model).map(|of| format!("{of:.0} %")),
-                "controller imbalance",
-            ))
-            (maybe(
-                seen.and_then(|s| s.all.uncore_penalty()).map(|of| format!("{of:.1}")),
-                "cycles per uncore request",
-            ))
-            (figure(count(threads), &format!("threads moved{would}")))
-            (figure(count(pages), &format!("pages moved{would}")))
-            (figure(count(totals.undone), "moves undone"))
-            (figure(count(sum(totals.refusals.values().copied())), "decisions refused"))
+            @for (figure, of) in figures.into_iter().flatten() {
+                li { b { (figure) } span { (of) } }
+            }
         }
     }
 }
 
-/// What is said of a chart, and what it draws.
-struct Chart<'t> {
-    name: &'t str,
-    title: &'t str,
-    about: String,
-    unit: &'t str,
-    drawn: Drawn,
-    top: Option<f64>,
-    strips: Vec<Strip>,
-}
-
 fn charts(number: usize, run: &Run, seen: &Seen) -> Markup {
     let id = |name: &str| format!("run-{number}-{name}");
-    let drawn = |chart: Chart<'_>| {
-        strips(&Strips {
-            id: id(chart.name),
-            title: chart.title,
-            about: chart.about,
-            unit: chart.unit,
-            drawn: chart.drawn,
-            top: chart.top,
-            clock: &seen.clock,
-            strips: chart.strips,
-        })
-    };
     let column = time(seen.clock.width_ns());
     html! {
         p.soft {
@@ -166,100 +152,145 @@ fn charts(number: usize, run: &Run, seen: &Seen) -> Markup {
              least to greatest."
         }
         (placements(&id("placements"), run, seen))
-        (drawn(cpus(seen)))
-        (drawn(local(run, seen)))
-        (drawn(local_by_process(run)))
-        @if let Some(chart) = controllers(run, seen) { (drawn(chart)) }
-        (drawn(imbalance(seen)))
-        (drawn(fetched(seen)))
-        (drawn(misses_over_time(run, seen)))
-        (drawn(penalty(seen)))
-        (drawn(acts(run, seen, &column)))
-        (drawn(pages(run, seen)))
+        @for chart in over_time(run, seen, &column) {
+            (chart.draw(&id(chart.name), &seen.clock))
+        }
         (matrices(number, run))
     }
 }
 
-/// A strip of each node.
-fn by_node(
-    seen: &Seen,
-    of: impl Fn(&NodeTrack) -> &crate::report::columns::Columns<crate::report::columns::Spread>,
-) -> Vec<Strip> {
-    let nodes = seen.nodes.iter().enumerate();
-    let strips = nodes.map(|(place, node)| {
-        Strip::spread(
-            format!("node {}", node.id),
-            colour(place),
-            of(node),
-            1.0,
-            "",
-        )
-    });
-    strips.filter(|strip| !strip.is_empty()).collect()
-}
-
-fn cpus(seen: &Seen) -> Chart<'static> {
-    Chart {
-        name: "cpus",
-        title: "CPU use by node",
-        about: "CPUs that threads kept busy on each node.".to_owned(),
-        unit: "",
+/// The charts over time, in the order shown.
+fn over_time(run: &Run, seen: &Seen, column: &str) -> Vec<Chart> {
+    let chart = |name, title, about: &str, unit, strips| Chart {
+        name,
+        title,
+        about: about.to_owned(),
+        unit,
         drawn: Drawn::Line,
         top: None,
-        strips: by_node(seen, |node| &node.cpus),
+        strips,
+    };
+    let strip = |label: &str, class: &str, figure, factor, unit| {
+        Strip::spread(label, class, seen.figure(figure), factor, unit)
+    };
+    let by_node = |figure: fn(usize) -> Figure| -> Vec<Strip> {
+        let nodes = seen.nodes.iter().enumerate();
+        let of = |(place, node)| {
+            strip(
+                &format!("node {node}"),
+                &colour(place),
+                figure(place),
+                1.0,
+                "",
+            )
+        };
+        nodes.map(of).filter(|strip| !strip.is_empty()).collect()
+    };
+    let cpus = "CPUs that threads kept busy on each node.";
+    let local = "Share of the lines fetched from memory that came from the core's own node.";
+    let local = match run.local_access_ratio() {
+        Some(whole) => format!("{local} Of the whole run {} were.", percent(whole)),
+        None => local.to_owned(),
+    };
+    let imbalance = "Standard deviation of the lines served over all controllers, in percent of their mean: 0 \
+                     when all serve the same.";
+    let fetched =
+        "Cache lines per second that the cores of each node fetched, from whichever memory.";
+    let missed = "Cache lines fetched from memory per 1000 instructions, all threads.";
+    let missed = match run.miss_rate() {
+        Some(whole) => format!("{missed} {} over the whole run.", misses(whole)),
+        None => missed.to_owned(),
+    };
+    let penalty = "Cycles with at least one request to the uncore outstanding, per request (BRM, section 3.1), \
+                   of the threads on each node.";
+    let penalties = strip("all", "c6", Figure::Penalty, 1.0, "");
+    let penalties = Some(penalties).filter(|strip| !strip.is_empty());
+    let penalties = penalties.into_iter().chain(by_node(Figure::PenaltyOf));
+    let mut charts = vec![
+        chart("cpus", "CPU use by node", cpus, "", by_node(Figure::CpusOf)),
+        Chart {
+            top: Some(100.0),
+            ..chart(
+                "local",
+                "Local access ratio",
+                &local,
+                " %",
+                vec![strip("", "c1", Figure::Local, 100.0, " %")],
+            )
+        },
+        Chart {
+            top: Some(100.0),
+            ..chart(
+                "local-processes",
+                "Local access ratio by process",
+                "The processes that used most CPU time.",
+                " %",
+                local_by_process(run),
+            )
+        },
+    ];
+    if let Some(about) = served(run) {
+        let title = "Controller balance";
+        charts.push(chart(
+            "controllers",
+            title,
+            &about,
+            "/s",
+            by_node(Figure::ServedOf),
+        ));
     }
-}
-
-fn local(run: &Run, seen: &Seen) -> Chart<'static> {
-    let whole = run.local_access_ratio();
-    let whole = whole.map_or_else(String::new, |local| {
-        format!(" Of the whole run {} were.", percent(local))
-    });
-    Chart {
-        name: "local",
-        title: "Local access ratio",
-        about: format!(
-            "Share of the lines fetched from memory that came from the core's own node.{whole}"
-        ),
-        unit: " %",
-        drawn: Drawn::Line,
-        top: Some(100.0),
-        strips: vec![Strip::spread(
-            String::new(),
-            "c1".to_owned(),
-            &seen.local,
-            100.0,
+    charts.extend([
+        chart(
+            "imbalance",
+            "Controller imbalance",
+            imbalance,
             " %",
-        )],
-    }
+            vec![strip("", "c4", Figure::Imbalance, 1.0, " %")],
+        ),
+        chart(
+            "fetched",
+            "Lines fetched by node",
+            fetched,
+            "/s",
+            by_node(Figure::FetchedOf),
+        ),
+        chart(
+            "misses",
+            "Miss rate",
+            &missed,
+            "",
+            vec![strip("", "c3", Figure::Misses, 1.0, "")],
+        ),
+        chart(
+            "penalty",
+            "Uncore penalty",
+            penalty,
+            "",
+            penalties.collect(),
+        ),
+        moves(run, seen, column),
+        pages(run, seen),
+    ]);
+    charts
 }
 
-fn local_by_process(run: &Run) -> Chart<'static> {
-    let mut processes: Vec<_> = run.charts.processes.iter().collect();
-    processes.sort_by(|one, other| other.1.all.cpu_seconds.total_cmp(&one.1.all.cpu_seconds));
-    // Of a single process it is the chart above.
+fn local_by_process(run: &Run) -> Vec<Strip> {
+    let processes = run.busiest_processes();
+    // Of a single process it is the chart of all.
     let most = if processes.len() > 1 {
         MOST_PROCESSES
     } else {
         0
     };
-    let strips = processes.into_iter().take(most).map(|(&id, track)| {
+    let strips = processes.into_iter().take(most).map(|(id, track)| {
         let label = process_name(run, id);
-        Strip::spread(label, "c1".to_owned(), &track.local, 100.0, " %")
+        Strip::spread(&label, "c1", track.local.iter(), 100.0, " %")
     });
-    Chart {
-        name: "local-processes",
-        title: "Local access ratio by process",
-        about: "The processes that used most CPU time.".to_owned(),
-        unit: " %",
-        drawn: Drawn::Line,
-        top: Some(100.0),
-        strips: strips.filter(|strip| !strip.is_empty()).collect(),
-    }
+    strips.filter(|strip| !strip.is_empty()).collect()
 }
 
-/// `None` where it is not known of any line whether it was local.
-fn controllers(run: &Run, seen: &Seen) -> Option<Chart<'static>> {
+/// What the chart of lines served is; `None` where it is not known of any line whether it was local.
+fn served(run: &Run) -> Option<String> {
     let traffic = run.model.traffic.as_ref()?;
     let all = traffic.assigned + traffic.unassigned;
     if all <= 0.0 {
@@ -279,105 +310,25 @@ fn controllers(run: &Run, seen: &Seen) -> Option<Chart<'static>> {
             percent(traffic.unassigned / all)
         );
     }
-    Some(Chart {
-        name: "controllers",
-        title: "Controller balance",
-        about,
-        unit: "/s",
-        drawn: Drawn::Line,
-        top: None,
-        strips: by_node(seen, |node| &node.served),
-    })
+    Some(about)
 }
 
-fn imbalance(seen: &Seen) -> Chart<'static> {
-    Chart {
-        name: "imbalance",
-        title: "Controller imbalance",
-        about: "Standard deviation of the lines served over all controllers, in percent of their mean: 0 when \
-                all serve the same."
-            .to_owned(),
-        unit: " %",
-        drawn: Drawn::Line,
-        top: None,
-        strips: vec![Strip::spread(
-            String::new(),
-            "c4".to_owned(),
-            &seen.imbalance,
-            1.0,
-            " %",
-        )],
-    }
-}
-
-fn fetched(seen: &Seen) -> Chart<'static> {
-    Chart {
-        name: "fetched",
-        title: "Lines fetched by node",
-        about: "Cache lines per second that the cores of each node fetched, from whichever memory."
-            .to_owned(),
-        unit: "/s",
-        drawn: Drawn::Line,
-        top: None,
-        strips: by_node(seen, |node| &node.fetched),
-    }
-}
-
-fn misses_over_time(run: &Run, seen: &Seen) -> Chart<'static> {
-    let whole = run.miss_rate();
-    let whole = whole.map_or_else(String::new, |rate| {
-        format!(" {} over the whole run.", misses(rate))
-    });
-    Chart {
-        name: "misses",
-        title: "Miss rate",
-        about: format!(
-            "Cache lines fetched from memory per 1000 instructions, all threads.{whole}"
-        ),
-        unit: "",
-        drawn: Drawn::Line,
-        top: None,
-        strips: vec![Strip::spread(
-            String::new(),
-            "c3".to_owned(),
-            &seen.misses,
-            1.0,
-            "",
-        )],
-    }
-}
-
-fn penalty(seen: &Seen) -> Chart<'static> {
-    let whole = Strip::spread("all".to_owned(), "c6".to_owned(), &seen.penalty, 1.0, "");
-    let mut strips = by_node(seen, |node| &node.penalty);
-    if !whole.is_empty() {
-        strips.insert(0, whole);
-    }
-    Chart {
-        name: "penalty",
-        title: "Uncore penalty",
-        about: "Cycles with at least one request to the uncore outstanding, per request (BRM, section 3.1), of \
-                the threads on each node."
-            .to_owned(),
-        unit: "",
-        drawn: Drawn::Line,
-        top: None,
-        strips,
-    }
-}
-
-fn acts(run: &Run, seen: &Seen, column: &str) -> Chart<'static> {
-    let is_dry = run.is_dry();
-    let strip = |label: &str, class: &str, columns| {
-        let whole = count(total(columns));
-        Strip::amount(label.to_owned(), class.to_owned(), columns, 1.0, whole)
-    };
-    let moved = if is_dry { "would move" } else { "moved" };
-    let strips = vec![
-        strip(moved, "c1", &seen.moves),
-        strip("undone", "c4", &seen.undone),
-        strip("refused", "c6", &seen.refused),
+fn moves(run: &Run, seen: &Seen, column: &str) -> Chart {
+    let moved = if run.is_dry() { "would move" } else { "moved" };
+    let events = [
+        (moved, "c1", Event::Moved),
+        ("undone", "c4", Event::Undone),
+        ("refused", "c6", Event::Refused),
     ];
+    let strips = events.map(|(label, class, event)| {
+        Strip::amount(
+            label,
+            class,
+            seen.events(event),
+            1.0,
+            count(seen.total(event)),
+        )
+    });
     Chart {
         name: "acts",
         title: "Thread moves",
@@ -395,11 +346,12 @@ fn acts(run: &Run, seen: &Seen, column: &str) -> Chart<'static> {
     }
 }
 
-fn pages(run: &Run, seen: &Seen) -> Chart<'static> {
+fn pages(run: &Run, seen: &Seen) -> Chart {
     let mib = run.model.page_bytes() as f64 / f64::from(1 << 20);
-    let seconds = seen.clock.width_ns() as f64 / 1e9;
-    let moved = total(&seen.pages);
+    let per_s = mib / (seen.clock.width_ns() as f64 / 1e9);
+    let moved = seen.total(Event::PagesMoved);
     let whole = format!("{} MiB", brief(moved as f64 * mib));
+    let moves = seen.events(Event::PagesMoved);
     Chart {
         name: "pages",
         title: "Page traffic",
@@ -410,13 +362,7 @@ fn pages(run: &Run, seen: &Seen) -> Chart<'static> {
         unit: " MiB/s",
         drawn: Drawn::Bars,
         top: None,
-        strips: vec![Strip::amount(
-            String::new(),
-            "c2".to_owned(),
-            &seen.pages,
-            mib / seconds,
-            whole,
-        )],
+        strips: vec![Strip::amount("", "c2", moves, per_s, whole)],
     }
 }
 
@@ -442,13 +388,8 @@ fn matrices(number: usize, run: &Run) -> Markup {
 
 /// What a refusal by a guard means, and how often there was one.
 pub(super) fn refusals_by_count(run: &Run) -> Vec<(Guard, u64)> {
-    let mut refusals: Vec<(Guard, u64)> = run
-        .model
-        .totals
-        .refusals
-        .iter()
-        .map(|(&guard, &times)| (guard, times))
-        .collect();
+    let refusals = run.model.totals.refusals.iter();
+    let mut refusals: Vec<(Guard, u64)> = refusals.map(|(&guard, &times)| (guard, times)).collect();
     refusals.sort_by_key(|&(guard, times)| (std::cmp::Reverse(times), guard));
     refusals
 }

@@ -1,12 +1,13 @@
 //! The tables of a run.
 
 use maud::{Markup, html};
-use numaherd_topology::{CpuId, NodeId};
+use numaherd_topology::CpuId;
 use numaherd_world::{Agent, ProcessId, Residency, SignalState};
 
 use super::one::refusals_by_count;
 use super::{Escaped, name, process_name, row_name};
 use crate::guards::meaning;
+use crate::reading::Homes;
 use crate::report::Run;
 use crate::report::draw::brief;
 use crate::report::tracks::{LAST, ProcessTrack};
@@ -19,16 +20,10 @@ const MOST_PROCESSES: usize = 100;
 
 /// Each process before and after.
 pub(super) fn processes(run: &Run) -> Markup {
-    let mut processes: Vec<(ProcessId, &ProcessTrack)> = run
-        .charts
-        .processes
-        .iter()
-        .map(|(&id, track)| (id, track))
-        .collect();
+    let processes = run.busiest_processes();
     if processes.is_empty() {
         return Markup::default();
     }
-    processes.sort_by(|one, other| other.1.all.cpu_seconds.total_cmp(&one.1.all.cpu_seconds));
     let left_out = processes.len().saturating_sub(MOST_PROCESSES);
     html! {
         h3 { "Processes" }
@@ -52,37 +47,20 @@ pub(super) fn processes(run: &Run) -> Markup {
 }
 
 fn process(run: &Run, id: ProcessId, track: &ProcessTrack) -> Markup {
-    let homes = |of: fn(&crate::report::tracks::Homes) -> &Residency| {
-        track
-            .homes
-            .as_ref()
-            .map_or_else(|| "not read".to_owned(), |homes| pages(of(homes)))
+    let homes = |of: fn(&Homes) -> &Residency| match &track.homes {
+        Some(homes) => pages(of(homes)),
+        None => "not read".to_owned(),
     };
     let (end, end_intervals) = track.at_the_end();
     let before = &track.before.0;
     let sides = if track.is_moved() {
         vec![
-            (
-                "before",
-                before,
-                track.before.1,
-                homes(|homes| &homes.first),
-            ),
+            ("before", before, track.before.1, homes(|of| &of.first)),
             ("after", &track.after.0, track.after.1, String::new()),
-            (
-                "at the end",
-                &end,
-                end_intervals,
-                homes(|homes| &homes.last),
-            ),
+            ("at the end", &end, end_intervals, homes(|of| &of.last)),
         ]
     } else {
-        vec![(
-            "not moved",
-            before,
-            track.before.1,
-            homes(|homes| &homes.last),
-        )]
+        vec![("not moved", before, track.before.1, homes(|of| &of.last))]
     };
     let rows = sides.len();
     html! {
@@ -120,16 +98,12 @@ fn change(before: &Work, after: &Work) -> Option<String> {
 
 /// Pages by node, most first; of many nodes the first.
 fn pages(residency: &Residency) -> String {
-    let mut nodes: Vec<(u64, NodeId)> = residency
-        .pages
-        .iter()
-        .map(|&(node, pages)| (pages, node))
-        .collect();
-    nodes.sort_by_key(|&(pages, node)| (std::cmp::Reverse(pages), node));
+    let mut nodes = residency.pages.clone();
+    nodes.sort_by_key(|&(node, pages)| (std::cmp::Reverse(pages), node));
     let total = residency.total();
-    let shown = nodes.iter().filter(|&&(pages, _)| pages > 0).take(4);
+    let shown = nodes.iter().filter(|&&(_, pages)| pages > 0).take(4);
     let each: Vec<String> = shown
-        .map(|&(pages, node)| format!("{node}: {}", percent(pages as f64 / total as f64)))
+        .map(|&(node, pages)| format!("{node}: {}", percent(pages as f64 / total as f64)))
         .collect();
     match each.is_empty() {
         true => "none".to_owned(),

@@ -1,0 +1,90 @@
+//! A ledger read from its beginning, for views of a whole run.
+
+use std::sync::Arc;
+
+use numaherd_herd::ledger::Header;
+use numaherd_herd::{HerdError, Line};
+use numaherd_world::Residency;
+use serde::Serialize;
+
+use crate::run::{History, RunModel};
+
+/// A ledger, and how much of it there is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The program that wrote it, with its version.
+    pub program: String,
+    /// When it was begun, in ms since 1970 (UTC), where that is known.
+    pub begun_unix_ms: Option<u64>,
+    /// Whether what came before is in an older file (`<name>.1`) or lost.
+    pub later_part: bool,
+    /// Records of kinds that this program does not know; they are passed over.
+    pub unknown_records: u64,
+    /// Where it is damaged and how, as a sentence.
+    pub damage: Option<String>,
+}
+
+/// A run while its ledger is read: the model, and what a view keeps of the past.
+#[derive(Debug)]
+pub(crate) struct Read<H> {
+    pub(crate) source: Source,
+    pub(crate) model: RunModel,
+    pub(crate) past: H,
+}
+
+impl<H: History> Read<H> {
+    /// A ledger of which the first line was read.
+    pub(crate) fn new(header: &Header, past: H) -> Self {
+        Self {
+            source: Source {
+                program: header.program.clone(),
+                begun_unix_ms: header.begun_unix_ms,
+                later_part: false,
+                unknown_records: 0,
+                damage: None,
+            },
+            model: RunModel::new(),
+            past,
+        }
+    }
+
+    /// Takes in the next line.
+    pub(crate) fn line(&mut self, line: &Arc<Line>) {
+        if self.model.more.lines == 0 {
+            self.source.later_part = line.sequence > 0;
+        }
+        self.model.take_with(line, &mut self.past);
+    }
+
+    /// Ends the reading: how many records of unknown kind were passed over, and what stopped it, if not
+    /// the end of the file.
+    pub(crate) fn finish(&mut self, skipped: u64, damage: Option<&HerdError>) {
+        self.model.finish(&mut self.past);
+        self.source.unknown_records = skipped;
+        self.source.damage = damage.map(ToString::to_string);
+    }
+}
+
+/// Where a process's pages were when first and last read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Homes {
+    /// When first read.
+    pub first: Residency,
+    /// When last read.
+    pub last: Residency,
+}
+
+impl Homes {
+    /// Takes in where they are now.
+    pub(crate) fn note(homes: &mut Option<Self>, now: &Residency) {
+        match homes {
+            Some(homes) => homes.last.pages.clone_from(&now.pages),
+            None => {
+                *homes = Some(Self {
+                    first: now.clone(),
+                    last: now.clone(),
+                });
+            }
+        }
+    }
+}
