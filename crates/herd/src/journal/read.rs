@@ -48,8 +48,8 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Found, HerdError> {
             }
             None => {
                 found.damage = Some(format!(
-                    "the journal {} is damaged at line {} (byte {byte}); the affinities of the {} \
-                     threads before that can be restored, later ones cannot",
+                    "the journal {} is damaged at line {} (byte {byte}); what is before \
+                     that can be restored ({} threads), what is after it cannot",
                     path.display(),
                     number + 2,
                     found.owed.len()

@@ -56,8 +56,8 @@ fn a_world_that_cannot_place_new_pages_is_not_run() {
     assert_eq!(
         error.to_string(),
         "the policy as-told places new pages by the rule interleave, which the made-up machine \
-         refuses: it cannot place new pages by the rule interleave; have it learn that; or choose a \
-         policy that leaves new pages where they are touched first, such as linux"
+         does not support: it cannot place new pages by the rule interleave; have it learn that; or choose a \
+         policy that leaves new pages where they are first touched, such as linux"
     );
     assert_eq!(world.asked, [Asked::NewPages(NewPages::Interleave)]);
 }

@@ -196,8 +196,8 @@ fn a_damaged_journal_is_read_up_to_the_damage() {
     assert_eq!(report.restored, [tid(1)]);
     assert!(
         report.messages[0].ends_with(&format!(
-            "is damaged at line 3 (byte {third}); the 1 threads named before that can be given \
-             back, later ones cannot"
+            "is damaged at line 3 (byte {third}); what is before that can be restored (1 \
+             threads), what is after it cannot"
         )),
         "{:?}",
         report.messages

@@ -101,8 +101,8 @@ fn a_thread_that_leaves_the_selection_is_given_back_unless_someone_changed_its_m
     assert_eq!(
         summary.notices,
         [
-            "the affinity of thread 2 (t2) was changed by someone else meanwhile; it is left as it \
-             is"
+            "someone else has changed the affinity of thread 2 (t2) in the meantime; it is left \
+             unchanged"
         ]
     );
     assert!(!journal_path(&directory).exists(), "nothing is owed");
@@ -625,7 +625,8 @@ fn nothing_is_moved_that_could_not_be_written_down() {
     assert_eq!(summary.totals.refusals[&Guard::Journal], 10);
     assert_eq!(summary.notices.len(), 1);
     assert!(
-        summary.notices[0].starts_with("threads are not moved, because it cannot be written down"),
+        summary.notices[0]
+            .starts_with("threads are not moved, because their original affinities cannot"),
         "{:?}",
         summary.notices
     );

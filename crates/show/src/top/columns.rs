@@ -6,6 +6,7 @@ use numaherd_world::{Process, Thread};
 
 use super::figures::{ago, bytes, percent, rate};
 use super::theme::{Look, Tone};
+use super::ui::Tab;
 use crate::run::work::share;
 use crate::run::{self, Decision, DecisionOutcome, RunModel, Subject};
 use crate::words::left_alone;
@@ -58,8 +59,8 @@ pub enum Column {
 /// What a row is.
 #[derive(Clone, Copy, Debug)]
 pub enum Row<'s> {
-    /// A process, with its place in the snapshot.
-    Process(usize, &'s Process, &'s run::Process),
+    /// A process.
+    Process(&'s Process, &'s run::Process),
     /// A thread.
     Thread(&'s Thread, &'s run::Thread),
 }
@@ -75,12 +76,26 @@ pub enum Cell {
 
 /// By what a row is sorted. What is not known comes last, whichever way it is sorted.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Key {
+pub enum SortKey {
     /// By number.
     Number(f64),
     /// By letters.
     Text(String),
     /// Not known.
+    Unknown,
+}
+
+/// What a column has of a row: by it rows are sorted, and of it cells are made.
+enum Value<'s> {
+    /// A number, and how it is written.
+    Number(f64, fn(f64) -> String),
+    /// A share of local accesses.
+    Local(f64),
+    Class(Class),
+    /// Shares of something, by node.
+    Shares(Vec<f64>),
+    Move(&'s Decision),
+    Text(String, Tone),
     Unknown,
 }
 
@@ -198,119 +213,113 @@ impl Column {
     }
 
     /// By what a row is sorted.
-    pub fn key(self, state: &RunModel, row: Row<'_>) -> Key {
-        let number = |number: Option<f64>| {
-            number
-                .filter(|n| !n.is_nan())
-                .map_or(Key::Unknown, Key::Number)
+    pub fn key(self, state: &RunModel, row: Row<'_>) -> SortKey {
+        let number = match self.value(state, row) {
+            Value::Number(number, _) | Value::Local(number) => number,
+            Value::Class(class) => f64::from(class as u8),
+            Value::Shares(shares) => evenness(&shares),
+            Value::Move(last) => last.number as f64,
+            Value::Text(text, _) if !text.is_empty() => return SortKey::Text(text.to_lowercase()),
+            Value::Text(..) | Value::Unknown => f64::NAN,
         };
-        match (self, row) {
-            (Self::Pid, Row::Process(_, process, _)) => number(Some(f64::from(process.id.pid))),
-            (Self::Tid, Row::Thread(thread, _)) => number(Some(f64::from(thread.id.tid))),
-            (Self::Class, row) => number(class_of(row).map(|class| f64::from(class as u8))),
-            (Self::Threads, Row::Process(_, _, track)) => number(Some(track.threads as f64)),
-            (Self::Cpu, Row::Process(_, _, track)) => number(Some(track.cpus_used)),
-            (Self::Cpu, Row::Thread(thread, _)) => number(Some(share(thread.cpu_share))),
-            (Self::Wait, Row::Process(_, _, track)) => number(Some(track.cpus_waited)),
-            (Self::Wait, Row::Thread(thread, _)) => number(Some(share(thread.wait_share))),
-            (Self::On, Row::Thread(thread, _)) => number(Some(f64::from(thread.cpu.0))),
-            (Self::Given, Row::Thread(thread, _)) => {
-                number(thread.assigned.map(|cpu| f64::from(cpu.0)))
-            }
-            (Self::Node, Row::Thread(_, track)) => number(track.node.map(|place| place as f64)),
-            (Self::Misses, row) => number(misses(row)),
-            (Self::Local, row) => number(local(row)),
-            (Self::Home, row) => number(home(state, row).map(f64::from)),
-            (Self::Memory, Row::Process(_, process, _)) => {
-                let pages = process.residency.as_ref();
-                number(pages.map(|pages| pages.total() as f64))
-            }
-            (Self::Pages, Row::Process(_, process, _)) => number(
-                process
-                    .residency
-                    .as_ref()
-                    .map(|pages| evenness(pages.pages.iter().map(|&(_, n)| n as f64))),
-            ),
-            (Self::Spread, Row::Process(_, _, track)) => {
-                let spread = track.threads_on.iter();
-                number(Some(evenness(spread.map(|&(_, n)| n as f64))))
-            }
-            (Self::Moved, row) => number(last_move(row).map(|last| last.number as f64)),
-            (_, row) => match self.cell(state, row, Look::default()) {
-                Cell::Text(text, _) if !text.is_empty() => Key::Text(text.to_lowercase()),
-                _ => Key::Unknown,
-            },
+        match number.is_nan() {
+            true => SortKey::Unknown,
+            false => SortKey::Number(number),
         }
     }
 
     /// What it shows of a row.
     pub fn cell(self, state: &RunModel, row: Row<'_>, look: Look) -> Cell {
-        let plain = |text: String| Cell::Text(text, Tone::Plain);
-        let known = |text: Option<String>| match text {
-            Some(text) => Cell::Text(text, Tone::Plain),
-            None => Cell::Text("-".to_owned(), Tone::Dim),
+        let (text, tone) = match self.value(state, row) {
+            Value::Number(number, written) => (written(number), Tone::Plain),
+            Value::Local(share) => (percent(share), local_tone(share)),
+            Value::Class(class) => (class.to_string(), class_tone(class)),
+            Value::Shares(shares) => return Cell::Levels(shares),
+            Value::Move(last) => {
+                let since = ago(state.at().1.saturating_sub(last.time_ns));
+                (format!("{since} {}", went(last, look)), outcome_tone(last))
+            }
+            Value::Text(text, tone) => (text, tone),
+            Value::Unknown => ("-".to_owned(), Tone::Dim),
+        };
+        Cell::Text(text, tone)
+    }
+
+    fn value<'s>(self, state: &RunModel, row: Row<'s>) -> Value<'s> {
+        let whole = |number: f64| Value::Number(number, |number| format!("{number:.0}"));
+        let cpus = |cpus: f64| Value::Number(cpus, |cpus| format!("{:.0}", cpus * 100.0));
+        let text = |text: Option<&str>| match text {
+            Some(text) => Value::Text(text.to_owned(), Tone::Plain),
+            None => Value::Unknown,
+        };
+        let shares = |of: &dyn Fn(&run::Node) -> u64, all: u64| {
+            let share = |node| of(node) as f64 / all.max(1) as f64;
+            Value::Shares(state.nodes.iter().map(share).collect())
         };
         match (self, row) {
-            (Self::Pid, Row::Process(_, process, _)) => plain(process.id.pid.to_string()),
-            (Self::Tid, Row::Thread(thread, _)) => plain(thread.id.tid.to_string()),
-            (Self::Name, row) => Cell::Text(name(state, row), Tone::Strong),
+            (Self::Pid, Row::Process(process, _)) => whole(process.id.pid.into()),
+            (Self::Tid, Row::Thread(thread, _)) => whole(thread.id.tid.into()),
+            (Self::Name, row) => Value::Text(row.name(state), Tone::Strong),
             (Self::Process, Row::Thread(_, track)) => {
-                known(process_of(state, track).map(shown_name))
+                text(process_of(state, track).map(shown_name).as_deref())
             }
-            (Self::Group, Row::Process(_, process, _)) => {
-                known(process.group.as_deref().map(str::to_owned))
-            }
-            (Self::Class, row) => class(class_of(row)),
-            (Self::Threads, Row::Process(_, _, track)) => plain(track.threads.to_string()),
-            (Self::Cpu, Row::Process(_, _, track)) => plain(whole_percent(track.cpus_used)),
-            (Self::Cpu, Row::Thread(thread, _)) => plain(whole_percent(share(thread.cpu_share))),
-            (Self::Wait, Row::Process(_, _, track)) => plain(whole_percent(track.cpus_waited)),
-            (Self::Wait, Row::Thread(thread, _)) => plain(whole_percent(share(thread.wait_share))),
-            (Self::On, Row::Thread(thread, _)) => plain(thread.cpu.to_string()),
+            (Self::Group, Row::Process(process, _)) => text(process.group.as_deref()),
+            (Self::Class, row) => row.class().map_or(Value::Unknown, Value::Class),
+            (Self::Threads, Row::Process(_, track)) => whole(track.threads as f64),
+            (Self::Cpu, Row::Process(_, track)) => cpus(track.cpus_used),
+            (Self::Cpu, Row::Thread(thread, _)) => cpus(share(thread.cpu_share)),
+            (Self::Wait, Row::Process(_, track)) => cpus(track.cpus_waited),
+            (Self::Wait, Row::Thread(thread, _)) => cpus(share(thread.wait_share)),
+            (Self::On, Row::Thread(thread, _)) => whole(thread.cpu.0.into()),
             (Self::Given, Row::Thread(thread, _)) => {
-                known(thread.assigned.map(|cpu| cpu.to_string()))
+                let given = thread.assigned;
+                given.map_or(Value::Unknown, |cpu| whole(cpu.0.into()))
             }
             (Self::Node, Row::Thread(_, track)) => {
                 let node = track.node.and_then(|place| state.nodes.get(place));
-                known(node.map(|node| node.id.to_string()))
+                node.map_or(Value::Unknown, |node| whole(node.id.0.into()))
             }
-            (Self::Misses, row) => known(misses(row).map(rate)),
-            (Self::Local, row) => match local(row) {
-                Some(local) => Cell::Text(percent(local), local_tone(local)),
-                None => known(None),
-            },
-            (Self::Home, row) => known(home(state, row).map(|node| node.to_string())),
-            (Self::Memory, Row::Process(_, process, _)) => {
-                let page = state.snapshot().map_or(0, |snapshot| snapshot.page_bytes);
-                let pages = process.residency.as_ref();
-                known(pages.map(|pages| bytes(pages.total().saturating_mul(page))))
+            (Self::Misses, row) => {
+                let misses = row.misses();
+                misses.map_or(Value::Unknown, |misses| Value::Number(misses, rate))
             }
-            (Self::Pages, Row::Process(_, process, _)) => match &process.residency {
+            (Self::Local, row) => row.local().map_or(Value::Unknown, Value::Local),
+            (Self::Home, row) => {
+                let home = row
+                    .process(state)
+                    .and_then(|p| p.residency.as_ref()?.home());
+                home.map_or(Value::Unknown, |home| whole(home.0.into()))
+            }
+            (Self::Memory, Row::Process(process, _)) => match &process.residency {
                 Some(pages) => {
-                    let all = pages.total().max(1) as f64;
-                    let nodes = state.nodes.iter();
-                    Cell::Levels(nodes.map(|n| pages.on(n.id) as f64 / all).collect())
+                    let memory = pages.total().saturating_mul(state.page_bytes());
+                    Value::Number(memory as f64, |memory| bytes(memory as u64))
                 }
-                None => known(None),
+                None => Value::Unknown,
             },
-            (Self::Spread, Row::Process(_, _, track)) => {
-                let all = track.threads.max(1) as f64;
-                let on = |node: &run::Node| {
-                    let on = track.threads_on.iter().find(|on| on.0 == node.id);
-                    on.map_or(0.0, |&(_, n)| n as f64 / all)
-                };
-                Cell::Levels(state.nodes.iter().map(on).collect())
+            (Self::Pages, Row::Process(process, _)) => match &process.residency {
+                Some(pages) => shares(&|node| pages.on(node.id), pages.total()),
+                None => Value::Unknown,
+            },
+            (Self::Spread, Row::Process(_, track)) => {
+                let on = |node: &run::Node| track.threads_on.iter().find(|on| on.0 == node.id);
+                shares(&|node| on(node).map_or(0, |on| on.1), track.threads)
             }
-            (Self::Moved, row) => moved(state, last_move(row), look),
-            (Self::Why, row) => match (last_move(row), row) {
-                (None, Row::Thread(thread, _)) if thread.unmanaged.is_some() => {
-                    let reason = thread.unmanaged.as_ref().map(left_alone);
-                    let reason = reason.unwrap_or_default();
-                    Cell::Text(format!("left alone: {reason}"), Tone::Dim)
+            (Self::Moved, row) => row.last_move().map_or(Value::Unknown, Value::Move),
+            (Self::Why, row) => {
+                let unmanaged = match row {
+                    Row::Thread(thread, _) => thread.unmanaged.as_ref(),
+                    Row::Process(..) => None,
+                };
+                match (row.last_move(), unmanaged) {
+                    (Some(last), _) => text(Some(&last.why)),
+                    (None, Some(reason)) => {
+                        Value::Text(format!("left alone: {}", left_alone(reason)), Tone::Dim)
+                    }
+                    (None, None) => text(Some("")),
                 }
-                (last, _) => plain(last.map(|last| last.why.clone()).unwrap_or_default()),
-            },
-            _ => plain(String::new()),
+            }
+            _ => text(Some("")),
         }
     }
 }
@@ -351,14 +360,84 @@ pub fn fit(all: &[Column], state: &RunModel, width: u16) -> Vec<(Column, u16, u1
     fitted
 }
 
-/// What people know a row by.
-pub fn name(state: &RunModel, row: Row<'_>) -> String {
-    match row {
-        Row::Process(_, process, _) => shown_name(process),
-        Row::Thread(thread, track) => {
-            let machine = process_of(state, track).and_then(|p| p.machine.as_ref());
-            let vcpu = machine.and_then(|machine| machine.vcpu_of(thread.id));
-            vcpu.map_or_else(|| thread.name.clone(), |vcpu| format!("vCPU {vcpu}"))
+impl<'s> Row<'s> {
+    /// The row at a place of a table's list in the snapshot.
+    pub fn at(state: &'s RunModel, tab: Tab, at: usize) -> Option<Self> {
+        let snapshot = state.snapshot()?;
+        match tab {
+            Tab::Processes => {
+                let process = snapshot.processes.get(at)?;
+                Some(Self::Process(process, state.processes.get(at)?))
+            }
+            _ => {
+                let thread = snapshot.threads.get(at)?;
+                Some(Self::Thread(thread, state.threads.get(at)?))
+            }
+        }
+    }
+
+    /// What people know it by.
+    pub fn name(self, state: &RunModel) -> String {
+        match self {
+            Self::Process(process, _) => shown_name(process),
+            Self::Thread(thread, _) => {
+                let machine = self.process(state).and_then(|p| p.machine.as_ref());
+                let vcpu = machine.and_then(|machine| machine.vcpu_of(thread.id));
+                vcpu.map_or_else(|| thread.name.clone(), |vcpu| format!("vCPU {vcpu}"))
+            }
+        }
+    }
+
+    /// What a filter looks through: number, name, group or process, and class.
+    pub fn known(self, state: &RunModel) -> String {
+        let (number, of) = match self {
+            Self::Process(process, _) => (process.id.pid, process.group.as_deref()),
+            Self::Thread(thread, track) => {
+                let process = process_of(state, track);
+                (thread.id.tid, process.map(|process| process.name.as_str()))
+            }
+        };
+        let class = self.class().map(|class| class.to_string());
+        let (of, class) = (of.unwrap_or_default(), class.unwrap_or_default());
+        format!("{number} {} {of} {class}", self.name(state))
+    }
+
+    /// Its process, or itself.
+    fn process<'r>(self, state: &'r RunModel) -> Option<&'r Process>
+    where
+        's: 'r,
+    {
+        match self {
+            Self::Process(process, _) => Some(process),
+            Self::Thread(_, track) => process_of(state, track),
+        }
+    }
+
+    fn class(self) -> Option<Class> {
+        match self {
+            Self::Process(_, track) => track.classed.class(),
+            Self::Thread(_, track) => track.classed.class(),
+        }
+    }
+
+    fn last_move(self) -> Option<&'s Decision> {
+        match self {
+            Self::Process(_, track) => track.last_move.as_deref(),
+            Self::Thread(_, track) => track.last_move.as_deref(),
+        }
+    }
+
+    fn misses(self) -> Option<f64> {
+        match self {
+            Self::Process(_, track) => track.miss_rate,
+            Self::Thread(thread, _) => thread.counts?.miss_rate(),
+        }
+    }
+
+    fn local(self) -> Option<f64> {
+        match self {
+            Self::Process(_, track) => track.local_access_ratio,
+            Self::Thread(thread, _) => thread.counts?.local_access_ratio(),
         }
     }
 }
@@ -375,55 +454,15 @@ pub fn process_of<'s>(state: &'s RunModel, track: &run::Thread) -> Option<&'s Pr
     state.snapshot()?.processes.get(track.process?)
 }
 
-fn class_of(row: Row<'_>) -> Option<Class> {
-    match row {
-        Row::Process(_, _, track) => track.classed.class(),
-        Row::Thread(_, track) => track.classed.class(),
-    }
-}
-
-fn last_move(row: Row<'_>) -> Option<&Decision> {
-    match row {
-        Row::Process(_, _, track) => track.last_move.as_deref(),
-        Row::Thread(_, track) => track.last_move.as_deref(),
-    }
-}
-
-fn misses(row: Row<'_>) -> Option<f64> {
-    match row {
-        Row::Process(_, _, track) => track.miss_rate,
-        Row::Thread(thread, _) => thread.counts?.miss_rate(),
-    }
-}
-
-fn local(row: Row<'_>) -> Option<f64> {
-    match row {
-        Row::Process(_, _, track) => track.local_access_ratio,
-        Row::Thread(thread, _) => thread.counts?.local_access_ratio(),
-    }
-}
-
-fn home(state: &RunModel, row: Row<'_>) -> Option<u32> {
-    let process = match row {
-        Row::Process(_, process, _) => process,
-        Row::Thread(_, track) => process_of(state, track)?,
-    };
-    Some(process.residency.as_ref()?.home()?.0)
-}
-
 /// How evenly things are spread: 1 over the sum of squared shares, 1 for all in one place.
-fn evenness(amounts: impl Iterator<Item = f64> + Clone) -> f64 {
-    let all: f64 = amounts.clone().sum();
-    let squares: f64 = amounts.map(|amount| amount * amount).sum();
+fn evenness(shares: &[f64]) -> f64 {
+    let all: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
     if squares > 0.0 {
         all * all / squares
     } else {
         0.0
     }
-}
-
-fn whole_percent(cpus: f64) -> String {
-    format!("{:.0}", cpus * 100.0)
 }
 
 pub(super) fn local_tone(local: f64) -> Tone {
@@ -434,36 +473,22 @@ pub(super) fn local_tone(local: f64) -> Tone {
     }
 }
 
-fn class(class: Option<Class>) -> Cell {
+fn class_tone(class: Class) -> Tone {
     match class {
-        None => Cell::Text("-".to_owned(), Tone::Dim),
-        Some(class) => Cell::Text(
-            class.to_string(),
-            match class {
-                Class::Turtle => Tone::Plain,
-                Class::Devil => Tone::Warn,
-                Class::SuperDevil => Tone::Bad,
-            },
-        ),
+        Class::Turtle => Tone::Plain,
+        Class::Devil => Tone::Warn,
+        Class::SuperDevil => Tone::Bad,
     }
 }
 
-fn moved(state: &RunModel, act: Option<&Decision>, look: Look) -> Cell {
-    let Some(act) = act else {
-        return Cell::Text("-".to_owned(), Tone::Dim);
-    };
-    let since = ago(state.at().1.saturating_sub(act.time_ns));
-    Cell::Text(format!("{since} {}", went(act, look)), outcome_tone(act))
-}
-
 /// What went where, in a few letters.
-pub(super) fn went(act: &Decision, look: Look) -> String {
+pub(super) fn went(decision: &Decision, look: Look) -> String {
     let arrow = look.arrow();
-    match act.subject {
-        Subject::Thread { from, to, .. } => match to {
-            Some(to) => format!("{from}{arrow}{to}"),
-            None => format!("{from}{arrow}any"),
-        },
+    match decision.subject {
+        Subject::Thread {
+            from, to: Some(to), ..
+        } => format!("{from}{arrow}{to}"),
+        Subject::Thread { from, to: None, .. } => format!("{from}{arrow}any"),
         Subject::Pages { to, moved, .. } if moved > 0 => {
             format!("{}p{arrow}n{to}", super::figures::count(moved as f64))
         }
@@ -472,8 +497,8 @@ pub(super) fn went(act: &Decision, look: Look) -> String {
 }
 
 /// The outcome of a decision, in a word or two.
-pub(super) fn outcome(act: &Decision) -> String {
-    match act.outcome {
+pub(super) fn outcome(decision: &Decision) -> String {
+    match decision.outcome {
         DecisionOutcome::Moved => "moved".to_owned(),
         DecisionOutcome::Undone => "undone".to_owned(),
         DecisionOutcome::Stolen => "to idle node".to_owned(),
@@ -484,8 +509,8 @@ pub(super) fn outcome(act: &Decision) -> String {
     }
 }
 
-pub(super) fn outcome_tone(act: &Decision) -> Tone {
-    match act.outcome {
+pub(super) fn outcome_tone(decision: &Decision) -> Tone {
+    match decision.outcome {
         DecisionOutcome::Moved | DecisionOutcome::Stolen => Tone::Good,
         DecisionOutcome::Failed => Tone::Bad,
         DecisionOutcome::Planned | DecisionOutcome::Waiting => Tone::Plain,

@@ -81,7 +81,7 @@ impl Top {
             Key::Char('<' | ',') => self.sort_by(-1),
             Key::Char('>' | '.') => self.sort_by(1),
             Key::Char('r') => {
-                if let Some(sort) = self.ui.sorts.get_mut(self.ui.tab.place()) {
+                if let Some(sort) = self.ui.sort_mut() {
                     sort.reversed = !sort.reversed;
                 }
             }
@@ -140,7 +140,7 @@ impl Top {
 
     fn sort_by(&mut self, step: isize) {
         let columns = self.ui.tab.columns();
-        let Some(sort) = self.ui.sorts.get_mut(self.ui.tab.place()) else {
+        let Some(sort) = self.ui.sort_mut() else {
             return;
         };
         let at = columns.iter().position(|&column| column == sort.column);
@@ -167,9 +167,8 @@ impl Top {
             }
             RowId::Thread(thread) => self.open(Open::Thread(thread)),
             RowId::Decision(number) => {
-                if let Some(act) = self.timeline.state().log.get(number) {
-                    let act = act.clone();
-                    self.open(Open::Decision(act));
+                if let Some(decision) = self.timeline.state().log.get(number).cloned() {
+                    self.open(Open::Decision(decision));
                 }
             }
             RowId::Node(_) => {}
@@ -237,13 +236,8 @@ impl Top {
                 self.wanted = None;
                 self.timeline.follow();
             }
-            Key::Char('[') => {
-                if let Some(moment) = self.timeline.next_decided(false) {
-                    self.go(moment);
-                }
-            }
-            Key::Char(']') => {
-                if let Some(moment) = self.timeline.next_decided(true) {
+            Key::Char(bracket @ ('[' | ']')) => {
+                if let Some(moment) = self.timeline.next_decided(bracket == ']') {
                     self.go(moment);
                 }
             }
@@ -300,9 +294,7 @@ impl Top {
             let hit = columns
                 .iter()
                 .find(|&&(_, from, wide)| (from..=from.saturating_add(wide)).contains(&x));
-            if let (Some(&(column, ..)), Some(sort)) =
-                (hit, self.ui.sorts.get_mut(self.ui.tab.place()))
-            {
+            if let (Some(&(column, ..)), Some(sort)) = (hit, self.ui.sort_mut()) {
                 sort.reversed = sort.column == column && !sort.reversed;
                 sort.column = column;
             }

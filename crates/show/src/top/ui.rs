@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use numaherd_world::{ProcessId, ThreadId};
 
-use super::columns::{self, Column, Key, Row};
+use super::columns::{self, Column, Row, SortKey};
 use super::filter::Filter;
 use crate::run::{Decision, RunModel};
 
@@ -29,22 +29,12 @@ impl Tab {
 
     /// What it is called.
     pub fn title(self) -> &'static str {
-        match self {
-            Self::Processes => "Processes",
-            Self::Threads => "Threads",
-            Self::Heat => "Heat map",
-            Self::Decisions => "Decisions",
-        }
+        ["Processes", "Threads", "Heat map", "Decisions"][self.place()]
     }
 
     /// Its place among [`Tab::ALL`].
     pub(super) fn place(self) -> usize {
-        match self {
-            Self::Processes => 0,
-            Self::Threads => 1,
-            Self::Heat => 2,
-            Self::Decisions => 3,
-        }
+        self as usize
     }
 
     /// The columns that it can be sorted by.
@@ -158,6 +148,10 @@ impl Ui {
         self.cursors[self.tab.place()]
     }
 
+    pub(super) fn sort_mut(&mut self) -> Option<&mut Sort> {
+        self.sorts.get_mut(self.tab.place())
+    }
+
     pub(super) fn cursor_mut(&mut self) -> &mut Cursor {
         &mut self.cursors[self.tab.place()]
     }
@@ -170,94 +164,56 @@ pub fn order(ui: &Ui, state: &RunModel) -> Vec<u64> {
         Tab::Processes | Tab::Threads => table(ui, state),
         Tab::Heat => (0..state.nodes.len() as u64).collect(),
         Tab::Decisions => {
-            let acts = state.log.latest().rev();
-            let admitted = acts.filter(|act| ui.filter.is_empty() || ui.filter.admits(&known(act)));
-            admitted.map(|act| act.number).collect()
+            let admits =
+                |one: &&Arc<Decision>| ui.filter.is_empty() || ui.filter.admits(&known(one));
+            let admitted = state.log.latest().rev().filter(admits);
+            admitted.map(|decision| decision.number).collect()
         }
     }
 }
 
 /// What a decision is known by.
-fn known(act: &Decision) -> String {
-    let pid = act.process.map(|process| process.pid.to_string());
+fn known(decision: &Decision) -> String {
+    let pid = decision.process.map(|process| process.pid.to_string());
     format!(
         "{} {} {} {} {}",
-        act.thread.tid,
+        decision.thread.tid,
         pid.unwrap_or_default(),
-        act.thread_name,
-        act.rule,
-        columns::outcome(act)
+        decision.thread_name,
+        decision.rule,
+        columns::outcome(decision)
     )
 }
 
 fn table(ui: &Ui, state: &RunModel) -> Vec<u64> {
-    let (Some(snapshot), Some(sort)) = (state.snapshot(), ui.sort()) else {
+    let Some(sort) = ui.sort() else {
         return Vec::new();
     };
-    let mut keyed: Vec<(Key, u64)> = Vec::new();
-    let mut add = |at: usize, row: Row<'_>, known: &dyn Fn() -> String| {
-        if ui.filter.is_empty() || ui.filter.admits(&known()) {
-            keyed.push((sort.column.key(state, row), at as u64));
-        }
+    let is_within = |row: &Row<'_>| match row {
+        Row::Process(..) => true,
+        Row::Thread(thread, _) => ui.within.is_none_or(|process| process == thread.process),
     };
-    match ui.tab {
-        Tab::Processes => {
-            let tracks = state.processes.iter();
-            for (at, (process, track)) in snapshot.processes.iter().zip(tracks).enumerate() {
-                let row = Row::Process(at, process, track);
-                add(at, row, &|| {
-                    let class = track.classed.class().map(|class| class.to_string());
-                    format!(
-                        "{} {} {} {}",
-                        process.id.pid,
-                        columns::name(state, row),
-                        process.group.as_deref().unwrap_or_default(),
-                        class.unwrap_or_default()
-                    )
-                });
-            }
-        }
-        _ => {
-            for (at, (thread, track)) in snapshot
-                .threads
-                .iter()
-                .zip(state.threads.iter())
-                .enumerate()
-            {
-                if ui.within.is_some_and(|process| process != thread.process) {
-                    continue;
-                }
-                let row = Row::Thread(thread, track);
-                add(at, row, &|| {
-                    let process = columns::process_of(state, track);
-                    let class = track.classed.class().map(|class| class.to_string());
-                    format!(
-                        "{} {} {} {}",
-                        thread.id.tid,
-                        columns::name(state, row),
-                        process.map_or("", |process| process.name.as_str()),
-                        class.unwrap_or_default()
-                    )
-                });
-            }
-        }
-    }
+    let rows = (0..).map_while(|at| Some((at, Row::at(state, ui.tab, at)?)));
+    let mut keyed: Vec<(SortKey, u64)> = rows
+        .filter(|(_, row)| is_within(row))
+        .filter(|(_, row)| ui.filter.is_empty() || ui.filter.admits(&row.known(state)))
+        .map(|(at, row)| (sort.column.key(state, row), at as u64))
+        .collect();
     let falls = sort.column.falls() != sort.reversed;
     keyed.sort_by(|(one, a), (other, b)| compare(one, other, falls).then(a.cmp(b)));
     keyed.into_iter().map(|(_, at)| at).collect()
 }
 
-fn compare(one: &Key, other: &Key, falls: bool) -> Ordering {
-    let way = |ordering: Ordering| if falls { ordering.reverse() } else { ordering };
-    match (one, other) {
-        (Key::Number(one), Key::Number(other)) => way(one.total_cmp(other)),
-        (Key::Text(one), Key::Text(other)) => way(one.cmp(other)),
-        (Key::Unknown, Key::Unknown) => Ordering::Equal,
-        (Key::Unknown, _) => Ordering::Greater,
-        (_, Key::Unknown) => Ordering::Less,
-        (Key::Number(_), Key::Text(_)) => Ordering::Less,
-        (Key::Text(_), Key::Number(_)) => Ordering::Greater,
-    }
+fn compare(one: &SortKey, other: &SortKey, falls: bool) -> Ordering {
+    use SortKey::{Number, Text, Unknown};
+    let ordering = match (one, other) {
+        (Unknown, Unknown) => return Ordering::Equal,
+        (Unknown, _) | (Text(_), Number(_)) => return Ordering::Greater,
+        (_, Unknown) | (Number(_), Text(_)) => return Ordering::Less,
+        (Number(one), Number(other)) => one.total_cmp(other),
+        (Text(one), Text(other)) => one.cmp(other),
+    };
+    if falls { ordering.reverse() } else { ordering }
 }
 
 /// What a row of a tab is, by its entry in [`order`].
@@ -273,17 +229,17 @@ pub fn row_id(tab: Tab, state: &RunModel, entry: u64) -> Option<RowId> {
 }
 
 /// The entry of [`order`] that a row has, whether it is shown or not.
-fn entry_of(state: &RunModel, row: RowId) -> Option<u64> {
-    let snapshot = state.snapshot();
+pub(super) fn entry_of(state: &RunModel, row: RowId) -> Option<u64> {
+    let snapshot = || state.snapshot();
     let at = match row {
-        RowId::Process(id) => {
-            let processes = &snapshot?.processes;
-            processes.binary_search_by_key(&id, |p| p.id).ok()?
-        }
-        RowId::Thread(id) => {
-            let threads = &snapshot?.threads;
-            threads.binary_search_by_key(&id, |t| t.id).ok()?
-        }
+        RowId::Process(id) => snapshot()?
+            .processes
+            .binary_search_by_key(&id, |p| p.id)
+            .ok()?,
+        RowId::Thread(id) => snapshot()?
+            .threads
+            .binary_search_by_key(&id, |t| t.id)
+            .ok()?,
         RowId::Decision(number) => return Some(number),
         RowId::Node(at) => at,
     };

@@ -321,7 +321,7 @@ fn a_decision_is_found_by_its_number_and_by_that_of_its_snapshot_and_its_outcome
     );
     let refused = of(9_999).unwrap_err().to_string();
     assert!(
-        refused.contains("the ledger holds the records #0 to #"),
+        refused.contains("the ledger contains the records #0 to #"),
         "{refused}"
     );
 }

@@ -12,8 +12,8 @@ use crate::explain::{
 };
 use crate::summary;
 use crate::words::{
-    at, count, counted, cpus, entry, indented, many, misses, percent, sentence, short,
-    stopped, time,
+    at, count, counted, cpus, entry, indented, many, misses, percent, sentence, short, stopped,
+    time,
 };
 
 /// Where the sentences after the labels begin.

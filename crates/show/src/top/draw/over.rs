@@ -7,7 +7,7 @@ use super::super::Top;
 use super::super::canvas::{Canvas, wrapped};
 use super::super::columns::{self, Row, THREAD, outcome, went};
 use super::super::theme::Tone;
-use super::super::ui::Open;
+use super::super::ui::{Open, Tab};
 use crate::run::{Decision, DecisionOutcome, Subject};
 use crate::words::{at, counted, left_alone};
 
@@ -91,7 +91,7 @@ pub(super) fn lines(top: &Top, area: Rect) -> Vec<OpenLine> {
             page.title("");
             page.add("Drawn from", &top.source, Tone::Plain);
         }
-        Open::Decision(act) => decision(top, act, &mut page),
+        Open::Decision(one) => decision(top, one, &mut page),
         Open::Thread(thread) => one_thread(top, *thread, &mut page),
     }
     page.lines
@@ -134,78 +134,69 @@ impl Page {
     }
 }
 
-fn decision(top: &Top, act: &Decision, page: &mut Page) {
-    let look = top.look;
+fn decision(top: &Top, decision: &Decision, page: &mut Page) {
     let state = top.timeline.state();
-    page.title(&format!("Decision {} at {}", act.number, at(act.time_ns)));
-    page.add(
-        "thread",
-        &format!("{} {}", act.thread.tid, act.thread_name),
-        Tone::Strong,
-    );
-    if let Some(id) = act.process {
+    let (number, when) = (decision.number, at(decision.time_ns));
+    page.title(&format!("Decision {number} at {when}"));
+    let thread = format!("{} {}", decision.thread.tid, decision.thread_name);
+    page.add("thread", &thread, Tone::Strong);
+    let mut plain = |label: &str, text: &str| page.add(label, text, Tone::Plain);
+    if let Some(id) = decision.process {
         let process = state.snapshot().and_then(|snapshot| snapshot.process(id));
         let name = process.map_or("(no longer there)", |process| process.name.as_str());
-        page.add("process", &format!("{} {name}", id.pid), Tone::Plain);
+        plain("process", &format!("{} {name}", id.pid));
     }
-    let node = |cpu| state.topology().and_then(|topology| topology.node_of(cpu));
-    match act.subject {
+    match decision.subject {
         Subject::Thread { from, to, .. } => {
-            let on = |cpu| match node(cpu) {
+            let on = |cpu| match state.node_of(cpu) {
                 Some(node) => format!("CPU {cpu} on node {node}"),
                 None => format!("CPU {cpu}"),
             };
-            page.add("from", &on(from), Tone::Plain);
-            let to = to.map_or_else(|| "the kernel's choice".to_owned(), on);
-            page.add("to", &to, Tone::Plain);
+            plain("from", &on(from));
+            plain(
+                "to",
+                &to.map_or_else(|| "the kernel's choice".to_owned(), on),
+            );
         }
         Subject::Pages { to, moved, left } => {
-            page.add("pages to", &format!("node {to}"), Tone::Plain);
-            page.add("moved", &counted(moved, "base page"), Tone::Plain);
+            plain("pages to", &format!("node {to}"));
+            plain("moved", &counted(moved, "base page"));
             if left > 0 {
                 page.add("not moved", &counted(left, "base page"), Tone::Warn);
             }
         }
     }
-    let or_none = |text: &str, none: &str| match text {
-        "" => none.to_owned(),
-        text => text.to_owned(),
-    };
-    page.add(
+    let mut plain = |label: &str, text: &str| page.add(label, text, Tone::Plain);
+    let or_none = |text, none| if text == "" { none } else { text };
+    plain(
         "rule",
-        &or_none(&act.rule, "the governor's own"),
-        Tone::Plain,
+        or_none(decision.rule.as_str(), "the governor's own"),
     );
-    page.add("why", &act.why, Tone::Plain);
-    page.add(
-        "instead of",
-        &or_none(&act.instead_of, "nothing else was considered"),
-        Tone::Plain,
-    );
-    let told = match act.outcome {
+    plain("why", &decision.why);
+    let none = "nothing else was considered";
+    plain("instead of", or_none(decision.instead_of.as_str(), none));
+    let told = match decision.outcome {
         DecisionOutcome::Refused(_) => "refused by the governor".to_owned(),
-        _ => outcome(act),
+        _ => outcome(decision),
     };
-    page.add("outcome", &told, columns::outcome_tone(act));
-    page.add("", &act.answer, Tone::Plain);
-    page.add("in short", &went(act, look), Tone::Dim);
+    page.add("outcome", &told, columns::outcome_tone(decision));
+    page.add("", &decision.answer, Tone::Plain);
+    page.add("in short", &went(decision, top.look), Tone::Dim);
 }
 
 fn one_thread(top: &Top, id: ThreadId, page: &mut Page) {
     let state = top.timeline.state();
-    let snapshot = state.snapshot();
-    let found = snapshot.and_then(|snapshot| {
-        let threads = &snapshot.threads;
-        let at = threads.binary_search_by_key(&id, |thread| thread.id).ok()?;
-        Some((threads.get(at)?, state.threads.get(at)?))
-    });
-    let Some((thread, track)) = found else {
+    let threads = state
+        .snapshot()
+        .map_or(&[][..], |snapshot| &snapshot.threads);
+    let at = threads.binary_search_by_key(&id, |thread| thread.id).ok();
+    let found = at.and_then(|at| Row::at(state, Tab::Threads, at));
+    let Some(row @ Row::Thread(thread, _)) = found else {
         page.title(&format!("Thread {} is not there at this moment", id.tid));
         page.text("It has not started yet, or has ended.");
         history(top, id, page);
         return;
     };
-    let row = Row::Thread(thread, track);
     page.title(&format!("Thread {}", id.tid));
     for &column in THREAD {
         if let columns::Cell::Text(text, tone) = column.cell(state, row, top.look) {
@@ -223,21 +214,29 @@ fn one_thread(top: &Top, id: ThreadId, page: &mut Page) {
 /// What was decided about a thread, the latest first.
 fn history(top: &Top, id: ThreadId, page: &mut Page) {
     let state = top.timeline.state();
-    let acts = state.log.latest().rev().filter(|act| act.thread == id);
-    let acts: Vec<_> = acts.take(50).collect();
+    let decisions = state
+        .log
+        .latest()
+        .rev()
+        .filter(|decision| decision.thread == id);
+    let decisions: Vec<_> = decisions.take(50).collect();
     page.title("");
-    if acts.is_empty() {
+    if decisions.is_empty() {
         page.text("None of the latest decisions is about it.");
         return;
     }
     page.title("Decisions about it, the latest first");
-    for act in acts {
-        let label = format!("{} {}", at(act.time_ns), went(act, top.look));
-        page.add(&label, &outcome(act), columns::outcome_tone(act));
-        page.add("", &act.why, Tone::Plain);
-        if !act.instead_of.is_empty() {
-            page.add("", &format!("instead of: {}", act.instead_of), Tone::Dim);
+    for decision in decisions {
+        let label = format!("{} {}", at(decision.time_ns), went(decision, top.look));
+        page.add(&label, &outcome(decision), columns::outcome_tone(decision));
+        page.add("", &decision.why, Tone::Plain);
+        if !decision.instead_of.is_empty() {
+            page.add(
+                "",
+                &format!("instead of: {}", decision.instead_of),
+                Tone::Dim,
+            );
         }
-        page.add("", &act.answer, Tone::Warn);
+        page.add("", &decision.answer, Tone::Warn);
     }
 }

@@ -4,9 +4,8 @@ use ratatui::layout::Rect;
 
 use super::super::Top;
 use super::super::canvas::Canvas;
-use super::super::columns::{Cell, Row, fit};
+use super::super::columns::{Cell, Column, Row, fit};
 use super::super::theme::Tone;
-use super::super::ui::Tab;
 use super::Layout;
 
 /// Draws the table.
@@ -27,42 +26,25 @@ pub(super) fn table(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
         }
         put(
             canvas,
-            layout.table,
-            x,
-            wide,
-            0,
-            column.is_right(),
+            field(layout.table, x, wide, 0),
+            column,
             &title,
             Tone::Head,
         );
     }
-    let Some(snapshot) = state.snapshot() else {
-        return;
-    };
     let rows = layout.rows();
     let cursor = top.ui.cursor();
     let shown = top.order.iter().enumerate().skip(cursor.top);
     for ((place, &entry), y) in shown.zip(0..rows.height) {
         let at = usize::try_from(entry).unwrap_or(usize::MAX);
-        let row = match top.ui.tab {
-            Tab::Processes => {
-                let pair = snapshot.processes.get(at).zip(state.processes.get(at));
-                pair.map(|(process, track)| Row::Process(at, process, track))
-            }
-            _ => {
-                let pair = snapshot.threads.get(at).zip(state.threads.get(at));
-                pair.map(|(thread, track)| Row::Thread(thread, track))
-            }
-        };
-        let Some(row) = row else {
+        let Some(row) = Row::at(state, top.ui.tab, at) else {
             continue;
         };
         for &(column, x, wide) in &columns {
+            let field = field(rows, x, wide, y);
             match column.cell(state, row, canvas.look) {
-                Cell::Text(text, tone) => {
-                    put(canvas, rows, x, wide, y, column.is_right(), &text, tone);
-                }
-                Cell::Levels(shares) => levels(canvas, rows, x, wide, y, &shares),
+                Cell::Text(text, tone) => put(canvas, field, column, &text, tone),
+                Cell::Levels(shares) => levels(canvas, field, &shares),
             }
         }
         if place == cursor.at {
@@ -71,40 +53,36 @@ pub(super) fn table(top: &Top, canvas: &mut Canvas<'_>, layout: &Layout) {
     }
 }
 
+/// So many columns of an area's row, as far as they are in it.
+fn field(area: Rect, x: u16, wide: u16, y: u16) -> Rect {
+    let row = Rect {
+        x: area.x.saturating_add(x),
+        y: area.y.saturating_add(y),
+        width: wide,
+        height: 1,
+    };
+    row.intersection(area)
+}
+
 /// Text in a column.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "a place, a text and how it looks"
-)]
-fn put(
-    canvas: &mut Canvas<'_>,
-    area: Rect,
-    x: u16,
-    wide: u16,
-    y: u16,
-    right: bool,
-    text: &str,
-    tone: Tone,
-) {
-    let end = x.saturating_add(wide);
-    if right {
-        canvas.right(area, x, end, y, text, tone);
+fn put(canvas: &mut Canvas<'_>, field: Rect, column: Column, text: &str, tone: Tone) {
+    if column.is_right() {
+        canvas.right(field, 0, field.width, 0, text, tone);
     } else {
-        let within = Rect {
-            width: area.width.min(end),
-            ..area
-        };
-        canvas.text(within, x, y, text, tone);
+        canvas.text(field, 0, 0, text, tone);
     }
 }
 
 /// A letter for each share; the most of each few where there are more than columns.
-fn levels(canvas: &mut Canvas<'_>, area: Rect, x: u16, wide: u16, y: u16, shares: &[f64]) {
-    let by = shares.len().div_ceil(usize::from(wide).max(1)).max(1);
-    for (x, shares) in (x..).zip(shares.chunks(by)) {
+fn levels(canvas: &mut Canvas<'_>, field: Rect, shares: &[f64]) {
+    let by = shares
+        .len()
+        .div_ceil(usize::from(field.width).max(1))
+        .max(1);
+    for (x, shares) in (0..).zip(shares.chunks(by)) {
         let most = shares.iter().copied().fold(0.0, f64::max);
         let letter = canvas.look.level(most);
         let tone = if most > 0.0 { Tone::Accent } else { Tone::Dim };
-        canvas.text(area, x, y, letter.encode_utf8(&mut [0; 4]), tone);
+        canvas.text(field, x, 0, letter.encode_utf8(&mut [0; 4]), tone);
     }
 }
