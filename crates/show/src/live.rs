@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use numaherd_herd::ledger::Start;
-use numaherd_herd::{Line, Record, Totals};
-use numaherd_world::{AffinityResult, ProcessId, Snapshot, ThreadId};
+use numaherd_herd::{Guard, Line, Record, Refusal};
+use numaherd_world::{AffinityResult, PageFailure, ProcessId, Snapshot, ThreadId};
 
 use crate::guests::Guest;
 use crate::requests::sentence;
-use crate::run::decision::ThreadDecision;
-use crate::run::{History, RunModel, sum};
+use crate::run::decision::{PageDecision, ThreadDecision};
+use crate::run::{DecisionOutcome, History, RunModel, Work, add, sum};
 use crate::summary::failures;
 use crate::words::{at, count, counted, listed, percent, short};
 
@@ -29,22 +29,13 @@ const MOST_NAMED: usize = 4;
 #[derive(Debug, Default)]
 pub struct Live {
     run: RunModel,
-    /// What happened to threads since the latest line.
-    threads: Threads,
-    /// When the latest line was given, in ns since the world began, and the sums up to then.
+    /// What happened since the latest line.
+    since: Since,
+    /// When the latest line was given, in ns since the world began.
     told_ns: u64,
-    told: Sums,
     /// Virtual machines as they were last shown, and when.
     guests: BTreeMap<ProcessId, Arc<Guest>>,
     rows_ns: u64,
-}
-
-/// The sums whose growth a line tells.
-#[derive(Clone, Debug, Default)]
-struct Sums {
-    totals: Totals,
-    page_errors: u64,
-    planned_page_orders: u64,
 }
 
 impl Live {
@@ -56,21 +47,21 @@ impl Live {
     /// What is to be shown after this record, one line or several, without the last line feed; `None`
     /// for nothing.
     pub fn line(&mut self, line: &Arc<Line>) -> Option<String> {
-        let mut last = None;
-        if let Record::End(_) = line.record {
-            // Before the sums become those of the last record.
-            self.run.finish(&mut self.threads);
-            last = self.interval(line.time_ns, true);
-        }
-        self.run.take_with(line, &mut self.threads);
+        self.run.take_with(line, &mut self.since);
         let text = match &line.record {
             Record::Start(start) => return Some(begins(start)),
             Record::Notice(notice) => Some(format!("note: {}", notice.text)),
             Record::Control(controlled) => Some(sentence(controlled)),
             Record::Snapshot(snapshot) => self.rows(snapshot),
-            Record::Placing(_) if !self.run.is_pending() => self.interval(line.time_ns, false),
-            Record::Outcome(_) => self.interval(line.time_ns, false),
-            Record::End(_) => last,
+            Record::Placing(_) if self.run.is_pending() => None,
+            Record::Placing(_) | Record::Outcome(_) => {
+                let is_early = line.time_ns < self.told_ns.saturating_add(LEAST_NS);
+                match self.is_quick() && is_early {
+                    true => None,
+                    false => self.interval(line.time_ns),
+                }
+            }
+            Record::End(_) => self.interval(line.time_ns),
             _ => None,
         }?;
         let timed = |text: &str| format!("{:>9}  {text}", at(line.time_ns));
@@ -79,9 +70,8 @@ impl Live {
 
     /// Whether there are more intervals than lines.
     fn is_quick(&self) -> bool {
-        self.run
-            .cadence_ns
-            .is_some_and(|cadence| cadence < LEAST_NS)
+        let cadence = self.run.cadence_ns;
+        cadence.is_some_and(|cadence| cadence < LEAST_NS)
     }
 
     /// The rows of virtual machines that are new or have changed.
@@ -110,104 +100,28 @@ impl Live {
     }
 
     /// The line of an interval, or of what happened since the latest line, if anything did.
-    fn interval(&mut self, time_ns: u64, is_last: bool) -> Option<String> {
-        let is_early = time_ns < self.told_ns.saturating_add(LEAST_NS);
-        if self.is_quick() && is_early && !is_last {
-            return None;
-        }
+    fn interval(&mut self, time_ns: u64) -> Option<String> {
         self.told_ns = time_ns;
-        let now = Sums {
-            totals: self.run.totals.clone(),
-            page_errors: self.run.more.page_errors,
-            planned_page_orders: self.run.more.planned_page_orders,
-        };
-        let growth = now.since(&std::mem::replace(&mut self.told, now.clone()));
-        let mut parts = std::mem::take(&mut self.threads).parts();
-        parts.extend(growth.parts());
+        let since = std::mem::take(&mut self.since);
+        let mut parts = since.parts();
         if parts.is_empty() {
             return None;
         }
-        let (local, penalty) = match self.is_quick() {
-            true => (
-                growth.totals.local_access_ratio(),
-                growth.totals.uncore_penalty(),
-            ),
-            false => (self.run.now.local_access_ratio, self.run.now.uncore_penalty),
+        let work = match self.is_quick() {
+            true => &since.work,
+            false => &self.run.work,
         };
+        let local = work.local_access_ratio();
         parts.extend(local.map(|local| format!("{} local", percent(local))));
+        let penalty = work.uncore_penalty();
         parts.extend(penalty.map(|cycles| format!("uncore penalty {} cycles", short(cycles))));
         Some(parts.join("; "))
     }
 }
 
-impl Sums {
-    /// How much has been added since some time ago.
-    fn since(&self, before: &Self) -> Self {
-        let (now, then) = (&self.totals, &before.totals);
-        let totals = Totals {
-            pages_moved: now.pages_moved.saturating_sub(then.pages_moved),
-            pages_failed: growth(&now.pages_failed, &then.pages_failed),
-            refusals: growth(&now.refusals, &then.refusals),
-            local: now.local.saturating_sub(then.local),
-            remote: now.remote.saturating_sub(then.remote),
-            uncore_busy_cycles: now
-                .uncore_busy_cycles
-                .saturating_sub(then.uncore_busy_cycles),
-            uncore_requests: now.uncore_requests.saturating_sub(then.uncore_requests),
-            ..Totals::default()
-        };
-        Self {
-            totals,
-            page_errors: self.page_errors.saturating_sub(before.page_errors),
-            planned_page_orders: self
-                .planned_page_orders
-                .saturating_sub(before.planned_page_orders),
-        }
-    }
-
-    /// The parts of a line about pages and refusals.
-    fn parts(&self) -> Vec<String> {
-        let totals = &self.totals;
-        let mut parts = Vec::new();
-        if totals.pages_moved > 0 {
-            parts.push(format!("{} moved", counted(totals.pages_moved, "page")));
-        }
-        if self.planned_page_orders > 0 {
-            let orders = counted(self.planned_page_orders, "page order");
-            parts.push(format!("would send {orders}"));
-        }
-        if !totals.pages_failed.is_empty() {
-            let failed = counted(sum(totals.pages_failed.values().copied()), "page");
-            let why = failures(&totals.pages_failed);
-            parts.push(format!("{failed} not moved: {why}"));
-        }
-        if self.page_errors > 0 {
-            let orders = counted(self.page_errors, "page order");
-            parts.push(format!("{orders} stopped short"));
-        }
-        if !totals.refusals.is_empty() {
-            let refusals = totals.refusals.iter();
-            let each: Vec<String> = refusals
-                .map(|(guard, &times)| format!("{guard} {}", count(times)))
-                .collect();
-            parts.push(format!("refused: {}", each.join(", ")));
-        }
-        parts
-    }
-}
-
-/// The counts that have grown, and by how much.
-fn growth<K: Copy + Ord>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
-    let before = |key: &K| then.get(key).copied().unwrap_or(0);
-    let grown = now
-        .iter()
-        .map(|(key, &n)| (*key, n.saturating_sub(before(key))));
-    grown.filter(|&(_, more)| more > 0).collect()
-}
-
-/// What happened to threads since the latest line, each with how it is shown.
+/// What happened since the latest line, threads each with how it is shown.
 #[derive(Clone, Debug, Default)]
-struct Threads {
+struct Since {
     dry_run: bool,
     moved: Vec<(ThreadId, String)>,
     undone: Vec<(ThreadId, String)>,
@@ -216,10 +130,21 @@ struct Threads {
     held: u64,
     released: u64,
     gone: u64,
+    pages_moved: u64,
+    planned_page_orders: u64,
+    pages_failed: BTreeMap<PageFailure, u64>,
+    page_errors: u64,
+    refusals: BTreeMap<Guard, u64>,
+    work: Work,
 }
 
-impl History for Threads {
+impl History for Since {
+    fn interval(&mut self, run: &RunModel, _: &Snapshot) {
+        self.work.add(&run.work);
+    }
+
     fn decided(&mut self, run: &RunModel, decision: &ThreadDecision<'_>) {
+        self.refused(decision.refusal);
         let Some(order) = decision.order else {
             return;
         };
@@ -243,25 +168,31 @@ impl History for Threads {
             },
         }
     }
-}
 
-/// How people are shown a thread: a virtual machine's by its number.
-fn name(run: &RunModel, id: ThreadId) -> String {
-    let snapshot = run.snapshot();
-    let Some(thread) = snapshot.and_then(|snapshot| snapshot.thread(id)) else {
-        return id.tid.to_string();
-    };
-    let process = snapshot.and_then(|snapshot| snapshot.process(thread.process));
-    let machine = process.and_then(|process| process.machine.as_ref());
-    match machine.and_then(|machine| Some((machine, machine.vcpu_of(id)?))) {
-        Some((machine, vcpu)) => format!("{} vCPU {vcpu} {}", machine.name, id.tid),
-        None => format!("{} {}", thread.name, id.tid),
+    fn paged(&mut self, _: &RunModel, decision: &PageDecision<'_>) {
+        self.refused(decision.refusal);
+        let is_planned = decision.outcome() == DecisionOutcome::Planned;
+        self.planned_page_orders += u64::from(is_planned);
+        let Some(outcome) = decision.outcome else {
+            return;
+        };
+        add(&mut self.pages_moved, outcome.moved);
+        self.page_errors += u64::from(outcome.error.is_some());
+        for (&failure, &pages) in &outcome.failed {
+            add(self.pages_failed.entry(failure).or_default(), pages);
+        }
     }
 }
 
-impl Threads {
-    /// The parts of a line about threads.
-    fn parts(self) -> Vec<String> {
+impl Since {
+    fn refused(&mut self, refusal: Option<&Refusal>) {
+        if let Some(refusal) = refusal {
+            *self.refusals.entry(refusal.guard).or_default() += 1;
+        }
+    }
+
+    /// The parts of a line.
+    fn parts(&self) -> Vec<String> {
         let would = if self.dry_run { "would have " } else { "" };
         let mut parts = Vec::new();
         let mut named = |verb: &str, moves: &[(ThreadId, String)], why: &str| {
@@ -279,15 +210,47 @@ impl Threads {
         named("gave", &self.stolen, " to idle nodes");
         named("undone a move of", &self.undone, "");
         named("failed to set", &self.failed, "");
-        let mut numbered = |verb: &str, number: u64| {
+        let mut numbered = |number: u64, noun: &str, part: &dyn Fn(String) -> String| {
             if number > 0 {
-                parts.push(format!("{would}{verb} {}", counted(number, "thread")));
+                parts.push(part(counted(number, noun)));
             }
         };
-        numbered("held", self.held);
-        numbered("given back", self.released);
-        numbered("came too late for", self.gone);
+        let threads = |verb: &'static str| move |threads| format!("{would}{verb} {threads}");
+        numbered(self.held, "thread", &threads("held"));
+        numbered(self.released, "thread", &threads("given back"));
+        numbered(self.gone, "thread", &threads("came too late for"));
+        numbered(self.pages_moved, "page", &|pages| format!("{pages} moved"));
+        let planned = self.planned_page_orders;
+        numbered(planned, "page order", &|orders| {
+            format!("would send {orders}")
+        });
+        let failed = sum(self.pages_failed.values().copied());
+        numbered(failed, "page", &|pages| {
+            format!("{pages} not moved: {}", failures(&self.pages_failed))
+        });
+        numbered(self.page_errors, "page order", &|orders| {
+            format!("{orders} stopped short")
+        });
+        if !self.refusals.is_empty() {
+            let refusals = self.refusals.iter();
+            let each = refusals.map(|(guard, &times)| format!("{guard} {}", count(times)));
+            parts.push(format!("refused: {}", each.collect::<Vec<_>>().join(", ")));
+        }
         parts
+    }
+}
+
+/// How people are shown a thread: a virtual machine's by its number.
+fn name(run: &RunModel, id: ThreadId) -> String {
+    let snapshot = run.snapshot();
+    let Some(thread) = snapshot.and_then(|snapshot| snapshot.thread(id)) else {
+        return id.tid.to_string();
+    };
+    let process = snapshot.and_then(|snapshot| snapshot.process(thread.process));
+    let machine = process.and_then(|process| process.machine.as_ref());
+    match machine.and_then(|machine| Some((machine, machine.vcpu_of(id)?))) {
+        Some((machine, vcpu)) => format!("{} vCPU {vcpu} {}", machine.name, id.tid),
+        None => format!("{} {}", thread.name, id.tid),
     }
 }
 

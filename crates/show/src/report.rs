@@ -28,6 +28,7 @@ use numaherd_herd::{HerdError, Line};
 use crate::reading::{Read, Source};
 use crate::run::RunModel;
 use crate::words::cut;
+pub(crate) use draw::Px;
 use history::Charts;
 use numaherd_world::ProcessId;
 pub use page::page;

@@ -175,7 +175,7 @@ pub struct Now {
 }
 
 /// A node in the latest interval, with sums since the start.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Node {
     /// Which node.
     pub id: NodeId,
@@ -220,7 +220,7 @@ pub struct NodeSums {
 }
 
 /// A process in the latest interval.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Process {
     /// Which process.
     pub id: ProcessId,

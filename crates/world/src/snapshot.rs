@@ -20,7 +20,9 @@ pub struct ThreadId {
 }
 
 /// A process, told from later ones of the same number by its start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct ProcessId {
     /// The kernel's process number.
     pub pid: u32,

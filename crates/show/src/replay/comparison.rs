@@ -9,7 +9,7 @@ use numaherd_world::Signal;
 use serde::Serialize;
 
 use super::agreement::{Agreement, Shares};
-use super::content::{Content, is_single_accesses};
+use super::content::Content;
 use super::decisions::{Choice, Choices, Wanted};
 use super::effect::Prediction;
 
@@ -235,23 +235,23 @@ impl Comparison {
     /// All of it, once the recording is read. A policy whose signals were not in it has no figures.
     pub fn finish(self, recording: &Recording, candidates: &[Candidate]) -> Replayed {
         let start: &Start = recording.start();
-        let missing: Vec<Option<Missing>> = candidates
+        let missing = candidates
             .iter()
-            .map(|candidate| missing(candidate, &self.content))
-            .collect();
+            .map(|candidate| missing(candidate, &self.content));
+        let missing: Vec<Option<Missing>> = missing.collect();
         let names = |at: usize| at.checked_sub(1).map(|at| candidates[at].name().to_owned());
         let all = candidates.len() + 1;
         let mut pairs = Vec::new();
+        let all = if candidates.len() > 1 { all } else { 0 };
         let of_two = (0..all).flat_map(|one| (one + 1..all).map(move |other| (one, other)));
         for ((one, other), agreement) in of_two.zip(&self.pairs) {
-            let void = [one, other]
-                .into_iter()
-                .filter_map(|at| missing[at.checked_sub(1)?].as_ref());
-            let is_void = void.count() > 0;
+            let is_there = |at: usize| at.checked_sub(1).is_none_or(|at| missing[at].is_none());
             pairs.push(Pair {
                 one: names(one),
                 other: names(other).unwrap_or_default(),
-                agreement: agreement.shares().filter(|_| !is_void),
+                agreement: agreement
+                    .shares()
+                    .filter(|_| is_there(one) && is_there(other)),
             });
         }
         let mut policies = Vec::new();
@@ -267,10 +267,9 @@ impl Comparison {
                 unpaged: unpaged(candidate, recording),
                 agreement: shares(&self.pairs[at]),
                 where_moved: shares(&self.where_moved[at]),
-                over_time: if there {
-                    self.over_time[at].moments()
-                } else {
-                    Vec::new()
+                over_time: match there {
+                    true => self.over_time[at].moments(),
+                    false => Vec::new(),
                 },
                 moves: self.moves[at + 1].moves,
                 refused: (self.basis == Basis::Carried).then_some(self.refused[at]),
@@ -292,29 +291,16 @@ impl Comparison {
             damage: recording.damage().map(str::to_owned),
             counted: self.content.counted(),
             policies,
-            pairs: if candidates.len() > 1 {
-                pairs
-            } else {
-                Vec::new()
-            },
+            pairs,
             decisions: self.choices.map(Choices::finish),
             prediction: None,
         }
     }
 }
 
-/// What a placement goes by and the recording does not hold. Where it goes by who shares pages, the
-/// accesses that this is found out from are its paging's affair.
+/// What a placement goes by and the recording does not hold.
 fn missing(candidate: &Candidate, content: &Content) -> Option<Missing> {
-    let of_paging = |signal: Signal| candidate.needs_sharing() && is_single_accesses(signal);
-    let needs = candidate.needs().iter().copied();
-    let mut signals: Vec<String> = needs
-        .filter(|&signal| !of_paging(signal) && !content.holds(signal))
-        .map(|signal| signal.to_string())
-        .collect();
-    if candidate.needs_sharing() && content.sharing == 0 {
-        signals.push("which threads share pages".to_owned());
-    }
+    let signals = content.lacks_by_name(candidate.needs(), candidate.needs_sharing());
     (!signals.is_empty()).then_some(Missing { signals })
 }
 

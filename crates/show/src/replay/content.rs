@@ -67,6 +67,22 @@ impl Content {
         !is_single_accesses(signal)
     }
 
+    /// Which of the signals that a placement goes by are not there. Where it goes by who shares pages
+    /// (`sharing`), the accesses that this is found out from are its paging's affair.
+    pub(super) fn lacks(&self, needs: &[Signal], sharing: bool) -> Vec<Signal> {
+        let of_paging = |signal| sharing && is_single_accesses(signal);
+        let is_lacking = |signal: &Signal| !of_paging(*signal) && !self.holds(*signal);
+        needs.iter().copied().filter(is_lacking).collect()
+    }
+
+    /// Those by their names, who shares pages among them.
+    pub(super) fn lacks_by_name(&self, needs: &[Signal], sharing: bool) -> Vec<String> {
+        let unshared = (sharing && self.sharing == 0).then_some("which threads share pages");
+        let lacks = self.lacks(needs, sharing);
+        let names = lacks.iter().map(Signal::to_string);
+        names.chain(unshared.map(str::to_owned)).collect()
+    }
+
     /// Share of thread-intervals with CPU use that have a miss rate; `None` where no thread ran.
     pub fn counted(&self) -> Option<f64> {
         (self.ran > 0).then(|| self.miss_rate as f64 / self.ran as f64)

@@ -71,26 +71,15 @@ impl Recorded {
         let mut missing: Vec<Lacking> = Vec::new();
         let mut policies = Vec::new();
         for wants in wants {
-            let needed = wants.placement.iter().copied();
-            let of_paging = |signal: Signal| wants.sharing && is_single_accesses(signal);
-            let lacks: Vec<Signal> = needed
-                .filter(|&signal| !of_paging(signal) && !content.holds(signal))
-                .collect();
-            for &signal in &lacks {
-                if missing
-                    .iter()
-                    .all(|lacking| lacking.signal != signal.to_string())
-                {
+            for signal in content.lacks(&wants.placement, wants.sharing) {
+                let name = signal.to_string();
+                if missing.iter().all(|lacking| lacking.signal != name) {
                     missing.push(lacking(signal, signals));
                 }
             }
-            let mut lacks: Vec<String> = lacks.iter().map(Signal::to_string).collect();
-            if wants.sharing && content.sharing == 0 {
-                lacks.push("which threads share pages".to_owned());
-            }
             policies.push(Replayable {
                 policy: wants.policy.clone(),
-                lacks,
+                lacks: content.lacks_by_name(&wants.placement, wants.sharing),
                 pages_lack: wants.paging.iter().map(Signal::to_string).collect(),
             });
         }
@@ -170,22 +159,14 @@ pub fn recorded(recorded: &Recorded) -> String {
             ),
         );
     }
-    let not: Vec<_> = recorded
-        .policies
-        .iter()
-        .filter(|p| !p.lacks.is_empty())
-        .collect();
-    if !not.is_empty() {
-        text += "It cannot with\n";
-        for policy in not {
-            let lacks = format!("no {}", policy.lacks.join(", no "));
-            text += &entry(
-                2,
-                &policy.policy,
-                21,
-                &stopped(&lacks.replace("no which", "not known which")),
-            );
+    let lacking = recorded.policies.iter().filter(|p| !p.lacks.is_empty());
+    for (at, policy) in lacking.enumerate() {
+        if at == 0 {
+            text += "It cannot with\n";
         }
+        let lacks = format!("no {}", policy.lacks.join(", no "));
+        let lacks = lacks.replace("no which", "not known which");
+        text += &entry(2, &policy.policy, 21, &stopped(&lacks));
     }
     for lacking in &recorded.missing {
         let remedy = lacking.remedy.as_ref().map_or_else(String::new, |remedy| {

@@ -64,7 +64,7 @@ fn figure(
 
 /// A length in pixels: to a tenth, and never anything but a number that fits a chart.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Px(f64);
+pub(crate) struct Px(pub(crate) f64);
 
 impl std::fmt::Display for Px {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

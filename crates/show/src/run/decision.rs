@@ -475,7 +475,7 @@ impl<'l> PageDecision<'l> {
     }
 
     /// What came of it.
-    pub(super) fn outcome(&self) -> DecisionOutcome {
+    pub(crate) fn outcome(&self) -> DecisionOutcome {
         match (self.refusal, self.outcome) {
             (Some(refusal), _) => DecisionOutcome::Refused(refusal.guard),
             (None, Some(outcome)) if outcome.error.is_some() && outcome.moved == 0 => {

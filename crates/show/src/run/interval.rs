@@ -9,7 +9,7 @@ use numaherd_world::{ProcessId, Residency, Snapshot};
 
 use super::traffic::Traffic;
 use super::work::share;
-use super::{History, Node, NodeSums, Now, Process, RunModel, Work, add};
+use super::{History, Node, Now, Process, RunModel, Work, add};
 use crate::guests::Guest;
 use crate::words::cut;
 
@@ -99,23 +99,15 @@ impl RunModel {
         // Threads of a process are mostly next to each other.
         let mut found: Option<(ProcessId, Option<usize>)> = None;
         for (thread, track) in snapshot.threads.iter().zip(self.threads.all_mut()) {
-            let work = Work::of(
-                thread.counts.as_ref(),
-                thread.cpu_share,
-                snapshot.interval_ns,
-            );
+            let counts = thread.counts.as_ref();
+            let work = Work::of(counts, thread.cpu_share, snapshot.interval_ns);
             self.work.add(&work);
             if let Some(rate) = work.miss_rate() {
                 track.classed.observe(rate, &ClassRule::PAPER);
             }
             let place = match found {
                 Some((id, place)) if id == thread.process => place,
-                _ => {
-                    let processes = &snapshot.processes;
-                    processes
-                        .binary_search_by_key(&thread.process, |process| process.id)
-                        .ok()
-                }
+                _ => self.processes.place(thread.process),
             };
             found = Some((thread.process, place));
             track.process = place;
@@ -176,9 +168,8 @@ impl RunModel {
             node.served_per_s = per_second(work.served, snapshot.interval_ns)
                 .filter(|_| traffic.is_assigned && traffic.with_memory.contains(&place));
             let bandwidths = topology.timing().node_gb_per_s.as_ref();
-            let bandwidth = bandwidths
-                .zip(topology.node_index(node.id))
-                .and_then(|(of, at)| of.get(at).copied());
+            let at = topology.node_index(node.id);
+            let bandwidth = bandwidths.zip(at).and_then(|(of, at)| of.get(at).copied());
             let load = node.served_per_s.zip(self.line_bytes).zip(bandwidth);
             let load = load.map(|((lines, bytes), of)| lines * bytes as f64 / (of * 1e9));
             node.controller_load = load.filter(|load| load.is_finite());
@@ -193,33 +184,6 @@ impl RunModel {
                     add(&mut self.nodes[place].pages, pages);
                 }
             }
-        }
-    }
-}
-
-impl Default for Process {
-    fn default() -> Self {
-        Self {
-            id: ProcessId { pid: 0, born: 0 },
-            name: String::new(),
-            group: None,
-            guest: None,
-            threads: 0,
-            hands_off: 0,
-            threads_on: Vec::new(),
-            pages_on: None,
-            home: None,
-            class: None,
-            cpus_used: 0.0,
-            miss_rate: None,
-            local_access_ratio: None,
-            thread_moves: 0,
-            pages_moved: 0,
-            last: None,
-            last_move: None,
-            cpus_waited: 0.0,
-            classed: numaherd_policy::classes::Classed::default(),
-            work: Work::default(),
         }
     }
 }
@@ -258,16 +222,8 @@ pub(super) fn nodes_of(topology: &Topology) -> Vec<Node> {
     let node = |node: &numaherd_topology::Node| Node {
         id: node.id,
         cpus: node.cpus.intersection(&online).len() as u64,
-        cpus_used: 0.0,
-        threads: 0,
         memory_bytes: Some(node.memory_bytes).filter(|&bytes| bytes > 0),
-        free_bytes: None,
-        pages: 0,
-        local_access_ratio: None,
-        fetched_per_s: None,
-        served_per_s: None,
-        controller_load: None,
-        sums: NodeSums::default(),
+        ..Node::default()
     };
     nodes.map(node).collect()
 }

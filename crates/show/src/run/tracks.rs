@@ -54,10 +54,14 @@ impl<K: Copy + Ord, T: Default> Tracks<K, T> {
         self.ids = ids.collect();
     }
 
+    /// The place of an id.
+    pub(super) fn place(&self, id: K) -> Option<usize> {
+        self.ids.binary_search(&id).ok()
+    }
+
     /// That of an id.
     pub fn get_by_id(&self, id: K) -> Option<&T> {
-        let at = self.ids.binary_search(&id).ok()?;
-        self.all.get(at)
+        self.all.get(self.place(id)?)
     }
 
     /// All, in the snapshot's order, to be changed.
@@ -67,7 +71,7 @@ impl<K: Copy + Ord, T: Default> Tracks<K, T> {
 
     /// That of an id, to be changed.
     pub(super) fn get_mut(&mut self, id: K) -> Option<&mut T> {
-        let at = self.ids.binary_search(&id).ok()?;
+        let at = self.place(id)?;
         self.all.get_mut(at)
     }
 }

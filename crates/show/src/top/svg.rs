@@ -1,11 +1,11 @@
 //! A frame as text, and as SVG: the same letters at the same places, as a terminal would show them.
 
-use std::fmt::Write;
-
+use maud::{Markup, PreEscaped, html};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 
-use super::printable::columns;
+use super::printable::{columns, letter};
+use crate::report::Px;
 
 /// Width and height of a letter in the picture's units.
 const WIDE: f64 = 8.4;
@@ -86,111 +86,108 @@ text.turned{fill:#0d1117}.good{fill:#3fb950}.bad{fill:#ff7b72}.warn{fill:#f0883e
 /// not depend on a reader's letters.
 pub fn svg(buffer: &Buffer, title: &str) -> String {
     let area = buffer.area;
-    let width = f64::from(area.width) * WIDE + 2.0 * MARGIN;
-    let height = f64::from(area.height) * HIGH + 2.0 * MARGIN;
-    let mut picture = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\">\n<title>{}</title>\n\
-         <style>{STYLE}</style>\n\
-         <rect class=\"ground\" width=\"100%\" height=\"100%\" rx=\"6\"/>\n",
-        escaped(title)
-    );
-    for y in 0..area.height {
-        row(&mut picture, buffer, y);
-    }
-    picture.push_str("</svg>\n");
-    picture
-}
-
-fn row(picture: &mut String, buffer: &Buffer, y: u16) {
-    let area = buffer.area;
-    let mut x = 0;
-    while x < area.width {
-        let Some(first) = buffer.cell((area.x + x, area.y + y)) else {
-            return;
-        };
-        let looks = Looks::of(first);
-        let from = x;
-        let mut letters = String::new();
-        let mut is_blocks = None;
-        while let Some(cell) = buffer.cell((area.x + x, area.y + y)) {
-            let symbol = cell.symbol();
-            let letter = symbol.chars().next().unwrap_or(' ');
-            let is_block = block(letter).is_some();
-            if x >= area.width
-                || Looks::of(cell) != looks
-                || is_blocks.is_some_and(|blocks| blocks != is_block)
-            {
-                break;
+    let width = (f64::from(area.width) * WIDE + 2.0 * MARGIN).round();
+    let height = (f64::from(area.height) * HIGH + 2.0 * MARGIN).round();
+    let picture = html! {
+        svg xmlns="http://www.w3.org/2000/svg" width=(width) height=(height)
+            viewBox={ "0 0 " (width) " " (height) } role="img" {
+            title { (printable(title)) }
+            style { (PreEscaped(STYLE)) }
+            rect.ground width="100%" height="100%" rx="6" {}
+            @for y in 0..area.height {
+                @for stretch in stretches(buffer, y) { (stretch.draw()) }
             }
-            is_blocks = Some(is_block);
-            letters.push(letter);
-            x += u16::try_from(columns(symbol).max(1)).unwrap_or(1);
         }
-        if x == from {
-            return;
+    };
+    picture.into_string() + "\n"
+}
+
+/// Letters next to each other that look alike, and are all blocks or none.
+struct Stretch {
+    /// Column and row.
+    at: (u16, u16),
+    columns: u16,
+    letters: String,
+    looks: Looks,
+    is_blocks: bool,
+}
+
+fn stretches(buffer: &Buffer, y: u16) -> Vec<Stretch> {
+    let area = buffer.area;
+    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut x = 0;
+    while x < area.width
+        && let Some(cell) = buffer.cell((area.x + x, area.y + y))
+    {
+        let letter = cell.symbol().chars().next().unwrap_or(' ');
+        let wide = u16::try_from(columns(cell.symbol()).max(1)).unwrap_or(1);
+        let (looks, is_blocks) = (Looks::of(cell), block(letter).is_some());
+        match stretches.last_mut() {
+            Some(last) if last.looks == looks && last.is_blocks == is_blocks => {
+                last.columns += wide;
+                last.letters.push(letter);
+            }
+            _ => stretches.push(Stretch {
+                at: (x, y),
+                columns: wide,
+                letters: letter.to_string(),
+                looks,
+                is_blocks,
+            }),
         }
-        stretch(picture, (from, y), x - from, &letters, looks);
+        x += wide;
+    }
+    stretches
+}
+
+impl Stretch {
+    fn draw(&self) -> Markup {
+        let left = MARGIN + f64::from(self.at.0) * WIDE;
+        let top = MARGIN + f64::from(self.at.1) * HIGH;
+        let colour = self.looks.class.unwrap_or("plain");
+        html! {
+            @if self.looks.reversed {
+                rect class=(colour) x=(Px(left)) y=(Px(top))
+                    width=(Px(f64::from(self.columns) * WIDE)) height=(HIGH) {}
+            }
+            @if self.is_blocks {
+                @let colour = if self.looks.reversed { "ground" } else { colour };
+                @for (place, letter) in self.letters.chars().enumerate() {
+                    (drawn(letter, colour, left + place as f64 * WIDE, top))
+                }
+            } @else {
+                (self.text(left, top + HIGH * 0.75))
+            }
+        }
+    }
+
+    fn text(&self, left: f64, base: f64) -> Markup {
+        let trimmed = self.letters.trim_start();
+        let blanks = self.letters.chars().count() - trimmed.chars().count();
+        let shown = trimmed.trim_end();
+        let classes = Some(self.looks.classes()).filter(|classes| !classes.is_empty());
+        html! {
+            @if !shown.is_empty() {
+                text class=[classes] x=(Px(left + blanks as f64 * WIDE)) y=(Px(base))
+                    textLength=(Px(columns(shown) as f64 * WIDE)) { (printable(shown)) }
+            }
+        }
     }
 }
 
-/// Letters next to each other that look alike.
-fn stretch(picture: &mut String, at: (u16, u16), columns: u16, letters: &str, looks: Looks) {
-    let left = MARGIN + f64::from(at.0) * WIDE;
-    let top = MARGIN + f64::from(at.1) * HIGH;
-    let wide = f64::from(columns) * WIDE;
-    // Whatever is written into a string is taken.
-    if looks.reversed {
-        let _ = writeln!(
-            picture,
-            "<rect class=\"{}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{HIGH}\"/>",
-            looks.class.unwrap_or("plain")
-        );
-    }
-    if letters.trim().is_empty() {
-        return;
-    }
-    if letters.chars().next().and_then(block).is_some() {
-        let class = if looks.reversed {
-            "ground"
-        } else {
-            looks.class.unwrap_or("plain")
-        };
-        for (place, letter) in letters.chars().enumerate() {
-            let Some((across, share, opacity)) = block(letter) else {
-                continue;
-            };
-            let (wide, high) = if across {
-                (WIDE * share, HIGH)
-            } else {
-                (WIDE, HIGH * share)
-            };
-            let x = left + place as f64 * WIDE;
-            let y = top + HIGH - high;
-            let _ = writeln!(
-                picture,
-                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" \
-                 height=\"{high:.1}\" opacity=\"{opacity}\"/>"
-            );
-        }
-        return;
-    }
-    let trimmed = letters.trim_start();
-    let blanks = letters.chars().count() - trimmed.chars().count();
-    let left = left + blanks as f64 * WIDE;
-    let shown = trimmed.trim_end();
-    let length = super::printable::columns(shown) as f64 * WIDE;
-    let base = top + HIGH * 0.75;
-    let classes = looks.classes();
-    let class = match classes.as_str() {
-        "" => String::new(),
-        classes => format!(" class=\"{classes}\""),
+/// A block or shade as a field, where the letter is one.
+fn drawn(letter: char, colour: &str, x: f64, top: f64) -> Markup {
+    let Some((across, share, opacity)) = block(letter) else {
+        return Markup::default();
     };
-    let _ = writeln!(
-        picture,
-        "<text{class} x=\"{left:.1}\" y=\"{base:.1}\" textLength=\"{length:.1}\">{}</text>",
-        escaped(shown)
-    );
+    let (wide, high) = match across {
+        true => (WIDE * share, HIGH),
+        false => (WIDE, HIGH * share),
+    };
+    html! {
+        rect class=(colour) x=(Px(x)) y=(Px(top + HIGH - high)) width=(Px(wide)) height=(Px(high))
+            opacity=(opacity) {}
+    }
 }
 
 /// A block or shade: whether it fills from the left (else from below), how much, how strongly.
@@ -204,16 +201,6 @@ fn block(letter: char) -> Option<(bool, f64, f64)> {
     }
 }
 
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            letter => escaped.push(super::printable::letter(letter).0),
-        }
-    }
-    escaped
+fn printable(text: &str) -> String {
+    text.chars().map(|each| letter(each).0).collect()
 }

@@ -167,14 +167,14 @@ fn decision(top: &Top, decision: &Decision, page: &mut Page) {
         }
     }
     let mut plain = |label: &str, text: &str| page.add(label, text, Tone::Plain);
-    let or_none = |text, none| if text == "" { none } else { text };
-    plain(
-        "rule",
-        or_none(decision.rule.as_str(), "the governor's own"),
-    );
+    let or_none = |text: &str, none: &str| match text {
+        "" => none.to_owned(),
+        text => text.to_owned(),
+    };
+    plain("rule", &or_none(&decision.rule, "the governor's own"));
     plain("why", &decision.why);
     let none = "nothing else was considered";
-    plain("instead of", or_none(decision.instead_of.as_str(), none));
+    plain("instead of", &or_none(&decision.instead_of, none));
     let told = match decision.outcome {
         DecisionOutcome::Refused(_) => "refused by the governor".to_owned(),
         _ => outcome(decision),
