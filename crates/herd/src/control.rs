@@ -75,6 +75,13 @@ pub enum ControlError {
     Ended,
 }
 
+impl ControlError {
+    /// A refusal, and why.
+    pub(crate) fn refused(why: impl ToString) -> Self {
+        Self::Refused(why.to_string())
+    }
+}
+
 /// What others hold. Clones ask the same herd.
 #[derive(Clone)]
 pub struct Control {
@@ -98,13 +105,13 @@ pub(crate) struct Waiting {
 }
 
 /// Where an answer goes, if anybody waits for it.
-pub(crate) struct Answer(Option<Sender<Result<(), String>>>);
+pub(crate) struct Answer(Option<Sender<Result<(), ControlError>>>);
 
 impl Answer {
     /// Says what came of it. Whoever asked may have gone.
-    pub(crate) fn give(self, came: Result<(), String>) {
+    pub(crate) fn give(self, outcome: Result<(), ControlError>) {
         if let Some(asker) = self.0 {
-            let _ = asker.send(came);
+            let _ = asker.send(outcome);
         }
     }
 }
@@ -143,7 +150,7 @@ impl Control {
         let (answer, answered) = bounded(1);
         self.send(request, Answer(Some(answer)))?;
         match answered.recv_timeout(patience) {
-            Ok(answer) => answer.map_err(ControlError::Refused),
+            Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err(ControlError::NoAnswer { patience }),
             Err(RecvTimeoutError::Disconnected) => Err(ControlError::Ended),
         }

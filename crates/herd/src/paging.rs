@@ -24,19 +24,19 @@ use crate::settings::Limits;
 
 /// What the placement tells the paging, once an interval.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Placed {
     pub(crate) settled: Vec<Settled>,
     pub(crate) snapshot: Arc<Snapshot>,
 }
 
 /// What a pager has seen since the last round.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Observed {
     pub(crate) samples: Vec<Sample>,
     pub(crate) notices: Vec<Notice>,
 }
 
-impl Seen {
+impl Observed {
     /// When the latest of it was, in ns since the world began.
     fn latest_ns(&self) -> u64 {
         let sample = self.samples.last().map_or(0, |sample| sample.time_ns);
@@ -146,8 +146,8 @@ impl PagingHalf {
     pub(crate) fn round(
         &mut self,
         passed: Duration,
-        told: impl IntoIterator<Item = Told>,
-        seen: &Seen,
+        told: impl IntoIterator<Item = Placed>,
+        seen: &Observed,
         apply: impl FnOnce(&[PageOrder]) -> Vec<PageOutcome>,
     ) -> Option<News> {
         let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
@@ -158,7 +158,7 @@ impl PagingHalf {
             plan.extend(self.paging.settled(&told.settled, &told.snapshot));
             self.governor.see(told.snapshot);
         }
-        let Seen { samples, notices } = seen;
+        let Observed { samples, notices } = seen;
         if !samples.is_empty() {
             plan.extend(
                 self.paging

@@ -24,7 +24,7 @@ use numaherd_world::{
 use crate::error::HerdError;
 use crate::ledger::{Reader, Start};
 
-pub use candidate::{Basis, Candidate, Decided};
+pub use candidate::{Basis, Candidate, Decided, Wants};
 pub use recording::{Interval, Recording};
 
 /// What is said of an order to a recording.

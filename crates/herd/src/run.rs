@@ -42,7 +42,7 @@ use crate::ledger::{Line, Placing, Record, Start, Writer};
 use crate::needs::{self, Alternative};
 use crate::paging::in_step::Failed;
 use crate::paging::place::PagingPlace;
-use crate::paging::{News, PagingHalf, Told};
+use crate::paging::{News, PagingHalf, Placed};
 use crate::settings::Settings;
 use crate::summary::{Ending, Summary};
 use placed::placed;
@@ -253,8 +253,11 @@ impl<'w> Running<'w> {
             record.notice(caveat.to_owned());
         }
         let paging =
-            PagingPlace::of(half, pager, settings.paging_interval()).unwrap_or_else(|why| {
-                record.notice(why);
+            PagingPlace::of(half, pager, settings.paging_interval()).unwrap_or_else(|error| {
+                record.notice(format!(
+                    "pages are not moved: cannot start the paging thread: {error}; raise the limit of \
+                     processes (ulimit -u, pids.max)"
+                ));
                 PagingPlace::Over
             });
         record.flush();
@@ -383,7 +386,7 @@ impl<'w> Running<'w> {
         self.leave_changed_alone(&mut governed);
         self.write_down(&mut governed);
         let outcome = self.carry_out(&snapshot, &governed);
-        let told = Told {
+        let told = Placed {
             settled: placed(
                 &snapshot,
                 &self.topology,

@@ -11,10 +11,11 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
+use numaherd_herd::replay::Wants;
 use numaherd_herd::{Line, Summary, needs};
 use numaherd_policy::registry::{self, POLICIES};
 use numaherd_policy::{Place, Policy, Random};
-use numaherd_show::replay::{Content, Recorded, Wants, recorded};
+use numaherd_show::replay::{Content, Recorded, recorded};
 use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
 
@@ -112,17 +113,9 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
 /// What each policy goes by.
 fn wants() -> Vec<Wants> {
     let usual = numaherd_policy::Settings::default();
-    let built = POLICIES
-        .iter()
-        .filter_map(|entry| registry::build(entry.name, &usual).ok());
-    built
-        .map(|policy| Wants {
-            placement: policy.placement.needs().to_vec(),
-            sharing: policy.placement.needs_found_sharing(),
-            paging: policy.paging.needs().to_vec(),
-            policy: policy.name,
-        })
-        .collect()
+    let entries = POLICIES.iter();
+    let built = entries.filter_map(|entry| registry::build(entry.name, &usual).ok());
+    built.map(|policy| Wants::of(&policy)).collect()
 }
 
 /// The policy that watches: `linux`, but that the world measures more for it.

@@ -211,20 +211,3 @@ pub fn text(view: View<'_>) -> String {
     encode(&mut text, &registry).expect("a string takes whatever is written");
     text
 }
-
-/// The table of all metrics, as `docs/serve.md` has it.
-pub fn documented() -> String {
-    let mut table = "| metric | kind | labels | what |\n|---|---|---|---|\n".to_owned();
-    for metric in METRICS {
-        let kind = match metric.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Info => "info",
-            Kind::Histogram => "histogram",
-        };
-        let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
-        let (name, labels, help) = (metric.name(), labels.join(", "), metric.help);
-        table += &format!("| `{name}` | {kind} | {labels} | {help}. |\n");
-    }
-    table
-}

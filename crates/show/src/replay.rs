@@ -31,5 +31,5 @@ pub use comparison::{Comparison, Missing, Moment, Pair, Policy, Replayed, Unpage
 pub use content::Content;
 pub use decisions::{Choice, Side};
 pub use effect::{Effect, Errors, Predicted, Prediction, ProcessEffect, ThreadEffect};
-pub use recorded::{Lacking, Recorded, Replayable, Wants, recorded};
+pub use recorded::{Lacking, Recorded, Replayable, recorded};
 pub use text::text;

@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_number_keeps_its_unit() {
-        let text = paragraph(&format!("{} 12 %, or so", "x".repeat(WIDTH - 4)));
+        let text = paragraph(format!("{} 12 %, or so", "x".repeat(WIDTH - 4)));
         assert_eq!(text.lines().nth(1), Some("12 %, or so"));
         assert_eq!(
             words("in 3 s (4 intervals) a s"),

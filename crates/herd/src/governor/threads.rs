@@ -5,13 +5,13 @@
 //! became of the orders; limits count what was done, not what was wished.
 //!
 //! Apart: the guards that look at nothing but thread and machine (`guards`), how many may move
-//! (`moves`), what is undone (`undo`), what is given to idle nodes (`steal`), what was done (`done`),
-//! what a person is told (`said`).
+//! (`moves`), what is undone (`undo`), what is given to idle nodes (`steal`), what was done (`outcomes`),
+//! what a person should know (`notices`).
 
-mod done;
 mod guards;
 mod moves;
-mod said;
+mod notices;
+mod outcomes;
 mod steal;
 mod undo;
 
@@ -33,8 +33,8 @@ use guards::{
     may_be_touched, not_named_twice, reach, within_cpuset, within_limits,
 };
 
-pub use done::Done;
 use moves::Moves;
+pub use outcomes::Done;
 use steal::Places;
 
 /// Why an affinity is changed.

@@ -12,7 +12,7 @@
 //! ledger of hours need not keep it in memory.
 
 use std::fs::File;
-use std::io::{self, BufRead, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,18 +72,15 @@ pub struct Follow {
 #[derive(Debug)]
 struct Open {
     file: Arc<File>,
-    /// What was read and not taken yet, from this byte of the file on.
-    ahead: Vec<u8>,
-    /// Of these, how many were taken; the rest begins a line.
-    taken: usize,
-    /// Of these, how many hold no line feed from the line's beginning on.
-    looked_at: usize,
-    /// Where `ahead` begins.
+    lines: BufReader<Arc<File>>,
+    /// What is there of the line to come.
+    begun: Vec<u8>,
+    /// Where that line begins.
     byte: u64,
     /// The line to come, from 1.
     line: u64,
     /// Whether a record of it was read.
-    begun: bool,
+    has_record: bool,
 }
 
 impl Follow {
@@ -112,7 +109,7 @@ impl Follow {
     /// Bytes of a line that has not come to its end.
     pub fn unfinished(&self) -> usize {
         let open = self.file.as_ref();
-        open.map_or(0, |open| open.ahead.len() - open.taken)
+        open.map_or(0, |open| open.begun.len())
     }
 
     /// What comes next, as far as it is there.
@@ -155,9 +152,9 @@ impl Follow {
                 return Ok(Next::Begins(header));
             }
             let at = open.line;
-            let first = !open.begun;
+            let first = !open.has_record;
             open.line += 1;
-            open.begun = true;
+            open.has_record = true;
             let line = record(&bytes).and_then(|line| self.ordered(line, first));
             let line = line.map_err(|why| damaged(&self.path, at, place.byte, why))?;
             match line {
@@ -185,15 +182,17 @@ impl Follow {
 
     fn open(&self) -> Result<Option<Open>, HerdError> {
         match File::open(&self.path) {
-            Ok(file) => Ok(Some(Open {
-                file: Arc::new(file),
-                ahead: Vec::new(),
-                taken: 0,
-                looked_at: 0,
-                byte: 0,
-                line: 1,
-                begun: false,
-            })),
+            Ok(file) => {
+                let file = Arc::new(file);
+                Ok(Some(Open {
+                    lines: BufReader::with_capacity(CHUNK, file.clone()),
+                    file,
+                    begun: Vec::new(),
+                    byte: 0,
+                    line: 1,
+                    has_record: false,
+                }))
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(HerdError::io("open the ledger", &self.path, error)),
         }
@@ -214,54 +213,34 @@ impl Follow {
         let ours = open.file.metadata().map_err(failed)?;
         if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) {
             // Somebody emptied it: what is in it now is another ledger.
-            return Ok(now.len() < open.byte + open.ahead.len() as u64);
+            return Ok(now.len() < open.read());
         }
         // It was renamed after its last byte was written: what is not read by now is read first.
-        Ok(open.byte + open.ahead.len() as u64 >= ours.len())
+        Ok(open.read() >= ours.len())
     }
 }
 
 impl Open {
     /// The next line with its line feed, if it is there to its end.
     fn next_line(&mut self, path: &Path) -> Result<Option<(Vec<u8>, Place)>, HerdError> {
-        loop {
-            let fresh = &self.ahead[self.looked_at..];
-            if let Some(feed) = fresh.iter().position(|&byte| byte == b'\n') {
-                let end = self.looked_at + feed + 1;
-                let line = self.ahead[self.taken..end].to_vec();
-                let place = Place {
-                    file: self.file.clone(),
-                    byte: self.byte + self.taken as u64,
-                    bytes: line.len(),
-                };
-                self.taken = end;
-                self.looked_at = end;
-                return Ok(Some((line, place)));
-            }
-            self.looked_at = self.ahead.len();
-            if self.read_more(path)? == 0 {
-                return Ok(None);
-            }
+        let read = self.lines.read_until(b'\n', &mut self.begun);
+        read.map_err(|error| HerdError::io("read the ledger", path, error))?;
+        if !self.begun.ends_with(b"\n") {
+            return Ok(None);
         }
+        let line = std::mem::take(&mut self.begun);
+        let place = Place {
+            file: self.file.clone(),
+            byte: self.byte,
+            bytes: line.len(),
+        };
+        self.byte += line.len() as u64;
+        Ok(Some((line, place)))
     }
 
-    fn read_more(&mut self, path: &Path) -> Result<usize, HerdError> {
-        self.ahead.drain(..self.taken);
-        self.byte += self.taken as u64;
-        self.looked_at -= self.taken;
-        self.taken = 0;
-        let had = self.ahead.len();
-        self.ahead.resize(had + CHUNK, 0);
-        let at = self.byte + had as u64;
-        let read = loop {
-            match self.file.read_at(&mut self.ahead[had..], at) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                read => break read,
-            }
-        };
-        let read = read.map_err(|error| HerdError::io("read the ledger", path, error));
-        self.ahead.truncate(had + *read.as_ref().unwrap_or(&0));
-        read
+    /// Bytes that were read, once no line is left.
+    fn read(&self) -> u64 {
+        self.byte + self.begun.len() as u64
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use numaherd_world::{Pager, Progress, World, WorldError};
 
-use super::{News, PagingChange, PagingHalf, Seen, Told};
+use super::{News, Observed, PagingChange, PagingHalf, Placed};
 
 /// The paging half and a pager in step.
 pub(crate) struct PagingInStep {
@@ -66,12 +66,12 @@ impl PagingInStep {
             }
             let seen = if listens {
                 let samples = self.pager.samples();
-                Seen {
+                Observed {
                     samples: samples.map_err(|error| Failed { error, left })?,
                     notices: self.pager.notices(),
                 }
             } else {
-                Seen::default()
+                Observed::default()
             };
             let pager = &mut self.pager;
             let round = self
@@ -90,9 +90,9 @@ impl PagingInStep {
     }
 
     /// Tells the paging what is settled, and has carried out what it wants then.
-    pub(crate) fn tell(&mut self, told: Told) -> Option<News> {
+    pub(crate) fn tell(&mut self, told: Placed) -> Option<News> {
         let pager = &mut self.pager;
-        let nothing = Seen::default();
+        let nothing = Observed::default();
         self.half.round(Duration::ZERO, [told], &nothing, |orders| {
             pager.apply(orders)
         })

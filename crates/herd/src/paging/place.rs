@@ -6,7 +6,7 @@ use numaherd_world::{Orders, Pager, World};
 
 use super::in_step::PagingInStep;
 use super::thread::PagingThread;
-use super::{News, PagingChange, PagingHalf, Seen, Told};
+use super::{News, Observed, PagingChange, PagingHalf, Placed};
 
 /// How the paging is run.
 pub(crate) enum PagingPlace {
@@ -24,35 +24,28 @@ impl PagingPlace {
     /// Where the world's pager wants it to be.
     ///
     /// # Errors
-    /// A notice with what is wrong and what to do: there is no thread for it.
+    /// The system has no thread for it.
     pub(crate) fn of(
         half: PagingHalf,
         pager: Option<Box<dyn Pager>>,
         cadence: Duration,
-    ) -> Result<Self, String> {
+    ) -> std::io::Result<Self> {
         match pager {
             None => Ok(Self::Here(Box::new(half))),
             Some(pager) if pager.in_step() => {
                 let paging = PagingInStep::new(half, pager, cadence);
                 Ok(Self::InStep(Box::new(paging)))
             }
-            Some(pager) => PagingThread::start(half, pager, cadence)
-                .map(Self::Thread)
-                .map_err(|error| {
-                    format!(
-                        "pages are not moved: cannot start the paging thread: {error}; raise the limit \
-                         of processes (ulimit -u, pids.max)"
-                    )
-                }),
+            Some(pager) => PagingThread::start(half, pager, cadence).map(Self::Thread),
         }
     }
 
     /// Tells it what is settled, and returns what it has done then or since.
-    pub(crate) fn tell(&mut self, told: Told, world: &mut dyn World) -> Vec<News> {
+    pub(crate) fn tell(&mut self, told: Placed, world: &mut dyn World) -> Vec<News> {
         match self {
             Self::Over => Vec::new(),
             Self::Here(half) => {
-                let news = half.round(Duration::ZERO, [told], &Seen::default(), |orders| {
+                let news = half.round(Duration::ZERO, [told], &Observed::default(), |orders| {
                     let orders = Orders {
                         affinities: Vec::new(),
                         pages: orders.to_vec(),

@@ -18,11 +18,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use numaherd_world::{Pager, Progress};
 
-use super::{News, PagingChange, PagingHalf, Seen, Told};
+use super::{News, Observed, PagingChange, PagingHalf, Placed};
 
 /// The running paging thread, as the placement sees it.
 pub(crate) struct PagingThread {
-    told: Sender<Told>,
+    told: Sender<Placed>,
     news: Receiver<News>,
     stop: Arc<AtomicBool>,
     shared: Arc<Mutex<Shared>>,
@@ -74,7 +74,7 @@ impl PagingThread {
     }
 
     /// Tells it what is settled.
-    pub(crate) fn tell(&self, told: Told) {
+    pub(crate) fn tell(&self, told: Placed) {
         // When the thread has ended nobody hears it, and `news` has said why.
         let _ = self.told.send(told);
     }
@@ -127,7 +127,7 @@ impl Drop for PagingThread {
 fn run(
     shared: &Mutex<Shared>,
     mut pager: Box<dyn Pager>,
-    hears: &Receiver<Told>,
+    hears: &Receiver<Placed>,
     says: &Sender<News>,
     stop: &AtomicBool,
 ) {
@@ -137,7 +137,7 @@ fn run(
             return;
         }
         let mut shared = lock(shared);
-        let told: Vec<Told> = hears.try_iter().collect();
+        let told: Vec<Placed> = hears.try_iter().collect();
         let news = match pager.samples() {
             Ok(_) if shared.paused => {
                 pager.notices();
@@ -145,7 +145,7 @@ fn run(
             }
             Ok(samples) => {
                 let notices = pager.notices();
-                let seen = Seen { samples, notices };
+                let seen = Observed { samples, notices };
                 let half = &mut shared.half;
                 let shared = if told.is_empty() { None } else { half.shared() };
                 let round = half.round(cadence, told, &seen, |orders| pager.apply(orders));

@@ -29,7 +29,7 @@ use super::carried::Carried;
 use super::recording::{Interval, places};
 use crate::governor::{PageGovernor, Refusal, Stolen, ThreadGovernor, Undone};
 use crate::groups::{Placements, halves};
-use crate::paging::{News, PagingHalf, Seen, Told};
+use crate::paging::{News, Observed, PagingHalf, Placed};
 use crate::settings::Settings;
 
 /// From which situation a replayed policy decides.
@@ -63,17 +63,41 @@ pub struct Decided {
     pub pages: Vec<PageOrder>,
 }
 
+/// What a policy goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wants {
+    /// Its name.
+    pub policy: String,
+    /// The signals that its placement cannot do without.
+    pub placement: Vec<Signal>,
+    /// Whether its placement goes by which threads share pages, as a paging found that out from samples: a
+    /// recording holds it where the recorded policy's paging did.
+    pub sharing: bool,
+    /// The signals without which its paging cannot be asked, none of which a ledger holds; empty where
+    /// it is asked.
+    pub paging: Vec<Signal>,
+}
+
+impl Wants {
+    /// What this policy goes by.
+    pub fn of(policy: &Policy) -> Self {
+        Self {
+            policy: policy.name.clone(),
+            placement: policy.placement.needs().to_vec(),
+            sharing: policy.placement.needs_found_sharing(),
+            paging: policy.paging.needs().to_vec(),
+        }
+    }
+}
+
 /// A policy that is shown a recording.
 pub struct Candidate {
-    name: String,
+    wants: Wants,
     placements: Placements,
-    needs: Vec<Signal>,
     cadence: Option<Duration>,
-    needs_sharing: bool,
     random: Random,
     topology: Arc<Topology>,
     paging: Option<PagingHalf>,
-    paging_needs: Vec<Signal>,
     /// Of [`Basis::Carried`].
     carried: Option<(ThreadGovernor, Carried)>,
 }
@@ -86,18 +110,15 @@ impl Candidate {
         topology: &Arc<Topology>,
         basis: Basis,
     ) -> Self {
-        let needs = policy.placement.needs().to_vec();
+        let wants = Wants::of(&policy);
         let cadence = policy.placement.interval();
-        let needs_sharing = policy.placement.needs_found_sharing();
-        let paging_needs = policy.paging.needs().to_vec();
-        let name = policy.name.clone();
         let policies = Policies::from(policy);
         let settings = settings.clone().resolved(&policies.own());
         let random = Random::seed_from_u64(settings.seed);
         let mut paging_random = random.clone();
         paging_random.jump();
         let (placements, pagings) = halves(policies.parts);
-        let paging = paging_needs.is_empty().then(|| {
+        let paging = wants.paging.is_empty().then(|| {
             PagingHalf::new(
                 pagings,
                 PageGovernor::new(&settings.limits, topology),
@@ -108,45 +129,25 @@ impl Candidate {
         });
         let governor = || ThreadGovernor::new(&settings.limits, topology);
         Self {
-            name,
+            wants,
             placements,
-            needs,
             cadence,
-            needs_sharing,
             random,
             topology: topology.clone(),
             paging,
-            paging_needs,
             carried: (basis == Basis::Carried).then(|| (governor(), Carried::default())),
         }
     }
 
-    /// The policy's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The signals that its placement cannot do without.
-    pub fn needs(&self) -> &[Signal] {
-        &self.needs
+    /// What it goes by.
+    pub fn wants(&self) -> &Wants {
+        &self.wants
     }
 
     /// How often its placement is to be asked, where its source says: a recording of longer intervals does
     /// not tell what it would have done in between.
     pub fn cadence(&self) -> Option<Duration> {
         self.cadence
-    }
-
-    /// Whether its placement goes by which threads share pages, as a paging found that out from samples: a
-    /// recording holds it where the recorded policy's paging did.
-    pub fn needs_sharing(&self) -> bool {
-        self.needs_sharing
-    }
-
-    /// The signals without which its paging cannot be asked, none of which a ledger holds; empty where
-    /// it is asked.
-    pub fn unheard(&self) -> &[Signal] {
-        &self.paging_needs
     }
 
     /// What it decides on the next interval.
@@ -234,12 +235,12 @@ impl Candidate {
                     moved_from: before.filter(|_| thread.place() != core),
                 })
             });
-        let told = Told {
+        let told = Placed {
             settled: settled.collect(),
             snapshot: decided.seen.clone(),
         };
         let nobody = |_: &[PageOrder]| Vec::new();
-        match paging.round(Duration::ZERO, [told], &Seen::default(), nobody) {
+        match paging.round(Duration::ZERO, [told], &Observed::default(), nobody) {
             Some(News::Tick { tick, .. }) => tick.plan,
             _ => Vec::new(),
         }
@@ -249,7 +250,7 @@ impl Candidate {
 impl std::fmt::Debug for Candidate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Candidate")
-            .field("name", &self.name)
+            .field("wants", &self.wants)
             .finish_non_exhaustive()
     }
 }

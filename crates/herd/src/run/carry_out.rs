@@ -36,17 +36,13 @@ impl Running<'_> {
         let Some(journal) = &mut self.journal else {
             return;
         };
-        let adopted = governed
-            .adopted
-            .iter()
-            .map(|(thread, held)| Entry::of(*thread, held));
         let placed = governed
             .changes
             .iter()
-            .filter(|change| change.order.core.is_some())
-            .map(|change| Entry::of(change.order.thread, &change.held));
-        let entries: Vec<Entry> = adopted.chain(placed).collect();
-        let Err(error) = journal.record(&entries) else {
+            .filter(|change| change.order.core.is_some());
+        let placed = placed.map(|change| Entry::of(change.order.thread, &change.held));
+        let entries = entries(&governed.adopted).chain(placed);
+        let Err(error) = journal.record(&entries.collect::<Vec<_>>()) else {
             return;
         };
         self.record.notice(format!(
@@ -63,12 +59,8 @@ impl Running<'_> {
             why: why.clone(),
         }));
         let kept: BTreeSet<ThreadId> = governed.changes.iter().map(|c| c.order.thread).collect();
-        governed
-            .undone
-            .retain(|undone| kept.contains(&undone.thread));
-        governed
-            .stolen
-            .retain(|stolen| kept.contains(&stolen.thread));
+        governed.undone.retain(|undo| kept.contains(&undo.thread));
+        governed.stolen.retain(|steal| kept.contains(&steal.thread));
     }
 
     /// Has the changes carried out. In a dry run nothing is done and nothing came of it.
@@ -96,15 +88,9 @@ impl Running<'_> {
             self.record.notice(notice);
         }
         if let Some(journal) = &mut self.journal {
-            let narrowed: Vec<Entry> = done
-                .narrowed
-                .iter()
-                .map(|(thread, held)| Entry::of(*thread, held))
-                .collect();
-            let written = journal
-                .record(&narrowed)
-                .and_then(|()| journal.settle(&done.settled));
-            if let Err(error) = written {
+            let narrowed: Vec<Entry> = entries(&done.narrowed).collect();
+            let written = journal.record(&narrowed);
+            if let Err(error) = written.and_then(|()| journal.settle(&done.settled)) {
                 self.record.notice(error.to_string());
             }
         }
@@ -113,10 +99,7 @@ impl Running<'_> {
 
     /// Has in the journal that threads were started with a mask of ours.
     pub(super) fn write_down_adopted(&mut self, adopted: &[(ThreadId, Held)]) {
-        let entries: Vec<Entry> = adopted
-            .iter()
-            .map(|(thread, held)| Entry::of(*thread, held))
-            .collect();
+        let entries: Vec<Entry> = entries(adopted).collect();
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.record(&entries)
         {
@@ -166,4 +149,9 @@ impl Running<'_> {
         self.record.add(|| Record::Outcome(outcome));
         given_back
     }
+}
+
+/// The journal's entries of threads with masks of ours.
+fn entries(held: &[(ThreadId, Held)]) -> impl Iterator<Item = Entry> {
+    held.iter().map(|(thread, held)| Entry::of(*thread, held))
 }

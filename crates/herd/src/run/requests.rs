@@ -20,7 +20,7 @@ use numaherd_policy::groups::Policies;
 use numaherd_world::WorldError;
 
 use super::{Paused, Running, generators, place_new_pages};
-use crate::control::{Change, MOST_WAITING, Request, Requests, Waiting};
+use crate::control::{Change, ControlError, MOST_WAITING, Request, Requests};
 use crate::error::HerdError;
 use crate::governor::Governed;
 use crate::groups::halves;
@@ -39,51 +39,43 @@ impl Running<'_> {
             let Some(waiting) = self.requests.as_ref().and_then(Requests::next) else {
                 break;
             };
-            let Waiting {
-                request,
-                by,
-                answer,
-            } = waiting;
-            let (asked, came) = match request {
+            let (asked, outcome) = match waiting.request {
                 Request::Pause { give_back } => {
-                    let (given_back, came) = match self.pause(give_back) {
-                        Ok(seen) => {
-                            is_over |= seen.is_some();
-                            (seen.unwrap_or(0), Ok(()))
-                        }
-                        Err(why) => (0, Err(why)),
-                    };
+                    let paused = self.pause(give_back);
+                    let restored = paused.as_ref().ok().copied().flatten();
+                    is_over |= restored.is_some();
                     let asked = Asked::Pause {
                         give_back,
-                        given_back,
+                        given_back: restored.unwrap_or(0),
                     };
-                    (asked, came)
+                    (asked, paused.map(drop))
                 }
                 Request::Resume => (Asked::Resume, self.resume()),
                 Request::Change(change) => self.change(*change),
             };
             let controlled = Controlled {
-                by: by.to_string(),
+                by: waiting.by.to_string(),
                 asked,
-                refused: came.clone().err(),
+                refused: outcome.as_ref().err().map(ToString::to_string),
             };
             self.record.add(|| Record::Control(controlled));
             self.record.flush();
-            answer.give(came);
+            waiting.answer.give(outcome);
         }
         is_over
     }
 
     /// Pauses. Where threads are given back the interval is over; returns how many were.
-    fn pause(&mut self, give_back: bool) -> Result<Option<u64>, String> {
-        match self.paused {
+    fn pause(&mut self, give_back: bool) -> Result<Option<u64>, ControlError> {
+        let refused = match self.paused {
             Some(Paused { give_back: true }) => {
-                return Err("it is already paused, and affinities are restored".to_owned());
+                Some("it is already paused, and affinities are restored")
             }
-            Some(Paused { give_back: false }) if !give_back => {
-                return Err("it is paused already".to_owned());
-            }
-            _ => {}
+            Some(Paused { give_back: false }) if !give_back => Some("it is already paused"),
+            _ => None,
+        };
+        if let Some(why) = refused {
+            return Err(ControlError::refused(why));
         }
         self.paging.pause(true);
         self.hear_paging();
@@ -96,14 +88,14 @@ impl Running<'_> {
         let given_back = self.watch(paused).map_err(|error| {
             self.paused = before;
             self.paging.pause(before.is_some());
-            error.to_string()
+            ControlError::refused(error)
         })?;
         Ok(Some(given_back))
     }
 
-    fn resume(&mut self) -> Result<(), String> {
+    fn resume(&mut self) -> Result<(), ControlError> {
         if self.paused.take().is_none() {
-            return Err("it is not paused".to_owned());
+            return Err(ControlError::refused("it is not paused"));
         }
         self.paging.pause(false);
         self.governor.resume();
@@ -116,10 +108,9 @@ impl Running<'_> {
         self.record.saw(&snapshot, &Governed::default());
         let adopted = self.governor.watch(&snapshot);
         self.write_down_adopted(&adopted);
-        let given_back = if paused.give_back {
-            self.give_back(&snapshot)
-        } else {
-            0
+        let given_back = match paused.give_back {
+            true => self.give_back(&snapshot),
+            false => 0,
         };
         self.hear_paging();
         self.record.flush();
@@ -132,7 +123,7 @@ impl Running<'_> {
         self.hear(news);
     }
 
-    fn change(&mut self, change: Change) -> (Asked, Result<(), String>) {
+    fn change(&mut self, change: Change) -> (Asked, Result<(), ControlError>) {
         let Change {
             policy,
             settings,
@@ -140,10 +131,9 @@ impl Running<'_> {
         } = change;
         let name = policy.as_ref().map(|policy| policy.name.clone());
         let is_note = policy.is_none() && settings.is_none();
-        let made = if is_note {
-            Ok(())
-        } else {
-            self.make_change(policy, settings)
+        let made = match is_note {
+            true => Ok(()),
+            false => self.make_change(policy, settings),
         };
         let changed = made.is_ok() && !is_note;
         let used = changed.then(|| Box::new(self.settings.clone()));
@@ -152,7 +142,7 @@ impl Running<'_> {
             settings: used,
             why,
         };
-        (asked, made.map_err(|error| error.to_string()))
+        (asked, made.map_err(ControlError::refused))
     }
 
     fn make_change(

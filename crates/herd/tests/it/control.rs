@@ -262,7 +262,7 @@ fn a_pause_that_has_not_given_back_can_do_so_later() {
         ran.refusals(),
         [
             "it is not paused",
-            "it is paused already",
+            "it is already paused",
             "it is already paused, and affinities are restored"
         ]
     );

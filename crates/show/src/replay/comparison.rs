@@ -239,7 +239,10 @@ impl Comparison {
             .iter()
             .map(|candidate| missing(candidate, &self.content));
         let missing: Vec<Option<Missing>> = missing.collect();
-        let names = |at: usize| at.checked_sub(1).map(|at| candidates[at].name().to_owned());
+        let names = |at: usize| {
+            at.checked_sub(1)
+                .map(|at| candidates[at].wants().policy.clone())
+        };
         let all = candidates.len() + 1;
         let mut pairs = Vec::new();
         let all = if candidates.len() > 1 { all } else { 0 };
@@ -260,7 +263,7 @@ impl Comparison {
             let there = missing.is_none();
             let shares = |agreement: &Agreement| agreement.shares().filter(|_| there);
             policies.push(Policy {
-                name: candidate.name().to_owned(),
+                name: candidate.wants().policy.clone(),
                 cadence_ns: candidate
                     .cadence()
                     .map(|cadence| u64::try_from(cadence.as_nanos()).unwrap_or(u64::MAX)),
@@ -300,12 +303,17 @@ impl Comparison {
 
 /// What a placement goes by and the recording does not hold.
 fn missing(candidate: &Candidate, content: &Content) -> Option<Missing> {
-    let signals = content.lacks_by_name(candidate.needs(), candidate.needs_sharing());
+    let signals = content.lacks_by_name(candidate.wants());
     (!signals.is_empty()).then_some(Missing { signals })
 }
 
 fn unpaged(candidate: &Candidate, recording: &Recording) -> Option<Unpaged> {
-    let signals: Vec<String> = candidate.unheard().iter().map(Signal::to_string).collect();
+    let signals: Vec<String> = candidate
+        .wants()
+        .paging
+        .iter()
+        .map(Signal::to_string)
+        .collect();
     (!signals.is_empty()).then(|| Unpaged {
         signals,
         recorded_orders: recording.page_orders(),

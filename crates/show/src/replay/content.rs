@@ -1,6 +1,7 @@
 //! Which signals a recording really holds: what a machine could have measured and what was asked of it
 //! are two things, and only the latter is in the ledger.
 
+use numaherd_herd::replay::Wants;
 use numaherd_world::{Signal, Snapshot};
 use serde::Serialize;
 
@@ -67,18 +68,19 @@ impl Content {
         !is_single_accesses(signal)
     }
 
-    /// Which of the signals that a placement goes by are not there. Where it goes by who shares pages
-    /// (`sharing`), the accesses that this is found out from are its paging's affair.
-    pub(super) fn lacks(&self, needs: &[Signal], sharing: bool) -> Vec<Signal> {
-        let of_paging = |signal| sharing && is_single_accesses(signal);
+    /// Which of the signals that a placement goes by are not there. Where it goes by who shares pages, the
+    /// accesses that this is found out from are its paging's affair.
+    pub(super) fn lacks(&self, wants: &Wants) -> Vec<Signal> {
+        let of_paging = |signal| wants.sharing && is_single_accesses(signal);
         let is_lacking = |signal: &Signal| !of_paging(*signal) && !self.holds(*signal);
-        needs.iter().copied().filter(is_lacking).collect()
+        wants.placement.iter().copied().filter(is_lacking).collect()
     }
 
     /// Those by their names, who shares pages among them.
-    pub(super) fn lacks_by_name(&self, needs: &[Signal], sharing: bool) -> Vec<String> {
-        let unshared = (sharing && self.sharing == 0).then_some("which threads share pages");
-        let lacks = self.lacks(needs, sharing);
+    pub(super) fn lacks_by_name(&self, wants: &Wants) -> Vec<String> {
+        let unshared = wants.sharing && self.sharing == 0;
+        let unshared = unshared.then_some("which threads share pages");
+        let lacks = self.lacks(wants);
         let names = lacks.iter().map(Signal::to_string);
         names.chain(unshared.map(str::to_owned)).collect()
     }

@@ -1,23 +1,11 @@
 //! What a recording can be replayed with: said at its end, while it can still be made again.
 
+use numaherd_herd::replay::Wants;
 use numaherd_world::{Signal, SignalReport, SignalState};
 use serde::Serialize;
 
 use super::content::{Content, is_single_accesses};
 use crate::words::{counted, entry, listed, paragraph, short, stopped, time};
-
-/// What a policy goes by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wants {
-    /// Its name.
-    pub policy: String,
-    /// What its placement goes by.
-    pub placement: Vec<Signal>,
-    /// Whether its placement goes by who shares pages, as a paging finds that out.
-    pub sharing: bool,
-    /// What its paging goes by.
-    pub paging: Vec<Signal>,
-}
 
 /// What came of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -71,7 +59,7 @@ impl Recorded {
         let mut missing: Vec<Lacking> = Vec::new();
         let mut policies = Vec::new();
         for wants in wants {
-            for signal in content.lacks(&wants.placement, wants.sharing) {
+            for signal in content.lacks(wants) {
                 let name = signal.to_string();
                 if missing.iter().all(|lacking| lacking.signal != name) {
                     missing.push(lacking(signal, signals));
@@ -79,7 +67,7 @@ impl Recorded {
             }
             policies.push(Replayable {
                 policy: wants.policy.clone(),
-                lacks: content.lacks_by_name(&wants.placement, wants.sharing),
+                lacks: content.lacks_by_name(wants),
                 pages_lack: wants.paging.iter().map(Signal::to_string).collect(),
             });
         }

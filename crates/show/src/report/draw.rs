@@ -120,39 +120,17 @@ fn time_axis(clock: &Clock, top: f64, bottom: f64) -> Markup {
 /// How far ticks of time are apart, in ns: round, and at most twelve.
 fn time_step(span_ns: u64) -> u64 {
     const MS: u64 = 1_000_000;
-    const S: u64 = 1_000 * MS;
-    const STEPS: [u64; 27] = [
-        MS,
-        2 * MS,
-        5 * MS,
-        10 * MS,
-        20 * MS,
-        50 * MS,
-        100 * MS,
-        200 * MS,
-        500 * MS,
-        S,
-        2 * S,
-        5 * S,
-        10 * S,
-        20 * S,
-        30 * S,
-        60 * S,
-        120 * S,
-        300 * S,
-        600 * S,
-        1_200 * S,
-        1_800 * S,
-        3_600 * S,
-        7_200 * S,
-        14_400 * S,
-        21_600 * S,
-        43_200 * S,
-        86_400 * S,
+    const DAY_MS: u64 = 86_400_000;
+    // From 1 ms to 500 ms, from 1 s to 30 s, from 1 min to 30 min, from 1 h to 1 d.
+    const STEPS_MS: [u64; 27] = [
+        1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 60_000,
+        120_000, 300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000, 14_400_000,
+        21_600_000, 43_200_000, DAY_MS,
     ];
-    let enough = STEPS.into_iter().find(|step| span_ns / step <= 12);
+    let mut steps = STEPS_MS.into_iter().map(|step| step * MS);
+    let enough = steps.find(|step| span_ns / step <= 12);
     // Beyond twelve days: whole days.
-    enough.unwrap_or_else(|| (span_ns / 12).div_ceil(86_400 * S) * 86_400 * S)
+    enough.unwrap_or_else(|| (span_ns / 12).div_ceil(DAY_MS * MS) * DAY_MS * MS)
 }
 
 fn tick_time(at_ns: u64, step_ns: u64) -> String {

@@ -100,41 +100,23 @@ enum Value<'s> {
 }
 
 /// Columns of the table of processes.
-pub const PROCESS: &[Column] = &[
-    Column::Pid,
-    Column::Name,
-    Column::Group,
-    Column::Class,
-    Column::Threads,
-    Column::Cpu,
-    Column::Wait,
-    Column::Misses,
-    Column::Local,
-    Column::Home,
-    Column::Memory,
-    Column::Pages,
-    Column::Spread,
-    Column::Moved,
-    Column::Why,
-];
+pub const PROCESS: &[Column] = {
+    use Column::{Class, Cpu, Group, Home, Local, Memory, Misses, Moved};
+    use Column::{Name, Pages, Pid, Spread, Threads, Wait, Why};
+    &[
+        Pid, Name, Group, Class, Threads, Cpu, Wait, Misses, Local, Home, Memory, Pages, Spread,
+        Moved, Why,
+    ]
+};
 
 /// Columns of the table of threads.
-pub const THREAD: &[Column] = &[
-    Column::Tid,
-    Column::Name,
-    Column::Process,
-    Column::Class,
-    Column::Cpu,
-    Column::Wait,
-    Column::On,
-    Column::Node,
-    Column::Given,
-    Column::Home,
-    Column::Misses,
-    Column::Local,
-    Column::Moved,
-    Column::Why,
-];
+pub const THREAD: &[Column] = {
+    use Column::{Class, Cpu, Given, Home, Local, Misses, Moved, Name};
+    use Column::{Node, On, Process, Tid, Wait, Why};
+    &[
+        Tid, Name, Process, Class, Cpu, Wait, On, Node, Given, Home, Misses, Local, Moved, Why,
+    ]
+};
 
 /// Columns of a screen on which nodes are given more room.
 const WIDE: u16 = 160;

@@ -222,43 +222,26 @@ impl Timeline {
     /// Shows a moment, and stays there. Where its lines are not to be had any more, what is shown
     /// stays; returns whether it could be.
     pub fn show(&mut self, moment: usize, again: Again<'_>) -> bool {
-        let Some(moment) = self
-            .moments
-            .len()
-            .checked_sub(1)
-            .map(|last| last.min(moment))
-        else {
+        let Some(last) = self.moments.len().checked_sub(1) else {
             return false;
         };
-        let until = self
-            .moments
-            .get(moment + 1)
-            .map_or(self.lines, |next| next.line);
+        let moment = moment.min(last);
+        let next = self.moments.get(moment + 1);
+        let until = next.map_or(self.lines, |next| next.line);
         let number = self.dropped + moment as u64;
         if until == self.lines {
             self.shown = Some((number, self.lines, self.newest.clone()));
             return true;
         }
-        let after = self
-            .checkpoints
-            .partition_point(|&(lines, _)| lines <= until);
-        let Some((before, state)) = after.checked_sub(1).map(|at| &self.checkpoints[at]) else {
+        let mut before = self.checkpoints.iter().rev();
+        let Some((folded, state)) = before.find(|&&(lines, _)| lines <= until) else {
             return false;
         };
-        let mut folded = *before;
-        let shown = self.shown.take();
-        let (nearer, shown) = match shown {
-            Some((_, lines, state)) if (folded..=until).contains(&lines) => {
-                (Some((lines, state)), None)
-            }
-            shown => (None, shown),
-        };
-        let mut state = match nearer {
-            Some((lines, state)) => {
-                folded = lines;
-                state
-            }
-            None => state.clone(),
+        // What is shown may be nearer than the checkpoint.
+        let span = *folded..=until;
+        let (folded, mut state) = match self.shown.take_if(|(_, lines, _)| span.contains(lines)) {
+            Some((_, lines, state)) => (lines, state),
+            None => (*folded, state.clone()),
         };
         for place in folded..until {
             let line = match &self.kept {
@@ -266,7 +249,7 @@ impl Timeline {
                 None => again(place),
             };
             let Some(line) = line else {
-                self.shown = shown.or(Some((number, place, state)));
+                self.shown.get_or_insert((number, place, state));
                 return false;
             };
             state.take(&line);

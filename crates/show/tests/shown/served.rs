@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_herd::{Line, Record};
-use numaherd_show::metrics::{Kind, METRICS, Serving, View, documented, text};
+use numaherd_show::metrics::{Kind, METRICS, Serving, View, text};
 use numaherd_show::page::page;
 use numaherd_show::run::RunModel;
 use proptest::prelude::*;
@@ -105,6 +105,23 @@ fn names_are_as_prometheus_has_them() {
             "{name}"
         );
     }
+}
+
+/// The table of all metrics, as `docs/serve.md` has it.
+fn documented() -> String {
+    let mut table = "| metric | kind | labels | what |\n|---|---|---|---|\n".to_owned();
+    for metric in METRICS {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Info => "info",
+            Kind::Histogram => "histogram",
+        };
+        let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
+        let (name, labels, help) = (metric.name(), labels.join(", "), metric.help);
+        table += &format!("| `{name}` | {kind} | {labels} | {help}. |\n");
+    }
+    table
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! What people see of a replay and of a recording, to the letter.
 
+use numaherd_herd::replay::Wants;
 use numaherd_topology::CpuId;
 use numaherd_world::{Signal, SignalReport, SignalState};
 
 use super::super::{
     Content, Lacking, Missing, Moment, Pair, ProcessEffect, Recorded, Replayable, ThreadEffect,
-    Unpaged, Wants, recorded,
+    Unpaged, recorded,
 };
 use super::*;
 
