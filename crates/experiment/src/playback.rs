@@ -1,12 +1,10 @@
 //! One trace on one machine under one policy, by the same loop that herds a live machine.
 
-use std::sync::Arc;
-
 use numaherd_herd::Ending;
 use numaherd_policy::Means;
 use numaherd_policy::mapping::{Communication, Tree, best};
 use numaherd_trace::Trace;
-use numaherd_trace::world::{Analysis, Figures, Hardware, Options, Recording, Start, TraceWorld};
+use numaherd_trace::world::{Analysis, Figures, Hardware, Options, Start, TraceWorld};
 use numaherd_world::NewPages;
 
 use crate::{ExperimentError, Settings, Trial};
@@ -21,7 +19,7 @@ pub struct OnTrace<'a> {
     /// The machine.
     pub hardware: &'a Hardware,
     /// What is played on it.
-    pub trace: &'a Arc<Trace>,
+    pub trace: &'a Trace,
     /// Of the loop, the policies and how the trace is played; the seed is the trial's.
     pub settings: &'a Settings,
     /// What the whole trace says, in pages of the machine; [`ORACLE`] needs it.
@@ -55,8 +53,7 @@ impl OnTrace<'_> {
             options.new_pages = NewPages::FirstTouch;
             "linux".clone_into(&mut herded.policy);
         }
-        let source = Recording::new(self.trace.clone());
-        let mut world = TraceWorld::new(self.hardware.clone(), source, options)?;
+        let mut world = TraceWorld::new(self.hardware.clone(), self.trace, options)?;
         let summary = herded.herd(&mut world, self.settings, &Means::default())?;
         if let Ending::Failed { error } = summary.ending {
             return Err(ExperimentError::BrokeOff {
@@ -136,7 +133,7 @@ mod tests {
 
     /// Four threads that begin on nodes of their own. Each goes round pages of its own, which the first
     /// one touches before; 0 and 1, and 2 and 3, also go round pages that they share.
-    fn trace() -> Arc<Trace> {
+    fn trace() -> Trace {
         let mut writer =
             Writer::new(Cursor::new(Vec::new()), 4096, &serde_json::Map::new()).unwrap();
         let mut encoder = Encoder::new();
@@ -170,7 +167,7 @@ mod tests {
             }
         }
         let bytes = writer.finish().unwrap().into_inner();
-        Arc::new(Trace::from_bytes(bytes).unwrap())
+        Trace::from_bytes(bytes).unwrap()
     }
 
     fn hardware() -> Hardware {
@@ -185,7 +182,7 @@ mod tests {
     #[test]
     fn policies_do_on_a_trace_what_they_are_known_for() {
         let (trace, hardware) = (trace(), hardware());
-        let analysis = Analysis::of(&mut Recording::new(trace.clone()), 4096).unwrap();
+        let analysis = Analysis::of(&trace, 4096).unwrap();
         let figures = |policy| {
             let mut settings = Settings::as_published(World::Trace);
             settings.trace.loops = 12;
@@ -203,7 +200,7 @@ mod tests {
         assert_eq!(oracle.pages.right_share, 1.0);
         assert!(linux.pages.right_share < 0.5, "{:?}", linux.pages);
         assert!(ipm.pages.right_share > 0.8, "{:?}", ipm.pages);
-        assert!(ipm.pages.moved > 0 && ipm.unit.unwrap().notifications > 0);
+        assert!(ipm.pages.moved > 0 && ipm.unit.unwrap().counts.notifications > 0);
         assert!(oracle.seconds < ipm.seconds && ipm.seconds < linux.seconds);
         assert!(ipm.interchip_bytes < linux.interchip_bytes);
         assert_eq!(linux.instructions, ipm.instructions);

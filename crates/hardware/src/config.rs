@@ -88,7 +88,6 @@ impl Config {
     ///
     /// `latency_ns` is the matrix of [`Config::latency_ns`]; controllers get `controller_gb_per_s`
     /// each; links are left out.
-    #[must_use]
     pub fn of_equal_nodes(
         cores_per_node: usize,
         latency_ns: Vec<Vec<f64>>,
@@ -130,19 +129,16 @@ impl Config {
     }
 
     /// Number of nodes.
-    #[must_use]
     pub fn nodes(&self) -> usize {
         self.latency_ns.len()
     }
 
     /// Number of cores.
-    #[must_use]
     pub fn cores(&self) -> usize {
         self.domain_of_core.len()
     }
 
     /// Number of memory domains.
-    #[must_use]
     pub fn domains(&self) -> usize {
         self.node_of_domain.len()
     }
@@ -151,14 +147,12 @@ impl Config {
     ///
     /// # Panics
     /// When there is no such core, or the configuration is not valid.
-    #[must_use]
     pub fn node_of_core(&self, core: usize) -> usize {
         self.node_of_domain[self.domain_of_core[core]]
     }
 
     /// Cycles of the core clock that have begun and ended in a time, in picoseconds.
     #[inline]
-    #[must_use]
     pub fn cycles(&self, ps: u64) -> u64 {
         const PS_PER_US: u64 = 1_000_000;
         ps / PS_PER_US * self.core_mhz + ps % PS_PER_US * self.core_mhz / PS_PER_US
@@ -167,7 +161,6 @@ impl Config {
     /// Time that so many cycles of the core clock take, in picoseconds, rounded up: after it, that
     /// many more cycles have ended.
     #[inline]
-    #[must_use]
     pub fn picoseconds_of(&self, cycles: u64) -> u64 {
         const PS_PER_US: u64 = 1_000_000;
         let rest = cycles % self.core_mhz * PS_PER_US;
@@ -286,7 +279,7 @@ impl Cache {
         let set_bytes = line_bytes.checked_mul(self.ways as u64);
         let is_whole = set_bytes.is_some_and(|set| self.bytes.is_multiple_of(set));
         let must = format!(
-            "a whole number of sets of {} lines of {line_bytes} bytes",
+            "a multiple of {} ways of {line_bytes}-byte lines",
             self.ways
         );
         check(format!("{name}.bytes"), self.bytes as f64, is_whole, must)
@@ -376,7 +369,7 @@ mod tests {
             c.line_bytes = 1 << 62;
             c.l1.ways = 4;
         });
-        assert!(told.contains("a whole number of sets"), "{told}");
+        assert!(told.contains("a multiple of 4 ways"), "{told}");
     }
 
     #[test]
@@ -399,7 +392,7 @@ mod tests {
                 said(|c| c.llc.hit_ns = -1.0),
             ),
             (
-                "llc.bytes is 1000; it must be a whole number of sets of 16 lines of 64 bytes",
+                "llc.bytes is 1000; it must be a multiple of 16 ways of 64-byte lines",
                 said(|c| c.llc.bytes = 1000),
             ),
             (

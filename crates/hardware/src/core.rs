@@ -104,7 +104,6 @@ pub struct Counts {
 impl Counts {
     /// Demand requests that left the private caches: for lines, and for the right to write them (BRM
     /// §3.1: λ).
-    #[must_use]
     pub fn uncore_requests(&self) -> u64 {
         self.llc_access + self.upgrade
     }
@@ -133,7 +132,6 @@ impl Core {
     ///
     /// # Panics
     /// When the machine has no such core.
-    #[must_use]
     pub fn new(machine: &Machine, core: usize) -> Self {
         let config = &machine.config;
         let private = |shape| PrivateCache::new(shape, config.line_bytes);
@@ -264,7 +262,6 @@ impl Core {
     }
 
     /// Its TLBs, if the machine has any.
-    #[must_use]
     pub fn mmu(&self) -> Option<&Mmu> {
         self.mmu.as_ref()
     }
@@ -286,32 +283,22 @@ impl Core {
 
     /// Time for which the core was held up by its accesses, in picoseconds, as far as
     /// [`Core::now_ps`] was last asked.
-    #[must_use]
     pub fn stalled_ps(&self) -> u64 {
         self.clock.stalled_ps()
     }
 
     /// Time with at least one of [`Counts::uncore_requests`] outstanding, in picoseconds (BRM §3.1: t').
-    #[must_use]
     pub fn outstanding_ps(&self) -> u64 {
         self.clock.busy_ps()
     }
 
     /// Whether other cores have something to tell it, which its next access will hear.
     #[inline]
-    #[must_use]
     pub fn has_messages(&self) -> bool {
         self.inbox.is_pending()
     }
 
-    /// Its number.
-    #[must_use]
-    pub fn number(&self) -> usize {
-        self.core
-    }
-
     /// What it has done.
-    #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }

@@ -18,7 +18,7 @@ pub enum HardwareError {
     },
     /// An IPM unit is asked for on a machine without TLBs.
     #[error(
-        "the machine has no TLBs, whose entries an IPM unit watches; give it some (key tlb), or have no IPM unit"
+        "the machine has no TLBs for the IPM unit to watch; add them (key tlb), or omit the IPM unit"
     )]
     NoTlb,
     /// The same link direction is given twice.
@@ -31,7 +31,7 @@ pub enum HardwareError {
     },
     /// Links are given, but two nodes are not joined.
     #[error(
-        "no way over the links from node {from} to node {to}; add a link, or leave out all links if none is a bottleneck"
+        "no path over the links from node {from} to node {to}; add a link, or omit all links if none is a bottleneck"
     )]
     NoRoute {
         /// Node that would send.

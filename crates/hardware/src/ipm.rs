@@ -75,6 +75,8 @@ pub use self::config::{IpmConfig, PeriodicPass};
 pub use self::histories::{Credited, Histories, StartedThread};
 pub use self::sharing_matrix::SharingMatrix;
 pub use self::storage::{Storage, Structure};
+use serde::Serialize;
+
 use crate::HardwareError;
 use crate::config::Config;
 use crate::mmu::Fill;
@@ -119,7 +121,7 @@ pub enum Eviction {
 }
 
 /// What the unit has done. All counts only grow.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct IpmCounts {
     /// TLB misses it was told of.
     pub misses: u64,
@@ -353,7 +355,6 @@ impl Ipm {
     }
 
     /// What it knows of pages and threads. Affinities are in units of 2^`CR_shift` cycles.
-    #[must_use]
     pub fn histories(&self) -> &Histories {
         &self.histories
     }
@@ -365,7 +366,6 @@ impl Ipm {
     }
 
     /// What it has done.
-    #[must_use]
     pub fn counts(&self) -> &IpmCounts {
         &self.counts
     }

@@ -44,6 +44,7 @@ fn machine(config: Config) -> Machine {
 /// A core that makes one access after another, `gap` instructions apart.
 struct Program<'a> {
     machine: &'a Machine,
+    number: usize,
     core: Core,
     instructions: u64,
     gap: u64,
@@ -53,6 +54,7 @@ impl<'a> Program<'a> {
     fn on(machine: &'a Machine, core: usize) -> Self {
         Self {
             machine,
+            number: core,
             core: Core::new(machine, core),
             instructions: 0,
             gap: 1,

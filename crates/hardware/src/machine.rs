@@ -187,20 +187,17 @@ impl Machine {
     }
 
     /// The shape it was built with.
-    #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
     /// The memory it was built with.
-    #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
     /// Lines that went from each node to each so far, to readers and back to memory, within a node
     /// too: row `from * nodes + to`.
-    #[must_use]
     pub fn lines_carried(&self) -> Vec<u64> {
         self.network.carried()
     }

@@ -44,7 +44,6 @@ impl Memory {
 
     /// Node that holds this address, or None where there is no memory.
     #[inline]
-    #[must_use]
     pub fn node_of(&self, address: u64) -> Option<usize> {
         // Few spans in practice: a walk is faster than a search up to some sixteen of them.
         if self.spans.len() <= 16 {
@@ -57,13 +56,11 @@ impl Memory {
     }
 
     /// One past the highest address.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.spans.last().map_or(0, |span| span.end)
     }
 
     /// Highest node number plus one.
-    #[must_use]
     pub fn nodes(&self) -> usize {
         self.spans
             .iter()

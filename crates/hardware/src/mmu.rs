@@ -7,6 +7,8 @@
 //! and leaves its order of use alone, so that even a page in constant use falls out of the second
 //! level in time and is walked for anew, as in inclusive hardware.
 
+use serde::Serialize;
+
 use crate::config;
 use crate::page::Page;
 use crate::tlb::Level;
@@ -35,7 +37,7 @@ pub struct Fill {
 }
 
 /// What a core's TLBs have done. All counts only grow.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct TlbCounts {
     /// Translations asked for.
     pub lookups: u64,
@@ -57,7 +59,6 @@ pub struct Mmu {
 
 impl Mmu {
     /// Empty TLBs of this shape, which must be valid (see [`crate::Config::validate`]).
-    #[must_use]
     pub fn new(tlb: &config::Tlb) -> Self {
         let level = |shape: config::TlbLevel| Level::new(shape.entries, shape.ways);
         Self {
@@ -127,7 +128,6 @@ impl Mmu {
     }
 
     /// What it has done.
-    #[must_use]
     pub fn counts(&self) -> TlbCounts {
         self.counts
     }

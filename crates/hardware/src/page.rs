@@ -19,7 +19,6 @@ impl Page {
     /// For the number `u64::MAX`, which no page of two bytes or more can have: TLBs keep it for
     /// entries that hold nothing.
     #[inline]
-    #[must_use]
     pub fn new(number: u64) -> Self {
         assert!(number != u64::MAX, "no page has the number {number:#x}");
         Self(number)
@@ -27,7 +26,6 @@ impl Page {
 
     /// Its number.
     #[inline]
-    #[must_use]
     pub fn number(self) -> u64 {
         self.0
     }

@@ -75,7 +75,7 @@ fn record_words(name: &str, words: &[&str], stop: bool) -> (Recorded, Trace, Str
 
 /// All events of a thread.
 fn events(trace: &Trace, thread: u32) -> Vec<Event> {
-    let mut events = trace.thread(thread).expect("a thread of the trace");
+    let mut events = trace.all_threads().remove(thread as usize);
     let (mut all, mut frame) = (Vec::new(), Vec::new());
     while events.next_frame(&mut frame).expect("no damage").is_some() {
         all.append(&mut frame);

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use numaherd_topology::{CpuId, Machine};
-use numaherd_trace::world::{Hardware, InMemory, Options, TraceWorld};
-use numaherd_trace::{Event, ThreadInfo};
+use numaherd_trace::world::{Hardware, Options, TraceWorld};
+use numaherd_trace::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Trace, Writer};
 use numaherd_world::{Progress, World};
 
 const THREADS: u64 = 16;
@@ -39,13 +39,15 @@ const PATTERNS: [(&str, Pattern); 3] = [
     }),
 ];
 
-fn source(pattern: Pattern) -> InMemory {
-    let threads = (0..THREADS).map(|thread| ThreadInfo {
-        process: 1,
-        tid: thread as u32 + 1,
-        name: "thread".to_owned(),
-    });
-    let events = (0..THREADS).map(|thread| {
+fn trace(pattern: Pattern) -> Trace {
+    let mut writer = Writer::new(Vec::new(), 4096, &serde_json::Map::new()).expect("into memory");
+    let mut encoder = Encoder::new();
+    for thread in 0..THREADS {
+        let number = writer.thread(&ThreadInfo {
+            process: 1,
+            tid: thread as u32 + 1,
+            name: "thread".to_owned(),
+        });
         let wakes = (1..THREADS).map(|other| Event::wake(other as u32, 0));
         let accesses = (0..ACCESSES).map(|step| {
             let address = BASE + pattern(thread, step);
@@ -55,9 +57,13 @@ fn source(pattern: Pattern) -> InMemory {
                 Event::load(address, 8, 4)
             }
         });
-        wakes.filter(|_| thread == 0).chain(accesses).collect()
-    });
-    InMemory::new(threads.collect(), events.collect())
+        let events: Vec<Event> = wakes.filter(|_| thread == 0).chain(accesses).collect();
+        for part in events.chunks(FRAME_EVENTS) {
+            let frame = encoder.encode(number, 0, part).expect("a frame's worth");
+            writer.append(frame).expect("into memory");
+        }
+    }
+    Trace::from_bytes(writer.finish().expect("into memory")).expect("a trace")
 }
 
 fn world(c: &mut Criterion) {
@@ -68,14 +74,14 @@ fn world(c: &mut Criterion) {
         .map(|thread| Some(CpuId(thread as u32 * 2)))
         .collect();
     for (name, pattern) in PATTERNS {
-        let source = source(pattern);
+        let trace = trace(pattern);
         let mut group = c.benchmark_group(name);
         group
             .throughput(Throughput::Elements(THREADS * ACCESSES))
             .sample_size(10);
         group.bench_function("played", |b| {
             b.iter_batched(
-                || TraceWorld::new(hardware.clone(), source.clone(), options.clone()).unwrap(),
+                || TraceWorld::new(hardware.clone(), &trace, options.clone()).unwrap(),
                 |mut world| {
                     while world.run_for(Duration::from_secs(1)) == Progress::Ran {}
                     black_box(world)

@@ -36,7 +36,9 @@ pub enum Error {
         why: std::io::Error,
     },
     /// The file does not start as a trace does.
-    #[error("this is no trace: {0}; `numaherd trace import` makes one of other tools' output")]
+    #[error(
+        "this is not a trace: {0}; use `numaherd trace import` to convert the output of other tools"
+    )]
     NoTrace(String),
     /// A text is that of no tool whose traces can be read.
     #[error(
@@ -45,7 +47,7 @@ pub enum Error {
     UnknownText(String),
     /// The file is of a later version of the format.
     #[error(
-        "this trace is of version {found}, and up to {known} is known here; record it again, or use a newer numaherd"
+        "this trace has version {found}, but this program reads versions up to {known}; record it again, or use a newer numaherd"
     )]
     Version {
         /// The file's version.
@@ -76,16 +78,8 @@ pub enum Error {
         /// Threads that the writer knows of.
         known: u32,
     },
-    /// The trace holds no thread of that number.
-    #[error("the trace has no thread {thread}, only {threads} threads, counted from 0")]
-    NoThread {
-        /// The thread's number.
-        thread: u32,
-        /// Threads in the trace.
-        threads: usize,
-    },
     /// K or N of a migration strategy is 0.
-    #[error("{0} is 0; pages that move at a time (K) and accesses to a sample (N) are 1 or more")]
+    #[error("{0} is 0; pages per move (K) and accesses per sample (N) must be 1 or more")]
     Zero(&'static str),
     /// Caches to run a trace through are none.
     #[error("the caches cannot be modelled: {0}")]
@@ -136,7 +130,7 @@ pub enum Error {
         why: HardwareError,
     },
     /// The IPM unit cannot be had as configured.
-    #[error("the IPM unit cannot be had: {0}; change `ipm`, or leave it out")]
+    #[error("the IPM unit cannot be built: {0}; change `ipm`, or omit it")]
     Unit(HardwareError),
     /// An option cannot be.
     #[error("{option} is {value}; it must be {must}")]

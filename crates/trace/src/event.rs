@@ -47,7 +47,6 @@ pub struct ThreadInfo {
 
 impl Event {
     /// A load of `bytes` bytes at `address`.
-    #[must_use]
     pub const fn load(address: u64, bytes: u8, gap: u32) -> Self {
         Self {
             kind: Kind::Load,
@@ -58,7 +57,6 @@ impl Event {
     }
 
     /// A store of `bytes` bytes at `address`.
-    #[must_use]
     pub const fn store(address: u64, bytes: u8, gap: u32) -> Self {
         Self {
             kind: Kind::Store,
@@ -69,7 +67,6 @@ impl Event {
     }
 
     /// The thread waits.
-    #[must_use]
     pub const fn sleep(gap: u32) -> Self {
         Self {
             kind: Kind::Sleep,
@@ -80,7 +77,6 @@ impl Event {
     }
 
     /// The thread wakes thread number `thread` of the trace.
-    #[must_use]
     pub const fn wake(thread: u32, gap: u32) -> Self {
         Self {
             kind: Kind::Wake,
@@ -92,14 +88,12 @@ impl Event {
 
     /// Instructions and nothing else: a load of no bytes. It stands before an event whose gap is
     /// beyond 32 bits; see [`Event::push_after`].
-    #[must_use]
     pub const fn filler(gap: u32) -> Self {
         Self::load(0, 0, gap)
     }
 
     /// Whether it loads or stores anything.
     #[inline]
-    #[must_use]
     pub const fn is_access(&self) -> bool {
         matches!(self.kind, Kind::Load | Kind::Store) && self.bytes > 0
     }

@@ -45,7 +45,6 @@ pub enum Format {
 
 impl Format {
     /// The tool's name for people.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lackey => "valgrind --tool=lackey --trace-mem=yes",
@@ -54,7 +53,6 @@ impl Format {
     }
 
     /// Tells the format by the first lines of a text: the one that more of them fit.
-    #[must_use]
     pub fn of(text: &[u8]) -> Option<Self> {
         let count = |fits: fn(&[u8]) -> bool| {
             let lines = text.split(|&byte| byte == b'\n');
@@ -111,7 +109,6 @@ pub struct Sampled {
 
 impl Sampled {
     /// One in how many was sampled, if that is known.
-    #[must_use]
     pub fn one_in(&self) -> Option<f64> {
         let happened = self.happened? as f64;
         (self.samples > 0).then(|| happened / self.samples as f64)

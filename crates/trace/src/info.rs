@@ -98,7 +98,6 @@ pub struct WorkingSet {
 
 impl Counts {
     /// Loads and stores.
-    #[must_use]
     pub const fn accesses(&self) -> u64 {
         self.loads + self.stores
     }

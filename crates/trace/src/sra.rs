@@ -63,7 +63,6 @@ impl Strategy {
     ];
 
     /// The paper's name for it.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::SequentialForward => "sequential-forward",
@@ -92,7 +91,6 @@ pub struct Caches {
 impl Caches {
     /// DINO's machine (§2.1): AMD Barcelona, four cores to a domain with 64 KiB and 512 KiB each,
     /// and 2 MiB shared.
-    #[must_use]
     pub const fn barcelona() -> Self {
         const fn cache(kib: u64, ways: usize) -> Cache {
             Cache {
@@ -111,7 +109,6 @@ impl Caches {
     }
 
     /// Those of a modelled machine; its first domain says how many cores share a last level.
-    #[must_use]
     pub fn of(config: &Config) -> Self {
         let first = config.domain_of_core.first();
         let cores = config
@@ -199,7 +196,6 @@ pub struct Cell {
 
 impl Sra {
     /// The cell of a strategy, K and N, if it was tried.
-    #[must_use]
     pub fn cell(&self, strategy: Strategy, pages: u64, one_in: u64) -> Option<&Cell> {
         let is_it =
             |cell: &&Cell| (cell.strategy, cell.pages, cell.one_in) == (strategy, pages, one_in);

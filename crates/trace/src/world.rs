@@ -7,7 +7,7 @@
 //!
 //! | question | where |
 //! |---|---|
-//! | what comes next of each thread | [`Source`] |
+//! | what comes next of each thread | `threads` |
 //! | which core goes on next | `engine` |
 //! | what does an access do | `accesses` |
 //! | which thread runs where, who waits for whom | `schedule` |
@@ -51,7 +51,6 @@ mod pages;
 mod scan;
 mod schedule;
 mod seen;
-mod source;
 mod threads;
 mod unit;
 
@@ -66,4 +65,3 @@ pub use figures::{
 pub use machine::Hardware;
 pub use options::{Options, SampleEvery, Start, unit};
 pub use seen::TraceWorld;
-pub use source::{InMemory, Recording, Source};

@@ -51,14 +51,12 @@ pub enum TlbManagement {
 impl Tlb {
     /// The page of a virtual address.
     #[inline]
-    #[must_use]
     pub fn page_of(&self, virtual_address: u64) -> Page {
         Page::new(virtual_address >> self.page_bytes.trailing_zeros())
     }
 
     /// Entries of the last level: translations that a core can hold in all, since the last level
     /// has all that the first has.
-    #[must_use]
     pub fn entries(&self) -> usize {
         self.l2.unwrap_or(self.l1).entries
     }
@@ -81,7 +79,7 @@ impl Tlb {
             return Ok(());
         };
         l2.validate("tlb.l2")?;
-        let must = "at least tlb.l1.entries: the second level holds all that the first does";
+        let must = "at least tlb.l1.entries: the second level contains the entries of the first";
         check(
             "tlb.l2.entries",
             l2.entries as f64,
@@ -104,7 +102,7 @@ impl TlbLevel {
             what,
             entries,
             is_whole,
-            format!("a whole number of sets of {}", self.ways),
+            format!("a multiple of its {} ways", self.ways),
         )
     }
 }
@@ -176,7 +174,7 @@ mod tests {
                 tlb.l1.ways = 0;
             }),
             (
-                "tlb.l1.entries is 64; it must be a whole number of sets of 5",
+                "tlb.l1.entries is 64; it must be a multiple of its 5 ways",
                 |tlb| tlb.l1.ways = 5,
             ),
             (
@@ -186,7 +184,7 @@ mod tests {
                 },
             ),
             (
-                "tlb.l2.entries is 32; it must be at least tlb.l1.entries: the second level holds all that the first does",
+                "tlb.l2.entries is 32; it must be at least tlb.l1.entries: the second level contains the entries of the first",
                 |tlb| tlb.l2 = Some(level(32, 4)),
             ),
         ];

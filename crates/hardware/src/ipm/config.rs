@@ -46,7 +46,6 @@ impl IpmConfig {
     /// The paper's configuration: Table II, with 60 bits of time stamp (Table I) and the 255 cycles
     /// that an eviction took on average (§6.3). Without the periodic pass, for which the paper gives
     /// no figures.
-    #[must_use]
     pub fn of_paper() -> Self {
         Self {
             cr_shift: 13,
@@ -64,7 +63,6 @@ impl IpmConfig {
 
     /// What a single event (a TLB miss, a memory sample) weighs where events are credited in place of
     /// residency ([`crate::Histories`]): 2^`CR_aging`. The paper gives none.
-    #[must_use]
     pub fn event_weight(&self) -> u64 {
         1 << self.cr_aging
     }

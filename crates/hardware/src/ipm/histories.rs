@@ -150,7 +150,6 @@ impl Histories {
     }
 
     /// Whether a thread has started and not ended.
-    #[must_use]
     pub fn is_running(&self, thread: Thread) -> bool {
         self.state(thread.application).is_some_and(|state| {
             thread.number < state.given && !state.ended.contains(&thread.number)
@@ -206,7 +205,6 @@ impl Histories {
     }
 
     /// The Sharing Matrix of an application; None when it has ended.
-    #[must_use]
     pub fn matrix(&self, application: Application) -> Option<&SharingMatrix> {
         Some(&self.state(application)?.matrix)
     }
@@ -217,7 +215,6 @@ impl Histories {
     }
 
     /// Threads of an application that have started and not ended, by number.
-    #[must_use]
     pub fn threads(&self, application: Application) -> Vec<Thread> {
         let given = self.state(application).map_or(0, |state| state.given);
         let thread = |number| Thread {
@@ -230,7 +227,6 @@ impl Histories {
 
     /// Numbers of the last threads that used a page, the latest first (the Sharers Vector); fewer
     /// than configured where nobody was there before. None for a page without a history.
-    #[must_use]
     pub fn sharers(&self, page: Page) -> Option<Vec<u32>> {
         let (sharers, _) = self.pages.get(page)?;
         let known = sharers.iter().copied();
@@ -239,26 +235,22 @@ impl Histories {
 
     /// A page's affinity to each node (the NUMA Vector), in units of the weights. None for a page
     /// without a history.
-    #[must_use]
     pub fn affinity(&self, page: Page) -> Option<&[u32]> {
         let (_, numa) = self.pages.get(page)?;
         Some(numa)
     }
 
     /// Pages that have a history.
-    #[must_use]
     pub fn pages(&self) -> usize {
         self.pages.len()
     }
 
     /// What they were configured with.
-    #[must_use]
     pub fn config(&self) -> &IpmConfig {
         &self.config
     }
 
     /// Nodes of the machine: the length of a NUMA Vector.
-    #[must_use]
     pub fn nodes(&self) -> usize {
         self.nodes
     }

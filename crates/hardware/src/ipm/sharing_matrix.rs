@@ -31,7 +31,6 @@ impl SharingMatrix {
     }
 
     /// Threads that there is room for; rows and columns go from 0 to this less 1.
-    #[must_use]
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -40,7 +39,6 @@ impl SharingMatrix {
     ///
     /// # Panics
     /// When there is no room for such a thread.
-    #[must_use]
     pub fn row(&self, thread: u32) -> &[u32] {
         &self.elements[thread as usize * self.threads..][..self.threads]
     }
@@ -49,7 +47,6 @@ impl SharingMatrix {
     ///
     /// # Panics
     /// When there is no room for such threads.
-    #[must_use]
     pub fn between(&self, one: u32, other: u32) -> u64 {
         if one == other {
             return 0;

@@ -33,19 +33,16 @@ pub struct Storage {
 
 impl Structure {
     /// Bits of the whole structure.
-    #[must_use]
     pub fn bits(&self) -> u128 {
         u128::from(self.entry_bits) * u128::from(self.entries)
     }
 
     /// Bytes of the whole structure, the last begun one included.
-    #[must_use]
     pub fn bytes(&self) -> u128 {
         self.bits().div_ceil(8)
     }
 
     /// Its share of a main memory of so many bytes.
-    #[must_use]
     pub fn overhead(&self, memory_bytes: u64) -> f64 {
         self.bits() as f64 / 8.0 / memory_bytes as f64
     }

@@ -41,7 +41,7 @@ fn access(program: &mut Program<'_>, ipm: &mut Ipm, address: u64) -> Option<Noti
     let config = machine.config();
     let instructions = program.instructions + program.gap;
     let tlb = config.tlb.unwrap();
-    let core = program.core.number();
+    let core = program.number;
     let translation = program
         .core
         .translate(machine, tlb.page_of(address), address, || instructions);

@@ -7,14 +7,13 @@
 mod table;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Result;
 use numaherd::exit::{Exit, ended};
 use numaherd::print;
 use numaherd_experiment::{Asked, ORACLE, OnTrace, Scenario, Settings, Trials, World};
 use numaherd_topology::Machine;
-use numaherd_trace::world::{Analysis, Figures, Hardware, Recording};
+use numaherd_trace::world::{Analysis, Figures, Hardware};
 use serde::Serialize;
 
 use crate::cli::TraceSimulate;
@@ -102,11 +101,10 @@ const USUAL_MACHINE: &str = "lab-4x2";
 
 /// Plays a trace under all policies.
 fn play(file: &Path, hardware: &Hardware, settings: &Settings, trials: &Trials) -> Result<Played> {
-    let trace = Arc::new(super::opened(file)?);
+    let trace = super::opened(file)?;
     let needs_analysis = trials.policies.iter().any(|name| name == ORACLE);
-    let mut recording = Recording::new(trace.clone());
     let analysis = match needs_analysis {
-        true => Some(Analysis::of(&mut recording, hardware.page_bytes())?),
+        true => Some(Analysis::of(&trace, hardware.page_bytes())?),
         false => None,
     };
     let on_trace = OnTrace {

@@ -275,7 +275,7 @@ pub(super) fn decode(
     let (extra, distances) = word(0).zip(word(4)).ok_or("it has no columns")?;
     let parts = [LENGTHS, 2 * count, extra, distances];
     if parts.iter().sum::<usize>() != bytes.len() {
-        return Err("its columns have not the length they say");
+        return Err("its columns do not have the length that they state");
     }
     bytes.resize(bytes.len() + SLACK, 0);
     let (shapes, rest) = bytes[LENGTHS..].split_at(count);

@@ -138,37 +138,31 @@ impl Trace {
     }
 
     /// The threads; a thread's place is its number.
-    #[must_use]
     pub fn threads(&self) -> &[ThreadInfo] {
         &self.threads
     }
 
     /// What the recorder said of the recording.
-    #[must_use]
     pub const fn about(&self) -> &Map<String, Value> {
         &self.about
     }
 
     /// Size of the recorded machine's pages, in bytes.
-    #[must_use]
     pub const fn page_bytes(&self) -> u64 {
         self.page_bytes
     }
 
     /// Bytes of the file.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.shared.source.length()
     }
 
     /// The frames of events, in recorded order, up to the damage.
-    #[must_use]
     pub fn frames(&self) -> &[FrameInfo] {
         &self.frames
     }
 
     /// The damage beyond which nothing was read, as far as it is known.
-    #[must_use]
     pub const fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }
@@ -198,23 +192,7 @@ impl Trace {
         self.damage = Some(damage);
     }
 
-    /// A reader of one thread's events, in the thread's order.
-    ///
-    /// # Errors
-    /// When the trace has no such thread.
-    pub fn thread(&self, thread: u32) -> Result<FrameReader, Error> {
-        if thread as usize >= self.threads.len() {
-            return Err(Error::NoThread {
-                thread,
-                threads: self.threads.len(),
-            });
-        }
-        let of_thread = |frame: &&FrameInfo| frame.thread == thread;
-        Ok(self.reader(self.frames.iter().filter(of_thread).copied().collect()))
-    }
-
-    /// A reader for each thread; cheaper than asking for one after the other.
-    #[must_use]
+    /// A reader of each thread's events, in the thread's order.
     pub fn all_threads(&self) -> Vec<FrameReader> {
         let mut frames = vec![Vec::new(); self.threads.len()];
         for frame in self.frames.iter() {
@@ -225,7 +203,6 @@ impl Trace {
     }
 
     /// A reader of all events, frame by frame in recorded order.
-    #[must_use]
     pub fn recorded(&self) -> FrameReader {
         self.reader(Arc::clone(&self.frames))
     }
@@ -248,6 +225,11 @@ pub struct FrameReader {
 }
 
 impl FrameReader {
+    /// Begins again with the first frame.
+    pub fn rewind(&mut self) {
+        self.next = 0;
+    }
+
     /// Replaces `events` by those of the next frame, and says which it is. None, and no events,
     /// after the last.
     ///
@@ -325,7 +307,7 @@ impl Shared {
         decode(guesses, frame.events as usize, expanded, events).map_err(damaged)?;
         let instructions: u64 = events.iter().map(|event| u64::from(event.gap)).sum();
         if instructions != frame.instructions {
-            return Err(damaged("it has not the instructions that its header says"));
+            return Err(damaged("its instructions do not match its header"));
         }
         Ok(())
     }

@@ -93,8 +93,7 @@ impl Contents {
         let about = about.and_then(|about| serde_json::from_slice(&about).ok());
         let contents = Self {
             page_bytes: start.page_bytes,
-            about: about
-                .ok_or_else(|| Error::NoTrace("what it says of itself is damaged".to_owned()))?,
+            about: about.ok_or_else(|| Error::NoTrace("its description is damaged".to_owned()))?,
             threads: Vec::new(),
             frames: Vec::new(),
             damage: None,

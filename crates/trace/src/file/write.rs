@@ -30,13 +30,11 @@ pub struct EncodedFrame<'a> {
 
 impl EncodedFrame<'_> {
     /// Bytes that it takes in the file.
-    #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// Instructions that its thread executed in it.
-    #[must_use]
     pub const fn instructions(&self) -> u64 {
         self.header.instructions
     }
@@ -47,7 +45,6 @@ impl Encoder {
     ///
     /// # Panics
     /// When there is no memory for the compressor.
-    #[must_use]
     pub fn new() -> Self {
         let mut compressor =
             zstd::bulk::Compressor::new(COMPRESSION).expect("the level is one of zstd's");
@@ -199,7 +196,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Bytes written so far.
-    #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.at
     }

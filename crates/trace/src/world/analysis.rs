@@ -10,8 +10,7 @@ use std::collections::HashMap;
 use numaherd_topology::{NodeId, Topology};
 
 use super::options::Start;
-use super::source::Source;
-use crate::{Error, ThreadInfo};
+use crate::{Error, ThreadInfo, Trace};
 
 /// Who uses a page.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -51,7 +50,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Reads a trace to its end, and begins it again. An access that lies across two pages counts for
+    /// Reads a trace to its end. An access that lies across two pages counts for
     /// the first.
     ///
     /// # Errors
@@ -59,21 +58,22 @@ impl Analysis {
     ///
     /// # Panics
     /// When `page_bytes` is not a power of two.
-    pub fn of(source: &mut dyn Source, page_bytes: u64) -> Result<Self, Error> {
+    pub fn of(trace: &Trace, page_bytes: u64) -> Result<Self, Error> {
         assert!(page_bytes.is_power_of_two(), "a page of {page_bytes} bytes");
         let shift = page_bytes.trailing_zeros();
-        let threads = source.threads().to_vec();
+        let threads = trace.threads().to_vec();
         let mut pages: HashMap<(u32, u64), Vec<(u32, u64)>> = HashMap::new();
         let mut accesses = 0;
         let mut events = Vec::new();
-        for (number, info) in threads.iter().enumerate() {
+        let readers = threads.iter().zip(trace.all_threads());
+        for (number, (info, mut reader)) in readers.enumerate() {
             let mut own: HashMap<u64, u64> = HashMap::new();
             // Most accesses are to a page used of late.
             let mut recent = [(u64::MAX, 0u64); 64];
             loop {
-                match source.fill(number, &mut events) {
-                    Ok(true) => {}
-                    Ok(false) | Err(Error::Damaged(_)) => break,
+                match reader.next_frame(&mut events) {
+                    Ok(Some(_)) => {}
+                    Ok(None) | Err(Error::Damaged(_)) => break,
                     Err(error) => return Err(error),
                 }
                 for event in events.iter().filter(|event| event.is_access()) {
@@ -97,7 +97,6 @@ impl Analysis {
                 by_thread.push((number as u32, count));
             }
         }
-        source.rewind();
         let used = |((process, page), by_thread)| PageUse {
             process,
             page,
@@ -116,7 +115,6 @@ impl Analysis {
     /// How good a placement of threads and pages is, by the whole trace: which pages are on the node
     /// whose threads make most accesses to them, threads being where they are placed. Accesses of
     /// threads that are placed nowhere do not count, nor do pages that only they use.
-    #[must_use]
     pub fn judge(&self, placement: &Start, topology: &Topology) -> Judgement {
         let mut judgement = Judgement::default();
         for used in &self.pages {
@@ -151,7 +149,6 @@ impl Analysis {
 
     /// How much each pair of threads communicates: a square, the same either way round, with 0 for a
     /// thread and itself.
-    #[must_use]
     pub fn communication(&self) -> Vec<Vec<u64>> {
         let threads = self.threads.len();
         let mut all = vec![vec![0u64; threads]; threads];

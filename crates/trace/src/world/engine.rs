@@ -20,10 +20,9 @@ use super::options::{Options, SampleEvery, Start};
 use super::pages::PageTable;
 use super::scan::Scan;
 use super::schedule::TICK_PS;
-use super::source::Source;
 use super::threads::{Process, State, Thread};
 use super::unit::Unit;
-use crate::Error;
+use crate::{Error, Trace};
 
 /// Events that are played before a core's time is looked at again.
 const AT_A_TIME: usize = 32;
@@ -49,7 +48,6 @@ pub struct Engine {
     /// What ties in where threads begin are broken by.
     pub(super) random: Xoshiro256PlusPlus,
     pub(super) done: Happened,
-    source: Box<dyn Source>,
     quantum_ps: u64,
 }
 
@@ -66,16 +64,12 @@ pub(super) struct Happened {
 
 impl Engine {
     /// A machine at the moment before its first thread begins.
-    pub(super) fn new(
-        hardware: Hardware,
-        source: Box<dyn Source>,
-        options: Options,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(hardware: Hardware, trace: &Trace, options: Options) -> Result<Self, Error> {
         options.check()?;
         let machine = hardware.build()?;
         let topology = &hardware.topology;
         let all_cpus: Arc<CpuSet> = Arc::new(topology.online_cpus());
-        let (mut threads, processes) = named(source.threads(), &all_cpus);
+        let (mut threads, processes) = named(trace, &all_cpus);
         if threads.is_empty() {
             return Err(Error::NoThreads);
         }
@@ -120,7 +114,6 @@ impl Engine {
             random,
             done: Happened::default(),
             hardware,
-            source,
         };
         engine.begin_loop();
         Ok(engine)
@@ -245,7 +238,7 @@ impl Engine {
         let left = loop {
             let next = thread.next();
             if next.is_empty() {
-                match thread.fetch(&mut *self.source, number) {
+                match thread.fetch() {
                     Ok(true) => continue,
                     Ok(false) => break Some(Stop::Over),
                     Err(error) => {
@@ -338,7 +331,7 @@ impl Engine {
             }
             let was_born = self.threads[number].was_born;
             self.threads[number].rewind();
-            let has_events = match self.threads[number].fetch(&mut *self.source, number) {
+            let has_events = match self.threads[number].fetch() {
                 Ok(has_events) => has_events,
                 Err(error) => {
                     self.done.failures.push(error.to_string());
@@ -374,7 +367,6 @@ impl Engine {
             self.is_over = true;
             return;
         }
-        self.source.rewind();
         self.is_first_loop = false;
         self.begin_loop();
     }
@@ -395,11 +387,12 @@ impl SampleEvery {
     }
 }
 
-/// The threads of a table, and their processes in the order of their first threads.
-fn named(table: &[crate::ThreadInfo], all_cpus: &Arc<CpuSet>) -> (Vec<Thread>, Vec<Process>) {
+/// The threads of a trace, and their processes in the order of their first threads.
+fn named(trace: &Trace, all_cpus: &Arc<CpuSet>) -> (Vec<Thread>, Vec<Process>) {
     let mut places = BTreeMap::new();
     let mut processes: Vec<Process> = Vec::new();
-    let threads = table.iter().enumerate().map(|(number, info)| {
+    let table = trace.threads().iter().zip(trace.all_threads());
+    let threads = table.enumerate().map(|(number, (info, reader))| {
         let place = *places.entry(info.process).or_insert_with(|| {
             processes.push(Process {
                 id: ProcessId {
@@ -415,7 +408,7 @@ fn named(table: &[crate::ThreadInfo], all_cpus: &Arc<CpuSet>) -> (Vec<Thread>, V
             // Told apart where a number was used twice.
             born: number as u64,
         };
-        Thread::new(id, info.name.clone(), place, all_cpus.clone())
+        Thread::new(id, info.name.clone(), place, all_cpus.clone(), reader)
     });
     let threads = threads.collect();
     (threads, processes)

@@ -1,6 +1,6 @@
 //! What came of a run, in figures.
 
-use numaherd_hardware::IpmCounts;
+use numaherd_hardware::{IpmCounts, TlbCounts};
 use numaherd_topology::{NodeId, ways};
 use serde::Serialize;
 
@@ -127,14 +127,9 @@ pub struct PageFigures {
 /// What the TLBs did, all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct TlbFigures {
-    /// Translations asked for.
-    pub lookups: u64,
-    /// Of these, found in the second level.
-    pub second_level_hits: u64,
-    /// Of these, found nowhere.
-    pub misses: u64,
-    /// Misses with a page evicted.
-    pub evictions: u64,
+    /// Their counts.
+    #[serde(flatten)]
+    pub counts: TlbCounts,
     /// Misses per translation; 0 without any.
     pub miss_rate: f64,
 }
@@ -142,25 +137,14 @@ pub struct TlbFigures {
 /// What the IPM unit did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct UnitFigures {
-    /// TLB misses that it was told of.
-    pub misses: u64,
-    /// Evictions of pages.
-    pub evictions: u64,
-    /// Of these, dropped since it was busy.
-    pub dropped: u64,
-    /// Of these, lost to another core that dealt with the same page, or would have been.
+    /// Its counts.
+    #[serde(flatten)]
+    pub counts: IpmCounts,
+    /// Evictions lost to another core that dealt with the same page, or that would have been.
     pub races: u64,
     /// Share of evictions that it dealt with (67.6 % in IPM §6.3); 0 without any.
     pub handled_share: f64,
-    /// Entries dealt with in passes over infrequently evicted pages.
-    pub infrequent: u64,
-    /// Times it found a page that should be moved.
-    pub notifications: u64,
-    /// Memory reads beside the program's.
-    pub memory_reads: u64,
-    /// Memory writes, likewise.
-    pub memory_writes: u64,
-    /// Both, for each access of the program (1.2 % in IPM §6.3); 0 without any.
+    /// Its memory accesses for each access of the program (1.2 % in IPM §6.3); 0 without any.
     pub extra_access_share: f64,
 }
 
@@ -201,7 +185,7 @@ impl Engine {
         };
         figures.remote_access_share = share(self.memory.pages.remote_accesses(), figures.accesses);
         if let Some(unit) = &self.memory.unit {
-            figures.unit = Some(unit_figures(unit.counts(), unit.races(), figures.accesses));
+            figures.unit = Some(unit_figures(*unit.counts(), unit.races(), figures.accesses));
             figures.sharing_seen = unit.sharing(self.threads.len());
         }
         figures.energy = EnergyModel::default().of(&Spent {
@@ -303,31 +287,27 @@ impl Engine {
     }
 
     fn tlb_figures(&self) -> Option<TlbFigures> {
-        let mut all = TlbFigures::default();
+        let mut counts = TlbCounts::default();
         for core in &self.cores {
-            let counts = core.core.mmu()?.counts();
-            all.lookups += counts.lookups;
-            all.second_level_hits += counts.second_level_hits;
-            all.misses += counts.misses;
-            all.evictions += counts.evictions;
+            let of_core = core.core.mmu()?.counts();
+            counts.lookups += of_core.lookups;
+            counts.second_level_hits += of_core.second_level_hits;
+            counts.misses += of_core.misses;
+            counts.evictions += of_core.evictions;
         }
-        all.miss_rate = share(all.misses, all.lookups);
-        Some(all)
+        Some(TlbFigures {
+            counts,
+            miss_rate: share(counts.misses, counts.lookups),
+        })
     }
 }
 
-fn unit_figures(counts: &IpmCounts, races: u64, accesses: u64) -> UnitFigures {
+fn unit_figures(counts: IpmCounts, races: u64, accesses: u64) -> UnitFigures {
     let extra = counts.memory_reads + counts.memory_writes;
     UnitFigures {
-        misses: counts.misses,
-        evictions: counts.evictions,
-        dropped: counts.dropped,
+        counts,
         races,
         handled_share: share(counts.evictions - counts.dropped, counts.evictions),
-        infrequent: counts.infrequent,
-        notifications: counts.notifications,
-        memory_reads: counts.memory_reads,
-        memory_writes: counts.memory_writes,
         extra_access_share: share(extra, accesses),
     }
 }

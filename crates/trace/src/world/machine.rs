@@ -50,7 +50,6 @@ impl Hardware {
     }
 
     /// Bytes of a page.
-    #[must_use]
     pub fn page_bytes(&self) -> u64 {
         self.config.tlb.map_or(4096, |tlb| tlb.page_bytes)
     }

@@ -129,7 +129,6 @@ const DILATION: u64 = 64;
 /// With the pass over infrequently evicted pages. The paper gives no figures for it; here, in the
 /// loop's time at 2 GHz, 10 ms from pass to pass, as pages are looked after, for entries that stayed
 /// 5 ms.
-#[must_use]
 pub fn unit(dilation: u64) -> IpmConfig {
     let paper = IpmConfig::of_paper();
     let dilation = dilation.max(1);

@@ -20,9 +20,8 @@ use super::engine::Engine;
 use super::figures::Figures;
 use super::machine::Hardware;
 use super::options::{Options, Start};
-use super::source::Source;
 use super::threads::Done;
-use crate::Error;
+use crate::{Error, Trace};
 
 /// A trace on a machine.
 pub struct TraceWorld {
@@ -35,14 +34,10 @@ impl TraceWorld {
     ///
     /// # Errors
     /// An option that cannot be, a machine that cannot be built, a trace without threads.
-    pub fn new(
-        hardware: Hardware,
-        source: impl Source + 'static,
-        options: Options,
-    ) -> Result<Self, Error> {
+    pub fn new(hardware: Hardware, trace: &Trace, options: Options) -> Result<Self, Error> {
         let topology = hardware.topology.clone();
         let signals = signals(&hardware, &options);
-        let engine = Engine::new(hardware, Box::new(source), options)?;
+        let engine = Engine::new(hardware, trace, options)?;
         Ok(Self {
             shared: Shared::new(engine, topology, signals),
             observed_ns: 0,
@@ -50,20 +45,17 @@ impl TraceWorld {
     }
 
     /// What came of it so far.
-    #[must_use]
     pub fn figures(&self) -> Figures {
         self.engine().figures()
     }
 
     /// Where threads and pages are now: threads that have run, by their numbers in the trace, and all
     /// pages that were touched.
-    #[must_use]
     pub fn placement(&self) -> Start {
         self.engine().placement()
     }
 
     /// Whether all threads have ended for good.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.engine().is_over
     }

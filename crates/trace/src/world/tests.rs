@@ -10,8 +10,8 @@ use numaherd_hardware::TlbLevel;
 use numaherd_topology::{CpuId, Machine, NodeId};
 use numaherd_world::{Pager, ProcessId, Progress, ThreadId, World};
 
-use super::{Figures, Hardware, InMemory, Options, TraceWorld};
-use crate::{Event, ThreadInfo};
+use super::{Figures, Hardware, Options, TraceWorld};
+use crate::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Trace, Writer};
 
 const PAGE: u64 = 4096;
 const PID: u32 = 100;
@@ -31,15 +31,21 @@ fn hardware() -> Hardware {
 }
 
 /// Threads of one process.
-fn source(events: Vec<Vec<Event>>) -> InMemory {
-    let threads = (0..events.len())
-        .map(|number| ThreadInfo {
+fn trace(events: &[Vec<Event>]) -> Trace {
+    let mut writer = Writer::new(Vec::new(), PAGE, &serde_json::Map::new()).unwrap();
+    let mut encoder = Encoder::new();
+    for (number, events) in events.iter().enumerate() {
+        let thread = writer.thread(&ThreadInfo {
             process: PID,
             tid: PID + number as u32,
             name: format!("thread-{number}"),
-        })
-        .collect();
-    InMemory::new(threads, events)
+        });
+        for part in events.chunks(FRAME_EVENTS) {
+            let frame = encoder.encode(thread, 0, part).unwrap();
+            writer.append(frame).unwrap();
+        }
+    }
+    Trace::from_bytes(writer.finish().unwrap()).unwrap()
 }
 
 fn thread(number: u32) -> ThreadId {
@@ -73,7 +79,7 @@ fn given(cpus: &[u32], nodes: &[(u64, u32)]) -> Options {
 }
 
 fn world(events: Vec<Vec<Event>>, options: Options) -> TraceWorld {
-    TraceWorld::new(hardware(), source(events), options).unwrap()
+    TraceWorld::new(hardware(), &trace(&events), options).unwrap()
 }
 
 /// Runs to the end; a policy that does nothing.

@@ -6,9 +6,7 @@ use numaherd_hardware as hardware;
 use numaherd_topology::CpuSet;
 use numaherd_world::{ProcessId, ThreadId};
 
-use crate::{Error, Event, Kind};
-
-use super::source::Source;
+use crate::{Error, Event, FrameReader, Kind};
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +69,8 @@ pub(super) struct Thread {
     pub(super) was_born: bool,
     /// What the IPM unit knows it by.
     pub(super) unit: Option<hardware::Thread>,
+    reader: FrameReader,
+    /// Events that were read, and how many of them have happened.
     events: Vec<Event>,
     at: usize,
 }
@@ -81,7 +81,13 @@ pub(super) struct Process {
 }
 
 impl Thread {
-    pub(super) fn new(id: ThreadId, name: String, process: u32, affinity: Arc<CpuSet>) -> Self {
+    pub(super) fn new(
+        id: ThreadId,
+        name: String,
+        process: u32,
+        affinity: Arc<CpuSet>,
+        reader: FrameReader,
+    ) -> Self {
         Self {
             id,
             name,
@@ -101,6 +107,7 @@ impl Thread {
             ended_ps: 0,
             was_born: false,
             unit: None,
+            reader,
             events: Vec::new(),
             at: 0,
         }
@@ -122,19 +129,11 @@ impl Thread {
     ///
     /// # Errors
     /// When they cannot be read; then there are no more.
-    pub(super) fn fetch(&mut self, source: &mut dyn Source, number: usize) -> Result<bool, Error> {
+    pub(super) fn fetch(&mut self) -> Result<bool, Error> {
         while self.at >= self.events.len() {
             self.at = 0;
-            match source.fill(number, &mut self.events) {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.events.clear();
-                    return Ok(false);
-                }
-                Err(error) => {
-                    self.events.clear();
-                    return Err(error);
-                }
+            if self.reader.next_frame(&mut self.events)?.is_none() {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -142,6 +141,7 @@ impl Thread {
 
     /// Begins again.
     pub(super) fn rewind(&mut self) {
+        self.reader.rewind();
         self.events.clear();
         (self.at, self.wakes) = (0, 0);
         self.state = State::Unborn;

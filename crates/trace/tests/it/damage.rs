@@ -87,7 +87,7 @@ fn damage_within_a_frame_is_found_when_it_is_read() {
     bytes[(second.at + second.bytes / 2) as usize] ^= 1;
     let mut trace = Trace::from_bytes(bytes).expect("a trace");
     assert_eq!(trace.damage(), None);
-    let mut reader = trace.thread(1).expect("the second");
+    let mut reader = trace.all_threads().remove(1);
     let mut found = Vec::new();
     let error = reader.next_frame(&mut found).expect_err("it is damaged");
     let Error::Damaged(damage) = error else {

@@ -65,7 +65,7 @@ fn read(recording: &Recording, cpus: &mut [Cpu]) -> Vec<(u32, Vec<Event>)> {
     std::fs::remove_file(&recording.path).unwrap();
     assert!(trace.damage().is_none());
     let read = |number: u32| {
-        let mut events = trace.thread(number).unwrap();
+        let mut events = trace.all_threads().remove(number as usize);
         let (mut all, mut frame) = (Vec::new(), Vec::new());
         while events.next_frame(&mut frame).unwrap().is_some() {
             all.append(&mut frame);

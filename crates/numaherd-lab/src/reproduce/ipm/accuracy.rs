@@ -104,7 +104,7 @@ fn races(setup: &Setup<'_>) -> Result<Measured> {
     });
     let without = setup.run(race_free.collect::<Result<_>>()?)?;
     let right = |runs: &[Arc<Played>]| mean(runs.iter().map(|played| played.right()));
-    let lost = |unit: &UnitFigures| unit.races as f64 / unit.evictions.max(1) as f64 * 100.0;
+    let lost = |unit: &UnitFigures| unit.races as f64 / unit.counts.evictions.max(1) as f64 * 100.0;
     let mut measured = Measured::new();
     measured.figure("accuracy", right(&with));
     measured.figure("accuracy-race-free", right(&without) - right(&with));

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use numaherd_hardware::{Cache, Config, IpmConfig};
 use numaherd_topology::Machine;
-use numaherd_trace::world::{
-    Analysis, Figures, Hardware, Judgement, Options, Recording, UnitFigures,
-};
+use numaherd_trace::world::{Analysis, Figures, Hardware, Judgement, Options, UnitFigures};
 use rayon::prelude::*;
 
 use crate::reproduce::testbed::Memo;
@@ -201,10 +199,7 @@ impl<'a> Setup<'a> {
         let trace = self.traces.of(run.kernel)?;
         let page_bytes = run.hardware.config.tlb.map_or(4096, |tlb| tlb.page_bytes);
         let analysis = self.analysed.get(&(run.kernel, page_bytes), || {
-            Ok(Analysis::of(
-                &mut Recording::new(trace.clone()),
-                page_bytes,
-            )?)
+            Ok(Analysis::of(&trace, page_bytes)?)
         })?;
         let settings = Settings {
             trace: run.options.clone(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use numaherd_topology::NodeId;
 use numaherd_world::World;
 
-use super::{given, hardware, process, source, thread, to_the_end, walk, world};
+use super::{given, hardware, process, thread, to_the_end, trace, walk, world};
 use crate::Event;
 use crate::world::{Figures, Options, TraceWorld};
 
@@ -251,7 +251,7 @@ fn threads_that_have_ended_are_seen_no_more() {
         vec![Event::wake(1, 0), work(100)],
         vec![work(10_000), Event::load(0, 1, 1)],
     ];
-    let mut world = TraceWorld::new(hardware(), source(events), given(&[0, 1], &[])).unwrap();
+    let mut world = TraceWorld::new(hardware(), &trace(&events), given(&[0, 1], &[])).unwrap();
     world.run_for(Duration::from_nanos(64 * 100));
     assert_eq!(world.observe().unwrap().threads.len(), 2);
     world.run_for(Duration::from_nanos(64 * 1000));

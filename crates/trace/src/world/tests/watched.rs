@@ -5,7 +5,7 @@ use std::time::Duration;
 use numaherd_topology::NodeId;
 use numaherd_world::{MemorySource, PageOrder, Pages, Progress, Signal, SignalState, World};
 
-use super::{PAGE, given, hardware, pager, process, source, thread, to_the_end, walk, world};
+use super::{PAGE, given, hardware, pager, process, thread, to_the_end, trace, walk, world};
 use crate::Event;
 use crate::world::{Analysis, Options, SampleEvery, TraceWorld};
 
@@ -93,7 +93,7 @@ fn tlb_misses_are_all_told() {
         told += pager.samples().unwrap().len() as u64;
     }
     assert_eq!(told, 640, "64 pages do not fit into 16 entries");
-    assert_eq!(world.figures().tlb.unwrap().misses, 640);
+    assert_eq!(world.figures().tlb.unwrap().counts.misses, 640);
 }
 
 #[test]
@@ -165,7 +165,10 @@ fn the_unit_notices_pages_of_another_node_and_is_content_once_they_are_moved() {
     assert!(once < again_and_again, "{once} and {again_and_again}");
     assert!(moved.seconds < stayed.seconds);
     let unit = moved.unit.unwrap();
-    assert!(unit.evictions > 0 && unit.handled_share > 0.9, "{unit:?}");
+    assert!(
+        unit.counts.evictions > 0 && unit.handled_share > 0.9,
+        "{unit:?}"
+    );
     assert!(unit.extra_access_share > 0.0);
 }
 
@@ -181,7 +184,7 @@ fn threads_that_share_pages_are_seen_to_by_the_unit_and_by_the_analysis() {
             events
         })
         .collect();
-    let analysis = Analysis::of(&mut source(events.clone()), PAGE).unwrap();
+    let analysis = Analysis::of(&trace(&events), PAGE).unwrap();
     let all = analysis.communication();
     assert_eq!(all[0], [0, 48 * 64 * 6, 0, 0]);
     assert_eq!(analysis.pages.len(), 96);
@@ -229,7 +232,7 @@ fn evictions_that_two_cores_deal_with_at_once_are_races() {
     };
     let (lost, kept) = (run(true), run(false));
     assert!(lost.races > 0 && kept.races > 0);
-    assert!(lost.evictions < kept.evictions + kept.races);
+    assert!(lost.counts.evictions < kept.counts.evictions + kept.races);
 }
 
 #[test]
@@ -241,7 +244,7 @@ fn what_the_machine_has_not_is_missing_and_says_what_helps() {
         ..Options::default()
     };
     for (hardware, missing) in [(without, 2), (hardware(), 1)] {
-        let world = TraceWorld::new(hardware, source(vec![walk(0, 1, 1)]), options()).unwrap();
+        let world = TraceWorld::new(hardware, &trace(&[walk(0, 1, 1)]), options()).unwrap();
         let gone = world
             .signals()
             .iter()
@@ -254,7 +257,7 @@ fn what_the_machine_has_not_is_missing_and_says_what_helps() {
 #[test]
 fn options_that_cannot_be_are_refused() {
     let refused = |options: Options| {
-        TraceWorld::new(hardware(), source(vec![walk(0, 1, 1)]), options)
+        TraceWorld::new(hardware(), &trace(&[walk(0, 1, 1)]), options)
             .unwrap_err()
             .to_string()
     };
@@ -269,7 +272,7 @@ fn options_that_cannot_be_are_refused() {
     assert!(said.contains("2 threads"), "{said}");
     let said = refused(given(&[], &[(0, 9)]));
     assert!(said.contains("node 9"), "{said}");
-    let nobody = TraceWorld::new(hardware(), source(Vec::new()), Options::default());
+    let nobody = TraceWorld::new(hardware(), &trace(&[]), Options::default());
     assert_eq!(nobody.unwrap_err().to_string(), "the trace has no threads");
 }
 
@@ -284,7 +287,7 @@ fn what_a_sleeper_left_in_a_tlb_is_credited_until_its_core_sleeps_deeply() {
         ];
         let world = world(events, given(&[0, 2], &[]));
         // Whoever lets it go on at the end.
-        to_the_end(world).unit.unwrap().infrequent
+        to_the_end(world).unit.unwrap().counts.infrequent
     };
     let (short, long, longer) = (run(1), run(4), run(16));
     assert!(short > 0);
