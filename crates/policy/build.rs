@@ -29,8 +29,9 @@ fn main() {
         list += &format!("    {name}::ADDED,\n");
     }
     let text = format!(
-        "{modules}\n/// All added policies, in the order of their files' names.\n\
-         pub const ALL: &[Added] = &[\n{list}];\n"
+        "{modules}\n/// All lists: the baseline, those of the files by name, and the published policies.\n\
+         pub const ALL: &[Added] = &[\n    crate::registry::BASELINE,\n{list}    \
+         crate::registry::PUBLISHED,\n];\n"
     );
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     fs::write(out.join("added.rs"), text).expect("OUT_DIR can be written");

@@ -55,20 +55,20 @@ fuzz_target!(|text: &str| {
 
 fn figures(hardware: &Hardware) {
     let above_0 = [
-        hardware.clock_ghz(),
-        hardware.in_flight(),
-        hardware.llc_ns(),
-        hardware.ns_per_reference_cycle(),
+        hardware.figures.clock_ghz,
+        hardware.figures.in_flight,
+        hardware.figures.llc_ns,
+        hardware.figures.ns_per_reference_cycle,
     ];
     assert!(above_0.iter().all(|figure| *figure > 0.0), "{above_0:?}");
     for domain in 0..hardware.topology().domains().len() {
-        assert!(hardware.llc_bytes(domain) > 0.0);
+        assert!(hardware.figures.llc_bytes[domain] > 0.0);
     }
-    assert!(hardware.private_bytes() >= 0.0);
-    assert!(hardware.channels() >= hardware.nodes());
-    for core in 0..hardware.nodes() {
-        for memory in 0..hardware.nodes() {
-            assert!(hardware.latency_ns(core, memory) > 0.0);
+    assert!(hardware.figures.private_bytes >= 0.0);
+    assert!(hardware.figures.channels.len() >= hardware.figures.nodes);
+    for core in 0..hardware.figures.nodes {
+        for memory in 0..hardware.figures.nodes {
+            assert!(hardware.figures.latency_ns(core, memory) > 0.0);
         }
     }
 }

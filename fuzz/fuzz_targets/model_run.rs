@@ -98,7 +98,7 @@ fn programs(text: &str, hardware: &Hardware) -> Option<Vec<Arc<Program>>> {
         program.threads <= MOST_THREADS
             && program.phases.iter().all(|phase| {
                 let cycles = phase.instructions * phase.cycles_per_instruction;
-                cycles * hardware.ns_per_reference_cycle() >= SHORTEST_PHASE_NS
+                cycles * hardware.figures.ns_per_reference_cycle >= SHORTEST_PHASE_NS
             })
     };
     let built_in = Library::built_in().programs();
@@ -150,7 +150,7 @@ fn can_have(entry: &registry::Entry) -> bool {
 
 fn holds(mut model: Model, jobs: usize, policy: &str, settings: Settings) {
     let means = Means {
-        cost_model: Some(Arc::new(Asked(model.foresight()))),
+        cost_model: Some(Arc::new(Asked(model.cost_model()))),
     };
     let mut policies = numaherd_policy::Settings::default();
     policies.oracle.layouts = MOST_LAYOUTS;
@@ -217,7 +217,7 @@ fn can_be(snapshot: &Snapshot) {
 }
 
 /// The model's answers about layouts, in the form in which policies ask.
-struct Asked(numaherd_model::Foresight);
+struct Asked(numaherd_model::CostModel);
 
 impl CostModel for Asked {
     fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {

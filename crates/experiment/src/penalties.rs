@@ -53,7 +53,7 @@ fn measured(hardware: &Hardware, program: &Program) -> Option<f64> {
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, cpu, node)| (cpu, node))?;
     let place = |node: NodeId| topology.node_index(node);
-    let far = |node: NodeId| Some(hardware.latency_ns(place(local)?, place(node)?));
+    let far = |node: NodeId| Some(hardware.figures.latency_ns(place(local)?, place(node)?));
     let home = memory
         .iter()
         .filter(|&node| node != local)

@@ -118,7 +118,10 @@ impl Settings {
         let defined = |table: &'static str| move |wrong: Wrong| wrong.within(table);
         let herd = setting::of_tables(over("settings.herd", base, &tables.herd)?);
         let policies = setting::of_tables(tables.policies.clone());
-        let model: Options = read("model", tables.model.clone())?;
+        let model = setting::of_tables::<Options>(tables.model.clone());
+        if tables.model.contains_key("seed") {
+            return Err(wrong("model", "unknown field `seed`: give --seed"));
+        }
         // The unit that suits the dilation, unless the file says otherwise of it.
         let mut played = TraceOptions::default();
         let dilation = tables.trace.get("dilation").and_then(Value::as_integer);
@@ -128,7 +131,10 @@ impl Settings {
         Ok(Self {
             herd: herd.map_err(defined("settings.herd"))?,
             policies: policies.map_err(defined("settings.policies"))?,
-            model: Options { seed, ..model },
+            model: Options {
+                seed,
+                ..model.map_err(defined("model"))?
+            },
             trace: read("trace", over("trace", &played, &tables.trace)?)?,
         })
     }

@@ -108,7 +108,7 @@ impl OnModel<'_> {
         };
         let (hardware, jobs) = (self.hardware.clone(), self.jobs.to_vec());
         let mut model = Model::new(hardware, jobs, self.until, options)?;
-        let cost_model = LayoutCosts(model.foresight());
+        let cost_model = LayoutCosts(model.cost_model());
         let means = Means {
             cost_model: Some(Arc::new(cost_model)),
         };
@@ -123,7 +123,7 @@ impl OnModel<'_> {
 }
 
 /// The model's answers about layouts, in the form in which policies ask: mean slowdowns.
-struct LayoutCosts(numaherd_model::Foresight);
+struct LayoutCosts(numaherd_model::CostModel);
 
 impl CostModel for LayoutCosts {
     fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {

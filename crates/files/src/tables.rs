@@ -58,11 +58,11 @@ mod tests {
     #[test]
     fn a_setting_is_a_table_on_top_of_others() {
         let mut tables = read("herd.limits.bounce_limit = 3").unwrap();
-        merge(&mut tables, &read("herd.limits.stray=node").unwrap());
+        merge(&mut tables, &read("herd.limits.scope=node").unwrap());
         merge(&mut tables, &read("herd.limits.bounce_limit=4").unwrap());
         let limits = &tables["herd"]["limits"];
         assert_eq!(limits["bounce_limit"], Value::Integer(4));
-        assert_eq!(limits["stray"], Value::from("node"));
+        assert_eq!(limits["scope"], Value::from("node"));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Limits, Settings};
 use numaherd_policy::registry;
 use numaherd_policy::settings::CandidatesBy;
-use numaherd_policy::{Paging, Place, Policy, Random, Settled};
+use numaherd_policy::{Needs, Paging, Place, PlacedThread, Policy, Random};
 use numaherd_testing::sample;
 use numaherd_testing::seen::{empty, process_on, thread_on};
 use numaherd_topology::{CpuId, NodeSet, Topology, hwloc};
@@ -200,8 +200,8 @@ struct Scattered {
 }
 
 impl Place for Scattered {
-    fn needs(&self) -> &[Signal] {
-        &[]
+    fn needs(&self) -> Needs<'_> {
+        Needs::default()
     }
 
     fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
@@ -224,11 +224,7 @@ impl Place for Scattered {
 struct Nowhere;
 
 impl Paging for Nowhere {
-    fn needs(&self) -> &[Signal] {
-        &[]
-    }
-
-    fn settled(&mut self, _: &[Settled], _: &Snapshot) -> Vec<PageOrder> {
+    fn placed(&mut self, _: &[PlacedThread], _: &Snapshot) -> Vec<PageOrder> {
         Vec::new()
     }
 

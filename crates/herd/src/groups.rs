@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use numaherd_policy::groups::{Part, Scope};
-use numaherd_policy::{Paging, Place, Random, Settled};
+use numaherd_policy::{Paging, Place, PlacedThread, Random};
 use numaherd_topology::Topology;
 use numaherd_world::{
     Notice, PageOrder, PageOutcome, Placement, Plan, ProcessId, Sample, Sharing, Snapshot,
@@ -196,22 +196,26 @@ impl Pagings {
         dealt
     }
 
-    /// See [`Paging::settled`].
-    pub(crate) fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
+    /// See [`Paging::placed`].
+    pub(crate) fn placed(
+        &mut self,
+        threads: &[PlacedThread],
+        snapshot: &Snapshot,
+    ) -> Vec<PageOrder> {
         if let Some(only) = self.only() {
-            return only.settled(threads, snapshot);
+            return only.placed(threads, snapshot);
         }
         let part_of = |process: &numaherd_world::Process| {
             let part = self.parts.iter().position(|(scope, _)| scope.has(process));
             Some((process.id, part?))
         };
         self.part_of = snapshot.processes.iter().filter_map(part_of).collect();
-        let dealt = self.dealt(threads, |settled| settled.process);
+        let dealt = self.dealt(threads, |placed| placed.process);
         let mut orders = Vec::new();
         for ((scope, paging), threads) in self.parts.iter_mut().zip(dealt) {
             let mut seen = snapshot.clone();
             mark_others(&mut seen, scope);
-            orders.extend(paging.settled(&threads, &seen));
+            orders.extend(paging.placed(&threads, &seen));
         }
         orders
     }

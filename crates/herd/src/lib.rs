@@ -30,5 +30,5 @@ pub use journal::Journal;
 pub use ledger::{Line, Record};
 pub use replay::Replay;
 pub use run::Herd;
-pub use settings::{GroupLimits, Limits, Settings, Steal, StealWhen, Stray, Worse};
+pub use settings::{AffinityScope, GroupLimits, Limits, Settings, Steal, StealWhen, Worse};
 pub use summary::{Ending, Summary, Totals};

@@ -13,7 +13,7 @@ pub(crate) mod thread;
 use std::sync::Arc;
 use std::time::Duration;
 
-use numaherd_policy::{Random, Settled};
+use numaherd_policy::{PlacedThread, Random};
 use numaherd_topology::Topology;
 use numaherd_world::{Notice, PageOrder, PageOutcome, ProcessId, Sample, Sharing, Snapshot};
 
@@ -25,7 +25,7 @@ use crate::settings::Limits;
 /// What the placement tells the paging, once an interval.
 #[derive(Debug)]
 pub(crate) struct Placed {
-    pub(crate) settled: Vec<Settled>,
+    pub(crate) threads: Vec<PlacedThread>,
     pub(crate) snapshot: Arc<Snapshot>,
 }
 
@@ -140,7 +140,7 @@ impl PagingHalf {
         (!shared.is_empty()).then_some(News::Shared(shared))
     }
 
-    /// One round, `passed` after the one before: takes in what is settled and what was seen since,
+    /// One round, `passed` after the one before: takes in what is placed and what was seen since,
     /// governs what the policy wants then, has it carried out by `apply` and tells the policy what
     /// came of it. `None` when nothing of this is worth recording.
     pub(crate) fn round(
@@ -155,7 +155,7 @@ impl PagingHalf {
         self.governor.advance(now_ns.max(seen.latest_ns()));
         let mut plan: Vec<PageOrder> = Vec::new();
         for told in told {
-            plan.extend(self.paging.settled(&told.settled, &told.snapshot));
+            plan.extend(self.paging.placed(&told.threads, &told.snapshot));
             self.governor.see(told.snapshot);
         }
         let Observed { samples, notices } = seen;

@@ -3,7 +3,7 @@
 //! Order within an interval: the world runs, and a paging in step with its time looks after pages
 //! meanwhile; a snapshot is taken; the placement makes a plan; the governor turns it into orders and
 //! refusals; what is about to change is in the journal; the world carries it out (`carry_out`); the
-//! paging is told what is settled; all of it is recorded, but that at a quick cadence intervals in which
+//! paging is told what is placed; all of it is recorded, but that at a quick cadence intervals in which
 //! nothing was decided are recorded together (`thinned`). In a dry run the world is never asked to
 //! change anything. At the end every thread that has a mask of ours is given back.
 //!
@@ -387,7 +387,7 @@ impl<'w> Running<'w> {
         self.write_down(&mut governed);
         let outcome = self.carry_out(&snapshot, &governed);
         let told = Placed {
-            settled: placed(
+            threads: placed(
                 &snapshot,
                 &self.topology,
                 &governed.changes,

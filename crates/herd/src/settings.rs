@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use numaherd_files::{setting, settings};
 use numaherd_policy::groups::OwnOfAll;
-pub use numaherd_world::Stray;
+pub use numaherd_world::AffinityScope;
 
 use crate::error::HerdError;
 pub use limits::{GroupLimits, Limits, Steal, StealWhen, Worse};
@@ -68,7 +68,7 @@ settings! {
 }
 
 impl Settings {
-    /// The same with nothing left out: cadence and stray as the user set them, or else as the
+    /// The same with nothing left out: cadence and scope as the user set them, or else as the
     /// placement has them, or else the usual. What a run uses and records.
     pub fn resolved(mut self, policies: &OwnOfAll) -> Self {
         let own = policies.interval.map(milliseconds);

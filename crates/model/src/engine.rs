@@ -1,6 +1,6 @@
 //! The machine at work: processes, threads, pages and time, from event to event.
 //!
-//! Between two events nothing changes: every thread goes on at the speed that [`crate::solve`] found.
+//! Between two events nothing changes: every thread goes on at the speed that [`crate::contention`] found.
 //! Events are the end of a phase, of a program or of a pause, the start of a job, and what is done
 //! from outside (threads and pages moved). An epoch is the time between two of them; a thread that
 //! sleeps now and then is counted with the share of the time that it wants a CPU.
@@ -24,12 +24,12 @@ use numaherd_world::{ProcessId, Tag, ThreadId};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::contention::{Solution, Speed};
 use crate::hardware::Hardware;
 use crate::job::{Completion, Job, Placement, Until, Work};
 use crate::kernel::Loads;
 use crate::memory::Memory;
 use crate::program::Phase;
-use crate::solve::{Solution, Speed};
 use crate::world::Options;
 
 /// Bytes of a base page.
@@ -119,39 +119,40 @@ pub(crate) struct Seen {
 
 /// How often a job has run, and what it did.
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+pub(crate) struct Progress {
     runs: u32,
     running: bool,
-    work: Work,
+    pub(crate) work: Work,
 }
 
 /// See the top of this file.
 pub struct Engine {
     pub(crate) hardware: Hardware,
-    jobs: Vec<Job>,
+    pub(crate) jobs: Vec<Job>,
     until: Until,
     pub(crate) options: Options,
     random: Xoshiro256PlusPlus,
     pub(crate) now_ns: f64,
-    progress: Vec<Progress>,
+    pub(crate) progress: Vec<Progress>,
     pub(crate) processes: BTreeMap<ProcessId, Process>,
     pub(crate) threads: BTreeMap<ThreadId, Thread>,
     next_pid: u32,
     pub(crate) used_pages: Vec<u64>,
-    all_cpus: Arc<CpuSet>,
+    /// All CPUs, which no cpuset of this machine narrows.
+    pub(crate) all_cpus: Arc<CpuSet>,
     /// The jobs that leave the placement of their memory to the kernel.
     left_to_kernel: Vec<usize>,
     solution: Solution,
     /// Something changed since the solution was found.
     stale: bool,
-    completions: Vec<Completion>,
+    pub(crate) completions: Vec<Completion>,
     next_variation_ns: f64,
     next_wander_ns: f64,
 }
 
 impl Engine {
     pub(crate) fn new(hardware: Hardware, jobs: Vec<Job>, until: Until, options: Options) -> Self {
-        let nodes = hardware.nodes();
+        let nodes = hardware.figures.nodes;
         let all_cpus = Arc::new(hardware.topology().online_cpus());
         let left = |&job: &usize| jobs[job].memory == Placement::FirstTouch;
         let mut engine = Self {
@@ -178,39 +179,17 @@ impl Engine {
         engine
     }
 
-    /// Interleaves the memory of processes that start from now on, or no longer, where the job leaves
-    /// it to the kernel.
-    pub(crate) fn interleave_new_pages(&mut self, interleaves: bool) {
-        let rule = if interleaves {
-            Placement::Interleave
-        } else {
-            Placement::FirstTouch
-        };
+    /// Places the memory of processes that start from now on by that rule, where the job leaves it to the
+    /// kernel.
+    pub(crate) fn place_new_memory(&mut self, rule: &Placement) {
         for &job in &self.left_to_kernel {
             self.jobs[job].memory = rule.clone();
         }
     }
 
-    pub(crate) fn jobs(&self) -> &[Job] {
-        &self.jobs
-    }
-
-    pub(crate) fn completions(&self) -> &[Completion] {
-        &self.completions
-    }
-
-    pub(crate) fn work(&self, job: usize) -> Work {
-        self.progress[job].work
-    }
-
     /// The phase that a thread is in.
     pub(crate) fn phase(&self, thread: &Thread) -> &Phase {
         &self.jobs[thread.job].program.phases[thread.phase]
-    }
-
-    /// All CPUs, which no cpuset of this machine narrows.
-    pub(crate) fn all_cpus(&self) -> &Arc<CpuSet> {
-        &self.all_cpus
     }
 
     /// Whether the run is over.
@@ -381,7 +360,7 @@ impl Engine {
         for (used, pages) in self
             .used_pages
             .iter_mut()
-            .zip(process.memory.by_node(self.hardware.nodes()))
+            .zip(process.memory.by_node(self.hardware.figures.nodes))
         {
             *used -= pages;
         }

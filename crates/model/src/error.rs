@@ -1,6 +1,7 @@
 //! What can go wrong before a model runs.
 
 use numaherd_files::FileError;
+use numaherd_files::setting::Wrong;
 
 /// Why a model, or a part of one, cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -8,8 +9,7 @@ use numaherd_files::FileError;
 pub enum ModelError {
     /// The machine file lacks figures that the model needs, or describes no machine.
     #[error(
-        "the machine {machine} cannot be modelled: {reason}; take another machine, or mend this in \
-         a file of your own"
+        "the machine {machine} cannot be modelled: {reason}; use another machine, or add the figure in a file of your own"
     )]
     Machine {
         /// The machine's name.
@@ -41,9 +41,6 @@ pub enum ModelError {
         reason: String,
     },
     /// An option that cannot be.
-    #[error("the model cannot run so: {reason}")]
-    Option {
-        /// Which option, its value and what it must be.
-        reason: String,
-    },
+    #[error("the model cannot run: {0}")]
+    Option(Wrong),
 }

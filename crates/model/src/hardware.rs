@@ -19,34 +19,20 @@ use std::sync::Arc;
 use numaherd_topology::machine::CacheSpec;
 use numaherd_topology::{CacheKind, CpuId, Link, Machine, NodeId, SharedBy, Topology, ways};
 
+use crate::contention::{Channel, Figures, LINE_BYTES, Seat};
 use crate::error::ModelError;
-use crate::program::LINE_BYTES;
 
 /// Latency of a hit in the last-level cache of a Skylake-SP, in ns (FACTS 7.1): what the base cycles
 /// of profiles measured on it hold.
 const REFERENCE_LLC_NS: f64 = 19.5;
 
-/// A machine's figures. Nodes, domains and links are known by their place in the topology.
+/// A machine that the model can count with.
 #[derive(Clone, Debug)]
 pub struct Hardware {
     topology: Arc<Topology>,
-    latency_ns: Vec<f64>,
-    /// Lines per ns that a controller, or one direction of a link, can carry: controllers first.
-    capacity: Vec<f64>,
-    /// What a queue in front of each adds at most by and by is a multiple of this, in ns.
-    service_ns: Vec<f64>,
-    /// Links on the way from each node to each, as places in `capacity`: row `from * nodes + to`.
-    ways: Vec<Vec<u32>>,
-    broadcast_probes: bool,
-    llc_bytes: Vec<f64>,
-    private_bytes: f64,
-    own_bytes: f64,
-    own_ns: f64,
+    /// What the equations need.
+    pub figures: Figures,
     modified_ns: Option<Vec<f64>>,
-    llc_ns: f64,
-    clock_ghz: f64,
-    cycles_scale: f64,
-    in_flight: f64,
 }
 
 impl Hardware {
@@ -99,38 +85,39 @@ impl Hardware {
         });
         let own = own.max_by_key(|cache| cache.level);
         let private = own.filter(|cache| !last.inclusive && cache.level > 1);
-        Ok(Self {
+        let in_flight = f64::from(in_flight);
+        let channel = |gb_per_s: f64, service_ns: f64| Channel {
+            capacity: gb_per_s / LINE_BYTES,
+            service_ns,
+        };
+        let controllers = (0..nodes).map(|node| channel(gb_per_s, rows[node][node]));
+        let of_links = links
+            .iter()
+            .map(|link| channel(link.gb_per_s, hop_ns(rows, link)));
+        let places = |way: Vec<usize>| way.into_iter().map(|link| (nodes + link) as u32).collect();
+        let llc_ns = last.latency_ns.unwrap_or(REFERENCE_LLC_NS);
+        let figures = Figures {
+            nodes,
             latency_ns: rows.concat(),
-            capacity: (0..nodes)
-                .map(|_| gb_per_s / LINE_BYTES)
-                .chain(links.iter().map(|link| link.gb_per_s / LINE_BYTES))
-                .collect(),
-            service_ns: (0..nodes)
-                .map(|node| rows[node][node])
-                .chain(links.iter().map(|link| hop_ns(rows, link)))
-                .collect(),
-            ways: ways
-                .into_iter()
-                .map(|way| way.into_iter().map(|link| (nodes + link) as u32).collect())
-                .collect(),
+            channels: controllers.chain(of_links).collect(),
+            ways: ways.into_iter().map(places).collect(),
             broadcast_probes: memory.broadcast_probes,
             llc_bytes: vec![domain_bytes; topology.domains().len()],
+            llc_ns,
             private_bytes: private.map_or(0.0, bytes),
             own_bytes: own.map_or(0.0, bytes),
-            own_ns: own
-                .and_then(|cache| cache.latency_ns)
-                .or(last.latency_ns)
-                .unwrap_or(REFERENCE_LLC_NS),
-            modified_ns: memory.modified_line_ns.as_ref().map(|rows| rows.concat()),
-            llc_ns: last.latency_ns.unwrap_or(REFERENCE_LLC_NS),
-            clock_ghz,
-            cycles_scale: machine.core.cycles_scale.unwrap_or(1.0),
-            in_flight: if machine.core.prefetch_stops_at_pages {
-                within_pages(f64::from(in_flight))
-            } else {
-                f64::from(in_flight)
+            own_ns: own.and_then(|cache| cache.latency_ns).unwrap_or(llc_ns),
+            in_flight: match machine.core.prefetch_stops_at_pages {
+                true => within_pages(in_flight),
+                false => in_flight,
             },
+            clock_ghz,
+            ns_per_reference_cycle: machine.core.cycles_scale.unwrap_or(1.0) / clock_ghz,
+        };
+        Ok(Self {
+            modified_ns: memory.modified_line_ns.as_ref().map(|rows| rows.concat()),
             topology: Arc::new(topology),
+            figures,
         })
     }
 
@@ -139,92 +126,17 @@ impl Hardware {
         &self.topology
     }
 
-    /// How many nodes it has.
-    pub fn nodes(&self) -> usize {
-        self.topology.nodes().len()
-    }
-
-    /// Idle latency in ns from the cores of a node to the memory of another.
-    pub fn latency_ns(&self, core_node: usize, memory_node: usize) -> f64 {
-        self.latency_ns[core_node * self.nodes() + memory_node]
-    }
-
-    /// Latency in ns of a hit in the last-level cache.
-    pub fn llc_ns(&self) -> f64 {
-        self.llc_ns
-    }
-
-    /// Bytes of the last-level cache of a domain.
-    pub fn llc_bytes(&self, domain: usize) -> f64 {
-        self.llc_bytes[domain]
-    }
-
-    /// Bytes of a core's own caches that come on top of the last-level cache.
-    pub fn private_bytes(&self) -> f64 {
-        self.private_bytes
-    }
-
-    /// Bytes of the last of a core's own caches: what misses it asks the uncore.
-    pub fn own_bytes(&self) -> f64 {
-        self.own_bytes
-    }
-
-    /// Latency in ns of a hit there; where the file has none, that of the last-level cache.
-    pub fn own_ns(&self) -> f64 {
-        self.own_ns
-    }
-
     /// Idle latency in ns of a line that a core at `owner` has written last, from another core at
     /// `reader`.
     pub(crate) fn modified_ns(&self, reader: Seat, owner: Seat) -> f64 {
-        let given = |rows: &Vec<f64>| rows[reader.node * self.nodes() + owner.node];
+        let given = |rows: &Vec<f64>| rows[reader.node * self.figures.nodes + owner.node];
         let same = reader.domain == owner.domain;
         match &self.modified_ns {
             // The file tells the domain's own cores and other nodes' apart, and no more.
             Some(rows) if same || reader.node != owner.node => given(rows),
-            _ if same => self.llc_ns,
-            _ => self.latency_ns(reader.node, owner.node),
+            _ if same => self.figures.llc_ns,
+            _ => self.figures.latency_ns(reader.node, owner.node),
         }
-    }
-
-    /// ns that a core takes for one cycle of the core that profiles were measured on.
-    pub fn ns_per_reference_cycle(&self) -> f64 {
-        self.cycles_scale / self.clock_ghz
-    }
-
-    /// Clock in GHz.
-    pub fn clock_ghz(&self) -> f64 {
-        self.clock_ghz
-    }
-
-    /// Cache lines that a core has in flight at most, over a longer time.
-    pub fn in_flight(&self) -> f64 {
-        self.in_flight
-    }
-
-    /// Controllers (one a node, in their order), then links: how many there are in all.
-    pub fn channels(&self) -> usize {
-        self.capacity.len()
-    }
-
-    /// Lines per ns that a channel can carry.
-    pub(crate) fn capacity(&self, channel: usize) -> f64 {
-        self.capacity[channel]
-    }
-
-    /// The idle time in ns that a channel's queue is a multiple of.
-    pub(crate) fn service_ns(&self, channel: usize) -> f64 {
-        self.service_ns[channel]
-    }
-
-    /// The links that a line takes from one node to another, as channels.
-    pub(crate) fn way(&self, from: usize, to: usize) -> &[u32] {
-        &self.ways[from * self.nodes() + to]
-    }
-
-    /// Whether every line read from memory is asked after in all nodes' caches.
-    pub(crate) fn broadcast_probes(&self) -> bool {
-        self.broadcast_probes
     }
 
     /// The place of a CPU's domain and of its node.
@@ -254,13 +166,6 @@ fn within_pages(in_flight: f64) -> f64 {
     /// Accesses in a row that make a stream, for the prefetchers of Nehalem and Barcelona (recalled).
     const UNKNOWN_LINES: f64 = 2.0;
     PAGE_LINES / (UNKNOWN_LINES + (PAGE_LINES - UNKNOWN_LINES) / in_flight)
-}
-
-/// Where a CPU is: places of its domain and its node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seat {
-    pub(crate) domain: usize,
-    pub(crate) node: usize,
 }
 
 /// The cache that the cores of a domain share.
@@ -307,25 +212,25 @@ mod tests {
     #[test]
     fn the_machine_of_n_mass_is_as_its_table_1() {
         let hardware = Hardware::of(&Machine::preset("xeon-e5520-2s").unwrap()).unwrap();
-        assert_eq!(hardware.latency_ns(0, 0), 50.0);
-        assert_eq!(hardware.latency_ns(1, 0), 90.0);
-        assert_eq!(hardware.llc_bytes(1), 8.0 * 1024.0 * 1024.0);
-        assert_eq!(hardware.private_bytes(), 0.0, "the L3 is inclusive");
-        assert_eq!(hardware.channels(), 4);
-        assert_eq!(hardware.capacity(2) * LINE_BYTES, 11.72);
-        assert_eq!(hardware.way(0, 1), [2]);
+        assert_eq!(hardware.figures.latency_ns(0, 0), 50.0);
+        assert_eq!(hardware.figures.latency_ns(1, 0), 90.0);
+        assert_eq!(hardware.figures.llc_bytes[1], 8.0 * 1024.0 * 1024.0);
+        assert_eq!(hardware.figures.private_bytes, 0.0, "the L3 is inclusive");
+        assert_eq!(hardware.figures.channels.len(), 4);
+        assert_eq!(hardware.figures.channels[2].capacity * LINE_BYTES, 11.72);
+        assert_eq!(hardware.figures.way(0, 1), [2]);
     }
 
     #[test]
     fn a_stream_that_begins_anew_in_each_page_has_fewer_lines_in_flight() {
         let hardware = Hardware::of(&Machine::preset("opteron-8356-4s").unwrap()).unwrap();
         // 2 lines at 1 and 62 at 8 in flight take 9.75 latencies for 64 lines.
-        assert!((hardware.in_flight() - 64.0 / 9.75).abs() < 1e-12);
+        assert!((hardware.figures.in_flight - 64.0 / 9.75).abs() < 1e-12);
     }
 
     #[test]
     fn a_level_2_beside_the_last_level_counts() {
         let hardware = Hardware::of(&Machine::preset("opteron-8356-4s").unwrap()).unwrap();
-        assert_eq!(hardware.private_bytes(), 512.0 * 1024.0);
+        assert_eq!(hardware.figures.private_bytes, 512.0 * 1024.0);
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! | question | where |
 //! |---|---|
-//! | how fast does each thread go on as things are | `solve`: the fixed point of an epoch |
-//! | who holds how much of a shared cache | `shares`: footprint theory |
-//! | how long does a line wait at a controller or link | `loaded`: the loaded-latency curve |
+//! | how fast does each thread go on as things are | [`contention`]: the fixed point of an epoch |
+//! | who holds how much of a shared cache | [`contention::shares`]: footprint theory |
+//! | how long does a line wait at a controller or link | [`contention::loaded`]: the loaded-latency curve |
 //! | where would Linux put it | `kernel` |
 //! | where are the pages | `memory` |
 //! | what happens when | `engine`: from event to event |
@@ -20,27 +20,25 @@
 //! the base cycles; a thread that shares its CPU loses its share of time, not its cache; moving pages
 //! loads no controller.
 
+pub mod contention;
+mod cost_model;
 mod engine;
 mod error;
-mod foresight;
 mod hardware;
 mod job;
 mod kernel;
-mod loaded;
 mod memory;
 mod micro;
 pub mod program;
-mod shares;
-mod solve;
 mod steady;
 mod world;
 
+pub use contention::{Factors, Speed};
+pub use cost_model::CostModel;
 pub use error::ModelError;
-pub use foresight::Foresight;
 pub use hardware::Hardware;
 pub use job::{Binding, Completion, Job, Placement, Until, Work};
 pub use micro::{Micro, Outcome};
 pub use program::{Library, Program};
-pub use solve::{Factors, Speed};
 pub use steady::{Placed, Spread, alone, numa_penalty, steady, steady_spread};
 pub use world::{Model, Options};

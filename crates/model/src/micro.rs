@@ -123,7 +123,7 @@ impl Micro {
             memory,
             ..Job::new(Arc::new(self.program(hardware)?)).on(cpus)
         };
-        let clock_ghz = hardware.clock_ghz();
+        let clock_ghz = hardware.figures.clock_ghz;
         let until = Until::Completions(1);
         let mut model = Model::new(hardware.clone(), vec![job], until, Options::default())?;
         while model.run_for(Duration::from_secs(3600)) == Progress::Ran {}
@@ -139,44 +139,35 @@ impl Micro {
 /// Once through a list.
 fn list(hardware: &Hardware, bytes: f64) -> Result<Phase, ModelError> {
     let steps = (bytes / LINE_BYTES).floor();
-    let near = (hardware.own_bytes() / bytes).min(1.0);
-    let step_ns = near * hardware.own_ns() + (1.0 - near) * hardware.llc_ns();
-    Ok(Phase {
-        instructions: steps * STEP_INSTRUCTIONS,
-        cycles_per_instruction: cycles(hardware, step_ns / STEP_INSTRUCTIONS),
-        lines: Curve::new(1000.0 / STEP_INSTRUCTIONS, &[(bytes, 0.0)], bytes)?,
-        demand: None,
-        misses_in_flight: 1.0,
-        written_per_line: 0.0,
-        busy: 1.0,
-        sleep_ns: 0.0,
-        shared_writes: None,
-    })
+    let near = (hardware.figures.own_bytes / bytes).min(1.0);
+    let step_ns = near * hardware.figures.own_ns + (1.0 - near) * hardware.figures.llc_ns;
+    Ok(Phase::new(
+        steps * STEP_INSTRUCTIONS,
+        cycles(hardware, step_ns / STEP_INSTRUCTIONS),
+        Curve::new(1000.0 / STEP_INSTRUCTIONS, &[(bytes, 0.0)], bytes)?,
+    ))
 }
 
 /// Once over the shared area.
 fn area(hardware: &Hardware, bytes: f64) -> Result<Phase, ModelError> {
     let words = (bytes / WORD_BYTES).floor();
-    let write_ns = WRITE_CYCLES / hardware.clock_ghz();
+    let write_ns = WRITE_CYCLES / hardware.figures.clock_ghz;
     let writes = 1000.0 / WRITE_INSTRUCTIONS;
     let lines = (bytes / LINE_BYTES).ceil() / words;
     Ok(Phase {
-        instructions: words * WRITE_INSTRUCTIONS,
-        cycles_per_instruction: cycles(hardware, write_ns / WRITE_INSTRUCTIONS),
-        lines: Curve::new(0.0, &[(bytes, 0.0)], bytes)?,
-        demand: None,
-        misses_in_flight: 1.0,
-        written_per_line: 0.0,
-        busy: 1.0,
-        sleep_ns: 0.0,
         shared_writes: Some(SharedWrites {
             lines: writes * lines,
             writes,
         }),
+        ..Phase::new(
+            words * WRITE_INSTRUCTIONS,
+            cycles(hardware, write_ns / WRITE_INSTRUCTIONS),
+            Curve::new(0.0, &[(bytes, 0.0)], bytes)?,
+        )
     })
 }
 
 /// Cycles of the reference core that take so many ns on this machine's.
 fn cycles(hardware: &Hardware, ns: f64) -> f64 {
-    ns / hardware.ns_per_reference_cycle()
+    ns / hardware.figures.ns_per_reference_cycle
 }

@@ -10,12 +10,11 @@
 //! ones counted (the papers' *miss rate*); *demand* lines are those that no prefetcher fetched;
 //! *in flight* is asked for but not yet there.
 
-mod curve;
 mod derive;
 mod library;
 mod read;
 
-pub use curve::{Curve, LINE_BYTES};
+pub use crate::contention::{Curve, LINE_BYTES};
 pub use library::Library;
 
 /// What one process of a program asks of a machine.
@@ -113,6 +112,21 @@ impl Program {
 }
 
 impl Phase {
+    /// A phase that always wants a CPU, has one miss in flight and writes nothing.
+    pub fn new(instructions: f64, cycles_per_instruction: f64, lines: Curve) -> Self {
+        Self {
+            instructions,
+            cycles_per_instruction,
+            lines,
+            demand: None,
+            misses_in_flight: 1.0,
+            written_per_line: 0.0,
+            busy: 1.0,
+            sleep_ns: 0.0,
+            shared_writes: None,
+        }
+    }
+
     /// Lines that no prefetcher fetched, per 1000 instructions with `bytes` of cache: at most all
     /// lines, and all of them where nothing is known of prefetching.
     pub fn demand_at(&self, bytes: f64) -> f64 {

@@ -5,9 +5,9 @@
 
 use numaherd_topology::{CpuId, NodeId};
 
+use crate::contention::{Factors, Running, Solution, Speed, solve};
 use crate::hardware::Hardware;
 use crate::program::Phase;
-use crate::solve::{Factors, Running, Solution, Speed, solve};
 
 /// A thread, where it runs and where its memory is.
 #[derive(Clone, Debug)]
@@ -69,18 +69,13 @@ pub fn steady_spread(hardware: &Hardware, threads: &[Spread<'_>], factors: Facto
     };
     let running: Vec<Running<'_>> = threads
         .iter()
-        .map(|spread| Running {
-            phase: spread.phase,
-            seat: hardware.seat(spread.cpu),
-            cpu_share: spread.cpu_share,
-            intensity: 1.0,
-            memory: memory(spread),
-            transfers: Vec::new(),
-            queue_ns: 0.0,
+        .map(|spread| {
+            let seat = hardware.seat(spread.cpu);
+            Running::new(spread.phase, seat, spread.cpu_share, memory(spread))
         })
         .collect();
     let mut solution = Solution::default();
-    solve(hardware, &running, factors, &mut solution);
+    solve(&hardware.figures, &running, factors, &mut solution);
     solution.speeds
 }
 

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use numaherd_files::{setting, settings};
 use numaherd_topology::{CpuSet, NodeId, NodeSet};
 use numaherd_world::in_step::{InStep, Machine, Shared, lock};
 use numaherd_world::{
@@ -19,46 +20,45 @@ use numaherd_world::{
 };
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::Deserialize;
 
 use crate::engine::{Engine, PAGE_BYTES, normal};
 use crate::error::ModelError;
 use crate::hardware::Hardware;
 use crate::job::{Binding, Completion, Job, Placement, Until, Work};
 
-/// How a model runs.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Options {
-    /// What all chance is drawn from.
-    #[serde(skip)]
-    pub seed: u64,
-    /// Relative standard deviation of the lines that a thread asks for from one second to the next;
-    /// 0 for programs that are as even as their profiles.
-    pub variation: f64,
-    /// Relative standard deviation of counts, for counters that are shared; 0 where they are not.
-    pub counter_noise: f64,
-    /// Time to move one base page in ns, which the thread it is moved for loses; 2000, the middle of
-    /// 1 to 3 us on machines of 2010 to 2020 (FACTS 7.3, recalled).
-    pub page_move_ns: f64,
-    /// Samples of each thread's memory accesses at every wake-up of the pager; DINO §4.2 reads one.
-    pub samples_per_tick: u32,
-    /// Mean time in s between two times that the thread on a CPU, if it sleeps now and then and
-    /// nobody has placed it, wakes up on another CPU drawn from all, and that CPU's thread on its
-    /// own; 0: never. Linux before 3.8 knew of no home: it put a waking thread on its waker's CPU
-    /// or an idle one, on any node (`select_task_rq_fair`, balancing of newly idle CPUs; recalled).
-    pub wakes_elsewhere_s: f64,
+settings! {
+    /// How a model runs.
+    #[derive(Copy)]
+    pub struct Options {
+        /// What all chance is drawn from.
+        seed: u64 = 0, internal: true;
+        /// Relative standard deviation of the lines that a thread asks for from one second to the next;
+        /// 0 for programs that are as even as their profiles.
+        variation: f64 = 0.0, range: 0.0..=0.5;
+        /// Relative standard deviation of counts, for counters that are shared; 0 where they are not.
+        counter_noise: f64 = 0.0, range: 0.0..=0.5;
+        /// Time to move one base page, which the thread it is moved for loses; the default is the middle of
+        /// 1 to 3 us on machines of 2010 to 2020 (FACTS 7.3, recalled).
+        page_move_ns: f64 = 2000.0, unit: "ns", range: 0.0..=1e9;
+        /// Samples of each thread's memory accesses at every wake-up of the pager; DINO 4.2 reads one.
+        samples_per_tick: u32 = 1, range: 0.0..=1000.0;
+        /// Mean time between two times that the thread on a CPU, if it sleeps now and then and
+        /// nobody has placed it, wakes up on another CPU drawn from all, and that CPU's thread on its
+        /// own; 0: never. Linux before 3.8 knew of no home: it put a waking thread on its waker's CPU
+        /// or an idle one, on any node (`select_task_rq_fair`, balancing of newly idle CPUs; recalled).
+        wakes_elsewhere_s: f64 = 0.0, unit: "s", range: 0.0..=1e9;
+    }
+    where check = Options::wakes_rarely
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            seed: 0,
-            variation: 0.0,
-            counter_noise: 0.0,
-            page_move_ns: 2000.0,
-            samples_per_tick: 1,
-            wakes_elsewhere_s: 0.0,
+impl Options {
+    fn wakes_rarely(&self, wrong: &mut dyn FnMut(&str, String)) {
+        let seconds = self.wakes_elsewhere_s;
+        if seconds > 0.0 && seconds < 1e-3 {
+            wrong(
+                "wakes_elsewhere_s",
+                format!("must be 0, or 0.001 or more, not {seconds}"),
+            );
         }
     }
 }
@@ -84,7 +84,7 @@ impl Model {
         options: Options,
     ) -> Result<Self, ModelError> {
         check_jobs(&hardware, &jobs)?;
-        check_options(&options)?;
+        setting::check(&options).map_err(ModelError::Option)?;
         let topology = hardware.topology().clone();
         let mut noise = Xoshiro256PlusPlus::seed_from_u64(options.seed);
         // 2^128 numbers on: what counters err by and what happens never draw the same ones.
@@ -114,15 +114,13 @@ impl Model {
 
     /// The completed runs so far, in the order in which they ended.
     pub fn completions(&self) -> Vec<Completion> {
-        self.engine().completions().to_vec()
+        self.engine().completions.clone()
     }
 
     /// What each job has done so far, in their order.
     pub fn work(&self) -> Vec<Work> {
         let engine = self.engine();
-        (0..engine.jobs().len())
-            .map(|job| engine.work(job))
-            .collect()
+        engine.progress.iter().map(|job| job.work).collect()
     }
 
     fn thread(
@@ -131,9 +129,9 @@ impl Model {
         thread: &crate::engine::Thread,
         interval_ns: f64,
     ) -> Thread {
-        let program = &engine.jobs()[thread.job].program;
+        let program = &engine.jobs[thread.job].program;
         let seen = thread.seen;
-        let clock_ghz = engine.hardware.clock_ghz();
+        let clock_ghz = engine.hardware.figures.clock_ghz;
         let share = |ns: f64| {
             if interval_ns > 0.0 {
                 (ns / interval_ns).min(1.0)
@@ -171,7 +169,7 @@ impl Model {
             cpu: thread.cpu,
             assigned: thread.assigned,
             affinity: thread.affinity.clone(),
-            cpuset: engine.all_cpus().clone(),
+            cpuset: engine.all_cpus.clone(),
             cpu_share: share(seen.busy_ns),
             wait_share: share(seen.waited_ns),
             tag: thread.tag,
@@ -231,14 +229,14 @@ impl InStep for Model {
             time_ns: engine.now_ns as u64,
             interval_ns: interval_ns as u64,
             page_bytes: PAGE_BYTES,
-            online: (**engine.all_cpus()).clone(),
+            online: (*engine.all_cpus).clone(),
             threads,
             processes: engine
                 .processes
                 .values()
                 .map(|process| Process {
                     id: process.id,
-                    name: engine.jobs()[process.job].program.name.clone(),
+                    name: engine.jobs[process.job].program.name.clone(),
                     allowed_nodes: all_nodes.clone(),
                     sharing: None,
                     machine: None,
@@ -288,7 +286,9 @@ impl Machine for Engine {
                     process: thread.process,
                     address,
                     cpu: thread.cpu,
-                    latency: Some((thread.speed.latency_ns * self.hardware.clock_ghz()) as u64),
+                    latency: Some(
+                        (thread.speed.latency_ns * self.hardware.figures.clock_ghz) as u64,
+                    ),
                     source: if local {
                         MemorySource::LocalMemory
                     } else {
@@ -304,20 +304,19 @@ impl Machine for Engine {
 
     /// Interleaving is of the jobs that leave their memory to the kernel, of what starts from now on.
     fn place_new_pages(&mut self, rule: NewPages) -> Result<(), WorldError> {
-        match rule {
-            NewPages::FirstTouch | NewPages::Interleave => {
-                let interleaves = rule == NewPages::Interleave;
-                self.interleave_new_pages(interleaves);
-                Ok(())
+        self.place_new_memory(match rule {
+            NewPages::FirstTouch => &Placement::FirstTouch,
+            NewPages::Interleave => &Placement::Interleave,
+            NewPages::Random => {
+                let reason = "it only knows how many pages are on each node, so random nodes are the \
+                              same as nodes in turn; choose interleave, or simulate a memory trace";
+                return Err(WorldError {
+                    world: "the modelled machine".to_owned(),
+                    reason: reason.to_owned(),
+                });
             }
-            NewPages::Random => Err(WorldError {
-                world: "the modelled machine".to_owned(),
-                reason:
-                    "it knows pages by their numbers on each node, so that on random nodes is no \
-                         other than in turn; choose interleave, or simulate a memory trace"
-                        .to_owned(),
-            }),
-        }
+        });
+        Ok(())
     }
 
     fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
@@ -364,50 +363,42 @@ fn signals() -> Vec<SignalReport> {
 
 fn check_jobs(hardware: &Hardware, jobs: &[Job]) -> Result<(), ModelError> {
     let topology = hardware.topology();
+    let machine = topology.name();
     let refuse = |reason: String| Err(ModelError::Jobs { reason });
     if jobs.is_empty() {
         return refuse("there is nothing to run".to_owned());
     }
     let online = topology.online_cpus();
+    let has_memory = |node: NodeId| {
+        let node = topology.node(node);
+        node.is_some_and(|node| node.memory_bytes > 0)
+    };
     for (at, job) in jobs.iter().enumerate() {
-        let name = &job.program.name;
-        let cpus: CpuSet = match &job.binding {
-            Binding::Free => continue,
-            Binding::Within(cpus) => cpus.clone(),
-            Binding::StartOn(cpus) | Binding::Each(cpus) => cpus.iter().copied().collect(),
+        let refuse = |why: String| refuse(format!("job {at} ({}) {why}", job.program.name));
+        let cpus: Option<CpuSet> = match &job.binding {
+            Binding::Free => None,
+            Binding::Within(cpus) => Some(cpus.clone()),
+            Binding::StartOn(cpus) | Binding::Each(cpus) => Some(cpus.iter().copied().collect()),
         };
-        if cpus.is_empty() {
-            return refuse(format!("job {at} ({name}) is bound to no CPU"));
+        if cpus.as_ref().is_some_and(CpuSet::is_empty) {
+            return refuse("is bound to no CPU".to_owned());
         }
-        if let Some(cpu) = cpus.iter().find(|&cpu| !online.contains(cpu)) {
-            let machine = topology.name();
+        if let Some(cpu) = cpus.and_then(|cpus| cpus.difference(&online).first()) {
             return refuse(format!(
-                "job {at} ({name}) is bound to CPU {cpu}, which {machine} has not"
+                "is bound to CPU {cpu}, which {machine} does not have"
             ));
         }
-    }
-    for (at, job) in jobs.iter().enumerate() {
         let nodes = match &job.memory {
             Placement::FirstTouch | Placement::Interleave => Vec::new(),
             Placement::On(node) => vec![*node],
-            Placement::Split(parts) => {
-                if parts.iter().all(|&(_, parts)| parts == 0) {
-                    let name = &job.program.name;
-                    return refuse(format!(
-                        "job {at} ({name}) has its memory split into no parts"
-                    ));
-                }
-                parts.iter().map(|&(node, _)| node).collect()
+            Placement::Split(parts) if parts.iter().all(|&(_, parts)| parts == 0) => {
+                return refuse("has its memory split into no parts".to_owned());
             }
+            Placement::Split(parts) => parts.iter().map(|&(node, _)| node).collect(),
         };
-        let has_none = |node: &&NodeId| {
-            let node = topology.node(**node);
-            node.is_none_or(|node| node.memory_bytes == 0)
-        };
-        if let Some(node) = nodes.iter().find(has_none) {
-            let (name, machine) = (&job.program.name, topology.name());
+        if let Some(node) = nodes.into_iter().find(|&node| !has_memory(node)) {
             return refuse(format!(
-                "job {at} ({name}) has its memory on node {node}, where {machine} has none"
+                "has its memory on node {node}, where {machine} has none"
             ));
         }
     }
@@ -415,45 +406,10 @@ fn check_jobs(hardware: &Hardware, jobs: &[Job]) -> Result<(), ModelError> {
     let wanted = bytes.fold(0, u64::saturating_add);
     let there: u64 = topology.nodes().iter().map(|node| node.memory_bytes).sum();
     if wanted > there {
+        let (wanted, there) = (wanted >> 20, there >> 20);
         return refuse(format!(
-            "they need {} MiB of memory, and {} has {}",
-            wanted >> 20,
-            topology.name(),
-            there >> 20
+            "they need {wanted} MiB of memory, and {machine} has {there}"
         ));
-    }
-    Ok(())
-}
-
-fn check_options(options: &Options) -> Result<(), ModelError> {
-    let shares = [
-        ("variation", options.variation),
-        ("counter_noise", options.counter_noise),
-    ];
-    for (what, value) in shares {
-        if !(0.0..=0.5).contains(&value) {
-            let reason = format!("{what} is {value}; it must be 0 to 0.5");
-            return Err(ModelError::Option { reason });
-        }
-    }
-    if options.samples_per_tick > 1000 {
-        let reason = format!(
-            "samples_per_tick is {}; it must be at most 1000",
-            options.samples_per_tick
-        );
-        return Err(ModelError::Option { reason });
-    }
-    let elsewhere = options.wakes_elsewhere_s;
-    if !(elsewhere == 0.0 || (1e-3..=1e9).contains(&elsewhere)) {
-        let reason = format!("wakes_elsewhere_s is {elsewhere}; it must be 0 or 0.001 to 10^9");
-        return Err(ModelError::Option { reason });
-    }
-    if !(0.0..=1e9).contains(&options.page_move_ns) {
-        let reason = format!(
-            "page_move_ns is {}; it must be 0 to 10^9",
-            options.page_move_ns
-        );
-        return Err(ModelError::Option { reason });
     }
     Ok(())
 }

@@ -421,7 +421,7 @@ fn what_cannot_be_run_is_refused_with_the_reason() {
     );
     assert_eq!(
         told(vec![Job::new(program("still")).on(cpus(&[9]))]),
-        "the jobs cannot be run: job 0 (still) is bound to CPU 9, which round has not"
+        "the jobs cannot be run: job 0 (still) is bound to CPU 9, which round does not have"
     );
     assert_eq!(
         told(vec![Job::new(program("still")).on(Vec::new())]),
@@ -448,7 +448,7 @@ fn what_cannot_be_run_is_refused_with_the_reason() {
     );
     assert_eq!(
         error.unwrap_err().to_string(),
-        "the model cannot run so: variation is NaN; it must be 0 to 0.5"
+        "the model cannot run: variation: must be a number from 0 to 0.5, not NaN"
     );
 }
 
@@ -460,22 +460,22 @@ fn what_a_layout_would_cost_is_what_it_then_costs_and_none_is_below_the_bound() 
     let mut model = model(jobs, Until::Time(Duration::from_secs(100)));
     model.run_for(Duration::from_secs(1));
     let seen = model.observe().unwrap();
-    let foresight = model.foresight();
-    let least = foresight.least_slowdown().unwrap();
+    let cost_model = model.cost_model();
+    let least = cost_model.least_slowdown().unwrap();
     let layout: Vec<_> = seen
         .threads
         .iter()
         .map(|thread| thread.id)
         .zip(cpus(&[2, 3, 0, 1]))
         .collect();
-    let cost = foresight.slowdown(&layout).unwrap();
+    let cost = cost_model.slowdown(&layout).unwrap();
     assert!(cost >= least && least > 0.95, "{cost} and {least}");
     for &(thread, cpu) in &layout {
         model.apply(&place(thread, cpu.0));
     }
     // Nothing is named: where they are now.
-    assert!((foresight.slowdown(&[]).unwrap() / cost - 1.0).abs() < 1e-4);
-    assert_eq!(foresight.slowdown(&[(layout[0].0, CpuId(77))]), None);
+    assert!((cost_model.slowdown(&[]).unwrap() / cost - 1.0).abs() < 1e-4);
+    assert_eq!(cost_model.slowdown(&[(layout[0].0, CpuId(77))]), None);
 }
 
 #[test]

@@ -107,8 +107,8 @@ pub struct Run {
     pub nodes: Option<numaherd_topology::NodeSet>,
 
     /// How far from its assigned core a thread may run [default: the policy's own scope, or domain]
-    #[arg(long, value_enum)]
-    pub stray: Option<Stray>,
+    #[arg(long, alias = "stray", value_enum)]
+    pub scope: Option<AffinityScope>,
 
     /// Also place threads whose affinity a user has set
     #[arg(long)]
@@ -171,7 +171,7 @@ pub struct SelectionOptions {
 
 /// How far from its assigned core a thread may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Stray {
+pub enum AffinityScope {
     /// On the SMT siblings of its core.
     Core,
     /// Within the memory domain.

@@ -14,7 +14,7 @@ use anyhow::Result;
 use numaherd_herd::replay::Wants;
 use numaherd_herd::{Line, Summary, needs};
 use numaherd_policy::registry::{self, POLICIES};
-use numaherd_policy::{Place, Policy, Random};
+use numaherd_policy::{Needs, Place, Policy, Random};
 use numaherd_show::replay::{Content, Recorded, recorded};
 use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
@@ -76,7 +76,7 @@ fn as_run(options: &cli::Record) -> Run {
         length: options.length,
         cpus: None,
         nodes: None,
-        stray: None,
+        scope: None,
         take_over: false,
         seed: None,
         config: Some("none".into()),
@@ -133,8 +133,8 @@ struct Watching {
 }
 
 impl Place for Watching {
-    fn needs(&self) -> &[Signal] {
-        &self.attended
+    fn needs(&self) -> Needs<'_> {
+        Needs::of(&self.attended)
     }
 
     fn place(&mut self, _: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {

@@ -44,12 +44,12 @@ fn what_holds_is_shown_with_what_sets_it() {
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         out(&output)
     };
-    insta::assert_snapshot!(show(&["--changed", "--stray", "core"]), @r#"
+    insta::assert_snapshot!(show(&["--changed", "--scope", "core"]), @r#"
     # Built-in defaults, then n.toml, then the command line.
     policy = "brm"                            # n.toml line 1
 
     [herd.limits]
-    stray = "core"                            # --stray
+    scope = "core"                            # --scope
     freeze_s = 7.0                            # n.toml line 4
 
     [[group]]
@@ -60,7 +60,7 @@ fn what_holds_is_shown_with_what_sets_it() {
     let whole = show(&[]);
     // What the policy makes of what is left out, and what nothing is made of.
     assert!(whole.contains("#placement_interval_ms = 10 "), "{whole}");
-    assert!(whole.contains("#stray = \"node\""), "{whole}");
+    assert!(whole.contains("#scope = \"node\""), "{whole}");
     assert!(
         whole.contains("#ledger left out: nothing is recorded"),
         "{whole}"
@@ -70,8 +70,8 @@ fn what_holds_is_shown_with_what_sets_it() {
     assert_eq!(json["herd.limits.freeze_s"]["value"], 7.0);
     assert_eq!(json["herd.limits.freeze_s"]["from"], "n.toml line 4");
     assert_eq!(json["herd.seed"]["from"], "default");
-    assert_eq!(json["herd.limits.stray"]["from"], "left out");
-    assert_eq!(json["herd.limits.stray"]["value"], "node");
+    assert_eq!(json["herd.limits.scope"]["from"], "left out");
+    assert_eq!(json["herd.limits.scope"]["value"], "node");
     assert_eq!(json["group[0].policy"]["value"], "none");
     // What is shown is a configuration that says the same.
     fs::write(folder.path().join("again.toml"), &whole).unwrap();

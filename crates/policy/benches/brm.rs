@@ -13,13 +13,14 @@
 //! machine only ever adds.
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use numaherd_policy::placement::brm::Brm;
 use numaherd_policy::settings::SystemPenaltyForm;
-use numaherd_policy::uncore::{Part, Shard, Total};
+use numaherd_policy::uncore::{Part, SystemPenalty, Total};
 use numaherd_policy::{Place, Random, Settings, Staged};
 use numaherd_testing::Scene;
 use numaherd_world::{Counts, Tag};
@@ -131,20 +132,19 @@ fn one_core(form: &str, vcpus: usize, ticks: u64) -> Duration {
             start.elapsed()
         }
         "sharded" => {
-            let mut shards = Shard::split(NODES as usize);
-            let each = vcpus.div_ceil(shards.len());
-            for (shard, parts) in shards.iter_mut().zip(parts[0].chunks(each)) {
-                add(shard.own(), parts);
+            let mut system = SystemPenalty::new(SystemPenaltyForm::Sharded, NODES as usize);
+            let each = vcpus.div_ceil(NODES as usize);
+            for (node, parts) in parts[0].chunks(each).enumerate() {
+                add(system.at(node), parts);
             }
             let start = Instant::now();
             for (before, now) in (0..ticks).map(at) {
-                shards.iter().for_each(Shard::publish);
-                shards.iter_mut().for_each(Shard::look);
+                system.tick();
                 let both = before.chunks(each).zip(now.chunks(each));
-                for (shard, (before, now)) in shards.iter_mut().zip(both) {
+                for (node, (before, now)) in both.enumerate() {
                     update(before, now, |before, now| {
-                        shard.own().update(before, now);
-                        shard.mean()
+                        system.at(node).update(before, now);
+                        system.seen_from(node)
                     });
                 }
             }
@@ -166,6 +166,12 @@ fn one_core(form: &str, vcpus: usize, ticks: u64) -> Duration {
     }
 }
 
+/// A shard whose owner is a core of its own: what the others see of it is alone in its cache lines (two,
+/// since neighbours are prefetched in pairs), as the bits of a mean.
+#[derive(Default)]
+#[repr(align(128))]
+struct Published(AtomicU64);
+
 /// The time of so many ticks on two cores, each with half of the vCPUs.
 fn two_cores(sharded: bool, vcpus: usize, ticks: u64) -> Duration {
     let parts = parts(vcpus);
@@ -173,24 +179,29 @@ fn two_cores(sharded: bool, vcpus: usize, ticks: u64) -> Duration {
     let total = Mutex::new(Total::default());
     add(&mut total.lock().expect("nobody panics"), &parts[0]);
     let begin = Barrier::new(2);
-    let core = |mut shard: Shard, core: usize| {
+    let published = [Published::default(), Published::default()];
+    let core = |core: usize| {
+        let mut own = Total::default();
         let mine = |tick: u64| {
             parts[(tick % 2) as usize]
                 .chunks(each)
                 .nth(core)
                 .unwrap_or(&[])
         };
-        add(shard.own(), mine(0));
+        add(&mut own, mine(0));
         begin.wait();
         let start = Instant::now();
         for tick in 0..ticks {
             let (before, now) = (mine(tick), mine(tick + 1));
             if sharded {
-                shard.publish();
-                shard.look();
+                let mean = |total: &Total| total.mean().unwrap_or_default();
+                published[core]
+                    .0
+                    .store(mean(&own).to_bits(), Ordering::Release);
+                let others = published[core ^ 1].0.load(Ordering::Acquire);
                 update(before, now, |before, now| {
-                    shard.own().update(before, now);
-                    shard.mean()
+                    own.update(before, now);
+                    Some(mean(&own).midpoint(f64::from_bits(others)))
                 });
             } else {
                 update(before, now, |before, now| {
@@ -203,10 +214,7 @@ fn two_cores(sharded: bool, vcpus: usize, ticks: u64) -> Duration {
         start.elapsed()
     };
     std::thread::scope(|scope| {
-        let shards = Shard::split(2).into_iter().enumerate();
-        let cores: Vec<_> = shards
-            .map(|(at, shard)| scope.spawn(move || core(shard, at)))
-            .collect();
+        let cores = [0, 1].map(|at| scope.spawn(move || core(at)));
         let took = cores
             .into_iter()
             .map(|core| core.join().expect("nobody panics"));

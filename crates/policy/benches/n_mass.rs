@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
-use numaherd_policy::placement::n_mass::NMass;
+use numaherd_policy::placement::n_mass::{NMass, Steps};
 use numaherd_policy::{Place, Random, Settings, Staged};
 use numaherd_testing::Scene;
 use numaherd_world::Placement;
@@ -43,7 +43,7 @@ fn settings() -> Settings {
 }
 
 fn whole() -> Staged<NMass> {
-    Staged::new(&settings(), NMass::whole(&settings()))
+    Staged::new(&settings(), NMass::new(&settings(), Steps::All))
 }
 
 fn place(policy: &mut Staged<NMass>, scene: &Scene) -> Vec<Placement> {

@@ -2,8 +2,8 @@
 //!
 //! A file in `src/added/`, or in the folder that `NUMAHERD_POLICIES` names when the program is built,
 //! is a module of this crate (`build.rs`), and what its `pub const ADDED` lists is in the registry
-//! beside all others: in `numaherd policies`, in every world, in every comparison. What to put in it
-//! is told in docs/researchers.md.
+//! beside all others: in `numaherd policies`, in every world, in every comparison.
+//! docs/researchers.md explains what to put in it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::registry::{Entry, Half, MakePaging, MakePlacement};
 
-/// What one file adds.
+/// What one file adds, or the tree's own tables hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Added {
     /// Policies: halves joined under names of their own. The halves may be anybody's.
@@ -43,18 +43,7 @@ impl Added {
 pub struct AddedTable {
     name: &'static str,
     kind: Kind,
-    read: fn(toml::Table) -> Result<Box<dyn Checked>, String>,
-}
-
-/// Settings of which no more has to be known than whether they can be.
-trait Checked {
-    fn check(&self, key: &str, wrong: &mut Vec<Wrong>);
-}
-
-impl<T: Value> Checked for T {
-    fn check(&self, key: &str, wrong: &mut Vec<Wrong>) {
-        Value::check(self, key, &Setting::BLANK, wrong);
-    }
+    check: fn(toml::Table, &str, &mut Vec<Wrong>) -> Result<(), toml::de::Error>,
 }
 
 impl AddedTable {
@@ -63,9 +52,10 @@ impl AddedTable {
         Self {
             name,
             kind: T::KIND,
-            read: |table| match table.try_into::<T>() {
-                Ok(settings) => Ok(Box::new(settings)),
-                Err(error) => Err(error.message().to_owned()),
+            check: |table, key, wrong| {
+                let settings: T = table.try_into()?;
+                Value::check(&settings, key, &Setting::BLANK, wrong);
+                Ok(())
             },
         }
     }
@@ -99,9 +89,9 @@ impl AddedSettings {
 
     pub(crate) fn check(&self, key: &str, wrong: &mut Vec<Wrong>) {
         for table in known() {
-            let set = self.0.get(table.name).cloned();
-            if let Some(Ok(settings)) = set.map(table.read) {
-                settings.check(&joined(key, table.name), wrong);
+            if let Some(set) = self.0.get(table.name).cloned() {
+                // Only tables that can be read are ever in it.
+                let _ = (table.check)(set, &joined(key, table.name), wrong);
             }
         }
     }
@@ -130,7 +120,8 @@ impl<'de> Visitor<'de> for Tables {
         while let Some((name, set)) = from.next_entry::<String, toml::Table>()? {
             let table = known().find(|table| table.name == name);
             let table = table.ok_or_else(|| A::Error::custom(format!("unknown table `{name}`")))?;
-            (table.read)(set.clone()).map_err(A::Error::custom)?;
+            (table.check)(set.clone(), "", &mut Vec::new())
+                .map_err(|error| A::Error::custom(error.message()))?;
             tables.insert(name, set);
         }
         Ok(AddedSettings(tables))
@@ -143,60 +134,32 @@ fn known() -> impl Iterator<Item = &'static AddedTable> {
 
 include!(concat!(env!("OUT_DIR"), "/added.rs"));
 
-/// A list of the registry with what was added put in behind its first `$after` items: a constant, so
-/// that a name that is taken already stops the build, not a run.
-macro_rules! with_added {
-    ($kind:ty, $ours:expr, $after:expr, $added:ident) => {{
-        const OURS: &[$kind] = $ours;
-        const LENGTH: usize = {
-            let (mut length, mut file) = (OURS.len(), 0);
-            while file < $crate::added::ALL.len() {
-                length += $crate::added::ALL[file].$added.len();
-                file += 1;
-            }
-            length
-        };
-        const JOINED: [$kind; LENGTH] = {
-            let mut joined = [OURS[0]; LENGTH];
-            let (mut next, mut file) = ($after, 0);
-            let mut at = 0;
-            while at < OURS.len() {
-                joined[if at < $after { at } else { LENGTH - OURS.len() + at }] = OURS[at];
-                at += 1;
-            }
-            while file < $crate::added::ALL.len() {
-                let added = $crate::added::ALL[file].$added;
-                let mut at = 0;
-                while at < added.len() {
-                    joined[next] = added[at];
-                    next += 1;
-                    at += 1;
-                }
-                file += 1;
-            }
-            joined
-        };
-        const _: () = {
-            let mut at = 0;
-            while at < LENGTH {
-                let mut other = at + 1;
-                while other < LENGTH {
-                    assert!(
-                        !$crate::added::same(JOINED[at].name, JOINED[other].name),
-                        "two policies, placements or pagings have one name: give the added one another"
-                    );
-                    other += 1;
-                }
-                at += 1;
-            }
-        };
-        &JOINED
-    }};
+/// The name of an item of one of the lists in [`ALL`]: of its policies, placements or pagings.
+const fn name(kind: u8, list: usize, at: usize) -> Option<&'static str> {
+    let list = &ALL[list];
+    match kind {
+        0 if at < list.policies.len() => Some(list.policies[at].name),
+        1 if at < list.placements.len() => Some(list.placements[at].name),
+        2 if at < list.pagings.len() => Some(list.pagings[at].name),
+        _ => None,
+    }
 }
-pub(crate) use with_added;
 
-/// Whether two names are the same, at compile time.
-pub(crate) const fn same(a: &str, b: &str) -> bool {
+/// How many items of a kind have that name.
+const fn named(kind: u8, wanted: &str) -> usize {
+    let (mut count, mut list) = (0, 0);
+    while list < ALL.len() {
+        let mut at = 0;
+        while let Some(name) = name(kind, list, at) {
+            count += same(name, wanted) as usize;
+            at += 1;
+        }
+        list += 1;
+    }
+    count
+}
+
+const fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut at = 0;
     while at < a.len() && at < b.len() && a[at] == b[at] {
@@ -204,3 +167,23 @@ pub(crate) const fn same(a: &str, b: &str) -> bool {
     }
     at == a.len() && at == b.len()
 }
+
+// A name that is in use already stops the build, not a run.
+const _: () = {
+    let mut kind = 0;
+    while kind < 3 {
+        let mut list = 0;
+        while list < ALL.len() {
+            let mut at = 0;
+            while let Some(name) = name(kind, list, at) {
+                assert!(
+                    named(kind, name) == 1,
+                    "two policies, placements or pagings have one name: give the added one another"
+                );
+                at += 1;
+            }
+            list += 1;
+        }
+        kind += 1;
+    }
+};

@@ -144,68 +144,39 @@ fn most_room_first(rooms: &mut [Room]) {
     });
 }
 
-/// A set of nodes that no other of as many beats in both idle CPUs and free memory.
-#[derive(Clone, Copy)]
-struct Unbeaten {
-    /// What it has of what is wanted.
-    have: Amount,
-    /// Its last node, as a place in the list of [`Taken`].
-    last: Option<usize>,
-}
-
-/// A node that was taken, after others.
-struct Taken {
-    room: usize,
-    before: Option<usize>,
-}
-
 /// A set of the fewest nodes that are enough, as places in `rooms`; `None` where all are not.
 fn fewest(rooms: &[Room], want: Amount) -> Option<Vec<usize>> {
     if !Amount::of(rooms).covers(want) {
         return None;
     }
-    let mut taken: Vec<Taken> = Vec::new();
-    // By the number of their nodes.
-    let none = Unbeaten {
-        have: Amount::default(),
-        last: None,
-    };
-    let mut unbeaten = vec![vec![none]];
+    // By the number of their nodes, the sets that no other of as many beats in both idle CPUs and free
+    // memory, with what they have of what is wanted.
+    let mut unbeaten = vec![vec![(Amount::default(), Vec::new())]];
     // One node at least: there is no answer without any.
-    let mut best: Option<(usize, Option<usize>)> = None;
+    let mut best: Option<Vec<usize>> = None;
     for (at, room) in rooms.iter().enumerate() {
-        // A set of as many nodes as the best has is of no use any more.
-        let most = best.map_or(unbeaten.len(), |(few, _)| few - 1);
+        // A larger set than the best is of no use.
+        let most = best.as_ref().map_or(unbeaten.len(), |few| few.len() - 1);
         for count in (0..most.min(unbeaten.len())).rev() {
-            for set in unbeaten[count].clone() {
-                let have = set.have.and(room).capped(want);
-                let last = Some(taken.len());
-                taken.push(Taken {
-                    room: at,
-                    before: set.last,
-                });
+            for (have, others) in unbeaten[count].clone() {
+                let have = have.and(room).capped(want);
+                let set = [others, vec![at]].concat();
                 if have == want {
-                    best = Some((count + 1, last));
+                    best = Some(set);
                     break;
                 }
                 if unbeaten.len() == count + 1 {
                     unbeaten.push(Vec::new());
                 }
-                let others = &mut unbeaten[count + 1];
-                if !others.iter().any(|other| other.have.covers(have)) {
-                    others.retain(|other| !have.covers(other.have));
-                    others.push(Unbeaten { have, last });
+                let as_many = &mut unbeaten[count + 1];
+                if !as_many.iter().any(|(other, _)| other.covers(have)) {
+                    as_many.retain(|(other, _)| !have.covers(*other));
+                    as_many.push((have, set));
                 }
             }
         }
     }
-    let mut chosen = Vec::new();
-    let mut next = best?.1;
-    while let Some(at) = next {
-        chosen.push(taken[at].room);
-        next = taken[at].before;
-    }
-    Some(chosen)
+    best
 }
 
 /// Of the sets that are enough and have as many nodes as `few`, the nearest, and of those the one with

@@ -17,10 +17,21 @@
 //! Properties: a thread that reaches the share in every interval is always placed; one that never
 //! does is never placed; fewer than 7 quiet intervals in 10 take no placed thread out.
 
+use numaherd_files::settings;
 use numaherd_world::{Snapshot, Thread};
 
 use crate::memory::PerThread;
 use crate::pools::Pool;
+
+settings! {
+    /// Which threads are placed at all.
+    #[derive(Copy)]
+    pub struct PlacementSettings {
+        /// Threads that use less of a CPU than this are left to the kernel. When more threads run than
+        /// there are CPUs, the share that each must use is lower.
+        least_cpu_share: f64 = 0.9, unit: "share of a CPU", range: 0.0..=1.0, source: "Clavis";
+    }
+}
 
 /// Quiet intervals, of [`OF_LAST`], after which a thread is left to the kernel.
 const VOTES: u32 = 7;

@@ -42,12 +42,28 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use numaherd_files::choices;
 use numaherd_topology::Topology;
 use numaherd_world::{Agent, ProcessId, Snapshot, Tag, Thread};
 
 use crate::memory::PerThread;
-use crate::settings::{BrmSettings, CandidatesBy, Settings};
+use crate::settings::{BrmSettings, Settings};
 use crate::uncore::{self, Average};
+
+choices! {
+    /// What makes a thread a candidate: one that BRM moves at all.
+    pub enum CandidatesBy {
+        /// Tags in processes that have any; in others, what is observed of the thread.
+        #[default]
+        Auto = "auto",
+        /// Tags alone, which users or agents in virtual machines set (BRM 4.3).
+        Tagged = "tagged",
+        /// What is observed of the thread alone (BRM 8).
+        Inferred = "inferred",
+        /// Every thread is a candidate.
+        All = "all",
+    }
+}
 
 /// Intervals with a sample after which a stay on a node can be compared with another: see the top.
 const COMPARABLE: u32 = 8;
@@ -179,31 +195,17 @@ impl Candidates {
         let until_ns = snapshot
             .time_ns
             .saturating_add(self.judged_again_after_ns(topology));
+        let settings = self.settings;
+        let judge = |(thread, watched): (&Thread, &mut Watched)| match by {
+            CandidatesBy::All => Standing::Everybody,
+            CandidatesBy::Auto | CandidatesBy::Inferred if !tells.contains(&thread.process) => {
+                let another = watched.see(thread, snapshot, topology);
+                watched.infer(&settings, another, snapshot.time_ns, until_ns)
+            }
+            _ => thread.tag.map_or(Standing::Untagged, Standing::Tagged),
+        };
         let watched = self.threads.line_up(&snapshot.threads);
-        self.standings.clear();
-        // Threads of a process mostly stand together: each process is looked up about once.
-        let mut last: Option<(ProcessId, bool)> = None;
-        for (thread, watched) in snapshot.threads.iter().zip(watched) {
-            let tagged = thread.tag.map_or(Standing::Untagged, Standing::Tagged);
-            let inferred = match by {
-                CandidatesBy::All | CandidatesBy::Tagged => false,
-                CandidatesBy::Inferred => true,
-                CandidatesBy::Auto => {
-                    let known = last.filter(|&(process, _)| process == thread.process);
-                    let told = known.map_or_else(|| tells.contains(&thread.process), |(_, t)| t);
-                    last = Some((thread.process, told));
-                    !told
-                }
-            };
-            self.standings.push(match by {
-                CandidatesBy::All => Standing::Everybody,
-                _ if !inferred => tagged,
-                _ => {
-                    let another = watched.see(thread, snapshot, topology);
-                    watched.infer(&self.settings, another, snapshot.time_ns, until_ns)
-                }
-            });
-        }
+        self.standings = snapshot.threads.iter().zip(watched).map(judge).collect();
         &self.standings
     }
 

@@ -25,10 +25,8 @@ const NOT_MEMORY_BOUND: f64 = 1.0;
 struct Situation {
     /// The CPUs of each pool that has busy threads, and how many of [`Self::marks`] are of it.
     pools: Vec<(CpuSet, usize)>,
-    /// The threads to place, pool by pool.
+    /// The threads to place, pool by pool, and those that hold CPUs and cannot be placed.
     marks: Vec<Mark>,
-    /// The threads that hold CPUs and cannot be placed.
-    unmanaged: Vec<(Mark, CpuId)>,
 }
 
 /// What counts of one thread.
@@ -38,6 +36,8 @@ struct Mark {
     /// In lines per 1000 instructions.
     miss_rate: f64,
     home: Option<NodeId>,
+    /// The CPU that it holds, if it cannot be placed.
+    holds: Option<CpuId>,
 }
 
 impl Situation {
@@ -46,15 +46,19 @@ impl Situation {
             thread: stage.thread(thread).id,
             miss_rate: miss_rate(thread),
             home: stage.home(thread),
+            holds: None,
         };
-        let held = |&thread: &usize| (mark(thread), stage.thread(thread).place());
+        let held = |&thread: &usize| Mark {
+            holds: Some(stage.thread(thread).place()),
+            ..mark(thread)
+        };
+        let placed = stage.busy().map(|(_, thread)| mark(thread));
         let pools = stage.pools.iter().filter(|pool| !pool.busy.is_empty());
         Self {
             pools: pools
                 .map(|pool| (pool.cpus.clone(), pool.busy.len()))
                 .collect(),
-            marks: stage.busy().map(|(_, thread)| mark(thread)).collect(),
-            unmanaged: stage.unmanaged.iter().map(held).collect(),
+            marks: placed.chain(stage.unmanaged.iter().map(held)).collect(),
         }
     }
 }
@@ -114,14 +118,11 @@ fn changed(before: &Situation, now: &Situation, by: f64) -> bool {
             a.miss_rate.max(NOT_MEMORY_BOUND),
             b.miss_rate.max(NOT_MEMORY_BOUND),
         );
-        a.thread != b.thread || a.home != b.home || (is - was).abs() > by * was
+        (a.thread, a.home, a.holds) != (b.thread, b.home, b.holds) || (is - was).abs() > by * was
     };
     before.pools != now.pools
         || before.marks.len() != now.marks.len()
-        || before.unmanaged.len() != now.unmanaged.len()
         || (before.marks.iter().zip(&now.marks)).any(|(a, b)| of_thread(a, b))
-        || (before.unmanaged.iter().zip(&now.unmanaged))
-            .any(|(a, b)| a.1 != b.1 || of_thread(&a.0, &b.0))
 }
 
 #[cfg(test)]
@@ -133,11 +134,11 @@ mod tests {
             thread: numaherd_testing::tid(tid),
             miss_rate,
             home: Some(NodeId(0)),
+            holds: None,
         };
         Situation {
             pools: vec![([CpuId(0)].into_iter().collect(), rates.len())],
             marks: (0..).zip(rates).map(mark).collect(),
-            unmanaged: Vec::new(),
         }
     }
 
@@ -186,7 +187,7 @@ mod tests {
         wider.pools[0].0.insert(CpuId(7));
         assert!(last.is_outdated(&wider));
         let mut held = before.clone();
-        held.unmanaged.push((before.marks[0], CpuId(3)));
+        held.marks[0].holds = Some(CpuId(3));
         assert!(last.is_outdated(&held));
         assert!(!last.is_outdated(&before));
     }

@@ -25,6 +25,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use numaherd_files::{choices, settings};
 use numaherd_world::Thread;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +64,71 @@ impl fmt::Display for Class {
             Self::Devil => "devil",
             Self::SuperDevil => "super-devil",
         })
+    }
+}
+
+choices! {
+    /// Which set of values the class rule starts from.
+    pub enum ClassPreset {
+        /// DINO's values.
+        #[default]
+        Paper = "paper",
+        /// The values of the scheduler that DINO's authors published (Clavis).
+        Clavis = "clavis",
+    }
+}
+
+settings! {
+    /// How threads are classed by their miss rate: turtles, devils, super-devils (DINO 3.3.2). `dino` uses
+    /// the classes. The preset decides what is left out.
+    #[derive(Copy)]
+    pub struct ClassSettings {
+        /// Which set of values the rule starts from.
+        preset: ClassPreset, source: "DINO 3.3.2, 3.3.3; Clavis";
+        /// Lowest miss rate of a devil.
+        devil_from: Option<f64>, unit: "lines per 1000 instructions", range: 0.0..=f64::MAX,
+            source: "DINO 3.3.2", left_out: "2, or 1.5 with the preset \"clavis\"", example: "2.0";
+        /// Miss rate above which a thread is a super-devil.
+        super_devil_above: Option<f64>, unit: "lines per 1000 instructions", range: 0.0..=f64::MAX,
+            source: "DINO 3.3.2", left_out: "100, or 50 with the preset \"clavis\"", example: "100.0";
+        /// How many intervals must agree on another class before a thread gets it.
+        votes: Option<usize>, unit: "intervals", range: 1.0..=f64::MAX,
+            source: "DINO 3.3.3", left_out: "7, or 5 with the preset \"clavis\"", example: "7";
+        /// How many of the last intervals vote.
+        of_last: Option<usize>, unit: "intervals", range: 1.0..=f64::MAX,
+            source: "DINO 3.3.3", left_out: "10", example: "10";
+    }
+    where check = ClassSettings::agree
+}
+
+impl ClassSettings {
+    /// The rule that the settings describe.
+    pub fn rule(&self) -> ClassRule {
+        let preset = match self.preset {
+            ClassPreset::Paper => ClassRule::PAPER,
+            ClassPreset::Clavis => ClassRule::CLAVIS,
+        };
+        ClassRule {
+            devil_from: self.devil_from.unwrap_or(preset.devil_from),
+            super_devil_above: self.super_devil_above.unwrap_or(preset.super_devil_above),
+            votes: self.votes.unwrap_or(preset.votes),
+            of_last: self.of_last.unwrap_or(preset.of_last),
+            mean_moved_by: preset.mean_moved_by,
+        }
+    }
+
+    fn agree(&self, wrong: &mut dyn FnMut(&str, String)) {
+        let rule = self.rule();
+        let (devil, super_devil) = (rule.devil_from, rule.super_devil_above);
+        if super_devil < devil {
+            let why = format!("must be at least `devil_from` ({devil}), not {super_devil}");
+            wrong("super_devil_above", why);
+        }
+        let (votes, of_last) = (rule.votes, rule.of_last);
+        if votes > of_last {
+            let why = format!("must be at most `of_last` ({of_last}), not {votes}");
+            wrong("votes", why);
+        }
     }
 }
 

@@ -26,6 +26,15 @@ pub trait CostModel: Send + Sync {
     }
 }
 
+/// Knows no cost: for those who only ask what a policy needs.
+pub struct NoCosts;
+
+impl CostModel for NoCosts {
+    fn cost(&self, _: &[(ThreadId, CpuId)]) -> Option<f64> {
+        None
+    }
+}
+
 /// What a policy can get besides settings and snapshots.
 #[derive(Clone, Default)]
 pub struct Means {

@@ -22,8 +22,7 @@ pub enum PolicyError {
     },
     /// The policy goes by what layouts would cost, and the world cannot be asked.
     #[error(
-        "{asked:?} places threads by what every layout would cost, which only a modelled world can \
-         tell: simulate it, or choose another policy"
+        "{asked:?} needs the cost of every layout, which only modelled worlds know: simulate it, or choose another policy"
     )]
     NeedsCostModel {
         /// What was asked for.
@@ -31,8 +30,7 @@ pub enum PolicyError {
     },
     /// The placement goes by what a paging finds out about sharing, and this one finds nothing.
     #[error(
-        "{asked:?} cannot be: the placement {placement} goes by which threads share pages, which a \
-         paging has to find out from samples, and {paging} does not; join it with one that does: {}",
+        "{asked:?} is not possible: the placement {placement} needs to know which threads share pages, but the paging {paging} does not measure that; combine it with one that does: {}",
         finders.join(", ")
     )]
     NeedsFoundSharing {
@@ -46,7 +44,7 @@ pub enum PolicyError {
         finders: Vec<&'static str>,
     },
     /// Groups of processes whose policies cannot be had together.
-    #[error("these groups cannot be steered together: {why}")]
+    #[error("these groups cannot be herded together: {why}")]
     Groups {
         /// Which, why, and what to do.
         why: String,

@@ -89,9 +89,10 @@ impl Part {
 
     /// What it says of how it is to be run, with the user's cadence.
     fn own(&self) -> Own {
+        let own = self.placement.needs().own;
         Own {
-            interval: self.interval.or_else(|| self.placement.interval()),
-            ..Own::of(&*self.placement)
+            interval: self.interval.or(own.interval),
+            ..own
         }
     }
 }
@@ -117,10 +118,9 @@ pub struct OwnOfAll {
     pub groups: Vec<(Arc<str>, Own)>,
 }
 
-impl OwnOfAll {
+impl From<Own> for OwnOfAll {
     /// What the only placement of a run says.
-    pub fn of(placement: &dyn Place) -> Self {
-        let rest = Own::of(placement);
+    fn from(rest: Own) -> Self {
         Self {
             interval: rest.interval,
             rest,
@@ -175,7 +175,8 @@ impl Policies {
 
     /// All signals that they cannot do without, each once.
     pub fn needs(&self) -> Vec<Signal> {
-        let halves = |part: &Part| [part.placement.needs(), part.paging.needs()].concat();
+        let halves =
+            |part: &Part| [part.placement.needs().signals, part.paging.basis().signals].concat();
         let mut needs: Vec<Signal> = self.parts.iter().flat_map(halves).collect();
         needs.sort_unstable();
         needs.dedup();
@@ -187,7 +188,7 @@ impl Policies {
         let mut caveats: Vec<_> = self
             .parts
             .iter()
-            .filter_map(|p| p.paging.caveat())
+            .filter_map(|p| p.paging.basis().caveat)
             .collect();
         let mut said = BTreeSet::new();
         caveats.retain(|caveat| said.insert(*caveat));
@@ -196,17 +197,16 @@ impl Policies {
 
     /// What their placements say of how they are to be run.
     pub fn own(&self) -> OwnOfAll {
-        let mut own = OwnOfAll::default();
+        if let [only] = &*self.parts
+            && only.scope == Scope::All
+        {
+            return only.own().into();
+        }
+        let mut own = OwnOfAll {
+            interval: self.parts.iter().map(Part::cadence).min(),
+            ..OwnOfAll::default()
+        };
         for part in &self.parts {
-            match &part.scope {
-                Scope::All => own.interval = part.own().interval,
-                Scope::Rest | Scope::Group(_) => {
-                    let quickest = own
-                        .interval
-                        .map_or(part.cadence(), |q| q.min(part.cadence()));
-                    own.interval = Some(quickest);
-                }
-            }
             match &part.scope {
                 Scope::Group(name) => own.groups.push((name.clone(), part.own())),
                 Scope::All | Scope::Rest => own.rest = part.own(),
@@ -241,8 +241,7 @@ fn check(rest: &Policy, groups: &[Member]) -> Result<(), PolicyError> {
             Some((other, _)) if *other == kind => {}
             Some((other, who)) => {
                 return Err(refused(format!(
-                    "{name} goes by {kind} and {who} by {other}, and a machine hands out one kind of \
-                     samples at a time; choose pagings that go by the same, or stay"
+                    "{name} needs {kind} and {who} needs {other}, but a machine provides one kind of samples at a time; choose pagings that need the same kind, or stay"
                 )));
             }
         }
@@ -265,6 +264,6 @@ fn refused(why: String) -> PolicyError {
 /// The kind of samples that a paging needs, in the order in which a world looks at needs.
 fn kind_of_samples(paging: &dyn Paging) -> Option<Signal> {
     let kinds = [Signal::TlbMisses, Signal::HintFaults, Signal::MemorySamples];
-    let needs = paging.needs();
+    let needs = paging.basis().signals;
     kinds.into_iter().find(|kind| needs.contains(kind))
 }

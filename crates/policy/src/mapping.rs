@@ -14,9 +14,9 @@
 //! All are pure functions without a fixed maximum.
 //!
 //! The refined mapper's multiple (`benches/mapping.rs`): below 2 where everybody communicates with
-//! everybody, and about 2 for thousands of threads of which few pairs communicate, since it goes by
-//! those alone. Few threads in such a pattern leave more to repair than EagerMap takes to begin with:
-//! up to 3 times for 256, and up to 4 for 64, which is then some 13 µs of the 200 ms between two calls.
+//! everybody, and about 2 for thousands of threads of which few pairs communicate, since its time then
+//! depends on those alone. Few threads in such a pattern leave more to repair than EagerMap takes to begin
+//! with: up to 4 times for 256, and up to 5 for 64, which is then some 25 µs of the 200 ms between two calls.
 
 mod best;
 mod communication;

@@ -6,19 +6,10 @@
 use numaherd_world::{Thread, ThreadId};
 
 /// One `T` per thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PerThread<T> {
     threads: Vec<ThreadId>,
     remembered: Vec<T>,
-}
-
-impl<T> Default for PerThread<T> {
-    fn default() -> Self {
-        Self {
-            threads: Vec::new(),
-            remembered: Vec::new(),
-        }
-    }
 }
 
 impl<T: Default> PerThread<T> {

@@ -1,5 +1,5 @@
-//! Pagings: which node each page lives on. One file each; those that judge single pages are rules under
-//! one [`driver`].
+//! Pagings: which node each page lives on. One file each; those that judge accesses are rules under one
+//! [`driver`].
 
 pub mod counted;
 mod credits;
@@ -8,11 +8,12 @@ pub mod guard;
 pub mod next_touch;
 pub mod numa_balancing;
 pub mod residency;
-mod single;
+pub mod single;
 pub mod stay;
 pub mod tlb_miss;
 pub mod whole_set;
 pub mod window;
+pub mod windows;
 
 #[cfg(test)]
 mod bench;

@@ -1,14 +1,14 @@
 //! What a policy is: a placement joined with a paging.
 //!
 //! The placement runs once an interval (1 s in DINO), the paging far more often (10 ms), on a live
-//! machine in a thread of its own. What passes from the first to the second is [`Settled`].
+//! machine in a thread of its own. What passes from the first to the second is [`PlacedThread`].
 
 use std::time::Duration;
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Release, Sample, Sharing,
-    Signal, Snapshot, Stray, ThreadId,
+    AffinityScope, NewPages, Notice, PageOrder, PageOutcome, Placement, ProcessId, Release, Sample,
+    Sharing, Signal, Snapshot, ThreadId,
 };
 
 /// The generator that policies draw from. Named, so that a recorded seed means the same anywhere.
@@ -16,30 +16,13 @@ pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
 /// Decides which core each thread runs on.
 pub trait Place: Send {
-    /// The signals it cannot do without.
-    fn needs(&self) -> &[Signal];
-
-    /// Whether it goes by what the paging finds out about who shares pages ([`Paging::shared`]).
-    fn needs_found_sharing(&self) -> bool {
-        false
-    }
-
-    /// How often it is to be asked where nobody sets that, if not as often as most: its source's
-    /// cadence.
-    fn interval(&self) -> Option<Duration> {
-        None
-    }
-
-    /// How far its threads may stray from the cores that it names where nobody sets that, if not as
-    /// far as most: what it decides, and what it leaves to the kernel.
-    fn stray(&self) -> Option<Stray> {
-        None
-    }
+    /// What it needs, and how it runs where the user does not say.
+    fn needs(&self) -> Needs<'_>;
 
     /// The threads that are to move, each with its reason. A thread that is not named stays.
     ///
     /// A thread that was never given a core may be named with the one it is on (`from == to`): it
-    /// is held there from now on, and is settled. That is no move.
+    /// is held there from now on, and is placed. That is no move.
     fn place(
         &mut self,
         snapshot: &Snapshot,
@@ -55,28 +38,44 @@ pub trait Place: Send {
     }
 }
 
-/// What a placement says itself of how it is to be run, where nobody sets that.
+/// What a placement needs, and how it runs where the user does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Own {
-    /// See [`Place::interval`].
-    pub interval: Option<Duration>,
-    /// See [`Place::stray`].
-    pub stray: Option<Stray>,
+pub struct Needs<'a> {
+    /// The signals it cannot do without.
+    pub signals: &'a [Signal],
+    /// Whether it needs to know who shares pages, which the paging finds out ([`Paging::shared`]).
+    pub found_sharing: bool,
+    /// How it runs where the user does not say.
+    pub own: Own,
 }
 
-impl Own {
-    /// What a placement says of itself.
-    pub fn of(placement: &dyn Place) -> Self {
+impl<'a> Needs<'a> {
+    /// These signals and nothing else.
+    pub const fn of(signals: &'a [Signal]) -> Self {
         Self {
-            interval: placement.interval(),
-            stray: placement.stray(),
+            signals,
+            found_sharing: false,
+            own: Own {
+                interval: None,
+                scope: None,
+            },
         }
     }
 }
 
-/// A thread that the placement has settled: where it is to run from now on.
+/// How a placement runs where the user does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// How often it decides: its source's cadence. `None`: as often as most.
+    pub interval: Option<Duration>,
+    /// How far from the cores that it names its threads may run: what it decides, and what it leaves to
+    /// the kernel. `None`: as far as with most.
+    pub scope: Option<AffinityScope>,
+}
+
+/// A thread that its placement has given a core: where it runs from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct PlacedThread {
     /// Which thread.
     pub thread: ThreadId,
     /// Of which process.
@@ -87,21 +86,46 @@ pub struct Settled {
     pub moved_from: Option<NodeId>,
 }
 
-/// Decides which node each page lives on.
-pub trait Paging: Send {
+/// What a paging decides from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Basis<'a> {
     /// The signals it cannot do without.
-    fn needs(&self) -> &[Signal] {
-        &[]
+    pub signals: &'a [Signal],
+    /// What a person should know about these, a sentence; said once when a run begins.
+    pub caveat: Option<&'static str>,
+    /// Whether it finds out from samples how much threads share pages.
+    pub finds_sharing: bool,
+}
+
+impl<'a> Basis<'a> {
+    /// These signals and nothing else.
+    pub const fn of(signals: &'a [Signal]) -> Self {
+        Self {
+            signals,
+            caveat: None,
+            finds_sharing: false,
+        }
     }
 
-    /// What a person should know about what it goes by, a sentence; said once when a run begins.
-    fn caveat(&self) -> Option<&'static str> {
-        None
+    /// These signals, which also show how much threads share pages.
+    pub const fn finding_sharing(signals: &'a [Signal]) -> Self {
+        Self {
+            finds_sharing: true,
+            ..Self::of(signals)
+        }
+    }
+}
+
+/// Decides which node each page lives on.
+pub trait Paging: Send {
+    /// What it decides from.
+    fn basis(&self) -> Basis<'_> {
+        Basis::default()
     }
 
     /// Told once an interval, after the placement has been carried out: all threads that have been
     /// given a core, ascending by thread. Threads that are not named any more are forgotten.
-    fn settled(&mut self, _threads: &[Settled], _snapshot: &Snapshot) -> Vec<PageOrder> {
+    fn placed(&mut self, _threads: &[PlacedThread], _snapshot: &Snapshot) -> Vec<PageOrder> {
         Vec::new()
     }
 
@@ -125,11 +149,6 @@ pub trait Paging: Send {
     /// since the last call, in time order. Most pagings go by samples alone.
     fn noticed(&mut self, _notices: &[Notice], _topology: &Topology) -> Vec<PageOrder> {
         Vec::new()
-    }
-
-    /// Whether it finds out from samples how much threads share pages.
-    fn finds_sharing(&self) -> bool {
-        false
     }
 
     /// How much threads shared pages since the last call, as far as it finds that out itself. Asked
@@ -158,7 +177,7 @@ pub struct Policy {
 impl Policy {
     /// All signals that its halves cannot do without, each once.
     pub fn needs(&self) -> Vec<Signal> {
-        let mut needs = [self.placement.needs(), self.paging.needs()].concat();
+        let mut needs = [self.placement.needs().signals, self.paging.basis().signals].concat();
         needs.sort_unstable();
         needs.dedup();
         needs

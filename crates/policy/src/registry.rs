@@ -4,14 +4,13 @@
 //! (`dino+whole-set`, `di+window`). Before the `+` the name of a policy stands for its placement,
 //! so that `dino+stay` is `dino` but for its paging.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use numaherd_files::{nearest, shortened};
-use numaherd_topology::CpuId;
-use numaherd_world::{NewPages, Signal, ThreadId};
+use numaherd_world::{NewPages, Signal};
 
-use crate::added::with_added;
-use crate::cost_model::{CostModel, Means};
+use crate::added::{ALL, Added};
+use crate::cost_model::{Means, NoCosts};
 use crate::error::PolicyError;
 use crate::paging::counted::{self, Kmaf, Sampled};
 use crate::paging::driver::Driven;
@@ -27,7 +26,7 @@ use crate::placement::brm::{self, Brm};
 use crate::placement::di::{self, DistributedIntensity};
 use crate::placement::dino::{self, Dino};
 use crate::placement::linux::Linux;
-use crate::placement::n_mass::{self, NMass};
+use crate::placement::n_mass::{self, NMass, Steps};
 use crate::placement::oracle::{self, Oracle};
 use crate::placement::random::{self, RandomCore};
 use crate::placement::sharing::{self, BySharing};
@@ -64,7 +63,7 @@ pub struct Half<Maker> {
     pub source: &'static str,
     /// The rules that its plans name.
     pub rules: &'static [Rule],
-    /// The settings that it goes by: keys of [`crate::pages::KEYS`], or whole sections.
+    /// The settings that it uses: keys (`n_mass.threshold`) or whole tables (`n_mass`).
     pub settings: &'static [&'static str],
     /// Makes one that has seen nothing yet.
     pub make: Maker,
@@ -83,18 +82,45 @@ pub type MakePaging = fn(&Settings) -> Box<dyn Paging>;
 const FIRST_TOUCH: NewPages = NewPages::FirstTouch;
 
 /// All policies that any world can have, in the order people are shown them: those that do more come
-/// later. Of what was added nobody knows that, so that it comes right after `linux`.
-pub const POLICIES: &[Entry] = with_added!(Entry, OUR_POLICIES, 1, policies);
+/// later. What files add comes right after `linux`.
+pub static POLICIES: LazyLock<Vec<Entry>> = LazyLock::new(|| of_all(|list| list.policies));
+
+/// All placements.
+pub static PLACEMENTS: LazyLock<Vec<Half<MakePlacement>>> =
+    LazyLock::new(|| of_all(|list| list.placements));
+
+/// All pagings.
+pub static PAGINGS: LazyLock<Vec<Half<MakePaging>>> = LazyLock::new(|| of_all(|list| list.pagings));
+
+fn of_all<T: Copy + 'static>(items: impl Fn(&Added) -> &'static [T]) -> Vec<T> {
+    ALL.iter().flat_map(items).copied().collect()
+}
+
+/// What stands before the added policies: the kernel's own, and all halves of the tree.
+pub(crate) const BASELINE: Added = Added {
+    policies: &[LINUX],
+    placements: OUR_PLACEMENTS,
+    pagings: OUR_PAGINGS,
+    ..Added::NOTHING
+};
+
+/// What stands after them.
+pub(crate) const PUBLISHED: Added = Added {
+    policies: OUR_POLICIES,
+    ..Added::NOTHING
+};
+
+#[rustfmt::skip]
+const LINUX: Entry = Entry { name: "linux", placement: "linux", paging: "stay", new_pages: FIRST_TOUCH, about: "The kernel places threads and pages; Numaherd only watches", source: "baseline" };
 
 #[rustfmt::skip]
 const OUR_POLICIES: &[Entry] = &[
-    Entry { name: "linux", placement: "linux", paging: "stay", new_pages: FIRST_TOUCH, about: "The kernel places threads and pages; Numaherd only watches", source: "baseline" },
     Entry { name: "first-touch", placement: "linux", paging: "stay", new_pages: FIRST_TOUCH, about: "As linux: new pages go to the node of the thread that touches them first", source: "baseline of the papers" },
     Entry { name: "interleave", placement: "linux", paging: "stay", new_pages: NewPages::Interleave, about: "New pages go to all nodes in turn; the kernel places threads", source: "IPM 5.2" },
     Entry { name: "random-mapping", placement: "random", paging: "stay", new_pages: NewPages::Random, about: "Threads on random cores, new pages on random nodes; for modelled worlds", source: "IPM 5.3" },
     Entry { name: "next-touch", placement: "linux", paging: "next-touch", new_pages: FIRST_TOUCH, about: "Each page goes once to the node of the thread that touches it next", source: "Löf and Holmgren, ICS 2005; IPM 2.1" },
     Entry { name: "sampled", placement: "linux", paging: "sampled", new_pages: FIRST_TOUCH, about: "Each page goes to the node with most memory samples of it", source: "IPM 3.1, 3.3" },
-    Entry { name: "numa-balancing", placement: "linux", paging: "numa-balancing", new_pages: FIRST_TOUCH, about: "Pages go where two faults in a row came from, as the kernel has it", source: "Linux 6.x" },
+    Entry { name: "numa-balancing", placement: "linux", paging: "numa-balancing", new_pages: FIRST_TOUCH, about: "Pages go where two faults in a row came from, as in the kernel", source: "Linux 6.x" },
     Entry { name: "tlb-miss", placement: "linux", paging: "tlb-miss", new_pages: FIRST_TOUCH, about: "Each page goes to the node that missed on it in its TLB", source: "IPM 5.2" },
     Entry { name: "kmaf", placement: "kmaf", paging: "kmaf", new_pages: FIRST_TOUCH, about: "Pages go to the node that has nearly all faults on them; threads that share pages go together", source: "kMAF, PACT 2014" },
     Entry { name: "tlb-miss-history", placement: "tlb-miss-history", paging: "tlb-miss-history", new_pages: FIRST_TOUCH, about: "As ipm, by TLB misses in place of residency", source: "IPM 5.2" },
@@ -110,19 +136,11 @@ const OUR_POLICIES: &[Entry] = &[
     Entry { name: "ipm", placement: "ipm", paging: "residency", new_pages: FIRST_TOUCH, about: "Pages go to the node that holds them longest in its TLBs; threads that share pages go together", source: "IPM 4" },
 ];
 
-/// The policies that only a modelled world can have, since they go by what it foresees.
+/// The policies that only a modelled world can have, since they use its cost model.
 #[rustfmt::skip]
 pub const MODELLED: &[Entry] = &[
     Entry { name: "oracle", placement: "oracle", paging: "stay", new_pages: FIRST_TOUCH, about: "The layout of threads that would cost least; for modelled worlds only", source: "baseline of the papers" },
 ];
-
-/// All placements, those that were added last.
-pub const PLACEMENTS: &[Half<MakePlacement>] = with_added!(
-    Half<MakePlacement>,
-    OUR_PLACEMENTS,
-    OUR_PLACEMENTS.len(),
-    placements
-);
 
 #[rustfmt::skip]
 const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
@@ -130,8 +148,8 @@ const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "random", about: "A random core for each thread, drawn once", source: "baseline of the papers", rules: random::RULES, settings: &[], make: |settings, _| staged(settings, RandomCore::default()) },
     Half { name: "di", about: "Distributed Intensity: threads dealt to domains by miss rate", source: "DINO 3.1", rules: di::RULES, settings: &["di", "placement"], make: |settings, _| staged(settings, DistributedIntensity { settings: settings.di }) },
     Half { name: "dino", about: "Classes dealt to cores, fewest migrations, processes grouped", source: "DINO 3.3.3", rules: dino::RULES, settings: &["classes", "placement"], make: |settings, _| staged(settings, Dino) },
-    Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, settings: &["n_mass.changed_by", "penalty", "placement"], make: |settings, _| staged(settings, NMass::maximum_local(settings)) },
-    Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty", "placement"], make: |settings, _| staged(settings, NMass::whole(settings)) },
+    Half { name: "maximum-local", about: "Homes first, by NUMA penalty", source: "N-MASS 3.3, Algorithm 2", rules: n_mass::MAXIMUM_LOCAL_RULES, settings: &["n_mass.changed_by", "penalty", "placement"], make: |settings, _| staged(settings, NMass::new(settings, Steps::MaximumLocal)) },
+    Half { name: "n-mass", about: "Homes first, refined by pressure", source: "N-MASS 3.3, Algorithms 1 to 3", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty", "placement"], make: |settings, _| staged(settings, NMass::new(settings, Steps::All)) },
     Half { name: "n-mass-regression", about: "The same with the regression's NUMA penalty for all", source: "N-MASS 4.5", rules: n_mass::N_MASS_RULES, settings: &["n_mass", "penalty.intercept", "penalty.slope", "penalty.miss_rates", "placement"], make: |settings, _| staged(settings, NMass::with_regression(settings)) },
     Half { name: "brm", about: "Bias random migration by uncore penalty", source: "BRM 4, Algorithm 1", rules: brm::RULES, settings: &["brm"], make: |settings, _| staged(settings, Brm::new(settings)) },
     Half { name: "brm-in-turn", about: "The same, one candidate at a time", source: "chosen here", rules: brm::IN_TURN_RULES, settings: &["brm"], make: |settings, _| staged(settings, Brm::in_turn(settings)) },
@@ -141,15 +159,11 @@ const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| staged(settings, Oracle::new(settings, means.cost_model.clone()?)) },
 ];
 
-/// All pagings, those that were added last.
-pub const PAGINGS: &[Half<MakePaging>] =
-    with_added!(Half<MakePaging>, OUR_PAGINGS, OUR_PAGINGS.len(), pagings);
-
 #[rustfmt::skip]
 const OUR_PAGINGS: &[Half<MakePaging>] = &[
     Half { name: "stay", about: "Pages stay where they are", source: "DINO 3.1", rules: &[], settings: &[], make: |_| Box::new(Stay) },
     Half { name: "whole-set", about: "All pages of a process follow its threads", source: "DINO 4", rules: whole_set::RULES, settings: &[], make: |_| Box::new(WholeSet) },
-    Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, settings: &["paging"], make: |settings| Box::new(Window::new(settings)) },
+    Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, settings: &["paging"], make: |settings| Box::new(Window::paging(settings)) },
     Half { name: "residency", about: "Pages go to the node that holds them longest in its TLBs", source: "IPM 4.3.3", rules: residency::RULES, settings: &["ipm.evidence", "ipm.cr_aging", "ipm.cr_mig", "paging.bounce_limit", "paging.thaw_after_s"], make: |settings| Box::new(Driven::guarded(settings, IntensePages::new(settings))) },
     Half { name: "tlb-miss", about: "Pages go to the node that missed on them last", source: "IPM 5.2", rules: tlb_miss::RULES, settings: &[], make: |_| Box::new(Driven::new(TlbMiss)) },
     Half { name: "tlb-miss-history", about: "Pages go to the node that missed on them far more", source: "IPM 5.2", rules: tlb_miss::HISTORY_RULES, settings: &["ipm.cr_aging", "ipm.cr_mig"], make: |settings| Box::new(Driven::new(TlbMissHistory::new(settings))) },
@@ -158,6 +172,19 @@ const OUR_PAGINGS: &[Half<MakePaging>] = &[
     Half { name: "next-touch", about: "Each page goes once to the node of the thread that touches it next", source: "Löf and Holmgren, ICS 2005", rules: next_touch::RULES, settings: &[], make: |_| Box::new(Driven::new(NextTouch::default())) },
     Half { name: "sampled", about: "Pages go to the node with most samples of them", source: "IPM 3.1, 3.3", rules: counted::SAMPLED_RULES, settings: &[], make: |_| Box::new(Driven::new(Sampled::default())) },
 ];
+
+/// Every rule of every policy, placements first, each once however many policies share it.
+pub fn rules() -> Vec<&'static Rule> {
+    let placements = PLACEMENTS.iter().flat_map(|half| half.rules);
+    let pagings = PAGINGS.iter().flat_map(|half| half.rules);
+    let mut rules: Vec<&Rule> = Vec::new();
+    for rule in crate::stage::RULES.iter().chain(placements).chain(pagings) {
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    rules
+}
 
 /// The policy of that name, which has seen nothing yet, for any world.
 ///
@@ -180,7 +207,7 @@ pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Poli
     let (placement_name, paging_name) = (placement.name, paging.name);
     let placement = (placement.make)(settings, means).ok_or_else(needs_cost_model)?;
     let paging = (paging.make)(settings);
-    if placement.needs_found_sharing() && !paging.finds_sharing() {
+    if placement.needs().found_sharing && !paging.basis().finds_sharing {
         return Err(PolicyError::NeedsFoundSharing {
             asked: name.to_owned(),
             placement: placement_name,
@@ -198,7 +225,7 @@ pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Poli
 
 /// The pagings that find out who shares pages.
 fn finders(settings: &Settings) -> Vec<&'static str> {
-    let finds = |half: &&Half<MakePaging>| (half.make)(settings).finds_sharing();
+    let finds = |half: &&Half<MakePaging>| (half.make)(settings).basis().finds_sharing;
     PAGINGS.iter().filter(finds).map(|half| half.name).collect()
 }
 
@@ -253,15 +280,8 @@ fn placements() -> Vec<&'static str> {
 /// # Errors
 /// As [`halves`].
 pub fn needs(name: &str) -> Result<Vec<Signal>, PolicyError> {
-    // Nobody asks it for a cost: only the needs of what is built are looked at.
-    struct Blind;
-    impl CostModel for Blind {
-        fn cost(&self, _: &[(ThreadId, CpuId)]) -> Option<f64> {
-            None
-        }
-    }
     let means = Means {
-        cost_model: Some(Arc::new(Blind)),
+        cost_model: Some(Arc::new(NoCosts)),
     };
     Ok(build_with(name, &Settings::default(), &means)?.needs())
 }
@@ -299,7 +319,6 @@ mod tests {
         assert_eq!(
             told.iter().filter(ours).collect::<Vec<_>>(),
             [
-                "linux: ",
                 "first-touch: ",
                 "interleave: ",
                 "random-mapping: ",
@@ -338,8 +357,8 @@ mod tests {
         };
         assert_eq!(
             refused("kmaf+stay", &Settings::default()).unwrap(),
-            "\"kmaf+stay\" cannot be: the placement kmaf goes by which threads share pages, which a \
-             paging has to find out from samples, and stay does not; join it with one that does: \
+            "\"kmaf+stay\" is not possible: the placement kmaf needs to know which threads share pages, \
+             but the paging stay does not measure that; combine it with one that does: \
              tlb-miss-history, kmaf"
         );
         assert!(refused("ipm+window", &samples).is_some_and(|told| told.contains("residency, ")));
@@ -362,8 +381,8 @@ mod tests {
         let refused = |name| build(name, &Settings::default()).err().unwrap().to_string();
         assert_eq!(
             refused("oracle+window"),
-            "\"oracle+window\" places threads by what every layout would cost, which only a \
-             modelled world can tell: simulate it, or choose another policy"
+            "\"oracle+window\" needs the cost of every layout, which only modelled worlds know: \
+             simulate it, or choose another policy"
         );
         let needs: Vec<String> = needs("oracle")
             .unwrap()
@@ -406,16 +425,10 @@ mod tests {
     #[test]
     fn what_was_added_is_beside_the_others() {
         let names: Vec<_> = POLICIES.iter().map(|entry| entry.name).collect();
-        let added: Vec<_> = crate::added::ALL
-            .iter()
-            .flat_map(|added| added.policies)
-            .map(|entry| entry.name)
-            .collect();
-        assert!(added.contains(&"homeward"));
+        let ours = OUR_POLICIES.iter().map(|entry| entry.name);
         assert_eq!(names[0], "linux");
-        assert_eq!(names[1..=added.len()], added);
-        assert_eq!(names.len(), OUR_POLICIES.len() + added.len());
-        assert_eq!(names.last(), OUR_POLICIES.last().map(|entry| &entry.name));
+        assert!(names[1..].contains(&"homeward"));
+        assert!(ours.eq(names[names.len() - OUR_POLICIES.len()..].iter().copied()));
         // And its halves can be joined with anybody's.
         let joined = |name| halves(name).map(|(placement, paging)| (placement.name, paging.name));
         assert_eq!(joined("homeward+window"), Ok(("homeward", "window")));
@@ -428,7 +441,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), policies().count());
         // Policies may share rules, but no two rules a name.
-        let mut rules: Vec<_> = crate::pages::rules().collect();
+        let mut rules = rules();
         let all = rules.len();
         rules.sort_unstable_by_key(|rule| rule.name);
         rules.dedup_by_key(|rule| rule.name);

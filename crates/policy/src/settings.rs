@@ -1,16 +1,26 @@
-//! What a user can set about policies, table by table.
+//! What a user can set about policies: the tables.
 //!
-//! Each table is defined once ([`numaherd_files::settings!`]): what a key does, its default, unit, range
-//! and source. Reading, checks, `numaherd config`, `docs/configuration.md` and the pages on policies follow
-//! from that. How often a policy is asked is a setting of the loop that asks it, not one of these.
+//! Each table is defined once ([`numaherd_files::settings!`]), beside the policy that uses it: what a key
+//! does, its default, unit, range and source. Reading, checks, `numaherd config`, `docs/configuration.md`
+//! and the pages on policies follow from that. How often a policy is asked is a setting of the loop that
+//! asks it, not one of these.
 
 use numaherd_files::setting::{self, Wrong};
-use numaherd_files::{FileError, choices, settings};
+use numaherd_files::{FileError, settings};
 
 pub use crate::added::AddedSettings;
-use crate::classes::ClassRule;
+pub use crate::busy::PlacementSettings;
+pub use crate::candidates::CandidatesBy;
+pub use crate::classes::{ClassPreset, ClassSettings};
+pub use crate::paging::counted::KmafSettings;
+pub use crate::paging::guard::PagingSettings;
 pub use crate::penalty::PenaltySettings;
+pub use crate::placement::brm::{AverageOver, BrmSettings, Steps};
 pub use crate::placement::di::DiSettings;
+pub use crate::placement::n_mass::{MostMoved, NMassSettings};
+pub use crate::placement::oracle::OracleSettings;
+pub use crate::placement::sharing::{Evidence, IpmSettings, Mapper};
+pub use crate::uncore::SystemPenaltyForm;
 
 settings! {
     /// What can be set about the policies. Every default is what the policy's source says, so that a
@@ -59,300 +69,10 @@ impl Settings {
     }
 }
 
-choices! {
-    /// Which set of values the class rule starts from.
-    pub enum ClassPreset {
-        /// DINO's values.
-        #[default]
-        Paper = "paper",
-        /// The values of the scheduler that DINO's authors published (Clavis).
-        Clavis = "clavis",
-    }
-}
-
-settings! {
-    /// How threads are classed by their miss rate: turtles, devils, super-devils (DINO 3.3.2). `dino` uses
-    /// the classes. The preset decides what is left out.
-    #[derive(Copy)]
-    pub struct ClassSettings {
-        /// Which set of values the rule starts from.
-        preset: ClassPreset, source: "DINO 3.3.2, 3.3.3; Clavis";
-        /// Lowest miss rate of a devil.
-        devil_from: Option<f64>, unit: "lines per 1000 instructions", range: 0.0..=f64::MAX,
-            source: "DINO 3.3.2", left_out: "2, or 1.5 with the preset \"clavis\"", example: "2.0";
-        /// Miss rate above which a thread is a super-devil.
-        super_devil_above: Option<f64>, unit: "lines per 1000 instructions", range: 0.0..=f64::MAX,
-            source: "DINO 3.3.2", left_out: "100, or 50 with the preset \"clavis\"", example: "100.0";
-        /// How many intervals must agree on another class before a thread gets it.
-        votes: Option<usize>, unit: "intervals", range: 1.0..=f64::MAX,
-            source: "DINO 3.3.3", left_out: "7, or 5 with the preset \"clavis\"", example: "7";
-        /// How many of the last intervals vote.
-        of_last: Option<usize>, unit: "intervals", range: 1.0..=f64::MAX,
-            source: "DINO 3.3.3", left_out: "10", example: "10";
-    }
-    where check = ClassSettings::agree
-}
-
-impl ClassSettings {
-    /// The rule that the settings describe.
-    pub fn rule(&self) -> ClassRule {
-        let preset = match self.preset {
-            ClassPreset::Paper => ClassRule::PAPER,
-            ClassPreset::Clavis => ClassRule::CLAVIS,
-        };
-        ClassRule {
-            devil_from: self.devil_from.unwrap_or(preset.devil_from),
-            super_devil_above: self.super_devil_above.unwrap_or(preset.super_devil_above),
-            votes: self.votes.unwrap_or(preset.votes),
-            of_last: self.of_last.unwrap_or(preset.of_last),
-            mean_moved_by: preset.mean_moved_by,
-        }
-    }
-
-    fn agree(&self, wrong: &mut dyn FnMut(&str, String)) {
-        let rule = self.rule();
-        let (devil, super_devil) = (rule.devil_from, rule.super_devil_above);
-        if super_devil < devil {
-            let why = format!("must be at least `devil_from` ({devil}), not {super_devil}");
-            wrong("super_devil_above", why);
-        }
-        let (votes, of_last) = (rule.votes, rule.of_last);
-        if votes > of_last {
-            let why = format!("must be at most `of_last` ({of_last}), not {votes}");
-            wrong("votes", why);
-        }
-    }
-}
-
-settings! {
-    /// Which threads are placed at all.
-    #[derive(Copy)]
-    pub struct PlacementSettings {
-        /// Threads that use less of a CPU than this are left to the kernel. When more threads run than
-        /// there are CPUs, the share that each must use is lower.
-        least_cpu_share: f64 = 0.9, unit: "share of a CPU", range: 0.0..=1.0, source: "Clavis";
-    }
-}
-
-settings! {
-    /// Which pages are moved, by the policies whose memory follows (`dino`, `di-migrate`).
-    #[derive(Copy, Eq)]
-    pub struct PagingSettings {
-        /// K: how many pages one sampled access moves in total, half of them before it.
-        window_pages: u64 = 4096, unit: "base pages", range: 1.0..=MOST_WINDOW_PAGES,
-            source: "DINO 4.1; a total in Clavis";
-        /// How often a chunk of pages may be ordered back to another node before it is frozen.
-        bounce_limit: u32 = 5, unit: "orders back", source: "Clavis";
-        /// After what time of the samples a frozen chunk gets another chance. DINO 3.3.2 only says that
-        /// migration is discontinued.
-        thaw_after_s: u64 = 60, unit: "s", source: "chosen here";
-    }
-}
-
-/// The most base pages that one access may move (64 GiB of 4 KiB pages): the governor looks at
-/// every piece of a window.
-const MOST_WINDOW_PAGES: f64 = (1 << 24) as f64;
-
-choices! {
-    /// How much a thread that leaves its home may take with it: two readings of N-MASS 3.1.
-    pub enum MostMoved {
-        /// Less than half the difference of the pressures, as the text says.
-        #[default]
-        Half = "half",
-        /// As much as leaves both pressures between where they began, so that the difference falls.
-        Difference = "difference",
-    }
-}
-
-settings! {
-    /// When threads leave their home (`n-mass`; `maximum-local` uses `changed_by` alone).
-    #[derive(Copy)]
-    pub struct NMassSettings {
-        /// Pressure that a processor must stay below when it gets a thread whose home is elsewhere: where
-        /// the link between the paper's processors saturates.
-        threshold: f64 = 60.0, unit: "lines per 1000 instructions", range: 0.0..=f64::MAX, source: "N-MASS 3.4";
-        /// Threads are placed anew when a miss rate changes by more than this.
-        changed_by: f64 = 0.2, unit: "share of a miss rate", range: 0.0..=f64::MAX, source: "N-MASS 3.4";
-        /// How much a thread that leaves its home may take with it.
-        most_moved: MostMoved, source: "N-MASS 3.1";
-        /// Whether threads may change places when no core is free. The algorithm as printed does not.
-        exchange: bool = false, source: "chosen here";
-    }
-}
-
-choices! {
-    /// What pages and threads are judged by.
-    pub enum Evidence {
-        /// How long translations stay in TLBs, as a unit at them measures it (IPM 3.2).
-        #[default]
-        Residency = "residency",
-        /// Memory samples, for machines without such a unit: weaker, since samples are fewer than accesses.
-        Samples = "samples",
-    }
-}
-
-choices! {
-    /// What maps threads to CPUs by the pages that they share.
-    pub enum Mapper {
-        /// EagerMap.
-        #[default]
-        Eager = "eager",
-        /// Never worse than EagerMap.
-        Refined = "refined",
-        /// The best mapping for up to a dozen threads, and the refined one beyond.
-        Exact = "exact",
-    }
-}
-
-settings! {
-    /// What `ipm` decides from, and how it maps threads. `tlb-miss-history` uses all but `evidence`.
-    #[derive(Copy)]
-    pub struct IpmSettings {
-        /// How much of the sharing known so far remains after an interval.
-        age: f64 = 0.75, unit: "share", range: 0.0..=1.0, source: "IPM 4.4.4";
-        /// Threads are mapped anew when more than this share of all sharing is between other pairs. IPM
-        /// 4.4.4 says "significantly".
-        changed_by: f64 = crate::mapping::CHANGED_BY, unit: "share", range: 0.0..=1.0, source: "chosen here";
-        /// What maps threads to CPUs by the pages that they share.
-        mapper: Mapper, source: "IPM 4.4.4";
-        /// What pages and threads are judged by.
-        evidence: Evidence, source: "IPM 3";
-        /// CR_aging of events (misses, samples) that are credited in place of residency.
-        cr_aging: u32 = 7, unit: "binary digits", range: 1.0..=15.0,
-            because: " (a counter of 16 bits must hold what a page begins with)", source: "IPM 6.4";
-        /// CR_mig of the same events; below `cr_aging`.
-        cr_mig: u32 = 2, unit: "binary digits", source: "IPM 6.4";
-    }
-    where check = IpmSettings::can_move
-}
-
-impl IpmSettings {
-    fn can_move(&self, wrong: &mut dyn FnMut(&str, String)) {
-        let (aging, migration) = (self.cr_aging, self.cr_mig);
-        if migration >= aging {
-            let why = format!(
-                "must be below `cr_aging` ({aging}), or no event could move a page, not {migration}"
-            );
-            wrong("cr_mig", why);
-        }
-    }
-}
-
-settings! {
-    /// Which pages `kmaf` moves.
-    #[derive(Copy)]
-    pub struct KmafSettings {
-        /// The share of a page's faults that a node must have to get the page. No source is known to us.
-        exclusivity: f64 = 0.9, unit: "share", range: 0.0..=1.0, source: "chosen here";
-    }
-}
-
-choices! {
-    /// What makes a thread a candidate: one that BRM moves at all.
-    pub enum CandidatesBy {
-        /// Tags in processes that have any; in others, what is observed of the thread.
-        #[default]
-        Auto = "auto",
-        /// Tags alone, which users or agents in virtual machines set (BRM 4.3).
-        Tagged = "tagged",
-        /// What is observed of the thread alone (BRM 8).
-        Inferred = "inferred",
-        /// Every thread is a candidate.
-        All = "all",
-    }
-}
-
-choices! {
-    /// What happens to average penalties when a thread moves to another node: two readings of BRM 5,
-    /// which does not say.
-    pub enum AverageOver {
-        /// All begin again, the thread's own with the second interval there: in the first its caches are cold.
-        #[default]
-        Anew = "anew",
-        /// They continue: for some ten intervals they partly describe the layout before.
-        Through = "through",
-    }
-}
-
-choices! {
-    /// How the probability to move changes on a machine of more than two nodes: two readings of BRM.
-    /// With two nodes they are the same.
-    pub enum Steps {
-        /// One step a tick: up if any other node had a smaller penalty, else down (BRM 4.4).
-        #[default]
-        Text = "text",
-        /// A step for every other node (Algorithm 1, lines 17 to 26).
-        Printed = "printed",
-    }
-}
-
-choices! {
-    /// How the system-wide penalty is kept.
-    pub enum SystemPenaltyForm {
-        /// One total, exact at every update (BRM 4.2).
-        #[default]
-        Plain = "plain",
-        /// A part for each node, which sees the others as of the last tick (BRM 8).
-        Sharded = "sharded",
-    }
-}
-
-settings! {
-    /// Which threads `brm` moves, and how it looks for better nodes.
-    #[derive(Copy)]
-    pub struct BrmSettings {
-        /// What makes a thread a candidate: one that is moved at all.
-        candidates: CandidatesBy, source: "BRM 4.3, 8";
-        /// Requests to the uncore that make a thread a candidate where no tag decides.
-        requests_per_s: f64 = 1e6, unit: "requests per second", range: 0.0..=f64::MAX, source: "chosen here";
-        /// A candidate that was on another node, and whose own uncore penalty changed by less than this,
-        /// is a candidate no longer.
-        least_change: f64 = 0.05, unit: "share of its uncore penalty", range: 0.0..=f64::MAX,
-            source: "BRM 8; the figure chosen here";
-        /// What a thread knows of nodes is forgotten after a random time: at least this, for each node that
-        /// it then has to explore. BRM 4.4 says "random".
-        forget_after_least_ms: u64 = 10_000, unit: "ms", range: 1.0..=DAY_MS, because: ", a day", source: "chosen here";
-        /// The most that this random time may be, likewise for each node.
-        forget_after_most_ms: u64 = 30_000, unit: "ms", range: 1.0..=DAY_MS, because: ", a day", source: "chosen here";
-        /// A node counts as better when the system-wide penalty was lower by more than this. BRM prints 0.
-        least_gain: f64 = 0.03, unit: "share of the system-wide penalty", range: 0.0..=f64::MAX, source: "chosen here";
-        /// What happens to average penalties when a thread moves to another node, which BRM 5 does not say.
-        average: AverageOver, source: "BRM 5";
-        /// How the probability to move changes on more than two nodes.
-        steps: Steps, source: "BRM 4.4; Algorithm 1";
-        /// How the system-wide penalty is kept.
-        system_penalty: SystemPenaltyForm, source: "BRM 4.2, 8";
-    }
-    where check = BrmSettings::forget_in_order
-}
-
-/// A day in ms, the longest that BRM may remember.
-const DAY_MS: f64 = 86_400_000.0;
-
-impl BrmSettings {
-    fn forget_in_order(&self, wrong: &mut dyn FnMut(&str, String)) {
-        let (least, most) = (self.forget_after_least_ms, self.forget_after_most_ms);
-        if most < least {
-            let why = format!("must be at least `forget_after_least_ms` ({least}), not {most}");
-            wrong("forget_after_most_ms", why);
-        }
-    }
-}
-
-settings! {
-    /// How long `oracle` searches for the best layout; it runs in modelled worlds only.
-    #[derive(Copy)]
-    pub struct OracleSettings {
-        /// How many layouts are tried at most; if there are no more than that, all are.
-        layouts: usize = 20_000, unit: "layouts", range: 1.0..=f64::MAX, source: "chosen here";
-        /// Threads are placed anew when a miss rate changes by more than this.
-        changed_by: f64 = 0.2, unit: "share of a miss rate", range: 0.0..=f64::MAX, source: "as N-MASS 3.4";
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classes::ClassRule;
 
     #[test]
     fn nothing_set_is_the_papers_values() {

@@ -21,16 +21,15 @@
 //! threads that do not have their seat; a rule sees the same stage for the same snapshots.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet, NodeId, Topology};
-use numaherd_world::{Placement, Release, Residency, Signal, Snapshot, Stray, Thread, ThreadId};
+use numaherd_world::{Placement, Release, Residency, Signal, Snapshot, Thread, ThreadId};
 
 use crate::busy::Busy;
 use crate::classes::{Class, Classed, Classes};
 use crate::memory::PerThread;
 use crate::placement::slots::PoolSlots;
-use crate::policy::{Place, Random};
+use crate::policy::{Needs, Place, Random};
 use crate::pools::{Pool, Taken, pools};
 use crate::reason::Reason;
 use crate::rules::Rule;
@@ -40,22 +39,7 @@ use crate::words;
 /// The rule of a placement: which thread gets which CPU, and why.
 pub trait PlacementRule: Send {
     /// See [`Place::needs`].
-    fn needs(&self) -> &[Signal];
-
-    /// See [`Place::needs_found_sharing`].
-    fn needs_found_sharing(&self) -> bool {
-        false
-    }
-
-    /// See [`Place::interval`].
-    fn interval(&self) -> Option<Duration> {
-        None
-    }
-
-    /// See [`Place::stray`].
-    fn stray(&self) -> Option<Stray> {
-        None
-    }
+    fn needs(&self) -> Needs<'_>;
 
     /// The seats of threads, in any order. A thread without a seat stays as it is; one that is seated
     /// where it is will be held there.
@@ -320,7 +304,7 @@ impl<P: PlacementRule> Staged<P> {
         snapshot: &'a Snapshot,
         topology: &'a Topology,
     ) -> (Stage<'a>, &'a mut P) {
-        let needs = |signal| self.rule.needs().contains(&signal);
+        let needs = |signal| self.rule.needs().signals.contains(&signal);
         let (counted, homed) = (needs(Signal::MissRate), needs(Signal::Residency));
         let mut stage = Stage {
             snapshot,
@@ -355,20 +339,8 @@ impl<P: PlacementRule> Staged<P> {
 }
 
 impl<P: PlacementRule> Place for Staged<P> {
-    fn needs(&self) -> &[Signal] {
+    fn needs(&self) -> Needs<'_> {
         self.rule.needs()
-    }
-
-    fn needs_found_sharing(&self) -> bool {
-        self.rule.needs_found_sharing()
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        self.rule.interval()
-    }
-
-    fn stray(&self) -> Option<Stray> {
-        self.rule.stray()
     }
 
     fn place(

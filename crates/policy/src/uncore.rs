@@ -27,22 +27,29 @@
 //!   of work do not depend on placement (§3), but nobody can see units of work. Unweighted, what
 //!   brm makes small is the mean number of cycles that a candidate loses per request.
 //!
-//! Two forms, the same while nothing happens between two ticks:
-//! * [`Total`], plain: one total that every update goes to, exact at every moment. With several
-//!   updating cores that is a lock (and BRM §6.3's cost).
-//! * [`Shard`], the form that §8 leaves open: a shard of it per node, updated by its owner alone,
-//!   who sees the other shards as they were at the last tick. No lock, and nothing is written that
-//!   another core writes.
+//! Two forms, the same while nothing happens between two ticks ([`SystemPenalty`]):
+//! * plain: one total that every update goes to, exact at every moment. With several updating cores
+//!   that is a lock (and BRM §6.3's cost).
+//! * sharded, the form that §8 leaves open: a part of it per node, updated by its owner alone, who sees
+//!   the other parts as they were at the last tick. Needs no lock, and nothing is written that another
+//!   core writes.
 //!
 //! Properties: a total is exactly the sum of what was added and not taken away, in any order; at a
 //! tick all shards see what one total would be.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use numaherd_files::choices;
 use numaherd_world::Counts;
 
-use crate::settings::SystemPenaltyForm;
+choices! {
+    /// How the system-wide penalty is kept.
+    pub enum SystemPenaltyForm {
+        /// One total, exact at every update (BRM 4.2).
+        #[default]
+        Plain = "plain",
+        /// A part for each node, which sees the others as of the last tick (BRM 8).
+        Sharded = "sharded",
+    }
+}
 
 /// Requests of an interval below which its penalty is no sample. Ours: a mean of fewer is off by a
 /// tenth of what single requests differ by, and at 10 ms a thread that asks for fewer loses less
@@ -135,124 +142,54 @@ impl Total {
     }
 }
 
-/// A shard's total as the others may see it, alone in its cache lines (two, since neighbours are
-/// prefetched in pairs).
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Published {
-    sum: AtomicU64,
-    candidates: AtomicU64,
-}
-
-/// A shard of the system-wide penalty.
-///
-/// Its owner adds and updates as with a [`Total`], and calls [`Shard::publish`] and then
-/// [`Shard::look`] once a tick. Who looks while another publishes may see the one's new sum with
-/// its old number of candidates: a wrong mean until the next tick, and only where a candidate came
-/// or went.
-#[derive(Debug)]
-pub struct Shard {
-    own: Total,
-    others: Total,
-    published: Arc<[Published]>,
-    at: usize,
-}
-
-impl Shard {
-    /// A system-wide penalty in that many shards.
-    pub fn split(count: usize) -> Vec<Self> {
-        let published: Arc<[Published]> = (0..count).map(|_| Published::default()).collect();
-        let shard = |at| Self {
-            own: Total::default(),
-            others: Total::default(),
-            published: Arc::clone(&published),
-            at,
-        };
-        (0..count).map(shard).collect()
-    }
-
-    /// This shard's own share of the total.
-    pub fn own(&mut self) -> &mut Total {
-        &mut self.own
-    }
-
-    /// Shows the others this shard's share as it is now.
-    pub fn publish(&self) {
-        let mine = &self.published[self.at];
-        mine.sum.store(self.own.sum, Ordering::Release);
-        mine.candidates
-            .store(self.own.candidates, Ordering::Release);
-    }
-
-    /// Takes in what the others have published.
-    pub fn look(&mut self) {
-        let others = self.published.iter().enumerate();
-        let others = others.filter(|&(at, _)| at != self.at);
-        self.others = others.fold(Total::default(), |all, (_, one)| {
-            all.and(Total {
-                sum: one.sum.load(Ordering::Acquire),
-                candidates: one.candidates.load(Ordering::Acquire),
-            })
-        });
-    }
-
-    /// The mean in cycles per request, of this shard now and of the others when it last looked.
-    pub fn mean(&self) -> Option<f64> {
-        self.own.and(self.others).mean()
-    }
-}
-
-/// The system-wide penalty in either form, with a shard for each node.
-#[derive(Debug)]
-pub enum SystemPenalty {
-    /// One total.
-    Plain(Total),
-    /// A shard for each node of the machine, in its order.
-    Sharded(Vec<Shard>),
+/// The system-wide penalty in either form.
+#[derive(Clone, Debug)]
+pub struct SystemPenalty {
+    /// One for the whole machine, or one for each of its nodes, in their order.
+    shards: Vec<Total>,
+    /// The same as they were at the last tick: as they are seen from other nodes.
+    at_tick: Vec<Total>,
 }
 
 impl SystemPenalty {
     /// Of nobody yet, on a machine of that many nodes.
     pub fn new(form: SystemPenaltyForm, nodes: usize) -> Self {
-        match form {
-            SystemPenaltyForm::Plain => Self::Plain(Total::default()),
-            SystemPenaltyForm::Sharded => Self::Sharded(Shard::split(nodes)),
+        let shards = match form {
+            SystemPenaltyForm::Plain => 1,
+            SystemPenaltyForm::Sharded => nodes,
+        };
+        Self {
+            shards: vec![Total::default(); shards],
+            at_tick: vec![Total::default(); shards],
         }
+    }
+
+    fn shard_of(&self, node: usize) -> usize {
+        node.min(self.shards.len() - 1)
     }
 
     /// The total that a candidate on a node (by its place in the topology) goes to.
     pub fn at(&mut self, node: usize) -> &mut Total {
-        match self {
-            Self::Plain(total) => total,
-            Self::Sharded(shards) => shards[node].own(),
-        }
+        let shard = self.shard_of(node);
+        &mut self.shards[shard]
     }
 
     /// The mean as a candidate on that node sees it, in cycles per request.
     pub fn seen_from(&self, node: usize) -> Option<f64> {
-        match self {
-            Self::Plain(total) => total.mean(),
-            Self::Sharded(shards) => shards[node].mean(),
-        }
+        let own = self.shard_of(node);
+        let others = self.at_tick[..own].iter().chain(&self.at_tick[own + 1..]);
+        others.copied().fold(self.shards[own], Total::and).mean()
     }
 
     /// The mean as it is, in cycles per request.
     pub fn mean(&self) -> Option<f64> {
-        match self {
-            Self::Plain(total) => total.mean(),
-            Self::Sharded(shards) => shards
-                .iter()
-                .fold(Total::default(), |all, shard| all.and(shard.own))
-                .mean(),
-        }
+        let shards = self.shards.iter().copied();
+        shards.fold(Total::default(), Total::and).mean()
     }
 
     /// A tick begins: every shard sees the others as they are now.
     pub fn tick(&mut self) {
-        if let Self::Sharded(shards) = self {
-            shards.iter().for_each(Shard::publish);
-            shards.iter_mut().for_each(Shard::look);
-        }
+        self.at_tick.clone_from(&self.shards);
     }
 }
 

@@ -16,15 +16,17 @@ fn stranger() -> PathBuf {
     let manifest = format!(
         "[package]\nname = \"stranger\"\nedition = \"2024\"\n\n[workspace]\n\n\
          [profile.dev]\ndebug = false\n\n[dependencies]\n\
-         numaherd-policy.path = {:?}\n",
-        crate_folder()
+         numaherd-policy.path = {:?}\nnumaherd-files.path = {:?}\n",
+        crate_folder(),
+        crate_folder().join("../files")
     );
     let main = "use numaherd_policy::registry::{needs, policies};\nuse numaherd_policy::Settings;\n\n\
                 fn main() {\n    \
                 for policy in policies() {\n        \
                 println!(\"{}: {:?}\", policy.name, needs(policy.name).unwrap());\n    }\n    \
-                for key in numaherd_policy::pages::settings_of(&[\"mine\"]) {\n        \
-                println!(\"= {}: {} ({})\", key.0, key.1.what, key.1.wanted());\n    }\n    \
+                let section = <Settings as numaherd_files::setting::Value>::KIND.section().unwrap();\n    \
+                for (name, key) in section.keys().iter().filter(|key| key.0.starts_with(\"mine.\")) {\n        \
+                println!(\"= {name}: {} ({})\", key.what, key.wanted());\n    }\n    \
                 for text in [\"[mine]\\nleast = 0.25\", \"[mine]\\nleast = 2\", \"[mine]\\nleats = 1\"] {\n        \
                 match Settings::parse(text) {\n            \
                 Ok(settings) => println!(\"= {}\", numaherd_policy::added::mine::least(&settings)),\n            \

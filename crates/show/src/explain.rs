@@ -365,7 +365,7 @@ pub struct Sampled {
 pub enum Verdict {
     /// It let it through.
     Ordered {
-        /// With these CPUs to stray in; `None` for pages.
+        /// With these CPUs to run on; `None` for pages.
         cpus: Option<CpuSet>,
     },
     /// It refused.

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::snapshot::{ProcessId, ThreadId};
 
 numaherd_files::choices! {
-    /// How far a thread may stray from the core that a plan named for it.
+    /// How far from its assigned core a thread may run: its affinity scope.
     #[derive(PartialOrd, Ord)]
-    pub enum Stray {
+    pub enum AffinityScope {
         /// To its SMT siblings only.
         Core = "core",
         /// Among the cores that share a last-level cache.

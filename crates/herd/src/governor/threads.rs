@@ -27,7 +27,7 @@ use super::bounce::{BounceLimit, Bounces};
 use super::ownership::{Held, Holdings, Machine, Owner, all_cpus};
 use super::worse::Judge;
 use super::{Guard, Objection, Refusal, Stolen, Undone, Verdict, shown, unless};
-use crate::settings::{Limits, Stray};
+use crate::settings::{AffinityScope, Limits};
 use guards::{
     affinity_is_not_foreign, allowed, is_a_change, is_online, known_cpu, known_thread,
     may_be_touched, not_named_twice, reach, within_cpuset, within_limits,
@@ -129,7 +129,7 @@ pub struct ThreadGovernor {
     limits: Limits,
     topology: Arc<Topology>,
     all: Arc<CpuSet>,
-    masks: BTreeMap<(CpuId, Stray), Arc<CpuSet>>,
+    masks: BTreeMap<(CpuId, AffinityScope), Arc<CpuSet>>,
     holdings: Holdings,
     moves: Moves,
     bounces: Bounces<ThreadId, DomainId>,
@@ -180,8 +180,8 @@ impl ThreadGovernor {
             self.judge = (limits.worse.undo)
                 .then(|| Judge::with_judged(limits.worse, judged.unwrap_or_default()));
         }
-        if (before.steal, before.stray, before.groups)
-            != (limits.steal, limits.stray, limits.groups.clone())
+        if (before.steal, before.scope, before.groups)
+            != (limits.steal, limits.scope, limits.groups.clone())
         {
             self.places = Places::of(limits, &self.topology);
         }
@@ -362,15 +362,15 @@ impl ThreadGovernor {
         }
     }
 
-    /// The CPUs that a thread is given with a core: as far as it may stray, and no further than it
+    /// The CPUs that a thread is given with a core: its affinity scope, and no further than it
     /// is allowed.
     fn mask(&mut self, snapshot: &Snapshot, thread: &Thread, to: CpuId) -> Arc<CpuSet> {
-        let stray = self.limits.stray_of(group_of(snapshot, thread));
+        let scope = self.limits.scope_of(group_of(snapshot, thread));
         let topology = &self.topology;
         let reach = self
             .masks
-            .entry((to, stray))
-            .or_insert_with(|| Arc::new(reach(topology, stray, to)));
+            .entry((to, scope))
+            .or_insert_with(|| Arc::new(reach(topology, scope, to)));
         let allowed = allowed(thread, &snapshot.online, self.limits.cpus.as_ref());
         let mask = reach.intersection(&allowed);
         // Threads share masks more often than not; one allocation for each is enough.

@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{
-    MemorySource, NewPages, PageOrder, PageOutcome, Pages, Placement, Sample, Signal, Snapshot,
-    Stray, ThreadId, Unmanaged,
+    AffinityScope, MemorySource, NewPages, PageOrder, PageOutcome, Pages, Placement, Sample,
+    Signal, Snapshot, ThreadId, Unmanaged,
 };
 use proptest::prelude::*;
 use rand::SeedableRng;
 
 use super::{Pagings, Placements, halves};
 use numaherd_policy::groups::{Member, Policies};
-use numaherd_policy::policy::Own;
-use numaherd_policy::{Paging, Place, Policy, PolicyError, Random, Settings, Settled, registry};
+use numaherd_policy::{
+    Basis, Needs, Own, Paging, Place, PlacedThread, Policy, PolicyError, Random, Settings, registry,
+};
 use numaherd_testing::Scene;
 
 /// What a part was shown and told.
 #[derive(Default)]
 struct Heard {
     snapshots: Vec<Snapshot>,
-    settled: Vec<Vec<ThreadId>>,
+    placed: Vec<Vec<ThreadId>>,
     samples: Vec<ThreadId>,
     outcomes: Vec<ThreadId>,
 }
@@ -38,16 +39,14 @@ struct Scripted {
 }
 
 impl Place for Scripted {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::MissRate]
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        self.interval
-    }
-
-    fn stray(&self) -> Option<Stray> {
-        Some(Stray::Core)
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            own: Own {
+                interval: self.interval,
+                scope: Some(AffinityScope::Core),
+            },
+            ..Needs::of(&[Signal::MissRate])
+        }
     }
 
     fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
@@ -66,20 +65,19 @@ impl Place for Scripted {
 }
 
 impl Paging for Scripted {
-    fn needs(&self) -> &[Signal] {
-        &self.needs
+    fn basis(&self) -> Basis<'_> {
+        Basis {
+            caveat: (self.to == 1).then_some("one of them has a caveat"),
+            ..Basis::of(&self.needs)
+        }
     }
 
-    fn caveat(&self) -> Option<&'static str> {
-        (self.to == 1).then_some("one of them has a caveat")
-    }
-
-    fn settled(&mut self, threads: &[Settled], _: &Snapshot) -> Vec<PageOrder> {
-        let ids = threads.iter().map(|settled| settled.thread).collect();
-        self.log.lock().unwrap().settled.push(ids);
-        let order = |settled: &Settled| PageOrder {
-            process: settled.process,
-            thread: settled.thread,
+    fn placed(&mut self, threads: &[PlacedThread], _: &Snapshot) -> Vec<PageOrder> {
+        let ids = threads.iter().map(|placed| placed.thread).collect();
+        self.log.lock().unwrap().placed.push(ids);
+        let order = |placed: &PlacedThread| PageOrder {
+            process: placed.process,
+            thread: placed.thread,
             pages: Pages::All,
             to: NodeId(self.to),
             rule: "test: as told".into(),
@@ -277,10 +275,10 @@ fn cadences_are_the_users_or_the_placements_own() {
     let users = compose(Some(2000), Some(500));
     assert_eq!(ms(users.interval), Some(500));
     assert_eq!(ms(users.rest.interval), Some(2000));
-    let stray = Some(Stray::Core);
+    let scope = Some(AffinityScope::Core);
     let interval = Some(Duration::from_millis(500));
-    assert_eq!(users.groups[0].1, Own { interval, stray });
-    assert_eq!(users.rest.stray, stray, "the rest's");
+    assert_eq!(users.groups[0].1, Own { interval, scope });
+    assert_eq!(users.rest.scope, scope, "the rest's");
 }
 
 #[test]
@@ -292,24 +290,24 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
     let policies = compose(rest, None, groups).unwrap();
     assert_eq!(policies.caveats(), ["one of them has a caveat"]);
     let mut paging = pagings(policies);
-    let threads: Vec<Settled> = scene
+    let threads: Vec<PlacedThread> = scene
         .snapshot
         .threads
         .iter()
-        .map(|thread| Settled {
+        .map(|thread| PlacedThread {
             thread: thread.id,
             process: thread.process,
             node: NodeId(0),
             moved_from: None,
         })
         .collect();
-    let orders = paging.settled(&threads, &scene.snapshot);
+    let orders = paging.placed(&threads, &scene.snapshot);
     let ordered: Vec<(u32, u32)> = orders.iter().map(|o| (o.thread.tid, o.to.0)).collect();
     assert_eq!(ordered, [(0, 1), (2, 0)]);
-    let sample = |settled: &Settled| Sample {
+    let sample = |placed: &PlacedThread| Sample {
         time_ns: 1,
-        thread: settled.thread,
-        process: settled.process,
+        thread: placed.thread,
+        process: placed.process,
         address: 0x1000,
         cpu: CpuId(0),
         latency: None,
@@ -342,7 +340,7 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
     for (log, tid) in [(of_quick, 0), (of_rest, 2)] {
         let log = log.lock().unwrap();
         let own = threads[tid].thread;
-        assert_eq!(log.settled, [vec![own]]);
+        assert_eq!(log.placed, [vec![own]]);
         assert_eq!(log.samples, [own]);
         assert_eq!(log.outcomes, [own]);
     }
@@ -358,14 +356,14 @@ fn what_cannot_be_together_is_refused_with_a_sentence() {
     let twice = vec![member("a", None), member("a", None)];
     assert_eq!(
         told(rest, twice),
-        "these groups cannot be steered together: the group a is named twice; give it one policy"
+        "these groups cannot be herded together: the group a is named twice; give it one policy"
     );
     let (rest, _) = scripted("dino", 0, None);
     let (mut other, _) = scripted("interleave", 0, None);
     other.new_pages = NewPages::Interleave;
     assert_eq!(
         told(rest, vec![member("a", Some(other))]),
-        "these groups cannot be steered together: the group a has the policy interleave, which places \
+        "these groups cannot be herded together: the group a has the policy interleave, which places \
          new pages by the rule interleave, and the rest has them placed by the rule first touch; a \
          machine has one rule for all: choose policies of the same"
     );
@@ -373,9 +371,9 @@ fn what_cannot_be_together_is_refused_with_a_sentence() {
     let misses = sampling("tlb-miss", Signal::TlbMisses);
     assert_eq!(
         told(rest, vec![member("a", Some(misses))]),
-        "these groups cannot be steered together: the group a goes by TLB misses and the rest by memory \
-         samples, and a machine hands out one kind of samples at a time; choose pagings that go by the \
-         same, or stay"
+        "these groups cannot be herded together: the group a needs TLB misses and the rest needs \
+         memory samples, but a machine provides one kind of samples at a time; choose pagings that need \
+         the same kind, or stay"
     );
     let rest = sampling("dino", Signal::MemorySamples);
     let same = sampling("sampled", Signal::MemorySamples);

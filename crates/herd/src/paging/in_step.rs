@@ -89,7 +89,7 @@ impl PagingInStep {
         self.half.change(change)
     }
 
-    /// Tells the paging what is settled, and has carried out what it wants then.
+    /// Tells the paging what is placed, and has carried out what it wants then.
     pub(crate) fn tell(&mut self, told: Placed) -> Option<News> {
         let pager = &mut self.pager;
         let nothing = Observed::default();

@@ -40,7 +40,7 @@ impl PagingPlace {
         }
     }
 
-    /// Tells it what is settled, and returns what it has done then or since.
+    /// Tells it what is placed, and returns what it has done then or since.
     pub(crate) fn tell(&mut self, told: Placed, world: &mut dyn World) -> Vec<News> {
         match self {
             Self::Over => Vec::new(),

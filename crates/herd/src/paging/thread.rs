@@ -1,6 +1,6 @@
 //! Paging in a thread of its own, at its own cadence, where the world's time passes by itself.
 //!
-//! The thread owns the pager and the paging half. It is told what is settled over a channel, and
+//! The thread owns the pager and the paging half. It is told what is placed over a channel, and
 //! sends back what is to be recorded. What it finds out of who shares pages it says once an interval, when
 //! it is told: the placement has it an interval later. It stops when its flag is set; when it fails or panics, paging
 //! ends with a message and the placement goes on.
@@ -73,7 +73,7 @@ impl PagingThread {
         })
     }
 
-    /// Tells it what is settled.
+    /// Tells it what is placed.
     pub(crate) fn tell(&self, told: Placed) {
         // When the thread has ended nobody hears it, and `news` has said why.
         let _ = self.told.send(told);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_policy::groups::Policies;
-use numaherd_policy::{Policy, Random, Settled};
+use numaherd_policy::{PlacedThread, Policy, Random};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{PageOrder, Placement, Plan, Release, Signal, Snapshot, ThreadId};
 use rand::SeedableRng;
@@ -83,9 +83,9 @@ impl Wants {
     pub fn of(policy: &Policy) -> Self {
         Self {
             policy: policy.name.clone(),
-            placement: policy.placement.needs().to_vec(),
-            sharing: policy.placement.needs_found_sharing(),
-            paging: policy.paging.needs().to_vec(),
+            placement: policy.placement.needs().signals.to_vec(),
+            sharing: policy.placement.needs().found_sharing,
+            paging: policy.paging.basis().signals.to_vec(),
         }
     }
 }
@@ -111,7 +111,7 @@ impl Candidate {
         basis: Basis,
     ) -> Self {
         let wants = Wants::of(&policy);
-        let cadence = policy.placement.interval();
+        let cadence = policy.placement.needs().own.interval;
         let policies = Policies::from(policy);
         let settings = settings.clone().resolved(&policies.own());
         let random = Random::seed_from_u64(settings.seed);
@@ -221,14 +221,14 @@ impl Candidate {
             .threads
             .iter()
             .zip(decided.places.iter().copied());
-        let settled = threads
+        let placed = threads
             .filter(|&(thread, _)| !decided.releases.iter().any(|r| r.thread == thread.id))
             .filter(|&(thread, core)| {
                 thread.assigned.is_some() || core != thread.place() || named(thread.id)
             })
             .filter_map(|(thread, core)| {
                 let before = topology.node_of(thread.place());
-                Some(Settled {
+                Some(PlacedThread {
                     thread: thread.id,
                     process: thread.process,
                     node: topology.node_of(core)?,
@@ -236,7 +236,7 @@ impl Candidate {
                 })
             });
         let told = Placed {
-            settled: settled.collect(),
+            threads: placed.collect(),
             snapshot: decided.seen.clone(),
         };
         let nobody = |_: &[PageOrder]| Vec::new();

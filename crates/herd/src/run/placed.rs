@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use numaherd_policy::Settled;
+use numaherd_policy::PlacedThread;
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{AffinityResult, Outcome, Snapshot, Thread, ThreadId};
 
@@ -16,7 +16,7 @@ pub(super) fn placed(
     changes: &[ThreadChange],
     outcome: &Outcome,
     dry_run: bool,
-) -> Vec<Settled> {
+) -> Vec<PlacedThread> {
     let changed: BTreeMap<ThreadId, usize> = (0..)
         .zip(changes)
         .map(|(at, change)| (change.order.thread, at))
@@ -30,7 +30,7 @@ pub(super) fn placed(
             }
         }?;
         let before = topology.node_of(thread.place());
-        Some(Settled {
+        Some(PlacedThread {
             thread: thread.id,
             process: thread.process,
             node: topology.node_of(core)?,

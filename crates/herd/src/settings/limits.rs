@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 
 use numaherd_files::{choices, settings};
+use numaherd_policy::Own;
 use numaherd_policy::groups::OwnOfAll;
-use numaherd_policy::policy::Own;
 use numaherd_topology::{CpuSet, NodeSet};
-use numaherd_world::Stray;
+use numaherd_world::AffinityScope;
 
 use super::DAY_MS;
 
@@ -35,9 +35,9 @@ settings! {
         cpus: Option<CpuSet>, left_out: "all CPUs", example: "\"0-7,16-23\"";
         /// The nodes that pages may be moved to, as a list such as "0-1".
         nodes: Option<NodeSet>, left_out: "all nodes", example: "\"0-1\"";
-        /// How far a thread may stray from the core that it is given. Within that the kernel goes on
+        /// How far from its assigned core a thread may run. Within that the kernel goes on
         /// balancing.
-        stray: Option<Stray>,
+        scope (was "stray"): Option<AffinityScope>,
             left_out: "as far as the policy's source says (brm: \"node\"), or else \"domain\"", example: "\"domain\"";
         /// Also steer threads whose affinity their users have set. Otherwise they are observed and left alone.
         take_over: bool = false, restart: true;
@@ -94,9 +94,9 @@ settings! {
 settings! {
     /// What may be otherwise for the threads of a group ([`numaherd_world::Process::group`]).
     pub struct GroupLimits {
-        /// As [`Limits::stray`]. Left out: as that where the user set it, or else as far as the group's
+        /// As [`Limits::scope`]. Left out: as that where the user set it, or else as far as the group's
         /// own placement says, or else within the memory domain.
-        stray: Option<Stray>;
+        scope (was "stray"): Option<AffinityScope>;
         /// As [`Limits::thread_bounce_limit`]. Left out: as that where the user set it, or else by how
         /// often the group's own placement asks to decide.
         thread_bounce_limit: Option<u32>, range: 1.0..=f64::MAX, because: TO_MOVE_NOTHING;
@@ -141,7 +141,7 @@ settings! {
 choices! {
     /// Whose threads are given to idle nodes.
     pub enum StealWhen {
-        /// Those that may stray within a whole node: their policy leaves the load to the kernel, which can
+        /// Those that may run within a whole node: their policy leaves the load to the kernel, which can
         /// balance it within a node only. A policy that chooses a core or domain for each thread balances
         /// itself, and would be fought.
         #[default]
@@ -158,18 +158,18 @@ impl Limits {
     pub(super) fn resolve(&mut self, policies: &OwnOfAll) {
         for &(ref name, own) in &policies.groups {
             let usual = self.bounces_of(own);
-            let (stray, bounces) = (self.stray, self.thread_bounce_limit);
+            let (scope, bounces) = (self.scope, self.thread_bounce_limit);
             let group = self.groups.entry(name.to_string()).or_default();
             group
-                .stray
-                .get_or_insert(stray.or(own.stray).unwrap_or_default());
+                .scope
+                .get_or_insert(scope.or(own.scope).unwrap_or_default());
             group
                 .thread_bounce_limit
                 .get_or_insert(bounces.unwrap_or(usual));
         }
         let rest = policies.rest;
         let usual = self.bounces_of(rest);
-        self.stray.get_or_insert(rest.stray.unwrap_or_default());
+        self.scope.get_or_insert(rest.scope.unwrap_or_default());
         self.thread_bounce_limit.get_or_insert(usual);
     }
 
@@ -181,10 +181,10 @@ impl Limits {
         (f64::from(self.bounce_limit) * decisions) as u32
     }
 
-    /// How far the threads of a group, or of none, may stray.
-    pub(crate) fn stray_of(&self, group: Option<&str>) -> Stray {
-        let own = group.and_then(|group| self.groups.get(group)?.stray);
-        own.or(self.stray).unwrap_or_default()
+    /// The affinity scope of the threads of a group, or of none.
+    pub(crate) fn scope_of(&self, group: Option<&str>) -> AffinityScope {
+        let own = group.and_then(|group| self.groups.get(group)?.scope);
+        own.or(self.scope).unwrap_or_default()
     }
 
     /// The limit of bounces for the threads of a group, or of none.

@@ -8,10 +8,10 @@ use std::time::Duration;
 use numaherd_herd::control::{MOST_WAITING, pair};
 use numaherd_herd::ledger::{Asked as Was, Controlled};
 use numaherd_herd::{
-    Change, ControlError, Herd, Journal, Limits, Line, Record, Request, Requests, Settings, Stray,
-    Summary,
+    AffinityScope, Change, ControlError, Herd, Journal, Limits, Line, Record, Request, Requests,
+    Settings, Summary,
 };
-use numaherd_policy::{Place, Policy, Random};
+use numaherd_policy::{Needs, Place, Policy, Random};
 use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::{NewPages, Placement, Signal, SignalState, Snapshot};
 use tempfile::TempDir;
@@ -376,8 +376,8 @@ fn what_cannot_be_is_refused_as_at_a_start_and_changes_nothing() {
 struct Needy;
 
 impl Place for Needy {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::TlbResidency]
+    fn needs(&self) -> Needs<'_> {
+        Needs::of(&[Signal::TlbResidency])
     }
 
     fn place(&mut self, _: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
@@ -398,7 +398,7 @@ fn a_change_of_settings_keeps_the_policy_with_what_it_has_learnt() {
         placement_interval_ms: Some(100),
         record_interval_ms: 0,
         limits: Limits {
-            stray: Some(Stray::Core),
+            scope: Some(AffinityScope::Core),
             ..Limits::default()
         },
         ..Settings::default()
@@ -423,7 +423,7 @@ fn a_change_of_settings_keeps_the_policy_with_what_it_has_learnt() {
     assert_eq!(
         masks,
         ["0-3", "0-3", "0-3", "4", "5", "6", "7", "0", "0-7"],
-        "the new stray from the interval of the change on"
+        "the new scope from the interval of the change on"
     );
 }
 

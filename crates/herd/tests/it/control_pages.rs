@@ -104,7 +104,7 @@ fn a_pause_quiets_the_paging_thread_and_a_change_replaces_its_paging() {
 fn page_orders_that_wait_when_another_policy_takes_over_are_refused() {
     let mut world = fake();
     let paging = ToldPaging {
-        on_settled: vec![all_pages(&world.threads[0], 1)],
+        on_placed: vec![all_pages(&world.threads[0], 1)],
         ..ToldPaging::stay()
     };
     let heard: Arc<Mutex<Heard>> = paging.heard.clone();
@@ -123,7 +123,7 @@ fn page_orders_that_wait_when_another_policy_takes_over_are_refused() {
     let ran = run(&mut world, placing, settings, requests);
     // The first by the second, the second by the change.
     assert_eq!(ran.summary.totals.refusals[&Guard::Superseded], 2);
-    let asked = heard.lock().unwrap().settled.len();
+    let asked = heard.lock().unwrap().placed.len();
     assert_eq!(asked, 2, "the former paging is told nothing more");
     let why = ran.lines.iter().find_map(|line| match &line.record {
         Record::Paging(tick) => tick

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use numaherd_herd::control::pair;
 use numaherd_herd::ledger::{Asked, Placing};
 use numaherd_herd::{
-    Change, Ending, Herd, Journal, Limits, Line, Record, Request, Settings, Stray, Summary,
+    AffinityScope, Change, Ending, Herd, Journal, Limits, Line, Record, Request, Settings, Summary,
 };
 use numaherd_policy::Policy;
 use numaherd_topology::{CpuId, CpuSet};
@@ -42,7 +42,7 @@ enum Ask {
 struct Set {
     rate: u32,
     per_interval: u32,
-    stray: Stray,
+    scope: AffinityScope,
     dry_run: bool,
     brisk: bool,
 }
@@ -55,7 +55,7 @@ impl Set {
             limits: Limits {
                 moves_per_second: f64::from(self.rate),
                 moves_per_interval: self.per_interval,
-                stray: Some(self.stray),
+                scope: Some(self.scope),
                 take_over: true,
                 ..Limits::default()
             },
@@ -83,13 +83,17 @@ fn plan() -> impl Strategy<Value = Vec<(u32, u32)>> {
 }
 
 fn set() -> impl Strategy<Value = Set> {
-    let stray = prop_oneof![Just(Stray::Core), Just(Stray::Domain), Just(Stray::Node)];
+    let scope = prop_oneof![
+        Just(AffinityScope::Core),
+        Just(AffinityScope::Domain),
+        Just(AffinityScope::Node)
+    ];
     let dry = prop::bool::weighted(0.2);
-    (0u32..4, 0u32..8, stray, dry, any::<bool>()).prop_map(
-        |(rate, per_interval, stray, dry_run, brisk)| Set {
+    (0u32..4, 0u32..8, scope, dry, any::<bool>()).prop_map(
+        |(rate, per_interval, scope, dry_run, brisk)| Set {
             rate,
             per_interval,
-            stray,
+            scope,
             dry_run,
             brisk,
         },
@@ -138,7 +142,7 @@ fn wandering(name: &str, plan: &[(u32, u32)], world: &Fake) -> Policy {
         plan.iter().map(entry).collect()
     };
     let paging = ToldPaging {
-        on_settled: vec![window(&world.threads[0], 0, 1, 1)],
+        on_placed: vec![window(&world.threads[0], 0, 1, 1)],
         ..ToldPaging::stay()
     };
     Policy {
@@ -367,7 +371,7 @@ proptest! {
         let set = |rate| Set {
             rate,
             per_interval: 8,
-            stray: Stray::Core,
+            scope: AffinityScope::Core,
             dry_run: false,
             brisk: true,
         };

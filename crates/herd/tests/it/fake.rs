@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use numaherd_policy::{Paging, Place, Policy, Random, Settled};
+use numaherd_policy::{Needs, Paging, Place, PlacedThread, Policy, Random};
 pub use numaherd_testing::*;
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{
@@ -18,8 +18,8 @@ pub use FakeWorld as Fake;
 pub struct Told<F>(pub F);
 
 impl<F: FnMut(&Snapshot) -> Vec<Placement> + Send> Place for Told<F> {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::MissRate]
+    fn needs(&self) -> Needs<'_> {
+        Needs::of(&[Signal::MissRate])
     }
 
     fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
@@ -30,15 +30,15 @@ impl<F: FnMut(&Snapshot) -> Vec<Placement> + Send> Place for Told<F> {
 /// What a paging was told and asked, shared with the test.
 #[derive(Debug, Default)]
 pub struct Heard {
-    pub settled: Vec<Vec<Settled>>,
+    pub placed: Vec<Vec<PlacedThread>>,
     pub outcomes: Vec<PageOutcome>,
     pub notices: Vec<Notice>,
 }
 
-/// A paging that orders what the test says: once for what is settled, and for each lot of samples or
+/// A paging that orders what the test says: once for what is placed, and for each lot of samples or
 /// notices.
 pub struct ToldPaging {
-    pub on_settled: Vec<PageOrder>,
+    pub on_placed: Vec<PageOrder>,
     pub on_samples: Vec<PageOrder>,
     pub on_notices: Vec<PageOrder>,
     /// How much two threads of process 1 shared since they were asked after last.
@@ -49,7 +49,7 @@ pub struct ToldPaging {
 impl ToldPaging {
     pub fn stay() -> Self {
         Self {
-            on_settled: Vec::new(),
+            on_placed: Vec::new(),
             on_samples: Vec::new(),
             on_notices: Vec::new(),
             shared: 0,
@@ -59,13 +59,9 @@ impl ToldPaging {
 }
 
 impl Paging for ToldPaging {
-    fn needs(&self) -> &[Signal] {
-        &[]
-    }
-
-    fn settled(&mut self, threads: &[Settled], _: &Snapshot) -> Vec<PageOrder> {
-        self.heard.lock().unwrap().settled.push(threads.to_vec());
-        self.on_settled.clone()
+    fn placed(&mut self, threads: &[PlacedThread], _: &Snapshot) -> Vec<PageOrder> {
+        self.heard.lock().unwrap().placed.push(threads.to_vec());
+        self.on_placed.clone()
     }
 
     fn sampled(&mut self, _: &[Sample], _: &Topology, _: &mut Random) -> Vec<PageOrder> {

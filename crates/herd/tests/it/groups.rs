@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use numaherd_herd::governor::{Guard, ThreadGovernor};
-use numaherd_herd::{GroupLimits, Herd, Limits, Record, Settings, Stray};
+use numaherd_herd::{AffinityScope, GroupLimits, Herd, Limits, Record, Settings};
 use numaherd_policy::groups::{Member, Policies};
-use numaherd_policy::{Place, Policy, Random};
+use numaherd_policy::{Needs, Own, Place, Policy, Random};
 use numaherd_topology::Topology;
-use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Signal, Snapshot, Unmanaged};
+use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Snapshot, Unmanaged};
 
 use crate::fake::{Fake, cpus, everyone_to, machine, place, plan_of, policy, snapshot, thread};
 
@@ -27,16 +27,14 @@ fn group(snapshot: &mut Snapshot, brisk: &[u32]) {
 struct Brisk(u32);
 
 impl Place for Brisk {
-    fn needs(&self) -> &[Signal] {
-        &[]
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        Some(Duration::from_millis(100))
-    }
-
-    fn stray(&self) -> Option<Stray> {
-        Some(Stray::Node)
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            own: Own {
+                interval: Some(Duration::from_millis(100)),
+                scope: Some(AffinityScope::Node),
+            },
+            ..Needs::of(&[])
+        }
     }
 
     fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
@@ -115,10 +113,10 @@ fn each_group_has_its_own_policy_cadence_and_stray_in_one_loop() {
         .unwrap();
     let used = used.unwrap();
     assert_eq!(used.placement_interval_ms, Some(100), "the quickest");
-    assert_eq!(used.limits.stray, Some(Stray::Domain), "the rest's");
+    assert_eq!(used.limits.scope, Some(AffinityScope::Domain), "the rest's");
     assert_eq!(used.limits.thread_bounce_limit, Some(5));
     let of_group = GroupLimits {
-        stray: Some(Stray::Node),
+        scope: Some(AffinityScope::Node),
         thread_bounce_limit: Some(50),
     };
     assert_eq!(used.limits.groups["brisk"], of_group);
@@ -194,7 +192,7 @@ fn bounced(limits: &Limits) -> (Vec<Guard>, Vec<Guard>) {
 #[test]
 fn a_groups_bounce_limit_and_stray_are_for_its_threads_only() {
     let of_group = GroupLimits {
-        stray: Some(Stray::Core),
+        scope: Some(AffinityScope::Core),
         thread_bounce_limit: Some(3),
     };
     let limits = Limits {

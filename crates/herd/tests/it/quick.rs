@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use numaherd_herd::governor::Guard;
 use numaherd_herd::ledger::{Ledger, Writer};
-use numaherd_herd::{Herd, Record, Replay, Settings, Stray, Summary};
-use numaherd_policy::groups::OwnOfAll;
+use numaherd_herd::{AffinityScope, Herd, Record, Replay, Settings, Summary};
 use numaherd_policy::settings::CandidatesBy;
-use numaherd_policy::{Place, Policy, Random, registry};
+use numaherd_policy::{Needs, Own, Place, Policy, Random, registry};
 use numaherd_topology::Topology;
-use numaherd_world::{Placement, Signal, Snapshot, Thread};
+use numaherd_world::{Placement, Snapshot, Thread};
 use tempfile::TempDir;
 
 use crate::fake::{Fake, MIB, ToldPaging, machine, place, policy, policy_with, thread};
@@ -22,16 +21,14 @@ static GO: AtomicBool = AtomicBool::new(false);
 struct Brisk<F>(F);
 
 impl<F: FnMut(&Snapshot) -> Vec<Placement> + Send> Place for Brisk<F> {
-    fn needs(&self) -> &[Signal] {
-        &[]
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        Some(Duration::from_millis(10))
-    }
-
-    fn stray(&self) -> Option<Stray> {
-        Some(Stray::Node)
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            own: Own {
+                interval: Some(Duration::from_millis(10)),
+                scope: Some(AffinityScope::Node),
+            },
+            ..Needs::of(&[])
+        }
     }
 
     fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
@@ -388,7 +385,7 @@ fn one_that_does_nothing_but_go_to_and_fro_is_frozen() {
 #[test]
 fn the_limit_of_bounces_follows_the_placements_own_cadence_and_not_the_users() {
     let of = |settings: Settings, policy: &Policy| {
-        let used = settings.resolved(&OwnOfAll::of(&*policy.placement));
+        let used = settings.resolved(&policy.placement.needs().own.into());
         used.limits.thread_bounce_limit
     };
     let (slow, quick) = (policy(|_| Vec::new()), brisk(|_| Vec::new()));

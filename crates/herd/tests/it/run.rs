@@ -9,10 +9,9 @@ use std::time::Duration;
 use numaherd_herd::ledger::{Ledger, Writer};
 use numaherd_herd::needs::Alternative;
 use numaherd_herd::{
-    Ending, Guard, Herd, HerdError, Journal, Limits, Line, Record, Settings, Stray,
+    AffinityScope, Ending, Guard, Herd, HerdError, Journal, Limits, Line, Record, Settings,
 };
-use numaherd_policy::groups::OwnOfAll;
-use numaherd_policy::{Place, Policy, Random};
+use numaherd_policy::{Needs, Own, Place, Policy, Random};
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
     Counts, PageFailure, PageOrder, PageOutcome, Placement, Signal, SignalReport, SignalState,
@@ -124,16 +123,14 @@ fn the_first_decision_does_not_wait_for_a_whole_interval() {
 struct Brisk;
 
 impl Place for Brisk {
-    fn needs(&self) -> &[Signal] {
-        &[]
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        Some(Duration::from_millis(10))
-    }
-
-    fn stray(&self) -> Option<Stray> {
-        Some(Stray::Node)
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            own: Own {
+                interval: Some(Duration::from_millis(10)),
+                scope: Some(AffinityScope::Node),
+            },
+            ..Needs::of(&[])
+        }
     }
 
     fn place(&mut self, _: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
@@ -144,20 +141,20 @@ impl Place for Brisk {
 #[test]
 fn cadence_and_stray_are_the_users_or_else_the_placements_or_else_the_usual() {
     let of = |settings: Settings, placement: &dyn Place| {
-        let used = settings.resolved(&OwnOfAll::of(placement));
-        (used.placement_interval_ms, used.limits.stray)
+        let used = settings.resolved(&placement.needs().own.into());
+        (used.placement_interval_ms, used.limits.scope)
     };
     let usual = Told(|_: &Snapshot| Vec::new());
     assert_eq!(
         of(Settings::default(), &usual),
-        (Some(1000), Some(Stray::Domain))
+        (Some(1000), Some(AffinityScope::Domain))
     );
     assert_eq!(
         of(Settings::default(), &Brisk),
-        (Some(10), Some(Stray::Node))
+        (Some(10), Some(AffinityScope::Node))
     );
     let limits = Limits {
-        stray: Some(Stray::Core),
+        scope: Some(AffinityScope::Core),
         ..Limits::default()
     };
     let told = Settings {
@@ -165,7 +162,7 @@ fn cadence_and_stray_are_the_users_or_else_the_placements_or_else_the_usual() {
         limits,
         ..Settings::default()
     };
-    assert_eq!(of(told, &Brisk), (Some(250), Some(Stray::Core)));
+    assert_eq!(of(told, &Brisk), (Some(250), Some(AffinityScope::Core)));
 }
 
 #[test]
@@ -193,7 +190,7 @@ fn a_placement_is_asked_at_its_own_cadence_and_the_first_interval_is_no_longer()
     assert_eq!(times, [10_000_000, 20_000_000, 30_000_000]);
     let used = used.unwrap();
     assert_eq!(used.placement_interval_ms, Some(10), "as used");
-    assert_eq!(used.limits.stray, Some(Stray::Node), "as used");
+    assert_eq!(used.limits.scope, Some(AffinityScope::Node), "as used");
 }
 
 #[test]
@@ -300,7 +297,7 @@ fn the_first_thing_recorded_is_how_it_began_and_the_last_how_it_ended() {
         panic!("{:?}", lines[0]);
     };
     assert_eq!((start.policy.as_str(), start.seed), ("as-told", 42));
-    let used = settings.resolved(&OwnOfAll::of(&Told(|_: &Snapshot| Vec::new())));
+    let used = settings.resolved(&Told(|_: &Snapshot| Vec::new()).needs().own.into());
     assert_eq!(start.settings, used);
     assert_eq!(start.topology.nodes().len(), 2);
     assert_eq!(start.signals.len(), Signal::ALL.len());
@@ -328,15 +325,15 @@ fn the_paging_is_told_after_the_placement_who_is_where() {
         None,
     );
     herd.run(&GO).unwrap();
-    let settled = |moved_from| numaherd_policy::Settled {
+    let placed = |moved_from| numaherd_policy::PlacedThread {
         thread: tid(2),
         process: pid(2),
         node: NodeId(1),
         moved_from,
     };
     assert_eq!(
-        heard.lock().unwrap().settled,
-        [vec![settled(Some(NodeId(0)))], vec![settled(None)]]
+        heard.lock().unwrap().placed,
+        [vec![placed(Some(NodeId(0)))], vec![placed(None)]]
     );
 }
 
@@ -345,7 +342,7 @@ fn a_dry_run_counts_the_pages_that_it_would_ask_for() {
     let mut world = fake(2);
     world.ends_after = 1;
     let paging = ToldPaging {
-        on_settled: vec![
+        on_placed: vec![
             all_pages(&world.threads[0], 1),
             window(&world.threads[1], 0, 256, 1),
             window(&world.threads[1], 0, 256, 9),
@@ -367,7 +364,7 @@ fn without_a_pager_pages_are_moved_in_the_loop() {
     world.ends_after = 1;
     let order = all_pages(&world.threads[0], 1);
     let paging = ToldPaging {
-        on_settled: vec![order.clone()],
+        on_placed: vec![order.clone()],
         ..ToldPaging::stay()
     };
     let heard = paging.heard.clone();
@@ -822,8 +819,8 @@ fn pages_are_moved_in_a_thread_of_their_own_and_recorded() {
     assert_eq!(samples.iter().sum::<u64>(), ROUNDS as u64);
     assert_eq!(notices.iter().sum::<u64>(), ROUNDS as u64);
     assert_eq!(paged.heard.lock().unwrap().notices.len(), ROUNDS);
-    // Who shares pages is asked once for each time that the paging is told what is settled.
-    let told = paged.heard.lock().unwrap().settled.len() as u64;
+    // Who shares pages is asked once for each time that the paging is told what is placed.
+    let told = paged.heard.lock().unwrap().placed.len() as u64;
     let shared = paged.lines.iter().filter_map(|line| match &line.record {
         Record::Snapshot(snapshot) => snapshot.processes[0].sharing.as_ref(),
         _ => None,

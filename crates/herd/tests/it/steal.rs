@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numaherd_herd::governor::{Cause, Governed, ThreadChange, ThreadGovernor};
-use numaherd_herd::settings::{Limits, Steal, StealWhen, Stray};
+use numaherd_herd::settings::{AffinityScope, Limits, Steal, StealWhen};
 use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{Snapshot, Thread, Unmanaged};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use crate::threads::carry_out;
 /// Nodes are left to the kernel; no limit of moves is in the way.
 fn limits() -> Limits {
     Limits {
-        stray: Some(Stray::Node),
+        scope: Some(AffinityScope::Node),
         moves_per_second: 1e9,
         moves_per_interval: u32::MAX,
         bounce_limit: u32::MAX,
@@ -260,22 +260,22 @@ fn a_thread_that_may_not_be_there_is_not_given_and_the_next_one_is() {
 
 #[test]
 fn where_the_policy_balances_itself_nothing_is_given_unless_that_is_set() {
-    let given = |stray, when| {
+    let given = |scope, when| {
         let steal = Steal {
             when,
             ..Steal::default()
         };
         let limits = Limits {
-            stray: Some(stray),
+            scope: Some(scope),
             steal,
             ..limits()
         };
         stolen(&mut crowded(&limits), 10).concat().len()
     };
-    assert_eq!(given(Stray::Node, StealWhen::Node), 1);
-    assert_eq!(given(Stray::Domain, StealWhen::Node), 0);
-    assert_eq!(given(Stray::Domain, StealWhen::Always), 1);
-    assert_eq!(given(Stray::Node, StealWhen::Never), 0);
+    assert_eq!(given(AffinityScope::Node, StealWhen::Node), 1);
+    assert_eq!(given(AffinityScope::Domain, StealWhen::Node), 0);
+    assert_eq!(given(AffinityScope::Domain, StealWhen::Always), 1);
+    assert_eq!(given(AffinityScope::Node, StealWhen::Never), 0);
 }
 
 #[test]

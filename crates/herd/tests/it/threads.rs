@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use numaherd_herd::governor::{Governed, Guard, ThreadGovernor};
-use numaherd_herd::settings::{Limits, Stray};
+use numaherd_herd::settings::{AffinityScope, Limits};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{
     AffinityOutcome, AffinityResult, Placement, Plan, Snapshot, Thread, Unmanaged,
@@ -69,14 +69,17 @@ fn a_thread_is_given_the_memory_domain_of_its_core() {
 }
 
 #[test]
-fn how_far_a_thread_may_stray_is_set() {
-    let stray = |stray| Limits {
-        stray: Some(stray),
+fn the_affinity_scope_of_threads_can_be_set() {
+    let scope = |scope| Limits {
+        scope: Some(scope),
         ..Limits::default()
     };
-    assert_eq!(told(stray(Stray::Core), 5, |_| {}).unwrap(), "5");
-    assert_eq!(told(stray(Stray::Domain), 5, |_| {}).unwrap(), "4-7");
-    assert_eq!(told(stray(Stray::Node), 5, |_| {}).unwrap(), "4-7");
+    assert_eq!(told(scope(AffinityScope::Core), 5, |_| {}).unwrap(), "5");
+    assert_eq!(
+        told(scope(AffinityScope::Domain), 5, |_| {}).unwrap(),
+        "4-7"
+    );
+    assert_eq!(told(scope(AffinityScope::Node), 5, |_| {}).unwrap(), "4-7");
 }
 
 #[test]

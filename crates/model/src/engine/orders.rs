@@ -22,7 +22,7 @@ impl Engine {
             let phase = &self.jobs[thread.job].program.phases[thread.phase];
             let in_flight = phase
                 .misses_in_flight
-                .min(self.hardware.in_flight())
+                .min(self.hardware.figures.in_flight)
                 .max(1.0);
             let line_ns = thread.speed.latency_ns / in_flight;
             let refill_ns = thread.held_bytes / LINE_BYTES * line_ns;
@@ -88,7 +88,7 @@ impl Engine {
             self.used_pages[to] += pages;
         }
         let job = process.job;
-        let nodes = self.hardware.nodes();
+        let nodes = self.hardware.figures.nodes;
         for thread in self
             .threads
             .values_mut()

@@ -11,9 +11,9 @@ use numaherd_topology::CpuId;
 use numaherd_world::ThreadId;
 
 use super::{Engine, Thread};
-use crate::hardware::Seat;
+use crate::contention::Seat;
+use crate::contention::Transfers;
 use crate::kernel::Loads;
-use crate::solve::Transfers;
 
 /// Threads at one place, each counted with the share of its time that it is there.
 type Seats = Vec<(Seat, f64)>;
@@ -48,7 +48,7 @@ impl Engine {
         let each = program.shared_written / f64::from(program.threads - 1);
         // The base cycles of a profile hold these lines as hits of the last-level cache, and of writes
         // to a shared area nothing but the writes.
-        let hit_ns = self.hardware.llc_ns();
+        let hit_ns = self.hardware.figures.llc_ns;
         self.take(&all, each, own, hit_ns, &mut transfers);
         let Some(writes) = writes else {
             return (transfers, 0.0);
@@ -65,7 +65,7 @@ impl Engine {
         let taken = writes.lines + (writes.writes - writes.lines) * met.min(1.0);
         self.take(&there, taken / met, own, 0.0, &mut transfers);
         let base_ns =
-            1000.0 * phase.cycles_per_instruction * self.hardware.ns_per_reference_cycle();
+            1000.0 * phase.cycles_per_instruction * self.hardware.figures.ns_per_reference_cycle;
         let turn_ns = base_ns / writes.writes;
         (transfers, self.turns_ns(&there, own, turn_ns))
     }

@@ -6,8 +6,8 @@ use numaherd_topology::CpuId;
 use numaherd_world::ThreadId;
 
 use super::{Engine, Thread};
+use crate::contention::{Factors, Running, Solution, solve};
 use crate::kernel::Loads;
-use crate::solve::{Factors, Running, Solution, solve};
 use crate::steady::alone;
 
 /// Rounds after which the waiting within gangs must do.
@@ -30,7 +30,12 @@ impl Engine {
         for _ in 0..rounds {
             let mut solution = std::mem::take(&mut self.solution);
             let running = self.running(&loads, &idle, |thread| thread.cpu);
-            solve(&self.hardware, &running, Factors::ALL, &mut solution);
+            solve(
+                &self.hardware.figures,
+                &running,
+                Factors::ALL,
+                &mut solution,
+            );
             // Who waits for its gang is on its CPU.
             let shares: Vec<(f64, bool)> = self
                 .threads
@@ -85,20 +90,19 @@ impl Engine {
                 let phase = self.phase(thread);
                 let (transfers, queue_ns) = self.transfers(thread, loads, &cpu);
                 let cpu = cpu(thread);
+                let share = loads.share(cpu, phase.busy) * (1.0 - idle);
+                let seat = self.hardware.seat(cpu);
                 Running {
-                    phase,
-                    seat: self.hardware.seat(cpu),
-                    cpu_share: loads.share(cpu, phase.busy) * (1.0 - idle),
                     intensity: thread.intensity,
-                    memory: thread.memory.clone(),
                     transfers,
                     queue_ns,
+                    ..Running::new(phase, seat, share, thread.memory.clone())
                 }
             })
             .collect()
     }
 
-    /// See [`crate::Foresight::slowdown`].
+    /// See [`crate::CostModel::slowdown`].
     pub(crate) fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
         let topology = self.hardware.topology();
         let mut to: BTreeMap<ThreadId, CpuId> = self
@@ -117,7 +121,12 @@ impl Engine {
         let idle = vec![0.0; self.threads.len()];
         let running = self.running(&loads, &idle, |thread| to[&thread.id]);
         let mut solution = Solution::default();
-        solve(&self.hardware, &running, Factors::ALL, &mut solution);
+        solve(
+            &self.hardware.figures,
+            &running,
+            Factors::ALL,
+            &mut solution,
+        );
         let slowdowns = self.threads.values().zip(&running).zip(&solution.speeds);
         let sum: f64 = slowdowns
             .map(|((thread, running), speed)| {
@@ -128,24 +137,25 @@ impl Engine {
         (!self.threads.is_empty()).then(|| sum / self.threads.len() as f64)
     }
 
-    /// See [`crate::Foresight::least_slowdown`].
+    /// See [`crate::CostModel::least_slowdown`].
     pub(crate) fn least_slowdown(&self) -> Option<f64> {
         let domains = self.hardware.topology().domains().iter();
         let seats: Vec<CpuId> = domains.filter_map(|d| d.cpus.iter().next()).collect();
         let best = |thread: &Thread| {
             let phase = self.phase(thread);
             let at = |&cpu: &CpuId| {
+                let seat = self.hardware.seat(cpu);
                 let alone = Running {
-                    phase,
-                    seat: self.hardware.seat(cpu),
-                    cpu_share: phase.busy,
                     intensity: thread.intensity,
-                    memory: thread.memory.clone(),
-                    transfers: Vec::new(),
-                    queue_ns: 0.0,
+                    ..Running::new(phase, seat, phase.busy, thread.memory.clone())
                 };
                 let mut solution = Solution::default();
-                solve(&self.hardware, &[alone], Factors::NONE, &mut solution);
+                solve(
+                    &self.hardware.figures,
+                    &[alone],
+                    Factors::NONE,
+                    &mut solution,
+                );
                 solution.speeds[0].ns
             };
             let fastest = seats.iter().map(at).fold(f64::INFINITY, f64::min);

@@ -6,10 +6,10 @@ use numaherd_topology::{CpuId, CpuSet, NodeId};
 use numaherd_world::{ProcessId, Tag, ThreadId};
 
 use super::{Engine, PAGE_BYTES, Process, Refill, Seen, Thread};
+use crate::contention::Speed;
 use crate::job::{Binding, Job, Placement};
 use crate::kernel::Loads;
 use crate::memory::Memory;
-use crate::solve::Speed;
 
 impl Engine {
     /// Starts a job; `loads` are those of the threads that run, and then of its own too.
@@ -57,7 +57,7 @@ impl Engine {
                 left: job.program.phases[0].instructions,
                 pause_ns: 0.0,
                 refill: Refill::default(),
-                memory: memory.answered_by(index, self.hardware.nodes()),
+                memory: memory.answered_by(index, self.hardware.figures.nodes),
                 intensity: 1.0,
                 speed: Speed::default(),
                 held_bytes: 0.0,
@@ -121,7 +121,7 @@ impl Engine {
             for (node, mut left) in wanted {
                 let mut by_distance = with_memory.clone();
                 by_distance.sort_by(|&a, &b| {
-                    let far = |to: usize| hardware.latency_ns(node, to);
+                    let far = |to: usize| hardware.figures.latency_ns(node, to);
                     (a != node, far(a))
                         .partial_cmp(&(b != node, far(b)))
                         .expect("figures")

@@ -4,7 +4,7 @@
 //! is wrong only in meaning (a negative figure, a curve that rises) is shown at its line as well.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use numaherd_files::{Document, FileError, shortened};
 use serde::Deserialize;
@@ -31,7 +31,9 @@ const MOST_INSTRUCTIONS: f64 = 1e18;
 const MOST_CYCLES: f64 = 1e4;
 /// Ten lines per instruction: a gather's.
 const MOST_LINES: f64 = 1e4;
-const MOST_IN_FLIGHT: f64 = 1e4;
+const LINES: RangeInclusive<f64> = 0.0..=MOST_LINES;
+const IN_FLIGHT: RangeInclusive<f64> = 1.0..=1e4;
+const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 /// 1 PiB.
 const MOST_MIB: f64 = (1_u64 << 30) as f64;
 /// A day.
@@ -112,7 +114,7 @@ pub(super) fn programs(document: Document<'_>) -> Result<Vec<Program>, FileError
 
 fn checked(file: FileTable) -> Result<Vec<Program>, Wrong> {
     if file.source.get_ref().trim().is_empty() {
-        let why = "say where the figures are from, if only \"my own choice\"";
+        let why = "give the source of the figures, even if it is \"my own choice\"";
         return wrong(file.source.span(), "source", why);
     }
     if let Some(beyond) = file.programs.get(MOST_PROGRAMS) {
@@ -193,6 +195,10 @@ fn program_named(
     };
     let once = phases(&table, at, references, footprint_bytes)?;
     let phases = vec![&once[..]; times(&table, once.len())?].concat();
+    let requests = table.request_instructions.as_ref();
+    let requests = requests.map(|figure| above(figure, "request_instructions", MOST_INSTRUCTIONS));
+    let shared = given(&table.shared_accesses, "shared_accesses", SHARE)?;
+    let written = given(&table.shared_written, "shared_written", LINES)?;
     Ok(Program {
         name: name.to_owned(),
         source: table.source.unwrap_or_else(|| source.to_owned()),
@@ -200,20 +206,10 @@ fn program_named(
         threads,
         footprint_bytes: footprint_bytes as u64,
         hot: hot(table.hot_pages.as_ref(), table.hot_accesses.as_ref())?,
-        shared_accesses: share(table.shared_accesses.as_ref(), "shared_accesses", 0.0)?,
-        shared_written: within(
-            table.shared_written.as_ref(),
-            "shared_written",
-            0.0,
-            MOST_LINES,
-        )?
-        .unwrap_or(0.0),
-        numa_penalty: within(table.numa_penalty.as_ref(), "numa_penalty", 0.5, 100.0)?,
-        request_instructions: table
-            .request_instructions
-            .as_ref()
-            .map(|figure| above(figure, "request_instructions", MOST_INSTRUCTIONS))
-            .transpose()?,
+        shared_accesses: shared.unwrap_or(0.0),
+        shared_written: written.unwrap_or(0.0),
+        numa_penalty: given(&table.numa_penalty, "numa_penalty", 0.5..=100.0)?,
+        request_instructions: requests.transpose()?,
         repeat: table.repeat,
         phases,
     })
@@ -226,17 +222,16 @@ fn phases(
     footprint_bytes: f64,
 ) -> Result<Vec<Phase>, Wrong> {
     match &table.sweep {
-        Some(sweep) if !table.phases.is_empty() => wrong(
-            sweep.span(),
-            "sweep",
-            "give either this or phases, not both",
-        ),
+        Some(sweep) if !table.phases.is_empty() => {
+            let why = "give either this or phases, not both";
+            wrong(sweep.span(), "sweep", why)
+        }
         Some(sweep) => {
             let phase = sweep::phase(sweep.get_ref(), references, footprint_bytes)?;
             Ok(vec![phase])
         }
         None if table.phases.is_empty() => {
-            let why = "what does it run? give [[program.phase]] or [program.sweep]";
+            let why = "the program has no phases: add [[program.phase]] or [program.sweep]";
             wrong(at, "phase", why)
         }
         None if table.phases.len() > MOST_PHASES => {
@@ -276,7 +271,7 @@ fn hot(pages: Option<&Figure>, accesses: Option<&Figure>) -> Result<Option<Hot>,
         (None, Some(one)) => wrong(one.span(), "hot_accesses", "give hot_pages with it"),
         (Some(pages_given), Some(accesses_given)) => {
             let pages = above(pages_given, "hot_pages", 1.0)?;
-            let accesses = share(Some(accesses_given), "hot_accesses", 0.0)?;
+            let accesses = within(accesses_given, "hot_accesses", SHARE)?;
             if accesses < pages {
                 let why = format!("{accesses} of the accesses to {pages} of the pages is not hot");
                 return wrong(accesses_given.span(), "hot_accesses", why);
@@ -287,76 +282,69 @@ fn hot(pages: Option<&Figure>, accesses: Option<&Figure>) -> Result<Option<Hot>,
 }
 
 fn phase(table: &PhaseTable, footprint_bytes: f64) -> Result<Phase, Wrong> {
-    let accesses = Some(&table.cache_accesses);
-    let accesses = within(accesses, "cache_accesses", 0.0, MOST_LINES)?.unwrap_or(0.0);
-    let lines = curve(&table.lines, "lines", accesses, footprint_bytes)?;
-    let demand = table
-        .demand
-        .as_ref()
-        .map(|points| curve(points, "demand", accesses, footprint_bytes))
-        .transpose()?;
-    let misses_in_flight = Some(&table.misses_in_flight);
-    let written = table.written_per_line.as_ref();
-    let busy = match &table.busy {
-        None => 1.0,
-        Some(figure) => above(figure, "busy", 1.0)?,
-    };
+    let accesses = within(&table.cache_accesses, "cache_accesses", LINES)?;
+    let curve = |points, key| curve(points, key, accesses, footprint_bytes);
+    let lines = curve(&table.lines, "lines")?;
+    let demand = table.demand.as_ref().map(|points| curve(points, "demand"));
+    let busy = table.busy.as_ref().map(|figure| above(figure, "busy", 1.0));
+    let busy = busy.unwrap_or(Ok(1.0))?;
+    let written = given(&table.written_per_line, "written_per_line", LINES)?;
     let sleep_ms = match (&table.sleep_ms, &table.busy) {
         (None, Some(figure)) if busy < 1.0 => {
-            let why = "what does not always want a CPU sleeps: give sleep_ms with it";
+            let why = "busy below 1 requires sleep_ms";
             return wrong(figure.span(), "busy", why);
         }
         (Some(figure), _) if busy == 1.0 => {
-            let why = "what always wants a CPU never sleeps: give busy below 1 with it";
+            let why = "sleep_ms requires busy below 1";
             return wrong(figure.span(), "sleep_ms", why);
         }
         (Some(figure), _) => above(figure, "sleep_ms", LONGEST_SLEEP_MS)?,
         (None, _) => 0.0,
     };
+    let cycles = &table.cycles_per_instruction;
     Ok(Phase {
-        instructions: above(&table.instructions, "instructions", MOST_INSTRUCTIONS)?,
-        cycles_per_instruction: above(
-            &table.cycles_per_instruction,
-            "cycles_per_instruction",
-            MOST_CYCLES,
-        )?,
-        lines,
-        demand,
-        misses_in_flight: within(misses_in_flight, "misses_in_flight", 1.0, MOST_IN_FLIGHT)?
-            .unwrap_or(1.0),
-        written_per_line: within(written, "written_per_line", 0.0, MOST_LINES)?.unwrap_or(0.0),
+        demand: demand.transpose()?,
+        misses_in_flight: within(&table.misses_in_flight, "misses_in_flight", IN_FLIGHT)?,
+        written_per_line: written.unwrap_or(0.0),
         busy,
         sleep_ns: sleep_ms * 1e6,
-        shared_writes: None,
+        ..Phase::new(
+            above(&table.instructions, "instructions", MOST_INSTRUCTIONS)?,
+            above(cycles, "cycles_per_instruction", MOST_CYCLES)?,
+            lines,
+        )
     })
 }
 
 fn curve(points: &Points, key: &str, accesses: f64, footprint_bytes: f64) -> Result<Curve, Wrong> {
     let given = points.get_ref();
     if given.len() > MOST_POINTS {
-        return wrong(
-            points.span(),
-            key,
-            format!("more than {MOST_POINTS} points"),
-        );
+        let why = format!("more than {MOST_POINTS} points");
+        return wrong(points.span(), key, why);
     }
     for &(mib, lines) in given {
         if !(mib > 0.0 && mib <= MOST_MIB) {
-            let why = not_a_size(mib);
-            return wrong(points.span(), key, why);
+            return wrong(points.span(), key, not_a_size(mib));
         }
-        if !(0.0..=MOST_LINES).contains(&lines) {
-            let why = not_lines(lines);
-            return wrong(points.span(), key, why);
+        if !LINES.contains(&lines) {
+            return wrong(points.span(), key, not_lines(lines));
         }
     }
-    let bytes: Vec<(f64, f64)> = given
-        .iter()
-        .map(|&(mib, lines)| (mib * MIB, lines))
-        .collect();
+    curve_of_mib(given, points.span(), key, accesses, footprint_bytes)
+}
+
+/// A curve through pairs of MiB and lines, which are from this place in the text.
+fn curve_of_mib(
+    points: &[(f64, f64)],
+    at: Range<usize>,
+    key: &str,
+    accesses: f64,
+    footprint_bytes: f64,
+) -> Result<Curve, Wrong> {
+    let bytes: Vec<(f64, f64)> = points.iter().map(|&(mib, n)| (mib * MIB, n)).collect();
     Curve::new(accesses, &bytes, footprint_bytes).or_else(|error| match error {
-        ModelError::Curve { why } => wrong(points.span(), key, why),
-        other => wrong(points.span(), key, other.to_string()),
+        ModelError::Curve { why } => wrong(at, key, why),
+        other => wrong(at, key, other.to_string()),
     })
 }
 
@@ -366,35 +354,30 @@ fn above(figure: &Figure, key: &str, most: f64) -> Result<f64, Wrong> {
     if value > 0.0 && value <= most {
         return Ok(value);
     }
-    let why = format!(
-        "{} is not above 0 and at most {}",
-        plain(value),
-        plain(most)
-    );
+    let (value, most) = (plain(value), plain(most));
+    let why = format!("{value} is not above 0 and at most {most}");
     wrong(figure.span(), key, why)
 }
 
-/// A figure from `least` to `most`, where it is given.
-fn within(figure: Option<&Figure>, key: &str, least: f64, most: f64) -> Result<Option<f64>, Wrong> {
-    let Some(figure) = figure else {
-        return Ok(None);
-    };
+/// A figure in a range.
+fn within(figure: &Figure, key: &str, range: RangeInclusive<f64>) -> Result<f64, Wrong> {
     let value = *figure.get_ref();
-    if (least..=most).contains(&value) {
-        return Ok(Some(value));
+    if range.contains(&value) {
+        return Ok(value);
     }
-    let why = format!(
-        "{} is not within {} to {}",
-        plain(value),
-        plain(least),
-        plain(most)
-    );
+    let [value, least, most] = [value, *range.start(), *range.end()].map(plain);
+    let why = format!("{value} is not within {least} to {most}");
     wrong(figure.span(), key, why)
 }
 
-/// A figure from 0 to 1, or else `default`.
-fn share(figure: Option<&Figure>, key: &str, default: f64) -> Result<f64, Wrong> {
-    Ok(within(figure, key, 0.0, 1.0)?.unwrap_or(default))
+/// The same, where it is given.
+fn given(
+    figure: &Option<Figure>,
+    key: &str,
+    range: RangeInclusive<f64>,
+) -> Result<Option<f64>, Wrong> {
+    let figure = figure.as_ref();
+    figure.map(|figure| within(figure, key, range)).transpose()
 }
 
 fn not_a_size(mib: f64) -> String {

@@ -9,7 +9,7 @@ use numaherd_topology::{CpuSet, NodeSet};
 
 use numaherd_quantity::parse_time;
 
-use super::Stray;
+use super::AffinityScope;
 
 /// The lab.
 #[derive(Debug, Subcommand)]
@@ -100,8 +100,8 @@ pub struct Herding {
     pub nodes: Option<NodeSet>,
 
     /// How far from its assigned core a thread may run [default: the policy's own scope, or domain]
-    #[arg(long, value_enum, requires = "herded")]
-    pub stray: Option<Stray>,
+    #[arg(long, alias = "stray", value_enum, requires = "herded")]
+    pub scope: Option<AffinityScope>,
 
     /// Also place threads whose affinity a user has set
     #[arg(long, requires = "herded")]
@@ -128,7 +128,7 @@ impl Herding {
             );
         };
         let time = |time: Duration| format!("{}ms", time.as_millis()).into();
-        let stray = self.stray.and_then(|stray| stray.to_possible_value());
+        let scope = self.scope.and_then(|scope| scope.to_possible_value());
         option("--policy", self.policy.as_ref().map(Into::into));
         let config = self.config.clone().unwrap_or_else(|| "none".into());
         option("--config", Some(config.into()));
@@ -142,7 +142,7 @@ impl Herding {
             "--nodes",
             self.nodes.as_ref().map(|nodes| nodes.to_string().into()),
         );
-        option("--stray", stray.map(|stray| stray.get_name().into()));
+        option("--scope", scope.map(|scope| scope.get_name().into()));
         option("--seed", self.seed.map(|seed| seed.to_string().into()));
         told.extend(self.dry_run.then(|| "--dry-run".into()));
         told.extend(self.take_over.then(|| "--take-over".into()));

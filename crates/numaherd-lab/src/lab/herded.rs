@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn every_option_is_passed_on_as_the_guest_reads_it() {
         let words = "--policy dino --interval 500ms --paging-interval 20ms --cpus 0-3 --nodes 0,1 \
-                     --stray node --seed 7 --dry-run --take-over";
+                     --scope node --seed 7 --dry-run --take-over";
         let words: Vec<&str> = words.split_whitespace().collect();
         let herded = Herded::of(&herding(&words), false)
             .unwrap()
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(
             command[run + 1..end].join(" "),
             "--policy dino --config none --interval 500ms --paging-interval 20ms --cpus 0-3 --nodes 0-1 \
-             --stray node --seed 7 --dry-run --take-over"
+             --scope node --seed 7 --dry-run --take-over"
         );
         assert_eq!(command.last(), Some(&"my program"));
     }

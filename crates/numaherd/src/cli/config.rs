@@ -47,7 +47,7 @@ pub struct ConfigCheck {
 /// Options of `config keys`.
 #[derive(Debug, Args)]
 pub struct ConfigKeys {
-    /// A key, or a table of keys: herd.limits.stray, herd.limits
+    /// A key, or a table of keys: herd.limits.scope, herd.limits
     #[arg(value_name = "KEY")]
     pub key: Option<String>,
 

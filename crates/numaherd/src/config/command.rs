@@ -77,7 +77,7 @@ fn resolved(config: &Config) -> Result<Config> {
         group
             .policy
             .get_or_insert_with(|| config.policy().to_owned());
-        group.stray = limits.stray;
+        group.scope = limits.scope;
         group.thread_bounce_limit = limits.thread_bounce_limit;
         let of_group = own.groups.iter().find(|(name, _)| **name == *group.name);
         let interval = of_group.and_then(|(_, own)| own.interval);
@@ -287,7 +287,7 @@ fn list(options: &ConfigKeys) -> Result<()> {
     })
 }
 
-/// A key's name as somebody may have copied it out of a file: `[herd.limits]`, `stray = "node"`.
+/// A key's name as somebody may have copied it out of a file: `[herd.limits]`, `scope = "node"`.
 fn plain_name(written: &str) -> String {
     let name = written.split('=').next().unwrap_or(written).trim();
     name.trim_start_matches('[')

@@ -29,7 +29,7 @@ use numaherd_files::setting::{self, Kind, Section, joined};
 use numaherd_files::{FileError, Finding, read};
 use serde_json::Value;
 
-use crate::cli::{Run, Stray};
+use crate::cli::{AffinityScope, Run};
 use crate::exit::{Exit, OrExit, ended};
 pub use file::Config;
 
@@ -218,13 +218,13 @@ impl Effective {
             limits.nodes.clone_from(&run.nodes);
             from("herd.limits.nodes", "--nodes");
         }
-        if let Some(stray) = run.stray {
-            limits.stray = Some(match stray {
-                Stray::Core => numaherd_herd::Stray::Core,
-                Stray::Domain => numaherd_herd::Stray::Domain,
-                Stray::Node => numaherd_herd::Stray::Node,
+        if let Some(scope) = run.scope {
+            limits.scope = Some(match scope {
+                AffinityScope::Core => numaherd_herd::AffinityScope::Core,
+                AffinityScope::Domain => numaherd_herd::AffinityScope::Domain,
+                AffinityScope::Node => numaherd_herd::AffinityScope::Node,
             });
-            from("herd.limits.stray", "--stray");
+            from("herd.limits.scope", "--scope");
         }
         if run.take_over {
             limits.take_over = true;

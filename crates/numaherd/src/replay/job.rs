@@ -92,14 +92,14 @@ impl Job {
 
     /// Takes in one more interval, in which a line took `waited_ns` to come.
     pub fn take(&mut self, counted: Counted, waited_ns: f64, hardware: &Hardware) {
-        let beyond = (waited_ns - hardware.llc_ns()).max(0.0);
+        let beyond = (waited_ns - hardware.figures.llc_ns).max(0.0);
         let (x, t) = (counted.lines * beyond, counted.ns);
         for (sum, more) in self.sums.iter_mut().zip([1.0, x, t, x * x, x * t]) {
             *sum = *sum * MEMORY + more;
         }
         if let Some((requests, busy_ns)) = counted.uncore {
             let hits = (requests - counted.lines).max(0.0);
-            let one_by_one = counted.lines * waited_ns + hits * hardware.llc_ns();
+            let one_by_one = counted.lines * waited_ns + hits * hardware.figures.llc_ns;
             for (sum, more) in self.in_flight.iter_mut().zip([1.0, one_by_one / busy_ns]) {
                 *sum = *sum * MEMORY + more;
             }
@@ -139,12 +139,12 @@ impl Job {
         let (x, t) = (x / weight, t / weight);
         let (varies, together) = ((xx / weight - x * x).max(0.0), xt / weight - x * t);
         let (known, off) = self.known_in_flight();
-        let known = 1.0 / known.clamp(1.0, hardware.in_flight().max(1.0));
+        let known = 1.0 / known.clamp(1.0, hardware.figures.in_flight.max(1.0));
         let trust = (NOISE * t).powi(2) / (off * known).powi(2) / weight;
         let y = (together + trust * known) / (varies + trust);
-        let least = 1000.0 / hardware.clock_ghz() / WIDEST;
+        let least = 1000.0 / hardware.figures.clock_ghz / WIDEST;
         let most = if x > 0.0 { (t - least) / x } else { 1.0 };
-        let y = y.clamp(1.0 / hardware.in_flight().max(1.0), 1.0);
+        let y = y.clamp(1.0 / hardware.figures.in_flight.max(1.0), 1.0);
         let y = y.min(most.max(1e-3));
         ((t - x * y).max(least), 1.0 / y)
     }
@@ -185,7 +185,7 @@ impl Job {
         }
         Some(Phase {
             instructions: 1e9,
-            cycles_per_instruction: base_ns / 1000.0 / hardware.ns_per_reference_cycle(),
+            cycles_per_instruction: base_ns / 1000.0 / hardware.figures.ns_per_reference_cycle,
             lines: self.curve()?,
             demand: None,
             misses_in_flight,
@@ -208,7 +208,7 @@ pub fn counted(snapshot: &Snapshot, thread: &Thread, hardware: &Hardware) -> Opt
     }
     let uncore = counts.uncore_busy_cycles.zip(counts.uncore_requests);
     let uncore = uncore.filter(|&(busy, requests)| busy > 0 && requests > 0);
-    let cycle_ns = 1.0 / hardware.clock_ghz();
+    let cycle_ns = 1.0 / hardware.figures.clock_ghz;
     Some(Counted {
         ns,
         lines,

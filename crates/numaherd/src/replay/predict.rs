@@ -199,7 +199,7 @@ impl Predictor {
         let shares = memory.iter();
         shares
             .filter_map(|&(home, share)| Some((topology.node_index(home)?, share)))
-            .map(|(home, share)| share * self.hardware.latency_ns(here, home))
+            .map(|(home, share)| share * self.hardware.figures.latency_ns(here, home))
             .sum()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A ledger holds the loop's settings and the seed, but not the policies' own (thresholds, classes):
 //! those are the defaults, or those of a configuration file. A policy may have its own idea of how far
-//! threads may stray and how often one may bounce: a ledger holds what the recorded policy had, which another
+//! threads may run from their cores and how often one may bounce: a ledger holds what the recorded policy had, which another
 //! policy decides for itself.
 
 use std::path::Path;
@@ -39,7 +39,7 @@ impl Settings {
         if name != start.policy
             && let Some(Value::Table(limits)) = herd.get_mut("limits")
         {
-            limits.remove("stray");
+            limits.remove("scope");
             limits.remove("thread_bounce_limit");
         }
         tables.insert("herd".to_owned(), Value::Table(herd));

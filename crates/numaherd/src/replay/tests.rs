@@ -323,9 +323,9 @@ fn settings_are_the_recorded_ones_unless_told_otherwise() {
     };
     let own = of("brm", &[]).unwrap();
     assert_eq!(own.herd, start.settings);
-    // How far its threads may stray is another policy's own affair.
+    // The affinity scope of its threads is another policy's own affair.
     let other = of("dino", &["--set", "herd.limits.bounce_limit=5"]).unwrap();
-    assert_eq!(other.herd.limits.stray, None);
+    assert_eq!(other.herd.limits.scope, None);
     assert_eq!(other.herd.limits.bounce_limit, 5);
     assert_eq!(other.herd.seed, 7);
     let told = |set: &str| of("dino", &["--set", set]).unwrap_err().to_string();

@@ -12,7 +12,7 @@
 use numaherd_world::{NewPages, Signal};
 
 use crate::added::Added;
-use crate::policy::Random;
+use crate::policy::{Needs, Random};
 use crate::registry::{Entry, Half, staged};
 use crate::rules::Rule;
 use crate::stage::{PlacementRule, Seat, Stage};
@@ -35,8 +35,8 @@ const HOME: Rule = Rule {
 struct Homeward;
 
 impl PlacementRule for Homeward {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::CpuUse, Signal::Residency]
+    fn needs(&self) -> Needs<'_> {
+        Needs::of(&[Signal::CpuUse, Signal::Residency])
     }
 
     fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {

@@ -31,14 +31,12 @@ use std::cmp::Reverse;
 
 use numaherd_topology::CpuId;
 
-use super::grouping::{
-    FewCells, Groups, Share, Square, collapse, grow, shares, sum_few_rows, sum_rows,
-};
+use super::grouping::{Groups, Share, Square, collapse, grow, shares};
 use super::{Communication, Tree};
 
 /// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
 pub fn eager_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
-    group(communication, tree, |_, _| ()).mapping(communication.threads())
+    group(communication, tree).mapping(communication.threads())
 }
 
 /// A mapping in the making: the groups of all heights.
@@ -65,37 +63,25 @@ pub(super) struct Stage<'a> {
     cut: u128,
 }
 
-impl<'a> Grouped<'a> {
+impl Grouped<'_> {
     /// Groups the elements of a stage like this, and from there on anew, and keeps that if the
-    /// mapping is better for it. The groups are to be as the stage's shares have it. `few` are the
-    /// cells of the stage that are not 0, where they are few.
-    pub(super) fn try_anew(
-        &mut self,
-        from: usize,
-        members: Vec<Vec<usize>>,
-        few: Option<&FewCells>,
-    ) {
-        let sum_rows = |stage: &Stage<'_>, members: &[Vec<usize>], ties: &mut [u64]| match few {
-            Some(few) => sum_few_rows(few, members, ties),
-            None => sum_rows(stage.square(), members, ties),
-        };
-        let stage = &mut self.stages[from];
-        // The largest table there is, and there are as many groups as before: it is written over.
-        let mut ties = std::mem::take(&mut stage.groups.ties);
-        sum_rows(stage, &members, &mut ties);
+    /// mapping is better for it. The groups are to be as the stage's shares have it.
+    pub(super) fn try_anew(&mut self, from: usize, groups: Groups) {
+        let stage = &self.stages[from];
         let (cells, shapes) = (stage.cells.clone(), stage.shapes.clone());
-        let given = Some(Groups { members, ties });
-        let mut anew = climb(self.tree, stage.height, cells, shapes, self.total, given);
+        let anew = climb(
+            self.tree,
+            stage.height,
+            cells,
+            shapes,
+            self.total,
+            Some(groups),
+        );
         let cut = |stages: &[Stage<'_>]| stages.iter().map(|stage| stage.cut).sum::<u128>();
         if cut(&anew) < cut(&self.stages[from..]) {
             self.stages.truncate(from);
             self.stages.extend(anew);
-            return;
         }
-        let stage = &mut self.stages[from];
-        let mut ties = std::mem::take(&mut anew[0].groups.ties);
-        sum_rows(stage, &stage.groups.members, &mut ties);
-        stage.groups.ties = ties;
     }
 
     /// The vertices that the groups of each stage are put on, in the order of stages.
@@ -159,37 +145,18 @@ impl Stage<'_> {
     }
 }
 
-/// Groups threads up to the root. Every thread's row is shown to `read` once, unless there is nothing
-/// to group.
-pub(super) fn group<'a>(
-    communication: &'a Communication,
-    tree: &'a Tree,
-    mut read: impl FnMut(usize, &[u64]),
-) -> Grouped<'a> {
+/// Groups threads up to the root.
+pub(super) fn group<'a>(communication: &'a Communication, tree: &'a Tree) -> Grouped<'a> {
     let threads = communication.threads();
     let cells = communication.cells();
     let total = match &cells {
         Cow::Borrowed(_) => 2 * communication.total(),
         Cow::Owned(cells) => cells.iter().map(|&cell| u128::from(cell)).sum(),
     };
-    let crowded = threads > tree.cpus().len();
-    let lowest = usize::from(!crowded);
-    let shapes = vec![0; threads];
-    let first = (threads > 0 && lowest <= tree.height()).then(|| {
-        let square = Square {
-            side: threads,
-            cells: &cells,
-        };
-        grow(
-            square,
-            &shapes,
-            &shares_of_level(tree, lowest, &shapes),
-            &mut read,
-        )
-    });
+    let lowest = usize::from(threads <= tree.cpus().len());
     Grouped {
         tree,
-        stages: climb(tree, lowest, cells, shapes, total, first),
+        stages: climb(tree, lowest, cells, vec![0; threads], total, None),
         total,
     }
 }
@@ -216,7 +183,7 @@ fn climb<'a>(
         };
         let groups = given
             .take()
-            .unwrap_or_else(|| grow(square, &shapes, &shares, |_, _| ()));
+            .unwrap_or_else(|| grow(square, &shapes, &shares));
         let above = collapse(&groups.members, &groups.ties, elements);
         let within = above.iter().step_by(groups.members.len() + 1);
         let within: u128 = within.map(|&cell| u128::from(cell)).sum();

@@ -8,145 +8,42 @@
 //!
 //! Only *strong* ties count here: cells with at most four binary digits less than the largest of their
 //! row (a power of two as bound lets whole stretches of a row be passed over at a glance). Where more than an eighth of the cells are strong, the pattern has no edges to speak of, and there is no
-//! such grouping. Cost: the matrix is read once, up to where that is clear; the rest goes by strong ties.
+//! such grouping. Cost: the matrix is read once, up to
+//! where that is clear; the rest depends on the number of strong ties.
 
 use std::cmp::Reverse;
 
-use super::grouping::{FewCells, Share, Square};
+use super::grouping::{FewCells, Share, Square, few_cells};
 
 /// How many binary digits a strong tie may have less than the largest of its row.
 const STRONG_BITS: u32 = 4;
-/// One of so many cells may be strong.
-const FEW: usize = 8;
-/// Cells that are looked at together: where none has as high a bit as a strong tie, none is one.
-const CHUNK: usize = 8;
 
-/// The strong ties of each element, and all its ties where these are few too. Rows are read one by one,
-/// in any order, so that whoever reads them for something else need not fetch them twice.
-pub(super) struct StrongTies {
-    // All cells that are not 0 while these are few; after that, strong ones.
-    cells: FewCells,
-    has_all: bool,
-    // Of each row the least that is strong.
-    least: Vec<u64>,
-    strong: usize,
-    rows_read: usize,
-    // All cells of each chunk of a row, put together bit by bit.
-    bits: Vec<u64>,
-}
-
-impl StrongTies {
-    /// Of so many elements, none read yet.
-    pub(super) fn new(elements: usize) -> Self {
-        Self {
-            cells: FewCells::new(elements),
-            has_all: true,
-            least: vec![0; elements],
-            strong: 0,
-            rows_read: 0,
-            bits: Vec::with_capacity(elements.div_ceil(CHUNK)),
-        }
+/// The strong ties of each element; `None` where they are not few.
+fn strong_ties(communication: Square<'_>, few: Option<&FewCells>) -> Option<FewCells> {
+    fn least(element: usize, row: impl Iterator<Item = (usize, u64)>) -> u64 {
+        let others = row.filter(|&(other, _)| other != element);
+        let largest = others.map(|(_, count)| count).max().unwrap_or(0);
+        (((largest >> STRONG_BITS) + 1).next_power_of_two() / 2).max(1)
     }
-
-    fn of_matrix(communication: Square<'_>) -> Self {
-        let mut ties = Self::new(communication.side);
-        for element in 0..communication.side {
-            ties.read(element, communication.row(element));
-        }
-        ties
-    }
-
-    /// Whether so many ties are few enough to speak of edges. The first rows may have more than their
-    /// part; four to an element are always few.
-    fn are_few(&self, ties: usize) -> bool {
-        let elements = self.least.len();
-        ties <= self.rows_read * (elements / FEW).max(4) + elements
-    }
-
-    /// Reads an element's row.
-    pub(super) fn read(&mut self, element: usize, row: &[u64]) {
-        if !self.are_few(self.strong) {
-            return;
-        }
-        let all = |bits: &[u64]| bits.iter().fold(0, |all, cell| all | cell);
-        self.bits.clear();
-        self.bits.extend(row.chunks(CHUNK).map(all));
-        // What an element communicates within itself is no tie.
-        let of_others = if row[element] == 0 {
-            all(&self.bits)
-        } else {
-            all(&row[..element]) | all(&row[element + 1..])
-        };
-        let least = ((of_others >> STRONG_BITS) + 1).next_power_of_two() / 2;
-        let least = least.max(1);
-        self.least[element] = least;
-        self.cells.begin(element);
-        let looked_at = if self.has_all { 1 } else { least };
-        for (chunk, _) in (0..)
-            .zip(&self.bits)
-            .filter(|&(_, &bits)| bits >= looked_at)
-        {
-            let from = chunk * CHUNK;
-            let to = row.len().min(from + CHUNK);
-            for (other, &count) in (from..to).zip(&row[from..to]) {
-                if count < looked_at {
-                    continue;
-                }
-                let is_strong = count >= least && other != element;
-                self.strong += usize::from(is_strong);
-                if self.has_all || is_strong {
-                    self.cells.push(element, other, count);
-                }
-            }
-        }
-        self.rows_read += 1;
-        if self.has_all && !self.are_few(self.cells.len()) {
-            self.keep_strong();
-        }
-    }
-
-    /// From here on there are too many cells to keep them all.
-    fn keep_strong(&mut self) {
-        let mut strong = FewCells::new(self.least.len());
-        for element in 0..self.least.len() {
-            strong.begin(element);
-            for (other, count) in self.of_element(element) {
-                strong.push(element, other, count);
-            }
-        }
-        self.cells = strong;
-        self.has_all = false;
-    }
-
-    /// All cells that are not 0, where they are few and every row has been read.
-    pub(super) fn all(&self) -> Option<&FewCells> {
-        (self.has_all && self.rows_read == self.least.len()).then_some(&self.cells)
-    }
-
-    fn of_element(&self, element: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let least = self.least[element];
-        let cells = self.cells.row(element).iter().copied();
-        cells.filter(move |&(other, count)| count >= least && other != element)
+    match few {
+        Some(few) => few_cells(few.iter().map(|row| row.iter().copied()), least),
+        None => few_cells(communication.rows(), least),
     }
 }
 
 /// Groups elements of these `shapes` as `shares` says (see above); `None` when the pattern has no
-/// edges. Strong ties that were read already are handed in.
+/// edges. `few` are the cells that are not 0, where they are few.
 pub(super) fn grow_from_edges(
     communication: Square<'_>,
     shapes: &[usize],
     shares: &[Share],
-    ties: Option<&StrongTies>,
+    few: Option<&FewCells>,
 ) -> Option<Vec<Vec<usize>>> {
-    let read_now = ties.is_none().then(|| StrongTies::of_matrix(communication));
-    let ties = ties.or(read_now.as_ref())?;
-    if !ties.are_few(ties.strong) {
-        return None;
-    }
+    let ties = strong_ties(communication, few)?;
     let elements = communication.side;
     let mut is_free = vec![true; elements];
-    let sum = |element| ties.of_element(element).map(|(_, count)| count);
-    let mut with_free: Vec<u64> = (0..elements).map(|element| sum(element).sum()).collect();
+    let sum = |ties: &Vec<(usize, u64)>| ties.iter().map(|&(_, count)| count).sum();
+    let mut with_free: Vec<u64> = ties.iter().map(sum).collect();
     let mut edges: Vec<u64> = with_free.iter().map(|&with| edge(with)).collect();
     let mut with_group = vec![0; elements];
     let mut groups = Vec::with_capacity(shares.len());
@@ -181,7 +78,7 @@ pub(super) fn grow_from_edges(
             wanted[shapes[member]] -= 1;
             left -= 1;
             members.push(member);
-            for (other, count) in ties.of_element(member) {
+            for &(other, count) in &ties[member] {
                 if !is_free[other] {
                     continue;
                 }
@@ -193,7 +90,7 @@ pub(super) fn grow_from_edges(
         }
         near.into_iter().for_each(|element| with_group[element] = 0);
         for &member in &members {
-            for (other, count) in ties.of_element(member) {
+            for &(other, count) in &ties[member] {
                 // A tie may be strong for one of the two only.
                 with_free[other] = with_free[other].saturating_sub(count);
                 if is_free[other] {

@@ -12,8 +12,6 @@
 //! Cost: every element's row is added once to the sums of the group it joins, n^2 for the level,
 //! where summing anew for each comparison would cost n^2 times the group's size.
 
-use std::ops::Range;
-
 /// A square matrix, row by row.
 #[derive(Clone, Copy)]
 pub(super) struct Square<'a> {
@@ -22,6 +20,20 @@ pub(super) struct Square<'a> {
 }
 
 impl<'a> Square<'a> {
+    /// Of each row the columns and counts that are not 0, and some that are. Whole stretches of zeros are
+    /// passed over at a glance.
+    pub(super) fn rows(
+        self,
+    ) -> impl ExactSizeIterator<Item = impl Iterator<Item = (usize, u64)> + Clone> {
+        const STRETCH: usize = 8;
+        let stretches = move |row: usize| self.row(row).chunks(STRETCH).zip((0..).step_by(STRETCH));
+        (0..self.side).map(move |row| {
+            let filled =
+                stretches(row).filter(|(cells, _)| cells.iter().fold(0, |a, b| a | b) != 0);
+            filled.flat_map(|(cells, from)| (from..).zip(cells.iter().copied()))
+        })
+    }
+
     pub(super) fn row(&self, row: usize) -> &'a [u64] {
         &self.cells[row * self.side..][..self.side]
     }
@@ -44,71 +56,30 @@ pub(super) struct Groups {
     pub(super) ties: Vec<u64>,
 }
 
-/// The cells of some kind in each row of a matrix, where they are few: a column and a count each.
-#[derive(Clone, Debug, Default)]
-pub(super) struct FewCells {
-    of: Vec<Range<usize>>,
-    cells: Vec<(usize, u64)>,
-}
+/// The cells of each row of a matrix that count, where they are few: a column and a count each.
+pub(super) type FewCells = Vec<Vec<(usize, u64)>>;
 
-impl FewCells {
-    /// Of so many rows, with nothing in them.
-    pub(super) fn new(rows: usize) -> Self {
-        Self {
-            of: vec![0..0; rows],
-            cells: Vec::new(),
+/// One of so many cells may count.
+const FEW: usize = 8;
+
+/// Of each row the cells that are at least what `least` says of it, but for its own; `None` where they
+/// are not few. The first rows may have more than their part; four to an element are always few.
+pub(super) fn few_cells<Row: Iterator<Item = (usize, u64)> + Clone>(
+    rows: impl ExactSizeIterator<Item = Row>,
+    least: impl Fn(usize, Row) -> u64,
+) -> Option<FewCells> {
+    let elements = rows.len();
+    let (mut cells, mut count) = (FewCells::with_capacity(elements), 0);
+    for (element, row) in rows.enumerate() {
+        let least = least(element, row.clone());
+        let counts = |&(other, count): &(usize, u64)| count >= least && other != element;
+        cells.push(row.filter(counts).collect());
+        count += cells[element].len();
+        if count > (element + 1) * (elements / FEW).max(4) + elements {
+            return None;
         }
     }
-
-    pub(super) fn rows(&self) -> usize {
-        self.of.len()
-    }
-
-    /// How many there are in all rows.
-    pub(super) fn len(&self) -> usize {
-        self.cells.len()
-    }
-
-    pub(super) fn row(&self, row: usize) -> &[(usize, u64)] {
-        &self.cells[self.of[row].clone()]
-    }
-
-    /// Has a row begin; what is pushed from now on is in it.
-    pub(super) fn begin(&mut self, row: usize) {
-        self.of[row] = self.cells.len()..self.cells.len();
-    }
-
-    pub(super) fn push(&mut self, row: usize, column: usize, count: u64) {
-        self.cells.push((column, count));
-        self.of[row].end = self.cells.len();
-    }
-}
-
-/// Twice what the members of a group communicate with each other.
-pub(super) fn within(communication: Square<'_>, members: &[usize]) -> u64 {
-    let with_others = |&member: &usize| -> u64 {
-        let row = communication.row(member);
-        let others = members.iter().filter(|&&other| other != member);
-        others.map(|&other| row[other]).sum()
-    };
-    members.iter().map(with_others).sum()
-}
-
-/// Twice what the members of all groups communicate with others of their group, by the cells that are
-/// not 0.
-pub(super) fn within_of_few(few: &FewCells, members: &[Vec<usize>]) -> u64 {
-    let mut group_of = vec![usize::MAX; few.rows()];
-    for (group, members) in members.iter().enumerate() {
-        members.iter().for_each(|&member| group_of[member] = group);
-    }
-    let with_others = |(group, &member): (usize, &usize)| -> u64 {
-        let cells = few.row(member).iter();
-        let own = cells.filter(|&&(other, _)| other != member && group_of[other] == group);
-        own.map(|&(_, count)| count).sum()
-    };
-    let all = members.iter().enumerate();
-    let all = all.flat_map(|(group, members)| members.iter().map(move |member| (group, member)));
-    all.map(with_others).sum()
+    Some(cells)
 }
 
 /// Twice what the members of each group communicate with each other, by what all communicate with each.
@@ -151,13 +122,8 @@ pub(super) fn shares(elements: usize, room: &[usize]) -> Vec<usize> {
     shares
 }
 
-/// Groups elements of these `shapes` as `shares` says. Every row is shown to `read` once.
-pub(super) fn grow(
-    communication: Square<'_>,
-    shapes: &[usize],
-    shares: &[Share],
-    mut read: impl FnMut(usize, &[u64]),
-) -> Groups {
+/// Groups elements of these `shapes` as `shares` says.
+pub(super) fn grow(communication: Square<'_>, shapes: &[usize], shares: &[Share]) -> Groups {
     let elements = communication.side;
     let mut groups = Groups {
         members: Vec::with_capacity(shares.len()),
@@ -188,11 +154,8 @@ pub(super) fn grow(
             if members.len() == 1 {
                 ties.copy_from_slice(row);
             } else {
-                for (tie, count) in ties.iter_mut().zip(row) {
-                    *tie += count;
-                }
+                add(ties, row);
             }
-            read(member, row);
         }
         groups.members.push(members);
     }
@@ -211,29 +174,35 @@ fn closest(free: &[usize], shapes: &[usize], wanted: &[usize], sums: &[u64]) -> 
     best.map(|(_, at)| at)
 }
 
-/// What every element communicates with all members of each group together, written over `ties`.
-pub(super) fn sum_rows(communication: Square<'_>, members: &[Vec<usize>], ties: &mut [u64]) {
+/// What every element communicates with all members of each group together: a row for each group. By
+/// the cells that are not 0, where they are few.
+pub(super) fn sum_rows(
+    communication: Square<'_>,
+    few: Option<&FewCells>,
+    members: &[Vec<usize>],
+) -> Vec<u64> {
+    let mut sums = vec![0; members.len() * communication.side];
     for (members, ties) in members
         .iter()
-        .zip(ties.chunks_exact_mut(communication.side))
+        .zip(sums.chunks_exact_mut(communication.side))
     {
-        ties.fill(0);
         for &member in members {
-            for (tie, count) in ties.iter_mut().zip(communication.row(member)) {
-                *tie += count;
+            match few {
+                Some(few) => few[member]
+                    .iter()
+                    .for_each(|&(column, count)| ties[column] += count),
+                None => add(ties, communication.row(member)),
             }
         }
     }
+    sums
 }
 
-/// The same by the cells that are not 0.
-pub(super) fn sum_few_rows(few: &FewCells, members: &[Vec<usize>], ties: &mut [u64]) {
-    ties.fill(0);
-    for (members, ties) in members.iter().zip(ties.chunks_exact_mut(few.rows())) {
-        for &(column, count) in members.iter().flat_map(|&member| few.row(member)) {
-            ties[column] += count;
-        }
-    }
+/// Adds a row to sums of rows.
+pub(super) fn add(sums: &mut [u64], row: &[u64]) {
+    sums.iter_mut()
+        .zip(row)
+        .for_each(|(sum, cell)| *sum += cell);
 }
 
 /// What the groups communicate with each other, and on the diagonal, twice, within.
@@ -297,7 +266,7 @@ mod tests {
             of_shape: vec![elements],
         };
         let shares = [share(0, 3), share(1, 2)];
-        let groups = grow(communication, &[0; 5], &shares, |_, _| ());
+        let groups = grow(communication, &[0; 5], &shares);
         assert_eq!(groups.members, [vec![0, 3, 2], vec![1, 4]]);
         assert_eq!(groups.ties, [12, 4, 8, 14, 0, 4, 0, 0, 0, 0]);
         let collapsed = collapse(&groups.members, &groups.ties, 5);

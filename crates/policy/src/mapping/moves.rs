@@ -15,6 +15,7 @@
 use numaherd_topology::CpuId;
 
 use super::Tree;
+use crate::relabel::most_staying_first;
 
 /// The mapping, with vertices that are alike renamed so that few threads leave the CPUs that they are
 /// on `now`, in the order of the mapping.
@@ -54,25 +55,18 @@ fn deal(
     let below = height - 1;
     let mut free: Vec<usize> = tree.children(height, to).collect();
     let mut left: Vec<usize> = tree.children(height, from).collect();
-    let mut ties: Vec<(usize, usize)> = pairs
+    let staying = pairs
         .iter()
         .map(|&(mapped, now)| (tree.above(below, mapped), tree.above(below, now)))
-        .filter(|&(group, child)| tree.shape(below, group) == tree.shape(below, child))
-        .collect();
-    ties.sort_unstable();
-    let mut by_threads: Vec<_> = ties
-        .chunk_by(|a, b| a == b)
-        .map(|same| (std::cmp::Reverse(same.len()), same[0]))
-        .collect();
-    by_threads.sort_unstable();
+        .filter(|&(group, child)| tree.shape(below, group) == tree.shape(below, child));
     let mut dealt = Vec::with_capacity(left.len());
-    for (_, (group, child)) in by_threads {
+    most_staying_first(staying.collect(), |(group, child)| {
         if left.contains(&group) && free.contains(&child) {
             left.retain(|&other| other != group);
             free.retain(|&other| other != child);
             dealt.push((group, child));
         }
-    }
+    });
     for group in left {
         let like = |&child: &usize| tree.shape(below, child) == tree.shape(below, group);
         let at = free.iter().position(like);

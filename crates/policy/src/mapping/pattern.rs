@@ -32,12 +32,6 @@ pub struct Pattern {
     last: Option<(Communication, Tree)>,
 }
 
-impl Default for Pattern {
-    fn default() -> Self {
-        Self::new(CHANGED_BY)
-    }
-}
-
 impl Pattern {
     /// Nothing mapped yet. `changed_by` is the share of communication, from 0 to 1, above which a
     /// pattern is another.
@@ -101,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_first_communication_is_a_change_and_more_of_the_same_is_none() {
-        let mut pattern = Pattern::default();
+        let mut pattern = Pattern::new(CHANGED_BY);
         assert!(!pattern.has_changed(&Communication::new(8), &tree(8)));
         assert!(pattern.has_changed(&chain(8, 100), &tree(8)));
         assert!(!pattern.has_changed(&chain(8, 100), &tree(8)));
@@ -111,7 +105,7 @@ mod tests {
 
     #[test]
     fn threads_that_come_and_cpus_that_go_are_changes() {
-        let mut pattern = Pattern::default();
+        let mut pattern = Pattern::new(CHANGED_BY);
         assert!(pattern.has_changed(&chain(8, 100), &tree(8)));
         assert!(pattern.has_changed(&chain(9, 100), &tree(8)));
         assert!(pattern.has_changed(&chain(9, 100), &tree(6)));
@@ -137,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_creeps_is_noticed_though_no_step_is_large() {
-        let mut pattern = Pattern::default();
+        let mut pattern = Pattern::new(CHANGED_BY);
         let step = |percent: u64| {
             let mut of = Communication::new(4);
             of.add(0, 1, 100 - percent);

@@ -30,8 +30,8 @@ use std::collections::BTreeMap;
 use numaherd_topology::CpuId;
 
 use super::eager::{Grouped, Stage, group, shares_of_level};
-use super::edge::{StrongTies, grow_from_edges};
-use super::grouping::{FewCells, collapse, sum_rows, within, within_groups, within_of_few};
+use super::edge::grow_from_edges;
+use super::grouping::{FewCells, Groups, add, collapse, few_cells, sum_rows, within_groups};
 use super::{Communication, Tree};
 
 /// A cell somewhere takes the time of about so many in a row.
@@ -41,15 +41,15 @@ const ALWAYS: usize = 1024;
 
 /// Maps every thread of the matrix to a CPU of the tree. See the top of this file.
 pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
-    let mut strong = StrongTies::new(communication.threads());
-    let mut grouped = group(communication, tree, |thread, row| strong.read(thread, row));
-    let few = strong.all();
+    let mut grouped = group(communication, tree);
+    // Of the threads' matrix, the lowest, the cells that are not 0, where they are few.
+    let lowest = grouped.stages.first();
+    let few = lowest.and_then(|stage| few_cells(stage.square().rows(), |_, _| 1));
+    let few = few.as_ref();
     for stage in 0..grouped.stages.len() {
-        // They are of the threads' matrix, the lowest.
         let few = few.filter(|_| stage == 0);
-        let strong = (stage == 0).then_some(&strong);
-        if let Some(members) = from_edges(&grouped.stages[stage], tree, strong, few) {
-            grouped.try_anew(stage, members, few);
+        if let Some(groups) = from_edges(&grouped.stages[stage], tree, few) {
+            grouped.try_anew(stage, groups);
         }
     }
     swap_all(&mut grouped, few);
@@ -57,12 +57,7 @@ pub fn refined_map(communication: &Communication, tree: &Tree) -> Vec<CpuId> {
 }
 
 /// The groups of a stage grown from the edges, if they hold more communication than they do now.
-fn from_edges(
-    stage: &Stage<'_>,
-    tree: &Tree,
-    strong: Option<&StrongTies>,
-    few: Option<&FewCells>,
-) -> Option<Vec<Vec<usize>>> {
+fn from_edges(stage: &Stage<'_>, tree: &Tree, few: Option<&FewCells>) -> Option<Groups> {
     let square = stage.square();
     let now = within_groups(square, &stage.groups);
     // Where some group was left with the rest, groups of a size differ.
@@ -74,12 +69,11 @@ fn from_edges(
         return None;
     }
     let shares = shares_of_level(tree, stage.height, &stage.shapes);
-    let members = grow_from_edges(square, &stage.shapes, &shares, strong)?;
-    let anew = match few {
-        Some(few) => within_of_few(few, &members),
-        None => members.iter().map(|group| within(square, group)).sum(),
-    };
-    (anew > now.iter().sum()).then_some(members)
+    let members = grow_from_edges(square, &stage.shapes, &shares, few)?;
+    let ties = sum_rows(square, few, &members);
+    let anew = Groups { members, ties };
+    let held = |within: Vec<u64>| within.into_iter().sum::<u64>();
+    (held(within_groups(square, &anew)) > held(now)).then_some(anew)
 }
 
 fn swap_all(grouped: &mut Grouped<'_>, few: Option<&FewCells>) {
@@ -92,9 +86,7 @@ fn swap_all(grouped: &mut Grouped<'_>, few: Option<&FewCells>) {
         if let (true, Some(below)) = (swapped, below.last()) {
             let (groups, elements) = (&below.groups, below.elements());
             stage.cells = Cow::Owned(collapse(&groups.members, &groups.ties, elements));
-            let mut ties = std::mem::take(&mut stage.groups.ties);
-            sum_rows(stage.square(), &stage.groups.members, &mut ties);
-            stage.groups.ties = ties;
+            stage.groups.ties = sum_rows(stage.square(), None, &stage.groups.members);
         }
         forget_own(stage);
         let few = few.filter(|_| at == 0);
@@ -142,7 +134,7 @@ impl<'s, 'a> Swaps<'s, 'a> {
                 under[group].push(*vertex);
                 let ties = &stage.groups.ties[group * elements..][..elements];
                 let row = &mut rows[*vertex * elements..][..elements];
-                row.iter_mut().zip(ties).for_each(|(sum, tie)| *sum += tie);
+                add(row, ties);
             }
             higher.push(rows);
         }
@@ -167,8 +159,7 @@ impl<'s, 'a> Swaps<'s, 'a> {
         let mut any = false;
         while self.stage.groups.members.len() > 1 && self.is_within_bounds() {
             let mut swapped = false;
-            let wishes = few.map(|few| self.wishes_of_few(few));
-            for (element, group) in wishes.unwrap_or_else(|| self.wishes()) {
+            for (element, group) in self.wishes(few) {
                 if !self.is_within_bounds() {
                     break;
                 }
@@ -209,65 +200,50 @@ impl<'s, 'a> Swaps<'s, 'a> {
     }
 
     /// For each element that would be better off in another group, the best one, those that would
-    /// gain most first.
-    fn wishes(&mut self) -> Vec<(usize, usize)> {
-        let levels = 1 + self.higher.len();
-        let mut best = vec![(0, 0); self.elements];
-        let mut own = vec![0; self.elements];
-        let mut sums = vec![0; self.elements];
+    /// gain most first. Where cells that are not 0 are few, an element is best off in a group that it
+    /// communicates with: of groups under the same vertices such a one always has more.
+    fn wishes(&mut self, few: Option<&FewCells>) -> Vec<(usize, usize)> {
+        let (elements, levels) = (self.elements, 1 + self.higher.len());
+        let sum = |element: usize, group: usize| -> u64 {
+            self.rows(group, levels).map(|row| row[element]).sum()
+        };
+        let mut best = vec![(0, 0); elements];
+        let mut of_group = vec![0; elements];
+        let mut last_seen = self.group_of.clone();
+        let mut sums = elements;
         for (group, members) in self.stage.groups.members.iter().enumerate() {
-            sums.fill(0);
-            for row in self.rows(group, levels) {
-                sums.iter_mut().zip(row).for_each(|(sum, tie)| *sum += tie);
-            }
-            for &member in members {
-                own[member] = std::mem::take(&mut sums[member]);
+            if few.is_none() {
+                of_group.fill(0);
+                self.rows(group, levels)
+                    .for_each(|row| add(&mut of_group, row));
             }
             let holds = |shape: usize| members.iter().any(|&m| self.stage.shapes[m] == shape);
-            for (element, (&sum, best)) in sums.iter().zip(&mut best).enumerate() {
-                if sum > best.0 && holds(self.stage.shapes[element]) {
-                    *best = (sum, group);
+            let mut see = |element: usize| {
+                let is_new = std::mem::replace(&mut last_seen[element], group) != group;
+                if self.group_of[element] == group || !is_new {
+                    return;
                 }
-            }
-        }
-        self.cells_touched += self.stage.groups.members.len() * levels * self.elements;
-        in_order(&best, &own)
-    }
-
-    /// The same by the cells that are not 0: an element is best off in a group that it communicates
-    /// with, since of groups under the same vertices such a one always has more.
-    fn wishes_of_few(&mut self, few: &FewCells) -> Vec<(usize, usize)> {
-        let levels = 1 + self.higher.len();
-        let mut best = vec![(0, 0); self.elements];
-        let mut own = vec![0; self.elements];
-        let mut groups = Vec::new();
-        let mut looked_at = 0;
-        for (element, (best, own)) in best.iter_mut().zip(&mut own).enumerate() {
-            let sum = |group| {
-                self.rows(group, levels)
-                    .map(|row| row[element])
-                    .sum::<u64>()
+                sums += 1;
+                let sum = few.map_or(of_group[element], |_| sum(element, group));
+                if sum > best[element].0 && holds(self.stage.shapes[element]) {
+                    best[element] = (sum, group);
+                }
             };
-            let mine = self.group_of[element];
-            *own = sum(mine);
-            groups.clear();
-            groups.extend(
-                few.row(element)
-                    .iter()
-                    .map(|&(other, _)| self.group_of[other]),
-            );
-            groups.sort_unstable();
-            groups.dedup();
-            for &group in groups.iter().filter(|&&group| group != mine) {
-                let sum = sum(group);
-                if sum > best.0 {
-                    *best = (sum, group);
+            match few {
+                Some(few) => {
+                    let others = members.iter().flat_map(|&member| &few[member]);
+                    others.for_each(|&(other, _)| see(other));
                 }
+                None => (0..elements).for_each(see),
             }
-            looked_at += 1 + groups.len();
         }
-        self.cells_touched += SCATTERED * levels * looked_at;
-        in_order(&best, &own)
+        let own = (0..elements).map(|element| sum(element, self.group_of[element]));
+        let own: Vec<u64> = own.collect();
+        self.cells_touched += few.map_or(1, |_| SCATTERED) * levels * sums;
+        let mut wishes: Vec<usize> = (0..elements).filter(|&e| best[e].0 > own[e]).collect();
+        wishes.sort_by_key(|&element| std::cmp::Reverse(best[element].0 - own[element]));
+        let with_group = |element: usize| (element, best[element].1);
+        wishes.into_iter().map(with_group).collect()
     }
 
     /// Of the members of a group the one with which a swap gains most, if one gains.
@@ -316,7 +292,7 @@ impl<'s, 'a> Swaps<'s, 'a> {
                 };
                 let sums = &mut sums[at * elements..][..elements];
                 if let Some(few) = few {
-                    let cells = [one, other].map(|element| few.row(element));
+                    let cells = [one, other].map(|element| &few[element]);
                     cells[comes]
                         .iter()
                         .for_each(|&(at, count)| sums[at] += count);
@@ -336,24 +312,13 @@ impl<'s, 'a> Swaps<'s, 'a> {
             }
         }
         self.group_of.swap(one, other);
-        let cells = |few: &FewCells| SCATTERED * (few.row(one).len() + few.row(other).len());
+        let cells = |few: &FewCells| SCATTERED * (few[one].len() + few[other].len());
         self.cells_touched += 2 * apart * few.map_or(2 * elements, cells);
     }
 }
 
-/// The elements whose best group is better than their own, with it; those that would gain most first.
-fn in_order(best: &[(u64, usize)], own: &[u64]) -> Vec<(usize, usize)> {
-    let mut wishes: Vec<usize> = (0..own.len())
-        .filter(|&element| best[element].0 > own[element])
-        .collect();
-    wishes.sort_by_key(|&element| std::cmp::Reverse(best[element].0 - own[element]));
-    let with_group = |element: usize| (element, best[element].1);
-    wishes.into_iter().map(with_group).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::grouping::sum_few_rows;
     use super::*;
     use proptest::prelude::*;
 
@@ -370,30 +335,22 @@ mod tests {
             let tree = Tree::even(&[3, 4, 4]).expect("48 CPUs");
             let mut of = Communication::new(48);
             pairs.iter().for_each(|&(one, other, count)| of.add(one, other, count));
-            let mut strong = StrongTies::new(48);
-            let mut grouped = group(&of, &tree, |thread, row| strong.read(thread, row));
-            let few = strong.all().expect("at most 200 cells of 48 rows");
+            let mut grouped = group(&of, &tree);
+            let few = few_cells(grouped.stages[0].square().rows(), |_, _| 1);
+            let few = Some(few.as_ref().expect("at most 200 cells of 48 rows"));
             let places = grouped.places();
             let stage = &mut grouped.stages[0];
-            let groups = stage.groups.members.len();
-            let mut ties = vec![7; groups * 48];
-            sum_few_rows(few, &stage.groups.members, &mut ties);
-            prop_assert_eq!(&ties, &stage.groups.ties);
-            let each: Vec<u64> = stage.groups.members.iter().map(|group| within(stage.square(), group)).collect();
-            prop_assert_eq!(within_of_few(few, &stage.groups.members), each.iter().sum::<u64>());
-            prop_assert_eq!(within_groups(stage.square(), &stage.groups), each);
+            let summed = |stage: &Stage<'_>, few| sum_rows(stage.square(), few, &stage.groups.members);
+            prop_assert_eq!(&summed(stage, few), &stage.groups.ties);
             let mut by_few = Swaps::new(stage, &tree, &places[0]);
-            prop_assert_eq!(by_few.wishes_of_few(few), by_few.wishes());
+            prop_assert_eq!(by_few.wishes(few), by_few.wishes(None));
             for &(one, other) in &swaps {
                 if by_few.group_of[one] != by_few.group_of[other] {
-                    by_few.swap(one, other, Some(few));
+                    by_few.swap(one, other, few);
                 }
             }
-            prop_assert_eq!(by_few.wishes_of_few(few), by_few.wishes());
-            let mut anew = vec![0; groups * 48];
-            let stage = &*by_few.stage;
-            sum_rows(stage.square(), &stage.groups.members, &mut anew);
-            prop_assert_eq!(&anew, &stage.groups.ties);
+            prop_assert_eq!(by_few.wishes(few), by_few.wishes(None));
+            prop_assert_eq!(&summed(by_few.stage, None), &by_few.stage.groups.ties);
         }
     }
 }

@@ -33,7 +33,7 @@ impl<P: Paging> Bench<P> {
 
     /// An interval ends, in which the placement moved nobody.
     pub(super) fn interval(&mut self) {
-        assert_eq!(self.paging.settled(&[], &self.scene.snapshot), []);
+        assert_eq!(self.paging.placed(&[], &self.scene.snapshot), []);
     }
 
     /// So much time passes that no order stands any more.

@@ -23,11 +23,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use numaherd_files::settings;
 use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Sample, Sharing, Signal, Snapshot, ThreadId};
 
-use super::driver::{Access, PageRule};
-use crate::policy::Settled;
+use super::driver::{Access, PageRule, Wish};
+use crate::policy::{Basis, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
@@ -48,6 +49,15 @@ const EXCLUSIVE: Rule = Rule {
     source: "kMAF, PACT 2014; threshold chosen here",
     what: "One node, not the page's own, has nearly all faults on the page: it is ordered there.",
 };
+
+settings! {
+    /// Which pages `kmaf` moves.
+    #[derive(Copy)]
+    pub struct KmafSettings {
+        /// The share of a page's faults that a node must have to get the page. No source is known to us.
+        exclusivity: f64 = 0.9, unit: "share", range: 0.0..=1.0, source: "chosen here";
+    }
+}
 
 /// How many last threads a page remembers (kMAF's block vector).
 const SHARERS: usize = 2;
@@ -109,11 +119,11 @@ impl Counted {
 pub struct Sampled(Counted);
 
 impl PageRule for Sampled {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::MemorySamples]
+    fn basis(&self) -> Basis<'_> {
+        Basis::of(&[Signal::MemorySamples])
     }
 
-    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
+    fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {
         self.0.keep_only(snapshot);
     }
 
@@ -124,10 +134,10 @@ impl PageRule for Sampled {
         (to != home && count > page.of(home)).then_some(to)
     }
 
-    fn reason(&self, to: NodeId, pages: String) -> Reason {
+    fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
         MOST.because(words!(
             "node {to} has the most samples of {pages}",
-            to,
+            to = wish.to,
             pages
         ))
     }
@@ -153,11 +163,11 @@ impl Kmaf {
 }
 
 impl PageRule for Kmaf {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::HintFaults]
+    fn basis(&self) -> Basis<'_> {
+        Basis::finding_sharing(&[Signal::HintFaults])
     }
 
-    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
+    fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {
         self.counted.keep_only(snapshot);
     }
 
@@ -182,10 +192,10 @@ impl PageRule for Kmaf {
         is_exclusive.then_some(to)
     }
 
-    fn reason(&self, to: NodeId, pages: String) -> Reason {
+    fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
         EXCLUSIVE.because(words!(
             "node {to} has nearly all faults on {pages}",
-            to,
+            to = wish.to,
             pages
         ))
     }
@@ -199,10 +209,6 @@ impl PageRule for Kmaf {
             .into_iter()
             .map(|(process, pairs)| (process, sharing(pairs)))
             .collect()
-    }
-
-    fn finds_sharing(&self) -> bool {
-        true
     }
 }
 

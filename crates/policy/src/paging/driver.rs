@@ -1,4 +1,4 @@
-//! The driver: what every paging that judges single pages does before and after its rule.
+//! The driver: what every paging that judges accesses does before and after its rule.
 //!
 //! Problem: a rule of a paper says where a page belongs once it was accessed. Around it a paging must
 //! take accesses in batches, know which processes there are, make orders of wishes, not repeat itself
@@ -7,38 +7,36 @@
 //! Rule: a paging is a [`PageRule`], and [`Driven`] makes a [`Paging`] of it:
 //! 1. each access (sample) whose CPU is in the machine is put to the rule, which wishes its page on a
 //!    node or says nothing. Notices are wishes themselves, where the rule takes them;
-//! 2. a guarded driver drops wishes for pages that go to and fro ([`guard`](super::guard)), page by page;
-//! 3. of several wishes for a page in one batch the last counts, also where it leaves the page in place;
-//! 4. wishes become orders ([`single`](super::single)), with the rule's reason.
+//! 2. wishes become orders, with the rule's reason: for the very pages ([`single`](super::single)), or for
+//!    windows of pages around them ([`windows`](super::windows)). Pages that go to and fro are held back
+//!    where the paging has a [`guard`](super::guard).
 //!
-//! Properties: every order is for a page that was accessed or noticed in that batch, to the node that
-//! the rule wished last; no page is in two orders of one batch; an unguarded page is held back only by
-//! an order that still stands.
+//! Properties: every order is for a page that was accessed or noticed in that batch, to a node that the
+//! rule wished for it; no page is in two orders of one batch to one node.
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    Notice, PageOrder, PageOutcome, Pages, ProcessId, Sample, Sharing, Signal, Snapshot,
+    Notice, PageOrder, PageOutcome, Pages, ProcessId, Sample, Sharing, Snapshot, ThreadId,
 };
 
-use super::guard::Guard;
-use super::single::{SinglePages, Wish};
-use crate::policy::{Paging, Random, Settled};
+use super::single::SinglePages;
+use crate::policy::{Basis, Paging, PlacedThread, Random};
 use crate::reason::Reason;
-use crate::settings::{PagingSettings, Settings};
+use crate::settings::Settings;
 
 /// The rule of a paging: where a page belongs, and why.
 pub trait PageRule: Send {
-    /// See [`Paging::needs`].
-    fn needs(&self) -> &[Signal];
-
-    /// See [`Paging::caveat`].
-    fn caveat(&self) -> Option<&'static str> {
-        None
-    }
+    /// See [`Paging::basis`].
+    fn basis(&self) -> Basis<'_>;
 
     /// Once an interval: the threads that have been given a core, and what was observed. What is known
     /// of processes that are not in the snapshot should be forgotten.
-    fn see(&mut self, _placed: &[Settled], _snapshot: &Snapshot) {}
+    fn see(&mut self, _placed: &[PlacedThread], _snapshot: &Snapshot) {}
+
+    /// See [`Paging::listens`].
+    fn listens(&self) -> bool {
+        true
+    }
 
     /// The node that the accessed page belongs on; `None` where this access does not say. A wish for
     /// the node that the page is on takes back earlier ones of the same batch.
@@ -49,13 +47,8 @@ pub trait PageRule: Send {
         false
     }
 
-    /// Why pages (`page 0x7`, `pages 0x7 to 0x9`) go to a node.
-    fn reason(&self, to: NodeId, pages: String) -> Reason;
-
-    /// See [`Paging::finds_sharing`].
-    fn finds_sharing(&self) -> bool {
-        false
-    }
+    /// Why pages (`page 0x7`, `pages 0x7 to 0x9`) go where a wish says.
+    fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason;
 
     /// See [`Paging::shared`].
     fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
@@ -102,12 +95,55 @@ impl Access<'_> {
     }
 }
 
+/// A page that a rule wants on a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wish<'a> {
+    /// Whose page.
+    pub process: ProcessId,
+    /// The thread that it is for.
+    pub thread: ThreadId,
+    /// The number of the page.
+    pub page: u64,
+    /// The node that it belongs on.
+    pub to: NodeId,
+    /// It is there already: no order, but earlier wishes for the page count no longer.
+    pub stays: bool,
+    /// When it was accessed or noticed, in ns.
+    pub time_ns: u64,
+    /// The access; `None` for a notice.
+    pub sample: Option<&'a Sample>,
+}
+
+/// What makes orders of wishes.
+pub trait Orders: Send {
+    /// Once an interval: the threads that have been given a core, and what was observed.
+    fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot);
+
+    /// Bytes of a page.
+    fn page_bytes(&self) -> u64;
+
+    /// Whether there are orders for a process.
+    fn knows(&self, process: ProcessId) -> bool;
+
+    /// The orders that wishes of one batch lead to. `reason` is given the wish and the pages of an order;
+    /// `now_ns` is the time of the batch.
+    fn orders(
+        &mut self,
+        wishes: Vec<Wish<'_>>,
+        topology: &Topology,
+        now_ns: u64,
+        reason: &dyn Fn(&Wish<'_>, String) -> Reason,
+    ) -> Vec<PageOrder>;
+
+    /// What became of orders.
+    fn moved(&mut self, outcomes: &[PageOutcome]);
+}
+
 /// A paging made of its rule. See the top of this file.
 #[derive(Clone, Debug)]
-pub struct Driven<R> {
+pub struct Driven<R, O = SinglePages> {
     pub(super) rule: R,
-    pages: SinglePages,
-    guard: Option<Guard>,
+    pub(super) orders: O,
 }
 
 impl<R: PageRule> Driven<R> {
@@ -115,56 +151,45 @@ impl<R: PageRule> Driven<R> {
     pub fn new(rule: R) -> Self {
         Self {
             rule,
-            pages: SinglePages::default(),
-            guard: None,
+            orders: SinglePages::default(),
         }
     }
 
     /// The same; pages that go to and fro are frozen.
     pub fn guarded(settings: &Settings, rule: R) -> Self {
-        let each_page = PagingSettings {
-            window_pages: 1,
-            ..settings.paging
-        };
         Self {
-            guard: Some(Guard::new(&each_page)),
-            ..Self::new(rule)
+            rule,
+            orders: SinglePages::guarded(&settings.paging),
         }
-    }
-
-    fn is_frozen(&mut self, wish: &Wish, now_ns: u64) -> bool {
-        let Some(guard) = &mut self.guard else {
-            return false;
-        };
-        let page = wish.page..wish.page.saturating_add(1);
-        let admitted = guard.admit(wish.process, wish.to, wish.page, page, now_ns);
-        admitted.is_none()
-    }
-
-    fn orders(&mut self, wishes: Vec<Wish>, topology: &Topology, now_ns: u64) -> Vec<PageOrder> {
-        let rule = &self.rule;
-        let reason = |to, pages| rule.reason(to, pages);
-        self.pages.orders(wishes, topology, now_ns, reason)
     }
 }
 
-impl<R: PageRule> Paging for Driven<R> {
-    fn needs(&self) -> &[Signal] {
-        self.rule.needs()
+impl<R: PageRule, O: Orders> Driven<R, O> {
+    fn orders(
+        &mut self,
+        wishes: Vec<Wish<'_>>,
+        topology: &Topology,
+        now_ns: u64,
+    ) -> Vec<PageOrder> {
+        let rule = &self.rule;
+        let reason = |wish: &Wish<'_>, pages| rule.reason(wish, pages);
+        self.orders.orders(wishes, topology, now_ns, &reason)
+    }
+}
+
+impl<R: PageRule, O: Orders> Paging for Driven<R, O> {
+    fn basis(&self) -> Basis<'_> {
+        self.rule.basis()
     }
 
-    fn caveat(&self) -> Option<&'static str> {
-        self.rule.caveat()
-    }
-
-    fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
-        self.pages.see(snapshot);
+    fn placed(&mut self, threads: &[PlacedThread], snapshot: &Snapshot) -> Vec<PageOrder> {
+        self.orders.see(threads, snapshot);
         self.rule.see(threads, snapshot);
-        if let Some(guard) = &mut self.guard {
-            let processes: Vec<ProcessId> = snapshot.processes.iter().map(|p| p.id).collect();
-            guard.keep_only(&processes);
-        }
         Vec::new()
+    }
+
+    fn listens(&self) -> bool {
+        self.rule.listens()
     }
 
     fn sampled(
@@ -180,24 +205,20 @@ impl<R: PageRule> Paging for Driven<R> {
             };
             let access = Access {
                 sample,
-                page: self.pages.page_of(sample),
+                page: sample.address / self.orders.page_bytes(),
                 node,
-                is_known: self.pages.knows(sample.process),
+                is_known: self.orders.knows(sample.process),
                 topology,
             };
-            let Some(to) = self.rule.wish(&access) else {
-                continue;
-            };
-            let wish = Wish {
+            wishes.extend(self.rule.wish(&access).map(|to| Wish {
                 process: sample.process,
                 thread: sample.thread,
                 page: access.page,
                 to,
                 stays: access.is_on(to),
-            };
-            if wish.stays || !self.is_frozen(&wish, sample.time_ns) {
-                wishes.push(wish);
-            }
+                time_ns: sample.time_ns,
+                sample: Some(sample),
+            }));
         }
         let now_ns = samples.last().map_or(0, |sample| sample.time_ns);
         self.orders(wishes, topology, now_ns)
@@ -207,25 +228,18 @@ impl<R: PageRule> Paging for Driven<R> {
         if !self.rule.takes_notices() {
             return Vec::new();
         }
-        let mut wishes = Vec::new();
-        for notice in notices.iter().filter(|notice| notice.from != notice.to) {
-            let wish = Wish {
-                process: notice.process,
-                thread: notice.thread,
-                page: notice.page,
-                to: notice.to,
-                stays: false,
-            };
-            if !self.is_frozen(&wish, notice.time_ns) {
-                wishes.push(wish);
-            }
-        }
+        let wishes = notices.iter().filter(|notice| notice.from != notice.to);
+        let wishes = wishes.map(|notice| Wish {
+            process: notice.process,
+            thread: notice.thread,
+            page: notice.page,
+            to: notice.to,
+            stays: false,
+            time_ns: notice.time_ns,
+            sample: None,
+        });
         let now_ns = notices.last().map_or(0, |notice| notice.time_ns);
-        self.orders(wishes, topology, now_ns)
-    }
-
-    fn finds_sharing(&self) -> bool {
-        self.rule.finds_sharing()
+        self.orders(wishes.collect(), topology, now_ns)
     }
 
     fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
@@ -233,7 +247,7 @@ impl<R: PageRule> Paging for Driven<R> {
     }
 
     fn moved(&mut self, outcomes: &[PageOutcome]) {
-        self.pages.moved(outcomes);
+        self.orders.moved(outcomes);
         for outcome in outcomes.iter().filter(|outcome| outcome.not_tried > 0) {
             if let Pages::Window { first, count } = outcome.pages {
                 let pages = first..first.saturating_add(count);

@@ -21,10 +21,28 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use numaherd_files::settings;
 use numaherd_topology::NodeId;
 use numaherd_world::ProcessId;
 
-use crate::settings::PagingSettings;
+settings! {
+    /// Which pages are moved, by the policies whose memory follows (`dino`, `di-migrate`).
+    #[derive(Copy, Eq)]
+    pub struct PagingSettings {
+        /// K: how many pages one sampled access moves in total, half of them before it.
+        window_pages: u64 = 4096, unit: "base pages", range: 1.0..=MOST_WINDOW_PAGES,
+            source: "DINO 4.1; a total in Clavis";
+        /// How often a chunk of pages may be ordered back to another node before it is frozen.
+        bounce_limit: u32 = 5, unit: "orders back", source: "Clavis";
+        /// After what time of the samples a frozen chunk gets another chance. DINO 3.3.2 only says that
+        /// migration is discontinued.
+        thaw_after_s: u64 = 60, unit: "s", source: "chosen here";
+    }
+}
+
+/// The most base pages that one access may move (64 GiB of 4 KiB pages): the governor looks at
+/// every piece of a window.
+const MOST_WINDOW_PAGES: f64 = (1 << 24) as f64;
 
 /// What is known of all chunks that were ordered somewhere.
 #[derive(Clone, Debug)]
@@ -102,10 +120,9 @@ impl Guard {
         Some(first..end)
     }
 
-    /// Forgets the chunks of all other processes. The processes are ascending.
-    pub fn keep_only(&mut self, processes: &[ProcessId]) {
-        self.chunks
-            .retain(|(process, _), _| processes.binary_search(process).is_ok());
+    /// Forgets the chunks of all other processes.
+    pub fn keep_only(&mut self, lives: impl Fn(ProcessId) -> bool) {
+        self.chunks.retain(|&(process, _), _| lives(process));
     }
 
     /// Whether a window may reach into a chunk without an access inside it.

@@ -4,7 +4,7 @@
 //! thread that was moved has left its memory behind. Rule (Löf and Holmgren, ICS 2005; IPM §2.1): pages
 //! are marked, and the first thread to touch a marked page draws it to its node.
 //!
-//! When a process's pages are marked: when it is first seen, and when one of its threads was settled on
+//! When a process's pages are marked: when it is first seen, and when one of its threads was placed on
 //! another node. Each page moves at most once for each marking: a touch from its own node leaves it
 //! where it is, and takes its mark too. (The authors mark by hand, where the program says so.) There is
 //! no guard against what IPM finds wrong with it, that it moves a page again and again where several
@@ -22,8 +22,8 @@ use std::ops::Range;
 use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Signal, Snapshot};
 
-use super::driver::{Access, PageRule};
-use crate::policy::Settled;
+use super::driver::{Access, PageRule, Wish};
+use crate::policy::{Basis, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::words;
@@ -45,11 +45,11 @@ pub struct NextTouch {
 }
 
 impl PageRule for NextTouch {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::HintFaults]
+    fn basis(&self) -> Basis<'_> {
+        Basis::of(&[Signal::HintFaults])
     }
 
-    fn see(&mut self, placed: &[Settled], snapshot: &Snapshot) {
+    fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot) {
         self.touched
             .retain(|&process, _| snapshot.process(process).is_some());
         for thread in placed {
@@ -69,10 +69,10 @@ impl PageRule for NextTouch {
         (is_first && access.is_remote()).then_some(access.node)
     }
 
-    fn reason(&self, to: NodeId, pages: String) -> Reason {
+    fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
         TOUCHED.because(words!(
             "a thread of node {to} was the first on {pages}",
-            to,
+            to = wish.to,
             pages
         ))
     }

@@ -32,8 +32,8 @@ use std::collections::{BTreeMap, HashMap};
 use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Signal, Snapshot, ThreadId};
 
-use super::driver::{Access, PageRule};
-use crate::policy::Settled;
+use super::driver::{Access, PageRule, Wish};
+use crate::policy::{Basis, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::words;
@@ -86,11 +86,11 @@ impl Group {
 }
 
 impl PageRule for NumaBalancing {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::HintFaults]
+    fn basis(&self) -> Basis<'_> {
+        Basis::of(&[Signal::HintFaults])
     }
 
-    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
+    fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {
         let lives = |process| snapshot.process(process).is_some();
         self.last.retain(|&(process, _), _| lives(process));
         self.groups.retain(|&process, _| lives(process));
@@ -116,8 +116,12 @@ impl PageRule for NumaBalancing {
         moves.then_some(node)
     }
 
-    fn reason(&self, to: NodeId, pages: String) -> Reason {
-        TWICE.because(words!("threads of node {to} faulted on {pages}", to, pages))
+    fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
+        TWICE.because(words!(
+            "threads of node {to} faulted on {pages}",
+            to = wish.to,
+            pages
+        ))
     }
 }
 

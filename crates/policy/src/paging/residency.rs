@@ -23,8 +23,8 @@ use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Sharing, Signal, Snapshot};
 
 use super::credits::Credits;
-use super::driver::{Access, PageRule};
-use crate::policy::Settled;
+use super::driver::{Access, PageRule, Wish};
+use crate::policy::{Basis, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::{Evidence, Settings};
@@ -63,21 +63,20 @@ impl IntensePages {
 }
 
 impl PageRule for IntensePages {
-    fn needs(&self) -> &[Signal] {
+    fn basis(&self) -> Basis<'_> {
         match self.evidence {
-            Evidence::Residency => &[Signal::TlbResidency],
-            Evidence::Samples => &[Signal::MemorySamples],
+            Evidence::Residency => Basis::of(&[Signal::TlbResidency]),
+            Evidence::Samples => Basis {
+                caveat: Some(
+                    "ipm uses memory samples instead of TLB residency (ipm.evidence), which is weaker \
+                     evidence: rarely sampled pages are judged late or not at all",
+                ),
+                ..Basis::finding_sharing(&[Signal::MemorySamples])
+            },
         }
     }
 
-    fn caveat(&self) -> Option<&'static str> {
-        (self.evidence == Evidence::Samples).then_some(
-            "ipm goes by memory samples in place of TLB residency (ipm.evidence), which is weaker \
-             evidence: pages that are seldom sampled are judged late or not at all",
-        )
-    }
-
-    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
+    fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {
         self.credits.keep_only(snapshot);
     }
 
@@ -92,27 +91,23 @@ impl PageRule for IntensePages {
         self.evidence == Evidence::Residency
     }
 
-    fn reason(&self, to: NodeId, pages: String) -> Reason {
+    fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
         match self.evidence {
             Evidence::Residency => NOTICED.because(words!(
                 "node {to} holds {pages} in its TLBs far longer",
-                to,
+                to = wish.to,
                 pages
             )),
             Evidence::Samples => SAMPLED.because(words!(
                 "most samples of {pages} are of node {to} by far",
                 pages,
-                to
+                to = wish.to
             )),
         }
     }
 
     fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
         self.credits.shared()
-    }
-
-    fn finds_sharing(&self) -> bool {
-        self.evidence == Evidence::Samples
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! * A *wish* is a page that a rule wants on a node, for a thread. Of several wishes for one page in
 //!   one call the last counts.
+//! * Wishes for pages that go to and fro are dropped where there is a [`Guard`], page by page.
 //! * Neighbouring pages that go to the same node become one order.
 //! * A page that was ordered to a node is not ordered there again within a second of the evidence's own
 //!   time (what is seen lags behind what was done), unless it was not tried or did not go. An order to
@@ -19,34 +20,27 @@ use std::sync::Arc;
 
 use numaherd_topology::{NodeId, NodeSet, Topology};
 use numaherd_world::{
-    PageOrder, PageOutcome, Pages, ProcessId, Sample, Snapshot, ThreadId, USUAL_PAGE_BYTES,
+    PageOrder, PageOutcome, Pages, ProcessId, Snapshot, ThreadId, USUAL_PAGE_BYTES,
 };
 
+use super::driver::{Orders, Wish};
+use super::guard::{Guard, PagingSettings};
+use crate::policy::PlacedThread;
 use crate::reason::Reason;
 
 /// How long an order stands before the page may be ordered to the same node again, in ns.
 pub(super) const STANDS_NS: u64 = 1_000_000_000;
 
-/// A page that is to be on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
-    pub(super) process: ProcessId,
-    pub(super) thread: ThreadId,
-    pub(super) page: u64,
-    pub(super) to: NodeId,
-    /// It is there already: no order, but earlier wishes for the page count no longer.
-    pub(super) stays: bool,
-}
-
 /// What is known of processes, and of what was ordered. See the top of this file.
 #[derive(Clone, Debug)]
-pub(super) struct SinglePages {
+pub struct SinglePages {
     page_bytes: u64,
     processes: BTreeMap<ProcessId, Known>,
     /// Threads that may be steered, ascending.
     steerable: Vec<ThreadId>,
     ordered: HashMap<(ProcessId, u64), Ordered>,
     by_age: VecDeque<(u64, ProcessId, u64)>,
+    guard: Option<Guard>,
 }
 
 #[derive(Clone, Debug)]
@@ -70,13 +64,13 @@ impl Default for SinglePages {
             steerable: Vec::new(),
             ordered: HashMap::new(),
             by_age: VecDeque::new(),
+            guard: None,
         }
     }
 }
 
-impl SinglePages {
-    /// Takes in which processes and threads there are.
-    pub(super) fn see(&mut self, snapshot: &Snapshot) {
+impl Orders for SinglePages {
+    fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {
         self.page_bytes = snapshot.page_bytes.max(1);
         let known = |process: &numaherd_world::Process| {
             let known = Known {
@@ -96,38 +90,39 @@ impl SinglePages {
         let processes = &self.processes;
         self.ordered
             .retain(|(process, _), _| processes.contains_key(process));
+        if let Some(guard) = &mut self.guard {
+            guard.keep_only(|process| processes.contains_key(&process));
+        }
     }
 
-    /// Whether a process is known.
-    pub(super) fn knows(&self, process: ProcessId) -> bool {
+    fn page_bytes(&self) -> u64 {
+        self.page_bytes
+    }
+
+    fn knows(&self, process: ProcessId) -> bool {
         self.processes.contains_key(&process)
     }
 
-    /// The page of a sample.
-    pub(super) fn page_of(&self, sample: &Sample) -> u64 {
-        sample.address / self.page_bytes
-    }
-
-    /// The orders that wishes lead to, ascending by process and page. `reason` is given the node and the
-    /// pages of an order, in words.
-    pub(super) fn orders(
+    /// Ascending by process and page.
+    fn orders(
         &mut self,
-        mut wishes: Vec<Wish>,
+        mut wishes: Vec<Wish<'_>>,
         topology: &Topology,
         now_ns: u64,
-        reason: impl Fn(NodeId, String) -> Reason,
+        reason: &dyn Fn(&Wish<'_>, String) -> Reason,
     ) -> Vec<PageOrder> {
         self.age(now_ns);
+        wishes.retain(|wish| wish.stays || !self.is_frozen(wish));
         // The last of equals is the one that is kept.
         wishes.reverse();
         wishes.sort_by_key(|wish| (wish.process, wish.page));
         wishes.dedup_by_key(|wish| (wish.process, wish.page));
         wishes.retain_mut(|wish| !wish.stays && self.admit(wish, topology, now_ns));
-        let together = |a: &Wish, b: &Wish| {
+        let together = |a: &Wish<'_>, b: &Wish<'_>| {
             (a.process, a.to) == (b.process, b.to) && a.page.checked_add(1) == Some(b.page)
         };
-        let order = |wishes: &[Wish]| {
-            let Reason { rule, why, .. } = reason(wishes[0].to, named(wishes));
+        let order = |wishes: &[Wish<'_>]| {
+            let Reason { rule, why, .. } = reason(&wishes[0], named(wishes));
             PageOrder {
                 process: wishes[0].process,
                 thread: wishes[0].thread,
@@ -143,8 +138,43 @@ impl SinglePages {
         wishes.chunk_by(together).map(order).collect()
     }
 
+    /// What was not tried, or did not go, may be ordered again at once.
+    fn moved(&mut self, outcomes: &[PageOutcome]) {
+        let undone = |outcome: &&PageOutcome| outcome.not_tried > 0 || !outcome.failed.is_empty();
+        for outcome in outcomes.iter().filter(undone) {
+            if let Pages::Window { first, count } = outcome.pages {
+                for page in first..first.saturating_add(count) {
+                    self.ordered.remove(&(outcome.process, page));
+                }
+            }
+        }
+    }
+}
+
+impl SinglePages {
+    /// Nothing seen yet; pages that go to and fro are frozen.
+    pub(super) fn guarded(settings: &PagingSettings) -> Self {
+        let each_page = PagingSettings {
+            window_pages: 1,
+            ..*settings
+        };
+        Self {
+            guard: Some(Guard::new(&each_page)),
+            ..Self::default()
+        }
+    }
+
+    fn is_frozen(&mut self, wish: &Wish<'_>) -> bool {
+        let page = wish.page..wish.page.saturating_add(1);
+        let guard = self.guard.as_mut();
+        guard.is_some_and(|guard| {
+            let admitted = guard.admit(wish.process, wish.to, wish.page, page, wish.time_ns);
+            admitted.is_none()
+        })
+    }
+
     /// Whether a wish becomes an order; notes it if so.
-    fn admit(&mut self, wish: &mut Wish, topology: &Topology, now_ns: u64) -> bool {
+    fn admit(&mut self, wish: &mut Wish<'_>, topology: &Topology, now_ns: u64) -> bool {
         let Some(process) = self.processes.get(&wish.process) else {
             return false;
         };
@@ -172,18 +202,6 @@ impl SinglePages {
         true
     }
 
-    /// What was not tried, or did not go, may be ordered again at once.
-    pub(super) fn moved(&mut self, outcomes: &[PageOutcome]) {
-        let undone = |outcome: &&PageOutcome| outcome.not_tried > 0 || !outcome.failed.is_empty();
-        for outcome in outcomes.iter().filter(undone) {
-            if let Pages::Window { first, count } = outcome.pages {
-                for page in first..first.saturating_add(count) {
-                    self.ordered.remove(&(outcome.process, page));
-                }
-            }
-        }
-    }
-
     fn age(&mut self, now_ns: u64) {
         while let Some(&(time_ns, process, page)) = self.by_age.front() {
             if now_ns.saturating_sub(time_ns) < STANDS_NS {
@@ -204,7 +222,7 @@ impl SinglePages {
 }
 
 /// `page 7` or `pages 7 to 9`, for the reasons of orders.
-fn named(wishes: &[Wish]) -> String {
+fn named(wishes: &[Wish<'_>]) -> String {
     match wishes {
         [one] => format!("page {:#x}", one.page),
         [first, .., last] => format!("pages {:#x} to {:#x}", first.page, last.page),

@@ -23,8 +23,8 @@ use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Sharing, Signal, Snapshot};
 
 use super::credits::Credits;
-use super::driver::{Access, PageRule};
-use crate::policy::Settled;
+use super::driver::{Access, PageRule, Wish};
+use crate::policy::{Basis, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
@@ -52,8 +52,8 @@ const OFTEN_MISSED: Rule = Rule {
 pub struct TlbMiss;
 
 impl PageRule for TlbMiss {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::TlbMisses]
+    fn basis(&self) -> Basis<'_> {
+        Basis::of(&[Signal::TlbMisses])
     }
 
     /// The last miss on a page counts, also one from the page's own node.
@@ -61,10 +61,10 @@ impl PageRule for TlbMiss {
         Some(access.node)
     }
 
-    fn reason(&self, to: NodeId, pages: String) -> Reason {
+    fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
         MISSED.because(words!(
             "a TLB of node {to} missed on {pages} last",
-            to,
+            to = wish.to,
             pages
         ))
     }
@@ -82,11 +82,11 @@ impl TlbMissHistory {
 }
 
 impl PageRule for TlbMissHistory {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::TlbMisses]
+    fn basis(&self) -> Basis<'_> {
+        Basis::finding_sharing(&[Signal::TlbMisses])
     }
 
-    fn see(&mut self, _: &[Settled], snapshot: &Snapshot) {
+    fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {
         self.0.keep_only(snapshot);
     }
 
@@ -94,20 +94,16 @@ impl PageRule for TlbMissHistory {
         self.0.credit(access)
     }
 
-    fn reason(&self, to: NodeId, pages: String) -> Reason {
+    fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
         OFTEN_MISSED.because(words!(
             "TLBs of node {to} missed on {pages} far more",
-            to,
+            to = wish.to,
             pages
         ))
     }
 
     fn shared(&mut self) -> Vec<(ProcessId, Sharing)> {
         self.0.shared()
-    }
-
-    fn finds_sharing(&self) -> bool {
-        true
     }
 }
 

@@ -6,12 +6,12 @@
 //! page is whose. DINO §5.2 found it good for single-threaded programs with small sets and bad for
 //! others; it is here to be compared with.
 //!
-//! Rule: when a settled thread was moved to another node in this interval and all settled threads
+//! Rule: when a placed thread was moved to another node in this interval and all placed threads
 //! of its process are on that node now, everything the process has resident is ordered there. A
-//! process whose settled threads are on several nodes, or whose thread stayed, is left alone; so is
+//! process whose placed threads are on several nodes, or whose thread stayed, is left alone; so is
 //! one that may not have memory on that node.
 //!
-//! Terms: a thread is *settled* when its placement has given it a core; the *resident set* is all pages
+//! Terms: a thread is *placed* when its placement has given it a core; the *resident set* is all pages
 //! that a process has in memory. Source: DINO §4, §5.2; one node per process is chosen here.
 //!
 //! Properties: at most one order per process and interval; none when no thread changed its node.
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use numaherd_world::{PageOrder, Pages, ProcessId, Snapshot};
 
-use crate::policy::{Paging, Settled};
+use crate::policy::{Paging, PlacedThread};
 use crate::rules::Rule;
 
 /// The rules that orders name.
@@ -29,7 +29,7 @@ pub const RULES: &[Rule] = &[FOLLOW];
 const FOLLOW: Rule = Rule {
     name: "whole-set: follow the process",
     source: "DINO 4 (entire resident set); one node per process is chosen here",
-    what: "All settled threads of a process are on one node since this interval: all its pages \
+    what: "All placed threads of a process are on one node since this interval: all its pages \
            are ordered there.",
 };
 
@@ -38,12 +38,12 @@ const FOLLOW: Rule = Rule {
 pub struct WholeSet;
 
 impl Paging for WholeSet {
-    fn settled(&mut self, threads: &[Settled], snapshot: &Snapshot) -> Vec<PageOrder> {
-        let mut processes: BTreeMap<ProcessId, Vec<&Settled>> = BTreeMap::new();
+    fn placed(&mut self, threads: &[PlacedThread], snapshot: &Snapshot) -> Vec<PageOrder> {
+        let mut processes: BTreeMap<ProcessId, Vec<&PlacedThread>> = BTreeMap::new();
         for thread in threads {
             processes.entry(thread.process).or_default().push(thread);
         }
-        let order = |(&process, threads): (&ProcessId, &Vec<&Settled>)| {
+        let order = |(&process, threads): (&ProcessId, &Vec<&PlacedThread>)| {
             let moved = threads
                 .iter()
                 .find(|thread| thread.moved_from.is_some_and(|from| from != thread.node))?;
@@ -80,8 +80,8 @@ mod tests {
     use numaherd_testing::Scene;
     use numaherd_topology::NodeId;
 
-    fn settled(tid: u32, process: u32, node: u32, moved_from: Option<u32>) -> Settled {
-        Settled {
+    fn placed(tid: u32, process: u32, node: u32, moved_from: Option<u32>) -> PlacedThread {
+        PlacedThread {
             thread: numaherd_testing::tid(tid),
             process: Scene::process(process),
             node: NodeId(node),
@@ -89,10 +89,10 @@ mod tests {
         }
     }
 
-    fn orders(threads: &[Settled]) -> Vec<(u32, u32)> {
+    fn orders(threads: &[PlacedThread]) -> Vec<(u32, u32)> {
         let snapshot = Scene::uniform(2, 2).snapshot;
         WholeSet
-            .settled(threads, &snapshot)
+            .placed(threads, &snapshot)
             .iter()
             .map(|order| {
                 assert_eq!(order.pages, Pages::All);
@@ -103,28 +103,28 @@ mod tests {
 
     #[test]
     fn a_process_that_moved_takes_its_pages_along() {
-        let threads = [settled(1, 7, 1, Some(0)), settled(2, 8, 0, None)];
+        let threads = [placed(1, 7, 1, Some(0)), placed(2, 8, 0, None)];
         assert_eq!(orders(&threads), [(7, 1)]);
     }
 
     #[test]
     fn threads_on_two_nodes_leave_the_pages_where_they_are() {
-        let threads = [settled(1, 7, 1, Some(0)), settled(2, 7, 0, None)];
+        let threads = [placed(1, 7, 1, Some(0)), placed(2, 7, 0, None)];
         assert_eq!(orders(&threads), []);
     }
 
     #[test]
     fn the_last_thread_to_come_brings_the_pages_once() {
         let threads = [
-            settled(1, 7, 1, None),
-            settled(2, 7, 1, Some(0)),
-            settled(3, 7, 1, Some(0)),
+            placed(1, 7, 1, None),
+            placed(2, 7, 1, Some(0)),
+            placed(3, 7, 1, Some(0)),
         ];
         assert_eq!(orders(&threads), [(7, 1)]);
     }
 
     #[test]
     fn a_move_within_a_node_moves_no_pages() {
-        assert_eq!(orders(&[settled(1, 7, 1, Some(1))]), []);
+        assert_eq!(orders(&[placed(1, 7, 1, Some(1))]), []);
     }
 }

@@ -16,6 +16,7 @@
 //! keeps its own.
 
 use crate::placement::slots::{At, DomainSlots, PoolSlots};
+use crate::relabel::most_staying_first;
 
 /// How many threads of each label a CPU is to run.
 pub type Hand = [usize; 3];
@@ -45,16 +46,13 @@ pub fn arrange(domain: &DomainSlots, hands: &mut [Hand], running: &[Hand]) {
             None => kinds.push((hands[cpu], 1)),
         }
     }
-    let mut pairs: Vec<(usize, usize, usize)> = Vec::new();
+    let mut staying: Vec<(usize, usize)> = Vec::new();
     for &cpu in &candidates {
         for (kind, (hand, _)) in kinds.iter().enumerate() {
             let stay: usize = (0..3).map(|c| hand[c].min(running[cpu][c])).sum();
-            if stay > 0 {
-                pairs.push((stay, cpu, kind));
-            }
+            staying.extend(std::iter::repeat_n((cpu, kind), stay));
         }
     }
-    pairs.sort_unstable_by_key(|&(stay, cpu, kind)| (std::cmp::Reverse(stay), cpu, kind));
 
     let mut given: Vec<Option<Hand>> = vec![None; hands.len()];
     let mut give = |cpu: usize, kind: usize, kinds: &mut [(Hand, usize)]| {
@@ -65,9 +63,7 @@ pub fn arrange(domain: &DomainSlots, hands: &mut [Hand], running: &[Hand]) {
             given[cpu] = Some(kinds[kind].0);
         }
     };
-    for (_, cpu, kind) in pairs {
-        give(cpu, kind, &mut kinds);
-    }
+    most_staying_first(staying, |(cpu, kind)| give(cpu, kind, &mut kinds));
     for &cpu in &candidates {
         if let Some(kind) = kinds.iter().position(|&(_, count)| count > 0) {
             give(cpu, kind, &mut kinds);

@@ -17,7 +17,7 @@
 //! What the paper leaves open, and what is different on Linux:
 //! * *Candidates are held* on their node from the first tick in which they run, and the plan names them
 //!   for it: otherwise the kernel would move them between nodes in the middle of a tick, and the penalty
-//!   would belong to no node. They are held on the whole node ([`Stray::Node`]): within it the kernel
+//!   would belong to no node. They are held on the whole node ([`AffinityScope::Node`]): within it the kernel
 //!   balances them as it likes, and where it cannot, the governor moves one to an idle node (the paper's
 //!   suspended steal, §4.4). A thread that someone else moved simply counts as being on its new node.
 //! * *Which threads ran*: Xen ticks on the CPU of the running vCPU, so a sleeping one is neither updated
@@ -75,17 +75,20 @@
 
 use std::time::Duration;
 
+use numaherd_files::{choices, settings};
 use numaherd_topology::Topology;
-use numaherd_world::{Signal, Snapshot, Stray, Thread};
+use numaherd_world::{AffinityScope, Signal, Snapshot, Thread};
 use rand::Rng;
 
+use crate::candidates::CandidatesBy;
 use crate::candidates::{Candidates, Standing};
 use crate::memory::PerThread;
-use crate::policy::Random;
+use crate::policy::{Needs, Own, Random};
 use crate::reason::Reason;
 use crate::rules::Rule;
-use crate::settings::{AverageOver, BrmSettings, Settings};
+use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
+use crate::uncore::SystemPenaltyForm;
 use crate::uncore::{self, Average, Part, SystemPenalty};
 use crate::words;
 
@@ -93,6 +96,7 @@ mod algorithm;
 mod allowed;
 mod turn;
 
+pub use algorithm::Steps;
 use algorithm::{Picked, Vcpu};
 use allowed::{Allowed, AllowedCpus, Loads};
 use turn::{Role, Turn};
@@ -127,6 +131,60 @@ const TURN: Rule = Rule {
     source: "chosen here",
     what: "A candidate whose turn it is goes on to the node with the least penalty, or back to it.",
 };
+
+choices! {
+    /// What happens to average penalties when a thread moves to another node: two readings of BRM 5,
+    /// which does not say.
+    pub enum AverageOver {
+        /// All begin again, the thread's own with the second interval there: in the first its caches are cold.
+        #[default]
+        Anew = "anew",
+        /// They continue: for some ten intervals they partly describe the layout before.
+        Through = "through",
+    }
+}
+
+settings! {
+    /// Which threads `brm` moves, and how it looks for better nodes.
+    #[derive(Copy)]
+    pub struct BrmSettings {
+        /// What makes a thread a candidate: one that is moved at all.
+        candidates: CandidatesBy, source: "BRM 4.3, 8";
+        /// Requests to the uncore that make a thread a candidate where no tag decides.
+        requests_per_s: f64 = 1e6, unit: "requests per second", range: 0.0..=f64::MAX, source: "chosen here";
+        /// A candidate that was on another node, and whose own uncore penalty changed by less than this,
+        /// is a candidate no longer.
+        least_change: f64 = 0.05, unit: "share of its uncore penalty", range: 0.0..=f64::MAX,
+            source: "BRM 8; the figure chosen here";
+        /// What a thread knows of nodes is forgotten after a random time: at least this, for each node that
+        /// it then has to explore. BRM 4.4 says "random".
+        forget_after_least_ms: u64 = 10_000, unit: "ms", range: 1.0..=DAY_MS, because: ", a day", source: "chosen here";
+        /// The most that this random time may be, likewise for each node.
+        forget_after_most_ms: u64 = 30_000, unit: "ms", range: 1.0..=DAY_MS, because: ", a day", source: "chosen here";
+        /// A node counts as better when the system-wide penalty was lower by more than this. BRM prints 0.
+        least_gain: f64 = 0.03, unit: "share of the system-wide penalty", range: 0.0..=f64::MAX, source: "chosen here";
+        /// What happens to average penalties when a thread moves to another node, which BRM 5 does not say.
+        average: AverageOver, source: "BRM 5";
+        /// How the probability to move changes on more than two nodes.
+        steps: Steps, source: "BRM 4.4; Algorithm 1";
+        /// How the system-wide penalty is kept.
+        system_penalty: SystemPenaltyForm, source: "BRM 4.2, 8";
+    }
+    where check = BrmSettings::forget_in_order
+}
+
+/// A day in ms, the longest that BRM may remember.
+const DAY_MS: f64 = 86_400_000.0;
+
+impl BrmSettings {
+    fn forget_in_order(&self, wrong: &mut dyn FnMut(&str, String)) {
+        let (least, most) = (self.forget_after_least_ms, self.forget_after_most_ms);
+        if most < least {
+            let why = format!("must be at least `forget_after_least_ms` ({least}), not {most}");
+            wrong("forget_after_most_ms", why);
+        }
+    }
+}
 
 /// How often Xen burns credits and looks whether a vCPU is to be moved (BRM §5).
 const TICK: Duration = Duration::from_millis(10);
@@ -221,16 +279,14 @@ impl Brm {
 }
 
 impl PlacementRule for Brm {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::CpuUse, Signal::UncorePenalty]
-    }
-
-    fn interval(&self) -> Option<Duration> {
-        Some(TICK)
-    }
-
-    fn stray(&self) -> Option<Stray> {
-        Some(Stray::Node)
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            own: Own {
+                interval: Some(TICK),
+                scope: Some(AffinityScope::Node),
+            },
+            ..Needs::of(&[Signal::CpuUse, Signal::UncorePenalty])
+        }
     }
 
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
@@ -342,22 +398,18 @@ impl Known {
     /// by [`Known::count`] alone.
     fn come_or_go(&mut self, now: &Now<'_>, system: &mut SystemPenalty) {
         let counts_in = now.node.filter(|_| now.candidate).zip(self.average.value());
-        match (self.counted, counts_in) {
-            (None, Some((node, cycles))) => {
-                let part = Part::of_cycles(cycles);
+        let counted = counts_in.map(|(node, cycles)| match self.counted {
+            Some((_, part)) => (node, part),
+            None => (node, Part::of_cycles(cycles)),
+        });
+        if counted != self.counted {
+            if let Some((node, part)) = self.counted {
+                system.at(node).remove(part);
+            }
+            if let Some((node, part)) = counted {
                 system.at(node).add(part);
-                self.counted = Some((node, part));
             }
-            (Some((before, part)), Some((node, _))) if before != node => {
-                system.at(before).remove(part);
-                system.at(node).add(part);
-                self.counted = Some((node, part));
-            }
-            (Some((before, part)), None) => {
-                system.at(before).remove(part);
-                self.counted = None;
-            }
-            _ => {}
+            self.counted = counted;
         }
         if !now.candidate {
             self.vcpu = Vcpu::default();
@@ -527,11 +579,11 @@ fn hold(
     let node = topology.node_of(cpu).expect("a CPU of the machine");
     let why = match at_home {
         Some(_) => words!(
-            "it is on node {node}, and its penalty is of that node while it stays there",
+            "it is on node {node}, and its penalty belongs to that node while it stays there",
             node
         ),
         None => words!(
-            "it may not have a CPU of its node any more; node {node} has the least used",
+            "it may no longer use a CPU of its node; node {node} is the least used",
             node
         ),
     };

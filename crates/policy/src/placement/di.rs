@@ -32,8 +32,8 @@ use numaherd_topology::CpuId;
 use numaherd_world::Signal;
 
 use crate::placement::arrange::seat;
-use crate::placement::slots::{At, Direction, PoolSlots};
-use crate::policy::Random;
+use crate::placement::slots::{At, Direction, PoolSlots, ranks};
+use crate::policy::{Needs, Random};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::stage::{PlacementRule, Seat, Stage};
@@ -83,8 +83,8 @@ pub struct DistributedIntensity {
 }
 
 impl PlacementRule for DistributedIntensity {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::CpuUse, Signal::MissRate]
+    fn needs(&self) -> Needs<'_> {
+        Needs::of(&[Signal::CpuUse, Signal::MissRate])
     }
 
     fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
@@ -93,10 +93,7 @@ impl PlacementRule for DistributedIntensity {
             let mut order: Vec<usize> = (0..pool.busy.len()).collect();
             order.sort_by(|&a, &b| rate(b).total_cmp(&rate(a)));
             let solution = deal(&slots, &order, self.settings.deal);
-            let mut ranks = vec![0; order.len()];
-            for (rank, &at) in order.iter().enumerate() {
-                ranks[at] = rank + 1;
-            }
+            let ranks = ranks(&order);
             let here = |at: usize| stage.thread(pool.busy[at]).place();
             let cpus = slots.cpus(&solution);
             let why = move |at: usize| {

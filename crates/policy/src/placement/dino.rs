@@ -48,7 +48,7 @@ use numaherd_world::Signal;
 use crate::classes::Class;
 use crate::placement::arrange::{Hand, arrange};
 use crate::placement::slots::{At, PoolSlots};
-use crate::policy::Random;
+use crate::policy::{Needs, Random};
 use crate::pools::Pool;
 use crate::reason::Reason;
 use crate::rules::Rule;
@@ -80,8 +80,8 @@ const GROUP_PROCESS: Rule = Rule {
 pub struct Dino;
 
 impl PlacementRule for Dino {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::CpuUse, Signal::MissRate]
+    fn needs(&self) -> Needs<'_> {
+        Needs::of(&[Signal::CpuUse, Signal::MissRate])
     }
 
     fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {

@@ -8,17 +8,17 @@
 //! Property: the plan is empty.
 
 use numaherd_topology::Topology;
-use numaherd_world::{Placement, Signal, Snapshot};
+use numaherd_world::{Placement, Snapshot};
 
-use crate::policy::{Place, Random};
+use crate::policy::{Needs, Place, Random};
 
 /// See the top of this file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Linux;
 
 impl Place for Linux {
-    fn needs(&self) -> &[Signal] {
-        &[]
+    fn needs(&self) -> Needs<'_> {
+        Needs::default()
     }
 
     fn place(&mut self, _: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {

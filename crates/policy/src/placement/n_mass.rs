@@ -52,18 +52,19 @@ pub mod maximum_local;
 pub mod processors;
 pub mod refine;
 
+use numaherd_files::{choices, settings};
 use numaherd_topology::Topology;
 use numaherd_world::Signal;
 
 use crate::changes::LastSeats;
 use crate::penalty::{Estimate, PenaltySettings};
 use crate::placement::arrange::seat;
-use crate::placement::slots::{At, PoolSlots};
-use crate::policy::Random;
+use crate::placement::slots::{At, PoolSlots, ranks};
+use crate::policy::{Needs, Random};
 use crate::pools::Pool;
 use crate::reason::{Figure, Reason, Words};
 use crate::rules::Rule;
-use crate::settings::{NMassSettings, Settings};
+use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use maximum_local::Mapping;
@@ -101,12 +102,39 @@ const REFINE: Rule = Rule {
            pressures end nearer to each other with the penalty counted.",
 };
 
+choices! {
+    /// How much a thread that leaves its home may take with it: two readings of N-MASS 3.1.
+    pub enum MostMoved {
+        /// Less than half the difference of the pressures, as the text says.
+        #[default]
+        Half = "half",
+        /// As much as leaves both pressures between where they began, so that the difference falls.
+        Difference = "difference",
+    }
+}
+
+settings! {
+    /// When threads leave their home (`n-mass`; `maximum-local` uses `changed_by` alone).
+    #[derive(Copy)]
+    pub struct NMassSettings {
+        /// Pressure that a processor must stay below when it gets a thread whose home is elsewhere: where
+        /// the link between the paper's processors saturates.
+        threshold: f64 = 60.0, unit: "lines per 1000 instructions", range: 0.0..=f64::MAX, source: "N-MASS 3.4";
+        /// Threads are placed anew when a miss rate changes by more than this.
+        changed_by: f64 = 0.2, unit: "share of a miss rate", range: 0.0..=f64::MAX, source: "N-MASS 3.4";
+        /// How much a thread that leaves its home may take with it.
+        most_moved: MostMoved, source: "N-MASS 3.1";
+        /// Whether threads may change places when no core is free. The algorithm as printed does not.
+        exchange: bool = false, source: "chosen here";
+    }
+}
+
 /// How far the algorithm goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Steps {
-    /// Steps 1 and 2.
+pub enum Steps {
+    /// Steps 1 and 2: the policy `maximum-local`.
     MaximumLocal,
-    /// All three.
+    /// All three: N-MASS.
     All,
 }
 
@@ -120,24 +148,15 @@ pub struct NMass {
 }
 
 impl NMass {
-    /// Steps 1 and 2 alone: the policy `maximum-local`.
-    pub fn maximum_local(settings: &Settings) -> Self {
-        Self::new(settings, Steps::MaximumLocal)
-    }
-
-    /// All of N-MASS.
-    pub fn whole(settings: &Settings) -> Self {
-        Self::new(settings, Steps::All)
-    }
-
     /// All of N-MASS, with the regression's NUMA penalty for all programs (§4.5).
     pub fn with_regression(settings: &Settings) -> Self {
-        let mut policy = Self::whole(settings);
+        let mut policy = Self::new(settings, Steps::All);
         policy.penalties.estimate = Estimate::Regression;
         policy
     }
 
-    fn new(settings: &Settings, steps: Steps) -> Self {
+    /// That far; nothing seen yet.
+    pub fn new(settings: &Settings, steps: Steps) -> Self {
         Self {
             steps,
             settings: settings.n_mass,
@@ -148,8 +167,8 @@ impl NMass {
 }
 
 impl PlacementRule for NMass {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::CpuUse, Signal::MissRate, Signal::Residency]
+    fn needs(&self) -> Needs<'_> {
+        Needs::of(&[Signal::CpuUse, Signal::MissRate, Signal::Residency])
     }
 
     fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
@@ -179,7 +198,7 @@ impl PlacementRule for NMass {
                     pool,
                     slots,
                     items,
-                    ranks: decision.ranks(),
+                    ranks: ranks(&decision.local.order),
                     decision,
                     steps,
                 };
@@ -288,15 +307,6 @@ impl Decision {
             local,
             moves,
         }
-    }
-
-    /// Each thread's rank in the order of mapping, from 1.
-    fn ranks(&self) -> Vec<usize> {
-        let mut ranks = vec![0; self.local.order.len()];
-        for (rank, &thread) in self.local.order.iter().enumerate() {
-            ranks[thread] = rank + 1;
-        }
-        ranks
     }
 }
 

@@ -32,6 +32,7 @@ pub mod search;
 
 use std::sync::Arc;
 
+use numaherd_files::settings;
 use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{Signal, ThreadId};
 
@@ -41,11 +42,11 @@ use crate::penalty::PenaltySettings;
 use crate::placement::di;
 use crate::placement::n_mass::{self, processors::Item};
 use crate::placement::slots::{At, PoolSlots};
-use crate::policy::Random;
+use crate::policy::{Needs, Random};
 use crate::pools::Pool;
 use crate::reason::{Figure, Reason, Words};
 use crate::rules::Rule;
-use crate::settings::{NMassSettings, OracleSettings, Settings};
+use crate::settings::{NMassSettings, Settings};
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 use layouts::Space;
@@ -63,6 +64,17 @@ const BEST_FOUND: Rule = Rule {
     source: "baseline of the papers; local search chosen here",
     what: "Of the layouts that were tried none would cost less; there are more than may be tried.",
 };
+
+settings! {
+    /// How long `oracle` searches for the best layout; it runs in modelled worlds only.
+    #[derive(Copy)]
+    pub struct OracleSettings {
+        /// How many layouts are tried at most; if there are no more than that, all are.
+        layouts: usize = 20_000, unit: "layouts", range: 1.0..=f64::MAX, source: "chosen here";
+        /// Threads are placed anew when a miss rate changes by more than this.
+        changed_by: f64 = 0.2, unit: "share of a miss rate", range: 0.0..=f64::MAX, source: "as N-MASS 3.4";
+    }
+}
 
 /// See the top of this file.
 #[derive(Clone)]
@@ -88,8 +100,8 @@ impl Oracle {
 }
 
 impl PlacementRule for Oracle {
-    fn needs(&self) -> &[Signal] {
-        &[Signal::CpuUse, Signal::MissRate, Signal::Residency]
+    fn needs(&self) -> Needs<'_> {
+        Needs::of(&[Signal::CpuUse, Signal::MissRate, Signal::Residency])
     }
 
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {

@@ -12,7 +12,7 @@ use crate::cost_model::{CostModel, Means};
 use crate::placement::brm::Brm;
 use crate::placement::di::DistributedIntensity;
 use crate::placement::dino::Dino;
-use crate::placement::n_mass::NMass;
+use crate::placement::n_mass::{NMass, Steps};
 use crate::placement::oracle::Oracle;
 use crate::placement::random::RandomCore;
 use crate::policy::{Place, Random};
@@ -130,7 +130,8 @@ fn policies() -> Vec<Named> {
 /// Those that are one file each. What holds of all plans must hold of theirs; whom they place is
 /// their own affair.
 fn added() -> Vec<Named> {
-    let halves = crate::added::ALL.iter().flat_map(|added| added.placements);
+    let lists = crate::added::ALL.iter().skip(1);
+    let halves = lists.flat_map(|added| added.placements);
     halves
         .filter_map(|half| {
             Some((
@@ -162,9 +163,9 @@ fn policies_with_slots() -> Vec<Named> {
     vec![
         on_stage("dino", Dino),
         on_stage("di", DistributedIntensity::default()),
-        on_stage("maximum-local", NMass::maximum_local(&settings)),
-        on_stage("n-mass", NMass::whole(&settings)),
-        on_stage("n-mass exchanging", NMass::whole(&exchanging)),
+        on_stage("maximum-local", NMass::new(&settings, Steps::MaximumLocal)),
+        on_stage("n-mass", NMass::new(&settings, Steps::All)),
+        on_stage("n-mass exchanging", NMass::new(&exchanging, Steps::All)),
         on_stage("oracle", Oracle::new(&few, Arc::new(Numbered))),
     ]
 }

@@ -14,11 +14,10 @@
 //! can be had; never a CPU that is offline or outside the cpuset.
 
 use numaherd_topology::CpuId;
-use numaherd_world::Signal;
 use rand::Rng;
 
 use crate::memory::PerThread;
-use crate::policy::Random as Generator;
+use crate::policy::{Needs, Random as Generator};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::stage::{PlacementRule, Seat, Stage};
@@ -39,8 +38,8 @@ pub struct RandomCore {
 }
 
 impl PlacementRule for RandomCore {
-    fn needs(&self) -> &[Signal] {
-        &[]
+    fn needs(&self) -> Needs<'_> {
+        Needs::default()
     }
 
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Generator) -> Vec<Seat> {

@@ -36,18 +36,20 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
+use numaherd_files::{choices, settings};
 use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{Signal, Snapshot, ThreadId};
 
 use crate::mapping::{
-    Communication, Pattern, Tree, eager_map, exact_map, quality, refined_map, with_few_moves,
+    CHANGED_BY, Communication, Pattern, Tree, eager_map, exact_map, quality, refined_map,
+    with_few_moves,
 };
 use crate::memory::PerThread;
-use crate::policy::Random;
+use crate::policy::{Needs, Random};
 use crate::pools::{Pool, Taken};
 use crate::reason::{Figure, Reason};
 use crate::rules::Rule;
-use crate::settings::{Evidence, Mapper, Settings};
+use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
 
@@ -80,6 +82,64 @@ const BY_FAULTS: Rule = Rule {
     what: "Four threads or more fault: those that fault most on the same pages go closest together.",
 };
 
+choices! {
+    /// What pages and threads are judged by.
+    pub enum Evidence {
+        /// How long translations stay in TLBs, as a unit at them measures it (IPM 3.2).
+        #[default]
+        Residency = "residency",
+        /// Memory samples, for machines without such a unit: weaker, since samples are fewer than accesses.
+        Samples = "samples",
+    }
+}
+
+choices! {
+    /// What maps threads to CPUs by the pages that they share.
+    pub enum Mapper {
+        /// EagerMap.
+        #[default]
+        Eager = "eager",
+        /// Never worse than EagerMap.
+        Refined = "refined",
+        /// The best mapping for up to a dozen threads, and the refined one beyond.
+        Exact = "exact",
+    }
+}
+
+settings! {
+    /// What `ipm` decides from, and how it maps threads. `tlb-miss-history` uses all but `evidence`.
+    #[derive(Copy)]
+    pub struct IpmSettings {
+        /// How much of the sharing known so far remains after an interval.
+        age: f64 = 0.75, unit: "share", range: 0.0..=1.0, source: "IPM 4.4.4";
+        /// Threads are mapped anew when more than this share of all sharing is between other pairs. IPM
+        /// 4.4.4 says "significantly".
+        changed_by: f64 = CHANGED_BY, unit: "share", range: 0.0..=1.0, source: "chosen here";
+        /// What maps threads to CPUs by the pages that they share.
+        mapper: Mapper, source: "IPM 4.4.4";
+        /// What pages and threads are judged by.
+        evidence: Evidence, source: "IPM 3";
+        /// CR_aging of events (misses, samples) that are credited in place of residency.
+        cr_aging: u32 = 7, unit: "binary digits", range: 1.0..=15.0,
+            because: " (a counter of 16 bits must hold what a page begins with)", source: "IPM 6.4";
+        /// CR_mig of the same events; below `cr_aging`.
+        cr_mig: u32 = 2, unit: "binary digits", source: "IPM 6.4";
+    }
+    where check = IpmSettings::can_move
+}
+
+impl IpmSettings {
+    fn can_move(&self, wrong: &mut dyn FnMut(&str, String)) {
+        let (aging, migration) = (self.cr_aging, self.cr_mig);
+        if migration >= aging {
+            let why = format!(
+                "must be below `cr_aging` ({aging}), or no event could move a page, not {migration}"
+            );
+            wrong("cr_mig", why);
+        }
+    }
+}
+
 /// The share of a CPU from which on a thread counts as having run in an interval. Ours: one that only
 /// wakes to see that it has nothing to do uses less.
 const RAN: f64 = 0.01;
@@ -98,8 +158,7 @@ const MOST_BRANCHES: u64 = 1_000_000;
 /// See the top of this file.
 #[derive(Debug)]
 pub struct BySharing {
-    needs: &'static [Signal],
-    found_by_paging: bool,
+    needs: Needs<'static>,
     rule: Rule,
     mapper: Mapper,
     /// What is left of a count after an interval, 0 to 1.
@@ -127,45 +186,34 @@ struct Mapped {
 impl BySharing {
     /// IPM's; nothing seen yet.
     pub fn ipm(settings: &Settings) -> Self {
-        let (needs, found_by_paging): (&'static [Signal], bool) = match settings.ipm.evidence {
-            Evidence::Residency => (&[Signal::TlbResidency], false),
-            Evidence::Samples => (&[Signal::MemorySamples], true),
+        let needs = match settings.ipm.evidence {
+            Evidence::Residency => Needs::of(&[Signal::TlbResidency]),
+            Evidence::Samples => found_by_paging(&[Signal::MemorySamples]),
         };
-        Self {
-            needs,
-            found_by_paging,
-            ..Self::with(settings, BY_SHARING)
-        }
+        Self::with(settings, BY_SHARING, needs)
     }
 
     /// The same by shared TLB misses; nothing seen yet.
     pub fn tlb_miss_history(settings: &Settings) -> Self {
-        Self {
-            needs: &[Signal::TlbMisses],
-            found_by_paging: true,
-            ..Self::with(settings, BY_MISSES)
-        }
+        Self::with(settings, BY_MISSES, found_by_paging(&[Signal::TlbMisses]))
     }
 
     /// kMAF's; nothing seen yet. It maps at every call what was shared in all the time, with EagerMap,
     /// from four threads on.
     pub fn kmaf(settings: &Settings) -> Self {
         Self {
-            needs: &[Signal::HintFaults],
-            found_by_paging: true,
             mapper: Mapper::Eager,
             kept: 1.0,
             changed_by: None,
             least_threads: 4,
             few_moves: false,
-            ..Self::with(settings, BY_FAULTS)
+            ..Self::with(settings, BY_FAULTS, found_by_paging(&[Signal::HintFaults]))
         }
     }
 
-    fn with(settings: &Settings, rule: Rule) -> Self {
+    fn with(settings: &Settings, rule: Rule, needs: Needs<'static>) -> Self {
         Self {
-            needs: &[],
-            found_by_paging: false,
+            needs,
             rule,
             mapper: settings.ipm.mapper,
             kept: settings.ipm.age,
@@ -252,12 +300,8 @@ impl BySharing {
 }
 
 impl PlacementRule for BySharing {
-    fn needs(&self) -> &[Signal] {
+    fn needs(&self) -> Needs<'_> {
         self.needs
-    }
-
-    fn needs_found_sharing(&self) -> bool {
-        self.found_by_paging
     }
 
     fn seat(&mut self, stage: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
@@ -312,6 +356,14 @@ impl PlacementRule for BySharing {
         let seats = seats.collect();
         self.targets = targets;
         seats
+    }
+}
+
+/// These signals, by which a paging finds out who shares pages.
+fn found_by_paging(signals: &'static [Signal]) -> Needs<'static> {
+    Needs {
+        found_sharing: true,
+        ..Needs::of(signals)
     }
 }
 

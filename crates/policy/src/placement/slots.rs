@@ -204,6 +204,15 @@ impl PoolSlots {
     }
 }
 
+/// The rank of each thread in an order of all of them, from 1.
+pub fn ranks(order: &[usize]) -> Vec<usize> {
+    let mut ranks = vec![0; order.len()];
+    for (rank, &thread) in order.iter().enumerate() {
+        ranks[thread] = rank + 1;
+    }
+    ranks
+}
+
 /// The domains of a set of CPUs in the order of dealing, with their CPUs in theirs.
 fn domains(
     topology: &Topology,

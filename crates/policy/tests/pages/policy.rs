@@ -10,9 +10,8 @@ use std::sync::Arc;
 
 use numaherd_policy::registry::{self, Entry};
 use numaherd_policy::rules::Rule;
-use numaherd_policy::{CostModel, Means, Policy, Settings, pages};
-use numaherd_topology::CpuId;
-use numaherd_world::{NewPages, Signal, Stray, ThreadId};
+use numaherd_policy::{Means, NoCosts, Policy, Settings};
+use numaherd_world::{AffinityScope, NewPages, Signal};
 use serde::Deserialize;
 
 /// What signals the contention model has; for the others there are traces.
@@ -79,14 +78,8 @@ pub fn page(entry: &Entry) -> String {
 
 /// The policy itself, as no world would make it: it is only asked what it needs.
 fn made(name: &str) -> Policy {
-    struct Blind;
-    impl CostModel for Blind {
-        fn cost(&self, _: &[(ThreadId, CpuId)]) -> Option<f64> {
-            None
-        }
-    }
     let means = Means {
-        cost_model: Some(Arc::new(Blind)),
+        cost_model: Some(Arc::new(NoCosts)),
     };
     registry::build_with(name, &Settings::default(), &means).expect("a policy of the table")
 }
@@ -98,14 +91,14 @@ fn in_short(page: &mut String, entry: &Entry, policy: &Policy) {
     } else {
         needs.join(", ")
     };
-    let often = match policy.placement.interval() {
+    let often = match policy.placement.needs().own.interval {
         Some(time) => format!("{} ms", time.as_millis()),
         None => "1000 ms".into(),
     };
-    let stray = match policy.placement.stray().unwrap_or_default() {
-        Stray::Core => "its core",
-        Stray::Domain => "its memory domain",
-        Stray::Node => "its node",
+    let scope = match policy.placement.needs().own.scope.unwrap_or_default() {
+        AffinityScope::Core => "its core",
+        AffinityScope::Domain => "its memory domain",
+        AffinityScope::Node => "its node",
     };
     let new_pages = match entry.new_pages {
         NewPages::FirstTouch => "on the node of the thread that touches them first",
@@ -119,7 +112,7 @@ fn in_short(page: &mut String, entry: &Entry, policy: &Policy) {
         ("needs", needs),
         ("threads are placed every", often),
         ("samples are looked at every", "10 ms".into()),
-        ("a thread may stray within", stray.into()),
+        ("a thread may run within", scope.into()),
     ] {
         if page.ends_with("\n\n") {
             page.push_str("| | |\n|---|---|\n");
@@ -151,7 +144,7 @@ fn half(page: &mut String, kind: &str, name: &str, rules: &[Rule], settings: &[&
         );
     }
     if !settings.is_empty() {
-        let table = pages::settings(settings);
+        let table = super::all::settings(settings);
         let _ = write!(page, "\n### Settings of `{name}`\n\n{table}");
     }
 }

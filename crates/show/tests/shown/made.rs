@@ -9,7 +9,7 @@ use numaherd_herd::ledger::{
     Asked, Controlled, Ledger, Notice, PagingTick, Placing, Reader, Start, Writer,
 };
 use numaherd_herd::{
-    Ending, Guard, Limits, Line, Record, Refusal, Settings, Stray, Summary, Totals,
+    AffinityScope, Ending, Guard, Limits, Line, Record, Refusal, Settings, Summary, Totals,
 };
 use numaherd_show::ShowError;
 use numaherd_show::explain::{Choice, Explanation, Reading};
@@ -228,7 +228,7 @@ impl Made {
             seed: 7,
             placement_interval_ms: Some(interval_ms),
             limits: Limits {
-                stray: Some(Stray::Domain),
+                scope: Some(AffinityScope::Domain),
                 ..Limits::default()
             },
             ..Settings::default()

@@ -8,7 +8,7 @@ use numaherd_world::{Snapshot, Thread, ThreadId};
 
 use super::super::ownership::Owner;
 use super::super::{Guard, Objection, Verdict, unless};
-use crate::settings::Stray;
+use crate::settings::AffinityScope;
 
 pub(super) fn known_thread(snapshot: &Snapshot, id: ThreadId) -> Result<&Thread, Objection> {
     snapshot.thread(id).ok_or_else(|| {
@@ -80,15 +80,15 @@ pub(super) fn allowed(thread: &Thread, online: &CpuSet, limits: Option<&CpuSet>)
     }
 }
 
-/// The CPUs that a thread may stray to from a core that it was given. The CPU is in the machine.
-pub(super) fn reach(topology: &Topology, stray: Stray, cpu: CpuId) -> CpuSet {
+/// The CPUs that a thread with this core may run on. The CPU is in the machine.
+pub(super) fn reach(topology: &Topology, scope: AffinityScope, cpu: CpuId) -> CpuSet {
     let Some(cpu) = topology.cpu(cpu) else {
         return CpuSet::new();
     };
-    match stray {
-        Stray::Core => topology.cores()[cpu.core.index()].cpus.clone(),
-        Stray::Domain => topology.domains()[cpu.domain.index()].cpus.clone(),
-        Stray::Node => topology
+    match scope {
+        AffinityScope::Core => topology.cores()[cpu.core.index()].cpus.clone(),
+        AffinityScope::Domain => topology.domains()[cpu.domain.index()].cpus.clone(),
+        AffinityScope::Node => topology
             .cpus()
             .iter()
             .filter(|other| other.node == cpu.node)

@@ -8,7 +8,7 @@
 //! the stealing core asks; here the kernel takes what it may take by itself, and what is left is found
 //! from what threads say of themselves, once an interval:
 //!
-//! * a *place* is the CPUs that a thread may stray in: a node, by default ([`StealWhen`]);
+//! * a *place* is the CPUs that a thread may run on: a node, by default ([`StealWhen`]);
 //! * its *demand* is the CPUs that its threads used or waited for, as far as they are observed;
 //! * it is *idle* when at least a CPU's worth of it (but for a tenth: there is always a little of
 //!   something) is free, that is: online, within the user's limits, and not in demand;
@@ -35,7 +35,7 @@ use numaherd_world::{Snapshot, Thread};
 use super::guards::{affinity_is_not_foreign, allowed, may_be_touched, not_named_twice, reach};
 use super::{Cause, Change, Governed, Pass, ThreadGovernor, group_of};
 use crate::governor::{Guard, Objection, Stolen};
-use crate::settings::{Limits, Steal, StealWhen, Stray};
+use crate::settings::{AffinityScope, Limits, Steal, StealWhen};
 
 /// Free CPUs from which a place is idle: one, but for a tenth.
 const LEAST_FREE: f64 = 0.9;
@@ -60,7 +60,7 @@ impl Mean {
     }
 }
 
-/// CPUs that a thread may stray in, and how they fare.
+/// CPUs that a thread may run on, and how they fare.
 #[derive(Clone, Debug)]
 struct Place {
     cpus: CpuSet,
@@ -79,8 +79,8 @@ struct Tally {
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     rule: Steal,
-    /// How far those threads may stray that are given to these places; all others are not.
-    stray: Stray,
+    /// The affinity scope of those threads that are given to these places; all others are not.
+    scope: AffinityScope,
     places: Vec<Place>,
     of_cpu: BTreeMap<CpuId, usize>,
 }
@@ -89,10 +89,13 @@ impl Places {
     /// The places of a machine, where threads are to be given to idle ones.
     pub(super) fn of(limits: &Limits, topology: &Topology) -> Option<Self> {
         let groups = limits.groups.keys().map(|group| Some(group.as_str()));
-        let mut strays = groups.chain([None]).map(|group| limits.stray_of(group));
-        let (stray, wanted) = match limits.steal.when {
-            StealWhen::Always => (limits.stray_of(None), true),
-            StealWhen::Node => (Stray::Node, strays.any(|stray| stray == Stray::Node)),
+        let mut scopes = groups.chain([None]).map(|group| limits.scope_of(group));
+        let (scope, wanted) = match limits.steal.when {
+            StealWhen::Always => (limits.scope_of(None), true),
+            StealWhen::Node => (
+                AffinityScope::Node,
+                scopes.any(|scope| scope == AffinityScope::Node),
+            ),
             StealWhen::Never => return None,
         };
         let mut places: Vec<Place> = Vec::new();
@@ -101,7 +104,7 @@ impl Places {
             if of_cpu.contains_key(&cpu.id) {
                 continue;
             }
-            let cpus = reach(topology, stray, cpu.id);
+            let cpus = reach(topology, scope, cpu.id);
             of_cpu.extend(cpus.iter().map(|cpu| (cpu, places.len())));
             places.push(Place {
                 cpus,
@@ -111,7 +114,7 @@ impl Places {
         }
         wanted.then_some(Self {
             rule: limits.steal,
-            stray,
+            scope,
             places,
             of_cpu,
         })
@@ -266,7 +269,7 @@ impl ThreadGovernor {
             .threads
             .iter()
             .filter(|thread| waits(thread) && self.holdings.get(thread.id).is_some())
-            .filter(|thread| self.limits.stray_of(group_of(snapshot, thread)) == places.stray)
+            .filter(|thread| self.limits.scope_of(group_of(snapshot, thread)) == places.scope)
             .filter_map(|thread| Some((thread, place_of(thread)?)))
             .collect();
         // The one that waits most first, and of several the one that was there first.

@@ -7,12 +7,11 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{
-    Figure, MIB, MOST_CYCLES, MOST_IN_FLIGHT, MOST_INSTRUCTIONS, MOST_LINES, MOST_MIB, MOST_POINTS,
-    Points, Wrong, above, not_a_size, not_lines, plain, within, wrong,
+    Figure, IN_FLIGHT, LINES, MOST_CYCLES, MOST_INSTRUCTIONS, MOST_LINES, MOST_MIB, MOST_POINTS,
+    Points, Wrong, above, curve_of_mib, given, not_a_size, not_lines, plain, within, wrong,
 };
-use crate::ModelError;
+use crate::program::Phase;
 use crate::program::derive::{self, Reference, Sweep, Written};
-use crate::program::{Curve, Phase};
 
 type Figures = Spanned<Vec<f64>>;
 
@@ -61,35 +60,33 @@ impl References {
         for table in tables {
             let name = table.name.get_ref();
             if name.is_empty() {
-                return wrong(
-                    table.name.span(),
-                    "reference: name",
-                    "a machine needs a name",
-                );
+                let why = "a machine needs a name";
+                return wrong(table.name.span(), "reference: name", why);
             }
             if references.iter().any(|(there, _)| there == name) {
                 let why = format!("a second reference {:?} in this file", shortened(name));
                 return wrong(table.name.span(), "reference: name", why);
             }
             if table.source.get_ref().trim().is_empty() {
-                let why = "say where the figures are from, if only \"my own choice\"";
+                let why = "give the source of the figures, even if it is \"my own choice\"";
                 return wrong(table.source.span(), "reference: source", why);
             }
-            let clock_ghz = above(&table.clock_ghz, "reference: clock_ghz", 1000.0)?;
-            let beyond = &table.memory_beyond_llc_ns;
-            let beyond = above(beyond, "reference: memory_beyond_llc_ns", 1e6)?;
-            let key = "reference: lines_in_flight";
-            let in_flight = within(Some(&table.lines_in_flight), key, 1.0, MOST_IN_FLIGHT)?;
-            let width = &table.instructions_per_cycle;
-            let width = above(width, "reference: instructions_per_cycle", 1000.0)?;
-            let private = &table.private_cache_mib;
-            let private = above(private, "reference: private_cache_mib", MOST_MIB)?;
+            let above = |figure, key: &str, most| above(figure, &format!("reference: {key}"), most);
+            let in_flight = &table.lines_in_flight;
             let reference = Reference {
-                clock_ghz,
-                memory_beyond_llc_ns: beyond,
-                lines_in_flight: in_flight.unwrap_or(1.0),
-                instructions_per_cycle: width,
-                private_cache_mib: private,
+                clock_ghz: above(&table.clock_ghz, "clock_ghz", 1000.0)?,
+                memory_beyond_llc_ns: above(
+                    &table.memory_beyond_llc_ns,
+                    "memory_beyond_llc_ns",
+                    1e6,
+                )?,
+                lines_in_flight: within(in_flight, "reference: lines_in_flight", IN_FLIGHT)?,
+                instructions_per_cycle: above(
+                    &table.instructions_per_cycle,
+                    "instructions_per_cycle",
+                    1000.0,
+                )?,
+                private_cache_mib: above(&table.private_cache_mib, "private_cache_mib", MOST_MIB)?,
             };
             references.push((name.clone(), reference));
         }
@@ -126,26 +123,21 @@ pub(super) fn phase(
     let sweep = checked(table, reference)?;
     let derived = derive::derived(&sweep, reference);
     let curve = |points: &[(f64, f64)], at: Range<usize>, key: &str| {
-        let bytes: Vec<(f64, f64)> = points.iter().map(|&(mib, n)| (mib * MIB, n)).collect();
-        Curve::new(points[0].1, &bytes, footprint_bytes).or_else(|error| match error {
-            ModelError::Curve { why } => wrong(at, key, why),
-            other => wrong(at, key, other.to_string()),
-        })
+        curve_of_mib(points, at, key, points[0].1, footprint_bytes)
     };
     let demand = match (&derived.demand, &table.demand) {
         (Some(points), Some(given)) => Some(curve(points, given.span(), "demand")?),
         _ => None,
     };
     Ok(Phase {
-        instructions,
-        cycles_per_instruction: derived.cycles_per_instruction,
-        lines: curve(&derived.lines, table.lines.span(), "lines")?,
         demand,
         misses_in_flight: derived.misses_in_flight,
         written_per_line: derived.written_per_line,
-        busy: 1.0,
-        sleep_ns: 0.0,
-        shared_writes: None,
+        ..Phase::new(
+            instructions,
+            derived.cycles_per_instruction,
+            curve(&derived.lines, table.lines.span(), "lines")?,
+        )
     })
 }
 
@@ -165,25 +157,20 @@ fn checked(table: &SweepTable, reference: &Reference) -> Result<Sweep, Wrong> {
         let at = table.cycles_per_instruction.span();
         return wrong(at, "cycles_per_instruction", why);
     }
+    let without = &table.demand_without_prefetch;
+    let demand = table.demand.as_ref();
     Ok(Sweep {
         lines: lines(&table.lines, &sizes)?,
-        demand_without_prefetch: falling(
-            &table.demand_without_prefetch,
-            "demand_without_prefetch",
-            &sizes,
-        )?,
-        demand: table
-            .demand
-            .as_ref()
+        demand_without_prefetch: falling(without, "demand_without_prefetch", &sizes)?,
+        demand: demand
             .map(|figures| falling(figures, "demand", &sizes))
             .transpose()?,
-        cycles_without_prefetch_at_largest: within(
-            table.cycles_without_prefetch_at_largest.as_ref(),
+        cycles_without_prefetch_at_largest: given(
+            &table.cycles_without_prefetch_at_largest,
             "cycles_without_prefetch_at_largest",
-            0.0,
-            MOST_CYCLES,
+            0.0..=MOST_CYCLES,
         )?,
-        l2_misses: within(table.l2_misses.as_ref(), "l2_misses", 0.0, MOST_LINES)?,
+        l2_misses: given(&table.l2_misses, "l2_misses", LINES)?,
         written: written(table, &sizes)?,
         cycles_per_instruction: cycles,
         cache_mib: sizes,
@@ -196,12 +183,9 @@ fn sizes(given: &Figures) -> Result<Vec<f64>, Wrong> {
         let why = format!("{} sizes are not within 2 to {MOST_POINTS}", sizes.len());
         return wrong(given.span(), "cache_mib", why);
     }
-    if let Some(size) = sizes
-        .iter()
-        .find(|&&size| !(size > 0.0 && size <= MOST_MIB))
-    {
-        let why = not_a_size(*size);
-        return wrong(given.span(), "cache_mib", why);
+    let fits = |size: f64| size > 0.0 && size <= MOST_MIB;
+    if let Some(&size) = sizes.iter().find(|&&size| !fits(size)) {
+        return wrong(given.span(), "cache_mib", not_a_size(size));
     }
     if let Some(pair) = sizes.windows(2).find(|pair| pair[1] <= pair[0]) {
         let why = format!("sizes ascend, but {} MiB follows {} MiB", pair[1], pair[0]);
@@ -213,22 +197,15 @@ fn sizes(given: &Figures) -> Result<Vec<f64>, Wrong> {
 fn one_of_each(given: &Figures, key: &str, sizes: &[f64], most: f64) -> Result<Vec<f64>, Wrong> {
     let figures = given.get_ref();
     if figures.len() != sizes.len() {
-        let why = format!(
-            "{} figures for {} sizes of cache",
-            figures.len(),
-            sizes.len()
-        );
+        let (figures, sizes) = (figures.len(), sizes.len());
+        let why = format!("{figures} figures for {sizes} sizes of cache");
         return wrong(given.span(), key, why);
     }
-    match figures
-        .iter()
-        .find(|figure| !(0.0..=most).contains(*figure))
-    {
-        Some(figure) => wrong(
-            given.span(),
-            key,
-            format!("{} is not within 0 to {most}", plain(*figure)),
-        ),
+    match figures.iter().find(|&f| !(0.0..=most).contains(f)) {
+        Some(&figure) => {
+            let why = format!("{} is not within 0 to {most}", plain(figure));
+            wrong(given.span(), key, why)
+        }
         None => Ok(figures.clone()),
     }
 }
@@ -237,10 +214,8 @@ fn falling(given: &Figures, key: &str, sizes: &[f64]) -> Result<Vec<f64>, Wrong>
     let figures = one_of_each(given, key, sizes, MOST_LINES)?;
     match figures.windows(2).find(|pair| pair[1] > pair[0]) {
         Some(pair) => {
-            let why = format!(
-                "more cache cannot miss more, but {} follows {}",
-                pair[1], pair[0]
-            );
+            let (before, after) = (pair[0], pair[1]);
+            let why = format!("more cache cannot miss more, but {after} follows {before}");
             wrong(given.span(), key, why)
         }
         None => Ok(figures),
@@ -254,9 +229,9 @@ fn lines(given: &Points, sizes: &[f64]) -> Result<Vec<Option<f64>>, Wrong> {
     let mut before = f64::INFINITY;
     for &(mib, figure) in given.get_ref() {
         let Some(at) = sizes.iter().position(|&size| size == mib) else {
-            return refused(format!("{} MiB is none of cache_mib", plain(mib)));
+            return refused(format!("{} MiB is not in cache_mib", plain(mib)));
         };
-        if !(0.0..=MOST_LINES).contains(&figure) {
+        if !LINES.contains(&figure) {
             return refused(not_lines(figure));
         }
         if lines[at..].iter().any(Option::is_some) {
@@ -287,12 +262,11 @@ fn written(table: &SweepTable, sizes: &[f64]) -> Result<Option<Written>, Wrong> 
         }
         (None, Some(one)) => {
             let lines = above(&one.lines, "one_input.lines", MOST_LINES)?;
-            let key = "one_input.written";
-            let written = within(Some(&one.written), key, 0.0, MOST_LINES)?.unwrap_or(0.0);
+            let written = within(&one.written, "one_input.written", LINES)?;
             Ok(Some(Written { written, lines }))
         }
         (Some(figure), None) => {
-            let written = within(Some(figure), "written", 0.0, MOST_LINES)?.unwrap_or(0.0);
+            let written = within(figure, "written", LINES)?;
             let smallest = table.lines.get_ref().first();
             match smallest {
                 Some(&(mib, lines)) if mib == sizes[0] && lines > 0.0 => {

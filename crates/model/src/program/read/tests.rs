@@ -263,13 +263,12 @@ fn figures_that_do_not_go_together_are_refused_at_their_line() {
             (
                 "sleep_ms = 2.5",
                 "",
-                "16: stream: busy: what does not always want a CPU sleeps: give sleep_ms with it",
+                "16: stream: busy: busy below 1 requires sleep_ms",
             ),
             (
                 "busy = 0.5",
                 "",
-                "17: stream: sleep_ms: what always wants a CPU never sleeps: give busy below 1 \
-                 with it",
+                "17: stream: sleep_ms: sleep_ms requires busy below 1",
             ),
             (
                 "hot_accesses = 0.5",
@@ -366,7 +365,7 @@ fn what_is_no_profile_is_refused_at_its_line() {
             (
                 "source = \"my own choice\"",
                 "source = \" \"",
-                "HERE: source: say where the figures are from, if only \"my own choice\"",
+                "HERE: source: give the source of the figures, even if it is \"my own choice\"",
             ),
             (
                 "threads = 2",
@@ -394,7 +393,7 @@ fn what_is_no_profile_is_refused_at_its_line() {
     let error = programs(nothing_to_run, Path::new("my.toml")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "my.toml:2: stream: phase: what does it run? give [[program.phase]] or [program.sweep]"
+        "my.toml:2: stream: phase: the program has no phases: add [[program.phase]] or [program.sweep]"
     );
     let twice = format!("{EXAMPLE}{}", EXAMPLE.split_once('\n').unwrap().1);
     let error = programs(&twice, Path::new("my.toml")).unwrap_err();
@@ -431,7 +430,7 @@ fn sweeps_that_cannot_be_are_refused_at_their_line() {
             (
                 "source = \"its manual\"",
                 "source = \"\"",
-                "HERE: reference: source: say where the figures are from, if only \"my own choice\"",
+                "HERE: reference: source: give the source of the figures, even if it is \"my own choice\"",
             ),
             (
                 "cache_mib = [2, 8]",
@@ -467,7 +466,7 @@ fn sweeps_that_cannot_be_are_refused_at_their_line() {
             (
                 "lines = [[2, 20], [8, 10]]",
                 "lines = [[2, 20], [7, 10]]",
-                "HERE: swept: lines: 7 MiB is none of cache_mib",
+                "HERE: swept: lines: 7 MiB is not in cache_mib",
             ),
             (
                 "lines = [[2, 20], [8, 10]]",

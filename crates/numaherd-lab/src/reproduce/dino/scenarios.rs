@@ -263,7 +263,8 @@ fn fourth_figure(testbed: &Testbed) -> Result<Measured> {
         milc,
         testbed.cpus(pairs(testbed)[0].0)[0],
     );
-    let base_ns = 1000.0 * milc.cycles_per_instruction * testbed.hardware.ns_per_reference_cycle();
+    let base_ns =
+        1000.0 * milc.cycles_per_instruction * testbed.hardware.figures.ns_per_reference_cycle;
     measured.detail("milc-computes", format!("{:.0}", base_ns / solo.ns * 100.0));
     Ok(measured)
 }

@@ -5,7 +5,7 @@
 //! policy of all others.
 
 use numaherd_files::settings;
-use numaherd_herd::Stray;
+use numaherd_herd::AffinityScope;
 
 /// What a group's policy is called when its processes are left alone.
 pub const NO_POLICY: &str = "none";
@@ -38,9 +38,9 @@ settings! {
         /// How often the group's threads are placed.
         placement_interval_ms: Option<u64>, unit: "ms", range: 1.0..=DAY_MS, because: ", a day",
             left_out: "as often as its policy's source says, or else 1000", example: "1000";
-        /// How far the group's threads may stray, as `herd.limits.stray`.
-        stray: Option<Stray>,
-            left_out: "`herd.limits.stray`, or else as far as its policy's source says, or else \"domain\"",
+        /// Affinity scope of the group's threads, as `herd.limits.scope`.
+        scope (was "stray"): Option<AffinityScope>,
+            left_out: "`herd.limits.scope`, or else as far as its policy's source says, or else \"domain\"",
             example: "\"node\"";
         /// The bounce limit for the group's threads, as `herd.limits.thread_bounce_limit`.
         thread_bounce_limit: Option<u32>, unit: "moves", range: 1.0..=f64::MAX,

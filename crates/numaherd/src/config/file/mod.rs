@@ -105,7 +105,7 @@ impl Config {
         setting::read(text, file)
     }
 
-    /// Looks for policies that there are not, and groups that cannot be steered together.
+    /// Looks for policies that there are not, and groups that cannot be herded together.
     fn check_policies(&self, wrong: &mut dyn FnMut(&str, String)) {
         // Settings that cannot be are found on their own.
         let settings = match setting::check(&self.policies) {

@@ -48,7 +48,7 @@ pub fn settings(config: &Config) -> Settings {
     settings.placement_interval_ms = None;
     let limits = |group: &Group| {
         let own = GroupLimits {
-            stray: group.stray,
+            scope: group.scope,
             thread_bounce_limit: group.thread_bounce_limit,
         };
         (own != GroupLimits::default()).then(|| (group.name.clone(), own))
@@ -91,9 +91,9 @@ mod tests {
         assert_eq!(policy.name, "n-mass; web: none; guests: brm; same: n-mass");
         let settings = settings(&config).resolved(&policy.own());
         assert_eq!(settings.placement_interval_ms, Some(20));
-        let stray = |group: &str| settings.limits.groups[group].stray;
-        assert_eq!(stray("guests"), Some(numaherd_herd::Stray::Core));
-        assert_eq!(stray("same"), Some(numaherd_herd::Stray::Domain));
+        let scope = |group: &str| settings.limits.groups[group].scope;
+        assert_eq!(scope("guests"), Some(numaherd_herd::AffinityScope::Core));
+        assert_eq!(scope("same"), Some(numaherd_herd::AffinityScope::Domain));
         assert!(!settings.limits.groups.contains_key("web"));
     }
 }

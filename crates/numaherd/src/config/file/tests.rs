@@ -97,7 +97,7 @@ fn a_wrong_value_is_refused_with_what_is_wanted() {
         ),
         (
             "[herd.limits]\nstray = \"nod\"",
-            "n.toml:2: herd.limits.stray: must be \"core\", \"domain\" or \
+            "n.toml:2: herd.limits.scope: must be \"core\", \"domain\" or \
              \"node\", not \"nod\"; did you mean \"node\"?",
         ),
         (
@@ -206,7 +206,7 @@ fn groups_that_cannot_be_are_refused() {
     let together = told(
         "policy = \"linux\"\n[[group]]\nname = \"batch\"\nusers = [\"me\"]\npolicy = \"interleave\"\n",
     );
-    let expected = "n.toml:2: group: these groups cannot be steered together: the group batch ";
+    let expected = "n.toml:2: group: these groups cannot be herded together: the group batch ";
     assert!(together.starts_with(expected), "{together}");
     let policy = told("[[group]]\nname = \"a\"\npids = [1]\npolicy = \"non\"");
     assert!(

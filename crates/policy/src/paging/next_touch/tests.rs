@@ -14,13 +14,13 @@ fn bench() -> Bench<Driven<NextTouch>> {
 
 /// Thread 2 has come to node 1 from another.
 fn moved(bench: &mut Bench<Driven<NextTouch>>, from: u32) {
-    let settled = [Settled {
+    let placed = [PlacedThread {
         thread: numaherd_testing::tid(2),
         process: numaherd_testing::Scene::process(1),
         node: NodeId(1),
         moved_from: Some(NodeId(from)),
     }];
-    assert_eq!(bench.paging.settled(&settled, &bench.scene.snapshot), []);
+    assert_eq!(bench.paging.placed(&placed, &bench.scene.snapshot), []);
 }
 
 #[test]

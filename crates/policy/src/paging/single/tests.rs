@@ -26,23 +26,30 @@ fn scene() -> Scene {
 
 fn seen(scene: &Scene) -> SinglePages {
     let mut pages = SinglePages::default();
-    pages.see(&scene.snapshot);
+    pages.see(&[], &scene.snapshot);
     pages
 }
 
-fn wish(process: u32, tid: u32, page: u64, to: u32) -> Wish {
+fn wish(process: u32, tid: u32, page: u64, to: u32) -> Wish<'static> {
     Wish {
         process: Scene::process(process),
         thread: numaherd_testing::tid(tid),
         page,
         to: NodeId(to),
         stays: false,
+        time_ns: 0,
+        sample: None,
     }
 }
 
-fn ordered(pages: &mut SinglePages, scene: &Scene, now_ns: u64, wishes: &[Wish]) -> Vec<PageOrder> {
-    let reason = |_, pages| RULE.because(words!("{pages}", pages = pages));
-    pages.orders(wishes.to_vec(), &scene.topology, now_ns, reason)
+fn ordered(
+    pages: &mut SinglePages,
+    scene: &Scene,
+    now_ns: u64,
+    wishes: &[Wish<'_>],
+) -> Vec<PageOrder> {
+    let reason = |_: &Wish<'_>, pages| RULE.because(words!("{pages}", pages = pages));
+    pages.orders(wishes.to_vec(), &scene.topology, now_ns, &reason)
 }
 
 #[test]
@@ -84,7 +91,7 @@ fn an_order_stands_for_a_second_and_another_ends_it() {
 fn what_did_not_go_may_be_ordered_again_at_once() {
     let scene = scene();
     let mut pages = seen(&scene);
-    let wishes: Vec<Wish> = (10..14).map(|page| wish(1, 0, page, 1)).collect();
+    let wishes: Vec<Wish<'_>> = (10..14).map(|page| wish(1, 0, page, 1)).collect();
     let outcome = |order: &PageOrder, failed, not_tried| PageOutcome {
         failed,
         not_tried,
@@ -132,7 +139,7 @@ fn nothing_for_unknown_processes_or_nodes_that_cannot_be_had() {
     assert_eq!(ordered(&mut pages, &scene, 0, &wishes), []);
     // What was refused does not stand.
     scene.snapshot.processes[1].allowed_nodes = Arc::new(scene.topology.memory_nodes());
-    pages.see(&scene.snapshot);
+    pages.see(&[], &scene.snapshot);
     assert_eq!(told(&ordered(&mut pages, &scene, 0, &wishes)), [(5, 1, 1)]);
 }
 
@@ -142,7 +149,7 @@ proptest! {
     #[test]
     fn orders_are_wishes(wished in prop::collection::vec((1u32..4, 0u64..30, 0u32..3), 0..80)) {
         let scene = scene();
-        let wishes: Vec<Wish> = wished.iter().map(|&(process, page, to)| wish(process, 0, page, to)).collect();
+        let wishes: Vec<Wish<'_>> = wished.iter().map(|&(process, page, to)| wish(process, 0, page, to)).collect();
         let mut last = BTreeMap::new();
         for wish in &wishes {
             last.insert((wish.process, wish.page), wish.to);

@@ -1,11 +1,13 @@
 //! Windows, orders that stand, and the ping-pong guard.
 
 use super::*;
+use crate::policy::{Paging, Random};
 use numaherd_testing::Scene;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numaherd_topology::CpuId;
-use numaherd_world::{Process, Residency};
+use numaherd_world::{PageOrder, PageOutcome, Pages, Process, Residency};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
@@ -13,33 +15,33 @@ const K: u64 = 4096;
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
 
-/// Two nodes of two CPUs; thread N of process 1 is settled on node N.
+/// Two nodes of two CPUs; thread N of process 1 is placed on node N.
 struct Bench {
     scene: Scene,
-    window: Window,
+    window: Driven<Window, Windows>,
 }
 
 impl Bench {
     fn new() -> Self {
         let mut bench = Self {
             scene: Scene::uniform(2, 2),
-            window: Window::new(&Settings::default()),
+            window: Window::paging(&Settings::default()),
         };
         bench.settle(&[(0, 0), (1, 1)]);
         bench
     }
 
     fn settle(&mut self, threads: &[(u32, u32)]) {
-        let settled: Vec<Settled> = threads
+        let placed: Vec<PlacedThread> = threads
             .iter()
-            .map(|&(tid, node)| Settled {
+            .map(|&(tid, node)| PlacedThread {
                 thread: numaherd_testing::tid(tid),
                 process: Scene::process(1),
                 node: NodeId(node),
                 moved_from: None,
             })
             .collect();
-        assert_eq!(self.window.settled(&settled, &self.scene.snapshot), []);
+        assert_eq!(self.window.placed(&placed, &self.scene.snapshot), []);
     }
 
     fn orders(&mut self, samples: &[Sample]) -> Vec<(u64, u64, u32)> {
@@ -253,7 +255,7 @@ fn it_listens_while_a_settled_thread_may_have_memory_elsewhere() {
         bench.settle(threads);
         bench.window.listens()
     };
-    assert!(!listens(&[], &[]), "nobody is settled");
+    assert!(!listens(&[], &[]), "nobody is placed");
     assert!(listens(&[], &[(1, 1)]), "nothing is known of its memory");
     assert!(listens(&[resident(1, None)], &[(1, 1)]), "nor here");
     assert!(listens(&[resident(1, Some([1, 500]))], &[(1, 1)]), "a page");
@@ -262,7 +264,7 @@ fn it_listens_while_a_settled_thread_may_have_memory_elsewhere() {
     assert!(listens(&[resident(1, Some([0, 500]))], &shared), "thread 0");
     let someone_else = [resident(1, Some([0, 500])), resident(2, Some([9, 9]))];
     assert!(!listens(&someone_else, &[(1, 1)]));
-    assert!(!Window::new(&Settings::default()).listens(), "at first");
+    assert!(!Window::paging(&Settings::default()).listens(), "at first");
 }
 
 proptest! {
@@ -275,16 +277,16 @@ proptest! {
         let mut scene = Scene::uniform(2, 2);
         let on = |process: u32| residency[process as usize];
         scene.snapshot.processes = (0..3).map(|n| resident(n, Some(on(n)))).collect();
-        let settled: Vec<Settled> = (0..).zip(&threads).map(|(tid, &(process, node))| Settled {
+        let placed: Vec<PlacedThread> = (0..).zip(&threads).map(|(tid, &(process, node))| PlacedThread {
             thread: numaherd_testing::tid(tid),
             process: Scene::process(process),
             node: NodeId(node),
             moved_from: None,
         }).collect();
-        let mut window = Window::new(&Settings::default());
-        window.settled(&settled, &scene.snapshot);
+        let mut window = Window::paging(&Settings::default());
+        window.placed(&placed, &scene.snapshot);
         let sample = |(at, page): (prop::sample::Index, u64)| {
-            let thread = at.get(&settled);
+            let thread = at.get(&placed);
             let process = on(thread.process.pid);
             let node = if process[1] > page % 2 { 1 } else { 0 };
             let local = NodeId(node) == thread.node;
@@ -297,7 +299,7 @@ proptest! {
                 ..remote(0, page * 10_000, page * MS)
             })
         };
-        let samples = if settled.is_empty() { vec![remote(0, 1, 0)] } else {
+        let samples = if placed.is_empty() { vec![remote(0, 1, 0)] } else {
             samples.into_iter().filter_map(sample).collect()
         };
         let mut random = Random::seed_from_u64(0);

@@ -26,10 +26,22 @@
 //!
 //! Properties: as those at the top of `brm.rs`.
 
+use numaherd_files::choices;
 use rand::Rng;
 
 use crate::policy::Random;
-use crate::settings::Steps;
+
+choices! {
+    /// How the probability to move changes on a machine of more than two nodes: two readings of BRM.
+    /// With two nodes they are the same.
+    pub enum Steps {
+        /// One step a tick: up if any other node had a smaller penalty, else down (BRM 4.4).
+        #[default]
+        Text = "text",
+        /// A step for every other node (Algorithm 1, lines 17 to 26).
+        Printed = "printed",
+    }
+}
 
 /// What Algorithm 1 keeps of a vCPU. Nodes are by their place in the topology.
 #[derive(Clone, Debug, Default, PartialEq)]

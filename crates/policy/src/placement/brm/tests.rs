@@ -137,8 +137,8 @@ fn candidates_begin_one_after_the_other() {
 #[test]
 fn it_asks_for_the_papers_tick_and_leaves_the_node_to_the_kernel() {
     let brm = Staged::new(&Settings::default(), Brm::new(&Settings::default()));
-    assert_eq!(brm.interval(), Some(Duration::from_millis(10)));
-    assert_eq!(brm.stray(), Some(Stray::Node));
+    assert_eq!(brm.needs().own.interval, Some(Duration::from_millis(10)));
+    assert_eq!(brm.needs().own.scope, Some(AffinityScope::Node));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_candidate_is_held_where_it_is_and_others_are_left_alone() {
     assert_eq!(plan[0].rule, "brm: hold");
     assert_eq!(
         plan[0].why,
-        "it is on node 1, and its penalty is of that node while it stays there"
+        "it is on node 1, and its penalty belongs to that node while it stays there"
     );
 }
 

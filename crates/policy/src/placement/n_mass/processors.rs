@@ -74,11 +74,8 @@ impl Processor {
 pub struct Processors {
     /// The processors.
     pub all: Vec<Processor>,
-    /// For every node, ascending, the processors by distance: its own, the nearest, and so on.
-    from: Vec<(NodeId, Vec<Vec<usize>>)>,
-    /// The level in use while threads are mapped, and how many processors have a slot of it free.
-    level: Level,
-    free: usize,
+    /// For every node the processors by distance: its own, the nearest, and so on.
+    from: BTreeMap<NodeId, Vec<Vec<usize>>>,
 }
 
 impl Processors {
@@ -114,44 +111,29 @@ impl Processors {
             near.into_values().collect()
         };
         let nodes = topology.nodes().iter().map(|node| node.id);
-        let mut from: Vec<(NodeId, _)> = nodes.map(|node| (node, by_distance(node))).collect();
-        from.sort_unstable_by_key(|&(node, _)| node);
-        Self {
-            all,
-            from,
-            level: Level::default(),
-            free: 0,
-        }
+        let from = nodes.map(|node| (node, by_distance(node))).collect();
+        Self { all, from }
     }
 
     /// `get_next_available_core` (Algorithm 2): a processor with a free core for a thread; of its
     /// home if there is one, else of the nearest other node. Of several the one of least pressure,
     /// then of fewest threads, then the first.
-    pub fn available(&mut self, item: &Item) -> Option<usize> {
-        // Levels come into use one after the other, so this is a step only now and then.
-        if self.free == 0 {
-            self.level = self.all.iter().filter_map(Processor::next).min()?;
-            let next = |processor: &&Processor| processor.next() == Some(self.level);
-            self.free = self.all.iter().filter(next).count();
-        }
+    pub fn available(&self, item: &Item) -> Option<usize> {
+        let level = self.all.iter().filter_map(Processor::next).min()?;
         let best = |candidates: &mut dyn Iterator<Item = usize>| {
-            let free = |&at: &usize| self.all[at].next() == Some(self.level);
+            let free = |&at: &usize| self.all[at].next() == Some(level);
             candidates.filter(free).min_by(|&a, &b| {
                 let (a, b) = (&self.all[a], &self.all[b]);
                 let by_pressure = a.pressure.total_cmp(&b.pressure);
                 by_pressure.then(a.threads.cmp(&b.threads))
             })
         };
-        let from_home = self
-            .from
-            .binary_search_by_key(&item.home, |&(node, _)| node);
-        let Ok(from_home) = from_home else {
-            return best(&mut (0..self.all.len()));
-        };
-        let by_distance = &self.from[from_home].1;
-        by_distance
-            .iter()
-            .find_map(|near| best(&mut near.iter().copied()))
+        match self.from.get(&item.home) {
+            None => best(&mut (0..self.all.len())),
+            Some(by_distance) => by_distance
+                .iter()
+                .find_map(|near| best(&mut near.iter().copied())),
+        }
     }
 
     /// Whether a thread of processor `from` finds a core on `to` that is no worse than the one
@@ -166,13 +148,8 @@ impl Processors {
     /// Puts a thread on a processor.
     pub fn put(&mut self, item: &Item, on: usize) {
         let processor = &mut self.all[on];
-        let took_free = processor.next() == Some(self.level);
         processor.threads += 1;
         processor.pressure += processor.weight(item);
-        let has_more = processor.next() == Some(self.level);
-        self.free = self
-            .free
-            .saturating_sub(usize::from(took_free && !has_more));
     }
 
     /// Takes a thread off a processor.

@@ -56,18 +56,18 @@ fn nodes(policy: NMass, scene: &Scene) -> Vec<u32> {
 
 fn local(programs: &[(Program, u32)]) -> Vec<u32> {
     let (scene, settings) = paper(programs);
-    nodes(NMass::maximum_local(&settings), &scene)
+    nodes(NMass::new(&settings, Steps::MaximumLocal), &scene)
 }
 
 fn whole(programs: &[(Program, u32)]) -> Vec<u32> {
     let (scene, settings) = paper(programs);
-    nodes(NMass::whole(&settings), &scene)
+    nodes(NMass::new(&settings, Steps::All), &scene)
 }
 
 fn with(change: impl Fn(&mut NMassSettings), programs: &[(Program, u32)]) -> Vec<u32> {
     let (scene, mut settings) = paper(programs);
     change(&mut settings.n_mass);
-    nodes(NMass::whole(&settings), &scene)
+    nodes(NMass::new(&settings, Steps::All), &scene)
 }
 
 #[test]
@@ -172,7 +172,10 @@ fn threads_of_a_process_are_placed_by_its_home_and_their_own_rates() {
     for (cpu, rate) in (0..).zip([23.0, 23.0, 5.0, 23.0]) {
         scene.thread(7, rate, cpu);
     }
-    assert_eq!(nodes(NMass::maximum_local(&settings), &scene), [1; 4]);
+    assert_eq!(
+        nodes(NMass::new(&settings, Steps::MaximumLocal), &scene),
+        [1; 4]
+    );
     // By the regression the thread of the lowest rate has the lowest penalty and leaves first.
     assert_eq!(
         nodes(NMass::with_regression(&settings), &scene),
@@ -187,7 +190,10 @@ fn all_domains_of_a_node_are_home() {
         ..Shape::uniform(2, 1)
     };
     let (mut scene, settings) = on(Scene::new(&shape), &[(LBM, 0), (SOPLEX, 0), (MILC, 0)]);
-    let plan = place(&mut on_stage(NMass::maximum_local(&settings)), &scene);
+    let plan = place(
+        &mut on_stage(NMass::new(&settings, Steps::MaximumLocal)),
+        &scene,
+    );
     scene.carry_out(&plan);
     let places = scene.places();
     assert_eq!(
@@ -205,7 +211,10 @@ fn where_home_is_full_the_nearest_node_comes_next() {
     parts.distances = vec![vec![10, 30, 20], vec![30, 10, 20], vec![20, 20, 10]];
     let (mut scene, settings) = on(scene, &[(LBM, 0), (SOPLEX, 0)]);
     scene.topology = parts.try_into().expect("distances fit");
-    assert_eq!(nodes(NMass::maximum_local(&settings), &scene), [0, 2]);
+    assert_eq!(
+        nodes(NMass::new(&settings, Steps::MaximumLocal), &scene),
+        [0, 2]
+    );
 }
 
 #[test]
@@ -216,14 +225,17 @@ fn a_home_without_cores_makes_its_threads_remote_everywhere() {
     };
     let (scene, settings) = on(Scene::new(&shape), &[(LBM, 2), (SOPLEX, 2), (SOPLEX, 0)]);
     // Spread by pressure; the last at home.
-    assert_eq!(nodes(NMass::maximum_local(&settings), &scene), [0, 1, 0]);
+    assert_eq!(
+        nodes(NMass::new(&settings, Steps::MaximumLocal), &scene),
+        [0, 1, 0]
+    );
 }
 
 #[test]
 fn a_process_without_known_pages_is_left_to_the_kernel_and_keeps_its_last_home() {
     let (mut scene, settings) = paper(&[(LBM, 1), (SOPLEX, 1)]);
     scene.snapshot.processes[1].residency = None;
-    let mut policy = on_stage(NMass::maximum_local(&settings));
+    let mut policy = on_stage(NMass::new(&settings, Steps::MaximumLocal));
     let plan = place(&mut policy, &scene);
     let named: Vec<u32> = plan.iter().map(|p| p.thread.tid).collect();
     assert_eq!(named, [0]);
@@ -242,7 +254,7 @@ fn a_process_without_known_pages_is_left_to_the_kernel_and_keeps_its_last_home()
 #[test]
 fn threads_are_placed_anew_only_when_something_changed() {
     let (mut scene, settings) = paper(&[(SOPLEX, 0), (SOPLEX, 0), (SOPLEX, 0), (SOPLEX, 0)]);
-    let mut policy = on_stage(NMass::whole(&settings));
+    let mut policy = on_stage(NMass::new(&settings, Steps::All));
     let plan = place(&mut policy, &scene);
     assert_eq!(plan.len(), 4, "each is held, one is moved");
     // What was not carried out is wanted again, from where the thread is now.
@@ -278,7 +290,10 @@ fn threads_that_cannot_be_placed_press_where_they_are() {
     // As much elsewhere: nobody leaves.
     scene.home(9, "pinned", 1);
     scene.thread(9, 60.0, 5).unmanaged = Some(Unmanaged::other("its user set its affinity"));
-    assert_eq!(nodes(NMass::whole(&settings), &scene), [0, 0, 0, 0, 1]);
+    assert_eq!(
+        nodes(NMass::new(&settings, Steps::All), &scene),
+        [0, 0, 0, 0, 1]
+    );
 }
 
 #[test]
@@ -286,7 +301,7 @@ fn a_plan_in_words() {
     let (scene, settings) = paper(&[(LBM, 1), (MILC, 0), (MILC, 0), (MILC, 0)]);
     let mut settings = settings;
     settings.n_mass.threshold = 100.0;
-    let plan = place(&mut on_stage(NMass::whole(&settings)), &scene);
+    let plan = place(&mut on_stage(NMass::new(&settings, Steps::All)), &scene);
     let told: Vec<String> = plan
         .iter()
         .map(|p| {

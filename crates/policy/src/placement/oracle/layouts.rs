@@ -19,6 +19,7 @@ use numaherd_topology::Topology;
 
 use crate::placement::n_mass::processors::Level;
 use crate::placement::slots::{At, PoolSlots};
+use crate::relabel::most_staying_first;
 
 /// Layouts of more threads are not counted: unless hardly anything can differ there are far more than
 /// can be tried, and a walk through them costs more with every thread.
@@ -384,29 +385,18 @@ impl Space {
         let sits_on = |thread: usize| sits[thread].map(|at| self.index[at.domain][at.cpu]);
         let core_of = |cpu: usize| self.cpus[cpu].core;
         // Which threads of a core sit on which other of its kind: as many as can stay there.
-        let mut stay: std::collections::BTreeMap<(usize, usize), usize> = Default::default();
-        for (thread, &cpu) in board.of.iter().enumerate() {
-            let Some(sits) = sits_on(thread) else {
-                continue;
-            };
-            let (from, to) = (core_of(cpu), core_of(sits));
-            if self.cores[from].kind == self.cores[to].kind {
-                *stay.entry((from, to)).or_default() += 1;
-            }
-        }
-        let mut pairs: Vec<_> = stay
-            .into_iter()
-            .map(|(pair, threads)| (threads, pair))
-            .collect();
-        pairs.sort_by_key(|&(threads, pair)| (std::cmp::Reverse(threads), pair));
+        let cores = board.of.iter().enumerate();
+        let cores =
+            cores.filter_map(|(thread, &cpu)| Some((core_of(cpu), core_of(sits_on(thread)?))));
+        let staying = cores.filter(|&(from, to)| self.cores[from].kind == self.cores[to].kind);
         let mut name: Vec<Option<usize>> = vec![None; self.cores.len()];
         let mut given = vec![false; self.cores.len()];
-        for (_, (from, to)) in pairs {
+        most_staying_first(staying.collect(), |(from, to)| {
             if name[from].is_none() && !given[to] {
                 name[from] = Some(to);
                 given[to] = true;
             }
-        }
+        });
         // The rest in order, those with threads first.
         let mut free: Vec<Vec<usize>> = vec![Vec::new(); self.kinds];
         for core in (0..self.cores.len()).rev().filter(|&core| !given[core]) {

@@ -6,19 +6,20 @@
 //! in that time starting empty ([`Curve::held_after`]), so `W` is where the sum of these is the
 //! size of the cache. Bytes in a core's own caches come on top and take no room.
 
-use crate::program::Curve;
+use super::Curve;
 
 /// One user of a shared cache.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct User<'a> {
-    pub(crate) curve: &'a Curve,
+pub struct User<'a> {
+    /// Lines against cache held.
+    pub curve: &'a Curve,
     /// Instructions per ns.
-    pub(crate) rate: f64,
+    pub rate: f64,
 }
 
 /// Bytes that each user holds, its core's own caches included. `window_ns` is where to start from
 /// (any positive number) and becomes the window that was found.
-pub(crate) fn shares(
+pub fn shares(
     users: &[User<'_>],
     cache_bytes: f64,
     private_bytes: f64,

@@ -29,24 +29,91 @@
 //! for them: they count in the time as they do above.
 //!
 //! Three things depend on each other: shares of the caches on the threads' speeds
-//! ([`crate::shares`]), waits on the lines asked for ([`crate::loaded`]), speeds on both. They are
+//! ([`shares`]), waits on the lines asked for ([`loaded`]), speeds on both. They are
 //! found together by iteration, the waits by Newton's method on each channel with the others held,
 //! until no speed changes by more than a millionth part. Demand falls as waits grow, so there is
 //! one answer, and no channel ever carries more than it can: where many threads want too much, waits
 //! grow until their lines in flight allow no more.
 //!
+//! All of it is pure: a machine is its [`Figures`], a thread what it [demands](Running), and the answer
+//! depends on nothing else. Nodes, domains and channels are known by their places.
+//!
 //! A factor of contention can be taken away ([`Factors`]) to see what it costs: the split of DINO
 //! §2.1 without its difficulty of telling overlapping causes apart.
 
-use crate::hardware::{Hardware, Seat};
-use crate::loaded;
-use crate::program::{LINE_BYTES, Phase};
-use crate::shares::{User, shares};
+mod curve;
+pub mod loaded;
+pub mod shares;
+
+use crate::program::Phase;
+pub use curve::{Curve, LINE_BYTES};
+use shares::{User, shares};
 
 /// Speeds that change by less than this part are settled.
 const SETTLED: f64 = 1e-6;
 /// Rounds after which an answer must do; settling takes some ten to thirty.
 const MOST_ROUNDS: usize = 300;
+
+/// The figures of a machine that the equations need.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Idle latency in ns from the cores of each node to the memory of each: row `core * nodes + memory`.
+    pub latency_ns: Vec<f64>,
+    /// The controllers, one a node, in their order; then the links, each direction.
+    pub channels: Vec<Channel>,
+    /// The links that a line takes from each node to each, as channels: row `from * nodes + to`.
+    pub ways: Vec<Vec<u32>>,
+    /// Whether every line read from memory is asked after in all nodes' caches.
+    pub broadcast_probes: bool,
+    /// Bytes of the last-level cache of each domain.
+    pub llc_bytes: Vec<f64>,
+    /// Latency in ns of a hit there.
+    pub llc_ns: f64,
+    /// Bytes of a core's own caches that come on top of the last-level cache.
+    pub private_bytes: f64,
+    /// Bytes of the last of a core's own caches: what misses it asks the uncore.
+    pub own_bytes: f64,
+    /// Latency in ns of a hit there.
+    pub own_ns: f64,
+    /// Cache lines that a core has in flight at most, over a longer time.
+    pub in_flight: f64,
+    /// Clock in GHz.
+    pub clock_ghz: f64,
+    /// ns that a core takes for one cycle of the core that profiles were measured on.
+    pub ns_per_reference_cycle: f64,
+}
+
+/// A memory controller, or one direction of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    /// Lines per ns that it can carry.
+    pub capacity: f64,
+    /// The idle time in ns that the wait in front of it is a multiple of.
+    pub service_ns: f64,
+}
+
+impl Figures {
+    /// Idle latency in ns from the cores of a node to the memory of another.
+    pub fn latency_ns(&self, core: usize, memory: usize) -> f64 {
+        self.latency_ns[core * self.nodes + memory]
+    }
+
+    /// The links that a line takes from one node to another, as channels.
+    pub fn way(&self, from: usize, to: usize) -> &[u32] {
+        &self.ways[from * self.nodes + to]
+    }
+}
+
+/// Where a CPU is: places of its domain and its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Its memory domain.
+    pub domain: usize,
+    /// Its node.
+    pub node: usize,
+}
 
 /// Which contention there is; all of it on a real machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,32 +143,49 @@ impl Factors {
 
 /// One thread that runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Running<'a> {
-    pub(crate) phase: &'a Phase,
-    pub(crate) seat: Seat,
+pub struct Running<'a> {
+    /// What it does.
+    pub phase: &'a Phase,
+    /// Where it runs.
+    pub seat: Seat,
     /// Share of the time that it has a CPU, 0 to 1.
-    pub(crate) cpu_share: f64,
+    pub cpu_share: f64,
     /// How many of its profile's lines it reads just now; 1 on average.
-    pub(crate) intensity: f64,
+    pub intensity: f64,
     /// Nodes and the share of its lines that each answers; the shares add up to 1.
-    pub(crate) memory: Vec<(usize, f64)>,
+    pub memory: Vec<(usize, f64)>,
     /// Lines that other threads wrote last.
-    pub(crate) transfers: Vec<Transfers>,
+    pub transfers: Vec<Transfers>,
     /// Wait in ns of each of these for threads that want the same line.
-    pub(crate) queue_ns: f64,
+    pub queue_ns: f64,
+}
+
+impl<'a> Running<'a> {
+    /// A thread that does as its profile says and shares no lines.
+    pub fn new(phase: &'a Phase, seat: Seat, cpu_share: f64, memory: Vec<(usize, f64)>) -> Self {
+        Self {
+            phase,
+            seat,
+            cpu_share,
+            intensity: 1.0,
+            memory,
+            transfers: Vec::new(),
+            queue_ns: 0.0,
+        }
+    }
 }
 
 /// Lines that come from other cores' caches of one node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Transfers {
+pub struct Transfers {
     /// Place of the node.
-    pub(crate) node: usize,
+    pub node: usize,
     /// Per 1000 instructions.
-    pub(crate) lines: f64,
+    pub lines: f64,
     /// Latency of one without any wait.
-    pub(crate) idle_ns: f64,
+    pub idle_ns: f64,
     /// Of that, what the base cycles hold already.
-    pub(crate) in_base_ns: f64,
+    pub in_base_ns: f64,
 }
 
 /// How one thread goes on. Lines are per 1000 of its instructions.
@@ -133,8 +217,9 @@ pub struct Speed {
 
 /// An answer, kept as the start of the next one: little changes from epoch to epoch.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Solution {
-    pub(crate) speeds: Vec<Speed>,
+pub struct Solution {
+    /// How each thread goes on.
+    pub speeds: Vec<Speed>,
     waits: Vec<f64>,
     windows: Vec<f64>,
     ns: Vec<f64>,
@@ -166,24 +251,24 @@ struct Use {
 }
 
 /// Finds how fast each thread goes on.
-pub(crate) fn solve(
-    hardware: &Hardware,
+pub fn solve(
+    figures: &Figures,
     running: &[Running<'_>],
     factors: Factors,
     solution: &mut Solution,
 ) {
-    let threads: Vec<Thread> = running.iter().map(|r| Thread::of(hardware, r)).collect();
-    let mut domains: Vec<Vec<usize>> = vec![Vec::new(); hardware.topology().domains().len()];
+    let threads: Vec<Thread> = running.iter().map(|r| Thread::of(figures, r)).collect();
+    let mut domains: Vec<Vec<usize>> = vec![Vec::new(); figures.llc_bytes.len()];
     for (at, thread) in running.iter().enumerate() {
         domains[thread.seat.domain].push(at);
     }
-    solution.waits.resize(hardware.channels(), 0.0);
+    solution.waits.resize(figures.channels.len(), 0.0);
     solution.windows.resize(domains.len(), 1e6);
     if !factors.controllers {
-        solution.waits[..hardware.nodes()].fill(0.0);
+        solution.waits[..figures.nodes].fill(0.0);
     }
     if !factors.links {
-        solution.waits[hardware.nodes()..].fill(0.0);
+        solution.waits[figures.nodes..].fill(0.0);
     }
     let mut held = vec![0.0; running.len()];
     let mut lines: Vec<f64> = vec![0.0; running.len()];
@@ -202,8 +287,8 @@ pub(crate) fn solve(
                 curve: &running[at].phase.lines,
                 rate: 1000.0 / ns[at] * threads[at].cpu_share * running[at].intensity,
             }));
-            let bytes = hardware.llc_bytes(domain);
-            let private = hardware.private_bytes();
+            let bytes = figures.llc_bytes[domain];
+            let private = figures.private_bytes;
             if factors.cache {
                 let window = &mut solution.windows[domain];
                 shares(&users, bytes, private, window, &mut shared);
@@ -217,7 +302,7 @@ pub(crate) fn solve(
                 lines[at] = running[at].phase.lines.at(bytes) * running[at].intensity;
             }
         }
-        adjust(hardware, &threads, &lines, &ns, factors, solution);
+        adjust(figures, &threads, &lines, &ns, factors, solution);
         let mut change = 0.0_f64;
         for (at, thread) in threads.iter().enumerate() {
             let new = thread.ns(lines[at], &solution.waits);
@@ -236,14 +321,7 @@ pub(crate) fn solve(
     }
     solution.speeds.clear();
     for (at, thread) in threads.iter().enumerate() {
-        let speed = thread.speed(
-            hardware,
-            &running[at],
-            ns[at],
-            held[at],
-            lines[at],
-            solution,
-        );
+        let speed = thread.speed(figures, &running[at], ns[at], held[at], lines[at], solution);
         solution.speeds.push(speed);
     }
     solution.ns = ns;
@@ -251,14 +329,14 @@ pub(crate) fn solve(
 
 /// Share of each channel's capacity that is asked for, and how fast that falls as its wait grows.
 fn demand(
-    hardware: &Hardware,
+    figures: &Figures,
     threads: &[Thread],
     lines: &[f64],
     ns: &[f64],
     waits: &[f64],
 ) -> (Vec<f64>, Vec<f64>) {
-    let mut asked = vec![0.0; hardware.channels()];
-    let mut falls = vec![0.0; hardware.channels()];
+    let mut asked = vec![0.0; figures.channels.len()];
+    let mut falls = vec![0.0; figures.channels.len()];
     for ((thread, &lines), &ns) in threads.iter().zip(lines).zip(ns) {
         let now = thread.ns(lines, waits);
         // Between the speed settled last and the one these waits allow; equal in the end.
@@ -275,15 +353,15 @@ fn demand(
         add(&thread.moved, thread.transfers);
     }
     for channel in 0..asked.len() {
-        asked[channel] /= hardware.capacity(channel);
-        falls[channel] /= hardware.capacity(channel);
+        asked[channel] /= figures.channels[channel].capacity;
+        falls[channel] /= figures.channels[channel].capacity;
     }
     (asked, falls)
 }
 
 /// Brings the waits nearer to those that the demand makes, a few steps of Newton's method.
 fn adjust(
-    hardware: &Hardware,
+    figures: &Figures,
     threads: &[Thread],
     lines: &[f64],
     ns: &[f64],
@@ -291,13 +369,13 @@ fn adjust(
     solution: &mut Solution,
 ) {
     for _ in 0..3 {
-        let (asked, falls) = demand(hardware, threads, lines, ns, &solution.waits);
+        let (asked, falls) = demand(figures, threads, lines, ns, &solution.waits);
         for channel in 0..asked.len() {
-            let controller = channel < hardware.nodes();
+            let controller = channel < figures.nodes;
             if controller && !factors.controllers || !controller && !factors.links {
                 continue;
             }
-            let service = hardware.service_ns(channel);
+            let service = figures.channels[channel].service_ns;
             let wait = &mut solution.waits[channel];
             let (allowed, growth) = loaded::in_use(*wait / service);
             // Below zero where more is asked for than such a wait allows.
@@ -311,24 +389,24 @@ fn adjust(
 }
 
 impl Thread {
-    fn of(hardware: &Hardware, running: &Running<'_>) -> Self {
+    fn of(figures: &Figures, running: &Running<'_>) -> Self {
         let phase = running.phase;
         let node = running.seat.node;
         let mut lines = Vec::new();
         let mut moved = Vec::new();
         let (mut idle_ns, mut transfer_ns, mut transfer_base_ns) = (0.0, 0.0, 0.0);
         for &(home, share) in &running.memory {
-            idle_ns += share * (hardware.latency_ns(node, home) - hardware.llc_ns()).max(0.0);
+            idle_ns += share * (figures.latency_ns(node, home) - figures.llc_ns).max(0.0);
             let written = share * phase.written_per_line;
             add(&mut lines, home as u32, share, share + written);
-            for &link in hardware.way(home, node) {
+            for &link in figures.way(home, node) {
                 add(&mut lines, link, share, share);
             }
-            for &link in hardware.way(node, home) {
+            for &link in figures.way(node, home) {
                 add(&mut lines, link, 0.0, written);
             }
-            if hardware.broadcast_probes() {
-                probes(hardware, node, home, share, written, &mut lines);
+            if figures.broadcast_probes {
+                probes(figures, node, home, share, written, &mut lines);
             }
         }
         let transfers: f64 = running.transfers.iter().map(|from| from.lines).sum();
@@ -337,17 +415,17 @@ impl Thread {
             let idle_ns = (from.idle_ns - from.in_base_ns).max(0.0);
             transfer_ns += share * (idle_ns + running.queue_ns);
             transfer_base_ns += share * from.in_base_ns;
-            for &link in hardware.way(from.node, node) {
+            for &link in figures.way(from.node, node) {
                 add(&mut moved, link, share, share);
             }
         }
         Self {
-            base_ns: 1000.0 * phase.cycles_per_instruction * hardware.ns_per_reference_cycle(),
+            base_ns: 1000.0 * phase.cycles_per_instruction * figures.ns_per_reference_cycle,
             idle_ns,
             transfer_ns,
             transfer_base_ns,
             transfers,
-            in_flight: phase.misses_in_flight.min(hardware.in_flight()).max(1.0),
+            in_flight: phase.misses_in_flight.min(figures.in_flight).max(1.0),
             cpu_share: running.cpu_share,
             lines,
             moved,
@@ -373,29 +451,9 @@ impl Thread {
         }
     }
 
-    /// Requests to the uncore for 1000 instructions, and the time with one of them outstanding.
-    fn requested(
-        &self,
-        hardware: &Hardware,
-        running: &Running<'_>,
-        ns: f64,
-        held_bytes: f64,
-        lines: f64,
-        waits: &[f64],
-    ) -> (f64, f64) {
-        let phase = running.phase;
-        let own = phase.demand_at(hardware.own_bytes().min(held_bytes));
-        let asked = own * running.intensity;
-        let hits = asked - phase.demand_at(held_bytes) * running.intensity;
-        let answered = (lines + hits) * hardware.llc_ns() + self.transfers * self.transfer_base_ns;
-        let answered = answered / self.in_flight;
-        let busy = answered + self.memory_ns(lines, waits) + self.sharing_ns(waits);
-        (asked + self.transfers, busy.min(ns))
-    }
-
     fn speed(
         &self,
-        hardware: &Hardware,
+        figures: &Figures,
         running: &Running<'_>,
         ns: f64,
         held_bytes: f64,
@@ -406,32 +464,37 @@ impl Thread {
         let wait = |controllers: bool| -> f64 {
             self.lines
                 .iter()
-                .filter(|one| ((one.channel as usize) < hardware.nodes()) == controllers)
+                .filter(|one| ((one.channel as usize) < figures.nodes) == controllers)
                 .map(|one| one.waits * solution.waits[one.channel as usize])
                 .sum()
         };
         let (controllers, links) = (wait(true), wait(false));
-        let local = hardware.latency_ns(node, node);
+        let local = figures.latency_ns(node, node);
         let mean = |of: &dyn Fn(usize) -> f64| -> f64 {
             let parts = running.memory.iter();
             parts.map(|&(home, share)| share * of(home)).sum()
         };
         let remote = mean(&|home| f64::from(u8::from(home != node)));
         let waits = &solution.waits;
-        let (requests, requested_ns) =
-            self.requested(hardware, running, ns, held_bytes, lines, waits);
+        let phase = running.phase;
+        let own = phase.demand_at(figures.own_bytes.min(held_bytes));
+        let asked = own * running.intensity;
+        let hits = asked - phase.demand_at(held_bytes) * running.intensity;
+        let answered = (lines + hits) * figures.llc_ns + self.transfers * self.transfer_base_ns;
+        let answered = answered / self.in_flight;
+        let busy = answered + self.memory_ns(lines, waits) + self.sharing_ns(waits);
         Speed {
             ns,
             controller_ns: lines * controllers / self.in_flight,
             link_ns: lines * links / self.in_flight,
-            remote_ns: lines * mean(&|home| hardware.latency_ns(node, home) - local)
+            remote_ns: lines * mean(&|home| figures.latency_ns(node, home) - local)
                 / self.in_flight,
             held_bytes,
             lines,
             remote_lines: lines * remote,
-            latency_ns: mean(&|home| hardware.latency_ns(node, home)) + controllers + links,
-            requests,
-            requested_ns,
+            latency_ns: mean(&|home| figures.latency_ns(node, home)) + controllers + links,
+            requests: asked + self.transfers,
+            requested_ns: busy.min(ns),
             sharing_ns: self.sharing_ns(waits),
         }
     }
@@ -451,7 +514,7 @@ fn wait(uses: &[Use], waits: &[f64]) -> f64 {
 /// read from all this makes 16.5 of 32 GB/s of links useful; Conway and Hughes (IEEE Micro 2007)
 /// give 14.9 (recalled).
 fn probes(
-    hardware: &Hardware,
+    figures: &Figures,
     node: usize,
     home: usize,
     share: f64,
@@ -459,13 +522,13 @@ fn probes(
     lines: &mut Vec<Use>,
 ) {
     let mut carry = |from: usize, to: usize, bytes: f64| {
-        for &link in hardware.way(from, to) {
+        for &link in figures.way(from, to) {
             add(lines, link, 0.0, bytes / LINE_BYTES);
         }
     };
     carry(node, home, 8.0 * (share + written));
     carry(home, node, 4.0 * share);
-    for other in (0..hardware.nodes()).filter(|&other| other != home) {
+    for other in (0..figures.nodes).filter(|&other| other != home) {
         carry(home, other, 8.0 * share);
         carry(other, node, 4.0 * share);
     }

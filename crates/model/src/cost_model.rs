@@ -15,26 +15,26 @@ use crate::world::Model;
 
 /// Asks a [`Model`] about layouts, also while a herd runs it.
 #[derive(Clone)]
-pub struct Foresight {
+pub struct CostModel {
     shared: Arc<Mutex<Engine>>,
 }
 
-impl std::fmt::Debug for Foresight {
+impl std::fmt::Debug for CostModel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Foresight").finish_non_exhaustive()
+        f.debug_struct("CostModel").finish_non_exhaustive()
     }
 }
 
 impl Model {
     /// Something to ask about this model's threads.
-    pub fn foresight(&self) -> Foresight {
-        Foresight {
+    pub fn cost_model(&self) -> CostModel {
+        CostModel {
             shared: self.shared().handle(),
         }
     }
 }
 
-impl Foresight {
+impl CostModel {
     /// Mean slowdown of all threads were these on those CPUs, and the others where they are. `None`
     /// when a thread is not there any more, or a CPU never was.
     pub fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {

@@ -1,13 +1,11 @@
-//! The page on policies (`docs/policies.md`), drawn from the registry so that it cannot lie. The pages of
-//! single policies are drawn by `tests/pages.rs`, which may read the files that they are in.
+//! The page on all policies (`docs/policies.md`), drawn from the registry.
 
 use std::fmt::Write;
 
 use numaherd_files::setting::{Section, Setting, Value};
 
-use crate::registry::{self, Entry, PAGINGS, PLACEMENTS};
-use crate::rules::Rule;
-use crate::settings::Settings;
+use numaherd_policy::Settings;
+use numaherd_policy::registry::{self, Entry, PAGINGS, PLACEMENTS};
 
 /// The page, in Markdown.
 pub fn policies() -> String {
@@ -37,18 +35,18 @@ pub fn policies() -> String {
         );
     }
     page.push_str("\n## Placements\n\n| placement | what it does | from |\n|---|---|---|\n");
-    for half in PLACEMENTS {
+    for half in PLACEMENTS.iter() {
         row(&mut page, &[&code(half.name), half.about, half.source]);
     }
     page.push_str("\n## Pagings\n\n| paging | what it does | from |\n|---|---|---|\n");
-    for half in PAGINGS {
+    for half in PAGINGS.iter() {
         row(&mut page, &[&code(half.name), half.about, half.source]);
     }
     page.push_str(
         "\n## Rules\n\nEvery decision in a plan, a ledger and `numaherd explain` names one of \
          these.\n\n| rule | what it does | from |\n|---|---|---|\n",
     );
-    for rule in rules() {
+    for rule in registry::rules() {
         row(&mut page, &[&code(rule.name), rule.what, rule.source]);
     }
     page.push_str(
@@ -102,19 +100,6 @@ fn default_of(name: &str, setting: &Setting) -> String {
         None if setting.optional => setting.left_out.to_owned(),
         None => "none".to_owned(),
     }
-}
-
-/// Every rule of every policy, placements first, each once however many policies share it.
-pub fn rules() -> impl Iterator<Item = &'static Rule> {
-    let placements = PLACEMENTS.iter().flat_map(|half| half.rules);
-    let pagings = PAGINGS.iter().flat_map(|half| half.rules);
-    let all = crate::stage::RULES.iter().chain(placements).chain(pagings);
-    let mut seen: Vec<&Rule> = Vec::new();
-    all.filter(move |rule| {
-        let new = !seen.contains(rule);
-        seen.extend(new.then_some(*rule));
-        new
-    })
 }
 
 fn needs(entry: &Entry) -> String {

@@ -7,7 +7,7 @@
 //! cores can have in flight (Little's law) and is not built in here.
 
 /// The wait at a share `u` of the capacity, 0 to below 1, in parts of the idle latency.
-pub(crate) fn wait(u: f64) -> f64 {
+pub fn wait(u: f64) -> f64 {
     0.40 * u + 0.04 * u * u * u / (1.0 - u)
 }
 
@@ -19,7 +19,7 @@ fn slope(u: f64) -> f64 {
 
 /// The share of the capacity in use that makes one wait so long, and how fast it grows with the
 /// wait: the inverse of [`wait`]. Newton's method, safe because the wait is convex in the share.
-pub(crate) fn in_use(wait_parts: f64) -> (f64, f64) {
+pub fn in_use(wait_parts: f64) -> (f64, f64) {
     if wait_parts <= 0.0 {
         return (0.0, 1.0 / slope(0.0));
     }
