@@ -17,6 +17,43 @@ pub trait Access {
     fn lines(&self) -> u64;
 }
 
+impl Access for Box<dyn Access> {
+    fn touch(&mut self, lines: u64, compute: u64) {
+        self.as_mut().touch(lines, compute);
+    }
+
+    fn lines(&self) -> u64 {
+        self.as_ref().lines()
+    }
+}
+
+/// How memory is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum AccessKind {
+    /// One line in flight.
+    Chase,
+    /// Many lines in flight.
+    Update,
+}
+
+impl AccessKind {
+    /// Accesses of this kind to `region`, in the order that `seed` picks.
+    pub fn to(self, region: Region, seed: u64) -> Box<dyn Access> {
+        match self {
+            AccessKind::Chase => Box::new(Chase::new(region, seed)),
+            AccessKind::Update => Box::new(Update::new(region, seed)),
+        }
+    }
+
+    /// What one of them costs.
+    pub fn instructions(self) -> Instructions {
+        match self {
+            AccessKind::Chase => CHASE,
+            AccessKind::Update => UPDATE,
+        }
+    }
+}
+
 /// Instructions of a kind of access, without [`spin`]'s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Instructions {

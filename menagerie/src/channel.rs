@@ -1,8 +1,9 @@
 //! What a client and its server talk through, one number at a time: two pipes, between threads or
 //! processes, or two mailboxes in shared memory on which the waiting side sleeps with a futex.
 
+use crate::sync::{lock, wait_while};
 use std::io::{self, Read, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// One end of a conversation. The other end learns that this one is dropped.
 pub trait Wire: Send {
@@ -85,13 +86,8 @@ enum Content {
 }
 
 impl Mailbox {
-    fn lock(&self) -> MutexGuard<'_, Content> {
-        // Each change is a single assignment: a panic elsewhere leaves no half-made state.
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn set(&self, content: Content) {
-        let mut present = self.lock();
+        let mut present = lock(&self.content);
         if !matches!(*present, Content::Closed) {
             *present = content;
         }
@@ -107,7 +103,7 @@ struct Mailboxes {
 
 impl Wire for Mailboxes {
     fn send(&mut self, number: u64) -> io::Result<()> {
-        if matches!(*self.to.lock(), Content::Closed) {
+        if matches!(*lock(&self.to.content), Content::Closed) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         self.to.set(Content::Number(number));
@@ -115,23 +111,14 @@ impl Wire for Mailboxes {
     }
 
     fn receive(&mut self) -> io::Result<Option<u64>> {
-        let mut content = self.from.lock();
-        loop {
-            match *content {
-                Content::Number(number) => {
-                    *content = Content::Empty;
-                    return Ok(Some(number));
-                }
-                Content::Closed => return Ok(None),
-                Content::Empty => {
-                    content = self
-                        .from
-                        .changed
-                        .wait(content)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
-            }
+        let is_empty = |content: &mut Content| matches!(content, Content::Empty);
+        let mailbox = &*self.from;
+        let mut content = wait_while(&mailbox.changed, lock(&mailbox.content), is_empty);
+        if let Content::Number(number) = *content {
+            *content = Content::Empty;
+            return Ok(Some(number));
         }
+        Ok(None)
     }
 }
 

@@ -23,6 +23,7 @@ mod start_signal;
 mod steady;
 mod stop;
 mod stream;
+mod sync;
 mod sys;
 mod threads;
 mod workload;
@@ -52,7 +53,11 @@ fn run(options: &Options) -> Result<ExitCode, Error> {
     let Some(report) = run::run(&options.command, &machine, &stop)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let text = if options.command.json() {
+    let text = if options
+        .command
+        .conduct()
+        .is_some_and(|conduct| conduct.json)
+    {
         // Numbers, strings and string keys: nothing that JSON cannot express.
         format!("{}\n", serde_json::to_string(&report).unwrap_or_default())
     } else {

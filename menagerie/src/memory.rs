@@ -8,6 +8,7 @@
 use crate::error::Error;
 use crate::machine::{Machine, format_list};
 use crate::sys::{self, HugePages, Region};
+use std::fmt;
 
 /// Where threads start and run, and where their memory lies. The same for all threads of a run.
 #[derive(Clone, Debug)]
@@ -35,6 +36,17 @@ pub enum Start {
     Any,
     /// One CPU.
     Cpu(usize),
+}
+
+/// As on the command line.
+impl fmt::Display for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Start::Home => f.write_str("home"),
+            Start::Any => f.write_str("any"),
+            Start::Cpu(cpu) => write!(f, "{cpu}"),
+        }
+    }
 }
 
 impl Placement {

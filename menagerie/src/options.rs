@@ -1,5 +1,6 @@
 //! The command line: one definition that feeds parser, help and the parameters in the JSON report.
 
+use crate::access::AccessKind;
 use crate::kernels::{self, Class};
 use crate::machine;
 use crate::memory::Start;
@@ -7,7 +8,6 @@ use crate::phases::PhaseLength;
 use crate::stream;
 use crate::sys::HugePages;
 use crate::threads::Length;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use numaherd_quantity::{NotASize, parse_bytes};
 use serde::{Serialize, Serializer};
@@ -61,8 +61,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether the result is wanted as JSON.
-    pub fn json(&self) -> bool {
+    /// How to start and report. A serving process is not told.
+    pub fn conduct(&self) -> Option<&Conduct> {
         let common = match self {
             Command::Chase(options) | Command::Update(options) => &options.common,
             Command::Stream(options) => &options.common,
@@ -71,10 +71,10 @@ impl Command {
             Command::Share(options) => &options.common,
             Command::Micro(options) => &options.common,
             Command::Pair(options) => &options.common,
-            Command::Kernel(options) => return options.conduct.json,
-            Command::Serve(_) => return false,
+            Command::Kernel(options) => return Some(&options.conduct),
+            Command::Serve(_) => return None,
         };
-        common.conduct.json
+        Some(&common.conduct)
     }
 }
 
@@ -135,15 +135,6 @@ pub struct Phases {
     pub phase: Phase,
 }
 
-/// How phases access memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AccessKind {
-    /// One line in flight.
-    Chase,
-    /// Many lines in flight.
-    Update,
-}
-
 /// How long a phase lasts.
 #[derive(Debug, Args, Serialize)]
 #[group(multiple = false)]
@@ -199,7 +190,7 @@ pub struct Micro {
     /// Transparent huge pages
     #[arg(long, value_enum, default_value = "default")]
     #[serde(serialize_with = "as_name")]
-    pub thp: Thp,
+    pub thp: HugePages,
     /// What all workloads have.
     #[command(flatten)]
     #[serde(flatten)]
@@ -246,9 +237,9 @@ pub enum Via {
 #[derive(Debug, Args, Serialize)]
 pub struct Kernel {
     /// Which kernel
-    #[arg(value_name = "NAME", value_parser = kernel_parser())]
-    #[serde(serialize_with = "as_kernel_name")]
-    pub kernel: &'static kernels::Entry,
+    #[arg(value_name = "NAME", value_enum)]
+    #[serde(serialize_with = "as_name")]
+    pub kernel: kernels::Name,
     /// Size of the problem
     #[arg(long, value_enum, default_value = "S")]
     #[serde(serialize_with = "as_name")]
@@ -262,7 +253,7 @@ pub struct Kernel {
     /// Transparent huge pages
     #[arg(long, value_enum, default_value = "default")]
     #[serde(serialize_with = "as_name")]
-    pub thp: Thp,
+    pub thp: HugePages,
     /// Where it runs.
     #[command(flatten)]
     #[serde(flatten)]
@@ -274,24 +265,6 @@ pub struct Kernel {
     #[command(flatten)]
     #[serde(skip)]
     pub conduct: Conduct,
-}
-
-/// Takes the names of the table of kernels.
-fn kernel_parser() -> impl TypedValueParser<Value = &'static kernels::Entry> {
-    let values = kernels::all()
-        .iter()
-        .map(|entry| PossibleValue::new(entry.name).help(entry.about));
-    PossibleValuesParser::new(values).try_map(|name| {
-        let entry = kernels::all().iter().find(|entry| entry.name == name);
-        entry.ok_or("not a name of the table")
-    })
-}
-
-fn as_kernel_name<S: Serializer>(
-    value: &&'static kernels::Entry,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    value.name.serialize(serializer)
 }
 
 /// Options of `serve`.
@@ -330,28 +303,7 @@ pub struct Memory {
     /// Transparent huge pages
     #[arg(long, value_enum, default_value = "default")]
     #[serde(serialize_with = "as_name")]
-    pub thp: Thp,
-}
-
-/// Transparent huge pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Thp {
-    /// Asked for.
-    On,
-    /// Forbidden.
-    Off,
-    /// As the machine is set.
-    Default,
-}
-
-impl From<Thp> for HugePages {
-    fn from(thp: Thp) -> HugePages {
-        match thp {
-            Thp::On => HugePages::On,
-            Thp::Off => HugePages::Off,
-            Thp::Default => HugePages::Default,
-        }
-    }
+    pub thp: HugePages,
 }
 
 /// Where threads start and run.
@@ -514,24 +466,17 @@ fn as_seconds<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<
 }
 
 fn as_name<T: ValueEnum, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    let value = value.to_possible_value();
-    value
-        .as_ref()
-        .map(PossibleValue::get_name)
-        .serialize(serializer)
+    name_of(value).serialize(serializer)
 }
 
-/// The spelling of a start on the command line.
-pub fn start_text(start: Start) -> String {
-    match start {
-        Start::Home => "home".to_owned(),
-        Start::Any => "any".to_owned(),
-        Start::Cpu(cpu) => cpu.to_string(),
-    }
+/// The word for `value` on the command line.
+pub fn name_of<T: ValueEnum>(value: &T) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 fn as_start<S: Serializer>(value: &Start, serializer: S) -> Result<S::Ok, S::Error> {
-    start_text(*value).serialize(serializer)
+    serializer.collect_str(value)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::micro;
 use crate::sys::LINE;
 use crate::threads::Outcome;
 use crate::workload::{Cost, Detail};
-use numaherd_quantity::noun;
+use numaherd_quantity::{counted, noun};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub struct Report {
     /// The program's version.
     pub version: &'static str,
     /// The workload.
-    pub kind: &'static str,
+    pub kind: String,
     /// What one operation is.
     pub operation: &'static str,
     /// This process.
@@ -71,57 +71,21 @@ pub struct Row {
     /// How often the kernel moved it to another CPU, where the kernel tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migrations: Option<u64>,
-    /// Bytes read and written, of a stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_per_second: Option<f64>,
-    /// Time for one line, of a stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ns_per_line: Option<f64>,
     /// What only this workload has.
     #[serde(flatten)]
     pub detail: Detail,
 }
 
-/// What is told of a workload apart from its outcome.
-#[derive(Debug)]
-pub struct Subject {
-    /// Its name.
-    pub kind: &'static str,
-    /// What one operation is.
-    pub operation: &'static str,
-    /// What that costs, where it is always the same.
-    pub cost: Option<Cost>,
-    /// Whether bandwidth is of interest.
-    pub stream: bool,
-    /// The command line.
-    pub parameters: serde_json::Value,
-}
-
-impl Subject {
-    /// A workload that passes over nothing in order.
+impl Report {
+    /// Puts the outcome of the workload `kind` into words. `operation` is what one operation is, `cost`
+    /// what it costs where that is always the same, `parameters` the command line.
     pub fn new(
-        kind: &'static str,
+        kind: impl Into<String>,
         operation: &'static str,
         cost: Option<Cost>,
         parameters: serde_json::Value,
-    ) -> Subject {
-        Subject {
-            kind,
-            operation,
-            cost,
-            stream: false,
-            parameters,
-        }
-    }
-}
-
-impl Report {
-    /// Puts an outcome into words.
-    pub fn new(subject: Subject, outcome: Outcome, pid: u32) -> Report {
-        let lines = subject
-            .cost
-            .filter(|_| subject.stream)
-            .map(|cost| cost.lines_per_operation);
+        outcome: Outcome,
+    ) -> Report {
         let operations = outcome.works.iter().map(|work| work.operations).sum();
         let threads = outcome
             .works
@@ -136,8 +100,6 @@ impl Report {
                     ns_per_operation,
                     rate,
                     migrations: work.migrations,
-                    bytes_per_second: lines.map(|lines| rate * lines * LINE as f64),
-                    ns_per_line: lines.map(|lines| ns_per_operation / lines),
                     detail: work.detail,
                 }
             })
@@ -145,24 +107,35 @@ impl Report {
         Report {
             schema: 1,
             version: env!("CARGO_PKG_VERSION"),
-            kind: subject.kind,
-            operation: subject.operation,
-            pid,
+            kind: kind.into(),
+            operation,
+            pid: std::process::id(),
             complete: outcome.complete,
             seconds: outcome.seconds,
             operations,
             rate: ratio(operations as f64, outcome.seconds),
-            expected: subject
-                .cost
+            expected: cost
                 .filter(|_| cfg!(target_arch = "x86_64"))
                 .map(|cost| Expected {
                     cost,
                     lines_per_1000_instructions: cost.lines_per_1000_instructions(),
                 }),
-            parameters: subject.parameters,
+            parameters,
             kernel: None,
             micro: None,
             threads,
+        }
+    }
+
+    /// Adds to each thread the bandwidth that follows from its rate, for a stream that moves so many
+    /// lines in an operation.
+    pub fn set_bandwidth(&mut self, lines: usize) {
+        let lines = lines as f64;
+        for row in &mut self.threads {
+            row.detail = Detail::Stream {
+                bytes_per_second: row.rate * lines * LINE as f64,
+                ns_per_line: row.ns_per_operation / lines,
+            };
         }
     }
 
@@ -184,10 +157,7 @@ impl Report {
             .as_u64()
             .map(|node| format!(", home node {node}"))
             .unwrap_or_default();
-        let threads = match self.threads.len() {
-            1 => "1 thread".to_owned(),
-            threads => format!("{threads} threads"),
-        };
+        let threads = counted(self.threads.len(), "thread");
         let _ = writeln!(text, "{}: {threads}{of_memory}{home}", self.kind);
         if let Some(told) = &self.kernel {
             let class = self.parameters["class"].as_str().unwrap_or_default();
@@ -212,14 +182,13 @@ impl Report {
                 expected.lines_per_1000_instructions
             );
         }
+        let operations = noun(2_u32, self.operation);
+        let each = format!("ns/{}", self.operation);
+        let rate = format!("{operations}/s");
         let _ = writeln!(
             text,
-            "{:>10} {:>16} {:>10} {:>14} {:>16}",
-            "thread",
-            noun(2_u32, self.operation),
-            "seconds",
-            format!("ns/{}", self.operation),
-            format!("{}/s", noun(2_u32, self.operation))
+            "{:>10} {operations:>16} {:>10} {each:>14} {rate:>16}",
+            "thread", "seconds"
         );
         for row in &self.threads {
             let _ = write!(
@@ -250,11 +219,15 @@ impl Report {
 impl Row {
     /// Ends the thread's line with what only its workload has.
     fn add_extras(&self, text: &mut String) {
-        if let (Some(bandwidth), Some(line)) = (self.bytes_per_second, self.ns_per_line) {
-            let _ = write!(text, "  {:.2} GB/s, {line:.2} ns/line", bandwidth / 1e9);
-        }
         match &self.detail {
             Detail::None {} | Detail::Micro { .. } => text.push('\n'),
+            Detail::Stream {
+                bytes_per_second,
+                ns_per_line,
+            } => {
+                let bandwidth = bytes_per_second / 1e9;
+                let _ = writeln!(text, "  {bandwidth:.2} GB/s, {ns_per_line:.2} ns/line");
+            }
             Detail::Pair {
                 server_pid,
                 server_tid,
@@ -304,12 +277,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn report(
-        kind: &'static str,
-        stream: bool,
-        cost: Option<Cost>,
-        details: Vec<Detail>,
-    ) -> Report {
+    fn report(kind: &'static str, cost: Option<Cost>, details: Vec<Detail>) -> Report {
         let works = details
             .into_iter()
             .enumerate()
@@ -322,22 +290,13 @@ mod tests {
             })
             .collect();
         let parameters = json!({ "working_set": 64 << 20, "home": 0, "threads": 2 });
-        let subject = Subject {
-            kind,
-            operation: "line",
-            cost,
-            stream,
-            parameters,
+        let outcome = Outcome {
+            works,
+            seconds: 0.625,
+            complete: true,
         };
-        Report::new(
-            subject,
-            Outcome {
-                works,
-                seconds: 0.625,
-                complete: true,
-            },
-            99,
-        )
+        let report = Report::new(kind, "line", cost, parameters, outcome);
+        Report { pid: 99, ..report }
     }
 
     const COST: Cost = Cost {
@@ -346,12 +305,9 @@ mod tests {
     };
 
     fn stream() -> Report {
-        report(
-            "stream",
-            true,
-            Some(COST),
-            vec![Detail::None {}, Detail::None {}],
-        )
+        let mut report = report("stream", Some(COST), vec![Detail::None {}, Detail::None {}]);
+        report.set_bandwidth(2);
+        report
     }
 
     fn phases() -> Report {
@@ -364,7 +320,6 @@ mod tests {
         };
         report(
             "phases",
-            false,
             None,
             vec![Detail::Phases {
                 phases: vec![phase],
@@ -384,7 +339,7 @@ mod tests {
             server_tid: 101,
             latency_ns,
         };
-        report("pair", false, None, vec![detail])
+        report("pair", None, vec![detail])
     }
 
     fn json(report: &Report) -> String {
@@ -413,7 +368,7 @@ mod tests {
             added: 64_000,
             wrong_passes: 0,
         };
-        let mut report = report("micro", false, None, vec![detail]);
+        let mut report = report("micro", None, vec![detail]);
         report.micro = Some(micro::Told {
             mean_seconds: 0.5,
             entries: 65_536,
@@ -451,7 +406,7 @@ mod tests {
     /// A kernel whose one result is `value` where 2 was published.
     fn kernel(value: f64) -> Report {
         let check = Check::published("zeta", value, Some(2.0), 1e-8);
-        let mut report = report("cg", false, None, vec![Detail::None {}]);
+        let mut report = report("cg", None, vec![Detail::None {}]);
         report.parameters = json!({ "class": "W", "threads": 1 });
         report.kernel = Some(Told {
             problem: "7000 rows".to_owned(),
@@ -494,15 +449,8 @@ mod tests {
             operations in 1u64..1 << 50, seconds in 1e-6f64..1e6
         ) {
             let work = Work { tid: 1, operations, seconds, migrations: None, detail: Detail::None {} };
-            let subject = Subject {
-                kind: "chase",
-                operation: "hop",
-                cost: None,
-                stream: false,
-                parameters: json!({}),
-            };
             let outcome = Outcome { works: vec![work], seconds, complete: true };
-            let report = Report::new(subject, outcome, 1);
+            let report = Report::new("chase", "hop", None, json!({}), outcome);
             let row = &report.threads[0];
             prop_assert!((row.rate * row.ns_per_operation / 1e9 - 1.0).abs() < 1e-9);
             prop_assert!((row.rate * row.seconds / operations as f64 - 1.0).abs() < 1e-9);
@@ -523,14 +471,7 @@ mod tests {
             seconds: 0.0,
             complete: false,
         };
-        let subject = Subject {
-            kind: "chase",
-            operation: "hop",
-            cost: None,
-            stream: false,
-            parameters: json!({}),
-        };
-        let report = Report::new(subject, outcome, 1);
+        let report = Report::new("chase", "hop", None, json!({}), outcome);
         assert_eq!(
             (report.rate, report.threads[0].ns_per_operation),
             (0.0, 0.0)

@@ -1,6 +1,6 @@
 //! From options to a run: each workload's checks, memory and threads.
 
-use crate::access::{self, Access, Instructions};
+use crate::access::AccessKind;
 use crate::channel::Pipes;
 use crate::compute::{self, Compute};
 use crate::error::Error;
@@ -9,13 +9,12 @@ use crate::machine::Machine;
 use crate::memory::{Placement, check_room, whole_pages};
 use crate::micro::{self, Micro};
 use crate::options::{
-    self, AccessKind, BetweenLines, Command, Common, Memory, MemoryPolicy, Place, Thp, Via,
-    WithMemory,
+    self, BetweenLines, Command, Common, Memory, MemoryPolicy, Place, Via, WithMemory, name_of,
 };
 use crate::pair::{Between, Pair, Service, Terms};
 use crate::phases::{Level, PhaseLength, Phases};
 use crate::random::mix;
-use crate::report::{Report, Subject};
+use crate::report::Report;
 use crate::share::{self, Share};
 use crate::start_signal::StartSignal;
 use crate::steady::Steady;
@@ -24,28 +23,32 @@ use crate::stream::Stream;
 use crate::sys::{HugePages, LINE, Region};
 use crate::threads::{self, Length, Outcome};
 use crate::workload::{Detail, Workload};
-use clap::ValueEnum;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// Runs a workload on `machine` and says what it did.
+/// Runs a workload on `machine` and says what it did. A serving process says nothing.
 pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<Report>, Error> {
+    let (ready, go) = match command.conduct() {
+        Some(conduct) => (conduct.ready_file.as_deref(), conduct.go_file.as_deref()),
+        None => (None, None),
+    };
+    let host = Host {
+        machine,
+        stop,
+        gate: &StartSignal::new(ready, go)?,
+    };
     let report = match command {
-        Command::Chase(options) => {
-            let subject = ("chase", "hop", access::CHASE);
-            steady(options, subject, machine, stop, access::Chase::new)?
-        }
-        Command::Stream(options) => stream(options, machine, stop)?,
-        Command::Compute(options) => compute(options, machine, stop)?,
+        Command::Chase(options) => steady(options, ("chase", "hop"), AccessKind::Chase, host)?,
+        Command::Stream(options) => stream(options, host)?,
+        Command::Compute(options) => compute(options, host)?,
         Command::Update(options) => {
-            let subject = ("update", "update", access::UPDATE);
-            steady(options, subject, machine, stop, access::Update::new)?
+            steady(options, ("update", "update"), AccessKind::Update, host)?
         }
-        Command::Phases(options) => phases(options, machine, stop)?,
-        Command::Share(options) => share(options, machine, stop)?,
-        Command::Micro(options) => micro(options, machine, stop)?,
-        Command::Pair(options) => pair(options, machine, stop)?,
-        Command::Kernel(options) => kernel(options, machine, stop)?,
+        Command::Phases(options) => phases(options, host)?,
+        Command::Share(options) => share(options, host)?,
+        Command::Micro(options) => micro(options, host)?,
+        Command::Pair(options) => pair(options, host)?,
+        Command::Kernel(options) => kernel(options, host)?,
         Command::Serve(options) => {
             serve(options, machine)?;
             return Ok(None);
@@ -54,121 +57,108 @@ pub fn run(command: &Command, machine: &Machine, stop: &Stop) -> Result<Option<R
     Ok(Some(report))
 }
 
+/// What every workload runs on and waits for.
+#[derive(Clone, Copy)]
+struct Host<'h> {
+    machine: &'h Machine,
+    stop: &'h Stop,
+    gate: &'h StartSignal,
+}
+
 /// chase and update: the same number of instructions between accesses.
-fn steady<A: Access>(
+fn steady(
     options: &WithMemory<BetweenLines>,
-    subject: (&'static str, &'static str, Instructions),
-    machine: &Machine,
-    stop: &Stop,
-    access: impl Fn(Region, u64) -> A + Sync,
+    (kind, operation): (&'static str, &'static str),
+    access: AccessKind,
+    host: Host<'_>,
 ) -> Result<Report, Error> {
     let compute = options.own.compute;
-    let (kind, operation, each) = subject;
-    let cost = Some(each.cost(compute));
-    let subject = Subject::new(
+    let cost = access.instructions().cost(compute);
+    let setup = Setup::new(&options.common, Some(&options.memory), host)?;
+    let outcome = setup
+        .own_memory(|region, index| Steady::new(access.to(region, setup.seed(index)), compute))?;
+    let parameters = parameters(options, Some(&options.memory));
+    Ok(Report::new(
         kind,
         operation,
-        cost,
-        parameters(options, Some(&options.memory)),
-    );
-    let setup = Setup::new(&options.common, Some(&options.memory), machine)?;
-    setup.own_memory(subject, stop, |region, index| {
-        Steady::new(access(region, setup.seed(index)), compute)
-    })
+        Some(cost),
+        parameters,
+        outcome,
+    ))
 }
 
-fn stream(
-    options: &WithMemory<options::Stream>,
-    machine: &Machine,
-    stop: &Stop,
-) -> Result<Report, Error> {
-    let subject = Subject {
-        stream: true,
-        ..Subject::new(
-            "stream",
-            "step",
-            Some(options.own.kernel.cost()),
-            parameters(options, Some(&options.memory)),
-        )
-    };
-    let setup = Setup::new(&options.common, Some(&options.memory), machine)?;
-    setup.own_memory(subject, stop, |region, _| {
-        Stream::new(region, options.own.kernel)
-    })
+fn stream(options: &WithMemory<options::Stream>, host: Host<'_>) -> Result<Report, Error> {
+    let kernel = options.own.kernel;
+    let setup = Setup::new(&options.common, Some(&options.memory), host)?;
+    let outcome = setup.own_memory(|region, _| Stream::new(region, kernel))?;
+    let parameters = parameters(options, Some(&options.memory));
+    let mut report = Report::new("stream", "step", Some(kernel.cost()), parameters, outcome);
+    report.set_bandwidth(kernel.arrays());
+    Ok(report)
 }
 
-fn compute(options: &options::Compute, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
-    let subject = Subject::new(
-        "compute",
-        "iteration",
-        Some(compute::COST),
-        parameters(options, None),
-    );
-    let setup = Setup::new(&options.common, None, machine)?;
-    setup.run(subject, stop, |index| {
+fn compute(options: &options::Compute, host: Host<'_>) -> Result<Report, Error> {
+    let setup = Setup::new(&options.common, None, host)?;
+    let outcome = setup.run(|index| {
         setup
             .placement
             .settle(index, || Ok(Compute::new(setup.seed(index))))
-    })
+    })?;
+    let parameters = parameters(options, None);
+    let cost = Some(compute::COST);
+    Ok(Report::new(
+        "compute",
+        "iteration",
+        cost,
+        parameters,
+        outcome,
+    ))
 }
 
-fn phases(
-    options: &WithMemory<options::Phases>,
-    machine: &Machine,
-    stop: &Stop,
-) -> Result<Report, Error> {
-    let (kind, access) = match options.own.access {
-        AccessKind::Chase => (access::CHASE, "a chase"),
-        AccessKind::Update => (access::UPDATE, "an update"),
-    };
-    check_levels(&options.own.levels, kind, access)?;
-    let levels: Vec<Level> = options
-        .own
+fn phases(options: &WithMemory<options::Phases>, host: Host<'_>) -> Result<Report, Error> {
+    let own = &options.own;
+    check_levels(&own.levels, own.access)?;
+    let kind = own.access.instructions();
+    let levels: Vec<_> = own
         .levels
         .iter()
         .map(|level| Level::new(*level, kind))
         .collect();
-    let phase = options.own.phase.length();
-    let subject = Subject::new(
-        "phases",
-        "operation",
-        None,
-        parameters(options, Some(&options.memory)),
-    );
-    let mut setup = Setup::new(&options.common, Some(&options.memory), machine)?;
+    let phase = own.phase.length();
+    let mut setup = Setup::new(&options.common, Some(&options.memory), host)?;
     if let (Length::Rounds(rounds), PhaseLength::Time(duration)) = (setup.length, phase) {
         let phases = rounds.saturating_mul(levels.len() as u64);
         let phases = u32::try_from(phases).unwrap_or(u32::MAX);
         setup.length = Length::Time(duration.saturating_mul(phases));
     }
-    let offset = |index: usize| options.own.offset + index as f64 * options.own.stagger;
-    match options.own.access {
-        AccessKind::Chase => setup.own_memory(subject, stop, |region, index| {
-            let access = access::Chase::new(region, setup.seed(index));
-            Phases::new(
-                access,
-                levels.clone(),
-                phase,
-                offset(index),
-                setup.seed(index),
-            )
-        }),
-        AccessKind::Update => setup.own_memory(subject, stop, |region, index| {
-            let access = access::Update::new(region, setup.seed(index));
-            Phases::new(
-                access,
-                levels.clone(),
-                phase,
-                offset(index),
-                setup.seed(index),
-            )
-        }),
-    }
+    let outcome = setup.own_memory(|region, index| {
+        let seed = setup.seed(index);
+        let offset = own.offset + index as f64 * own.stagger;
+        Phases::new(
+            own.access.to(region, seed),
+            levels.clone(),
+            phase,
+            offset,
+            seed,
+        )
+    })?;
+    let parameters = parameters(options, Some(&options.memory));
+    Ok(Report::new(
+        "phases",
+        "operation",
+        None,
+        parameters,
+        outcome,
+    ))
 }
 
 /// Refuses levels that no number of iterations can reach.
-fn check_levels(levels: &[f64], kind: Instructions, access: &'static str) -> Result<(), Error> {
-    let most = kind.cost(0).lines_per_1000_instructions();
+fn check_levels(levels: &[f64], kind: AccessKind) -> Result<(), Error> {
+    let most = kind.instructions().cost(0).lines_per_1000_instructions();
+    let access = match kind {
+        AccessKind::Chase => "a chase",
+        AccessKind::Update => "an update",
+    };
     match levels.iter().find(|level| **level > most) {
         Some(level) => Err(Error::LevelTooHigh {
             level: *level,
@@ -179,33 +169,24 @@ fn check_levels(levels: &[f64], kind: Instructions, access: &'static str) -> Res
     }
 }
 
-fn share(
-    options: &WithMemory<options::Share>,
-    machine: &Machine,
-    stop: &Stop,
-) -> Result<Report, Error> {
-    let subject = Subject::new(
-        "share",
-        "access",
-        Some(share::cost(options.own.write_percent)),
-        parameters(options, Some(&options.memory)),
-    );
+fn share(options: &WithMemory<options::Share>, host: Host<'_>) -> Result<Report, Error> {
+    let write_percent = options.own.write_percent;
     let bytes = whole_pages(options.memory.working_set);
-    check_room(machine, options.common.place.home, 1, bytes)?;
-    let setup = Setup::new(&options.common, None, machine)?.with_huge_pages(options.memory.thp);
+    check_room(host.machine, options.common.place.home, 1, bytes)?;
+    let mut setup = Setup::new(&options.common, None, host)?;
+    setup.placement.huge_pages = options.memory.thp;
     let region = apart(|| setup.placement.settle(0, || setup.placement.memory(bytes)))?;
     let region = Arc::new(region);
-    setup.run(subject, stop, |index| {
-        let share = Share::new(
-            Arc::clone(&region),
-            options.own.write_percent,
-            setup.seed(index),
-        );
+    let outcome = setup.run(|index| {
+        let share = Share::new(Arc::clone(&region), write_percent, setup.seed(index));
         setup.placement.settle(index, || Ok(share))
-    })
+    })?;
+    let parameters = parameters(options, Some(&options.memory));
+    let cost = Some(share::cost(write_percent));
+    Ok(Report::new("share", "access", cost, parameters, outcome))
 }
 
-fn micro(options: &options::Micro, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
+fn micro(options: &options::Micro, host: Host<'_>) -> Result<Report, Error> {
     let threads = options.common.threads;
     let entries = options.working_set / threads / LINE;
     let words = options.sharing_size / size_of::<u64>();
@@ -218,32 +199,32 @@ fn micro(options: &options::Micro, machine: &Machine, stop: &Stop) -> Result<Rep
     if entries == 0 && words == 0 {
         return Err(Error::NothingToTouch);
     }
-    let subject = Subject::new("micro", "step", None, parameters(options, None));
     let shared_bytes = whole_pages((words * size_of::<u64>()).max(1));
     let list_bytes = whole_pages(entries * LINE);
-    let home = options.common.place.home;
-    check_room(machine, home, threads, list_bytes)?;
-    let mut setup = Setup::new(&options.common, None, machine)?.with_huge_pages(options.thp);
+    check_room(host.machine, options.common.place.home, threads, list_bytes)?;
+    let mut setup = Setup::new(&options.common, None, host)?;
+    setup.placement.huge_pages = options.thp;
     if options.memory == MemoryPolicy::Interleave {
-        setup.placement = setup.placement.interleaved(machine.nodes_with_memory()?);
+        let nodes = host.machine.nodes_with_memory()?;
+        setup.placement = setup.placement.interleaved(nodes);
     }
     let placement = &setup.placement;
     let shared = apart(|| placement.settle_beside_memory(0, || placement.memory(shared_bytes)))?;
     let shared = Arc::new(shared);
-    let mut report = setup.run(subject, stop, |index| {
+    let outcome = setup.run(|index| {
         placement.settle_beside_memory(index, || {
             let memory = (entries > 0).then(|| placement.memory(list_bytes));
-            let memory = memory.transpose()?;
-            let seed = setup.seed(index);
+            let shared = Arc::clone(&shared);
             Ok(Micro::new(
-                memory,
+                memory.transpose()?,
                 entries,
-                Arc::clone(&shared),
+                shared,
                 words,
-                seed,
+                setup.seed(index),
             ))
         })
     })?;
+    let mut report = Report::new("micro", "step", None, parameters(options, None), outcome);
     let (mut added, mut wrong_passes) = (Vec::new(), 0);
     for row in &report.threads {
         if let Detail::Micro {
@@ -276,18 +257,8 @@ fn apart<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, E
     })
 }
 
-fn pair(
-    options: &WithMemory<options::Pair>,
-    machine: &Machine,
-    stop: &Stop,
-) -> Result<Report, Error> {
-    let subject = Subject::new(
-        "pair",
-        "request",
-        None,
-        parameters(options, Some(&options.memory)),
-    );
-    let setup = Setup::new(&options.common, Some(&options.memory), machine)?;
+fn pair(options: &WithMemory<options::Pair>, host: Host<'_>) -> Result<Report, Error> {
+    let setup = Setup::new(&options.common, Some(&options.memory), host)?;
     let terms = Terms {
         between: match (options.own.processes, options.own.via) {
             (true, Via::Futex) => return Err(Error::FutexBetweenProcesses),
@@ -300,35 +271,27 @@ fn pair(
         think: options.own.think,
         server_command: server_command(options),
     };
-    setup.run(subject, stop, |index| {
-        Pair::start(&terms, &setup.placement, index, setup.seed(index))
-    })
+    let outcome =
+        setup.run(|index| Pair::start(&terms, &setup.placement, index, setup.seed(index)))?;
+    let parameters = parameters(options, Some(&options.memory));
+    Ok(Report::new("pair", "request", None, parameters, outcome))
 }
 
-fn kernel(options: &options::Kernel, machine: &Machine, stop: &Stop) -> Result<Report, Error> {
-    // No working set to fill in, and a length of its own.
-    let parameters = serde_json::to_value(options).unwrap_or_default();
-    let subject = Subject {
-        kind: options.kernel.name,
-        operation: "iteration",
-        cost: None,
-        stream: false,
-        parameters,
-    };
-    let placement = placement(&options.place, machine, options.thp)?;
-    let conduct = &options.conduct;
-    let gate = StartSignal::new(conduct.ready_file.as_deref(), conduct.go_file.as_deref())?;
+fn kernel(options: &options::Kernel, host: Host<'_>) -> Result<Report, Error> {
     let run = kernels::Run {
-        entry: options.kernel,
+        kernel: options.kernel,
         class: options.class,
         threads: options.threads,
         iterations: options.iterations,
         seed: options.seed,
-        placement: &placement,
-        gate: &gate,
+        placement: &placement(&options.place, host.machine, options.thp)?,
+        gate: host.gate,
     };
-    let (outcome, told) = apart(|| kernels::run(&run, machine, stop))?;
-    let mut report = Report::new(subject, outcome, std::process::id());
+    let (outcome, told) = apart(|| kernels::run(&run, host.machine, host.stop))?;
+    // No working set to fill in, and a length of its own.
+    let parameters = serde_json::to_value(options).unwrap_or_default();
+    let kind = name_of(&options.kernel);
+    let mut report = Report::new(kind, "iteration", None, parameters, outcome);
     report.kernel = Some(told);
     Ok(report)
 }
@@ -340,11 +303,9 @@ fn server_command(options: &WithMemory<options::Pair>) -> Vec<OsString> {
         "serve".to_owned(),
         format!("--pages={}", options.own.pages),
         format!("--working-set={}", options.memory.working_set),
-        format!("--start-cpu={}", options::start_text(place.start_cpu)),
+        format!("--start-cpu={}", place.start_cpu),
+        format!("--thp={}", name_of(&options.memory.thp)),
     ];
-    if let Some(thp) = options.memory.thp.to_possible_value() {
-        command.push(format!("--thp={}", thp.get_name()));
-    }
     if let Some(home) = place.home {
         command.push(format!("--home={home}"));
     }
@@ -365,43 +326,36 @@ fn serve(options: &options::Serve, machine: &Machine) -> Result<(), Error> {
     })
 }
 
-/// What all workloads' runs are made of.
-struct Setup<'o> {
-    common: &'o Common,
+/// What the runs of all workloads but kernels have in common.
+struct Setup<'s> {
+    host: Host<'s>,
+    common: &'s Common,
     placement: Placement,
     length: Length,
-    gate: StartSignal,
     /// Bytes of each thread's memory, whole pages.
     bytes: usize,
 }
 
-impl<'o> Setup<'o> {
-    /// Checks that `machine` can hold the threads and their `memory`, if each has its own.
+impl<'s> Setup<'s> {
+    /// Checks that the machine can hold the threads and their `memory`, if each has its own.
     fn new(
-        common: &'o Common,
+        common: &'s Common,
         memory: Option<&Memory>,
-        machine: &Machine,
-    ) -> Result<Setup<'o>, Error> {
-        let thp = memory.map_or(Thp::Default, |memory| memory.thp);
-        let placement = placement(&common.place, machine, thp)?;
+        host: Host<'s>,
+    ) -> Result<Setup<'s>, Error> {
+        let thp = memory.map_or(HugePages::Default, |memory| memory.thp);
+        let placement = placement(&common.place, host.machine, thp)?;
         let bytes = memory.map_or(0, |memory| whole_pages(memory.working_set));
         if bytes > 0 {
-            check_room(machine, common.place.home, common.threads, bytes)?;
+            check_room(host.machine, common.place.home, common.threads, bytes)?;
         }
-        let conduct = &common.conduct;
-        let gate = StartSignal::new(conduct.ready_file.as_deref(), conduct.go_file.as_deref())?;
         Ok(Setup {
+            host,
             common,
             placement,
             length: common.length.length(),
-            gate,
             bytes,
         })
-    }
-
-    fn with_huge_pages(mut self, thp: Thp) -> Setup<'o> {
-        self.placement.huge_pages = HugePages::from(thp);
-        self
     }
 
     /// The seed of thread `index`.
@@ -412,11 +366,9 @@ impl<'o> Setup<'o> {
     /// Runs threads that each have memory of their own.
     fn own_memory<W: Workload>(
         &self,
-        subject: Subject,
-        stop: &Stop,
         make: impl Fn(Region, usize) -> W + Sync,
-    ) -> Result<Report, Error> {
-        self.run(subject, stop, |index| {
+    ) -> Result<Outcome, Error> {
+        self.run(|index| {
             self.placement.settle(index, || {
                 Ok(make(self.placement.memory(self.bytes)?, index))
             })
@@ -425,19 +377,16 @@ impl<'o> Setup<'o> {
 
     fn run<W: Workload>(
         &self,
-        subject: Subject,
-        stop: &Stop,
         make: impl Fn(usize) -> Result<W, Error> + Sync,
-    ) -> Result<Report, Error> {
-        let outcome: Outcome =
-            threads::run(self.common.threads, self.length, &self.gate, stop, make)?;
-        Ok(Report::new(subject, outcome, std::process::id()))
+    ) -> Result<Outcome, Error> {
+        let Host { gate, stop, .. } = self.host;
+        threads::run(self.common.threads, self.length, gate, stop, make)
     }
 }
 
-fn placement(place: &Place, machine: &Machine, thp: Thp) -> Result<Placement, Error> {
+fn placement(place: &Place, machine: &Machine, thp: HugePages) -> Result<Placement, Error> {
     let pins = place.cpus.as_ref().map_or(&[][..], |cpus| &cpus.0);
-    Placement::new(machine, place.home, place.start_cpu, pins, thp.into())
+    Placement::new(machine, place.home, place.start_cpu, pins, thp)
 }
 
 /// The options as JSON, the working set as it really is and lengths left out filled in.

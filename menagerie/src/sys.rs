@@ -46,15 +46,23 @@ unsafe impl Send for Region {}
 // SAFETY: through a shared reference a region shows its memory as atomics only.
 unsafe impl Sync for Region {}
 
-/// Huge pages in a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Transparent huge pages in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum HugePages {
-    /// As the machine is set.
-    Default,
     /// Asked for.
     On,
     /// Forbidden.
     Off,
+    /// As the machine is set.
+    Default,
+}
+
+/// The outcome of a system call that returns 0 or sets `errno`.
+fn succeeded(returned: impl Into<i64>) -> io::Result<()> {
+    match returned.into() {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 impl Region {
@@ -116,32 +124,23 @@ impl Region {
 
     fn mbind(&self, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
         // The kernel reads one bit less than it is told.
-        let bits = if mask.is_empty() {
-            0
-        } else {
-            mask.len() * WORD_BITS + 1
+        let (words, bits) = match mask {
+            [] => (ptr::null(), 0),
+            mask => (mask.as_ptr(), mask.len() * WORD_BITS + 1),
         };
         // SAFETY: the range is this region's own; the mask is as long as `bits` says.
-        let failed = unsafe {
+        let returned = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
                 self.base.as_ptr(),
                 self.bytes,
                 mode,
-                if mask.is_empty() {
-                    ptr::null()
-                } else {
-                    mask.as_ptr()
-                },
+                words,
                 bits,
                 0,
             )
         };
-        if failed == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        succeeded(returned)
     }
 
     /// Touches every page with one call, or, on kernels before 5.14, with one write each.
@@ -164,12 +163,8 @@ impl Region {
 
     fn advise(&self, advice: c_int) -> io::Result<()> {
         // SAFETY: the range is this region's own, and none of the advice used discards contents.
-        let failed = unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) };
-        if failed == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        let returned = unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) };
+        succeeded(returned)
     }
 
     /// Bytes usable.
@@ -428,7 +423,7 @@ fn bit_mask(bits: &[usize]) -> Vec<c_ulong> {
 pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     let mask = bit_mask(cpus);
     // SAFETY: the kernel reads as many bytes as it is told, which is the vector's own length.
-    let failed = unsafe {
+    let returned = unsafe {
         libc::syscall(
             libc::SYS_sched_setaffinity,
             0,
@@ -436,11 +431,7 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
             mask.as_ptr(),
         )
     };
-    if failed == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    succeeded(returned)
 }
 
 #[cfg(test)]

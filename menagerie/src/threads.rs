@@ -5,9 +5,10 @@ use crate::error::Error;
 use crate::migrations;
 use crate::start_signal::StartSignal;
 use crate::stop::Stop;
+use crate::sync::{lock, wait_while};
 use crate::workload::{Detail, Workload};
 use std::sync::mpsc;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How much a thread does.
@@ -140,7 +141,7 @@ fn set_up<W>(
 }
 
 /// The calling thread's id.
-pub fn tid() -> u32 {
+fn tid() -> u32 {
     rustix::thread::gettid()
         .as_raw_nonzero()
         .get()
@@ -168,46 +169,61 @@ pub struct Measured {
     pub complete: bool,
 }
 
+/// Times `work` in the calling thread. It returns the operations done, and whether it reached its
+/// length.
+pub fn measured(work: impl FnOnce() -> (u64, bool)) -> Measured {
+    let migrations = migrations::so_far();
+    let start = Instant::now();
+    let (operations, complete) = work();
+    let end = Instant::now();
+    let work = Work {
+        tid: tid(),
+        operations,
+        seconds: (end - start).as_secs_f64(),
+        migrations: migrations.and_then(|before| migrations::so_far()?.checked_sub(before)),
+        detail: Detail::None {},
+    };
+    Measured {
+        work,
+        start,
+        end,
+        complete,
+    }
+}
+
 fn measure(mut workload: impl Workload, length: Length, stop: &Stop) -> Result<Measured, Error> {
     let goal = match length {
         Length::Rounds(rounds) => rounds.saturating_mul(workload.round()),
         Length::Operations(operations) => operations,
         Length::Time(_) => u64::MAX,
     };
-    let migrations = migrations::so_far();
-    let start = Instant::now();
-    let deadline = match length {
-        Length::Time(duration) => start.checked_add(duration),
-        _ => None,
-    };
-    let mut operations = 0;
-    let complete = loop {
-        if operations == goal || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            break true;
-        }
-        if stop.wanted() {
-            break false;
-        }
-        let batch = workload.batch().min(goal - operations);
-        // One thread's failure is the run's: the others need not go on.
-        workload.run(batch).inspect_err(|_| stop.end())?;
-        operations += batch;
-    };
-    let end = Instant::now();
-    let seconds = (end - start).as_secs_f64();
-    let work = Work {
-        tid: tid(),
-        operations,
-        seconds,
-        migrations: migrations.and_then(|before| migrations::so_far()?.checked_sub(before)),
-        detail: workload.detail(),
-    };
-    Ok(Measured {
-        work,
-        start,
-        end,
-        complete,
-    })
+    let mut failed = None;
+    let mut measured = measured(|| {
+        let deadline = match length {
+            Length::Time(duration) => Instant::now().checked_add(duration),
+            _ => None,
+        };
+        let mut operations = 0;
+        let complete = loop {
+            if operations == goal || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break true;
+            }
+            if stop.wanted() {
+                break false;
+            }
+            let batch = workload.batch().min(goal - operations);
+            if let Err(error) = workload.run(batch) {
+                // One thread's failure is the run's: the others need not go on.
+                stop.end();
+                failed = Some(error);
+                break false;
+            }
+            operations += batch;
+        };
+        (operations, complete)
+    });
+    measured.work.detail = workload.detail();
+    failed.map_or(Ok(measured), Err)
 }
 
 fn summary(measured: Vec<Measured>) -> Outcome {
@@ -235,24 +251,14 @@ struct Release {
 impl Release {
     /// Tells all who wait, and all who will, whether to work.
     fn decide(&self, work: bool) {
-        *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+        *lock(&self.decision) = Some(work);
         self.decided.notify_all();
     }
 
     /// Waits for the decision.
     fn wait(&self) -> bool {
-        let mut decision = self.decision.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match *decision {
-                Some(work) => return work,
-                None => {
-                    decision = self
-                        .decided
-                        .wait(decision)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-        }
+        let undecided = |decision: &mut Option<bool>| decision.is_none();
+        *wait_while(&self.decided, lock(&self.decision), undecided) == Some(true)
     }
 }
 

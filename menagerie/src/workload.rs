@@ -48,6 +48,13 @@ impl Cost {
 pub enum Detail {
     /// Nothing.
     None {},
+    /// The bandwidth of a stream.
+    Stream {
+        /// Bytes read and written.
+        bytes_per_second: f64,
+        /// Time for one line.
+        ns_per_line: f64,
+    },
     /// What each level of changing phases has done.
     Phases {
         /// One entry a level, in the order given.

@@ -11,17 +11,17 @@
 //!
 //! | file | subject |
 //! |---|---|
+//! | `application` | what the three do alike as kernels |
 //! | `grid` | points, their numbers in memory, five values at each |
 //! | `exact` | the known solution and the first guess |
 //! | `flow` | the arrays, the right-hand side, the norms |
 //! | `jacobian` | derivatives of the fluxes, and blocks of 5 by 5 |
-//! | `published` | sizes, steps and verification values |
 
+pub mod application;
 pub mod exact;
 pub mod flow;
 pub mod grid;
 pub mod jacobian;
-pub mod published;
 
 /// Density, three momenta, energy; or anything else of which a point has five.
 pub type Five = [f64; 5];
@@ -89,13 +89,13 @@ pub const fn fourth_difference(position: usize, n: usize) -> Five {
 
 #[cfg(test)]
 mod tests {
-    use crate::kernels::Class;
     use crate::kernels::trial::compute;
+    use crate::kernels::{Class, Name};
     use crate::stop::Stop;
 
     #[test]
     fn any_number_of_threads_gets_the_same_to_ten_digits() {
-        for name in ["bt", "lu", "sp"] {
+        for name in [Name::Bt, Name::Lu, Name::Sp] {
             let values = |threads| {
                 let (_, verification) = compute(name, Class::S, threads, None, &Stop::new());
                 let checks = verification.checks.into_iter();
@@ -106,7 +106,10 @@ mod tests {
             for threads in [2, 4, 5, 12] {
                 for (value, alone) in values(threads).into_iter().zip(&alone) {
                     let error = ((value - alone) / alone).abs();
-                    assert!(error < 1e-10, "{name}, {threads} threads: {value} {alone}");
+                    assert!(
+                        error < 1e-10,
+                        "{name:?}, {threads} threads: {value} {alone}"
+                    );
                 }
             }
         }

@@ -11,10 +11,9 @@
 
 use super::field::{Field, WholeField};
 use super::nas_random::{NasRandom, SEED};
-use super::{Array, Check, Kernel, Member, Stopped, Terms, WholeArray};
+use super::{Array, Check, Class, Kernel, Member, Problem, Stopped, Terms, WholeArray};
 use crate::error::Error;
 use std::ops::Range;
-use std::sync::OnceLock;
 
 /// Steps of conjugate gradients in an iteration.
 const STEPS: usize = 25;
@@ -31,28 +30,31 @@ struct Size {
     rows: usize,
     /// Non-zero elements drawn for each random vector.
     drawn: usize,
-    iterations: u64,
     shift: f64,
-    zeta: f64,
 }
 
-const fn size(rows: usize, drawn: usize, iterations: u64, shift: f64, zeta: f64) -> Size {
-    Size {
-        rows,
-        drawn,
-        iterations,
-        shift,
-        zeta,
+impl Size {
+    fn of(class: Class) -> Size {
+        Size {
+            rows: class.of([1400, 7000, 14_000, 75_000, 150_000]),
+            drawn: class.of([7, 8, 11, 13, 15]),
+            shift: class.of([10.0, 12.0, 20.0, 60.0, 110.0]),
+        }
     }
 }
 
-const SIZES: [Size; 5] = [
-    size(1400, 7, 15, 10.0, 8.597_177_507_864_8),
-    size(7000, 8, 15, 12.0, 10.362_595_087_124),
-    size(14_000, 11, 15, 20.0, 17.130_235_054_029),
-    size(75_000, 13, 75, 60.0, 22.712_745_482_631),
-    size(150_000, 15, 75, 110.0, 28.973_605_592_845),
-];
+/// The problem of a class.
+///
+/// # Errors
+///
+/// Where memory is short.
+pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
+    let size = Size::of(terms.class);
+    let Size { rows, shift, .. } = size;
+    let iterations = terms.class.of([15, 15, 15, 75, 75]);
+    let sizes = format!("{rows} rows, shift {shift}");
+    Problem::new(sizes, iterations, Cg::new(size, terms)?)
+}
 
 /// The problem and its memory.
 pub struct Cg {
@@ -70,19 +72,11 @@ pub struct Cg {
     p: Array,
     q: Array,
     r: Array,
-    zeta: OnceLock<f64>,
+    /// The published value.
+    zeta: Option<f64>,
 }
 
 impl Cg {
-    /// The problem of a class.
-    ///
-    /// # Errors
-    ///
-    /// Where memory is short.
-    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
-        Ok(Box::new(Cg::new(terms.class.of(SIZES), terms)?))
-    }
-
     fn new(size: Size, terms: &Terms<'_>) -> Result<Cg, Error> {
         let rows = size.rows;
         // Each vector's outer product has at most (drawn + 1)^2 elements.
@@ -107,7 +101,7 @@ impl Cg {
             p,
             q,
             r,
-            zeta: OnceLock::new(),
+            zeta: terms.published("zeta").first().copied(),
         })
     }
 
@@ -182,15 +176,6 @@ impl Cg {
 }
 
 impl Kernel for Cg {
-    fn problem(&self) -> String {
-        let Size { rows, shift, .. } = self.size;
-        format!("{rows} rows, shift {shift}")
-    }
-
-    fn iterations(&self) -> u64 {
-        self.size.iterations
-    }
-
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let rows = member.share(self.size.rows);
         self.vectors().draw(&self.size, rows.clone());
@@ -229,10 +214,11 @@ impl Kernel for Cg {
         Ok(())
     }
 
-    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+    fn run(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
+        let mut zeta = f64::NAN;
         let (x, z) = (self.x.field(), self.z.field());
         let rows = member.share(self.size.rows);
-        for iteration in member.iterations() {
+        for _ in member.iterations() {
             self.solve(member)?;
             let mut products = [0.0; 2];
             for row in rows.clone() {
@@ -245,21 +231,10 @@ impl Kernel for Cg {
             for row in rows.clone() {
                 x.set(row, scale * z.get(row));
             }
-            if iteration == member.iterations_wanted() && member.index == 0 {
-                let _ = self.zeta.set(self.size.shift + 1.0 / xz);
-            }
+            zeta = self.size.shift + 1.0 / xz;
         }
-        Ok(())
-    }
-
-    fn results(&self, _iterations: u64) -> Vec<Check> {
-        let zeta = self.zeta.get().copied().unwrap_or(f64::NAN);
-        vec![Check::published(
-            "zeta",
-            zeta,
-            Some(self.size.zeta),
-            TOLERANCE,
-        )]
+        let check = Check::published("zeta", zeta, self.zeta, TOLERANCE);
+        Ok(vec![check])
     }
 }
 
@@ -386,14 +361,14 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{Class, trial};
+    use crate::kernels::trial;
     use std::collections::BTreeMap;
 
     #[test]
     fn the_matrix_is_symmetric_and_the_same_however_it_is_divided() {
         let size = Size {
             rows: 300,
-            ..SIZES[0]
+            ..Size::of(Class::S)
         };
         trial::with_terms(Class::S, 1, |terms| {
             let cg = Cg::new(size, terms).unwrap();

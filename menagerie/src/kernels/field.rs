@@ -149,6 +149,11 @@ pub struct WholeField<'a> {
 }
 
 impl<'a> WholeField<'a> {
+    /// All of `words`, which are no array's.
+    pub fn over(words: &'a [AtomicU32]) -> WholeField<'a> {
+        WholeField { words }
+    }
+
     /// Element `index`.
     #[inline(always)]
     pub fn get(self, index: usize) -> u32 {

@@ -10,15 +10,13 @@
 //! one more than their length, so that not all lines begin in the same set of a cache.
 
 mod line;
-mod published;
 
 use super::field::Field;
 use super::nas_random::{NasRandom, SEED};
-use super::{Array, Check, Kernel, Member, Stopped, Terms};
+use super::{Array, Check, Kernel, Member, Problem, Stopped, Terms};
 use crate::error::Error;
-use line::{Complex, Lines};
+use line::Lines;
 use std::f64::consts::PI;
-use std::sync::{Mutex, PoisonError};
 
 /// Decay of a coefficient: exp of minus four times this times the squares of pi and its wave
 /// number, for each step.
@@ -42,42 +40,39 @@ const SIZES: [([usize; 3], u64); 5] = [
     ([512, 512, 512], 20),
 ];
 
-/// The problem and its memory.
-pub struct Ft {
+/// The problem of a class.
+///
+/// # Errors
+///
+/// Where memory is short.
+pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
+    let (sides, iterations) = terms.class.of(SIZES);
+    let [nx, ny, nz] = sides;
+    let points = (nx + 1) * ny * nz;
+    let [coefficients, values, decays] = Array::several(terms, [2 * points, 2 * points, points])?;
+    let ft = Ft {
+        sides,
+        published: [terms.published("real"), terms.published("imaginary")],
+        coefficients,
+        values,
+        decays,
+    };
+    Problem::new(format!("{nx} x {ny} x {nz} points"), iterations, ft)
+}
+
+struct Ft {
     sides: [usize; 3],
-    iterations: u64,
-    published: &'static [[f64; 2]],
+    /// Real and imaginary parts of the checksums.
+    published: [Vec<f64>; 2],
     /// The coefficients.
     coefficients: Array,
     /// What is transformed.
     values: Array,
     /// By how much each coefficient decays in a step.
     decays: Array,
-    checksums: Mutex<Vec<Complex>>,
 }
 
 impl Ft {
-    /// The problem of a class.
-    ///
-    /// # Errors
-    ///
-    /// Where memory is short.
-    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
-        let (sides, iterations) = terms.class.of(SIZES);
-        let points = (sides[0] + 1) * sides[1] * sides[2];
-        let [coefficients, values, decays] =
-            Array::several(terms, [2 * points, 2 * points, points])?;
-        Ok(Box::new(Ft {
-            sides,
-            iterations,
-            published: published::checksums(terms.class),
-            coefficients,
-            values,
-            decays,
-            checksums: Mutex::default(),
-        }))
-    }
-
     /// The number of a point.
     fn point(&self, x: usize, y: usize, z: usize) -> usize {
         (z * self.sides[1] + y) * (self.sides[0] + 1) + x
@@ -205,7 +200,7 @@ impl Ft {
     }
 
     /// The sum of 1024 values spread over the box, divided by the number of points.
-    fn checksum(&self, member: &Member<'_>) -> Result<Complex, Stopped> {
+    fn checksum(&self, member: &Member<'_>) -> Result<[f64; 2], Stopped> {
         let [nx, ny, nz] = self.sides;
         let values = self.values.field();
         let mut sum = [0.0; 2];
@@ -215,8 +210,7 @@ impl Ft {
             sum[1] += values.get(at + 1);
         }
         let points = (nx * ny * nz) as f64;
-        let [real, imaginary] = member.sums(sum)?;
-        Ok(Complex::new(real / points, imaginary / points))
+        Ok(member.sums(sum)?.map(|sum| sum / points))
     }
 
     fn lines(&self) -> [Lines; 3] {
@@ -233,53 +227,34 @@ impl Ft {
 }
 
 impl Kernel for Ft {
-    fn problem(&self) -> String {
-        let [nx, ny, nz] = self.sides;
-        format!("{nx} x {ny} x {nz} points")
-    }
-
-    fn iterations(&self) -> u64 {
-        self.iterations
-    }
-
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         // As the benchmark does before it starts its clock, with which it then begins again.
         self.begin(member, &mut self.lines())
     }
 
-    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+    /// Every iteration has its checksum, so that fewer iterations can be compared too.
+    fn run(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
         let mut lines = self.lines();
         self.begin(member, &mut lines)?;
-        for _ in member.iterations() {
+        let mut checks = Vec::new();
+        for iteration in member.iterations() {
             self.evolve(member);
             member.wait()?;
             let values = self.values.field();
             self.transform(member, &mut lines, true, values, values)?;
             let checksum = self.checksum(member)?;
-            if member.index == 0 {
-                let checksums = self.checksums.lock();
-                let mut checksums = checksums.unwrap_or_else(PoisonError::into_inner);
-                checksums.push(checksum);
+            for (part, at) in [("real", 0), ("imaginary", 1)] {
+                let name = format!("checksum {iteration} ({part})");
+                if let Some(&published) = self.published[at].get(iteration as usize - 1) {
+                    checks.push(Check::each_iteration(
+                        name,
+                        checksum[at],
+                        published,
+                        TOLERANCE,
+                    ));
+                }
             }
         }
-        Ok(())
-    }
-
-    /// Every iteration has its checksum, so that fewer iterations can be compared too.
-    fn results(&self, _iterations: u64) -> Vec<Check> {
-        let checksums = self.checksums.lock();
-        let checksums = checksums.unwrap_or_else(PoisonError::into_inner);
-        let mut checks = Vec::new();
-        for (at, (found, published)) in checksums.iter().zip(self.published).enumerate() {
-            let parts = [
-                ("real", found.real, published[0]),
-                ("imaginary", found.imaginary, published[1]),
-            ];
-            for (part, value, published) in parts {
-                let name = format!("checksum {} ({part})", at + 1);
-                checks.push(Check::each_iteration(name, value, published, TOLERANCE));
-            }
-        }
-        checks
+        Ok(checks)
     }
 }

@@ -16,13 +16,11 @@
 mod cells;
 mod fluid;
 
-use super::{Check, Kernel, Member, Stopped, Terms};
+use super::{Check, Kernel, Member, Problem, Stopped, Terms};
 use crate::error::Error;
 use crate::random::{self, mix};
-use cells::{Blocks, Cells};
+use cells::{Blocks, Cells, PLACE};
 use fluid::{ACROSS, Fluid};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Cells along the axes of each class, and its steps.
 const SIZES: [([usize; 3], u64); 5] = [
@@ -39,49 +37,37 @@ const FILLED: [f64; 3] = [0.5, 0.75, 1.0];
 /// By how much of their distance particles are off their places at the start.
 const DISORDER: f64 = 0.05;
 
-/// The problem and its memory.
-pub struct Grid {
-    steps: u64,
+/// The problem of a class.
+///
+/// # Errors
+///
+/// Where memory is short.
+pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
+    let (sides, steps) = terms.class.of(SIZES);
+    let [nx, ny, nz] = sides;
+    let particles = column(sides).iter().product();
+    let grid = Grid {
+        seed: terms.seed,
+        sides,
+        blocks: Blocks::new(sides, terms.threads),
+        cells: [
+            Cells::new(terms, sides, particles)?,
+            Cells::new(terms, sides, particles)?,
+        ],
+    };
+    let sizes = format!("{particles} particles in {nx} x {ny} x {nz} cells");
+    Problem::new(sizes, steps, grid)
+}
+
+struct Grid {
     seed: u64,
     sides: [usize; 3],
     blocks: Blocks,
     /// The particles of this step and of the one before, in turns.
     cells: [Cells; 2],
-    /// Particles counted at the end, and coordinates that are no numbers.
-    counted: AtomicU64,
-    undefined: AtomicU64,
-    /// Density of the densest particle in the last step, as a part of that at rest.
-    densest: OnceLock<f64>,
 }
 
 impl Grid {
-    /// The problem of a class.
-    ///
-    /// # Errors
-    ///
-    /// Where memory is short.
-    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
-        Ok(Box::new(Grid::new(terms)?))
-    }
-
-    fn new(terms: &Terms<'_>) -> Result<Grid, Error> {
-        let (sides, steps) = terms.class.of(SIZES);
-        let particles = column(sides).iter().product();
-        Ok(Grid {
-            steps,
-            seed: terms.seed,
-            sides,
-            blocks: Blocks::new(sides, terms.threads),
-            cells: [
-                Cells::new(terms, sides, particles)?,
-                Cells::new(terms, sides, particles)?,
-            ],
-            counted: AtomicU64::new(0),
-            undefined: AtomicU64::new(0),
-            densest: OnceLock::new(),
-        })
-    }
-
     /// Makes the column.
     fn fill(&self, cells: &Cells) {
         let [nx, ny, nz] = column(self.sides);
@@ -129,43 +115,43 @@ impl Grid {
             blocks: &self.blocks,
             sides: self.sides,
         };
-        block.cells(self.sides).for_each(|cell| fluid.begin(cell));
-        member.wait()?;
-        block
-            .cells(self.sides)
-            .for_each(|cell| fluid.add_densities(cell));
-        member.wait()?;
-        block
-            .cells(self.sides)
-            .for_each(|cell| fluid.end_densities(cell));
-        member.wait()?;
-        block
-            .cells(self.sides)
-            .for_each(|cell| fluid.add_forces(cell));
-        member.wait()?;
-        block.cells(self.sides).for_each(|cell| fluid.advance(cell));
-        member.wait()
+        let phases = [
+            Fluid::begin,
+            Fluid::add_densities,
+            Fluid::end_densities,
+            Fluid::add_forces,
+            Fluid::advance,
+        ];
+        for phase in phases {
+            for cell in block.cells(self.sides) {
+                phase(&fluid, cell);
+            }
+            member.wait()?;
+        }
+        Ok(())
     }
 
-    /// Counts a member's particles at the end.
-    fn count(&self, member: &Member<'_>) -> Result<(), Stopped> {
+    /// What the particles of all members are in the end.
+    fn checks(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
         let [cells, _] = self.turn(member.iterations_wanted());
-        let (mut particles, mut undefined, mut densest) = (0, 0, 0.0f64);
+        let (mut counted, mut undefined, mut densest) = (0.0, 0.0, 0.0f64);
         for cell in self.blocks.of(member.index).cells(self.sides) {
             cells.for_each(cell, |particle| {
-                particles += 1;
-                let place = cells.place(particle);
-                undefined += place.iter().filter(|at| !at.is_finite()).count() as u64;
+                counted += 1.0;
+                let place = cells.get(particle, PLACE);
+                undefined += place.iter().filter(|at| !at.is_finite()).count() as f64;
                 densest = densest.max(cells.density(particle));
             });
         }
-        self.counted.fetch_add(particles, Ordering::Relaxed);
-        self.undefined.fetch_add(undefined, Ordering::Relaxed);
+        let [counted, undefined] = member.sums([counted, undefined])?;
         let densest = member.max(densest)?;
-        if member.index == 0 {
-            let _ = self.densest.set(densest);
-        }
-        Ok(())
+        let particles: usize = column(self.sides).iter().product();
+        Ok(vec![
+            Check::always("particles", counted, particles as f64, 0.0),
+            Check::always("coordinates that are no numbers", undefined, 0.0, 0.0),
+            // Far from rest is a fluid that has burst or collapsed.
+            Check::always("density of the densest, of that at rest", densest, 1.0, 0.5),
+        ])
     }
 }
 
@@ -175,17 +161,6 @@ fn column(sides: [usize; 3]) -> [usize; 3] {
 }
 
 impl Kernel for Grid {
-    fn problem(&self) -> String {
-        let particles: usize = column(self.sides).iter().product();
-        let [nx, ny, nz] = self.sides;
-        format!("{particles} particles in {nx} x {ny} x {nz} cells")
-    }
-
-    /// Steps.
-    fn iterations(&self) -> u64 {
-        self.steps
-    }
-
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         if member.index == 0 {
             self.fill(&self.cells[0]);
@@ -193,23 +168,10 @@ impl Kernel for Grid {
         Ok(())
     }
 
-    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+    fn run(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
         for step in member.iterations() {
             self.step(member, step)?;
         }
-        self.count(member)
-    }
-
-    fn results(&self, _iterations: u64) -> Vec<Check> {
-        let particles: usize = column(self.sides).iter().product();
-        let counted = self.counted.load(Ordering::Relaxed) as f64;
-        let undefined = self.undefined.load(Ordering::Relaxed) as f64;
-        let densest = self.densest.get().copied().unwrap_or(f64::NAN);
-        vec![
-            Check::always("particles", counted, particles as f64, 0.0),
-            Check::always("coordinates that are no numbers", undefined, 0.0, 0.0),
-            // Far from rest is a fluid that has burst or collapsed.
-            Check::always("density of the densest, of that at rest", densest, 1.0, 0.5),
-        ]
+        self.checks(member)
     }
 }

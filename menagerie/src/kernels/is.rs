@@ -9,10 +9,9 @@
 //! in turn, which counts its values: what one thread has written anywhere, another reads.
 
 use super::nas_random::{NasRandom, SEED};
-use super::{Check, Kernel, Member, Stopped, Terms, WholeArray};
+use super::{Check, Kernel, Member, Problem, Stopped, Terms, WholeArray};
 use crate::error::Error;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Iterations of every class.
 const ITERATIONS: u64 = 10;
@@ -26,67 +25,54 @@ struct Size {
     log_keys: u32,
     log_largest: u32,
     log_buckets: u32,
-    /// Which keys' ranks are published.
-    probes: [usize; PROBES],
-    /// Their ranks as published, before what iterations change.
-    ranks: [i64; PROBES],
-    /// How many of the two keys that iteration i has changed to small ones each rank gains, less
-    /// an offset: rank + (i - offset) or rank - (i - offset).
-    signs: [i64; PROBES],
-    offsets: [i64; PROBES],
 }
 
-const SIZES: [Size; 5] = [
-    Size {
-        log_keys: 16,
-        log_largest: 11,
-        log_buckets: 9,
-        probes: [48_427, 17_148, 23_627, 62_548, 4431],
-        ranks: [0, 18, 346, 64_917, 65_463],
-        signs: [1, 1, 1, -1, -1],
-        offsets: [0; PROBES],
-    },
-    Size {
-        log_keys: 20,
-        log_largest: 16,
-        log_buckets: 10,
-        probes: [357_773, 934_767, 875_723, 898_999, 404_505],
-        ranks: [1249, 11_698, 1_039_987, 1_043_896, 1_048_018],
-        signs: [1, 1, -1, -1, -1],
-        offsets: [2, 2, 0, 0, 0],
-    },
-    Size {
-        log_keys: 23,
-        log_largest: 19,
-        log_buckets: 10,
-        probes: [2_112_377, 662_041, 5_336_171, 3_642_833, 4_250_760],
-        ranks: [104, 17_523, 123_928, 8_288_932, 8_388_264],
-        signs: [1, 1, 1, -1, -1],
-        offsets: [1; PROBES],
-    },
-    Size {
-        log_keys: 25,
-        log_largest: 21,
-        log_buckets: 10,
-        probes: [41_869, 812_306, 5_102_857, 18_232_239, 26_860_214],
-        ranks: [33_422_937, 10_244, 59_149, 33_135_281, 99],
-        signs: [-1, 1, 1, -1, 1],
-        offsets: [0; PROBES],
-    },
-    Size {
-        log_keys: 27,
-        log_largest: 23,
-        log_buckets: 10,
-        probes: [44_172_927, 72_999_161, 74_326_391, 129_606_274, 21_736_814],
-        ranks: [61_147, 882_988, 266_290, 133_997_595, 133_525_895],
-        signs: [1, 1, 1, -1, -1],
-        offsets: [0; PROBES],
-    },
-];
+/// A key whose rank is published.
+#[derive(Clone, Copy)]
+struct Probe {
+    /// Which key.
+    at: usize,
+    /// Its rank before what iterations change.
+    rank: i64,
+    /// In iteration i, of the keys made small by then, the rank gains (sign 1) or loses (sign -1)
+    /// i - offset.
+    sign: i64,
+    offset: i64,
+}
 
-/// The problem and its memory.
-pub struct Is {
+/// The problem of a class.
+///
+/// # Errors
+///
+/// Where memory is short.
+pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
+    let size = Size {
+        log_keys: terms.class.of([16, 20, 23, 25, 27]),
+        log_largest: terms.class.of([11, 16, 19, 21, 23]),
+        log_buckets: terms.class.of([9, 10, 10, 10, 10]),
+    };
+    let columns = ["probes", "ranks", "signs", "offsets"].map(|name| terms.published(name));
+    let [probes, ranks, signs, offsets] = &columns;
+    let is = Is {
+        size,
+        probes: std::array::from_fn(|at| Probe {
+            at: probes[at] as usize,
+            rank: ranks[at] as i64,
+            sign: signs[at] as i64,
+            offset: offsets[at] as i64,
+        }),
+        keys: WholeArray::new(terms, 1 << size.log_keys)?,
+        bucketed: WholeArray::new(terms, 1 << size.log_keys)?,
+        ranks: WholeArray::new(terms, 1 << size.log_largest)?,
+        counts: WholeArray::new(terms, terms.threads << size.log_buckets)?,
+    };
+    let sizes = format!("2^{} keys below 2^{}", size.log_keys, size.log_largest);
+    Problem::new(sizes, ITERATIONS, is)
+}
+
+struct Is {
     size: Size,
+    probes: [Probe; PROBES],
     keys: WholeArray,
     /// The keys, bucket by bucket.
     bucketed: WholeArray,
@@ -94,34 +80,9 @@ pub struct Is {
     ranks: WholeArray,
     /// How many keys of each bucket each thread has; a row for a thread.
     counts: WholeArray,
-    right: AtomicU64,
-    probed: AtomicU64,
-    unordered: AtomicU64,
 }
 
 impl Is {
-    /// The problem of a class.
-    ///
-    /// # Errors
-    ///
-    /// Where memory is short.
-    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
-        Ok(Box::new(Is::new(terms.class.of(SIZES), terms)?))
-    }
-
-    fn new(size: Size, terms: &Terms<'_>) -> Result<Is, Error> {
-        Ok(Is {
-            size,
-            keys: WholeArray::new(terms, 1 << size.log_keys)?,
-            bucketed: WholeArray::new(terms, 1 << size.log_keys)?,
-            ranks: WholeArray::new(terms, 1 << size.log_largest)?,
-            counts: WholeArray::new(terms, terms.threads << size.log_buckets)?,
-            right: AtomicU64::new(0),
-            probed: AtomicU64::new(0),
-            unordered: AtomicU64::new(0),
-        })
-    }
-
     /// Keys there are.
     fn count(&self) -> usize {
         1 << self.size.log_keys
@@ -143,8 +104,9 @@ impl Is {
         }
     }
 
-    /// Ranks all keys, in the `iteration`-th way.
-    fn rank(&self, member: &Member<'_>, iteration: u64) -> Result<(), Stopped> {
+    /// Ranks all keys, in the `iteration`-th way. The first member learns how many of the
+    /// published ranks it has found, and of how many.
+    fn rank(&self, member: &Member<'_>, iteration: u64) -> Result<[usize; 2], Stopped> {
         let probed = if member.index == 0 {
             self.change(iteration)
         } else {
@@ -174,9 +136,9 @@ impl Is {
         }
         member.wait()?;
         if member.index == 0 && iteration <= ITERATIONS {
-            self.probe(probed, iteration);
+            return Ok([self.found(probed, iteration), PROBES]);
         }
-        Ok(())
+        Ok([0; 2])
     }
 
     /// What an iteration changes: one small key, one large. The keys that will be probed.
@@ -186,7 +148,7 @@ impl Is {
         keys.set(turn as usize, turn);
         let large = (1 << self.size.log_largest) - turn;
         keys.set(turn as usize + ITERATIONS as usize, large);
-        self.size.probes.map(|at| keys.get(at))
+        self.probes.map(|probe| keys.get(probe.at))
     }
 
     /// Writes a member's keys into the buckets. Where each bucket ends.
@@ -228,22 +190,13 @@ impl Is {
         Ok(ends)
     }
 
-    /// Compares the ranks of the keys `probed` with those published.
-    fn probe(&self, probed: [u32; PROBES], iteration: u64) {
-        let iteration = iteration.cast_signed();
-        let Size {
-            ranks,
-            signs,
-            offsets,
-            ..
-        } = self.size;
-        for (at, key) in probed.into_iter().enumerate() {
-            let smaller = self.smaller(key);
-            let published = ranks[at] + signs[at] * (iteration - offsets[at]);
-            let is_right = i64::from(smaller) == published;
-            self.right.fetch_add(u64::from(is_right), Ordering::Relaxed);
-            self.probed.fetch_add(1, Ordering::Relaxed);
-        }
+    /// How many of the keys `probed` have the rank that is published for them.
+    fn found(&self, probed: [u32; PROBES], iteration: u64) -> usize {
+        let is_right = |(probe, key): &(Probe, u32)| {
+            let published = probe.rank + probe.sign * (iteration.cast_signed() - probe.offset);
+            i64::from(self.smaller(*key)) == published
+        };
+        self.probes.into_iter().zip(probed).filter(is_right).count()
     }
 
     /// How many keys are smaller than `key`.
@@ -254,9 +207,9 @@ impl Is {
         }
     }
 
-    /// Puts a member's part of the sorted keys into their places and looks whether they are in
-    /// order. Reads ranks, and destroys them.
-    fn sort(&self, member: &Member<'_>) -> Result<(), Stopped> {
+    /// Puts a member's part of the sorted keys into their places. Reads ranks, and destroys them.
+    /// How many keys of all members are out of order then.
+    fn sort(&self, member: &Member<'_>) -> Result<f64, Stopped> {
         let (keys, bucketed, ranks) =
             (self.keys.field(), self.bucketed.field(), self.ranks.field());
         let width = 1usize << (self.size.log_largest - self.size.log_buckets);
@@ -278,24 +231,11 @@ impl Is {
             .share_of(1..self.count())
             .filter(|at| keys.get(at - 1) > keys.get(*at))
             .count();
-        self.unordered
-            .fetch_add(unordered as u64, Ordering::Relaxed);
-        Ok(())
+        member.sum(unordered as f64)
     }
 }
 
 impl Kernel for Is {
-    fn problem(&self) -> String {
-        format!(
-            "2^{} keys below 2^{}",
-            self.size.log_keys, self.size.log_largest
-        )
-    }
-
-    fn iterations(&self) -> u64 {
-        ITERATIONS
-    }
-
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         self.draw(member);
         let bucketed = self.bucketed.field();
@@ -305,29 +245,22 @@ impl Kernel for Is {
         member.wait()?;
         // As the benchmark does before it starts its clock: everything is touched.
         self.rank(member, 1)?;
-        if member.index == 0 {
-            self.right.store(0, Ordering::Relaxed);
-            self.probed.store(0, Ordering::Relaxed);
-        }
         Ok(())
     }
 
-    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+    fn run(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
+        let (mut right, mut probed) = (0, 0);
         for iteration in member.iterations() {
-            self.rank(member, iteration)?;
+            let found = self.rank(member, iteration)?;
+            right += found[0];
+            probed += found[1];
         }
         // Untimed in the benchmark; a pass over keys beside ten.
-        self.sort(member)?;
-        member.wait()
-    }
-
-    fn results(&self, _iterations: u64) -> Vec<Check> {
-        let probed = self.probed.load(Ordering::Relaxed) as f64;
-        let right = self.right.load(Ordering::Relaxed) as f64;
-        let unordered = self.unordered.load(Ordering::Relaxed) as f64;
-        vec![
+        let unordered = self.sort(member)?;
+        let (right, probed) = (right as f64, probed as f64);
+        Ok(vec![
             Check::always("published ranks found", right, probed, 0.0),
             Check::always("keys out of order", unordered, 0.0, 0.0),
-        ]
+        ])
     }
 }

@@ -14,10 +14,11 @@
 mod operators;
 
 use super::nas_random::{NasRandom, SEED};
-use super::{Array, Check, Kernel, Member, Stopped, Terms};
+use super::{Array, Check, Kernel, Member, Problem, Stopped, Terms};
 use crate::error::Error;
+use crate::sync::lock;
 use operators::{Grid, correct, residual, restrict, smooth};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::Mutex;
 
 /// Points of each sign in the right-hand side.
 const CHARGES: usize = 10;
@@ -31,38 +32,48 @@ const SMALL: [f64; 3] = [-3.0 / 8.0, 1.0 / 32.0, -1.0 / 64.0];
 /// That of the larger ones.
 const LARGE: [f64; 3] = [-3.0 / 17.0, 1.0 / 33.0, -1.0 / 61.0];
 
-/// A class's parameters.
-#[derive(Clone, Copy)]
-struct Size {
-    /// Points along an axis: two to this power.
-    levels: u32,
-    iterations: u64,
+/// The problem of a class.
+///
+/// # Errors
+///
+/// Where memory is short.
+pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
+    let log_points = terms.class.of([5, 7, 8, 8, 9]);
+    let mut levels = Vec::new();
+    let mut start = 0;
+    for level in (1..=log_points).rev() {
+        let side = (1 << level) + 2;
+        levels.push((side, start));
+        start += side * side * side;
+    }
+    levels.reverse();
+    let points = 1usize << log_points;
+    let [u, v, r] = Array::several(terms, [start, (points + 2).pow(3), start])?;
+    let mg = Mg {
+        points,
+        smoother: terms.class.of([SMALL, SMALL, SMALL, LARGE, LARGE]),
+        norm: terms.published("norm").first().copied(),
+        levels,
+        u,
+        v,
+        r,
+        candidates: Mutex::default(),
+    };
+    let iterations = terms.class.of([4, 4, 4, 20, 20]);
+    Problem::new(
+        format!("{points} x {points} x {points} points"),
+        iterations,
+        mg,
+    )
+}
+
+struct Mg {
+    /// Points along an axis, without the border.
+    points: usize,
     /// Weights of the smoother: of a point, of those that share a face with it, an edge.
     smoother: [f64; 3],
-    /// Norm of the last residual.
-    norm: f64,
-}
-
-const fn size(levels: u32, iterations: u64, smoother: [f64; 3], norm: f64) -> Size {
-    Size {
-        levels,
-        iterations,
-        smoother,
-        norm,
-    }
-}
-
-const SIZES: [Size; 5] = [
-    size(5, 4, SMALL, 0.530_770_700_573_4e-4),
-    size(7, 4, SMALL, 0.646_732_937_533_9e-5),
-    size(8, 4, SMALL, 0.243_336_530_906_9e-5),
-    size(8, 20, LARGE, 0.180_056_440_135_5e-5),
-    size(9, 20, LARGE, 0.570_673_228_574_0e-6),
-];
-
-/// The problem and its memory.
-pub struct Mg {
-    size: Size,
+    /// The published norm of the last residual.
+    norm: Option<f64>,
     /// Side of each level's grid with its border, and where it begins in `u` and `r`; the coarsest
     /// first.
     levels: Vec<(usize, usize)>,
@@ -71,41 +82,12 @@ pub struct Mg {
     r: Array,
     /// Each member's candidates for the charges.
     candidates: Mutex<Vec<Candidate>>,
-    norm: OnceLock<f64>,
 }
 
 /// A random number and the point that has it.
 type Candidate = (f64, usize);
 
 impl Mg {
-    /// The problem of a class.
-    ///
-    /// # Errors
-    ///
-    /// Where memory is short.
-    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
-        let size = terms.class.of(SIZES);
-        let mut levels = Vec::new();
-        let mut start = 0;
-        for level in (1..=size.levels).rev() {
-            let side = (1 << level) + 2;
-            levels.push((side, start));
-            start += side * side * side;
-        }
-        levels.reverse();
-        let finest = ((1 << size.levels) + 2usize).pow(3);
-        let [u, v, r] = Array::several(terms, [start, finest, start])?;
-        Ok(Box::new(Mg {
-            size,
-            levels,
-            u,
-            v,
-            r,
-            candidates: Mutex::default(),
-            norm: OnceLock::new(),
-        }))
-    }
-
     /// The grid of `array` at `level`, 0 being the coarsest.
     fn grid<'a>(&self, array: &'a Array, level: usize) -> Grid<'a> {
         let (side, start) = self.levels[level];
@@ -117,14 +99,9 @@ impl Mg {
         self.levels.len() - 1
     }
 
-    /// Points along an axis, without the border.
-    fn points(&self) -> usize {
-        1 << self.size.levels
-    }
-
     /// Places the charges: everybody draws the numbers of his planes, and all agree on the extremes.
     fn charge(&self, member: &Member<'_>) -> Result<(), Stopped> {
-        let points = self.points();
+        let points = self.points;
         let v = self.grid(&self.v, self.finest());
         v.clear(member);
         let mut line = vec![0.0; points];
@@ -142,18 +119,12 @@ impl Mg {
                 }
             }
         }
-        {
-            let all = self.candidates.lock();
-            let mut all = all.unwrap_or_else(PoisonError::into_inner);
-            // Numbers are above 0: a sign keeps the two kinds apart.
-            all.extend(large.into_iter().chain(small));
-        }
+        // Numbers are above 0: a sign keeps the two kinds apart.
+        lock(&self.candidates).extend(large.into_iter().chain(small));
         member.wait()?;
         if member.index == 0 {
-            let all = self.candidates.lock();
-            let all = all.unwrap_or_else(PoisonError::into_inner);
             let (mut large, mut small) = (Vec::new(), Vec::new());
-            for candidate in all.iter() {
+            for candidate in lock(&self.candidates).iter() {
                 let kept = if candidate.0 > 0.0 {
                     &mut large
                 } else {
@@ -178,7 +149,7 @@ impl Mg {
             let (fine, coarse) = (self.grid(&self.r, level), self.grid(&self.r, level - 1));
             restrict(member, fine, coarse)?;
         }
-        let smoother = self.size.smoother;
+        let smoother = self.smoother;
         let coarsest = self.grid(&self.u, 0);
         coarsest.clear(member);
         member.wait()?;
@@ -211,7 +182,7 @@ impl Mg {
     /// Root of the mean square of the finest residual.
     fn norm(&self, member: &Member<'_>) -> Result<f64, Stopped> {
         let r = self.grid(&self.r, self.finest());
-        let points = self.points();
+        let points = self.points;
         let sum = member.sum(r.squares(member))?;
         Ok((sum / points.pow(3) as f64).sqrt())
     }
@@ -228,15 +199,6 @@ fn keep(kept: &mut Vec<Candidate>, candidate: Candidate) {
 }
 
 impl Kernel for Mg {
-    fn problem(&self) -> String {
-        let points = self.points();
-        format!("{points} x {points} x {points} points")
-    }
-
-    fn iterations(&self) -> u64 {
-        self.size.iterations
-    }
-
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         self.grid(&self.u, self.finest()).clear(member);
         self.charge(member)?;
@@ -248,27 +210,14 @@ impl Kernel for Mg {
         Ok(())
     }
 
-    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+    fn run(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
         self.residual(member)?;
         for _ in member.iterations() {
             self.cycle(member)?;
             self.residual(member)?;
         }
         let norm = self.norm(member)?;
-        if member.index == 0 {
-            let _ = self.norm.set(norm);
-        }
-        Ok(())
-    }
-
-    fn results(&self, _iterations: u64) -> Vec<Check> {
-        let norm = self.norm.get().copied().unwrap_or(f64::NAN);
-        vec![Check::published(
-            "norm",
-            norm,
-            Some(self.size.norm),
-            TOLERANCE,
-        )]
+        Ok(vec![Check::published("norm", norm, self.norm, TOLERANCE)])
     }
 }
 

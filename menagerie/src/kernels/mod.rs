@@ -31,119 +31,108 @@ mod verification;
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::memory::{Placement, check_class, whole_pages};
-use crate::migrations;
+use crate::options::name_of;
 use crate::start_signal::StartSignal;
 use crate::stop::Stop;
 use crate::sys::Region;
-use crate::threads::{self, Measured, Outcome, Party, Work};
-use crate::workload::Detail;
+use crate::threads::{self, Outcome, Party};
 use clap::ValueEnum;
 use field::{Array, WholeArray};
 use serde::Serialize;
 use std::cell::Cell;
-use std::time::Instant;
+use std::sync::OnceLock;
 use team::{Member, Stopped, Team};
 pub use verification::{Check, Verdict, Verification};
 
-/// The kernels there are. Each line: its name, what it is, and how it is made.
-const TABLE: &[Entry] = &[
-    Entry {
-        name: "bt",
-        about: "Synthetic flow, block systems along each axis: planes, then planes across",
-        make: bt::Bt::make,
-    },
-    Entry {
-        name: "cg",
-        about: "Conjugate gradients: rows of one's own, a vector gathered from all",
-        make: cg::Cg::make,
-    },
-    Entry {
-        name: "ep",
-        about: "Random pairs, counted: a buffer for each thread, nothing shared",
-        make: ep::Ep::make,
-    },
-    Entry {
-        name: "ft",
-        about: "Fourier transforms of a box: planes, then planes across, all to all",
-        make: ft::Ft::make,
-    },
-    Entry {
-        name: "grid",
-        about: "Particles in cells: neighbours write under mutexes, as in fluidanimate",
-        make: grid::Grid::make,
-    },
-    Entry {
-        name: "is",
-        about: "Ranks of keys: what one thread scatters another counts",
-        make: is::Is::make,
-    },
-    Entry {
-        name: "lu",
-        about: "Synthetic flow, sweeps over all points: threads follow each other plane by plane",
-        make: lu::Lu::make,
-    },
-    Entry {
-        name: "mg",
-        about: "Multigrid: planes of cubes from fine to coarse, neighbours meet in two planes",
-        make: mg::Mg::make,
-    },
-    Entry {
-        name: "pipeline",
-        about: "Stages with threads of their own that hand on buffers, as in ferret and dedup",
-        make: pipeline::Pipeline::make,
-    },
-    Entry {
-        name: "sp",
-        about: "Synthetic flow, scalar systems along each axis: planes, then planes across",
-        make: sp::Sp::make,
-    },
-    Entry {
-        name: "stencil",
-        about: "Elastic waves on a staggered grid: slabs, neighbours read two planes",
-        make: stencil::Stencil::make,
-    },
-    Entry {
-        name: "ua",
-        about: "Heat on elements of a mesh that changes: accesses by index, partners that change",
-        make: ua::Ua::make,
-    },
-];
+/// The values that runs must end with.
+const PUBLISHED: &str = include_str!("published.txt");
 
-/// A line of the table.
-#[derive(Debug)]
-pub struct Entry {
-    /// The word for it on the command line.
-    pub name: &'static str,
-    /// What it is.
-    pub about: &'static str,
-    make: fn(&Terms<'_>) -> Result<Box<dyn Kernel>, Error>,
+/// The kernels there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// Synthetic flow, block systems along each axis: planes, then planes across
+    Bt,
+    /// Conjugate gradients: rows of one's own, a vector gathered from all
+    Cg,
+    /// Random pairs, counted: a buffer for each thread, nothing shared
+    Ep,
+    /// Fourier transforms of a box: planes, then planes across, all to all
+    Ft,
+    /// Particles in cells: neighbours write under mutexes, as in fluidanimate
+    Grid,
+    /// Ranks of keys: what one thread scatters another counts
+    Is,
+    /// Synthetic flow, sweeps over all points: threads follow each other plane by plane
+    Lu,
+    /// Multigrid: planes of cubes from fine to coarse, neighbours meet in two planes
+    Mg,
+    /// Stages with threads of their own that hand on buffers, as in ferret and dedup
+    Pipeline,
+    /// Synthetic flow, scalar systems along each axis: planes, then planes across
+    Sp,
+    /// Elastic waves on a staggered grid: slabs, neighbours read two planes
+    Stencil,
+    /// Heat on elements of a mesh that changes: accesses by index, partners that change
+    Ua,
+}
+
+impl Name {
+    /// The problem of a class, with its memory.
+    fn problem(self, terms: &Terms<'_>) -> Result<Problem, Error> {
+        match self {
+            Name::Bt => bt::problem(terms),
+            Name::Cg => cg::problem(terms),
+            Name::Ep => ep::problem(terms),
+            Name::Ft => ft::problem(terms),
+            Name::Grid => grid::problem(terms),
+            Name::Is => is::problem(terms),
+            Name::Lu => lu::problem(terms),
+            Name::Mg => mg::problem(terms),
+            Name::Pipeline => pipeline::problem(terms),
+            Name::Sp => sp::problem(terms),
+            Name::Stencil => stencil::problem(terms),
+            Name::Ua => ua::problem(terms),
+        }
+    }
+}
+
+/// A kernel and what its class asks of it.
+struct Problem {
+    /// Its sizes, in a few words.
+    sizes: String,
+    /// Iterations that the class prescribes.
+    iterations: u64,
+    kernel: Box<dyn Kernel>,
+}
+
+impl Problem {
+    fn new(sizes: String, iterations: u64, kernel: impl Kernel + 'static) -> Result<Self, Error> {
+        let kernel = Box::new(kernel);
+        Ok(Problem {
+            sizes,
+            iterations,
+            kernel,
+        })
+    }
 }
 
 /// A computation by a team of threads.
-pub trait Kernel: Sync {
-    /// What is computed, in a few words: its sizes.
-    fn problem(&self) -> String;
-
-    /// Iterations that the class prescribes.
-    fn iterations(&self) -> u64;
-
+trait Kernel: Sync {
     /// A member's part of setting up. All members do it at once, and it is not timed. Who touches
     /// a page here for the first time gets it.
     ///
     /// # Errors
     ///
-    /// Where the run shall end.
+    /// When the run ends early.
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped>;
 
-    /// A member's part of the computation. All members do it at once.
+    /// A member's part of the computation. All members do it at once. The results of the first
+    /// member count.
     ///
     /// # Errors
     ///
-    /// Where the run shall end.
-    fn run(&self, member: &Member<'_>) -> Result<(), Stopped>;
-
-    /// The results, once all members are done with all `iterations`.
-    fn results(&self, iterations: u64) -> Vec<Check>;
+    /// When the run ends early.
+    fn run(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped>;
 }
 
 /// Problem sizes of the NAS benchmarks, from a sample to a supercomputer of 1998.
@@ -178,7 +167,7 @@ pub struct Terms<'t> {
     /// Seed of random choices that the problem's definition leaves open. The NAS benchmarks have
     /// theirs.
     pub seed: u64,
-    name: &'t str,
+    kernel: Name,
     placement: &'t Placement,
     machine: &'t Machine,
     /// Bytes handed out so far.
@@ -191,12 +180,31 @@ impl Terms<'_> {
     fn memory(&self, bytes: usize) -> Result<Region, Error> {
         let bytes = whole_pages(bytes.max(1));
         let all = self.bytes.get().saturating_add(bytes);
-        check_class(self.machine, self.placement.home, self.name, all)?;
+        check_class(
+            self.machine,
+            self.placement.home,
+            &name_of(&self.kernel),
+            all,
+        )?;
         self.bytes.set(all);
         match self.placement.home {
             Some(_) => self.placement.memory(bytes),
             None => self.placement.addresses(bytes),
         }
+    }
+
+    /// What is published under `name` for this kernel and class; nothing if there is no such row.
+    fn published(&self, name: &str) -> Vec<f64> {
+        let (kernel, class) = (name_of(&self.kernel), name_of(&self.class));
+        let row = PUBLISHED.lines().find_map(|row| {
+            let mut words = row.split_whitespace();
+            let key = [words.next()?, words.next()?, words.next()?];
+            (key == [&kernel, &class, name]).then_some(words)
+        });
+        let numbers = row.into_iter().flatten();
+        numbers
+            .map(|word| word.parse().expect("the table has only numbers"))
+            .collect()
     }
 }
 
@@ -215,8 +223,8 @@ pub struct Told {
 
 /// Which kernel to run, and how.
 pub struct Run<'r> {
-    /// The line of the table.
-    pub entry: &'static Entry,
+    /// The kernel.
+    pub kernel: Name,
     /// Problem size.
     pub class: Class,
     /// Threads of the team.
@@ -231,11 +239,6 @@ pub struct Run<'r> {
     pub gate: &'r StartSignal,
 }
 
-/// All kernels.
-pub fn all() -> &'static [Entry] {
-    TABLE
-}
-
 /// Runs a kernel.
 ///
 /// # Errors
@@ -246,21 +249,20 @@ pub fn run(run: &Run<'_>, machine: &Machine, stop: &Stop) -> Result<(Outcome, To
         class: run.class,
         threads: run.threads,
         seed: run.seed,
-        name: run.entry.name,
+        kernel: run.kernel,
         placement: run.placement,
         machine,
         bytes: Cell::new(0),
     };
-    let kernel = (run.entry.make)(&terms)?;
-    let iterations = run.iterations.unwrap_or(kernel.iterations());
-    let outcome = compute(kernel.as_ref(), run, iterations, stop)?;
-    let verification = if outcome.complete {
-        Verification::new(kernel.results(iterations), iterations, kernel.iterations())
-    } else {
-        Verification::ended_early()
+    let problem = run.kernel.problem(&terms)?;
+    let iterations = run.iterations.unwrap_or(problem.iterations);
+    let (outcome, checks) = compute(problem.kernel.as_ref(), run, iterations, stop)?;
+    let verification = match checks.filter(|_| outcome.complete) {
+        Some(checks) => Verification::new(checks, iterations, problem.iterations),
+        None => Verification::ended_early(),
     };
     let told = Told {
-        problem: kernel.problem(),
+        problem: problem.sizes,
         bytes: terms.bytes.get(),
         iterations,
         verification,
@@ -268,14 +270,15 @@ pub fn run(run: &Run<'_>, machine: &Machine, stop: &Stop) -> Result<(Outcome, To
     Ok((outcome, told))
 }
 
-/// Sets `kernel` up and computes it with a team of threads.
+/// Sets `kernel` up and computes it with a team of threads. The results, unless the run ended early.
 fn compute(
     kernel: &dyn Kernel,
     run: &Run<'_>,
     iterations: u64,
     stop: &Stop,
-) -> Result<Outcome, Error> {
+) -> Result<(Outcome, Option<Vec<Check>>), Error> {
     let team = Team::new(run.threads, stop);
+    let results = OnceLock::new();
     let party = Party {
         count: run.threads,
         name: "kernel",
@@ -293,25 +296,18 @@ fn compute(
         run.placement.settle_beside_memory(index, set_up)?;
         Ok(member)
     };
-    threads::together(&party, make, |member| {
-        let migrations = migrations::so_far();
-        let start = Instant::now();
-        let complete = member.wait().and_then(|()| kernel.run(&member)).is_ok();
-        let end = Instant::now();
-        let work = Work {
-            tid: threads::tid(),
-            operations: member.done(),
-            seconds: (end - start).as_secs_f64(),
-            migrations: migrations.and_then(|before| migrations::so_far()?.checked_sub(before)),
-            detail: Detail::None {},
-        };
-        Ok(Measured {
-            work,
-            start,
-            end,
-            complete,
-        })
-    })
+    let outcome = threads::together(&party, make, |member| {
+        Ok(threads::measured(|| {
+            let result = member.wait().and_then(|()| kernel.run(&member));
+            let complete = result.is_ok();
+            if let (0, Ok(checks)) = (member.index, result) {
+                // Nobody else sets them.
+                let _ = results.set(checks);
+            }
+            (member.done(), complete)
+        }))
+    })?;
+    Ok((outcome, results.into_inner()))
 }
 
 #[cfg(test)]
@@ -320,11 +316,11 @@ mod tests {
 
     #[test]
     fn every_kernel_computes_what_it_should_with_any_number_of_threads() {
-        for entry in all() {
+        for &kernel in Name::value_variants() {
             for threads in [1, 3, 7] {
                 let (outcome, verification) =
-                    trial::compute(entry.name, Class::S, threads, None, &Stop::new());
-                let word = format!("{}, {threads} threads: {}", entry.name, verification.text());
+                    trial::compute(kernel, Class::S, threads, None, &Stop::new());
+                let word = format!("{kernel:?}, {threads} threads: {}", verification.text());
                 assert_eq!(verification.verdict, Verdict::Verified, "{word}");
                 assert!(outcome.complete);
             }
@@ -334,30 +330,45 @@ mod tests {
     #[test]
     fn the_same_team_gets_the_same_digits() {
         // Particles of the grid get their neighbours' additions in the order in which these come.
-        for entry in all().iter().filter(|entry| entry.name != "grid") {
+        for &kernel in Name::value_variants()
+            .iter()
+            .filter(|kernel| **kernel != Name::Grid)
+        {
             let digits = || {
-                let (_, verification) =
-                    trial::compute(entry.name, Class::S, 3, Some(2), &Stop::new());
+                let (_, verification) = trial::compute(kernel, Class::S, 3, Some(2), &Stop::new());
                 let bits = |check: &Check| check.value.to_bits();
                 verification.checks.iter().map(bits).collect::<Vec<_>>()
             };
-            assert_eq!(digits(), digits(), "{}", entry.name);
+            assert_eq!(digits(), digits(), "{kernel:?}");
         }
     }
 
     #[test]
     fn a_run_that_is_stopped_ends_and_says_so() {
-        for entry in all() {
+        for &kernel in Name::value_variants() {
             let stop = Stop::new();
             stop.end();
-            let (outcome, verification) = trial::compute(entry.name, Class::S, 3, None, &stop);
-            assert!(!outcome.complete, "{}", entry.name);
+            let (outcome, verification) = trial::compute(kernel, Class::S, 3, None, &stop);
+            assert!(!outcome.complete, "{kernel:?}");
             assert_eq!(verification.verdict, Verdict::NotVerified);
         }
     }
 
     #[test]
-    fn the_table_is_in_order() {
-        assert!(all().is_sorted_by(|left, right| left.name < right.name));
+    fn every_class_has_the_same_rows_of_published_values() {
+        let rows = |class: Class| {
+            let rows = PUBLISHED.lines().filter(|row| !row.starts_with('#'));
+            let mut of_class: Vec<_> = rows
+                .map(|row| row.split_whitespace().take(3).collect::<Vec<_>>())
+                .filter(|key| key[1] == name_of(&class))
+                .map(|key| [key[0], key[2]])
+                .collect();
+            of_class.sort_unstable();
+            of_class
+        };
+        assert_eq!(rows(Class::S).len(), 17);
+        for class in Class::value_variants() {
+            assert_eq!(rows(*class), rows(Class::S), "{class:?}");
+        }
     }
 }

@@ -13,45 +13,23 @@
 mod queue;
 mod stages;
 
-use super::{Check, Kernel, Member, Stopped, Terms, WholeArray};
+use super::{Check, Kernel, Member, Problem, Stopped, Terms, WholeArray};
 use crate::error::Error;
+use crate::sync::lock;
 use queue::Queue;
 use stages::{MIDDLE, digest, load, rewrite};
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::atomic::AtomicU32;
 
 /// Items that wait between two stages at most.
 const DEPTH: usize = 16;
 
 /// Items whose result is compared with one made without a pipeline.
-const COMPARED: usize = 64;
+const COMPARED: u64 = 64;
 
-/// A class's parameters.
-#[derive(Clone, Copy)]
-struct Size {
-    items: u64,
-    /// Words of four bytes in a buffer, and in the table.
-    words: usize,
-    table: usize,
-}
-
-const SIZES: [Size; 5] = [
-    size(256, 16, 64),
-    size(1024, 64, 1024),
-    size(4096, 64, 8192),
-    size(8192, 128, 32_768),
-    size(32_768, 128, 131_072),
-];
-
-/// Sizes in KiB.
-const fn size(items: u64, buffer: usize, table: usize) -> Size {
-    Size {
-        items,
-        words: buffer * 256,
-        table: table * 256,
-    }
-}
+/// Words of four bytes in a KiB.
+const WORDS_IN_KIB: usize = 256;
 
 /// An item on its way: its number, and that of its buffer.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +38,9 @@ struct Item {
     buffer: usize,
 }
 
-/// The problem and its memory.
-pub struct Pipeline {
-    size: Size,
+struct Pipeline {
+    /// Words of four bytes in a buffer.
+    words: usize,
     seed: u64,
     buffers: WholeArray,
     table: WholeArray,
@@ -85,23 +63,24 @@ struct Pool {
     members: Range<usize>,
 }
 
-/// What has come out.
+/// What has come out, and what should.
 #[derive(Debug, Default)]
 struct Out {
+    /// The digests of the first items, made without a pipeline.
+    expected: Vec<u64>,
     items: u64,
     /// Sum of the items' numbers.
     numbers: u64,
-    /// Digests of the first items.
-    digests: Vec<(u64, u64)>,
+    /// Items whose digest is not as expected.
+    wrong: u64,
 }
 
 impl Out {
     fn add(&mut self, number: u64, digest: u64) {
         self.items += 1;
         self.numbers = self.numbers.wrapping_add(number);
-        if number < COMPARED as u64 {
-            self.digests.push((number, digest));
-        }
+        let expected = self.expected.get(number as usize);
+        self.wrong += u64::from(expected.is_some_and(|expected| *expected != digest));
     }
 }
 
@@ -121,43 +100,53 @@ fn pools(threads: usize) -> Vec<Pool> {
         .collect()
 }
 
-impl Pipeline {
-    /// The problem of a class.
-    ///
-    /// # Errors
-    ///
-    /// Where memory is short.
-    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
-        let size = terms.class.of(SIZES);
-        let pools = pools(terms.threads);
-        // Every thread holds one, and every queue may be full.
-        let buffers = terms.threads + (pools.len() + 1) * DEPTH;
-        let last = std::iter::once(1);
-        let consumers = pools.iter().map(|pool| pool.members.len()).chain(last);
-        let producers = std::iter::once(1).chain(pools.iter().map(|pool| pool.members.len()));
-        let queues = producers
-            .zip(consumers)
-            .map(|(producers, consumers)| Queue::new(DEPTH, producers, consumers))
-            .collect();
-        let free = Queue::new(buffers, 1, 1);
-        (0..buffers).for_each(|buffer| {
-            free.put(buffer);
-        });
-        Ok(Box::new(Pipeline {
-            size,
-            seed: terms.seed,
-            buffers: WholeArray::new(terms, buffers * size.words)?,
-            table: WholeArray::new(terms, size.table)?,
-            pools,
-            queues,
-            free,
-            out: Mutex::default(),
-        }))
-    }
+/// The problem of a class.
+///
+/// # Errors
+///
+/// Where memory is short.
+pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
+    let buffer_kib = terms.class.of([16, 64, 64, 128, 128]);
+    let table_kib = terms.class.of([64, 1024, 8192, 32_768, 131_072]);
+    let words = buffer_kib * WORDS_IN_KIB;
+    let pools = pools(terms.threads);
+    // Every thread holds one, and every queue may be full.
+    let buffers = terms.threads + (pools.len() + 1) * DEPTH;
+    let threads = || pools.iter().map(|pool| pool.members.len());
+    let producers = std::iter::once(1).chain(threads());
+    let consumers = threads().chain([1]);
+    let queues = producers
+        .zip(consumers)
+        .map(|(producers, consumers)| Queue::new(DEPTH, producers, consumers))
+        .collect();
+    let free = Queue::new(buffers, 1, 1);
+    (0..buffers).for_each(|buffer| {
+        free.put(buffer);
+    });
+    let pipeline = Pipeline {
+        words,
+        seed: terms.seed,
+        buffers: WholeArray::new(terms, buffers * words)?,
+        table: WholeArray::new(terms, table_kib * WORDS_IN_KIB)?,
+        pools,
+        queues,
+        free,
+        out: Mutex::default(),
+    };
+    let sizes =
+        format!("items of {buffer_kib} KiB, a table of {table_kib} KiB, {DEPTH} between stages");
+    Problem::new(
+        sizes,
+        terms.class.of([256, 1024, 4096, 8192, 32_768]),
+        pipeline,
+    )
+}
 
+impl Pipeline {
     fn buffer(&self, item: Item) -> super::field::WholeField<'_> {
-        let words = self.size.words;
-        self.buffers.field().row(item.buffer * words, words)
+        self.buffers
+            .field()
+            .row(item.buffer * self.words, self.words)
     }
 
     fn rewrite(&self, item: Item, stages: Range<usize>) {
@@ -169,47 +158,42 @@ impl Pipeline {
     /// The last stage's part in an item.
     fn finish(&self, item: Item) {
         let digest = digest(self.buffer(item));
-        let out = self.out.lock();
-        out.unwrap_or_else(PoisonError::into_inner)
-            .add(item.number, digest);
+        lock(&self.out).add(item.number, digest);
         self.free.put(item.buffer);
+    }
+
+    /// The first stage: loads all items and hands each to `next`, as long as that takes them.
+    fn load_all(&self, member: &Member<'_>, next: impl Fn(Item) -> bool) {
+        for number in 0..member.iterations_wanted() {
+            if member.is_stopping() {
+                break;
+            }
+            let Some(buffer) = self.free.take() else {
+                break;
+            };
+            let item = Item { number, buffer };
+            load(self.buffer(item), self.seed, number);
+            if !next(item) {
+                break;
+            }
+            member.count(1);
+        }
     }
 
     /// Everything, in one thread.
     fn run_alone(&self, member: &Member<'_>) {
-        for number in 0..member.iterations_wanted() {
-            if member.is_stopping() {
-                break;
-            }
-            let Some(buffer) = self.free.take() else {
-                break;
-            };
-            let item = Item { number, buffer };
-            load(self.buffer(item), self.seed, number);
+        self.load_all(member, |item| {
             self.rewrite(item, 0..MIDDLE);
             self.finish(item);
-            member.count(1);
-        }
+            true
+        });
     }
 
-    /// The first stage.
+    /// The first stage, in a thread of its own.
     fn run_first(&self, member: &Member<'_>) {
         let next = &self.queues[0];
         let _leaving = (next.producer(), self.free.consumer());
-        for number in 0..member.iterations_wanted() {
-            if member.is_stopping() {
-                break;
-            }
-            let Some(buffer) = self.free.take() else {
-                break;
-            };
-            let item = Item { number, buffer };
-            load(self.buffer(item), self.seed, number);
-            if !next.put(item) {
-                break;
-            }
-            member.count(1);
-        }
+        self.load_all(member, |item| next.put(item));
     }
 
     /// A middle stage, or several.
@@ -240,29 +224,19 @@ impl Pipeline {
 }
 
 impl Kernel for Pipeline {
-    fn problem(&self) -> String {
-        let Size { words, table, .. } = self.size;
-        let kib = |words: usize| words / 256;
-        format!(
-            "items of {} KiB, a table of {} KiB, {DEPTH} between stages",
-            kib(words),
-            kib(table)
-        )
-    }
-
-    /// Items.
-    fn iterations(&self) -> u64 {
-        self.size.items
-    }
-
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         if member.index == 0 {
-            load(self.table.field(), self.seed, u64::MAX);
+            let table = self.table.field();
+            load(table, self.seed, u64::MAX);
+            let words: Vec<_> = (0..self.words).map(|_| AtomicU32::new(0)).collect();
+            lock(&self.out).expected = (0..COMPARED.min(member.iterations_wanted()))
+                .map(|number| stages::alone(&words, table, self.seed, number))
+                .collect();
         }
         Ok(())
     }
 
-    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+    fn run(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
         let pool = |pool: &Pool| pool.members.contains(&member.index);
         match (member.index, self.pools.iter().position(pool)) {
             (0, _) if member.threads == 1 => self.run_alone(member),
@@ -270,32 +244,17 @@ impl Kernel for Pipeline {
             (_, Some(pool)) => self.run_pool(member, pool),
             _ => self.run_last(member),
         }
-        member.wait()
-    }
-
-    fn results(&self, iterations: u64) -> Vec<Check> {
-        let out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        // 0 + 1 + … + (iterations - 1), as the sum is kept.
-        let sum = u128::from(iterations) * u128::from(iterations - 1) / 2;
-        let is_other_sum = out.numbers != sum as u64;
-        let mut words = vec![0; self.size.words];
-        let wrong = out
-            .digests
-            .iter()
-            .filter(|(number, digest)| {
-                *digest != stages::alone(&mut words, &self.table, self.seed, *number)
-            })
-            .count();
-        vec![
-            Check::always("items", out.items as f64, iterations as f64, 0.0),
-            Check::always(
-                "items twice or never",
-                f64::from(u8::from(is_other_sum)),
-                0.0,
-                0.0,
-            ),
-            Check::always("items computed otherwise", wrong as f64, 0.0, 0.0),
-        ]
+        member.wait()?;
+        let out = lock(&self.out);
+        let items = member.iterations_wanted();
+        // 0 + 1 + … + (items - 1), as the sum is kept.
+        let sum = (u128::from(items) * u128::from(items - 1) / 2) as u64;
+        let is_other_sum = f64::from(u8::from(out.numbers != sum));
+        Ok(vec![
+            Check::always("items", out.items as f64, items as f64, 0.0),
+            Check::always("items twice or never", is_other_sum, 0.0, 0.0),
+            Check::always("items computed otherwise", out.wrong as f64, 0.0, 0.0),
+        ])
     }
 }
 

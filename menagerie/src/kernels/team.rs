@@ -8,10 +8,11 @@
 //! wait there get the same answer. A thread thus never waits for one that has left.
 
 use crate::stop::Stop;
+use crate::sync::{lock, wait_while};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 /// The run shall end: a signal has come, or somebody has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +72,12 @@ impl<'s> Team<'s> {
 
     /// Ends the run without waiting for all: somebody will never arrive.
     pub fn abandon(&self) {
-        let mut barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner);
-        barrier.ended = true;
+        lock(&self.barrier).ended = true;
         self.opened.notify_all();
     }
 
     fn wait(&self) -> Result<(), Stopped> {
-        let mut barrier = self.barrier.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut barrier = lock(&self.barrier);
         barrier.waiting += 1;
         if barrier.waiting == self.threads {
             barrier.waiting = 0;
@@ -86,12 +86,9 @@ impl<'s> Team<'s> {
             self.opened.notify_all();
         } else {
             let before = barrier.opened;
-            while barrier.opened == before && !barrier.ended {
-                barrier = self
-                    .opened
-                    .wait(barrier)
-                    .unwrap_or_else(PoisonError::into_inner);
-            }
+            barrier = wait_while(&self.opened, barrier, |barrier| {
+                barrier.opened == before && !barrier.ended
+            });
         }
         if barrier.ended { Err(Stopped) } else { Ok(()) }
     }

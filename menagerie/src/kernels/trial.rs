@@ -1,6 +1,6 @@
 //! Kernels in the program's own tests: without a command line.
 
-use super::{Class, Run, Terms, Verification, all, run};
+use super::{Class, Name, Run, Terms, Verification, run};
 use crate::machine::Machine;
 use crate::memory::{Placement, Start};
 use crate::start_signal::StartSignal;
@@ -21,7 +21,7 @@ pub fn with_terms<T>(class: Class, threads: usize, use_terms: impl FnOnce(&Terms
         class,
         threads,
         seed: 1,
-        name: "trial",
+        kernel: Name::Cg,
         placement: &placement(&machine),
         machine: &machine,
         bytes: Cell::new(0),
@@ -29,18 +29,17 @@ pub fn with_terms<T>(class: Class, threads: usize, use_terms: impl FnOnce(&Terms
     use_terms(&terms)
 }
 
-/// Runs the kernel `name` with `threads` for `iterations`, or for those of its class.
+/// Runs `kernel` with `threads` for `iterations`, or for those of its class.
 pub fn compute(
-    name: &str,
+    kernel: Name,
     class: Class,
     threads: usize,
     iterations: Option<u64>,
     stop: &Stop,
 ) -> (Outcome, Verification) {
     let machine = Machine::at(Path::new("/"));
-    let entry = all().iter().find(|entry| entry.name == name).unwrap();
     let of_kernel = Run {
-        entry,
+        kernel,
         class,
         threads,
         iterations,

@@ -12,9 +12,10 @@
 //! them, so that the same team gets the same digits; and the first thread alone makes the mesh.
 
 use super::field::WholeArray;
-use super::{Array, Check, Kernel, Member, Stopped, Terms};
+use super::{Array, Check, Class, Kernel, Member, Problem, Stopped, Terms};
 use crate::error::Error;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use crate::sync::lock;
+use std::sync::{Arc, Mutex};
 
 mod element;
 mod mesh;
@@ -37,67 +38,56 @@ const TOLERANCE: f64 = 1e-8;
 /// A class's parameters.
 #[derive(Clone, Copy, Debug)]
 struct Size {
-    /// Most elements and mortar points the mesh has wherever the ball is.
+    /// Most elements and mortar points that the mesh has on the ball's way, and a few more.
     elements: usize,
     mortars: usize,
     /// Level of the smallest elements.
     finest: u32,
-    iterations: u64,
     /// Radius of the ball.
     radius: f64,
-    /// The published integral of the temperature.
-    integral: f64,
 }
 
-/// S, W, A, B and C. The room is a little more than the mesh ever needs on the ball's way.
-const SIZES: [Size; 5] = [
-    Size {
-        elements: 250,
-        mortars: 11_900,
-        finest: 4,
-        iterations: 50,
-        radius: 0.04,
-        integral: 0.189_001_311_096_2e-2,
-    },
-    Size {
-        elements: 700,
-        mortars: 27_400,
-        finest: 5,
-        iterations: 100,
-        radius: 0.06,
-        integral: 0.256_979_483_707_6e-4,
-    },
-    Size {
-        elements: 2400,
-        mortars: 94_900,
-        finest: 6,
-        iterations: 200,
-        radius: 0.076,
-        integral: 0.893_999_628_144_3e-4,
-    },
-    Size {
-        elements: 8800,
-        mortars: 343_000,
-        finest: 7,
-        iterations: 200,
-        radius: 0.076,
-        integral: 0.450_756_192_290_1e-4,
-    },
-    Size {
-        elements: 33_500,
-        mortars: 1_290_000,
-        finest: 8,
-        iterations: 200,
-        radius: 0.067,
-        integral: 0.154_473_658_71e-4,
-    },
-];
-
 impl Size {
+    fn of(class: Class) -> Size {
+        Size {
+            elements: class.of([250, 700, 2400, 8800, 33_500]),
+            mortars: class.of([11_900, 27_400, 94_900, 343_000, 1_290_000]),
+            finest: class.of([4, 5, 6, 7, 8]),
+            radius: class.of([0.04, 0.06, 0.076, 0.076, 0.067]),
+        }
+    }
+
     /// The length of a step in time.
     fn step(&self) -> f64 {
         0.04 * 0.5f64.powi(self.finest.cast_signed())
     }
+}
+
+/// The problem of a class.
+///
+/// # Errors
+///
+/// Where memory is short.
+pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
+    let size = Size::of(terms.class);
+    let (values, slots) = (VOLUME * size.elements, SLOTS * size.elements);
+    let lengths = [values, values, values, values, values, values, slots];
+    let shape = Shape {
+        mesh: Mesh::new(size.finest),
+        grid: Arc::default(),
+        sources: Arc::default(),
+    };
+    let ua = Ua {
+        size,
+        elements: Array::several(terms, lengths)?,
+        index: WholeArray::new(terms, slots)?,
+        mortars: Array::several(terms, [size.mortars; 7])?,
+        shape: Mutex::new(shape),
+        integral: terms.published("integral").first().copied(),
+    };
+    let Size { finest, radius, .. } = size;
+    let sizes = format!("{finest} levels, a ball of radius {radius}, elements of 5 x 5 x 5 points");
+    Problem::new(sizes, terms.class.of([50, 100, 200, 200, 200]), ua)
 }
 
 /// The mesh and what is made of it.
@@ -108,9 +98,8 @@ struct Shape {
     sources: Arc<Sources>,
 }
 
-/// The problem and its memory.
 #[derive(Debug)]
-pub struct Ua {
+struct Ua {
     size: Size,
     /// Two temperatures, residual, direction, image, update, slots.
     elements: [Array; 7],
@@ -118,37 +107,11 @@ pub struct Ua {
     /// Guess, residual, direction, image, update, inverse of the diagonal, shares.
     mortars: [Array; 7],
     shape: Mutex<Shape>,
-    integral: OnceLock<f64>,
+    /// The published integral of the temperature.
+    integral: Option<f64>,
 }
 
 impl Ua {
-    /// The problem of a class.
-    ///
-    /// # Errors
-    ///
-    /// Where memory is short.
-    pub fn make(terms: &Terms<'_>) -> Result<Box<dyn Kernel>, Error> {
-        let size = terms.class.of(SIZES);
-        let values = VOLUME * size.elements;
-        let slots = SLOTS * size.elements;
-        let shape = Shape {
-            mesh: Mesh::new(size.finest),
-            grid: Arc::default(),
-            sources: Arc::default(),
-        };
-        Ok(Box::new(Ua {
-            size,
-            elements: Array::several(
-                terms,
-                [values, values, values, values, values, values, slots],
-            )?,
-            index: WholeArray::new(terms, slots)?,
-            mortars: Array::several(terms, [size.mortars; 7])?,
-            shape: Mutex::new(shape),
-            integral: OnceLock::new(),
-        }))
-    }
-
     fn solver(&self) -> Solver<'_> {
         let [first, second, residual, direction, image, update, slots] =
             self.elements.each_ref().map(Array::field);
@@ -183,7 +146,7 @@ impl Ua {
         solver: &mut Solver<'_>,
         time: f64,
     ) -> Result<(), Stopped> {
-        let shape = || self.shape.lock().unwrap_or_else(PoisonError::into_inner);
+        let shape = || lock(&self.shape);
         member.wait()?;
         if member.index == 0 {
             let mut shape = shape();
@@ -216,15 +179,6 @@ impl Ua {
 }
 
 impl Kernel for Ua {
-    fn problem(&self) -> String {
-        let Size { finest, radius, .. } = self.size;
-        format!("{finest} levels, a ball of radius {radius}, elements of 5 x 5 x 5 points")
-    }
-
-    fn iterations(&self) -> u64 {
-        self.size.iterations
-    }
-
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let mut solver = self.solver();
         self.adapt(member, &mut solver, 0.0)?;
@@ -234,13 +188,10 @@ impl Kernel for Ua {
         Ok(())
     }
 
-    fn run(&self, member: &Member<'_>) -> Result<(), Stopped> {
+    fn run(&self, member: &Member<'_>) -> Result<Vec<Check>, Stopped> {
         let mut solver = self.solver();
-        {
-            let shape = self.shape.lock().unwrap_or_else(PoisonError::into_inner);
-            solver.grid = Arc::clone(&shape.grid);
-            solver.sources = Arc::clone(&shape.sources);
-        }
+        solver.grid = Arc::clone(&lock(&self.shape).grid);
+        solver.sources = Arc::clone(&lock(&self.shape).sources);
         let mut time = 0.0;
         for iteration in member.iterations() {
             solver.advance(member, time)?;
@@ -249,23 +200,13 @@ impl Kernel for Ua {
                 self.adapt(member, &mut solver, time)?;
             }
         }
+        let name = "integral of the temperature";
         let integral = solver.integral(member)?;
-        if member.index == 0 {
-            let _ = self.integral.set(integral);
-        }
-        Ok(())
-    }
-
-    fn results(&self, _iterations: u64) -> Vec<Check> {
-        let check = |integral: &f64| {
-            let published = Some(self.size.integral);
-            Check::published(
-                "integral of the temperature",
-                *integral,
-                published,
-                TOLERANCE,
-            )
-        };
-        self.integral.get().map(check).into_iter().collect()
+        Ok(vec![Check::published(
+            name,
+            integral,
+            self.integral,
+            TOLERANCE,
+        )])
     }
 }

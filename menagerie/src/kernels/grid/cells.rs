@@ -9,20 +9,25 @@ use crate::error::Error;
 use crate::kernels::field::{Field, WholeField};
 use crate::kernels::team::share;
 use crate::kernels::{Array, Terms, WholeArray};
+use crate::sync::lock;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Particles in a block of memory.
 pub const ROOM: usize = 16;
 
-/// Quantities of a particle: place, velocity half a step before, velocity, acceleration, each with
-/// three coordinates; density.
+/// Quantities of a particle, most with three coordinates.
 const QUANTITIES: usize = 13;
-const PLACE: usize = 0;
-const HALF: usize = 3;
-const VELOCITY: usize = 6;
-const ACCELERATION: usize = 9;
+/// Where it is.
+pub const PLACE: usize = 0;
+/// Its velocity half a step before.
+pub const HALF: usize = 3;
+/// Its velocity.
+pub const VELOCITY: usize = 6;
+/// Its acceleration.
+pub const ACCELERATION: usize = 9;
+/// Its density, a single number.
 const DENSITY: usize = 12;
 
 /// Elements of a block.
@@ -153,60 +158,26 @@ impl Cells {
         self.quantities.field()
     }
 
+    /// Its [`PLACE`], [`HALF`], [`VELOCITY`] or [`ACCELERATION`].
     #[inline(always)]
-    fn get(&self, particle: Particle, quantity: usize) -> [f64; 3] {
+    pub fn get(&self, particle: Particle, quantity: usize) -> [f64; 3] {
         let field = self.field();
         std::array::from_fn(|axis| field.get(particle.0 + (quantity + axis) * ROOM))
     }
 
+    /// Changes what [`Cells::get`] gets.
     #[inline(always)]
-    fn set(&self, particle: Particle, quantity: usize, value: [f64; 3]) {
+    pub fn set(&self, particle: Particle, quantity: usize, value: [f64; 3]) {
         let field = self.field();
         for (axis, value) in value.into_iter().enumerate() {
             field.set(particle.0 + (quantity + axis) * ROOM, value);
         }
     }
 
-    /// Where it is.
-    #[inline(always)]
-    pub fn place(&self, particle: Particle) -> [f64; 3] {
-        self.get(particle, PLACE)
-    }
-
-    /// Its velocity half a step before.
-    #[inline(always)]
-    pub fn half(&self, particle: Particle) -> [f64; 3] {
-        self.get(particle, HALF)
-    }
-
-    /// Its velocity.
-    #[inline(always)]
-    pub fn velocity(&self, particle: Particle) -> [f64; 3] {
-        self.get(particle, VELOCITY)
-    }
-
-    /// Its acceleration.
-    #[inline(always)]
-    pub fn acceleration(&self, particle: Particle) -> [f64; 3] {
-        self.get(particle, ACCELERATION)
-    }
-
     /// Its density.
     #[inline(always)]
     pub fn density(&self, particle: Particle) -> f64 {
         self.field().get(particle.0 + DENSITY * ROOM)
-    }
-
-    /// Changes where it is and how fast.
-    pub fn moved(&self, particle: Particle, place: [f64; 3], half: [f64; 3], velocity: [f64; 3]) {
-        self.set(particle, PLACE, place);
-        self.set(particle, HALF, half);
-        self.set(particle, VELOCITY, velocity);
-    }
-
-    /// Changes its acceleration.
-    pub fn set_acceleration(&self, particle: Particle, acceleration: [f64; 3]) {
-        self.set(particle, ACCELERATION, acceleration);
     }
 
     /// Adds to its acceleration.
@@ -295,8 +266,7 @@ impl Blocks {
     /// Makes a cell the caller's alone, where others may come.
     #[inline(always)]
     pub fn lock(&self, cell: usize) -> Option<MutexGuard<'_, ()>> {
-        let mutex = self.edges[cell].as_ref()?;
-        Some(mutex.lock().unwrap_or_else(PoisonError::into_inner))
+        self.edges[cell].as_ref().map(lock)
     }
 
     /// Copies the particles that were in `cell` of `before` to the cells where they are now.
@@ -305,10 +275,15 @@ impl Blocks {
     /// other threads.
     pub fn sort(&self, before: &Cells, cell: usize, now: &Cells) {
         before.for_each(cell, |particle| {
-            let place = before.place(particle);
+            let place = before.get(particle, PLACE);
             let to = now.at(place);
             let _alone = self.lock(to);
-            now.push(to, place, before.half(particle), before.velocity(particle));
+            now.push(
+                to,
+                place,
+                before.get(particle, HALF),
+                before.get(particle, VELOCITY),
+            );
         });
     }
 }
@@ -375,7 +350,7 @@ mod tests {
                     cells.push(1, [particle as f64; 3], [0.0; 3], [0.0; 3]);
                 }
                 let mut visited = Vec::new();
-                cells.for_each(1, |particle| visited.push((particle, cells.place(particle)[0])));
+                cells.for_each(1, |particle| visited.push((particle, cells.get(particle, PLACE)[0])));
                 let mut before = Vec::new();
                 for (particle, _) in &visited {
                     let mut count = 0;

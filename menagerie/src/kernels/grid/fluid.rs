@@ -5,7 +5,7 @@
 //! Units: the reach of forces, which is the side of a cell, is 1; density at rest is 1; gravity
 //! is 1.
 
-use super::cells::{Blocks, Cells, Particle, around};
+use super::cells::{ACCELERATION, Blocks, Cells, HALF, PLACE, Particle, VELOCITY, around};
 use std::f64::consts::PI;
 
 /// Particles along the reach of forces, at rest.
@@ -52,7 +52,7 @@ impl Fluid<'_> {
     pub fn begin(&self, cell: usize) {
         self.cells.for_each(cell, |particle| {
             self.cells.set_density(particle, 0.0);
-            self.cells.set_acceleration(particle, GRAVITY);
+            self.cells.set(particle, ACCELERATION, GRAVITY);
         });
     }
 
@@ -83,7 +83,7 @@ impl Fluid<'_> {
     /// constant factor comes later.
     pub fn add_densities(&self, cell: usize) {
         self.pairs(cell, |one, other| {
-            let [there, here] = [other, one].map(|placed| self.cells.place(placed.particle));
+            let [there, here] = [other, one].map(|placed| self.cells.get(placed.particle, PLACE));
             let square = square(minus(there, here));
             if square < 1.0 {
                 let change = (1.0 - square).powi(3);
@@ -123,7 +123,7 @@ impl Fluid<'_> {
     #[inline(always)]
     fn force(&self, one: Particle, other: Particle) -> Option<[f64; 3]> {
         let cells = self.cells;
-        let away = minus(cells.place(one), cells.place(other));
+        let away = minus(cells.get(one, PLACE), cells.get(other, PLACE));
         let square = square(away);
         if square >= 1.0 {
             return None;
@@ -138,7 +138,7 @@ impl Fluid<'_> {
             * (1.0 - distance).powi(2)
             / distance;
         let drag = part * VISCOSITY * (1.0 - distance);
-        let slower = minus(cells.velocity(other), cells.velocity(one));
+        let slower = minus(cells.get(other, VELOCITY), cells.get(one, VELOCITY));
         Some(std::array::from_fn(|axis| {
             push * away[axis] + drag * slower[axis]
         }))
@@ -148,9 +148,9 @@ impl Fluid<'_> {
     pub fn advance(&self, cell: usize) {
         let cells = self.cells;
         cells.for_each(cell, |particle| {
-            let acceleration = cells.acceleration(particle);
-            let mut half = cells.half(particle);
-            let mut place = cells.place(particle);
+            let acceleration = cells.get(particle, ACCELERATION);
+            let mut half = cells.get(particle, HALF);
+            let mut place = cells.get(particle, PLACE);
             let mut velocity = [0.0; 3];
             for axis in 0..3 {
                 let before = half[axis];
@@ -165,7 +165,9 @@ impl Fluid<'_> {
                     velocity[axis] *= -BOUNCE;
                 }
             }
-            cells.moved(particle, place, half, velocity);
+            cells.set(particle, PLACE, place);
+            cells.set(particle, HALF, half);
+            cells.set(particle, VELOCITY, velocity);
         });
     }
 }
@@ -220,7 +222,7 @@ mod tests {
                 all().for_each(|cell| fluid.end_densities(cell));
                 for cell in all() {
                     cells.for_each(cell, |particle| {
-                        let here = cells.place(particle);
+                        let here = cells.get(particle, PLACE);
                         let near = |there: [f64; 3]| (1.0 - square(minus(here, there))).max(0.0);
                         let sum: f64 = particles.iter().map(|(there, _)| near(*there).powi(3)).sum();
                         let density = MASS * 315.0 / (64.0 * PI) * sum;
@@ -233,7 +235,7 @@ mod tests {
                 let mut largest = 0.0f64;
                 for cell in all() {
                     cells.for_each(cell, |particle| {
-                        let acceleration = minus(cells.acceleration(particle), GRAVITY);
+                        let acceleration = minus(cells.get(particle, ACCELERATION), GRAVITY);
                         largest = largest.max(square(acceleration).sqrt());
                         total = minus(total, acceleration);
                     });
@@ -258,7 +260,7 @@ mod tests {
             fluid.advance(0);
             let mut seen = Vec::new();
             cells.for_each(0, |particle| {
-                seen.push((cells.place(particle)[0], cells.half(particle)[0]));
+                seen.push((cells.get(particle, PLACE)[0], cells.get(particle, HALF)[0]));
             });
             assert_eq!(seen, [(0.0, 1.0)]);
         });

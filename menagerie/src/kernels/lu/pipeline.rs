@@ -1,7 +1,8 @@
 //! Threads that follow one another through the planes of a sweep: each may do a plane once its
 //! neighbour has done that plane. Who waits gives its CPU away.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use crate::sync::{lock, wait_while};
+use std::sync::{Condvar, Mutex};
 
 /// How far each thread is.
 #[derive(Debug)]
@@ -29,13 +30,9 @@ impl Pipeline {
     /// Waits until thread `index` has done `planes`.
     pub fn wait_for(&self, index: usize, planes: u64) {
         let stage = &self.stages[index];
-        let mut done = stage.done.lock().unwrap_or_else(PoisonError::into_inner);
-        while *done < planes {
-            done = stage
-                .moved
-                .wait(done)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(wait_while(&stage.moved, lock(&stage.done), |done| {
+            *done < planes
+        }));
     }
 
     /// What thread `index` says of itself, for as long as it takes part.
@@ -55,12 +52,7 @@ pub struct Turn<'p> {
 impl Turn<'_> {
     /// Says that another plane is done.
     pub fn done(&self) {
-        let mut done = self
-            .stage
-            .done
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *done += 1;
+        *lock(&self.stage.done) += 1;
         self.stage.moved.notify_all();
     }
 }
@@ -69,11 +61,7 @@ impl Drop for Turn<'_> {
     /// Nobody waits for one that panics: at the next barrier they all learn of it.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            *self
-                .stage
-                .done
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = u64::MAX;
+            *lock(&self.stage.done) = u64::MAX;
             self.stage.moved.notify_all();
         }
     }

@@ -1,8 +1,9 @@
 //! A queue of limited length between threads: who finds it full or empty sleeps. It ends when its
 //! producers have left and it is empty, or when its consumers have left; those who panic leave too.
 
+use crate::sync::{lock, wait_while};
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// The queue.
 #[derive(Debug)]
@@ -36,17 +37,14 @@ impl<T> Queue<T> {
     }
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Puts an item at the end, once there is room. False if nobody will take it.
     pub fn put(&self, item: T) -> bool {
-        let mut state = self
-            .emptied
-            .wait_while(self.state(), |state| {
-                state.items.len() == self.depth && state.consumers > 0
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = wait_while(&self.emptied, self.state(), |state| {
+            state.items.len() == self.depth && state.consumers > 0
+        });
         if state.consumers == 0 {
             return false;
         }
@@ -57,12 +55,9 @@ impl<T> Queue<T> {
 
     /// Takes the first item, once there is one. None if none will come.
     pub fn take(&self) -> Option<T> {
-        let mut state = self
-            .filled
-            .wait_while(self.state(), |state| {
-                state.items.is_empty() && state.producers > 0
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = wait_while(&self.filled, self.state(), |state| {
+            state.items.is_empty() && state.producers > 0
+        });
         let item = state.items.pop_front();
         self.emptied.notify_one();
         item

@@ -1,9 +1,9 @@
 //! What the stages do to a buffer: passes over all of it whose result depends on every word, so
 //! that an item that was mixed up with another, or worked on by two threads at once, shows.
 
-use crate::kernels::WholeArray;
 use crate::kernels::field::WholeField;
 use crate::random::{self, mix};
+use std::sync::atomic::AtomicU32;
 
 /// Middle stages.
 pub const MIDDLE: usize = 4;
@@ -15,50 +15,8 @@ const LOOK_EVERY: usize = 8;
 /// compressing do.
 const ROUNDS: u32 = 16;
 
-/// Words as the stages see them: a buffer that threads hand on, or one of a thread's own.
-trait Words {
-    fn get(&self, at: usize) -> u32;
-    fn set(&mut self, at: usize, value: u32);
-    fn len(&self) -> usize;
-}
-
-impl Words for WholeField<'_> {
-    #[inline(always)]
-    fn get(&self, at: usize) -> u32 {
-        WholeField::get(*self, at)
-    }
-
-    #[inline(always)]
-    fn set(&mut self, at: usize, value: u32) {
-        WholeField::set(*self, at, value);
-    }
-
-    #[inline(always)]
-    fn len(&self) -> usize {
-        WholeField::len(*self)
-    }
-}
-
-impl Words for &mut [u32] {
-    fn get(&self, at: usize) -> u32 {
-        self[at]
-    }
-
-    fn set(&mut self, at: usize, value: u32) {
-        self[at] = value;
-    }
-
-    fn len(&self) -> usize {
-        <[u32]>::len(self)
-    }
-}
-
 /// First stage: fills a buffer with what `seed` and the item's `number` give.
 pub fn load(words: WholeField<'_>, seed: u64, number: u64) {
-    fill(words, seed, number);
-}
-
-fn fill(mut words: impl Words, seed: u64, number: u64) {
     let mut state = mix(mix(seed).wrapping_add(number));
     for at in 0..words.len() {
         state = random::next(state);
@@ -68,20 +26,16 @@ fn fill(mut words: impl Words, seed: u64, number: u64) {
 
 /// Middle stage `stage`.
 pub fn rewrite(stage: usize, words: WholeField<'_>, table: WholeField<'_>) {
-    apply(stage, words, table);
-}
-
-fn apply(stage: usize, mut words: impl Words, table: WholeField<'_>) {
     match stage {
-        0 => difference(&mut words),
-        1 => scramble(&mut words),
-        2 => look_up(&mut words, table),
-        _ => gather(&mut words),
+        0 => difference(words),
+        1 => scramble(words),
+        2 => look_up(words, table),
+        _ => gather(words),
     }
 }
 
 /// Every word becomes its difference to the one before.
-fn difference(words: &mut impl Words) {
+fn difference(words: WholeField<'_>) {
     let mut before = 0u32;
     for at in 0..words.len() {
         let word = words.get(at);
@@ -91,7 +45,7 @@ fn difference(words: &mut impl Words) {
 }
 
 /// Every word is multiplied and turned, many times over.
-fn scramble(words: &mut impl Words) {
+fn scramble(words: WholeField<'_>) {
     for at in 0..words.len() {
         let turn = |word: u32, _| {
             let word = word.wrapping_mul(0x9e37_79b1);
@@ -102,7 +56,7 @@ fn scramble(words: &mut impl Words) {
 }
 
 /// Words here and there get what the table has at the place that they name.
-fn look_up(words: &mut impl Words, table: WholeField<'_>) {
+fn look_up(words: WholeField<'_>, table: WholeField<'_>) {
     for at in (0..words.len()).step_by(LOOK_EVERY) {
         let word = words.get(at);
         let place = (u64::from(word) * table.len() as u64) >> 32;
@@ -111,7 +65,7 @@ fn look_up(words: &mut impl Words, table: WholeField<'_>) {
 }
 
 /// Every word becomes the sum of all up to it, from the end.
-fn gather(words: &mut impl Words) {
+fn gather(words: WholeField<'_>) {
     let mut sum = 0u32;
     for at in (0..words.len()).rev() {
         sum = sum.wrapping_add(words.get(at)).rotate_left(5);
@@ -121,20 +75,15 @@ fn gather(words: &mut impl Words) {
 
 /// Last stage: one number for all words.
 pub fn digest(words: WholeField<'_>) -> u64 {
-    sum_up(&words)
-}
-
-fn sum_up(words: &impl Words) -> u64 {
     (0..words.len()).fold(0, |sum, at| {
         random::next(sum).wrapping_add(u64::from(words.get(at)))
     })
 }
 
 /// The digest of item `number`, made by one thread in memory of its own.
-pub fn alone(words: &mut [u32], table: &WholeArray, seed: u64, number: u64) -> u64 {
-    fill(&mut *words, seed, number);
-    for stage in 0..MIDDLE {
-        apply(stage, &mut *words, table.field());
-    }
-    sum_up(&words)
+pub fn alone(words: &[AtomicU32], table: WholeField<'_>, seed: u64, number: u64) -> u64 {
+    let words = WholeField::over(words);
+    load(words, seed, number);
+    (0..MIDDLE).for_each(|stage| rewrite(stage, words, table));
+    digest(words)
 }
