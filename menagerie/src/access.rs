@@ -78,14 +78,11 @@ pub const UPDATE: Instructions = Instructions {
 impl Instructions {
     /// What one line and `compute` iterations cost.
     pub fn cost(self, compute: u64) -> Cost {
-        let instructions_per_operation = match compute {
+        let instructions = match compute {
             0 => self.bare,
             _ => self.with_compute + compute as f64 * INSTRUCTIONS_PER_ITERATION,
         };
-        Cost {
-            instructions_per_operation,
-            lines_per_operation: 1.0,
-        }
+        Cost::new(instructions, 1.0)
     }
 
     /// The number of iterations that comes nearest to `rate` lines per 1000 instructions, which
@@ -205,7 +202,7 @@ mod tests {
 
     fn region(pages: usize) -> Region {
         let mut region = Region::map(pages * 4096).unwrap();
-        region.populate(4096).unwrap();
+        region.populate().unwrap();
         region
     }
 

@@ -43,31 +43,30 @@ impl<R: Read + Send, W: Write + Send> Wire for Pipes<R, W> {
     }
 }
 
+/// The two ends of a conversation.
+pub type Ends = [Box<dyn Wire>; 2];
+
 /// Two ends made of two pipes, for threads of one process.
-pub fn pipes() -> io::Result<(impl Wire + use<>, impl Wire + use<>)> {
-    let (client_from, server_to) = io::pipe()?;
-    let (server_from, client_to) = io::pipe()?;
-    Ok((
-        Pipes::new(client_from, client_to),
-        Pipes::new(server_from, server_to),
-    ))
+pub fn pipes() -> io::Result<Ends> {
+    let (first_from, second_to) = io::pipe()?;
+    let (second_from, first_to) = io::pipe()?;
+    Ok([
+        Box::new(Pipes::new(first_from, first_to)),
+        Box::new(Pipes::new(second_from, second_to)),
+    ])
 }
 
 /// Two ends made of two mailboxes, for threads of one process.
-pub fn mailboxes() -> (impl Wire + use<>, impl Wire + use<>) {
-    let requests = Arc::new(Mailbox::default());
-    let replies = Arc::new(Mailbox::default());
-    let client = Mailboxes {
-        from: Arc::clone(&replies),
-        to: Arc::clone(&requests),
+pub fn mailboxes() -> Ends {
+    let [first, second] = [(); 2].map(|()| Arc::<Mailbox>::default());
+    let end = |from: &Arc<Mailbox>, to: &Arc<Mailbox>| Mailboxes {
+        from: Arc::clone(from),
+        to: Arc::clone(to),
     };
-    (
-        client,
-        Mailboxes {
-            from: requests,
-            to: replies,
-        },
-    )
+    [
+        Box::new(end(&first, &second)),
+        Box::new(end(&second, &first)),
+    ]
 }
 
 /// Room for one number.
@@ -133,7 +132,7 @@ impl Drop for Mailboxes {
 mod tests {
     use super::*;
 
-    fn converse(mut client: impl Wire, mut server: impl Wire + 'static) {
+    fn converse(mut client: Box<dyn Wire>, mut server: Box<dyn Wire>) {
         let serving = std::thread::spawn(move || {
             while let Some(number) = server.receive().unwrap() {
                 server.send(number + 1).unwrap();
@@ -149,19 +148,19 @@ mod tests {
 
     #[test]
     fn every_number_is_answered_until_the_client_leaves() {
-        let (client, server) = pipes().unwrap();
+        let [client, server] = pipes().unwrap();
         converse(client, server);
-        let (client, server) = mailboxes();
+        let [client, server] = mailboxes();
         converse(client, server);
     }
 
     #[test]
     fn a_server_that_leaves_is_noticed() {
-        let (mut client, server) = pipes().unwrap();
+        let [mut client, server] = pipes().unwrap();
         drop(server);
         assert_eq!(client.receive().unwrap(), None);
         assert!(client.send(1).is_err());
-        let (mut client, server) = mailboxes();
+        let [mut client, server] = mailboxes();
         drop(server);
         assert_eq!(client.receive().unwrap(), None);
         assert!(client.send(1).is_err());

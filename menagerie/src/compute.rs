@@ -16,10 +16,7 @@ use std::hint::black_box;
 pub const INSTRUCTIONS_PER_ITERATION: f64 = 4.0;
 
 /// What one iteration costs.
-pub const COST: Cost = Cost {
-    instructions_per_operation: INSTRUCTIONS_PER_ITERATION,
-    lines_per_operation: 0.0,
-};
+pub const COST: Cost = Cost::new(INSTRUCTIONS_PER_ITERATION, 0.0);
 
 /// Iterations in a round.
 pub const ROUND: u64 = 1_000_000;

@@ -1,7 +1,7 @@
 //! Everything that can go wrong, in the words that the user reads.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a run could not be made. Exit code 2 where the command line is to blame, 1 otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub enum Error {
     NotAFifo { path: PathBuf },
     /// More memory than is free, found before the kernel finds out by killing somebody.
     #[error(
-        "{} of memory are wanted but {place} has only {} available: lower --working-set or --threads",
+        "{} of memory are needed, but {place} has only {} available: lower --working-set or --threads",
         numaherd_quantity::bytes(*wanted), numaherd_quantity::bytes(*available)
     )]
     NotEnoughMemory {
@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// A kernel's arrays do not fit.
     #[error(
-        "{kernel} wants {} of memory or more but {place} has only {} available: choose a smaller --class",
+        "{kernel} needs at least {} of memory, but {place} has only {} available: choose a smaller --class",
         numaherd_quantity::bytes(*wanted), numaherd_quantity::bytes(*available)
     )]
     ClassTooLarge {
@@ -147,6 +147,20 @@ fn bind_advice(source: &io::Error, option: &str) -> String {
 }
 
 impl Error {
+    /// Says that `action` failed, on `path`.
+    pub fn file(action: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
+        move |source| Error::File {
+            action,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+
+    /// Says that `action` failed.
+    pub fn system(action: &'static str) -> impl Fn(io::Error) -> Error {
+        move |source| Error::System { action, source }
+    }
+
     /// 2 for a command line that cannot work on this machine, 1 for what went wrong on the way.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -18,7 +18,7 @@ pub struct Histogram {
     largest: u64,
 }
 
-/// What is told of latencies, in nanoseconds. All 0 where there were none.
+/// What is reported of latencies, in nanoseconds. All 0 where there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latencies {
     /// Their mean, exact.

@@ -73,11 +73,7 @@ impl Machine {
 
     fn read(&self, path: &str) -> Result<String, Error> {
         let path = self.root.join(path);
-        fs::read_to_string(&path).map_err(|source| Error::File {
-            action: "read",
-            path,
-            source,
-        })
+        fs::read_to_string(&path).map_err(Error::file("read", &path))
     }
 }
 

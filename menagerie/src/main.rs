@@ -65,10 +65,7 @@ fn run(options: &Options) -> Result<ExitCode, Error> {
     };
     std::io::stdout()
         .write_all(text.as_bytes())
-        .map_err(|source| Error::System {
-            action: "write the result",
-            source,
-        })?;
+        .map_err(Error::system("write the result"))?;
     Ok(match stop.signal() {
         Some(signal) if !report.complete => ExitCode::from(128 + signal),
         _ if report.has_failed() => ExitCode::FAILURE,

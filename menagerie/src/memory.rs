@@ -1,4 +1,4 @@
-//! Where a workload's memory comes to lie and where its threads are while that happens.
+//! Where the memory of a workload is allocated, and where its threads run meanwhile.
 //!
 //! The state made is the one that a scheduler finds on a real machine after a program's start: all
 //! pages on the home node, first touched by threads that were on its CPUs, and threads that may
@@ -8,6 +8,7 @@
 use crate::error::Error;
 use crate::machine::{Machine, format_list};
 use crate::sys::{self, HugePages, Region};
+use rustix::param::page_size;
 use std::fmt;
 
 /// Where threads start and run, and where their memory lies. The same for all threads of a run.
@@ -58,10 +59,7 @@ impl Placement {
         pins: &[usize],
         huge_pages: HugePages,
     ) -> Result<Placement, Error> {
-        let allowed = sys::affinity().map_err(|source| Error::System {
-            action: "read the process's affinity",
-            source,
-        })?;
+        let allowed = sys::affinity().map_err(Error::system("read the process's affinity"))?;
         let home_cpus = home.map(|node| machine.cpus_of_home(node)).transpose()?;
         let may_run = |option, cpu: usize| {
             if allowed.contains(&cpu) {
@@ -152,7 +150,7 @@ impl Placement {
         let mut region = self.addresses(bytes)?;
         let bytes = region.bytes();
         region
-            .populate(sys::page_bytes())
+            .populate()
             .map_err(|source| Error::Populate { bytes, source })?;
         if self.home.is_some() || !self.interleaved.is_empty() {
             region
@@ -243,7 +241,7 @@ pub fn check_class(
 
 /// `bytes` rounded up to whole pages.
 pub fn whole_pages(bytes: usize) -> usize {
-    bytes.next_multiple_of(sys::page_bytes())
+    bytes.next_multiple_of(page_size())
 }
 
 fn confine(cpus: &[usize]) -> Result<(), Error> {
@@ -337,6 +335,6 @@ mod tests {
     #[test]
     fn memory_is_given_in_whole_pages() {
         let region = placement(Start::Any, &[]).unwrap().memory(1).unwrap();
-        assert_eq!(region.bytes(), sys::page_bytes());
+        assert_eq!(region.bytes(), page_size());
     }
 }

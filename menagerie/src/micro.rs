@@ -198,7 +198,7 @@ mod tests {
 
     fn region(lines: usize) -> Region {
         let mut region = Region::map((lines * LINE).next_multiple_of(4096)).unwrap();
-        region.populate(4096).unwrap();
+        region.populate().unwrap();
         region
     }
 

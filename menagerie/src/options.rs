@@ -42,7 +42,7 @@ pub enum Command {
     /// Pass over memory in order: bandwidth counts
     Stream(WithMemory<Stream>),
     /// Multiply and add without touching memory: a turtle
-    Compute(Compute),
+    Compute(Common),
     /// Add to random lines, none waiting for another: many lines in flight
     Update(WithMemory<BetweenLines>),
     /// Change between miss rates every few seconds, as the ranks of an MPI job do
@@ -66,7 +66,7 @@ impl Command {
         let common = match self {
             Command::Chase(options) | Command::Update(options) => &options.common,
             Command::Stream(options) => &options.common,
-            Command::Compute(options) => &options.common,
+            Command::Compute(common) => common,
             Command::Phases(options) => &options.common,
             Command::Share(options) => &options.common,
             Command::Micro(options) => &options.common,
@@ -102,15 +102,6 @@ pub struct Stream {
     #[arg(long, value_enum, default_value = "sum")]
     #[serde(serialize_with = "as_name")]
     pub kernel: stream::Kernel,
-}
-
-/// Options of `compute`.
-#[derive(Debug, Args, Serialize)]
-pub struct Compute {
-    /// What all workloads have.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub common: Common,
 }
 
 /// Options of `phases` alone.

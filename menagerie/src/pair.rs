@@ -6,9 +6,11 @@ use crate::channel::{self, Pipes, Wire};
 use crate::error::Error;
 use crate::histogram::Histogram;
 use crate::memory::Placement;
+use crate::options::Via;
 use crate::random::{self, mix};
-use crate::sys::{self, Region, spin};
+use crate::sys::{Region, spin};
 use crate::workload::{Detail, Workload};
+use rustix::param::page_size;
 use std::ffi::OsString;
 use std::hint::black_box;
 use std::io;
@@ -28,7 +30,7 @@ pub struct Service {
 impl Service {
     /// Changes one line on each of `pages` random pages of `region` for a request.
     pub fn new(region: Region, pages: u64, seed: u64) -> Service {
-        let page_words = sys::page_bytes() / size_of::<u64>();
+        let page_words = page_size() / size_of::<u64>();
         Service {
             region,
             page_words,
@@ -83,11 +85,8 @@ impl Server {
                 None => Ok(()),
             },
             Server::Process(child) => {
-                let failed = |source| Error::System {
-                    action: "wait for a server",
-                    source,
-                };
-                let status = child.wait().map_err(failed)?;
+                let failed = Error::system("wait for a server");
+                let status = child.wait().map_err(&failed)?;
                 if status.success() {
                     Ok(())
                 } else {
@@ -111,22 +110,13 @@ pub struct Pair {
     waited: Histogram,
 }
 
-/// What the two talk through, and whether they are one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Between {
-    /// Threads, through pipes.
-    Pipes,
-    /// Threads, through memory and futexes.
-    Mailboxes,
-    /// Processes, through pipes.
-    Processes,
-}
-
 /// How the pairs of a run are made.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// What client and server talk through.
-    pub between: Between,
+    /// What client and server talk through: pipes, if they are processes.
+    pub via: Via,
+    /// Whether every server is a process of its own.
+    pub processes: bool,
     /// Bytes of a server's working set.
     pub working_set: usize,
     /// Pages that a request touches.
@@ -146,24 +136,14 @@ impl Pair {
         index: usize,
         seed: u64,
     ) -> Result<Pair, Error> {
-        let (wire, server) = match terms.between {
-            Between::Processes => process(terms, placement, index, seed)?,
-            Between::Pipes => {
-                let (client, server) = channel::pipes().map_err(|source| Error::System {
-                    action: "make two pipes",
-                    source,
-                })?;
-                (
-                    Box::new(client) as _,
-                    thread(terms, placement, index, seed, server)?,
-                )
-            }
-            Between::Mailboxes => {
-                let (client, server) = channel::mailboxes();
-                (
-                    Box::new(client) as _,
-                    thread(terms, placement, index, seed, server)?,
-                )
+        let (wire, server) = match (terms.processes, terms.via) {
+            (true, _) => process(terms, placement, index, seed)?,
+            (false, via) => {
+                let [client, server] = match via {
+                    Via::Pipe => channel::pipes().map_err(Error::system("make two pipes"))?,
+                    Via::Futex => channel::mailboxes(),
+                };
+                (client, thread(terms, placement, index, seed, server)?)
             }
         };
         let mut pair = Pair {
@@ -235,17 +215,19 @@ fn thread(
     placement: &Placement,
     index: usize,
     seed: u64,
-    mut wire: impl Wire + 'static,
+    mut wire: Box<dyn Wire>,
 ) -> Result<Server, Error> {
     let (placement, working_set, pages) = (placement.clone(), terms.working_set, terms.pages);
     let serve = move || {
         let service = placement.settle(2 * index + 1, || {
             Ok(Service::new(placement.memory(working_set)?, pages, seed))
         })?;
-        service.serve(&mut wire).map_err(|source| Error::Server {
-            pair: index,
-            source,
-        })
+        service
+            .serve(wire.as_mut())
+            .map_err(|source| Error::Server {
+                pair: index,
+                source,
+            })
     };
     std::thread::Builder::new()
         .name(format!("server-{index}"))
@@ -260,11 +242,8 @@ fn process(
     index: usize,
     seed: u64,
 ) -> Result<(Box<dyn Wire>, Server), Error> {
-    let failed = |source| Error::System {
-        action: "start a serving process",
-        source,
-    };
-    let program = std::env::current_exe().map_err(failed)?;
+    let failed = Error::system("start a serving process");
+    let program = std::env::current_exe().map_err(&failed)?;
     let mut command = Command::new(program);
     command
         .args(&terms.server_command)
@@ -277,7 +256,7 @@ fn process(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(failed)?;
+        .map_err(&failed)?;
     match (child.stdout.take(), child.stdin.take()) {
         (Some(from), Some(to)) => Ok((Box::new(Pipes::new(from, to)), Server::Process(child))),
         _ => Err(failed(io::ErrorKind::BrokenPipe.into())),
@@ -349,9 +328,10 @@ mod tests {
 
     #[test]
     fn every_request_is_timed() {
-        for between in [Between::Pipes, Between::Mailboxes] {
+        for via in [Via::Pipe, Via::Futex] {
             let terms = Terms {
-                between,
+                via,
+                processes: false,
                 working_set: 8192,
                 pages: 1,
                 think: 10,
@@ -377,7 +357,8 @@ mod tests {
     #[test]
     fn a_server_that_cannot_set_up_says_why() {
         let terms = Terms {
-            between: Between::Mailboxes,
+            via: Via::Futex,
+            processes: false,
             working_set: 1 << 60,
             pages: 1,
             think: 0,

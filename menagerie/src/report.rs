@@ -32,7 +32,7 @@ pub struct Report {
     /// Operations per second of all threads.
     pub rate: f64,
     /// What an operation costs, where it always costs the same and the processor is x86-64.
-    pub expected: Option<Expected>,
+    pub expected: Option<Cost>,
     /// The command line, defaults filled in.
     pub parameters: serde_json::Value,
     /// What a kernel has computed.
@@ -43,16 +43,6 @@ pub struct Report {
     pub micro: Option<micro::Told>,
     /// One entry a thread, in order.
     pub threads: Vec<Row>,
-}
-
-/// What an operation costs.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Expected {
-    /// Instructions and lines.
-    #[serde(flatten)]
-    pub cost: Cost,
-    /// The miss rate that follows.
-    pub lines_per_1000_instructions: f64,
 }
 
 /// A thread's result.
@@ -91,12 +81,13 @@ impl Report {
             .works
             .into_iter()
             .map(|work| {
-                let rate = ratio(work.operations as f64, work.seconds);
-                let ns_per_operation = ratio(work.seconds * 1e9, work.operations as f64);
+                let (seconds, operations) = (work.seconds(), work.operations as f64);
+                let rate = ratio(operations, seconds);
+                let ns_per_operation = ratio(seconds * 1e9, operations);
                 Row {
                     tid: work.tid,
                     operations: work.operations,
-                    seconds: work.seconds,
+                    seconds,
                     ns_per_operation,
                     rate,
                     migrations: work.migrations,
@@ -114,12 +105,7 @@ impl Report {
             seconds: outcome.seconds,
             operations,
             rate: ratio(operations as f64, outcome.seconds),
-            expected: cost
-                .filter(|_| cfg!(target_arch = "x86_64"))
-                .map(|cost| Expected {
-                    cost,
-                    lines_per_1000_instructions: cost.lines_per_1000_instructions(),
-                }),
+            expected: cost.filter(|_| cfg!(target_arch = "x86_64")),
             parameters,
             kernel: None,
             micro: None,
@@ -177,7 +163,7 @@ impl Report {
             let _ = writeln!(
                 text,
                 "expected: {:.2} instructions per {}, {:.1} lines per 1000 instructions",
-                expected.cost.instructions_per_operation,
+                expected.instructions_per_operation,
                 self.operation,
                 expected.lines_per_1000_instructions
             );
@@ -276,6 +262,7 @@ mod tests {
     use crate::workload::PhaseTotal;
     use proptest::prelude::*;
     use serde_json::json;
+    use std::time::{Duration, Instant};
 
     fn report(kind: &'static str, cost: Option<Cost>, details: Vec<Detail>) -> Report {
         let works = details
@@ -283,10 +270,8 @@ mod tests {
             .enumerate()
             .map(|(index, detail)| Work {
                 tid: 100 + index as u32,
-                operations: 1_000_000 * (index as u64 + 1),
-                seconds: 0.5,
-                migrations: None,
                 detail,
+                ..work(1_000_000 * (index as u64 + 1), 0.5)
             })
             .collect();
         let parameters = json!({ "working_set": 64 << 20, "home": 0, "threads": 2 });
@@ -299,10 +284,21 @@ mod tests {
         Report { pid: 99, ..report }
     }
 
-    const COST: Cost = Cost {
-        instructions_per_operation: 20.0,
-        lines_per_operation: 2.0,
-    };
+    /// So many operations in so many seconds.
+    fn work(operations: u64, seconds: f64) -> Work {
+        let start = Instant::now();
+        Work {
+            tid: 1,
+            operations,
+            start,
+            end: start + Duration::from_secs_f64(seconds),
+            complete: true,
+            migrations: None,
+            detail: Detail::None {},
+        }
+    }
+
+    const COST: Cost = Cost::new(20.0, 2.0);
 
     fn stream() -> Report {
         let mut report = report("stream", Some(COST), vec![Detail::None {}, Detail::None {}]);
@@ -448,8 +444,8 @@ mod tests {
         fn rate_and_time_of_an_operation_are_one_figure(
             operations in 1u64..1 << 50, seconds in 1e-6f64..1e6
         ) {
-            let work = Work { tid: 1, operations, seconds, migrations: None, detail: Detail::None {} };
-            let outcome = Outcome { works: vec![work], seconds, complete: true };
+            let works = vec![work(operations, seconds)];
+            let outcome = Outcome { works, seconds, complete: true };
             let report = Report::new("chase", "hop", None, json!({}), outcome);
             let row = &report.threads[0];
             prop_assert!((row.rate * row.ns_per_operation / 1e9 - 1.0).abs() < 1e-9);
@@ -461,13 +457,7 @@ mod tests {
     #[test]
     fn nothing_done_is_no_rate() {
         let outcome = Outcome {
-            works: vec![Work {
-                tid: 1,
-                operations: 0,
-                seconds: 0.0,
-                migrations: None,
-                detail: Detail::None {},
-            }],
+            works: vec![work(0, 0.0)],
             seconds: 0.0,
             complete: false,
         };

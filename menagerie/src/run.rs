@@ -11,7 +11,7 @@ use crate::micro::{self, Micro};
 use crate::options::{
     self, BetweenLines, Command, Common, Memory, MemoryPolicy, Place, Via, WithMemory, name_of,
 };
-use crate::pair::{Between, Pair, Service, Terms};
+use crate::pair::{Pair, Service, Terms};
 use crate::phases::{Level, PhaseLength, Phases};
 use crate::random::mix;
 use crate::report::Report;
@@ -23,6 +23,7 @@ use crate::stream::Stream;
 use crate::sys::{HugePages, LINE, Region};
 use crate::threads::{self, Length, Outcome};
 use crate::workload::{Detail, Workload};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -97,14 +98,14 @@ fn stream(options: &WithMemory<options::Stream>, host: Host<'_>) -> Result<Repor
     Ok(report)
 }
 
-fn compute(options: &options::Compute, host: Host<'_>) -> Result<Report, Error> {
-    let setup = Setup::new(&options.common, None, host)?;
+fn compute(common: &Common, host: Host<'_>) -> Result<Report, Error> {
+    let setup = Setup::new(common, None, host)?;
     let outcome = setup.run(|index| {
         setup
             .placement
             .settle(index, || Ok(Compute::new(setup.seed(index))))
     })?;
-    let parameters = parameters(options, None);
+    let parameters = parameters(common, None);
     let cost = Some(compute::COST);
     Ok(Report::new(
         "compute",
@@ -154,7 +155,7 @@ fn phases(options: &WithMemory<options::Phases>, host: Host<'_>) -> Result<Repor
 
 /// Refuses levels that no number of iterations can reach.
 fn check_levels(levels: &[f64], kind: AccessKind) -> Result<(), Error> {
-    let most = kind.instructions().cost(0).lines_per_1000_instructions();
+    let most = kind.instructions().cost(0).lines_per_1000_instructions;
     let access = match kind {
         AccessKind::Chase => "a chase",
         AccessKind::Update => "an update",
@@ -259,13 +260,13 @@ fn apart<T: Send>(work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, E
 
 fn pair(options: &WithMemory<options::Pair>, host: Host<'_>) -> Result<Report, Error> {
     let setup = Setup::new(&options.common, Some(&options.memory), host)?;
+    let options::Pair { via, processes, .. } = options.own;
+    if processes && via == Via::Futex {
+        return Err(Error::FutexBetweenProcesses);
+    }
     let terms = Terms {
-        between: match (options.own.processes, options.own.via) {
-            (true, Via::Futex) => return Err(Error::FutexBetweenProcesses),
-            (true, Via::Pipe) => Between::Processes,
-            (false, Via::Pipe) => Between::Pipes,
-            (false, Via::Futex) => Between::Mailboxes,
-        },
+        via,
+        processes,
         working_set: options.memory.working_set,
         pages: options.own.pages,
         think: options.own.think,
@@ -278,16 +279,17 @@ fn pair(options: &WithMemory<options::Pair>, host: Host<'_>) -> Result<Report, E
 }
 
 fn kernel(options: &options::Kernel, host: Host<'_>) -> Result<Report, Error> {
-    let run = kernels::Run {
+    let terms = kernels::Terms {
         kernel: options.kernel,
         class: options.class,
         threads: options.threads,
-        iterations: options.iterations,
         seed: options.seed,
         placement: &placement(&options.place, host.machine, options.thp)?,
-        gate: host.gate,
+        machine: host.machine,
+        bytes: Cell::new(0),
     };
-    let (outcome, told) = apart(|| kernels::run(&run, host.machine, host.stop))?;
+    let (outcome, told) =
+        apart(move || kernels::run(&terms, options.iterations, host.gate, host.stop))?;
     // No working set to fill in, and a length of its own.
     let parameters = serde_json::to_value(options).unwrap_or_default();
     let kind = name_of(&options.kernel);
@@ -320,10 +322,9 @@ fn serve(options: &options::Serve, machine: &Machine) -> Result<(), Error> {
         Ok(Service::new(region, options.pages, options.seed))
     })?;
     let mut wire = Pipes::new(std::io::stdin(), std::io::stdout());
-    service.serve(&mut wire).map_err(|source| Error::System {
-        action: "serve requests",
-        source,
-    })
+    service
+        .serve(&mut wire)
+        .map_err(Error::system("serve requests"))
 }
 
 /// What the runs of all workloads but kernels have in common.

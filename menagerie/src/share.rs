@@ -18,10 +18,7 @@ const WORDS: usize = LINE / size_of::<u64>();
 /// from memory.
 pub fn cost(write_percent: u8) -> Cost {
     let writes = f64::from(write_percent) / 100.0;
-    Cost {
-        instructions_per_operation: 16.0 + 4.0 * writes,
-        lines_per_operation: 1.0,
-    }
+    Cost::new(16.0 + 4.0 * writes, 1.0)
 }
 
 /// One of the threads.

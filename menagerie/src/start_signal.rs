@@ -27,14 +27,8 @@ impl StartSignal {
     pub fn new(ready: Option<&Path>, go: Option<&Path>) -> Result<StartSignal, Error> {
         if let Some(path) = ready {
             match fs::remove_file(path) {
-                Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(Error::File {
-                        action: "remove the old ready file",
-                        path: path.to_path_buf(),
-                        source,
-                    });
-                }
-                _ => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(Error::file("remove the old ready file", path))?,
             }
         }
         let go = go.map(open_fifo).transpose()?;
@@ -47,11 +41,7 @@ impl StartSignal {
     /// Says that `threads` have set up, then waits for the release, or for `stop`.
     pub fn pass(&self, threads: &[u32], stop: &Stop) -> Result<(), Error> {
         if let Some(path) = &self.ready {
-            announce(path, threads).map_err(|source| Error::File {
-                action: "write the ready file",
-                path: path.clone(),
-                source,
-            })?;
+            announce(path, threads).map_err(Error::file("write the ready file", path))?;
         }
         let Some((path, fifo)) = &self.go else {
             return Ok(());
@@ -65,13 +55,7 @@ impl StartSignal {
             match poll(&mut awaited, None) {
                 Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
-                Err(errno) => {
-                    return Err(Error::File {
-                        action: "wait for the go file",
-                        path: path.clone(),
-                        source: errno.into(),
-                    });
-                }
+                Err(errno) => return Err(Error::file("wait for the go file", path)(errno.into())),
             }
         }
     }
@@ -79,20 +63,15 @@ impl StartSignal {
 
 /// Opens a FIFO without waiting for a writer. Polling it tells of the first writer's byte or end.
 fn open_fifo(path: &Path) -> Result<(PathBuf, File), Error> {
+    let failed = Error::file("open the go file", path);
+    let kind = fs::metadata(path).map_err(&failed)?.file_type();
     let path = path.to_path_buf();
-    let failed = |source| Error::File {
-        action: "open the go file",
-        path: path.clone(),
-        source,
-    };
-    if !fs::metadata(&path).map_err(failed)?.file_type().is_fifo() {
+    if !kind.is_fifo() {
         return Err(Error::NotAFifo { path });
     }
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(&path)
-        .map_err(failed)?;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(&path).map_err(&failed)?;
     Ok((path, file))
 }
 

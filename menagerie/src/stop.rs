@@ -30,10 +30,7 @@ impl Stop {
     /// When SIGINT or SIGTERM comes.
     pub fn on_signals() -> Result<Stop, Error> {
         let mut stop = Stop::new();
-        stop.listen().map_err(|source| Error::System {
-            action: "listen to signals",
-            source,
-        })?;
+        stop.listen().map_err(Error::system("listen to signals"))?;
         Ok(stop)
     }
 

@@ -34,14 +34,11 @@ impl Kernel {
 
     /// What one operation, the next line of each array, costs.
     pub fn cost(self) -> Cost {
-        let instructions_per_operation = match self {
+        let instructions = match self {
             Kernel::Sum => 13.0,
             Kernel::Scale | Kernel::Triad => 27.0,
         };
-        Cost {
-            instructions_per_operation,
-            lines_per_operation: self.arrays() as f64,
-        }
+        Cost::new(instructions, self.arrays() as f64)
     }
 }
 

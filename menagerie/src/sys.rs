@@ -11,6 +11,8 @@
     reason = "mappings, mbind, CPU masks of any size, pointer chasing and counted instructions have no safe form"
 )]
 
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::param::page_size;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::io;
 use std::ptr::{self, NonNull};
@@ -24,13 +26,6 @@ const HUGE_PAGE: usize = 2 << 20;
 
 /// Bits in one word of a kernel bit mask.
 const WORD_BITS: usize = c_ulong::BITS as usize;
-
-/// Bytes in a page of this machine.
-pub fn page_bytes() -> usize {
-    // SAFETY: reads a constant of the running system.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    usize::try_from(bytes).expect("every Linux has a page size")
-}
 
 /// Fresh, zeroed, private memory of a whole number of pages, given back when dropped.
 #[derive(Debug)]
@@ -71,20 +66,10 @@ impl Region {
         let map_bytes = bytes
             .checked_add(HUGE_PAGE)
             .ok_or(io::ErrorKind::OutOfMemory)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new anonymous mapping at a place of the kernel's choice touches no other memory.
-        let map = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                map_bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let map = unsafe { mmap_anonymous(ptr::null_mut(), map_bytes, protection, flags)? };
         let map = NonNull::new(map).ok_or(io::ErrorKind::OutOfMemory)?;
         let skip = map.as_ptr().align_offset(HUGE_PAGE);
         // SAFETY: `skip` is below HUGE_PAGE, by which the mapping is longer than `bytes`.
@@ -101,8 +86,8 @@ impl Region {
     pub fn set_huge_pages(&self, huge_pages: HugePages) -> io::Result<()> {
         match huge_pages {
             HugePages::Default => Ok(()),
-            HugePages::On => self.advise(libc::MADV_HUGEPAGE),
-            HugePages::Off => self.advise(libc::MADV_NOHUGEPAGE),
+            HugePages::On => self.advise(Advice::LinuxHugepage),
+            HugePages::Off => self.advise(Advice::LinuxNoHugepage),
         }
     }
 
@@ -123,7 +108,7 @@ impl Region {
     }
 
     fn mbind(&self, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
-        // The kernel reads one bit less than it is told.
+        // The kernel reads one bit less than the count says.
         let (words, bits) = match mask {
             [] => (ptr::null(), 0),
             mask => (mask.as_ptr(), mask.len() * WORD_BITS + 1),
@@ -144,13 +129,13 @@ impl Region {
     }
 
     /// Touches every page with one call, or, on kernels before 5.14, with one write each.
-    pub fn populate(&mut self, page_bytes: usize) -> io::Result<()> {
-        match self.advise(libc::MADV_POPULATE_WRITE) {
+    pub fn populate(&mut self) -> io::Result<()> {
+        match self.advise(Advice::LinuxPopulateWrite) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 for word in self
                     .words()
                     .iter_mut()
-                    .step_by(page_bytes / size_of::<u64>())
+                    .step_by(page_size() / size_of::<u64>())
                 {
                     // SAFETY: `word` is a valid, exclusive reference; volatile so that it is done.
                     unsafe { ptr::write_volatile(word, 0) };
@@ -161,10 +146,9 @@ impl Region {
         }
     }
 
-    fn advise(&self, advice: c_int) -> io::Result<()> {
+    fn advise(&self, advice: Advice) -> io::Result<()> {
         // SAFETY: the range is this region's own, and none of the advice used discards contents.
-        let returned = unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) };
-        succeeded(returned)
+        Ok(unsafe { madvise(self.base.as_ptr().cast(), self.bytes, advice)? })
     }
 
     /// Bytes usable.
@@ -200,7 +184,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping is this region's own, and no borrow of it can outlive the region.
-        unsafe { libc::munmap(self.map.as_ptr(), self.map_bytes) };
+        // Unmapping a whole mapping cannot fail.
+        let _ = unsafe { munmap(self.map.as_ptr(), self.map_bytes) };
     }
 }
 
@@ -422,7 +407,7 @@ fn bit_mask(bits: &[usize]) -> Vec<c_ulong> {
 /// Lets the calling thread run on `cpus` only.
 pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     let mask = bit_mask(cpus);
-    // SAFETY: the kernel reads as many bytes as it is told, which is the vector's own length.
+    // SAFETY: the kernel reads as many bytes as the length says, which is the vector's own length.
     let returned = unsafe {
         libc::syscall(
             libc::SYS_sched_setaffinity,
@@ -441,7 +426,7 @@ mod tests {
     #[test]
     fn fresh_memory_is_zero_aligned_and_of_the_size_asked() {
         let mut region = Region::map(3 << 12).unwrap();
-        region.populate(4096).unwrap();
+        region.populate().unwrap();
         assert_eq!(region.words().len(), 3 * 512);
         assert!(region.words().iter().all(|word| *word == 0));
         assert_eq!(region.words().as_ptr().align_offset(HUGE_PAGE), 0);

@@ -5,10 +5,8 @@ use crate::error::Error;
 use crate::migrations;
 use crate::start_signal::StartSignal;
 use crate::stop::Stop;
-use crate::sync::{lock, wait_while};
 use crate::workload::{Detail, Workload};
-use std::sync::mpsc;
-use std::sync::{Condvar, Mutex};
+use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 /// How much a thread does.
@@ -22,19 +20,30 @@ pub enum Length {
     Time(Duration),
 }
 
-/// What a thread has done.
+/// What a thread has done, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
     /// The kernel's thread id.
     pub tid: u32,
     /// Operations done.
     pub operations: u64,
-    /// Time taken for them.
-    pub seconds: f64,
+    /// From.
+    pub start: Instant,
+    /// To.
+    pub end: Instant,
+    /// Whether it reached its length.
+    pub complete: bool,
     /// How often the kernel moved the thread to another CPU meanwhile, where it tells.
     pub migrations: Option<u64>,
     /// What the workload adds.
     pub detail: Detail,
+}
+
+impl Work {
+    /// Time taken.
+    pub fn seconds(&self) -> f64 {
+        (self.end - self.start).as_secs_f64()
+    }
 }
 
 /// What all threads have done.
@@ -84,9 +93,10 @@ pub struct Party<'p> {
 pub fn together<W>(
     party: &Party<'_>,
     make: impl Fn(usize) -> Result<W, Error> + Sync,
-    work: impl Fn(W) -> Result<Measured, Error> + Sync,
+    work: impl Fn(W) -> Result<Work, Error> + Sync,
 ) -> Result<Outcome, Error> {
-    let release = Release::default();
+    // Whether to work: what threads that have set up wait for.
+    let release = OnceLock::new();
     let (ready, readies) = mpsc::channel();
     std::thread::scope(|scope| {
         let start = |index| {
@@ -94,7 +104,7 @@ pub fn together<W>(
             std::thread::Builder::new()
                 .name(format!("{}-{index}", party.name))
                 .spawn_scoped(scope, move || match set_up(|| make(index), index, ready) {
-                    Some(workload) if release.wait() => work(workload).map(Some),
+                    Some(workload) if *release.wait() => work(workload).map(Some),
                     _ => Ok(None),
                 })
                 .map_err(|source| Error::Thread { index, source })
@@ -108,7 +118,8 @@ pub fn together<W>(
             .and_then(|()| all_ready(party.count, &readies))
             .inspect_err(|_| (party.abandon)())
             .and_then(|tids| party.gate.pass(&tids, party.stop));
-        release.decide(passed.is_ok());
+        // Nobody else decides.
+        let _ = release.set(passed.is_ok());
         let works: Result<Vec<_>, Error> = threads
             .into_iter()
             .map(|thread| {
@@ -157,48 +168,31 @@ fn all_ready(count: usize, readies: &mpsc::Receiver<Ready>) -> Result<Vec<u32>, 
     Ok(tids)
 }
 
-/// What a thread has done, and when.
-pub struct Measured {
-    /// What.
-    pub work: Work,
-    /// From.
-    pub start: Instant,
-    /// To.
-    pub end: Instant,
-    /// Whether it reached its length.
-    pub complete: bool,
-}
-
 /// Times `work` in the calling thread. It returns the operations done, and whether it reached its
 /// length.
-pub fn measured(work: impl FnOnce() -> (u64, bool)) -> Measured {
+pub fn measured(work: impl FnOnce() -> (u64, bool)) -> Work {
     let migrations = migrations::so_far();
     let start = Instant::now();
     let (operations, complete) = work();
-    let end = Instant::now();
-    let work = Work {
+    Work {
         tid: tid(),
         operations,
-        seconds: (end - start).as_secs_f64(),
+        start,
+        end: Instant::now(),
+        complete,
         migrations: migrations.and_then(|before| migrations::so_far()?.checked_sub(before)),
         detail: Detail::None {},
-    };
-    Measured {
-        work,
-        start,
-        end,
-        complete,
     }
 }
 
-fn measure(mut workload: impl Workload, length: Length, stop: &Stop) -> Result<Measured, Error> {
+fn measure(mut workload: impl Workload, length: Length, stop: &Stop) -> Result<Work, Error> {
     let goal = match length {
         Length::Rounds(rounds) => rounds.saturating_mul(workload.round()),
         Length::Operations(operations) => operations,
         Length::Time(_) => u64::MAX,
     };
     let mut failed = None;
-    let mut measured = measured(|| {
+    let mut work = measured(|| {
         let deadline = match length {
             Length::Time(duration) => Instant::now().checked_add(duration),
             _ => None,
@@ -222,43 +216,18 @@ fn measure(mut workload: impl Workload, length: Length, stop: &Stop) -> Result<M
         };
         (operations, complete)
     });
-    measured.work.detail = workload.detail();
-    failed.map_or(Ok(measured), Err)
+    work.detail = workload.detail();
+    failed.map_or(Ok(work), Err)
 }
 
-fn summary(measured: Vec<Measured>) -> Outcome {
-    let start = measured.iter().map(|measured| measured.start).min();
-    let end = measured.iter().map(|measured| measured.end).max();
-    let seconds = match (start, end) {
-        (Some(start), Some(end)) => (end - start).as_secs_f64(),
-        _ => 0.0,
-    };
-    let complete = measured.iter().all(|measured| measured.complete);
+fn summary(works: Vec<Work>) -> Outcome {
+    let start = works.iter().map(|work| work.start).min();
+    let end = works.iter().map(|work| work.end).max();
+    let span = start.zip(end).map(|(start, end)| end - start);
     Outcome {
-        works: measured.into_iter().map(|measured| measured.work).collect(),
-        seconds,
-        complete,
-    }
-}
-
-/// What threads that have set up wait for.
-#[derive(Default)]
-struct Release {
-    decision: Mutex<Option<bool>>,
-    decided: Condvar,
-}
-
-impl Release {
-    /// Tells all who wait, and all who will, whether to work.
-    fn decide(&self, work: bool) {
-        *lock(&self.decision) = Some(work);
-        self.decided.notify_all();
-    }
-
-    /// Waits for the decision.
-    fn wait(&self) -> bool {
-        let undecided = |decision: &mut Option<bool>| decision.is_none();
-        *wait_while(&self.decided, lock(&self.decision), undecided) == Some(true)
+        seconds: span.unwrap_or_default().as_secs_f64(),
+        complete: works.iter().all(|work| work.complete),
+        works,
     }
 }
 
@@ -316,7 +285,7 @@ mod tests {
             prop_assert!(outcome.works.iter().all(|work| work.operations == 7 * rounds));
             prop_assert_eq!(total.load(Ordering::Relaxed), count as u64 * 7 * rounds);
             for work in &outcome.works {
-                prop_assert!(work.seconds <= outcome.seconds);
+                prop_assert!(work.seconds() <= outcome.seconds);
             }
         }
     }

@@ -33,12 +33,18 @@ pub struct Cost {
     pub instructions_per_operation: f64,
     /// Cache lines fetched from memory, for a working set that no cache holds.
     pub lines_per_operation: f64,
+    /// The miss rate that follows, by which DINO classes threads.
+    pub lines_per_1000_instructions: f64,
 }
 
 impl Cost {
-    /// Lines fetched per 1000 instructions: the miss rate by which DINO classes threads.
-    pub fn lines_per_1000_instructions(self) -> f64 {
-        1000.0 * self.lines_per_operation / self.instructions_per_operation
+    /// So many instructions and lines in an operation.
+    pub const fn new(instructions: f64, lines: f64) -> Cost {
+        Cost {
+            instructions_per_operation: instructions,
+            lines_per_operation: lines,
+            lines_per_1000_instructions: 1000.0 * lines / instructions,
+        }
     }
 }
 

@@ -9,7 +9,6 @@
 //! Memory: a thread owns a block of rows of A and the same block of every vector. It streams its
 //! rows from its own memory, and gathers elements of p that the columns name: those of all threads.
 
-use super::field::{Field, WholeField};
 use super::nas_random::{NasRandom, SEED};
 use super::{Array, Check, Class, Kernel, Member, Problem, Stopped, Terms, WholeArray};
 use crate::error::Error;
@@ -59,10 +58,7 @@ pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
 /// The problem and its memory.
 pub struct Cg {
     size: Size,
-    /// Elements of each random vector, their places and values.
-    vector_counts: WholeArray,
-    vector_places: WholeArray,
-    vector_values: Array,
+    vectors: Vectors,
     /// Where each row of the matrix begins in `columns` and `values`; one more for the end.
     starts: WholeArray,
     columns: WholeArray,
@@ -82,17 +78,20 @@ impl Cg {
         // Each vector's outer product has at most (drawn + 1)^2 elements.
         let drawn = rows * (size.drawn + 1);
         let most = drawn * (size.drawn + 1);
-        let vector_counts = WholeArray::new(terms, rows)?;
-        let vector_places = WholeArray::new(terms, drawn)?;
+        let counts = WholeArray::new(terms, rows)?;
+        let places = WholeArray::new(terms, drawn)?;
         let starts = WholeArray::new(terms, rows + 1)?;
         let columns = WholeArray::new(terms, most)?;
         let lengths = [drawn, most, rows, rows, rows, rows, rows];
         let [vector_values, values, x, z, p, q, r] = Array::several(terms, lengths)?;
         Ok(Cg {
             size,
-            vector_counts,
-            vector_places,
-            vector_values,
+            vectors: Vectors {
+                room: size.drawn + 1,
+                counts,
+                places,
+                values: vector_values,
+            },
             starts,
             columns,
             values,
@@ -103,15 +102,6 @@ impl Cg {
             r,
             zeta: terms.published("zeta").first().copied(),
         })
-    }
-
-    fn vectors(&self) -> Vectors<'_> {
-        Vectors {
-            room: self.size.drawn + 1,
-            counts: self.vector_counts.field(),
-            places: self.vector_places.field(),
-            values: self.vector_values.field(),
-        }
     }
 
     /// q = A p for a member's rows, and what of p·q falls to it.
@@ -178,9 +168,9 @@ impl Cg {
 impl Kernel for Cg {
     fn set_up(&self, member: &Member<'_>) -> Result<(), Stopped> {
         let rows = member.share(self.size.rows);
-        self.vectors().draw(&self.size, rows.clone());
+        self.vectors.draw(&self.size, rows.clone());
         member.wait()?;
-        let matrix = Rows::assemble(&self.size, self.vectors(), rows.clone());
+        let matrix = Rows::assemble(&self.size, &self.vectors, rows.clone());
         // The sum of the elements of all rows before: an element count is exact as a number.
         let mut start = 0;
         for other in 0..member.threads {
@@ -190,9 +180,7 @@ impl Kernel for Cg {
                 0
             };
             let count = member.sum(own as f64)? as usize;
-            if other < member.index {
-                start += count;
-            }
+            start += if other < member.index { count } else { 0 };
         }
         let (starts, columns, values) = (
             self.starts.field(),
@@ -254,17 +242,18 @@ struct Rows {
 /// The random vectors of which the matrix is made, in memory that all share: every thread draws
 /// all up to the last of its own, since one cannot know how many numbers a vector takes, and keeps
 /// its own. Each has the same room.
-#[derive(Clone, Copy)]
-struct Vectors<'a> {
+struct Vectors {
     room: usize,
-    counts: WholeField<'a>,
-    places: WholeField<'a>,
-    values: Field<'a>,
+    /// How many elements each has.
+    counts: WholeArray,
+    places: WholeArray,
+    values: Array,
 }
 
-impl Vectors<'_> {
+impl Vectors {
     /// Draws those of `own`. Vector `i` has its element `i` set to one half.
-    fn draw(self, size: &Size, own: Range<usize>) {
+    fn draw(&self, size: &Size, own: Range<usize>) {
+        let (places, values) = (self.places.field(), self.values.field());
         let range = size.rows.next_power_of_two() as f64;
         let mut random = NasRandom::new(SEED);
         // The benchmark draws one number before it makes the matrix.
@@ -288,24 +277,25 @@ impl Vectors<'_> {
                 Some((_, value)) => *value = 0.5,
                 None => elements.push((diagonal, 0.5)),
             }
-            self.counts.set(vector, to_index(elements.len()));
+            self.counts.field().set(vector, to_index(elements.len()));
             for (at, (place, value)) in elements.iter().enumerate() {
-                self.places.set(vector * self.room + at, *place);
-                self.values.set(vector * self.room + at, *value);
+                places.set(vector * self.room + at, *place);
+                values.set(vector * self.room + at, *value);
             }
         }
     }
 
     /// Where `vector`'s elements are.
-    fn elements(self, vector: usize) -> Range<usize> {
+    fn elements(&self, vector: usize) -> Range<usize> {
         let start = vector * self.room;
-        start..start + self.counts.get(vector) as usize
+        start..start + self.counts.field().get(vector) as usize
     }
 }
 
 impl Rows {
     /// The rows `rows` of the sum of the vectors' weighted outer products.
-    fn assemble(size: &Size, vectors: Vectors<'_>, rows: Range<usize>) -> Rows {
+    fn assemble(size: &Size, vectors: &Vectors, rows: Range<usize>) -> Rows {
+        let (places, values) = (vectors.places.field(), vectors.values.field());
         // For each row, the vectors that have an element there, in their order: additions to an
         // element of the matrix are in that order too.
         let mut having = vec![Vec::new(); rows.len()];
@@ -316,9 +306,9 @@ impl Rows {
             weights.push(weight);
             weight *= ratio;
             for at in vectors.elements(vector) {
-                let row = vectors.places.get(at) as usize;
+                let row = places.get(at) as usize;
                 if rows.contains(&row) {
-                    having[row - rows.start].push((vector, vectors.values.get(at)));
+                    having[row - rows.start].push((vector, values.get(at)));
                 }
             }
         }
@@ -335,8 +325,8 @@ impl Rows {
             for (vector, factor) in having {
                 let scale = weights[vector] * factor;
                 for at in vectors.elements(vector) {
-                    let column = vectors.places.get(at) as usize;
-                    let mut value = vectors.values.get(at) * scale;
+                    let column = places.get(at) as usize;
+                    let mut value = values.get(at) * scale;
                     if column == row && row == vector {
                         value = value + RCOND - size.shift;
                     }
@@ -373,9 +363,9 @@ mod tests {
         trial::with_terms(Class::S, 1, |terms| {
             let cg = Cg::new(size, terms).unwrap();
             for own in [0..77, 77..78, 78..300] {
-                cg.vectors().draw(&size, own);
+                cg.vectors.draw(&size, own);
             }
-            let whole = Rows::assemble(&size, cg.vectors(), 0..300);
+            let whole = Rows::assemble(&size, &cg.vectors, 0..300);
             let mut elements = BTreeMap::new();
             let mut start = 0;
             for (row, end) in whole.ends.iter().enumerate() {
@@ -391,7 +381,7 @@ mod tests {
                 assert!((value - mirrored).abs() <= 1e-12 * value.abs());
             }
             let parts =
-                [0..100, 100..101, 101..300].map(|rows| Rows::assemble(&size, cg.vectors(), rows));
+                [0..100, 100..101, 101..300].map(|rows| Rows::assemble(&size, &cg.vectors, rows));
             let columns: Vec<_> = parts.iter().flat_map(|part| part.columns.clone()).collect();
             let values: Vec<_> = parts.iter().flat_map(|part| part.values.clone()).collect();
             assert_eq!((columns, values), (whole.columns, whole.values));

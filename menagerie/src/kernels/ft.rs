@@ -15,7 +15,7 @@ use super::field::Field;
 use super::nas_random::{NasRandom, SEED};
 use super::{Array, Check, Kernel, Member, Problem, Stopped, Terms};
 use crate::error::Error;
-use line::Lines;
+use line::{Lines, Place};
 use std::f64::consts::PI;
 
 /// Decay of a coefficient: exp of minus four times this times the squares of pi and its wave
@@ -167,11 +167,15 @@ impl Ft {
                 _ => self.point(0, 0, plane),
             };
             for first in (0..count).step_by(BLOCK) {
-                let width = BLOCK.min(count - first);
-                let place = start + first * beside;
-                lines.read(from, place, along, beside, width);
+                let place = Place {
+                    start: start + first * beside,
+                    along,
+                    beside,
+                    width: BLOCK.min(count - first),
+                };
+                lines.read(from, place);
                 lines.transform(backwards);
-                lines.write(to, place, along, beside, width);
+                lines.write(to, place);
             }
         }
     }

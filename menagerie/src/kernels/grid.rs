@@ -136,12 +136,12 @@ impl Grid {
         let [cells, _] = self.turn(member.iterations_wanted());
         let (mut counted, mut undefined, mut densest) = (0.0, 0.0, 0.0f64);
         for cell in self.blocks.of(member.index).cells(self.sides) {
-            cells.for_each(cell, |particle| {
+            for particle in cells.particles(cell) {
                 counted += 1.0;
                 let place = cells.get(particle, PLACE);
                 undefined += place.iter().filter(|at| !at.is_finite()).count() as f64;
                 densest = densest.max(cells.density(particle));
-            });
+            }
         }
         let [counted, undefined] = member.sums([counted, undefined])?;
         let densest = member.max(densest)?;

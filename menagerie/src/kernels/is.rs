@@ -27,19 +27,6 @@ struct Size {
     log_buckets: u32,
 }
 
-/// A key whose rank is published.
-#[derive(Clone, Copy)]
-struct Probe {
-    /// Which key.
-    at: usize,
-    /// Its rank before what iterations change.
-    rank: i64,
-    /// In iteration i, of the keys made small by then, the rank gains (sign 1) or loses (sign -1)
-    /// i - offset.
-    sign: i64,
-    offset: i64,
-}
-
 /// The problem of a class.
 ///
 /// # Errors
@@ -51,16 +38,10 @@ pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
         log_largest: terms.class.of([11, 16, 19, 21, 23]),
         log_buckets: terms.class.of([9, 10, 10, 10, 10]),
     };
-    let columns = ["probes", "ranks", "signs", "offsets"].map(|name| terms.published(name));
-    let [probes, ranks, signs, offsets] = &columns;
     let is = Is {
         size,
-        probes: std::array::from_fn(|at| Probe {
-            at: probes[at] as usize,
-            rank: ranks[at] as i64,
-            sign: signs[at] as i64,
-            offset: offsets[at] as i64,
-        }),
+        probes: terms.published("probes"),
+        ranks_of_probes: ["ranks", "signs", "offsets"].map(|name| terms.published(name)),
         keys: WholeArray::new(terms, 1 << size.log_keys)?,
         bucketed: WholeArray::new(terms, 1 << size.log_keys)?,
         ranks: WholeArray::new(terms, 1 << size.log_largest)?,
@@ -72,7 +53,11 @@ pub fn problem(terms: &Terms<'_>) -> Result<Problem, Error> {
 
 struct Is {
     size: Size,
-    probes: [Probe; PROBES],
+    /// The keys whose ranks are published.
+    probes: Vec<f64>,
+    /// Their ranks; and whether a rank gains (1) or loses (-1) in iteration i what i is above an
+    /// offset, by the keys that have been made small until then.
+    ranks_of_probes: [Vec<f64>; 3],
     keys: WholeArray,
     /// The keys, bucket by bucket.
     bucketed: WholeArray,
@@ -148,7 +133,7 @@ impl Is {
         keys.set(turn as usize, turn);
         let large = (1 << self.size.log_largest) - turn;
         keys.set(turn as usize + ITERATIONS as usize, large);
-        self.probes.map(|probe| keys.get(probe.at))
+        std::array::from_fn(|at| keys.get(self.probes[at] as usize))
     }
 
     /// Writes a member's keys into the buckets. Where each bucket ends.
@@ -192,11 +177,12 @@ impl Is {
 
     /// How many of the keys `probed` have the rank that is published for them.
     fn found(&self, probed: [u32; PROBES], iteration: u64) -> usize {
-        let is_right = |(probe, key): &(Probe, u32)| {
-            let published = probe.rank + probe.sign * (iteration.cast_signed() - probe.offset);
-            i64::from(self.smaller(*key)) == published
+        let [ranks, signs, offsets] = &self.ranks_of_probes;
+        let is_right = |at: &usize| {
+            let published = ranks[*at] + signs[*at] * (iteration as f64 - offsets[*at]);
+            f64::from(self.smaller(probed[*at])) == published
         };
-        self.probes.into_iter().zip(probed).filter(is_right).count()
+        (0..PROBES).filter(is_right).count()
     }
 
     /// How many keys are smaller than `key`.

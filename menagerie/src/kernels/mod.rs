@@ -160,6 +160,8 @@ impl Class {
 
 /// What a kernel is made for.
 pub struct Terms<'t> {
+    /// The kernel.
+    pub kernel: Name,
     /// Its size.
     pub class: Class,
     /// Threads of the team.
@@ -167,11 +169,12 @@ pub struct Terms<'t> {
     /// Seed of random choices that the problem's definition leaves open. The NAS benchmarks have
     /// theirs.
     pub seed: u64,
-    kernel: Name,
-    placement: &'t Placement,
-    machine: &'t Machine,
-    /// Bytes handed out so far.
-    bytes: Cell<usize>,
+    /// Where threads and memory are.
+    pub placement: &'t Placement,
+    /// The machine that they are on.
+    pub machine: &'t Machine,
+    /// Bytes of memory handed out so far.
+    pub bytes: Cell<usize>,
 }
 
 impl Terms<'_> {
@@ -221,42 +224,21 @@ pub struct Told {
     pub verification: Verification,
 }
 
-/// Which kernel to run, and how.
-pub struct Run<'r> {
-    /// The kernel.
-    pub kernel: Name,
-    /// Problem size.
-    pub class: Class,
-    /// Threads of the team.
-    pub threads: usize,
-    /// Iterations, if not those of the class.
-    pub iterations: Option<u64>,
-    /// Seed.
-    pub seed: u64,
-    /// Where threads and memory are.
-    pub placement: &'r Placement,
-    /// What is between set-up and computation.
-    pub gate: &'r StartSignal,
-}
-
-/// Runs a kernel.
+/// Runs a kernel for `iterations`, or for those of its class. What is between set-up and computation
+/// is `gate`.
 ///
 /// # Errors
 ///
 /// Where memory or threads are not to be had.
-pub fn run(run: &Run<'_>, machine: &Machine, stop: &Stop) -> Result<(Outcome, Told), Error> {
-    let terms = Terms {
-        class: run.class,
-        threads: run.threads,
-        seed: run.seed,
-        kernel: run.kernel,
-        placement: run.placement,
-        machine,
-        bytes: Cell::new(0),
-    };
-    let problem = run.kernel.problem(&terms)?;
-    let iterations = run.iterations.unwrap_or(problem.iterations);
-    let (outcome, checks) = compute(problem.kernel.as_ref(), run, iterations, stop)?;
+pub fn run(
+    terms: &Terms<'_>,
+    iterations: Option<u64>,
+    gate: &StartSignal,
+    stop: &Stop,
+) -> Result<(Outcome, Told), Error> {
+    let problem = terms.kernel.problem(terms)?;
+    let iterations = iterations.unwrap_or(problem.iterations);
+    let (outcome, checks) = compute(problem.kernel.as_ref(), terms, iterations, gate, stop)?;
     let verification = match checks.filter(|_| outcome.complete) {
         Some(checks) => Verification::new(checks, iterations, problem.iterations),
         None => Verification::ended_early(),
@@ -273,16 +255,17 @@ pub fn run(run: &Run<'_>, machine: &Machine, stop: &Stop) -> Result<(Outcome, To
 /// Sets `kernel` up and computes it with a team of threads. The results, unless the run ended early.
 fn compute(
     kernel: &dyn Kernel,
-    run: &Run<'_>,
+    terms: &Terms<'_>,
     iterations: u64,
+    gate: &StartSignal,
     stop: &Stop,
 ) -> Result<(Outcome, Option<Vec<Check>>), Error> {
-    let team = Team::new(run.threads, stop);
+    let team = Team::new(terms.threads, stop);
     let results = OnceLock::new();
     let party = Party {
-        count: run.threads,
+        count: terms.threads,
         name: "kernel",
-        gate: run.gate,
+        gate,
         stop,
         abandon: &|| team.abandon(),
     };
@@ -293,7 +276,7 @@ fn compute(
             let _ = kernel.set_up(&member).and_then(|()| member.wait());
             Ok(())
         };
-        run.placement.settle_beside_memory(index, set_up)?;
+        terms.placement.settle_beside_memory(index, set_up)?;
         Ok(member)
     };
     let outcome = threads::together(&party, make, |member| {

@@ -1,6 +1,6 @@
 //! Kernels in the program's own tests: without a command line.
 
-use super::{Class, Name, Run, Terms, Verification, run};
+use super::{Class, Name, Terms, Verification, run};
 use crate::machine::Machine;
 use crate::memory::{Placement, Start};
 use crate::start_signal::StartSignal;
@@ -16,17 +16,25 @@ fn placement(machine: &Machine) -> Placement {
 
 /// Calls `use_terms` with what a kernel of `class` for `threads` is made for.
 pub fn with_terms<T>(class: Class, threads: usize, use_terms: impl FnOnce(&Terms<'_>) -> T) -> T {
+    with_terms_of(Name::Cg, class, threads, use_terms)
+}
+
+fn with_terms_of<T>(
+    kernel: Name,
+    class: Class,
+    threads: usize,
+    use_terms: impl FnOnce(&Terms<'_>) -> T,
+) -> T {
     let machine = Machine::at(Path::new("/"));
-    let terms = Terms {
+    use_terms(&Terms {
+        kernel,
         class,
         threads,
         seed: 1,
-        kernel: Name::Cg,
         placement: &placement(&machine),
         machine: &machine,
         bytes: Cell::new(0),
-    };
-    use_terms(&terms)
+    })
 }
 
 /// Runs `kernel` with `threads` for `iterations`, or for those of its class.
@@ -37,16 +45,9 @@ pub fn compute(
     iterations: Option<u64>,
     stop: &Stop,
 ) -> (Outcome, Verification) {
-    let machine = Machine::at(Path::new("/"));
-    let of_kernel = Run {
-        kernel,
-        class,
-        threads,
-        iterations,
-        seed: 1,
-        placement: &placement(&machine),
-        gate: &StartSignal::new(None, None).unwrap(),
-    };
-    let (outcome, told) = run(&of_kernel, &machine, stop).unwrap();
+    let gate = StartSignal::new(None, None).unwrap();
+    let (outcome, told) = with_terms_of(kernel, class, threads, |terms| {
+        run(terms, iterations, &gate, stop).unwrap()
+    });
     (outcome, told.verification)
 }

@@ -27,7 +27,7 @@ use element::VOLUME;
 use mesh::Mesh;
 use mortar::SLOTS;
 use numbering::{Grid, Sources};
-use solver::{Elements, Mortars, Solver};
+use solver::{Elements, Mortars, Solver, Unknowns};
 
 /// Steps between two changes of the mesh.
 const EVERY: u64 = 5;
@@ -117,10 +117,12 @@ impl Ua {
             self.elements.each_ref().map(Array::field);
         let elements = Elements {
             temperature: [first, second],
-            residual,
-            direction,
-            image,
-            update,
+            unknowns: Unknowns {
+                residual,
+                direction,
+                image,
+                update,
+            },
             slots,
             index: self.index.field(),
         };
@@ -128,10 +130,12 @@ impl Ua {
             self.mortars.each_ref().map(Array::field);
         let mortars = Mortars {
             guess,
-            residual,
-            direction,
-            image,
-            update,
+            unknowns: Unknowns {
+                residual,
+                direction,
+                image,
+                update,
+            },
             inverse,
             share,
         };

@@ -28,16 +28,11 @@ impl<'a> Solver<'a> {
     /// For time steps of length `step`.
     pub fn new(flow: Flow<'a>, step: f64) -> Solver<'a> {
         let n = flow.grid.n();
-        let none = [[0.0; 5]; 5];
-        let jacobian = Jacobians {
-            convective: none,
-            viscous: none,
-        };
         Solver {
             flow,
             step,
-            jacobians: vec![jacobian; n],
-            upper: vec![none; n],
+            jacobians: vec![Jacobians::default(); n],
+            upper: vec![Block::default(); n],
         }
     }
 
@@ -91,9 +86,7 @@ impl<'a> Solver<'a> {
     /// Row `position`: lower, diagonal and upper.
     #[inline]
     fn row(&self, axis: Axis, position: usize) -> (Block, Block, Block) {
-        let per_length = (self.flow.grid.n() - 1) as f64;
-        let first = 0.5 * self.step * per_length;
-        let second = self.step * per_length * per_length;
+        let (first, second) = self.flow.grid.differences(self.step);
         let neighbour = |position: usize, first: f64| -> Block {
             let at = &self.jacobians[position];
             blocks(|row, column, identity| {

@@ -215,53 +215,41 @@ impl Flow<'_> {
     fn fluxes(&self, axis: Axis, place: usize, weights: Five) -> Five {
         let stride = self.grid.stride(axis);
         let (low, high) = (place - stride, place + stride);
-        let per_length = (self.grid.n() - 1) as f64;
-        let (first, second) = (0.5 * per_length, per_length * per_length);
+        let (first, second) = self.grid.differences(1.0);
         let viscous = VISCOSITY * second;
-        let (u_low, u, u_high) = (
-            self.state.get(low),
-            self.state.get(place),
-            self.state.get(high),
-        );
-        let normal = self.velocity[axis.index()];
-        let (w_low, w, w_high) = (normal.get(low), normal.get(place), normal.get(high));
-        let (e_low, e, e_high) = (
-            self.kinetic.get(low),
-            self.kinetic.get(place),
-            self.kinetic.get(high),
-        );
-        let (v_low, v, v_high) = (
-            self.volume.get(low),
-            self.volume.get(place),
-            self.volume.get(high),
-        );
+        let places = [low, place, high];
+        let around = |field: Field<'_>| places.map(|place| field.get(place));
+        let [u_low, u, u_high] = places.map(|place| self.state.get(place));
+        let [w_low, w, w_high] = around(self.velocity[axis.index()]);
+        let [e_low, e, e_high] = around(self.kinetic);
+        let [v_low, v, v_high] = around(self.volume);
         let pressure = |u: Five, kinetic: f64| PRESSURE * (u[ENERGY] - kinetic);
         let (p_low, p_high) = (pressure(u_low, e_low), pressure(u_high, e_high));
-        let curved = |low: f64, here: f64, high: f64| high - 2.0 * here + low;
+        let curved = |[low, here, high]: [f64; 3]| high - 2.0 * here + low;
 
-        let mut sum: Five =
-            std::array::from_fn(|c| axis.diffusion() * second * curved(u_low[c], u[c], u_high[c]));
+        let mut sum: Five = std::array::from_fn(|c| {
+            axis.diffusion() * second * curved([u_low[c], u[c], u_high[c]])
+        });
         // Mass is carried by momentum; momenta and energy by the velocity.
         sum[0] -= first * (u_high[axis.momentum()] - u_low[axis.momentum()]);
         for c in 1..=3 {
             sum[c] -= first * (u_high[c] * w_high - u_low[c] * w_low);
-            let velocity = self.velocity[c - 1];
-            let bend = curved(velocity.get(low), velocity.get(place), velocity.get(high));
+            let bend = curved(around(self.velocity[c - 1]));
             sum[c] += viscous * bend * if c == axis.momentum() { 4.0 / 3.0 } else { 1.0 };
         }
         sum[axis.momentum()] -= first * (p_high - p_low);
         sum[ENERGY] -=
             first * ((u_high[ENERGY] + p_high) * w_high - (u_low[ENERGY] + p_low) * w_low);
         // Friction heats, and heat is conducted.
-        sum[ENERGY] += viscous
-            * ((1.0 - CONDUCTION) * curved(e_low * v_low, e * v, e_high * v_high)
-                + curved(w_low * w_low, w * w, w_high * w_high) / 6.0
-                + CONDUCTION
-                    * curved(
-                        u_low[ENERGY] * v_low,
-                        u[ENERGY] * v,
-                        u_high[ENERGY] * v_high,
-                    ));
+        let kinetic = curved([e_low * v_low, e * v, e_high * v_high]);
+        let along = curved([w_low * w_low, w * w, w_high * w_high]) / 6.0;
+        let energy = [
+            u_low[ENERGY] * v_low,
+            u[ENERGY] * v,
+            u_high[ENERGY] * v_high,
+        ];
+        sum[ENERGY] +=
+            viscous * ((1.0 - CONDUCTION) * kinetic + along + CONDUCTION * curved(energy));
         self.dissipate(&mut sum, place, stride, [u_low, u, u_high], weights);
         sum
     }

@@ -70,6 +70,14 @@ impl Grid {
         1.0 / (self.n - 1) as f64
     }
 
+    /// The factors of first and second differences over neighbours, for a step of length `step` in
+    /// time: the step over twice their distance, and over its square.
+    #[inline]
+    pub fn differences(self, step: f64) -> (f64, f64) {
+        let per_length = (self.n - 1) as f64;
+        (0.5 * step * per_length, step * per_length * per_length)
+    }
+
     /// Points that are not border.
     pub fn points_inside(self) -> f64 {
         ((self.n - 2) as f64).powi(3)

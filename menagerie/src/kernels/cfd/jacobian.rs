@@ -7,7 +7,7 @@ use super::{Axis, CONDUCTION, ENERGY, Five, GAMMA, PRESSURE, VISCOSITY};
 pub type Block = [Five; 5];
 
 /// The derivatives of both fluxes at a point.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Jacobians {
     /// Of what is carried and pressed.
     pub convective: Block,

@@ -43,6 +43,19 @@ impl Complex {
     }
 }
 
+/// Where some lines of a field are.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The first element of the first.
+    pub start: usize,
+    /// Elements from one point to the next.
+    pub along: usize,
+    /// Elements from one line to the next.
+    pub beside: usize,
+    /// How many lines.
+    pub width: usize,
+}
+
 /// Room for a block of lines of one length, and that length's roots of unity. A thread's own.
 ///
 /// Element `at` of line `line` is at `at * width + line`: the passes work on all lines of a block
@@ -71,58 +84,42 @@ impl Lines {
         }
     }
 
-    /// Takes `width` lines out of `field`, the first from `start` on; `along` elements from one
-    /// point to the next, `beside` from one line to the next. Lines over are left as they were.
-    pub fn read(
-        &mut self,
-        field: Field<'_>,
-        start: usize,
-        along: usize,
-        beside: usize,
-        width: usize,
-    ) {
-        self.each(along, beside, width, |place, element| {
-            let real = field.get(start + place);
-            *element = Complex::new(real, field.get(start + place + 1));
+    /// Takes the lines of `place` out of `field`. Lines over are left as they were.
+    pub fn read(&mut self, field: Field<'_>, place: Place) {
+        self.each(place, |at, element| {
+            *element = Complex::new(field.get(at), field.get(at + 1));
         });
     }
 
     /// Puts them back.
-    pub fn write(
-        &mut self,
-        field: Field<'_>,
-        start: usize,
-        along: usize,
-        beside: usize,
-        width: usize,
-    ) {
-        self.each(along, beside, width, |place, element| {
-            field.set(start + place, element.real);
-            field.set(start + place + 1, element.imaginary);
+    pub fn write(&mut self, field: Field<'_>, place: Place) {
+        self.each(place, |at, element| {
+            field.set(at, element.real);
+            field.set(at + 1, element.imaginary);
         });
     }
 
-    /// Visits `width` lines in the order in which they lie in memory.
+    /// Visits the lines of `place` in the order in which they lie in memory.
     #[inline(always)]
-    fn each(
-        &mut self,
-        along: usize,
-        beside: usize,
-        width: usize,
-        visit: impl Fn(usize, &mut Complex),
-    ) {
+    fn each(&mut self, place: Place, visit: impl Fn(usize, &mut Complex)) {
+        let Place {
+            start,
+            along,
+            beside,
+            width,
+        } = place;
         if along < beside {
             for line in 0..width {
                 for at in 0..self.length {
                     let element = &mut self.data[at * self.width + line];
-                    visit(at * along + line * beside, element);
+                    visit(start + (at * along + line * beside), element);
                 }
             }
         } else {
             for at in 0..self.length {
                 let elements = &mut self.data[at * self.width..][..width];
                 for (line, element) in elements.iter_mut().enumerate() {
-                    visit(at * along + line * beside, element);
+                    visit(start + (at * along + line * beside), element);
                 }
             }
         }

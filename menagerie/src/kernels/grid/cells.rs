@@ -6,7 +6,7 @@
 //! other, quantity by quantity.
 
 use crate::error::Error;
-use crate::kernels::field::{Field, WholeField};
+use crate::kernels::field::Field;
 use crate::kernels::team::share;
 use crate::kernels::{Array, Terms, WholeArray};
 use crate::sync::lock;
@@ -118,40 +118,18 @@ impl Cells {
         next
     }
 
-    /// Visits a cell's particles.
+    /// A cell's particles.
     #[inline(always)]
-    pub fn for_each(&self, cell: usize, mut visit: impl FnMut(Particle)) {
+    pub fn particles(&self, cell: usize) -> impl Iterator<Item = Particle> {
         let (counts, further) = (self.counts.field(), self.further.field());
-        let mut block = cell;
-        loop {
-            for at in 0..counts.get(block) as usize {
-                visit(Particle(block * SIZE + at));
-            }
-            block = further.get(block) as usize;
-            if block == 0 {
-                break;
-            }
-        }
-    }
-
-    /// Visits, of the particles of a cell, those before `end`.
-    #[inline(always)]
-    pub fn for_each_before(&self, cell: usize, end: Particle, mut visit: impl FnMut(Particle)) {
-        let further: WholeField<'_> = self.further.field();
-        let mut block = cell;
-        let mut has_ended = false;
-        while !has_ended {
-            for at in 0..self.counts.field().get(block) as usize {
-                let particle = Particle(block * SIZE + at);
-                has_ended = particle == end;
-                if has_ended {
-                    break;
-                }
-                visit(particle);
-            }
-            block = further.get(block) as usize;
-            has_ended |= block == 0;
-        }
+        let next = move |block: &usize| match further.get(*block) {
+            0 => None,
+            next => Some(next as usize),
+        };
+        let blocks = std::iter::successors(Some(cell), next);
+        blocks.flat_map(move |block| {
+            (0..counts.get(block) as usize).map(move |at| Particle(block * SIZE + at))
+        })
     }
 
     fn field(&self) -> Field<'_> {
@@ -274,17 +252,13 @@ impl Blocks {
     /// A particle moves by less than a cell in a step, so only cells at the edge get particles from
     /// other threads.
     pub fn sort(&self, before: &Cells, cell: usize, now: &Cells) {
-        before.for_each(cell, |particle| {
+        for particle in before.particles(cell) {
             let place = before.get(particle, PLACE);
+            let (half, velocity) = (before.get(particle, HALF), before.get(particle, VELOCITY));
             let to = now.at(place);
             let _alone = self.lock(to);
-            now.push(
-                to,
-                place,
-                before.get(particle, HALF),
-                before.get(particle, VELOCITY),
-            );
-        });
+            now.push(to, place, half, velocity);
+        }
     }
 }
 
@@ -350,12 +324,11 @@ mod tests {
                     cells.push(1, [particle as f64; 3], [0.0; 3], [0.0; 3]);
                 }
                 let mut visited = Vec::new();
-                cells.for_each(1, |particle| visited.push((particle, cells.get(particle, PLACE)[0])));
+                visited.extend(cells.particles(1).map(|particle| (particle, cells.get(particle, PLACE)[0])));
                 let mut before = Vec::new();
                 for (particle, _) in &visited {
-                    let mut count = 0;
-                    cells.for_each_before(1, *particle, |_| count += 1);
-                    before.push(count);
+                    let earlier = cells.particles(1).take_while(|other| other != particle);
+                    before.push(earlier.count());
                 }
                 let places: Vec<_> = visited.into_iter().map(|(_, place)| place).collect();
                 (places, before)

@@ -50,33 +50,27 @@ struct Placed {
 impl Fluid<'_> {
     /// Before forces are added up: gravity alone, no density.
     pub fn begin(&self, cell: usize) {
-        self.cells.for_each(cell, |particle| {
+        for particle in self.cells.particles(cell) {
             self.cells.set_density(particle, 0.0);
             self.cells.set(particle, ACCELERATION, GRAVITY);
-        });
+        }
     }
 
     /// Visits the pairs that fall to a cell: with those before a particle in its own cell, and with
     /// those of the cells before it.
     #[inline(always)]
     fn pairs(&self, cell: usize, visit: impl Fn(Placed, Placed)) {
-        self.cells.for_each(cell, |particle| {
+        for particle in self.cells.particles(cell) {
             let one = Placed { cell, particle };
             for near in around(cell, self.sides).take_while(|near| *near <= cell) {
-                let pair = |particle| {
-                    let other = Placed {
-                        cell: near,
-                        particle,
-                    };
-                    visit(one, other);
-                };
-                if near == cell {
-                    self.cells.for_each_before(cell, one.particle, pair);
-                } else {
-                    self.cells.for_each(near, pair);
+                let others = self.cells.particles(near);
+                // In its own cell those before it; it is not in any other.
+                for particle in others.take_while(|other| *other != one.particle) {
+                    let cell = near;
+                    visit(one, Placed { cell, particle });
                 }
             }
-        });
+        }
     }
 
     /// Adds to the densities of both particles of each pair in reach: (1 - r^2)^3, of which the
@@ -98,10 +92,10 @@ impl Fluid<'_> {
     /// Turns the sums into densities; a particle counts for its own.
     pub fn end_densities(&self, cell: usize) {
         let factor = MASS * 315.0 / (64.0 * PI);
-        self.cells.for_each(cell, |particle| {
+        for particle in self.cells.particles(cell) {
             let sum = 1.0 + self.cells.density(particle);
             self.cells.set_density(particle, factor * sum);
-        });
+        }
     }
 
     /// Adds pressure and viscosity of each pair in reach to both accelerations.
@@ -147,7 +141,7 @@ impl Fluid<'_> {
     /// Moves a cell's particles on, velocities by leapfrog; walls throw them back.
     pub fn advance(&self, cell: usize) {
         let cells = self.cells;
-        cells.for_each(cell, |particle| {
+        for particle in cells.particles(cell) {
             let acceleration = cells.get(particle, ACCELERATION);
             let mut half = cells.get(particle, HALF);
             let mut place = cells.get(particle, PLACE);
@@ -168,7 +162,7 @@ impl Fluid<'_> {
             cells.set(particle, PLACE, place);
             cells.set(particle, HALF, half);
             cells.set(particle, VELOCITY, velocity);
-        });
+        }
     }
 }
 
@@ -221,24 +215,24 @@ mod tests {
                 all().for_each(|cell| fluid.add_densities(cell));
                 all().for_each(|cell| fluid.end_densities(cell));
                 for cell in all() {
-                    cells.for_each(cell, |particle| {
+                    for particle in cells.particles(cell) {
                         let here = cells.get(particle, PLACE);
                         let near = |there: [f64; 3]| (1.0 - square(minus(here, there))).max(0.0);
                         let sum: f64 = particles.iter().map(|(there, _)| near(*there).powi(3)).sum();
                         let density = MASS * 315.0 / (64.0 * PI) * sum;
                         let error = (cells.density(particle) - density).abs();
                         assert!(error <= 1e-12 * density, "{error}");
-                    });
+                    }
                 }
                 all().for_each(|cell| fluid.add_forces(cell));
                 let mut total = [0.0; 3];
                 let mut largest = 0.0f64;
                 for cell in all() {
-                    cells.for_each(cell, |particle| {
+                    for particle in cells.particles(cell) {
                         let acceleration = minus(cells.get(particle, ACCELERATION), GRAVITY);
                         largest = largest.max(square(acceleration).sqrt());
                         total = minus(total, acceleration);
-                    });
+                    }
                 }
                 assert!(square(total).sqrt() <= 1e-11 * largest * count as f64, "{total:?}");
             });
@@ -258,10 +252,10 @@ mod tests {
             };
             fluid.begin(0);
             fluid.advance(0);
-            let mut seen = Vec::new();
-            cells.for_each(0, |particle| {
-                seen.push((cells.get(particle, PLACE)[0], cells.get(particle, HALF)[0]));
-            });
+            let seen: Vec<_> = cells
+                .particles(0)
+                .map(|particle| (cells.get(particle, PLACE)[0], cells.get(particle, HALF)[0]))
+                .collect();
             assert_eq!(seen, [(0.0, 1.0)]);
         });
     }

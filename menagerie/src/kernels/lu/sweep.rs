@@ -113,7 +113,7 @@ impl<'a> Sweeper<'a> {
                 Direction::Up => (place - stride, -1.0),
                 Direction::Down => (place + stride, 1.0),
             };
-            let (first, second) = self.per_length();
+            let (first, second) = self.flow.grid.differences(self.step);
             let change = self.flow.change.get(neighbour);
             let at = Jacobians::new(axis, self.flow.state.get(neighbour));
             let (carried, rubbed) = (times(&at.convective, &change), times(&at.viscous, &change));
@@ -130,7 +130,7 @@ impl<'a> Sweeper<'a> {
     #[inline]
     fn diagonal(&self, place: usize) -> Block {
         let state = self.flow.state.get(place);
-        let (_, second) = self.per_length();
+        let (_, second) = self.flow.grid.differences(self.step);
         let mut sum = [[0.0; 5]; 5];
         for axis in [Axis::X, Axis::Y, Axis::Z] {
             let viscous = Jacobians::new(axis, state).viscous;
@@ -143,15 +143,5 @@ impl<'a> Sweeper<'a> {
         }
         (0..5).for_each(|at| sum[at][at] += 1.0);
         sum
-    }
-
-    /// The step over twice the distance of neighbours, and over its square.
-    #[inline]
-    fn per_length(&self) -> (f64, f64) {
-        let per_length = (self.flow.grid.n() - 1) as f64;
-        (
-            0.5 * self.step * per_length,
-            self.step * per_length * per_length,
-        )
     }
 }

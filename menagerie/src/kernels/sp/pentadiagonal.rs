@@ -67,23 +67,18 @@ impl<'a> Solver<'a> {
             along: grid.stride(axis),
             across: grid.stride(across),
         };
-        let inside = grid.inside();
+        let inside = || grid.inside();
         if axis == Axis::X {
-            for line in inside.clone() {
-                inside.clone().for_each(|p| self.eliminate(plane, line, p));
-                inside
-                    .clone()
-                    .rev()
-                    .for_each(|p| self.insert(plane, line, p));
+            for line in inside() {
+                inside().for_each(|p| self.eliminate(plane, line, p));
+                inside().rev().for_each(|p| self.insert(plane, line, p));
             }
         } else {
-            for p in inside.clone() {
-                inside
-                    .clone()
-                    .for_each(|line| self.eliminate(plane, line, p));
+            for p in inside() {
+                inside().for_each(|line| self.eliminate(plane, line, p));
             }
-            for p in inside.clone().rev() {
-                inside.clone().for_each(|line| self.insert(plane, line, p));
+            for p in inside().rev() {
+                inside().for_each(|line| self.insert(plane, line, p));
             }
         }
     }
@@ -132,9 +127,7 @@ impl<'a> Solver<'a> {
     #[inline]
     fn rows(&self, plane: Plane, place: usize, position: usize) -> [Five; 3] {
         let n = self.flow.grid.n();
-        let per_length = (n - 1) as f64;
-        let first = 0.5 * self.step * per_length;
-        let second = self.step * per_length * per_length;
+        let (first, second) = self.flow.grid.differences(self.step);
         let (low, high) = (place - plane.along, place + plane.along);
         let diffusion = |place: usize| {
             // The largest of the five equations'.

@@ -48,6 +48,11 @@ impl Cell {
         Some((Cell { level, at }, octant.sum()))
     }
 
+    /// It and all that it is a part of.
+    fn enclosing(self) -> impl Iterator<Item = Cell> {
+        std::iter::successors(Some(self), |cell| cell.parent().map(|(parent, _)| parent))
+    }
+
     /// The cube of the same size that lies so many sides away, if that is in the unit cube.
     pub fn neighbour(self, away: [i32; 3]) -> Option<Cell> {
         let mut at = self.at;
@@ -137,20 +142,13 @@ impl Mesh {
             .map_or(Found::Outside, |neighbour| self.find(neighbour))
     }
 
-    fn find(&self, mut cell: Cell) -> Found {
-        loop {
-            if self.leaves.contains(&cell) {
-                return Found::Whole(cell);
-            }
-            match cell.parent() {
-                Some((parent, _)) => cell = parent,
-                None => return Found::Parts,
-            }
-        }
+    fn find(&self, cell: Cell) -> Found {
+        let whole = cell.enclosing().find(|cell| self.leaves.contains(cell));
+        whole.map_or(Found::Parts, Found::Whole)
     }
 
-    /// Makes all leaves that touch the ball as fine as can be, and what has been refined and needs
-    /// it no more as coarse.
+    /// Refines all leaves that touch the ball as far as possible, and joins those again that no longer
+    /// need to be so fine.
     pub fn adapt(&mut self, ball: &Ball) {
         loop {
             let finest = self.finest;
@@ -230,16 +228,8 @@ impl Places {
     }
 
     /// Whether a cell of the list contains `cell`.
-    pub fn cover(&self, mut cell: Cell) -> bool {
-        loop {
-            if self.0.contains_key(&cell) {
-                return true;
-            }
-            match cell.parent() {
-                Some((parent, _)) => cell = parent,
-                None => return false,
-            }
-        }
+    pub fn cover(&self, cell: Cell) -> bool {
+        cell.enclosing().any(|cell| self.0.contains_key(&cell))
     }
 }
 

@@ -278,11 +278,9 @@ pub fn expand(split: Split, mortar: impl Fn(usize) -> f64, values: &mut Values) 
                 values[*point] = product(row, &line);
             }
         } else {
-            let first = edge.slot(0);
-            points
-                .iter()
-                .zip(first..)
-                .for_each(|(point, slot)| values[*point] = mortar(slot));
+            for (point, slot) in points.iter().zip(edge.slot(0)..) {
+                values[*point] = mortar(slot);
+            }
         }
     }
     for (face, points) in Face::all().zip(&tables.faces) {
@@ -296,11 +294,9 @@ pub fn expand(split: Split, mortar: impl Fn(usize) -> f64, values: &mut Values) 
                 values[*point] = product(&tables.projection[at / INNER], &column);
             }
         } else {
-            let first = face.slot([0, 0], INNER);
-            points
-                .iter()
-                .zip(first..)
-                .for_each(|(point, slot)| values[*point] = mortar(slot));
+            for (point, slot) in points.iter().zip(face.slot([0, 0], INNER)..) {
+                values[*point] = mortar(slot);
+            }
         }
     }
 }
@@ -320,11 +316,9 @@ pub fn compress(split: Split, values: &Values) -> Skeleton {
                 mortar[slot] += column(&tables.projection, at, &line);
             }
         } else {
-            let first = edge.slot(0);
-            points
-                .iter()
-                .zip(first..)
-                .for_each(|(point, slot)| mortar[slot] = values[*point]);
+            for (point, slot) in points.iter().zip(edge.slot(0)..) {
+                mortar[slot] = values[*point];
+            }
         }
     }
     for (face, points) in Face::all().zip(&tables.faces) {
@@ -340,11 +334,9 @@ pub fn compress(split: Split, values: &Values) -> Skeleton {
                 }
             }
         } else {
-            let first = face.slot([0, 0], INNER);
-            points
-                .iter()
-                .zip(first..)
-                .for_each(|(point, slot)| mortar[slot] = values[*point]);
+            for (point, slot) in points.iter().zip(face.slot([0, 0], INNER)..) {
+                mortar[slot] = values[*point];
+            }
         }
     }
     mortar
@@ -396,13 +388,8 @@ pub fn weights(split: Split) -> Skeleton {
 
 /// The surface values of an element as its own mortar points have them, where nothing is split.
 pub fn plain(split: Split, values: &Values) -> Skeleton {
-    let mut mortar = compress(Split(0), values);
-    let weights = weights(split);
-    mortar
-        .iter_mut()
-        .zip(weights)
-        .for_each(|(value, weight)| *value *= weight);
-    mortar
+    let (mortar, weights) = (compress(Split(0), values), weights(split));
+    std::array::from_fn(|slot| mortar[slot] * weights[slot])
 }
 
 #[cfg(test)]

@@ -86,12 +86,12 @@ impl Grid {
         let (kind, level, at) = key;
         if let std::collections::hash_map::Entry::Vacant(free) = self.first.entry(key) {
             free.insert(next);
-            let last = 1
-                << if kind == Kind::Vertex {
-                    self.finest
-                } else {
-                    level
-                };
+            let level = if kind == Kind::Vertex {
+                self.finest
+            } else {
+                level
+            };
+            let last = 1 << level;
             let on_border = (0..3).any(|axis| {
                 let across = match kind {
                     Kind::Vertex => true,

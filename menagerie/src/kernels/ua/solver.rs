@@ -19,19 +19,26 @@ use std::sync::Arc;
 /// Steps of conjugate gradients.
 const ITERATIONS: usize = 10;
 
-/// Values at the points of elements.
+/// What conjugate gradients work on, for the elements' points or the mortar points.
 #[derive(Clone, Copy, Debug)]
-pub struct Elements<'a> {
-    /// The temperature, twice: the mesh's change takes it from one to the other.
-    pub temperature: [Field<'a>; 2],
+pub struct Unknowns<'a> {
     /// What the equations still miss.
     pub residual: Field<'a>,
-    /// Where conjugate gradients go next.
+    /// Where the next step goes.
     pub direction: Field<'a>,
     /// What the operator makes of the direction.
     pub image: Field<'a>,
     /// What conduction adds to the temperature.
     pub update: Field<'a>,
+}
+
+/// Values at the points of elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements<'a> {
+    /// The temperature, twice: the mesh's change takes it from one to the other.
+    pub temperature: [Field<'a>; 2],
+    /// What is solved for.
+    pub unknowns: Unknowns<'a>,
     /// What elements leave for mortars.
     pub slots: Field<'a>,
     /// The mortar point of every slot.
@@ -43,14 +50,8 @@ pub struct Elements<'a> {
 pub struct Mortars<'a> {
     /// The temperature that conduction starts from.
     pub guess: Field<'a>,
-    /// As those of [`Elements`].
-    pub residual: Field<'a>,
-    /// As those of [`Elements`].
-    pub direction: Field<'a>,
-    /// As those of [`Elements`].
-    pub image: Field<'a>,
-    /// As those of [`Elements`].
-    pub update: Field<'a>,
+    /// What is solved for.
+    pub unknowns: Unknowns<'a>,
     /// One over the diagonal; zero on the border, whose temperature is held.
     pub inverse: Field<'a>,
     /// One over the elements that an average is of.
@@ -158,8 +159,8 @@ impl<'a> Solver<'a> {
         self.conduct(member)?;
         let temperature = self.elements.temperature[self.current];
         for e in self.own_elements(member) {
-            let mut update = load(self.elements.update, e);
-            self.expand(e, self.mortars.update, &mut update);
+            let mut update = load(self.elements.unknowns.update, e);
+            self.expand(e, self.mortars.unknowns.update, &mut update);
             let old = load(temperature, e);
             store(temperature, e, &std::array::from_fn(|p| old[p] + update[p]));
         }
@@ -194,7 +195,7 @@ impl<'a> Solver<'a> {
         let [_, mass] = element::scales(cell.side(), 1.0);
         let right: Values =
             std::array::from_fn(|p| mass * element::MASS[p] * (old[p] / self.step + mean[p]));
-        store(self.elements.residual, e, &right);
+        store(self.elements.unknowns.residual, e, &right);
         let new = after(&mean, self.step);
         store(temperature, e, &new);
         self.leave(e, &mortar::plain(self.grid.splits[e], &new));
@@ -227,57 +228,40 @@ impl<'a> Solver<'a> {
         self.expand(e, self.mortars.guess, &mut values);
         store(temperature, e, &values);
         let image = self.apply(e, &values);
-        let right = load(self.elements.residual, e);
+        let right = load(self.elements.unknowns.residual, e);
         let residual = std::array::from_fn(|p| right[p] - image[p]);
-        store(self.elements.residual, e, &residual);
+        store(self.elements.unknowns.residual, e, &residual);
         self.leave(e, &mortar::compress(self.grid.splits[e], &residual));
     }
 
     /// Conjugate gradients, from no update on. The elements have left the residual's surface.
     fn conduct(&self, member: &Member<'_>) -> Result<(), Stopped> {
-        let (elements, mortars) = (&self.elements, &self.mortars);
         for m in self.own_mortars(member) {
-            mortars.residual.set(m, self.collect(m));
-            mortars.update.set(m, 0.0);
+            self.mortars.unknowns.residual.set(m, self.collect(m));
+            self.mortars.unknowns.update.set(m, 0.0);
         }
         for e in self.own_elements(member) {
-            store(elements.update, e, &[0.0; VOLUME]);
+            store(self.elements.unknowns.update, e, &[0.0; VOLUME]);
         }
         let mut before = 0.0;
         for iteration in 0..ITERATIONS {
             // The preconditioned residual is worked out twice rather than kept.
             let mut product = 0.0;
-            for (e, p) in self.inner_points(member) {
-                let r = elements.residual.get(VOLUME * e + p);
-                product += r * r * self.inverse(e, p);
-            }
-            for m in self.own_mortars(member) {
-                let r = mortars.residual.get(m);
-                product += r * r * mortars.inverse.get(m);
+            for (of, at, inverse) in self.unknowns(member) {
+                let r = of.residual.get(at);
+                product += r * r * inverse;
             }
             let product = member.sum(product)?;
-            let beta = if iteration == 0 {
-                0.0
-            } else {
-                product / before
-            };
+            let beta = product / before;
             before = product;
-            for (e, p) in self.inner_points(member) {
-                let at = VOLUME * e + p;
-                let old = elements.direction.get(at);
-                let new = elements.residual.get(at) * self.inverse(e, p);
+            for (of, at, inverse) in self.unknowns(member) {
+                let new = of.residual.get(at) * inverse;
                 // Nothing of an earlier step's direction, whatever it was.
-                let kept = if iteration == 0 { 0.0 } else { beta * old };
-                elements.direction.set(at, kept + new);
-            }
-            for m in self.own_mortars(member) {
-                let new = mortars.residual.get(m) * mortars.inverse.get(m);
-                let kept = if iteration == 0 {
-                    0.0
-                } else {
-                    beta * mortars.direction.get(m)
+                let kept = match iteration {
+                    0 => 0.0,
+                    _ => beta * of.direction.get(at),
                 };
-                mortars.direction.set(m, kept + new);
+                of.direction.set(at, kept + new);
             }
             member.wait()?;
             self.follow(member, product)?;
@@ -287,7 +271,7 @@ impl<'a> Solver<'a> {
 
     /// One step along the direction, whose residual has that product with the preconditioned one.
     fn follow(&self, member: &Member<'_>, product: f64) -> Result<(), Stopped> {
-        let (elements, mortars) = (&self.elements, &self.mortars);
+        let (elements, mortars) = (self.elements.unknowns, self.mortars.unknowns);
         for e in self.own_elements(member) {
             let mut direction = load(elements.direction, e);
             self.expand(e, mortars.direction, &mut direction);
@@ -296,41 +280,31 @@ impl<'a> Solver<'a> {
             self.leave(e, &mortar::compress(self.grid.splits[e], &image));
         }
         member.wait()?;
-        let mut length = 0.0;
-        for (e, p) in self.inner_points(member) {
-            let at = VOLUME * e + p;
-            length += elements.direction.get(at) * elements.image.get(at);
-        }
         for m in self.own_mortars(member) {
-            let image = self.collect(m);
-            mortars.image.set(m, image);
-            length += mortars.direction.get(m) * image;
+            mortars.image.set(m, self.collect(m));
+        }
+        let mut length = 0.0;
+        for (of, at, _) in self.unknowns(member) {
+            length += of.direction.get(at) * of.image.get(at);
         }
         let alpha = product / member.sum(length)?;
-        let step = |update: Field<'_>, residual: Field<'_>, direction: f64, image: f64, at| {
-            update.add(at, alpha * direction);
-            residual.add(at, -alpha * image);
-        };
-        for (e, p) in self.inner_points(member) {
-            let at = VOLUME * e + p;
-            let (direction, image) = (elements.direction.get(at), elements.image.get(at));
-            step(elements.update, elements.residual, direction, image, at);
-        }
-        for m in self.own_mortars(member) {
-            let (direction, image) = (mortars.direction.get(m), mortars.image.get(m));
-            step(mortars.update, mortars.residual, direction, image, m);
+        for (of, at, _) in self.unknowns(member) {
+            of.update.add(at, alpha * of.direction.get(at));
+            of.residual.add(at, -alpha * of.image.get(at));
         }
         Ok(())
     }
 
-    /// Every inner point of own elements.
-    fn inner_points(&self, member: &Member<'_>) -> impl Iterator<Item = (usize, usize)> {
-        self.own_elements(member)
-            .flat_map(|e| INNER.into_iter().map(move |p| (e, p)))
-    }
-
-    fn inverse(&self, e: usize, p: usize) -> f64 {
-        self.inner[self.grid.cells[e].level as usize][p]
+    /// Every inner point of own elements, then every own mortar point: in which arrays it is, where
+    /// there, and one over the diagonal.
+    fn unknowns(&self, member: &Member<'_>) -> impl Iterator<Item = (&Unknowns<'a>, usize, f64)> {
+        let elements = self.own_elements(member).flat_map(move |e| {
+            let inverses = &self.inner[self.grid.cells[e].level as usize];
+            let point = move |p| (&self.elements.unknowns, VOLUME * e + p, inverses[p]);
+            INNER.into_iter().map(point)
+        });
+        let mortar = |m| (&self.mortars.unknowns, m, self.mortars.inverse.get(m));
+        elements.chain(self.own_mortars(member).map(mortar))
     }
 
     /// The implicit operator within an element.
@@ -395,11 +369,8 @@ impl<'a> Solver<'a> {
         }
         member.wait()?;
         for m in self.own_mortars(member) {
-            let inverse = if self.grid.border[m] {
-                0.0
-            } else {
-                1.0 / self.collect(m)
-            };
+            let held = self.grid.border[m];
+            let inverse = if held { 0.0 } else { 1.0 / self.collect(m) };
             self.mortars.inverse.set(m, inverse);
         }
         member.wait()?;
