@@ -1,7 +1,7 @@
 //! The stream between the host and the agent in the lab's guest, in both directions.
 //!
-//! Holds: no bytes make the decoder panic; every message that it gives encodes to exactly the bytes
-//! it was read from (the encoding is canonical); where the stream is cut makes no difference.
+//! Holds: no bytes make the decoder panic; every message that it returns survives another encoding;
+//! where the stream is cut makes no difference.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -21,17 +21,8 @@ fn check<M: Message + PartialEq + std::fmt::Debug>(stream: &[u8], cut: u8) {
     assert_eq!(cut, whole);
     assert_eq!(cut_end, whole_end);
 
-    let mut encoded = Vec::new();
-    for message in &whole {
-        message.encode(&mut encoded);
-    }
-    assert!(
-        stream.starts_with(&encoded),
-        "a second encoding of {whole:?}"
-    );
-    if whole_end.is_ok() {
-        assert_eq!(encoded, stream);
-    }
+    let encoded: Vec<u8> = whole.iter().flat_map(Message::frame).collect();
+    assert_eq!(decode::<M>(&[&encoded]), (whole, Ok(())));
 }
 
 /// The messages of a stream that comes in these pieces, and how it ended.

@@ -61,26 +61,19 @@ pub enum Time {
     Real,
 }
 
-/// Files that QEMU opens by number, as `/proc/self/fd/N`.
+/// Files that QEMU opens by number, as `/proc/self/fd/N`. All but the first are for the plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherited {
     /// The initial file system.
     pub initrd: PathBuf,
-    /// The memory shared by plugin and PMU module, and the plugin's configuration.
-    pub model: Option<InheritedModel>,
-}
-
-/// See [`Inherited::model`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InheritedModel {
-    /// The shared memory.
+    /// The memory shared by plugin and PMU module.
     pub shared: PathBuf,
     /// The plugin's configuration.
     pub configuration: PathBuf,
     /// Where the plugin writes its report at the end.
     pub report: PathBuf,
-    /// What is to be known of the recording, if there is one.
-    pub about: Option<PathBuf>,
+    /// What is to be known of the recording.
+    pub about: PathBuf,
 }
 
 /// Kernel parameters that every guest gets.
@@ -143,16 +136,12 @@ pub fn arguments(
     memory(&mut arguments, shape);
     arguments.option("-kernel", kernel_image);
     arguments.option("-initrd", &inherited.initrd);
-    let mut parameters = KERNEL_PARAMETERS.to_owned();
+    let mut parameters = vec![KERNEL_PARAMETERS];
     if time == Some(Time::Modelled) {
-        parameters.push(' ');
-        parameters.push_str(MODELLED_TIME_PARAMETERS);
+        parameters.push(MODELLED_TIME_PARAMETERS);
     }
-    for parameter in kernel_parameters {
-        parameters.push(' ');
-        parameters.push_str(parameter);
-    }
-    arguments.option("-append", parameters);
+    parameters.extend(kernel_parameters.iter().map(String::as_str));
+    arguments.option("-append", parameters.join(" "));
     // Not `stdio`, which would also read what the host tells the agent.
     arguments.words("-serial file:/proc/self/fd/1");
     arguments.words("-chardev socket,id=agent,fd=0 -device virtio-serial-pci");
@@ -173,17 +162,10 @@ pub fn arguments(
         "-fsdev local,id=hostroot,path=/,security_model=none,readonly=on,multidevs=remap \
          -device virtio-9p-pci,fsdev=hostroot,mount_tag=hostroot",
     );
-    if let (Some(model), Some(inherited)) = (model, &inherited.model) {
-        arguments.option(
-            "-object",
-            joined(
-                &format!(
-                    "memory-backend-file,id=shared,share=on,size={},mem-path=",
-                    shared_bytes(shape)
-                ),
-                &inherited.shared,
-            ),
-        );
+    if let Some(model) = model {
+        let bytes = shared_bytes(shape);
+        let backend = format!("memory-backend-file,id=shared,share=on,size={bytes},mem-path=");
+        arguments.option("-object", joined(&backend, &inherited.shared));
         arguments.words("-device ivshmem-plain,memdev=shared");
         let mut plugin = escaped(&model.plugin);
         plugin.push(joined(",shm=", &inherited.shared));
@@ -195,9 +177,7 @@ pub fn arguments(
         });
         if let Some(recording) = &model.recording {
             plugin.push(joined(",trace=", &recording.file));
-        }
-        if let Some(about) = &inherited.about {
-            plugin.push(joined(",about=", about));
+            plugin.push(joined(",about=", &inherited.about));
         }
         for argument in &model.arguments {
             plugin.push(",");
@@ -284,15 +264,14 @@ mod tests {
         lines.trim_start().to_owned()
     }
 
-    fn inherited(model: bool) -> Inherited {
+    fn inherited() -> Inherited {
+        let file = |number: u32| PathBuf::from(format!("/proc/self/fd/{number}"));
         Inherited {
-            initrd: "/proc/self/fd/3".into(),
-            model: model.then(|| InheritedModel {
-                shared: "/proc/self/fd/4".into(),
-                configuration: "/proc/self/fd/5".into(),
-                report: "/proc/self/fd/6".into(),
-                about: Some("/proc/self/fd/7".into()),
-            }),
+            initrd: file(3),
+            shared: file(4),
+            configuration: file(5),
+            report: file(6),
+            about: file(7),
         }
     }
 
@@ -305,7 +284,7 @@ mod tests {
             &[],
             None,
             None,
-            &inherited(false),
+            &inherited(),
         );
         insta::assert_snapshot!("one_node", shown(&arguments));
     }
@@ -352,7 +331,7 @@ mod tests {
                 name: "org.example.0".to_owned(),
                 socket: "/run/a,b.socket".into(),
             }),
-            &inherited(true),
+            &inherited(),
         );
         insta::assert_snapshot!("uneven_nodes", shown(&arguments));
     }

@@ -34,7 +34,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// There is no QEMU.
-    #[error("the lab needs qemu-system-x86_64 and found none on the PATH; run `make setup`")]
+    #[error("the lab needs qemu-system-x86_64, which is not in PATH; run `make setup`")]
     NoQemu,
     /// QEMU is too old.
     #[error(
@@ -91,7 +91,7 @@ pub enum Error {
         reason: String,
     },
     /// An argument that no command line can carry.
-    #[error("{what} contains a NUL byte, which no program can be given")]
+    #[error("{what} contains a NUL byte, which cannot be passed to a program")]
     Nul {
         /// Which one.
         what: &'static str,
@@ -103,7 +103,7 @@ pub enum Error {
 #[non_exhaustive]
 pub enum Cause {
     /// The time limit of the boot, or of the guest as a whole.
-    #[error("it was not done after {} s, which is its time limit", .0.as_secs())]
+    #[error("it was not done within its time limit of {} s", .0.as_secs())]
     TimeLimit(Duration),
     /// The kernel panicked.
     #[error("its kernel panicked: {0}")]
@@ -126,7 +126,7 @@ pub enum Cause {
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     /// The guest speaks another version of the protocol.
-    #[error("its agent speaks version {found} of the protocol, this program {expected}")]
+    #[error("its agent uses version {found} of the protocol, this program {expected}")]
     Version {
         /// The guest's.
         found: u32,

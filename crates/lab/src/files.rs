@@ -46,13 +46,6 @@ impl KernelFiles {
     /// [`Error::NotSetUp`] and [`Error::NoQemu`].
     pub fn in_directory(lab: &Path) -> Result<Self> {
         let kernel = lab.join("kernel");
-        let present = |what, path: PathBuf| {
-            if path.exists() {
-                Ok(path)
-            } else {
-                Err(Error::NotSetUp { what, path })
-            }
-        };
         let image = present("the guest's kernel", kernel.join("vmlinuz"))?;
         let release = present("the kernel's release", kernel.join("release"))?;
         let release = fs::read_to_string(&release)
@@ -116,13 +109,15 @@ pub fn find_plugin() -> Result<PathBuf> {
             .find(|path| path.exists())
             .unwrap_or(source)
     });
+    present("the QEMU plugin", path)
+}
+
+/// `path`, if it is there.
+fn present(what: &'static str, path: PathBuf) -> Result<PathBuf> {
     if path.exists() {
         Ok(path)
     } else {
-        Err(Error::NotSetUp {
-            what: "the QEMU plugin",
-            path,
-        })
+        Err(Error::NotSetUp { what, path })
     }
 }
 

@@ -16,7 +16,7 @@ use numaherd_lab_guest::protocol::{Decoder, Message, ProtocolError, ToGuest, ToH
 pub use numaherd_lab_guest::protocol::{Ending, Stream};
 
 use crate::command::Command;
-use crate::command_line::{self, Inherited, InheritedModel, Model, SerialPort, shared_bytes};
+use crate::command_line::{self, Inherited, Model, SerialPort, shared_bytes};
 use crate::error::{Cause, Context, Error, Result};
 use crate::files::KernelFiles;
 use crate::initrd;
@@ -117,7 +117,7 @@ struct Inbox {
 #[derive(Debug)]
 pub struct Guest {
     qemu: Qemu,
-    report: Option<AnonymousFile>,
+    report: AnonymousFile,
     agent: Arc<Mutex<UnixStream>>,
     inbox: Arc<Mutex<Inbox>>,
     /// Held while one asks the guest as a whole something and waits for the answer.
@@ -170,46 +170,35 @@ impl Guest {
             reason,
         };
         options.shape.check().map_err(refuse)?;
-        let packed = initrd::pack(&options.kernel, options.model.is_some())?;
-        let mut files = vec![AnonymousFile::with("lab-initrd", &packed)?];
-        let mut inherited = Inherited {
-            initrd: files[0].path(),
-            model: None,
+        let model = options.model.as_ref();
+        let packed = initrd::pack(&options.kernel, model.is_some())?;
+        // Without a model there is nothing in them, and they take no memory.
+        let configuration = model.map_or("", |model| &model.configuration);
+        let recording = model.and_then(|model| model.recording.as_ref());
+        let about = recording.map_or("", |recording| &recording.about);
+        let initrd = AnonymousFile::with("lab-initrd", &packed)?;
+        let shared = AnonymousFile::empty("lab-shared", shared_bytes(&options.shape))?;
+        let configuration = AnonymousFile::with("lab-configuration", configuration.as_bytes())?;
+        let about = AnonymousFile::with("lab-about", about.as_bytes())?;
+        let report = AnonymousFile::empty("lab-report", 0)?;
+        let inherited = Inherited {
+            initrd: initrd.path(),
+            shared: shared.path(),
+            configuration: configuration.path(),
+            report: report.path(),
+            about: about.path(),
         };
-        let mut report = None;
-        if let Some(model) = &options.model {
-            let shared = AnonymousFile::empty("lab-shared", shared_bytes(&options.shape))?;
-            let configuration =
-                AnonymousFile::with("lab-configuration", model.configuration.as_bytes())?;
-            let written = AnonymousFile::empty("lab-report", 0)?;
-            inherited.model = Some(InheritedModel {
-                shared: shared.path(),
-                configuration: configuration.path(),
-                report: written.path(),
-                about: None,
-            });
-            files.extend([shared, configuration]);
-            if let (Some(recording), Some(inherited)) = (&model.recording, &mut inherited.model) {
-                let about = AnonymousFile::with("lab-about", recording.about.as_bytes())?;
-                inherited.about = Some(about.path());
-                files.push(about);
-            }
-            report = Some(written);
-        }
         let arguments = command_line::arguments(
             &options.shape,
             &options.kernel.image,
             &options.kernel_parameters,
-            options.model.as_ref(),
+            model,
             options.serial_port.as_ref(),
             &inherited,
         );
-        let (qemu, agent) = Qemu::start(
-            options.kernel.qemu.clone(),
-            arguments,
-            files,
-            options.time_limit,
-        )?;
+        let files = vec![initrd, shared, configuration, about];
+        let program = options.kernel.qemu.clone();
+        let (qemu, agent) = Qemu::start(program, arguments, files, options.time_limit)?;
         Self::greet(qemu, agent, report, options.boot_limit)
     }
 
@@ -217,7 +206,7 @@ impl Guest {
     fn greet(
         qemu: Qemu,
         agent: UnixStream,
-        report: Option<AnonymousFile>,
+        report: AnonymousFile,
         limit: Duration,
     ) -> Result<Self> {
         let (to_guest_waiter, answers) = channel();
@@ -255,7 +244,7 @@ impl Guest {
                 version: VERSION,
                 kernel,
             }) => {
-                guest.kernel = String::from_utf8_lossy(&kernel).into_owned();
+                guest.kernel = kernel;
                 return Ok(guest);
             }
             Ok(ToHost::Ready { version, .. }) => Some(Cause::Version {
@@ -378,16 +367,13 @@ impl Guest {
     /// # Errors
     /// [`Error::NotStarted`] with the reason when it cannot be written, [`Error::Died`].
     pub fn write_file(&self, path: &str, text: &str) -> Result<()> {
-        let output = self.output(
-            &Command {
-                arguments: ["sh", "-c", "printf %s \"$2\" > \"$1\"", "sh", path, text]
-                    .map(Into::into)
-                    .to_vec(),
-                environment: vec![("PATH".into(), "/usr/sbin:/usr/bin:/sbin:/bin".into())],
-                directory: "/".into(),
-            },
-            None,
-        )?;
+        let words = ["sh", "-c", "printf %s \"$2\" > \"$1\"", "sh", path, text];
+        let command = Command {
+            arguments: words.map(Into::into).to_vec(),
+            environment: vec![("PATH".into(), "/usr/sbin:/usr/bin:/sbin:/bin".into())],
+            directory: "/".into(),
+        };
+        let output = self.output(&command, None)?;
         if output.ending == Ending::Exited(0) {
             Ok(())
         } else {
@@ -405,10 +391,7 @@ impl Guest {
     /// [`Error::Gate`], when there is no model or the plugin refuses; [`Error::Died`].
     pub fn gate(&self, on: bool) -> Result<()> {
         match self.ask(&ToGuest::Gate { on })? {
-            ToHost::GateSet { error } if error.is_empty() => Ok(()),
-            ToHost::GateSet { error } => {
-                Err(Error::Gate(String::from_utf8_lossy(&error).into_owned()))
-            }
+            ToHost::GateSet(set) => set.map_err(Error::Gate),
             _ => Err(self.died()),
         }
     }
@@ -421,11 +404,10 @@ impl Guest {
         match self.ask(&ToGuest::PowerOff)? {
             ToHost::Goodbye => {
                 self.qemu.wait_or_kill(PATIENCE);
-                // Empty when QEMU crashed on its way out, which harms nobody else.
-                let report = self.report.as_ref().map(AnonymousFile::text).transpose()?;
-                let report = report.filter(|text| !text.is_empty());
+                // Empty without a model, and when QEMU crashed on its way out, which harms nobody else.
+                let report = self.report.text()?;
                 Ok(Stopped {
-                    report,
+                    report: (!report.is_empty()).then_some(report),
                     console: self.console(),
                     messages: self.messages(),
                 })
@@ -442,9 +424,9 @@ impl Guest {
     }
 
     fn send(&self, message: &ToGuest) -> Result<()> {
-        let mut frame = Vec::new();
-        message.encode(&mut frame);
-        lock(&self.agent).write_all(&frame).map_err(|_| self.died())
+        lock(&self.agent)
+            .write_all(&message.frame())
+            .map_err(|_| self.died())
     }
 
     fn died(&self) -> Error {
@@ -497,15 +479,19 @@ impl Running<'_> {
     /// [`Error::NotStarted`] and [`Error::Died`].
     pub fn next(&mut self, until: Option<Instant>) -> Result<Option<Event>> {
         let message = match until {
-            None => self.events.recv().map_err(|_| self.guest.died())?,
+            None => self
+                .events
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
             Some(until) => {
                 let rest = until.saturating_duration_since(Instant::now());
-                match self.events.recv_timeout(rest) {
-                    Ok(message) => message,
-                    Err(RecvTimeoutError::Timeout) => return Ok(None),
-                    Err(RecvTimeoutError::Disconnected) => return Err(self.guest.died()),
-                }
+                self.events.recv_timeout(rest)
             }
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(RecvTimeoutError::Timeout) => return Ok(None),
+            Err(RecvTimeoutError::Disconnected) => return Err(self.guest.died()),
         };
         Ok(Some(match message {
             ToHost::Output { stream, bytes, .. } => Event::Output(stream, bytes),
@@ -515,13 +501,11 @@ impl Running<'_> {
             }
             ToHost::NotStarted { reason, .. } => {
                 self.ended = true;
-                return Err(Error::NotStarted(
-                    String::from_utf8_lossy(&reason).into_owned(),
-                ));
+                return Err(Error::NotStarted(reason));
             }
             ToHost::Started { pid, .. } => Event::Started(pid),
             // The reader hands on only messages with an id, and these are all.
-            ToHost::Ready { .. } | ToHost::GateSet { .. } | ToHost::Goodbye => return Ok(None),
+            ToHost::Ready { .. } | ToHost::GateSet(_) | ToHost::Goodbye => return Ok(None),
         }))
     }
 
@@ -580,7 +564,7 @@ fn hand_out(decoder: &mut Decoder, inbox: &Mutex<Inbox>) -> Result<(), ProtocolE
             | ToHost::NotStarted { id, .. }
             | ToHost::Output { id, .. }
             | ToHost::Ended { id, .. } => inbox.commands.get(id),
-            ToHost::Ready { .. } | ToHost::GateSet { .. } | ToHost::Goodbye => inbox.guest.as_ref(),
+            ToHost::Ready { .. } | ToHost::GateSet(_) | ToHost::Goodbye => inbox.guest.as_ref(),
         };
         if let Some(waiter) = waiter {
             // Whoever has stopped waiting does not want it.

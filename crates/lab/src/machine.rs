@@ -23,10 +23,6 @@ use crate::shape::{NodeShape, Shape};
 /// # Errors
 /// [`Error::Shape`] where QEMU cannot build it.
 pub fn shape(machine: &Machine, memory_mib: Option<u64>) -> Result<Shape> {
-    let refuse = |reason| Error::Shape {
-        machine: machine.name.clone(),
-        reason,
-    };
     let shape = &machine.shape;
     let cpus_per_node = shape.domains_per_node * shape.cores_per_domain * shape.threads_per_core;
     let nodes = (0..shape.nodes)
@@ -56,7 +52,7 @@ pub fn shape(machine: &Machine, memory_mib: Option<u64>) -> Result<Shape> {
         cores_per_socket: shape.cores_per_domain,
         distances,
     };
-    shape.check().map_err(refuse)?;
+    shape.check().map_err(|reason| refused(machine, reason))?;
     Ok(shape)
 }
 
@@ -71,14 +67,19 @@ pub fn hardware(machine: &Machine) -> Result<Config> {
     })
 }
 
+fn refused(machine: &Machine, reason: impl ToString) -> Error {
+    Error::Shape {
+        machine: machine.name.clone(),
+        reason: reason.to_string(),
+    }
+}
+
 /// The same with the machine's TLBs and an IPM unit beside them, as the plugin's configuration.
 fn with_ipm(machine: &Machine, ipm: &IpmConfig) -> Result<Value> {
     let whole = Config::of(machine).map_err(Error::Hardware)?;
     if whole.tlb.is_none() {
-        return Err(Error::Shape {
-            machine: machine.name.clone(),
-            reason: "its file does not give the table [tlb], which an IPM unit needs".to_owned(),
-        });
+        let missing = "its file does not give the table [tlb], which an IPM unit needs";
+        return Err(refused(machine, missing));
     }
     ipm.validate().map_err(Error::Hardware)?;
     let mut configuration = json!(whole);

@@ -16,9 +16,9 @@ use serde_json::json;
 use crate::command::Command;
 use crate::command_line::Recording;
 use crate::error::{Context, Error, Result};
-use crate::guest::{Ending, Event, Guest, Stream};
+use crate::guest::{Ending, Guest};
 use crate::machine;
-use crate::run::{Finished, RunOptions};
+use crate::run::{Finished, RunOptions, Sinks};
 
 /// How often a recording asks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -79,14 +79,8 @@ pub fn record(
     let began = Instant::now();
     let until = options.limit.map(|limit| began + limit);
     let stop = || stop() || until.is_some_and(|until| Instant::now() >= until);
-    let (ending, cut_short, written) =
-        attend(&guest, &recorded(&run.command), stop, |stream, bytes| {
-            let to: &mut dyn Write = match stream {
-                Stream::Stdout => stdout,
-                Stream::Stderr => stderr,
-            };
-            to.write_all(bytes).and_then(|()| to.flush())
-        })?;
+    let mut sinks = Sinks::new(stdout, stderr);
+    let (ending, cut_short) = attend(&guest, &recorded(&run.command), stop, &mut sinks)?;
     let took = began.elapsed();
     // Closing the gate finishes the file.
     guest.gate(false)?;
@@ -94,7 +88,7 @@ pub fn record(
     if let Some(reason) = failure(&stopped.messages) {
         return Err(Error::Trace { file, reason });
     }
-    written.context(|| "passing on the command's output".to_owned())?;
+    sinks.finish()?;
     Ok(Recorded {
         finished: Finished::new(ending, stopped),
         cut_short,
@@ -107,16 +101,14 @@ fn attend(
     guest: &Guest,
     command: &Command,
     stop: impl Fn() -> bool,
-    mut sink: impl FnMut(Stream, &[u8]) -> std::io::Result<()>,
-) -> Result<(Ending, bool, std::io::Result<()>)> {
+    sinks: &mut Sinks<'_>,
+) -> Result<(Ending, bool)> {
     let mut running = guest.spawn(command)?;
-    let mut written = Ok(());
     let mut asked: Option<Instant> = None;
     loop {
-        match running.next(Some(Instant::now() + LOOK))? {
-            Some(Event::Ended(ending)) => return Ok((ending, asked.is_some(), written)),
-            Some(Event::Output(stream, bytes)) if written.is_ok() => written = sink(stream, &bytes),
-            Some(_) | None => {}
+        let event = running.next(Some(Instant::now() + LOOK))?;
+        if let Some(ending) = sinks.attend(event) {
+            return Ok((ending, asked.is_some()));
         }
         match asked {
             None if stop() => {

@@ -164,19 +164,24 @@ pub fn run_beside<T: Send>(
     if options.model.is_some() {
         guest.gate(true)?;
     }
-    let (ending, written, said) = thread::scope(|scope| {
+    let mut sinks = Sinks::new(stdout, stderr);
+    let (ending, said) = thread::scope(|scope| {
         let guest = &guest;
         let mut running = guest.spawn(&options.command)?;
         let pid = started(&mut running)?;
         let beside = scope.spawn(move || beside(guest, pid));
-        let (ending, written) = pass_on(running, stdout, stderr)?;
+        let ending = loop {
+            if let Some(ending) = sinks.attend(running.next(None)?) {
+                break ending;
+            }
+        };
         if options.model.is_some() {
             guest.gate(false)?;
         }
         let said = beside.join().unwrap_or_else(|panic| resume_unwind(panic));
-        Ok((ending, written, said))
+        Ok((ending, said))
     })?;
-    written.context(|| "passing on the command's output".to_owned())?;
+    sinks.finish()?;
     Ok((Finished::new(ending, guest.stop()?), said))
 }
 
@@ -189,25 +194,43 @@ fn started(running: &mut Running<'_>) -> Result<u32> {
     }
 }
 
-/// Passes on what a command writes until its end, and what came of the writing.
-fn pass_on(
-    mut running: Running<'_>,
-    stdout: &mut dyn Write,
-    stderr: &mut dyn Write,
-) -> Result<(Ending, std::io::Result<()>)> {
-    let mut written = Ok(());
-    loop {
-        match running.next(None)? {
-            Some(Event::Output(stream, bytes)) if written.is_ok() => {
-                let to: &mut dyn Write = match stream {
-                    Stream::Stdout => stdout,
-                    Stream::Stderr => stderr,
-                };
-                written = to.write_all(&bytes).and_then(|()| to.flush());
-            }
-            Some(Event::Ended(ending)) => return Ok((ending, written)),
-            _ => {}
+/// Where what a command writes is passed on to. After a failure nothing more is written, but the
+/// command runs to its end.
+pub(crate) struct Sinks<'s> {
+    stdout: &'s mut dyn Write,
+    stderr: &'s mut dyn Write,
+    written: std::io::Result<()>,
+}
+
+impl<'s> Sinks<'s> {
+    pub(crate) fn new(stdout: &'s mut dyn Write, stderr: &'s mut dyn Write) -> Self {
+        Self {
+            stdout,
+            stderr,
+            written: Ok(()),
         }
+    }
+
+    /// Passes on what an event brings. How the command ended, once it has.
+    pub(crate) fn attend(&mut self, event: Option<Event>) -> Option<Ending> {
+        match event {
+            Some(Event::Output(stream, bytes)) if self.written.is_ok() => {
+                let to = match stream {
+                    Stream::Stdout => &mut self.stdout,
+                    Stream::Stderr => &mut self.stderr,
+                };
+                self.written = to.write_all(&bytes).and_then(|()| to.flush());
+                None
+            }
+            Some(Event::Ended(ending)) => Some(ending),
+            _ => None,
+        }
+    }
+
+    /// Whether all of it could be written.
+    pub(crate) fn finish(self) -> Result<()> {
+        self.written
+            .context(|| "passing on the command's output".to_owned())
     }
 }
 

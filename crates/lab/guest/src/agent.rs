@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
@@ -22,7 +22,7 @@ use numaherd_lab_guest::protocol::{
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use crate::{about, during};
+use crate::Context;
 
 /// The PMU module's switch for the hardware model.
 const GATE: &str = "/sys/module/lab_pmu/parameters/gate";
@@ -56,24 +56,21 @@ pub fn serve() -> io::Result<()> {
             Ok(0) => return Err(io::Error::other("the host has gone away")),
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(during("reading from the host", error)),
+            Err(error) => return Err(error).during("reading from the host"),
         };
         decoder.push(&buffer[..length]);
         while let Some(message) = decoder.take().map_err(io::Error::other)? {
             greeted = true;
             match message {
                 ToGuest::Hello { version } => {
-                    let kernel = rustix::system::uname().release().to_bytes().to_vec();
-                    send(
-                        &port,
-                        &ToHost::Ready {
-                            version: VERSION,
-                            kernel,
-                        },
-                    )?;
+                    let ready = ToHost::Ready {
+                        version: VERSION,
+                        kernel: rustix::system::uname().release().to_string_lossy().into(),
+                    };
+                    send(&port, &ready)?;
                     if version != VERSION {
                         return Err(io::Error::other(format!(
-                            "the host speaks version {version} of the protocol, this guest {VERSION}"
+                            "the host uses version {version} of the protocol, this guest {VERSION}"
                         )));
                     }
                 }
@@ -86,16 +83,9 @@ pub fn serve() -> io::Result<()> {
                     }
                 }
                 ToGuest::Gate { on } => {
-                    let error = fs::write(GATE, if on { "1" } else { "0" })
-                        .map_err(|error| format!("writing {GATE}: {error}"))
-                        .err()
-                        .unwrap_or_default();
-                    send(
-                        &port,
-                        &ToHost::GateSet {
-                            error: error.into_bytes(),
-                        },
-                    )?;
+                    let set = fs::write(GATE, if on { "1" } else { "0" })
+                        .map_err(|error| format!("writing {GATE}: {error}"));
+                    send(&port, &ToHost::GateSet(set))?;
                 }
                 ToGuest::PowerOff => {
                     for group in lock(&running).values() {
@@ -111,7 +101,7 @@ pub fn serve() -> io::Result<()> {
 /// Opens the virtio port that carries the protocol's name.
 fn open_port() -> io::Result<File> {
     let class = "/sys/class/virtio-ports";
-    for entry in fs::read_dir(class).map_err(|error| during("listing the virtio ports", error))? {
+    for entry in fs::read_dir(class).during("listing the virtio ports")? {
         let entry = entry?;
         let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
         if name.trim_end() == PORT_NAME {
@@ -120,7 +110,7 @@ fn open_port() -> io::Result<File> {
                 .read(true)
                 .write(true)
                 .open(&device)
-                .map_err(|error| about("opening", &device, error));
+                .about("opening", &device);
         }
     }
     Err(io::Error::other(format!(
@@ -129,11 +119,9 @@ fn open_port() -> io::Result<File> {
 }
 
 fn send(port: &Port, message: &ToHost) -> io::Result<()> {
-    let mut frame = Vec::new();
-    message.encode(&mut frame);
     lock(port)
-        .write_all(&frame)
-        .map_err(|error| during("writing to the host", error))
+        .write_all(&message.frame())
+        .during("writing to the host")
 }
 
 /// A panicking thread leaves nothing half done under these locks.
@@ -142,40 +130,26 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn start(port: &Port, running: &Running, id: u32, command: &CommandLine) -> io::Result<()> {
-    match spawn(command) {
-        Err(error) => send(
-            port,
-            &ToHost::NotStarted {
-                id,
-                reason: error.to_string().into_bytes(),
-            },
-        ),
-        Ok(child) => {
-            lock(running).insert(id, Pid::from_child(&child));
-            send(
-                port,
-                &ToHost::Started {
-                    id,
-                    pid: child.id(),
-                },
-            )?;
-            let (port, running) = (port.clone(), running.clone());
-            thread::spawn(move || {
-                let ended = attend(&port, id, child);
-                lock(&running).remove(&id);
-                let message = match ended {
-                    Ok(ending) => ToHost::Ended { id, ending },
-                    Err(error) => ToHost::NotStarted {
-                        id,
-                        reason: error.to_string().into_bytes(),
-                    },
-                };
-                // With the port gone the main thread ends as well.
-                let _ = send(&port, &message);
-            });
-            Ok(())
-        }
-    }
+    let not_started = move |error: io::Error| ToHost::NotStarted {
+        id,
+        reason: error.to_string(),
+    };
+    let child = match spawn(command) {
+        Ok(child) => child,
+        Err(error) => return send(port, &not_started(error)),
+    };
+    lock(running).insert(id, Pid::from_child(&child));
+    let pid = child.id();
+    send(port, &ToHost::Started { id, pid })?;
+    let (port, running) = (port.clone(), running.clone());
+    thread::spawn(move || {
+        let ended = attend(&port, id, child);
+        lock(&running).remove(&id);
+        let message = ended.map_or_else(not_started, |ending| ToHost::Ended { id, ending });
+        // With the port gone the main thread ends as well.
+        let _ = send(&port, &message);
+    });
+    Ok(())
 }
 
 /// Starts the command in a process group of its own.
@@ -208,42 +182,49 @@ fn spawn(command: &CommandLine) -> io::Result<Child> {
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
-        .map_err(|error| about("starting", std::path::Path::new(program), error))
+        .about("starting", std::path::Path::new(program))
 }
 
 /// Forwards the command's output until it has ended, and says how.
 fn attend(port: &Port, id: u32, mut child: Child) -> io::Result<Ending> {
     let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    let mut stdout = child.stdout.take();
-    let mut stderr = child.stderr.take();
-    let pipes = [
-        stdout.as_ref().map(AsFd::as_fd),
-        stderr.as_ref().map(AsFd::as_fd),
-    ];
-    for pipe in pipes.into_iter().flatten() {
+    let mut pipes: Vec<(Stream, OwnedFd)> = Vec::new();
+    pipes.extend(
+        child
+            .stdout
+            .take()
+            .map(|pipe| (Stream::Stdout, pipe.into())),
+    );
+    pipes.extend(
+        child
+            .stderr
+            .take()
+            .map(|pipe| (Stream::Stderr, pipe.into())),
+    );
+    for (_, pipe) in &pipes {
         rustix::io::ioctl_fionbio(pipe, true)?;
     }
     let mut ended = false;
     while !ended {
         let mut waiting = vec![PollFd::new(&pidfd, PollFlags::IN)];
-        waiting.extend(stdout.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
-        waiting.extend(stderr.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        waiting.extend(
+            pipes
+                .iter()
+                .map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)),
+        );
         match poll(&mut waiting, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         // Looked at before the pipes are: what the command wrote before it ended is in them.
         ended = !waiting[0].revents().is_empty();
-        if let Some(pipe) = &stdout
-            && forward(port, id, Stream::Stdout, pipe.as_fd())?
-        {
-            stdout = None;
+        let mut open = Vec::new();
+        for (stream, pipe) in pipes {
+            if !forward(port, id, stream, pipe.as_fd())? {
+                open.push((stream, pipe));
+            }
         }
-        if let Some(pipe) = &stderr
-            && forward(port, id, Stream::Stderr, pipe.as_fd())?
-        {
-            stderr = None;
-        }
+        pipes = open;
     }
     let status = child.wait()?;
     Ok(match (status.code(), status.signal()) {

@@ -57,28 +57,27 @@ fn start_and_reap() -> io::Result<()> {
         .arg0("numaherd-agent")
         .process_group(0)
         .spawn()
-        .map_err(|error| during("starting the agent", error))?;
+        .during("starting the agent")?;
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, _))) if pid.as_raw_nonzero().get().cast_unsigned() == agent.id() => {
                 return Ok(());
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(during("waiting for the agent", error.into())),
+            Err(error) => return Err(error).during("waiting for the agent"),
         }
     }
 }
 
 fn load_modules() -> io::Result<()> {
     let mut files: Vec<_> = fs::read_dir(MODULES)
-        .map_err(|error| during("reading /modules", error))?
+        .during("reading /modules")?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<_>>()?;
     files.sort();
     for file in files {
-        let image = fs::File::open(&file).map_err(|error| about("opening", &file, error))?;
-        finit_module(&image, c"", 0)
-            .map_err(|error| about("loading the module", &file, error.into()))?;
+        let image = fs::File::open(&file).about("opening", &file)?;
+        finit_module(&image, c"", 0).about("loading the module", &file)?;
     }
     Ok(())
 }
@@ -95,18 +94,29 @@ fn settle() -> io::Result<()> {
         ("/proc/sys/kernel/kptr_restrict", "0"),
     ];
     for (file, value) in settings {
-        fs::write(file, value).map_err(|error| about("writing", Path::new(file), error))?;
+        fs::write(file, value).about("writing", Path::new(file))?;
     }
-    sethostname(b"lab").map_err(|error| during("setting the host name", error.into()))?;
-    network::bring_up_loopback().map_err(|error| during("bringing up loopback", error))
+    sethostname(b"lab").during("setting the host name")?;
+    network::bring_up_loopback().during("bringing up loopback")
 }
 
-fn during(what: &str, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{what}: {error}"))
+/// Attaches what was tried to an error.
+trait Context<T> {
+    fn during(self, what: &str) -> io::Result<T>;
+    fn about(self, what: &str, file: &Path) -> io::Result<T>;
 }
 
-fn about(what: &str, file: &Path, error: io::Error) -> io::Error {
-    during(&format!("{what} {}", file.display()), error)
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
+    fn during(self, what: &str) -> io::Result<T> {
+        self.map_err(|error| {
+            let error = error.into();
+            io::Error::new(error.kind(), format!("{what}: {error}"))
+        })
+    }
+
+    fn about(self, what: &str, file: &Path) -> io::Result<T> {
+        self.during(&format!("{what} {}", file.display()))
+    }
 }
 
 /// No options for a mount.

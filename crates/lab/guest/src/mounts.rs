@@ -11,7 +11,7 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, mount, mount_move};
 
-use crate::{NONE, about, during};
+use crate::{Context, NONE};
 
 /// Tag under which QEMU exports the host's root.
 const HOST_TAG: &str = "hostroot";
@@ -38,10 +38,9 @@ pub fn mount_kernel_file_systems(root: &Path) -> io::Result<()> {
     for (kind, place, options) in KERNEL.into_iter().chain(INNER) {
         let place = root.join(place);
         if !place.exists() {
-            fs::create_dir_all(&place).map_err(|error| about("creating", &place, error))?;
+            fs::create_dir_all(&place).about("creating", &place)?;
         }
-        mount(kind, &place, kind, MountFlags::empty(), options)
-            .map_err(|error| about("mounting", &place, error.into()))?;
+        mount(kind, &place, kind, MountFlags::empty(), options).about("mounting", &place)?;
     }
     Ok(())
 }
@@ -49,8 +48,7 @@ pub fn mount_kernel_file_systems(root: &Path) -> io::Result<()> {
 /// Mounts the host's root below an overlay and makes it this process's root.
 pub fn enter_host_root() -> io::Result<()> {
     for directory in ["/host", "/upper", "/root"] {
-        fs::create_dir_all(directory)
-            .map_err(|error| about("creating", Path::new(directory), error))?;
+        fs::create_dir_all(directory).about("creating", Path::new(directory))?;
     }
     mount(
         HOST_TAG,
@@ -59,7 +57,7 @@ pub fn enter_host_root() -> io::Result<()> {
         MountFlags::RDONLY,
         Some(c"trans=virtio,version=9p2000.L,cache=loose,msize=512000"),
     )
-    .map_err(|error| during("mounting the host's root over 9p", error.into()))?;
+    .during("mounting the host's root over 9p")?;
     mount(
         "tmpfs",
         "/upper",
@@ -67,10 +65,9 @@ pub fn enter_host_root() -> io::Result<()> {
         MountFlags::empty(),
         Some(c"mode=0755"),
     )
-    .map_err(|error| during("mounting the overlay's upper layer", error.into()))?;
+    .during("mounting the overlay's upper layer")?;
     for directory in ["/upper/data", "/upper/work"] {
-        fs::create_dir(directory)
-            .map_err(|error| about("creating", Path::new(directory), error))?;
+        fs::create_dir(directory).about("creating", Path::new(directory))?;
     }
     mount(
         "overlay",
@@ -79,11 +76,11 @@ pub fn enter_host_root() -> io::Result<()> {
         MountFlags::empty(),
         Some(c"lowerdir=/host,upperdir=/upper/data,workdir=/upper/work"),
     )
-    .map_err(|error| during("mounting the overlay", error.into()))?;
+    .during("mounting the overlay")?;
     mount_kernel_file_systems(Path::new("/root"))?;
     rustix::process::chdir("/root")?;
-    mount_move(".", "/").map_err(|error| during("moving the new root into place", error.into()))?;
-    rustix::process::chroot(".").map_err(|error| during("entering the new root", error.into()))?;
+    mount_move(".", "/").during("moving the new root into place")?;
+    rustix::process::chroot(".").during("entering the new root")?;
     rustix::process::chdir("/")?;
     // Debian's /var/run and /var/lock point into /run.
     fs::create_dir_all("/run/lock")

@@ -1,9 +1,7 @@
 //! Messages between host and guest, and their encoding on the virtio serial port.
 //!
-//! A frame is `length: u32` (of what follows), `kind: u8`, then the message's fields in order.
-//! Numbers are little-endian; a string of bytes is `length: u32` and the bytes; a list is
-//! `count: u32` and its items. Strings carry no encoding: arguments, environment and paths are
-//! what the kernel takes, any bytes but NUL.
+//! A frame is `length: u32`, little-endian, and so many bytes: a message in the encoding of
+//! [`postcard`]. Arguments, environment and paths are what the kernel takes, any bytes but NUL.
 //!
 //! The first message of the host is [`ToGuest::Hello`], the first of the guest [`ToHost::Ready`];
 //! both carry [`VERSION`], and either side stops when the other's differs. After that any number
@@ -12,10 +10,11 @@
 //! Decoding is a pure function of the bytes ([`Decoder`]): it never panics, whatever they are, and
 //! keeps no more than one frame and what follows it in the buffer.
 
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
 /// Version of this protocol. Raised by every change of a message.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longest frame that is accepted, in bytes. Output is sent in pieces well below it.
 pub const LONGEST_FRAME: usize = 4 << 20;
@@ -24,7 +23,7 @@ pub const LONGEST_FRAME: usize = 4 << 20;
 pub const PORT_NAME: &str = "numaherd.agent";
 
 /// A command for the guest to run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandLine {
     /// Program and arguments; the program is looked up in the `PATH` of `environment`.
     pub arguments: Vec<Vec<u8>>,
@@ -35,7 +34,7 @@ pub struct CommandLine {
 }
 
 /// Which of a command's two output streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stream {
     /// File descriptor 1.
     Stdout,
@@ -44,7 +43,7 @@ pub enum Stream {
 }
 
 /// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// It returned this exit code.
     Exited(i32),
@@ -53,7 +52,7 @@ pub enum Ending {
 }
 
 /// What the host sends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToGuest {
     /// First message.
     Hello {
@@ -84,14 +83,14 @@ pub enum ToGuest {
 }
 
 /// What the guest sends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToHost {
     /// First message: the guest is up.
     Ready {
         /// The guest's [`VERSION`].
         version: u32,
         /// The kernel's release, as `uname -r` says it.
-        kernel: Vec<u8>,
+        kernel: String,
     },
     /// The command was started.
     Started {
@@ -105,7 +104,7 @@ pub enum ToHost {
         /// The command.
         id: u32,
         /// Why.
-        reason: Vec<u8>,
+        reason: String,
     },
     /// The command wrote something.
     Output {
@@ -114,6 +113,7 @@ pub enum ToHost {
         /// Where to.
         stream: Stream,
         /// What.
+        #[serde(with = "as_bytes")]
         bytes: Vec<u8>,
     },
     /// The command ended; nothing follows for its id.
@@ -123,11 +123,8 @@ pub enum ToHost {
         /// How.
         ending: Ending,
     },
-    /// Answer to [`ToGuest::Gate`].
-    GateSet {
-        /// Why it could not be set; empty when it was.
-        error: Vec<u8>,
-    },
+    /// Answer to [`ToGuest::Gate`]: why it could not be set, if so.
+    GateSet(Result<(), String>),
     /// Last message, before the power goes.
     Goodbye,
 }
@@ -143,20 +140,14 @@ pub enum ProtocolError {
         /// The announced length in bytes.
         length: usize,
     },
-    /// No message has this number.
-    #[error("no message has the number {kind}: the stream is damaged or the other side is newer")]
-    UnknownKind {
-        /// The number found.
-        kind: u8,
-    },
-    /// The frame ended inside a field, or went on after the last.
-    #[error("a message with the number {kind} has {what}: the stream is damaged")]
-    Malformed {
-        /// The message's number.
-        kind: u8,
-        /// What is wrong with it.
-        what: &'static str,
-    },
+    /// A frame holds no message.
+    #[error(
+        "a frame holds no message ({0}): the stream is damaged or the other side uses another version"
+    )]
+    Malformed(#[from] postcard::Error),
+    /// A frame goes on after its message.
+    #[error("a message is followed by {0} bytes that belong to none: the stream is damaged")]
+    Surplus(usize),
     /// The stream ended inside a frame.
     #[error("the stream ended {have} bytes into a frame")]
     Truncated {
@@ -166,15 +157,21 @@ pub enum ProtocolError {
 }
 
 /// A message that can be sent over the port.
-pub trait Message: Sized {
-    /// Appends the message's frame to `out`.
-    fn encode(&self, out: &mut Vec<u8>);
-    /// Reads a message from a frame's kind and fields.
-    ///
-    /// # Errors
-    /// [`ProtocolError::UnknownKind`] and [`ProtocolError::Malformed`].
-    fn decode(kind: u8, fields: &[u8]) -> Result<Self, ProtocolError>;
+pub trait Message: Serialize + DeserializeOwned {
+    /// The message's frame.
+    fn frame(&self) -> Vec<u8> {
+        let frame = postcard::to_extend(self, vec![0; 4]);
+        let mut frame = frame.expect("messages have no part that cannot be encoded");
+        // The kernel limits arguments and environment to far less than 4 GiB, and output is sent
+        // in pieces.
+        let length = u32::try_from(frame.len() - 4).unwrap_or(u32::MAX);
+        frame[..4].copy_from_slice(&length.to_le_bytes());
+        frame
+    }
 }
+
+impl Message for ToGuest {}
+impl Message for ToHost {}
 
 /// Turns a stream of bytes, in pieces of any size, into messages.
 #[derive(Debug, Default)]
@@ -207,13 +204,10 @@ impl Decoder {
         let Some(frame) = rest.get(..length) else {
             return Ok(None);
         };
-        let Some((&kind, fields)) = frame.split_first() else {
-            return Err(ProtocolError::Malformed {
-                kind: 0,
-                what: "no kind",
-            });
-        };
-        let message = M::decode(kind, fields)?;
+        let (message, surplus) = postcard::take_from_bytes(frame)?;
+        if !surplus.is_empty() {
+            return Err(ProtocolError::Surplus(surplus.len()));
+        }
         self.read += 4 + length;
         Ok(Some(message))
     }
@@ -230,222 +224,16 @@ impl Decoder {
     }
 }
 
-impl Message for ToGuest {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Hello { version } => frame(out, 1, |f| f.number(*version)),
-            Self::Run { id, command } => frame(out, 2, |f| {
-                f.number(*id);
-                f.list(&command.arguments);
-                f.list(&command.environment);
-                f.bytes(&command.directory);
-            }),
-            Self::Signal { id, signal } => frame(out, 3, |f| {
-                f.number(*id);
-                f.signed(*signal);
-            }),
-            Self::Gate { on } => frame(out, 4, |f| f.number(u32::from(*on))),
-            Self::PowerOff => frame(out, 5, |_| ()),
-        }
+/// Bytes encoded as a whole, not one by one.
+mod as_bytes {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
     }
 
-    fn decode(kind: u8, fields: &[u8]) -> Result<Self, ProtocolError> {
-        let mut f = Fields { kind, rest: fields };
-        let message = match kind {
-            1 => Self::Hello {
-                version: f.number()?,
-            },
-            2 => Self::Run {
-                id: f.number()?,
-                command: CommandLine {
-                    arguments: f.list()?,
-                    environment: f.list()?,
-                    directory: f.bytes()?,
-                },
-            },
-            3 => Self::Signal {
-                id: f.number()?,
-                signal: f.signed()?,
-            },
-            4 => Self::Gate { on: f.flag()? },
-            5 => Self::PowerOff,
-            _ => return Err(ProtocolError::UnknownKind { kind }),
-        };
-        f.end(message)
-    }
-}
-
-impl Message for ToHost {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Ready { version, kernel } => frame(out, 65, |f| {
-                f.number(*version);
-                f.bytes(kernel);
-            }),
-            Self::Started { id, pid } => frame(out, 66, |f| {
-                f.number(*id);
-                f.number(*pid);
-            }),
-            Self::NotStarted { id, reason } => frame(out, 67, |f| {
-                f.number(*id);
-                f.bytes(reason);
-            }),
-            Self::Output { id, stream, bytes } => frame(out, 68, |f| {
-                f.number(*id);
-                f.number(u32::from(*stream == Stream::Stderr));
-                f.bytes(bytes);
-            }),
-            Self::Ended { id, ending } => frame(out, 69, |f| {
-                let (killed, value) = match *ending {
-                    Ending::Exited(code) => (0, code),
-                    Ending::Killed(signal) => (1, signal),
-                };
-                f.number(*id);
-                f.number(killed);
-                f.signed(value);
-            }),
-            Self::GateSet { error } => frame(out, 70, |f| f.bytes(error)),
-            Self::Goodbye => frame(out, 71, |_| ()),
-        }
-    }
-
-    fn decode(kind: u8, fields: &[u8]) -> Result<Self, ProtocolError> {
-        let mut f = Fields { kind, rest: fields };
-        let message = match kind {
-            65 => Self::Ready {
-                version: f.number()?,
-                kernel: f.bytes()?,
-            },
-            66 => Self::Started {
-                id: f.number()?,
-                pid: f.number()?,
-            },
-            67 => Self::NotStarted {
-                id: f.number()?,
-                reason: f.bytes()?,
-            },
-            68 => Self::Output {
-                id: f.number()?,
-                stream: if f.flag()? {
-                    Stream::Stderr
-                } else {
-                    Stream::Stdout
-                },
-                bytes: f.bytes()?,
-            },
-            69 => {
-                let (id, killed, value) = (f.number()?, f.flag()?, f.signed()?);
-                let ending = if killed {
-                    Ending::Killed(value)
-                } else {
-                    Ending::Exited(value)
-                };
-                Self::Ended { id, ending }
-            }
-            70 => Self::GateSet { error: f.bytes()? },
-            71 => Self::Goodbye,
-            _ => return Err(ProtocolError::UnknownKind { kind }),
-        };
-        f.end(message)
-    }
-}
-
-/// Appends one frame; `fill` writes its fields.
-fn frame(out: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Writer<'_>)) {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    out.push(kind);
-    fill(&mut Writer { out });
-    let length = length_field(out.len() - start - 4);
-    out[start..start + 4].copy_from_slice(&length);
-}
-
-/// A length as it is sent. Nothing that a message holds comes near 4 GiB: the kernel limits
-/// arguments and environment to far less, and output is sent in pieces.
-fn length_field(length: usize) -> [u8; 4] {
-    u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes()
-}
-
-struct Writer<'a> {
-    out: &'a mut Vec<u8>,
-}
-
-impl Writer<'_> {
-    fn number(&mut self, value: u32) {
-        self.out.extend_from_slice(&value.to_le_bytes());
-    }
-    fn signed(&mut self, value: i32) {
-        self.out.extend_from_slice(&value.to_le_bytes());
-    }
-    fn bytes(&mut self, value: &[u8]) {
-        self.out.extend_from_slice(&length_field(value.len()));
-        self.out.extend_from_slice(value);
-    }
-    fn list(&mut self, values: &[Vec<u8>]) {
-        self.out.extend_from_slice(&length_field(values.len()));
-        for value in values {
-            self.bytes(value);
-        }
-    }
-}
-
-/// The fields of one frame that have not been read yet.
-struct Fields<'a> {
-    kind: u8,
-    rest: &'a [u8],
-}
-
-impl Fields<'_> {
-    fn malformed(&self, what: &'static str) -> ProtocolError {
-        ProtocolError::Malformed {
-            kind: self.kind,
-            what,
-        }
-    }
-    fn word(&mut self) -> Result<[u8; 4], ProtocolError> {
-        let (word, rest) = self
-            .rest
-            .split_first_chunk()
-            .ok_or_else(|| self.malformed("too few bytes"))?;
-        self.rest = rest;
-        Ok(*word)
-    }
-    fn number(&mut self) -> Result<u32, ProtocolError> {
-        self.word().map(u32::from_le_bytes)
-    }
-    fn signed(&mut self) -> Result<i32, ProtocolError> {
-        self.word().map(i32::from_le_bytes)
-    }
-    fn flag(&mut self) -> Result<bool, ProtocolError> {
-        match self.number()? {
-            0 => Ok(false),
-            1 => Ok(true),
-            _ => Err(self.malformed("a flag that is neither 0 nor 1")),
-        }
-    }
-    fn bytes(&mut self) -> Result<Vec<u8>, ProtocolError> {
-        let length = self.number()? as usize;
-        let (bytes, rest) = self
-            .rest
-            .split_at_checked(length)
-            .ok_or_else(|| self.malformed("too few bytes"))?;
-        self.rest = rest;
-        Ok(bytes.to_vec())
-    }
-    fn list(&mut self) -> Result<Vec<Vec<u8>>, ProtocolError> {
-        let count = self.number()? as usize;
-        // Every item takes at least its length field, so a false count cannot reserve memory.
-        if count > self.rest.len() / 4 {
-            return Err(self.malformed("too few bytes"));
-        }
-        (0..count).map(|_| self.bytes()).collect()
-    }
-    fn end<M>(self, message: M) -> Result<M, ProtocolError> {
-        if self.rest.is_empty() {
-            Ok(message)
-        } else {
-            Err(self.malformed("bytes too many"))
-        }
+    pub fn deserialize<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        <&[u8]>::deserialize(deserializer).map(<[u8]>::to_vec)
     }
 }
 
@@ -488,26 +276,24 @@ mod tests {
             any::<i32>().prop_map(Ending::Killed)
         ];
         prop_oneof![
-            (any::<u32>(), bytes()).prop_map(|(version, kernel)| ToHost::Ready { version, kernel }),
+            (any::<u32>(), ".*").prop_map(|(version, kernel)| ToHost::Ready { version, kernel }),
             (any::<u32>(), any::<u32>()).prop_map(|(id, pid)| ToHost::Started { id, pid }),
-            (any::<u32>(), bytes()).prop_map(|(id, reason)| ToHost::NotStarted { id, reason }),
+            (any::<u32>(), ".*").prop_map(|(id, reason)| ToHost::NotStarted { id, reason }),
             (any::<u32>(), stream, bytes()).prop_map(|(id, stream, bytes)| ToHost::Output {
                 id,
                 stream,
                 bytes
             }),
             (any::<u32>(), ending).prop_map(|(id, ending)| ToHost::Ended { id, ending }),
-            bytes().prop_map(|error| ToHost::GateSet { error }),
+            ".*".prop_map(|error| ToHost::GateSet(Err(error))),
+            Just(ToHost::GateSet(Ok(()))),
             Just(ToHost::Goodbye),
         ]
     }
 
     /// Encodes the messages, cuts the stream into pieces of the given sizes and decodes them.
     fn through<M: Message>(messages: &[M], pieces: &[usize]) -> Vec<M> {
-        let mut stream = Vec::new();
-        for message in messages {
-            message.encode(&mut stream);
-        }
+        let mut stream: Vec<u8> = messages.iter().flat_map(Message::frame).collect();
         let (mut decoder, mut seen, mut sizes) =
             (Decoder::default(), Vec::new(), pieces.iter().cycle());
         while !stream.is_empty() {
@@ -545,27 +331,26 @@ mod tests {
         }
 
         #[test]
-        fn a_message_with_one_byte_less_is_refused(message in to_host()) {
-            let mut stream = Vec::new();
-            message.encode(&mut stream);
-            let fields = &stream[5..];
-            if let Some((_, shorter)) = fields.split_last() {
-                prop_assert!(ToHost::decode(stream[4], shorter).is_err());
+        fn a_message_with_a_byte_less_or_more_is_refused(message in to_host()) {
+            let frame = message.frame();
+            let body = &frame[4..];
+            for other in [&body[..body.len() - 1], &[body, &[0]].concat()] {
+                let length = u32::try_from(other.len()).unwrap();
+                let mut decoder = Decoder::default();
+                decoder.push(&length.to_le_bytes());
+                decoder.push(other);
+                prop_assert!(decoder.take::<ToHost>().is_err());
             }
-            let mut longer = fields.to_vec();
-            longer.push(0);
-            prop_assert!(ToHost::decode(stream[4], &longer).is_err());
         }
     }
 
     #[test]
     fn a_stream_that_ends_inside_a_frame_is_truncated() {
-        let mut stream = Vec::new();
-        ToHost::Ready {
+        let stream = ToHost::Ready {
             version: VERSION,
-            kernel: b"6.12".to_vec(),
+            kernel: "6.12".to_owned(),
         }
-        .encode(&mut stream);
+        .frame();
         let mut decoder = Decoder::default();
         decoder.push(&stream[..stream.len() - 1]);
         assert_eq!(decoder.take::<ToHost>(), Ok(None));
@@ -591,13 +376,15 @@ mod tests {
 
     #[test]
     fn a_false_count_is_refused_before_any_memory_is_taken() {
-        let fields = [1_u32.to_le_bytes(), u32::MAX.to_le_bytes()].concat();
-        assert_eq!(
-            ToGuest::decode(2, &fields),
-            Err(ProtocolError::Malformed {
-                kind: 2,
-                what: "too few bytes"
-            })
+        // Run, its id, and a list that claims to be of 2^32 - 1 arguments.
+        let body = [1, 1, 0xff, 0xff, 0xff, 0xff, 0x0f];
+        let mut decoder = Decoder::default();
+        decoder.push(&[7, 0, 0, 0]);
+        decoder.push(&body);
+        let refused = decoder.take::<ToGuest>();
+        assert!(
+            matches!(refused, Err(ProtocolError::Malformed(_))),
+            "{refused:?}"
         );
     }
 }

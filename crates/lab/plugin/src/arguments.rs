@@ -2,7 +2,6 @@
 //! What the plugin is told on QEMU's command line: `-plugin FILE,key=value,…`.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use crate::guest_time::IdleRule;
@@ -86,7 +85,6 @@ impl Arguments {
     pub fn parse<S: AsRef<str>>(
         arguments: impl IntoIterator<Item = S>,
     ) -> Result<Self, ArgumentError> {
-        let (mut shm, mut config) = (None, None);
         let mut parsed = Self {
             shm: PathBuf::new(),
             config: PathBuf::new(),
@@ -107,65 +105,43 @@ impl Arguments {
             let Some((key, value)) = argument.split_once('=') else {
                 return Err(ArgumentError::NotAPair(argument.to_owned()));
             };
-            match key {
-                "shm" => shm = Some(PathBuf::from(value)),
-                "config" => config = Some(PathBuf::from(value)),
-                "report" => parsed.report = Some(PathBuf::from(value)),
-                "trace" => parsed.trace = Some(PathBuf::from(value)),
-                "about" => parsed.about = Some(PathBuf::from(value)),
-                "time" => {
-                    let modes = [("real", TimeMode::Real), ("modelled", TimeMode::Modelled)];
-                    parsed.time = choice(key, value, &modes, "real or modelled")?;
-                }
-                "accesses" => {
-                    let whose = [("user", Accesses::User), ("all", Accesses::All)];
-                    parsed.accesses = choice(key, value, &whose, "user or all")?;
-                }
-                "quantum_ns" => parsed.quantum_ns = number(key, value)?,
-                "skew_ns" => parsed.skew_ns = number(key, value)?,
-                "idle_grace_us" => {
-                    parsed.idle.grace = Duration::from_micros(number(key, value)?);
-                }
-                "idle_patience_us" => {
-                    parsed.idle.patience = Duration::from_micros(number(key, value)?);
-                }
+            let wrong = |expected| ArgumentError::Value {
+                key: key.to_owned(),
+                value: value.to_owned(),
+                expected,
+            };
+            // Small enough to be calculated with in any unit.
+            let number = || {
+                let parsed = value.parse().ok();
+                parsed
+                    .filter(|number| (1..=1_000_000_000).contains(number))
+                    .ok_or_else(|| wrong("a whole number from 1 to 1000000000"))
+            };
+            match (key, value) {
+                ("shm", _) => parsed.shm = value.into(),
+                ("config", _) => parsed.config = value.into(),
+                ("report", _) => parsed.report = Some(value.into()),
+                ("trace", _) => parsed.trace = Some(value.into()),
+                ("about", _) => parsed.about = Some(value.into()),
+                ("time", "real") => parsed.time = TimeMode::Real,
+                ("time", "modelled") => parsed.time = TimeMode::Modelled,
+                ("time", _) => return Err(wrong("real or modelled")),
+                ("accesses", "user") => parsed.accesses = Accesses::User,
+                ("accesses", "all") => parsed.accesses = Accesses::All,
+                ("accesses", _) => return Err(wrong("user or all")),
+                ("quantum_ns", _) => parsed.quantum_ns = number()?,
+                ("skew_ns", _) => parsed.skew_ns = number()?,
+                ("idle_grace_us", _) => parsed.idle.grace = Duration::from_micros(number()?),
+                ("idle_patience_us", _) => parsed.idle.patience = Duration::from_micros(number()?),
                 _ => return Err(ArgumentError::Unknown(key.to_owned())),
             }
         }
-        parsed.shm = shm.ok_or(ArgumentError::Missing("shm"))?;
-        parsed.config = config.ok_or(ArgumentError::Missing("config"))?;
+        for (key, path) in [("shm", &parsed.shm), ("config", &parsed.config)] {
+            if path.as_os_str().is_empty() {
+                return Err(ArgumentError::Missing(key));
+            }
+        }
         Ok(parsed)
-    }
-}
-
-fn choice<T: Copy>(
-    key: &str,
-    value: &str,
-    choices: &[(&str, T)],
-    expected: &'static str,
-) -> Result<T, ArgumentError> {
-    let found = choices
-        .iter()
-        .find(|(name, _)| *name == value)
-        .map(|&(_, choice)| choice);
-    found.ok_or_else(|| wrong(key, value, expected))
-}
-
-/// A whole number above 0 and small enough to be reckoned with in any unit.
-fn number<T: FromStr + PartialOrd + From<u32>>(key: &str, value: &str) -> Result<T, ArgumentError> {
-    let (least, most) = (T::from(1), T::from(1_000_000_000));
-    let parsed = value
-        .parse()
-        .ok()
-        .filter(|number| (&least..=&most).contains(&number));
-    parsed.ok_or_else(|| wrong(key, value, "a whole number from 1 to 1000000000"))
-}
-
-fn wrong(key: &str, value: &str, expected: &'static str) -> ArgumentError {
-    ArgumentError::Value {
-        key: key.to_owned(),
-        value: value.to_owned(),
-        expected,
     }
 }
 

@@ -24,12 +24,17 @@
 )]
 
 use std::ffi::{CStr, c_char, c_void};
-use std::mem::transmute;
 
-use crate::qemu::{Absent, symbol};
+use crate::qemu::{Absent, function, symbol};
 
 /// Bytes of each function that are looked at; the two moves come within the first two dozen.
 const LOOKED_AT: usize = 48;
+
+/// What QEMU asks for the time, in ns.
+pub type Now = unsafe extern "C" fn() -> i64;
+
+/// What QEMU calls to set the time.
+pub type Set = unsafe extern "C" fn(i64);
 
 /// Why QEMU's clock cannot be taken over.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -122,9 +127,8 @@ impl Hook {
         let slots = consistent(uses)?;
         // SAFETY: the symbol is QEMU's `ObjectClass *object_class_by_name(const char *)`.
         let class = unsafe {
-            let by_name = transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut u8>(
-                symbol(c"object_class_by_name")?,
-            );
+            let by_name: unsafe extern "C" fn(*const c_char) -> *mut u8 =
+                function(c"object_class_by_name")?;
             by_name(c"tcg-accel-ops".as_ptr())
         };
         if class.is_null() {
@@ -147,27 +151,15 @@ impl Hook {
     ///
     /// # Safety
     /// Before the guest starts, on the thread that installs the plugin.
-    pub unsafe fn install(
-        &self,
-        now: unsafe extern "C" fn() -> i64,
-        set: unsafe extern "C" fn(i64),
-    ) {
+    pub unsafe fn install(&self, now: Now, set: Set) {
         let [get_slot, set_slot, ticks_slot] = self.slots;
         let class = self.class as *mut u8;
         // SAFETY: `find` has checked the slots; the signatures are those of AccelOpsClass.
         unsafe {
-            class
-                .add(get_slot)
-                .cast::<unsafe extern "C" fn() -> i64>()
-                .write(now);
-            class
-                .add(set_slot)
-                .cast::<unsafe extern "C" fn(i64)>()
-                .write(set);
-            class
-                .add(ticks_slot)
-                .cast::<unsafe extern "C" fn() -> i64>()
-                .write(now);
+            let slot = |offset| class.add(offset);
+            slot(get_slot).cast::<Now>().write(now);
+            slot(set_slot).cast::<Set>().write(set);
+            slot(ticks_slot).cast::<Now>().write(now);
         }
     }
 }

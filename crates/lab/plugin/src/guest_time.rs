@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-use crate::clock::{Hook, HookError};
+use crate::clock::{Hook, HookError, Now, Set};
 use crate::qemu::{ExitRequests, Timers};
 use crate::schedule::Schedule;
+use crate::sync::lock;
 
 /// Value of `offset_ns` while the guest's time is the model's.
 const MODELLED: i64 = i64::MIN;
@@ -100,11 +101,7 @@ impl GuestTime {
     ///
     /// # Safety
     /// Once, before the guest starts; the functions must end in this `GuestTime`.
-    pub unsafe fn take_over_clock(
-        &'static self,
-        now: unsafe extern "C" fn() -> i64,
-        set: unsafe extern "C" fn(i64),
-    ) -> std::io::Result<()> {
+    pub unsafe fn take_over_clock(&'static self, now: Now, set: Set) -> std::io::Result<()> {
         let Some((timers, hook)) = &self.qemu else {
             return Ok(());
         };
@@ -238,21 +235,13 @@ impl GuestTime {
     }
 
     fn tell_idle_thread(&self) {
-        drop(
-            self.someone_idles
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        drop(lock(&self.someone_idles));
         self.idle_news.notify_one();
     }
 
     /// Waits for news of idle vCPUs, at most this long.
     fn await_news(&self, most: Duration) {
-        let guard = self
-            .someone_idles
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let waited = self.idle_news.wait_timeout(guard, most);
+        let waited = self.idle_news.wait_timeout(lock(&self.someone_idles), most);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 

@@ -326,6 +326,24 @@ impl Nop {
     }
 }
 
+impl Record {
+    /// As it lies in memory, in words of 8 bytes.
+    #[must_use]
+    pub fn words(&self) -> [u64; 6] {
+        const _: () = assert!(size_of::<Record>() == 48);
+        let joined = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let node_and_flags = u32::from(self.node) | u32::from(self.flags) << 16;
+        [
+            self.va,
+            self.pa,
+            self.ip,
+            self.time_ns,
+            joined(self.latency_ns, node_and_flags),
+            joined(self.tid, self.tgid),
+        ]
+    }
+}
+
 /// Bytes of a `T`, as a u64.
 const fn bytes_of<T>() -> u64 {
     size_of::<T>() as u64

@@ -14,7 +14,7 @@
 //! | `clock` | the clock hook: QEMU takes its time from here |
 //! | `qemu` | other functions of QEMU that are called |
 //! | `shared`, `layout` | the memory shared with the guest's PMU module |
-//! | `arguments`, `machine_file`, `report` | in and out |
+//! | `arguments`, `machine_file`, `file_error`, `report` | in and out |
 //!
 //! While the gate is closed nothing is instrumented but the NOPs of [`layout::Nop`], and the guest
 //! runs at QEMU's full speed in real time.
@@ -25,6 +25,7 @@
 
 mod arguments;
 mod clock;
+mod file_error;
 mod guest_time;
 mod ipm;
 mod layout;
@@ -35,6 +36,7 @@ mod recording;
 mod report;
 mod schedule;
 mod shared;
+mod sync;
 mod vcpu;
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -47,7 +49,7 @@ use qemu_plugin_sys::qemu_plugin_cb_flags::QEMU_PLUGIN_CB_NO_REGS;
 
 use crate::arguments::{Accesses, Arguments};
 use crate::layout::Nop;
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, StartError};
 
 /// Version of the plugin interface that this was built for; QEMU looks for it.
 #[unsafe(no_mangle)]
@@ -72,49 +74,41 @@ pub unsafe extern "C" fn qemu_plugin_install(
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
-    // SAFETY: QEMU's promise.
-    let (system, vcpus, texts) = unsafe {
-        let info = &*info;
-        let count = usize::try_from(argc).unwrap_or(0);
-        let texts: Vec<String> = (0..count)
+    // SAFETY: QEMU's promise; `max_vcpus` is set for whole machines.
+    let (vcpus, texts) = unsafe {
+        let texts: Vec<String> = (0..usize::try_from(argc).unwrap_or(0))
             .map(|i| CStr::from_ptr(*argv.add(i)).to_string_lossy().into_owned())
             .collect();
+        let info = &*info;
         let vcpus = if info.system_emulation {
-            info.__bindgen_anon_1.system.max_vcpus
+            usize::try_from(info.__bindgen_anon_1.system.max_vcpus).ok()
         } else {
-            0
+            None
         };
-        (
-            info.system_emulation,
-            usize::try_from(vcpus).unwrap_or(0),
-            texts,
-        )
+        (vcpus, texts)
     };
-    let installed = if system {
-        Arguments::parse(&texts)
-            .map_err(|error| error.to_string())
-            .and_then(|arguments| {
-                Plugin::new(id, arguments, vcpus).map_err(|error| error.to_string())
-            })
-    } else {
-        Err("only whole machines can be modelled (qemu-system-…)".to_owned())
-    };
-    match installed {
-        Ok(plugin) => {
-            let plugin = PLUGIN.get_or_init(|| plugin);
-            // SAFETY: the guest has not started, and the plugin is in place.
-            if let Err(error) = unsafe { plugin.time.take_over_clock(clock_now, clock_set) } {
-                eprintln!("numaherd-lab-plugin: no thread for idle time: {error}");
-                return -1;
-            }
-            register(id);
-            0
-        }
+    match install(id, &texts, vcpus) {
+        Ok(()) => 0,
         Err(reason) => {
             eprintln!("numaherd-lab-plugin: {reason}");
             -1
         }
     }
+}
+
+/// Starts the plugin for a machine of this many vCPUs, if it is one.
+fn install(
+    id: sys::qemu_plugin_id_t,
+    texts: &[String],
+    vcpus: Option<usize>,
+) -> Result<(), StartError> {
+    let vcpus = vcpus.ok_or(StartError::NoMachine)?;
+    let plugin = Plugin::new(id, Arguments::parse(texts)?, vcpus)?;
+    let plugin = PLUGIN.get_or_init(|| plugin);
+    // SAFETY: the guest has not started, and the plugin is in place.
+    unsafe { plugin.time.take_over_clock(clock_now, clock_set) }.map_err(StartError::IdleThread)?;
+    register(id);
+    Ok(())
 }
 
 unsafe extern "C" fn clock_now() -> i64 {
@@ -146,22 +140,20 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
         if modelled {
             let [units, kernel, own] = plugin.words();
             let add = sys::qemu_plugin_op::QEMU_PLUGIN_INLINE_ADD_U64;
-            let instructions = count as u64;
-            sys::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(block, add, units, instructions);
+            let count_in = |word| {
+                let instructions = count as u64;
+                sys::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+                    block,
+                    add,
+                    word,
+                    instructions,
+                );
+            };
+            count_in(units);
             if !user {
-                sys::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
-                    block,
-                    add,
-                    kernel,
-                    instructions,
-                );
+                count_in(kernel);
             } else if plugin.is_recording() {
-                sys::qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
-                    block,
-                    add,
-                    own,
-                    instructions,
-                );
+                count_in(own);
             }
             sys::qemu_plugin_register_vcpu_tb_exec_cond_cb(
                 block,
@@ -186,28 +178,31 @@ unsafe extern "C" fn translate(_: sys::qemu_plugin_id_t, block: *mut sys::qemu_p
                     nop as usize as *mut c_void,
                 );
             }
-            if recorded_here {
+            let access_callback = if recorded_here {
                 let behind = count - index - 1;
+                Some((recorded as AccessCallback, behind as *mut c_void))
+            } else if accesses {
+                let address = sys::qemu_plugin_insn_vaddr(instruction);
+                Some((accessed as AccessCallback, address as *mut c_void))
+            } else {
+                None
+            };
+            if let Some((callback, data)) = access_callback {
+                let all = sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW;
                 sys::qemu_plugin_register_vcpu_mem_cb(
                     instruction,
-                    Some(recorded),
+                    Some(callback),
                     QEMU_PLUGIN_CB_NO_REGS,
-                    sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW,
-                    behind as *mut c_void,
-                );
-            }
-            if accesses {
-                sys::qemu_plugin_register_vcpu_mem_cb(
-                    instruction,
-                    Some(accessed),
-                    QEMU_PLUGIN_CB_NO_REGS,
-                    sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW,
-                    sys::qemu_plugin_insn_vaddr(instruction) as *mut c_void,
+                    all,
+                    data,
                 );
             }
         }
     }
 }
+
+/// What QEMU calls for a data access.
+type AccessCallback = unsafe extern "C" fn(c_uint, sys::qemu_plugin_meminfo_t, u64, *mut c_void);
 
 /// The NOP that an instruction is, if it asks something of the plugin.
 ///

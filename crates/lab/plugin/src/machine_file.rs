@@ -8,46 +8,7 @@ use std::path::Path;
 use numaherd_hardware::{Config, HardwareError, IpmConfig};
 use serde_json::Value;
 
-/// Why a machine file is no good.
-#[derive(Debug, thiserror::Error)]
-pub enum MachineFileError {
-    /// It cannot be read.
-    #[error("machine file {path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// It is neither TOML nor JSON of a machine.
-    #[error("machine file {path}: {reason}")]
-    Parse {
-        /// The file.
-        path: String,
-        /// What the parser said.
-        reason: String,
-    },
-    /// The machine makes no sense.
-    #[error("machine file {path}: {source}")]
-    Config {
-        /// The file.
-        path: String,
-        /// What is wrong.
-        source: HardwareError,
-    },
-    /// QEMU and the machine file disagree.
-    #[error(
-        "machine file {path} has {cores} cores, QEMU at most {vcpus} vCPUs; they must be as many"
-    )]
-    Cores {
-        /// The file.
-        path: String,
-        /// Its cores.
-        cores: usize,
-        /// QEMU's vCPUs.
-        vcpus: usize,
-    },
-}
+use crate::file_error::{FileError, Problem};
 
 /// A machine, and the unit that one with TLBs has.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,48 +19,35 @@ pub struct MachineFile {
     pub ipm: Option<IpmConfig>,
 }
 
-/// Reads the machine for a guest of this many vCPUs. JSON begins with a brace.
-pub fn read(path: &Path, vcpus: usize) -> Result<MachineFile, MachineFileError> {
-    let name = || path.display().to_string();
-    let text = std::fs::read_to_string(path).map_err(|source| MachineFileError::Read {
-        path: name(),
-        source,
-    })?;
-    let MachineFile { config, ipm } = parse(&text).map_err(|reason| MachineFileError::Parse {
-        path: name(),
-        reason,
-    })?;
-    let valid = config.validate().and_then(|()| match ipm {
-        Some(_) if config.tlb.is_none() => Err(HardwareError::NoTlb),
-        Some(ipm) => ipm.validate(),
-        None => Ok(()),
-    });
-    valid.map_err(|source| MachineFileError::Config {
-        path: name(),
-        source,
-    })?;
-    if config.cores() != vcpus {
-        return Err(MachineFileError::Cores {
-            path: name(),
-            cores: config.cores(),
-            vcpus,
-        });
-    }
-    Ok(MachineFile { config, ipm })
+/// Reads the machine for a guest of this many vCPUs.
+pub fn read(path: &Path, vcpus: usize) -> Result<MachineFile, FileError> {
+    let text = std::fs::read_to_string(path).map_err(Problem::Io);
+    let machine = text.and_then(|text| parse(&text, vcpus));
+    machine.map_err(FileError::of("machine file", path))
 }
 
-fn parse(text: &str) -> Result<MachineFile, String> {
+/// JSON begins with a brace.
+fn parse(text: &str, vcpus: usize) -> Result<MachineFile, Problem> {
     let mut whole: Value = if text.trim_start().starts_with('{') {
-        serde_json::from_str(text).map_err(|error| error.to_string())?
+        serde_json::from_str(text)?
     } else {
-        toml::from_str(text).map_err(|error| error.to_string())?
+        toml::from_str(text)?
     };
     let ipm = whole.as_object_mut().and_then(|table| table.remove("ipm"));
-    let config: Config = serde_json::from_value(whole).map_err(|error| error.to_string())?;
+    let config: Config = serde_json::from_value(whole)?;
+    config.validate()?;
     let ipm = match ipm {
-        Some(ipm) => serde_json::from_value(ipm).map_err(|error| format!("ipm: {error}"))?,
+        Some(_) if config.tlb.is_none() => return Err(HardwareError::NoTlb.into()),
+        Some(ipm) => Some(serde_json::from_value::<IpmConfig>(ipm).map_err(Problem::Ipm)?),
         None => config.tlb.map(|_| IpmConfig::of_paper()),
     };
+    if let Some(ipm) = &ipm {
+        ipm.validate()?;
+    }
+    let cores = config.cores();
+    if cores != vcpus {
+        return Err(Problem::Cores { cores, vcpus });
+    }
     Ok(MachineFile { config, ipm })
 }
 
@@ -109,7 +57,7 @@ mod tests {
     use numaherd_hardware::{Tlb, TlbLevel, TlbManagement};
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    fn read_text(text: &str, vcpus: usize) -> Result<MachineFile, MachineFileError> {
+    fn read_text(text: &str, vcpus: usize) -> Result<MachineFile, Problem> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!(
             "lab-machine-{}-{}",
@@ -120,7 +68,7 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let config = read(&path, vcpus);
         std::fs::remove_file(path).unwrap();
-        config
+        config.map_err(|error| *error.problem)
     }
 
     #[test]
@@ -177,16 +125,10 @@ mod tests {
         );
         assert!(matches!(
             read_text(&format!("{without}{table}"), 2),
-            Err(MachineFileError::Config {
-                source: HardwareError::NoTlb,
-                ..
-            })
+            Err(Problem::Config(HardwareError::NoTlb))
         ));
         let wrong = format!("{with}{}", table.replace("cr_mig = 1", "cr_mig = 99"));
-        assert!(matches!(
-            read_text(&wrong, 2),
-            Err(MachineFileError::Config { .. })
-        ));
+        assert!(matches!(read_text(&wrong, 2), Err(Problem::Config(_))));
     }
 
     #[test]
@@ -195,18 +137,12 @@ mod tests {
         let text = toml::to_string(&config).unwrap();
         assert!(matches!(
             read_text(&text, 3),
-            Err(MachineFileError::Cores { cores: 2, .. })
+            Err(Problem::Cores { cores: 2, .. })
         ));
         let lying = text.replace("latency_ns = [[90.0]]", "latency_ns = [[-90.0]]");
-        assert!(matches!(
-            read_text(&lying, 2),
-            Err(MachineFileError::Config { .. })
-        ));
+        assert!(matches!(read_text(&lying, 2), Err(Problem::Config(_))));
         let unknown = format!("colour = 1\n{text}");
-        assert!(matches!(
-            read_text(&unknown, 2),
-            Err(MachineFileError::Parse { .. })
-        ));
+        assert!(matches!(read_text(&unknown, 2), Err(Problem::Json(_))));
         let gone = read(Path::new("/nonexistent"), 2).unwrap_err();
         assert!(gone.to_string().starts_with("machine file /nonexistent: "));
     }

@@ -14,24 +14,27 @@ mod resident;
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use numaherd_hardware::{Access, Config, HardwareError, Machine, Memory, Span};
 use qemu_plugin_sys as sys;
 use serde_json::{Map, Value};
 
-use crate::arguments::{Accesses, Arguments, TimeMode};
+use crate::arguments::{Accesses, ArgumentError, Arguments, TimeMode};
 use crate::clock::HookError;
+use crate::file_error::FileError;
 use crate::guest_time::{Disobeyed, GuestTime};
 use crate::ipm::{Numbering, Unit};
 use crate::layout::{Header, Nop};
-use crate::machine_file::{self, MachineFile, MachineFileError};
+use crate::machine_file::{self, MachineFile};
 use crate::qemu::Translations;
-use crate::recording::{Recorder, Recording, RecordingError};
+use crate::recording::{Recorder, Recording};
 use crate::report;
-use crate::shared::{Shared, SharedError};
+use crate::shared::Shared;
+use crate::sync::lock;
 use crate::vcpu::{Threads, Vcpu, Words, record};
 
 /// Bytes of a guest's page frame.
@@ -47,18 +50,21 @@ const BETWEEN_FLUSHES: Duration = Duration::from_millis(50);
 /// Why the plugin cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The machine file is no good.
+    /// A program, not a machine, is emulated.
+    #[error("only whole machines can be modelled (qemu-system-…)")]
+    NoMachine,
+    /// The arguments are no good.
     #[error(transparent)]
-    Machine(#[from] MachineFileError),
-    /// The shared memory cannot be used.
+    Arguments(#[from] ArgumentError),
+    /// No thread can be started.
+    #[error("no thread for idle time: {0}")]
+    IdleThread(std::io::Error),
+    /// A file that an argument names cannot be used.
     #[error(transparent)]
-    Shared(#[from] SharedError),
+    File(#[from] FileError),
     /// The IPM unit's configuration is no good.
     #[error(transparent)]
     Ipm(#[from] HardwareError),
-    /// Nothing can be recorded.
-    #[error(transparent)]
-    Recording(#[from] RecordingError),
     /// QEMU's clock cannot be taken over.
     #[error("modelled time is not possible: {0}; use QEMU 10 as Debian builds it, or time=real")]
     Hook(#[from] HookError),
@@ -127,20 +133,15 @@ impl Plugin {
         vcpus: usize,
     ) -> Result<Self, StartError> {
         let MachineFile { config, ipm } = machine_file::read(&arguments.config, vcpus)?;
-        let unit = match ipm {
-            Some(ipm) => {
-                let unit = Unit::new(ipm, &config)?;
-                let numbering = unit.numbering();
-                Some((Mutex::new(unit), numbering))
-            }
-            None => None,
-        };
+        let unit = ipm.map(|ipm| Unit::new(ipm, &config)).transpose()?;
+        let unit = unit.map(|unit| {
+            let numbering = unit.numbering();
+            (Mutex::new(unit), numbering)
+        });
         let modelled = arguments.time == TimeMode::Modelled;
         let time = GuestTime::new(modelled, vcpus, arguments.skew_ns, arguments.idle)?;
-        let recording = match &arguments.trace {
-            Some(path) => Some(Recording::create(path, arguments.about.as_deref())?),
-            None => None,
-        };
+        let create = |path: &PathBuf| Recording::create(path, arguments.about.as_deref());
+        let recording = arguments.trace.as_ref().map(create).transpose()?;
         let header = Header {
             records: u64::from(recording.is_some()),
             has_ipm: u64::from(unit.is_some()),
@@ -226,15 +227,23 @@ impl Plugin {
         (state.fold(words.units), Words { units: 0, ..words })
     }
 
-    /// Brings a vCPU's counters in the shared memory up to date.
-    ///
-    /// # Safety
-    /// On this vCPU's thread.
-    unsafe fn publish(&self, vcpu: c_uint) {
-        // SAFETY: the caller's promise.
-        if let Some(state) = unsafe { self.vcpu(vcpu) } {
-            let (_, words) = self.fold(state);
-            state.publish(words, &self.shared);
+    /// Brings a vCPU's counters in the shared memory up to date. Returns its time in picoseconds.
+    fn publish(&self, state: &mut Vcpu) -> u64 {
+        let (time_ps, words) = self.fold(state);
+        state.publish(words, &self.shared);
+        time_ps
+    }
+
+    /// Units that translated code has counted on a vCPU since the last fold.
+    fn units(&self, vcpu: usize) -> u64 {
+        read_word(self.units, vcpu)
+    }
+
+    /// Makes a vCPU's word of units larger by what a wait lasts.
+    fn raise_units(&self, vcpu: usize, units: u64) {
+        if units > 0 {
+            // SAFETY: the vCPU runs, so its words exist, and this is its thread.
+            unsafe { sys::qemu_plugin_u64_add(self.units, vcpu as c_uint, units) };
         }
     }
 
@@ -250,16 +259,11 @@ impl Plugin {
         let Some(machine) = self.machine.get() else {
             return;
         };
-        let vcpu = state.number as c_uint;
-        // SAFETY: on this vCPU's thread.
-        let units = || unsafe { sys::qemu_plugin_u64_get(self.units, vcpu) };
-        let Some((fetch, raise)) = state.access(machine, access, units, value) else {
+        let vcpu = state.number;
+        let Some((fetch, raise)) = state.access(machine, access, || self.units(vcpu), value) else {
             return;
         };
-        if raise > 0 {
-            // SAFETY: as above.
-            unsafe { sys::qemu_plugin_u64_add(self.units, vcpu, raise) };
-        }
+        self.raise_units(vcpu, raise);
         if let Some(fetch) = fetch
             && self.shared.is_sample(state.number, fetch.latency_ps / 1000)
         {
@@ -295,8 +299,7 @@ impl Plugin {
         let Some(state) = (unsafe { self.vcpu(vcpu) }) else {
             return;
         };
-        let (time_ps, words) = self.fold(state);
-        state.publish(words, &self.shared);
+        let time_ps = self.publish(state);
         self.quanta.fetch_add(1, Relaxed);
         if let Some(mut unit) = self.unit() {
             unit.pass(self.config.cycles(time_ps), time_ps / 1000);
@@ -323,11 +326,7 @@ impl Plugin {
     pub unsafe fn idles(&self, vcpu: c_uint) {
         // SAFETY: the caller's promise.
         let state = unsafe { self.vcpu(vcpu) };
-        let time_ns = state.map(|state| {
-            let (time_ps, words) = self.fold(state);
-            state.publish(words, &self.shared);
-            nanoseconds(time_ps)
-        });
+        let time_ns = state.map(|state| nanoseconds(self.publish(state)));
         self.time.idles(vcpu as usize, time_ns);
     }
 
@@ -356,6 +355,8 @@ impl Plugin {
         nop: Nop,
         reset: unsafe extern "C" fn(sys::qemu_plugin_id_t),
     ) {
+        // SAFETY: the caller's promise.
+        let state = unsafe { self.vcpu(vcpu) };
         match nop {
             Nop::GateOn => match self.may_open() {
                 Ok(()) => self.move_gate(true, reset),
@@ -366,13 +367,13 @@ impl Plugin {
             },
             Nop::GateOff => self.move_gate(false, reset),
             Nop::Sync => {
-                // SAFETY: the caller's promise.
-                unsafe { self.publish(vcpu) };
+                if let Some(state) = state {
+                    self.publish(state);
+                }
                 self.shared.count_sync(vcpu as usize);
             }
             Nop::Switch => {
-                // SAFETY: the caller's promise.
-                if let Some(state) = unsafe { self.vcpu(vcpu) } {
+                if let Some(state) = state {
                     let words = self.read_words(state.number);
                     let thread = self.shared.running(state.number);
                     state.switch(words, thread, &self.threads[state.number]);
@@ -381,8 +382,7 @@ impl Plugin {
                 }
             }
             Nop::Fork | Nop::Exec | Nop::Exit | Nop::Wake => {
-                // SAFETY: the caller's promise.
-                if let Some(state) = unsafe { self.vcpu(vcpu) } {
+                if let Some(state) = state {
                     self.end_residents(state, nop);
                     self.record(state, nop);
                 }
@@ -404,18 +404,16 @@ impl Plugin {
                 }
             }
             Nop::Report => {
-                // SAFETY: the caller's promise.
-                unsafe { self.publish(vcpu) };
+                if let Some(state) = state {
+                    self.publish(state);
+                }
                 eprint!("{}", report::text(&self.report()));
             }
             Nop::ResetReport => {
                 let now = report::figures(&self.shared);
-                *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = now;
+                *lock(&self.baseline) = now;
                 for threads in &self.threads {
-                    threads
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .clear();
+                    lock(threads).clear();
                 }
             }
         }
@@ -504,7 +502,7 @@ impl Plugin {
         let mut rest = Map::new();
         self.time.report(&mut rest);
         rest.insert("quanta".to_owned(), self.quanta.load(Relaxed).into());
-        let baseline = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        let baseline = lock(&self.baseline);
         report::report(&self.shared, &baseline, &self.threads, rest)
     }
 

@@ -7,7 +7,7 @@
 #![allow(unsafe_code, reason = "calls into QEMU")]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::transmute;
+use std::mem::transmute_copy;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// QEMU_CLOCK_VIRTUAL.
@@ -28,6 +28,17 @@ pub fn symbol(name: &'static CStr) -> Result<*mut c_void, Absent> {
         return Err(Absent(name.to_str().unwrap_or("a symbol")));
     }
     Ok(found)
+}
+
+/// An exported function.
+///
+/// # Safety
+/// `F` must be a pointer to a function of the symbol's signature.
+pub unsafe fn function<F: Copy>(name: &'static CStr) -> Result<F, Absent> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    let address = symbol(name)?;
+    // SAFETY: as large as an address, which is not null; the type is the caller's promise.
+    Ok(unsafe { transmute_copy::<*mut c_void, F>(&address) })
 }
 
 /// QEMU's clocks and timers, as modelled time needs them. Signatures as in QEMU 10.
@@ -62,12 +73,8 @@ impl Translations {
         // SAFETY: each symbol has the signature that its field gives, in QEMU 10.
         unsafe {
             Ok(Self {
-                qemu_get_cpu: transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut c_void>(
-                    symbol(c"qemu_get_cpu")?,
-                ),
-                tlb_flush: transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(symbol(
-                    c"tlb_flush",
-                )?),
+                qemu_get_cpu: function(c"qemu_get_cpu")?,
+                tlb_flush: function(c"tlb_flush")?,
             })
         }
     }
@@ -96,36 +103,15 @@ impl Timers {
         // SAFETY: each symbol has the signature that its field gives, in QEMU 10.
         unsafe {
             Ok(Self {
-                cpu_get_clock: transmute::<*mut c_void, unsafe extern "C" fn() -> i64>(symbol(
-                    c"cpu_get_clock",
-                )?),
-                cpus_get_virtual_clock: transmute::<*mut c_void, unsafe extern "C" fn() -> i64>(
-                    symbol(c"cpus_get_virtual_clock")?,
-                ),
-                qemu_clock_deadline_ns_all: transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(c_int, c_int) -> i64,
-                >(symbol(
-                    c"qemu_clock_deadline_ns_all",
-                )?),
-                qemu_clock_run_all_timers: transmute::<*mut c_void, unsafe extern "C" fn() -> bool>(
-                    symbol(c"qemu_clock_run_all_timers")?,
-                ),
-                qemu_notify_event: transmute::<*mut c_void, unsafe extern "C" fn()>(symbol(
-                    c"qemu_notify_event",
-                )?),
-                all_cpu_threads_idle: transmute::<*mut c_void, unsafe extern "C" fn() -> bool>(
-                    symbol(c"all_cpu_threads_idle")?,
-                ),
-                runstate_is_running: transmute::<*mut c_void, unsafe extern "C" fn() -> bool>(
-                    symbol(c"runstate_is_running")?,
-                ),
-                bql_lock_impl: transmute::<*mut c_void, unsafe extern "C" fn(*const c_char, c_int)>(
-                    symbol(c"bql_lock_impl")?,
-                ),
-                bql_unlock: transmute::<*mut c_void, unsafe extern "C" fn()>(symbol(
-                    c"bql_unlock",
-                )?),
+                cpu_get_clock: function(c"cpu_get_clock")?,
+                cpus_get_virtual_clock: function(c"cpus_get_virtual_clock")?,
+                qemu_clock_deadline_ns_all: function(c"qemu_clock_deadline_ns_all")?,
+                qemu_clock_run_all_timers: function(c"qemu_clock_run_all_timers")?,
+                qemu_notify_event: function(c"qemu_notify_event")?,
+                all_cpu_threads_idle: function(c"all_cpu_threads_idle")?,
+                runstate_is_running: function(c"runstate_is_running")?,
+                bql_lock_impl: function(c"bql_lock_impl")?,
+                bql_unlock: function(c"bql_unlock")?,
             })
         }
     }
@@ -204,11 +190,8 @@ impl ExitRequests {
         // signature given, in QEMU 10.
         unsafe {
             let offset = decode_exit(exit.cast::<[u8; EXIT_CODE]>().read())?;
-            let qemu_get_cpu = transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut c_void>(
-                symbol(c"qemu_get_cpu").ok()?,
-            );
             Some(Self {
-                qemu_get_cpu,
+                qemu_get_cpu: function(c"qemu_get_cpu").ok()?,
                 offset,
             })
         }

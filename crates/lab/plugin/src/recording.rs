@@ -29,10 +29,13 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use numaherd_trace::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Writer};
 use serde_json::{Map, Value};
+
+use crate::file_error::{FileError, Problem};
+use crate::sync::lock;
 
 /// Events from which on a thread that stops running leaves a frame: fewer compress badly, and more
 /// would be long unwritten.
@@ -43,35 +46,6 @@ const FILLERS: usize = 16;
 
 /// Bytes of a guest's page.
 const PAGE_BYTES: u64 = 4096;
-
-/// Why nothing can be recorded.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordingError {
-    /// The file cannot be created.
-    #[error("trace {path}: cannot be created: {source}")]
-    Create {
-        /// The file.
-        path: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// What is to be said about the recording cannot be read.
-    #[error("trace {path}: its description cannot be read: {reason}")]
-    About {
-        /// The description.
-        path: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The file's start cannot be written.
-    #[error("trace {path}: {source}")]
-    Write {
-        /// The file.
-        path: String,
-        /// What the writer said.
-        source: numaherd_trace::Error,
-    },
-}
 
 /// A thread as the module tells of it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -213,24 +187,13 @@ impl Recording {
     ///
     /// # Errors
     /// When one cannot be written, or the other not be read.
-    pub fn create(path: &Path, about: Option<&Path>) -> Result<Self, RecordingError> {
-        let name = || path.display().to_string();
+    pub fn create(path: &Path, about: Option<&Path>) -> Result<Self, FileError> {
         let about = match about {
             None => Map::new(),
-            Some(about) => description(about).map_err(|reason| RecordingError::About {
-                path: name(),
-                reason,
-            })?,
+            Some(path) => read_object(path).map_err(FileError::of("description", path))?,
         };
-        let file = File::create(path).map_err(|source| RecordingError::Create {
-            path: name(),
-            source,
-        })?;
-        let write = |source| RecordingError::Write {
-            path: name(),
-            source,
-        };
-        let writer = Writer::new(file, PAGE_BYTES, &about).map_err(write)?;
+        let file = File::create(path).map_err(FileError::of("trace", path))?;
+        let writer = Writer::new(file, PAGE_BYTES, &about).map_err(FileError::of("trace", path))?;
         Ok(Self {
             path: path.to_owned(),
             file: Mutex::new(Some(writer)),
@@ -244,11 +207,11 @@ impl Recording {
     }
 
     fn file(&self) -> MutexGuard<'_, Option<Writer<File>>> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.file)
     }
 
     fn threads(&self) -> MutexGuard<'_, Threads> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.threads)
     }
 
     /// Lets a thread's next exec begin the recording.
@@ -446,9 +409,8 @@ impl Recording {
 /// How a message about a trace that could not be written begins; the launcher looks for it.
 const FAILED: &str = "numaherd-lab-plugin: trace ";
 
-fn description(path: &Path) -> Result<Map<String, Value>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    serde_json::from_str(&text).map_err(|error| error.to_string())
+fn read_object(path: &Path) -> Result<Map<String, Value>, Problem> {
+    Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?)
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Map, Value, json};
 
 use crate::layout::Counter;
 use crate::shared::Shared;
+use crate::sync::lock;
 use crate::vcpu::{Threads, Work};
 
 /// Counters of one vCPU, then its fetches from each node.
@@ -54,37 +54,29 @@ pub fn report(
         .enumerate()
         .map(|(vcpu, now)| {
             let figures = since(now, baseline.get(vcpu));
-            let mut object = Map::new();
-            for (&counter, &value) in Counter::ALL.iter().zip(&figures) {
-                object.insert(counter.name().to_owned(), value.into());
+            let (counters, nodes) = figures.split_at(Counter::ALL.len());
+            let mut vcpu = json!({ "fetches_from": nodes });
+            for (counter, &value) in Counter::ALL.iter().zip(counters) {
+                vcpu[counter.name()] = value.into();
             }
-            object.insert(
-                "fetches_from".to_owned(),
-                figures[Counter::ALL.len()..].into(),
-            );
-            Value::Object(object)
+            vcpu
         })
         .collect();
     let mut all = BTreeMap::<(u32, u32), Work>::new();
     for table in threads {
-        for (&thread, &work) in table.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (&thread, &work) in lock(table).iter() {
             let sum = all.entry(thread).or_default();
-            *sum = sum.plus(work);
+            sum.add(Work::default(), work);
         }
     }
     let threads: Vec<Value> = all
         .iter()
         .map(|(&(tid, tgid), work)| {
-            json!({
-                "tid": tid,
-                "tgid": tgid,
-                "instructions": work.instructions,
-                "user_instructions": work.user_instructions,
-                "llc_miss": work.llc_miss,
-                "prefetch": work.prefetch,
-                "dram_local": work.dram_local,
-                "dram_remote": work.dram_remote,
-            })
+            let mut thread = json!({ "tid": tid, "tgid": tgid });
+            for (name, figure) in Work::NAMES.iter().zip(work.0) {
+                thread[name] = figure.into();
+            }
+            thread
         })
         .collect();
     let mut report = Map::new();

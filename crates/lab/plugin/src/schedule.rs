@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed, Ord
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::sync::lock;
+
 /// Host time between two questions whether a sleeper is wanted elsewhere.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -131,7 +133,7 @@ impl Schedule {
         self.sleeps.fetch_add(1, Relaxed);
         let awaited = time - self.skew_ns / 2;
         let began = Instant::now();
-        let mut asleep = local.asleep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asleep = lock(&local.asleep);
         local.awaits_ns.store(awaited, SeqCst);
         while self.now_ns() < awaited && !go_on() {
             let Some(rest) = self.longest_sleep.checked_sub(began.elapsed()) else {
@@ -165,7 +167,7 @@ impl Schedule {
 
 fn wake(vcpu: &Local) {
     // Whoever is about to sleep holds the lock until it does, so it cannot miss this.
-    drop(vcpu.asleep.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(lock(&vcpu.asleep));
     vcpu.wake.notify_one();
 }
 

@@ -11,38 +11,13 @@ use std::fs::OpenOptions;
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
+use crate::file_error::{FileError, Problem};
 use crate::layout::{Counter, Header, Node, OUTBOX_NO_ROOM, Record, Vcpu};
-
-/// Why the shared memory cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SharedError {
-    /// The file cannot be opened or mapped.
-    #[error("shared memory {path}: {source}")]
-    Io {
-        /// The file.
-        path: String,
-        /// What the kernel said.
-        source: std::io::Error,
-    },
-    /// The file is too small.
-    #[error(
-        "shared memory {path} has {bytes} bytes; {vcpus} vCPUs and {nodes} nodes need {needed}: make it larger"
-    )]
-    Small {
-        /// The file.
-        path: String,
-        /// Its size.
-        bytes: u64,
-        /// vCPUs to serve.
-        vcpus: u64,
-        /// Nodes to serve.
-        nodes: u64,
-        /// Bytes that they take.
-        needed: u64,
-    },
-}
 
 /// The mapped memory.
 #[derive(Debug)]
@@ -61,26 +36,19 @@ impl Shared {
     ///
     /// # Errors
     /// When it cannot be mapped or is too small.
-    pub fn map(path: &Path, header: Header) -> Result<Self, SharedError> {
-        let name = || path.display().to_string();
-        let io = |source| SharedError::Io {
-            path: name(),
-            source,
-        };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(io)?;
-        let bytes = file.metadata().map_err(io)?.len();
+    pub fn map(path: &Path, header: Header) -> Result<Self, FileError> {
+        Self::map_file(path, header).map_err(FileError::of("shared memory", path))
+    }
+
+    fn map_file(path: &Path, header: Header) -> Result<Self, Problem> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let bytes = file.metadata()?.len();
         let needed = header.total_bytes;
         if bytes < needed {
-            let Header { vcpus, nodes, .. } = header;
-            return Err(SharedError::Small {
-                path: name(),
+            return Err(Problem::Small {
                 bytes,
-                vcpus,
-                nodes,
+                vcpus: header.vcpus,
+                nodes: header.nodes,
                 needed,
             });
         }
@@ -99,7 +67,7 @@ impl Shared {
             )
         };
         if start == libc::MAP_FAILED {
-            return Err(io(std::io::Error::last_os_error()));
+            return Err(std::io::Error::last_os_error().into());
         }
         let start = start.cast::<u8>();
         // SAFETY: the mapping is `length` bytes long, page aligned, and no guest runs yet.
@@ -130,21 +98,18 @@ impl Shared {
         unsafe { AtomicU32::from_ptr(self.start.add(offset as usize).cast()) }
     }
 
-    fn u16_at(&self, offset: u64) -> &AtomicU16 {
-        assert!(offset.is_multiple_of(2) && offset + 2 <= self.layout.total_bytes);
-        // SAFETY: as in `u64_at`.
-        unsafe { AtomicU16::from_ptr(self.start.add(offset as usize).cast()) }
-    }
-
     fn block(&self, vcpu: usize) -> u64 {
         self.layout.vcpu_offset + vcpu as u64 * self.layout.vcpu_stride
     }
 
+    /// A word of the header.
+    fn header(&self, offset: usize) -> &AtomicU64 {
+        self.u64_at(offset as u64)
+    }
+
     /// Whether the module has filled the node table.
     pub fn module_ready(&self) -> bool {
-        self.u64_at(offset_of!(Header, module_ready) as u64)
-            .load(std::sync::atomic::Ordering::Acquire)
-            == 1
+        self.header(offset_of!(Header, module_ready)).load(Acquire) == 1
     }
 
     /// First page frame of a node and one past its last.
@@ -159,13 +124,13 @@ impl Shared {
 
     /// Shows whether the gate is open.
     pub fn set_gate(&self, open: bool) {
-        self.u64_at(offset_of!(Header, gate) as u64)
+        self.header(offset_of!(Header, gate))
             .store(u64::from(open), Release);
     }
 
     /// Counts an opening of the gate that was refused.
     pub fn count_refusal(&self) {
-        self.u64_at(offset_of!(Header, gate_refusals) as u64)
+        self.header(offset_of!(Header, gate_refusals))
             .fetch_add(1, Release);
     }
 
@@ -181,8 +146,7 @@ impl Shared {
 
     /// Thread and process that the module says run on a vCPU.
     pub fn running(&self, vcpu: usize) -> (u32, u32) {
-        let word = |offset: usize| self.u32_at(self.block(vcpu) + offset as u64).load(Relaxed);
-        (word(offset_of!(Vcpu, tid)), word(offset_of!(Vcpu, tgid)))
+        self.pair(vcpu, offset_of!(Vcpu, tid), offset_of!(Vcpu, tgid))
     }
 
     /// Name of the thread that the module says runs on a vCPU, NUL-padded.
@@ -196,16 +160,21 @@ impl Shared {
 
     /// Thread and process, besides the running one, that the module's event on a vCPU is about.
     pub fn other(&self, vcpu: usize) -> (u32, u32) {
-        let word = |offset: usize| self.u32_at(self.block(vcpu) + offset as u64).load(Relaxed);
-        (
-            word(offset_of!(Vcpu, other_tid)),
-            word(offset_of!(Vcpu, other_tgid)),
+        self.pair(
+            vcpu,
+            offset_of!(Vcpu, other_tid),
+            offset_of!(Vcpu, other_tgid),
         )
+    }
+
+    fn pair(&self, vcpu: usize, first: usize, second: usize) -> (u32, u32) {
+        let word = |offset: usize| self.u32_at(self.block(vcpu) + offset as u64).load(Relaxed);
+        (word(first), word(second))
     }
 
     /// Bytes that a reader of the outbox has room for.
     pub fn outbox_room(&self) -> usize {
-        let room = self.u64_at(offset_of!(Header, outbox_room) as u64);
+        let room = self.header(offset_of!(Header, outbox_room));
         room.load(Relaxed).min(self.layout.outbox_bytes) as usize
     }
 
@@ -220,7 +189,7 @@ impl Shared {
                 .store(word, Relaxed);
         }
         let used = bytes.map_or(OUTBOX_NO_ROOM, |bytes| bytes.len() as u64);
-        self.u64_at(offset_of!(Header, outbox_used) as u64)
+        self.header(offset_of!(Header, outbox_used))
             .store(used, Release);
     }
 
@@ -236,16 +205,9 @@ impl Shared {
 
     /// Counts a fetch of this latency towards the vCPU's next sample; says whether it is one.
     pub fn is_sample(&self, vcpu: usize, latency_ns: u64) -> bool {
-        let period = self
-            .vcpu_word(vcpu, offset_of!(Vcpu, sample_period))
-            .load(Relaxed);
-        if period == 0 {
-            return false;
-        }
-        let least = self
-            .vcpu_word(vcpu, offset_of!(Vcpu, sample_latency_ns))
-            .load(Relaxed);
-        if latency_ns < least {
+        let word = |offset| self.vcpu_word(vcpu, offset).load(Relaxed);
+        let period = word(offset_of!(Vcpu, sample_period));
+        if period == 0 || latency_ns < word(offset_of!(Vcpu, sample_latency_ns)) {
             return false;
         }
         let left = self.vcpu_word(vcpu, offset_of!(Vcpu, sample_left));
@@ -260,25 +222,15 @@ impl Shared {
         let number = head.load(Relaxed);
         let place = number & (self.layout.ring_records - 1);
         let at = self.block(vcpu) + self.layout.records_offset + place * self.layout.record_bytes;
-        let at = |offset: usize| at + offset as u64;
         let (tid, tgid) = self.running(vcpu);
-        self.u64_at(at(offset_of!(Record, va)))
-            .store(record.va, Relaxed);
-        self.u64_at(at(offset_of!(Record, pa)))
-            .store(record.pa, Relaxed);
-        self.u64_at(at(offset_of!(Record, ip)))
-            .store(record.ip, Relaxed);
-        self.u64_at(at(offset_of!(Record, time_ns)))
-            .store(record.time_ns, Relaxed);
-        self.u32_at(at(offset_of!(Record, latency_ns)))
-            .store(record.latency_ns, Relaxed);
-        self.u16_at(at(offset_of!(Record, node)))
-            .store(record.node, Relaxed);
-        self.u16_at(at(offset_of!(Record, flags)))
-            .store(record.flags, Relaxed);
-        self.u32_at(at(offset_of!(Record, tid))).store(tid, Relaxed);
-        self.u32_at(at(offset_of!(Record, tgid)))
-            .store(tgid, Relaxed);
+        let record = Record {
+            tid,
+            tgid,
+            ..*record
+        };
+        for (word, value) in (at..).step_by(8).zip(record.words()) {
+            self.u64_at(word).store(value, Relaxed);
+        }
         head.store(number + 1, Release);
     }
 }
@@ -317,15 +269,15 @@ mod tests {
         let error = Shared::map(&path, Header::for_machine(2, 1)).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(
-            error,
-            SharedError::Small {
+            *error.problem,
+            Problem::Small {
                 bytes: 4096,
                 vcpus: 2,
                 ..
             }
         ));
         let gone = Shared::map(&path, Header::for_machine(2, 1)).unwrap_err();
-        assert!(matches!(gone, SharedError::Io { .. }));
+        assert!(matches!(*gone.problem, Problem::Io(_)));
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //! then what the word shows less the units of waiting, plus what was folded up before.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use numaherd_hardware::{Access, Core, Detail, Fetch, Machine, Miss, Page, Translation};
@@ -19,44 +19,29 @@ use crate::ipm::Frames;
 use crate::layout::{Counter, Record, RecordFlag};
 use crate::recording::Recorder;
 use crate::shared::Shared;
+use crate::sync::lock;
 
-/// What a thread did, as far as the model saw it.
+/// What a thread did, as far as the model saw it: the figures of [`Work::NAMES`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Work {
-    /// Instructions, user and kernel.
-    pub instructions: u64,
-    /// Instructions at user addresses.
-    pub user_instructions: u64,
-    /// Lines fetched from memory on demand.
-    pub llc_miss: u64,
-    /// Lines fetched from memory by the prefetcher.
-    pub prefetch: u64,
-    /// Lines fetched from the own node.
-    pub dram_local: u64,
-    /// Lines fetched from other nodes.
-    pub dram_remote: u64,
-}
+pub struct Work(pub [u64; 6]);
 
 impl Work {
-    fn combine(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            instructions: with(self.instructions, other.instructions),
-            user_instructions: with(self.user_instructions, other.user_instructions),
-            llc_miss: with(self.llc_miss, other.llc_miss),
-            prefetch: with(self.prefetch, other.prefetch),
-            dram_local: with(self.dram_local, other.dram_local),
-            dram_remote: with(self.dram_remote, other.dram_remote),
+    /// Instructions, user and kernel; those at user addresses; lines fetched from memory on demand,
+    /// and by the prefetcher; lines fetched from the own node, and from others.
+    pub const NAMES: [&str; 6] = [
+        "instructions",
+        "user_instructions",
+        "llc_miss",
+        "prefetch",
+        "dram_local",
+        "dram_remote",
+    ];
+
+    /// Adds what was done from `before` to `after`.
+    pub fn add(&mut self, before: Self, after: Self) {
+        for (sum, (before, after)) in self.0.iter_mut().zip(before.0.into_iter().zip(after.0)) {
+            *sum = sum.wrapping_add(after.wrapping_sub(before));
         }
-    }
-
-    /// Adds what was done elsewhere.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        self.combine(other, u64::wrapping_add)
-    }
-
-    fn minus(self, other: Self) -> Self {
-        self.combine(other, u64::wrapping_sub)
     }
 }
 
@@ -224,22 +209,22 @@ impl Vcpu {
     fn work(&self, words: Words) -> Work {
         let instructions = self.instructions(words.units);
         let counts = self.core.counts();
-        Work {
+        Work([
             instructions,
-            user_instructions: instructions.saturating_sub(words.kernel),
-            llc_miss: counts.llc_miss,
-            prefetch: counts.prefetch,
-            dram_local: counts.dram_local,
-            dram_remote: counts.dram_remote,
-        }
+            instructions.saturating_sub(words.kernel),
+            counts.llc_miss,
+            counts.prefetch,
+            counts.dram_local,
+            counts.dram_remote,
+        ])
     }
 
     /// Another thread runs from here on.
     pub fn switch(&mut self, words: Words, thread: (u32, u32), threads: &Threads) {
         let now = self.work(words);
-        let mut table = threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(threads);
         let work = table.entry(self.thread).or_default();
-        *work = work.plus(now.minus(self.at_switch));
+        work.add(self.at_switch, now);
         self.at_switch = now;
         self.thread = thread;
     }
@@ -247,15 +232,15 @@ impl Vcpu {
     /// Brings the counters in the shared memory up to date. To be called right after
     /// [`Vcpu::fold`], with the units that are then 0.
     pub fn publish(&self, words: Words, shared: &Shared) {
-        let work = self.work(words);
         let counts = self.core.counts();
         let stalled_ps = self.core.stalled_ps();
-        let busy_ps = work.instructions * self.ps_per_instruction + stalled_ps;
+        let [instructions, user_instructions, ..] = self.work(words).0;
+        let busy_ps = instructions * self.ps_per_instruction + stalled_ps;
         let [loads, stores] = self.repeated;
         let cycles = |ps: u64| (u128::from(ps) * u128::from(self.core_mhz) / 1_000_000) as u64;
         let set = |counter, value| shared.counter(self.number, counter).store(value, Relaxed);
-        set(Counter::Instructions, work.instructions);
-        set(Counter::UserInstructions, work.user_instructions);
+        set(Counter::Instructions, instructions);
+        set(Counter::UserInstructions, user_instructions);
         set(Counter::Cycles, cycles(busy_ps));
         set(Counter::Accesses, counts.accesses + loads + stores);
         set(Counter::Stores, counts.stores + stores);
@@ -365,15 +350,9 @@ mod tests {
         vcpu.switch(words(120, 35), (0, 0), &threads);
         let threads = threads.lock().unwrap();
         let seven = threads[&(7, 7)];
-        assert_eq!(
-            (seven.instructions, seven.user_instructions, seven.llc_miss),
-            (105, 85, 1)
-        );
+        assert_eq!(seven.0[..3], [105, 85, 1]);
         let eight = threads[&(8, 7)];
-        assert_eq!(
-            (eight.instructions, eight.user_instructions, eight.llc_miss),
-            (5, 0, 0)
-        );
+        assert_eq!(eight.0[..3], [5, 0, 0]);
     }
 
     #[test]

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The callbacks' part in TLBs and the IPM unit: translations before accesses, threads that end.
 
-use std::ffi::c_uint;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use numaherd_hardware::Access;
-use qemu_plugin_sys as sys;
 
 use super::Plugin;
 use crate::ipm::Unit;
 use crate::layout::Nop;
+use crate::sync::lock;
 use crate::vcpu::Vcpu;
 
 impl Plugin {
     /// The IPM unit, locked.
     pub(super) fn unit(&self) -> Option<MutexGuard<'_, Unit>> {
         let (unit, _) = self.unit.as_ref()?;
-        Some(unit.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(unit))
     }
 
     /// Lets the IPM unit know of threads that end, and of processes whose memory is another now.
@@ -56,27 +55,18 @@ impl Plugin {
                 unit.moved(state.number, page, entry, home());
             }
         }
-        let vcpu = state.number as c_uint;
-        // SAFETY: on this vCPU's thread.
-        let units = || unsafe { sys::qemu_plugin_u64_get(self.units, vcpu) };
+        let vcpu = state.number;
+        let units = || self.units(vcpu);
         let Some((translation, raise)) = state.translate(machine, page, address, units) else {
             return;
         };
-        if raise > 0 {
-            // SAFETY: as above.
-            unsafe { sys::qemu_plugin_u64_add(self.units, vcpu, raise) };
-        }
+        self.raise_units(vcpu, raise);
         if let Some(fill) = translation.fill
             && let Some(mut unit) = self.unit()
         {
-            let (now_ps, core) = (translation.now_ps, state.number);
-            unit.miss(
-                core,
-                &fill,
-                home(),
-                self.config.cycles(now_ps),
-                now_ps / 1000,
-            );
+            let now_ps = translation.now_ps;
+            let cycles = self.config.cycles(now_ps);
+            unit.miss(vcpu, &fill, home(), cycles, now_ps / 1000);
         }
     }
 
