@@ -148,7 +148,8 @@ impl Region {
 
     fn advise(&self, advice: Advice) -> io::Result<()> {
         // SAFETY: the range is this region's own, and none of the advice used discards contents.
-        Ok(unsafe { madvise(self.base.as_ptr().cast(), self.bytes, advice)? })
+        let advised = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, advice) };
+        advised.map_err(io::Error::from)
     }
 
     /// Bytes usable.
