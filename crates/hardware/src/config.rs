@@ -10,7 +10,7 @@ mod tlb;
 use numaherd_topology::Link;
 use serde::{Deserialize, Serialize};
 
-pub use self::tlb::{Tlb, TlbLevel, TlbManagement};
+pub use self::tlb::{Tlb, TlbLevel};
 use crate::directory;
 use crate::error::{HardwareError, check, not_negative, positive};
 

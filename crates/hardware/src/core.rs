@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use crate::TlbManagement;
 use crate::cache::{PrivateCache, State};
-use crate::config::{TlbManagement, picoseconds};
+use crate::config::picoseconds;
 use crate::machine::{Inbox, Machine, Message, Reply, Source};
 use crate::mmu::{Fill, Lookup, Mmu};
 use crate::page::Page;

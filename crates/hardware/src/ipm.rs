@@ -359,12 +359,6 @@ impl Ipm {
         &self.histories
     }
 
-    /// The same, to age a matrix, or to forget a page that was unmapped, after its translations were invalidated. One
-    /// that is swapped out need not be forgotten: then its history is as it was when it comes back.
-    pub fn histories_mut(&mut self) -> &mut Histories {
-        &mut self.histories
-    }
-
     /// What it has done.
     pub fn counts(&self) -> &IpmCounts {
         &self.counts

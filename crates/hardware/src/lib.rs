@@ -48,7 +48,7 @@ mod tlb;
 #[cfg(test)]
 mod known_sequences;
 
-pub use config::{Cache, Config, Prefetch, Tlb, TlbLevel, TlbManagement};
+pub use config::{Cache, Config, Prefetch, Tlb, TlbLevel};
 pub use core::{Access, Core, Counts, Detail, Fetch, Miss, Translation};
 pub use error::HardwareError;
 pub use ipm::{
@@ -58,5 +58,5 @@ pub use ipm::{
 pub use machine::Machine;
 pub use memory::{Memory, Span};
 pub use mmu::{Fill, Lookup, Mmu, TlbCounts};
-pub use numaherd_topology::Link;
+pub use numaherd_topology::{Link, TlbManagement};
 pub use page::Page;

@@ -136,7 +136,8 @@ impl Mmu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Tlb, TlbLevel, TlbManagement};
+    use crate::TlbManagement;
+    use crate::config::{Tlb, TlbLevel};
     use proptest::prelude::*;
 
     fn shape(l1: (usize, usize), l2: Option<(usize, usize)>) -> Tlb {

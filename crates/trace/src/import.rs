@@ -11,7 +11,6 @@
 //! is missing.
 
 mod lackey;
-mod lines;
 mod perf;
 mod sink;
 
@@ -25,11 +24,12 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 use crate::file::{MAGIC, Trace, Writer};
-use lines::{Line, Lines};
 use sink::Sink;
 
 /// Lines that could not be read of which the text is kept.
 const SHOWN: usize = 5;
+/// The longest line that is read, in bytes. What is longer is no line of any format.
+const LONGEST: usize = 16 << 10;
 /// Bytes by which a format is told.
 const LOOKED_AT: usize = 64 << 10;
 
@@ -167,14 +167,14 @@ pub fn import<W: Write>(mut text: impl BufRead, to: W) -> Result<(W, Imported), 
     let format = Format::of(&first).ok_or_else(|| {
         Error::UnknownText(String::from_utf8_lossy(&first[..first.len().min(60)]).into_owned())
     })?;
-    let mut lines = Lines::new(io::Cursor::new(first).chain(text));
+    let mut text = io::Cursor::new(first).chain(text);
     let mut imported = Imported::new(format);
     // Neither tool says the size of pages; 4 KiB is what information is given for.
     let mut writer = Writer::new(to, 4096, &Map::new())?;
     let mut sink = Sink::new(&mut writer);
     match format {
-        Format::Lackey => lackey::read(&mut lines, &mut sink, &mut imported)?,
-        Format::PerfScript => perf::read(&mut lines, &mut sink, &mut imported)?,
+        Format::Lackey => lackey::read(&mut text, &mut sink, &mut imported)?,
+        Format::PerfScript => perf::read(&mut text, &mut sink, &mut imported)?,
     }
     imported.events = sink.finish()?;
     writer.note(&imported.about())?;
@@ -225,24 +225,30 @@ fn unnamed() -> Result<File, Error> {
 }
 
 /// Calls `take` with each line; it says whether it could read the line.
-fn each_line<R: BufRead>(
-    lines: &mut Lines<R>,
+fn each_line(
+    text: &mut impl BufRead,
     imported: &mut Imported,
     mut take: impl FnMut(&[u8], &mut Imported) -> Result<bool, Error>,
 ) -> Result<(), Error> {
-    while let Some(line) = lines.next()? {
+    let (mut line, mut at) = (Vec::new(), 0);
+    let failed = |at| move |why| Error::Read { at, why };
+    loop {
+        line.clear();
+        let mut part = text.by_ref().take(LONGEST as u64 + 1);
+        at += part.read_until(b'\n', &mut line).map_err(failed(at))? as u64;
+        if line.is_empty() {
+            return Ok(());
+        }
         imported.lines += 1;
-        match line {
-            Line::Whole(line) if line.trim_ascii().is_empty() => {}
-            Line::Whole(line) => {
-                if !take(line, imported)? {
-                    imported.bad(line);
-                }
-            }
-            Line::TooLong(start) => imported.bad(start),
+        let is_whole = line.len() <= LONGEST;
+        if !is_whole && !line.ends_with(b"\n") {
+            at += text.skip_until(b'\n').map_err(failed(at))? as u64;
+        }
+        let line = line.strip_suffix(b"\n").unwrap_or(&line);
+        if !is_whole || !(line.trim_ascii().is_empty() || take(line, imported)?) {
+            imported.bad(line);
         }
     }
-    Ok(())
 }
 
 /// A hexadecimal number, with or without 0x before it; all of `text`.

@@ -58,7 +58,7 @@ mod unit;
 mod tests;
 
 pub use analysis::{Analysis, Judgement, PageUse};
-pub use energy::{Energy, EnergyModel};
+pub use energy::Energy;
 pub use figures::{
     CacheFigures, Figures, LineFigures, LinkTraffic, PageFigures, TlbFigures, UnitFigures,
 };

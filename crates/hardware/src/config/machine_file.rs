@@ -8,9 +8,9 @@
 //! and each is a core of its own.
 
 use numaherd_topology::machine::CacheSpec;
-use numaherd_topology::{CacheKind, Machine, SharedBy, TlbManagement as Filled, TlbSpec};
+use numaherd_topology::{CacheKind, Machine, SharedBy, TlbSpec};
 
-use super::{Cache, Config, Prefetch, Tlb, TlbLevel, TlbManagement};
+use super::{Cache, Config, Prefetch, Tlb, TlbLevel};
 use crate::HardwareError;
 
 impl Config {
@@ -149,10 +149,7 @@ fn tlb(machine: &Machine, spec: &TlbSpec) -> Result<Tlb, HardwareError> {
     });
     Ok(Tlb {
         page_bytes: spec.page_kib << 10,
-        managed_by: match spec.managed_by {
-            Filled::Hardware => TlbManagement::Hardware,
-            Filled::Software => TlbManagement::Software,
-        },
+        managed_by: spec.managed_by,
         miss_ns: spec.miss_ns,
         l1: level(spec.l1.entries, spec.l1.ways, 0.0),
         l2: second.transpose()?,
@@ -166,6 +163,8 @@ fn rounded(value: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use numaherd_topology::TlbManagement;
+
     use super::*;
 
     fn preset(name: &str) -> Machine {

@@ -4,6 +4,7 @@
 //! and only what needs the translation waits; where software does (Itanium), the core stops for
 //! the handler.
 
+use numaherd_topology::TlbManagement;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{HardwareError, check, not_negative, positive};
@@ -36,16 +37,6 @@ pub struct TlbLevel {
     pub ways: usize,
     /// From a request to the translation when it is here, in ns.
     pub hit_ns: f64,
-}
-
-/// Who fills a TLB.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TlbManagement {
-    /// A page walker: the core runs on meanwhile.
-    Hardware,
-    /// The operating system's miss handler: the core does nothing else meanwhile.
-    Software,
 }
 
 impl Tlb {

@@ -16,7 +16,6 @@ enum Step {
     End { thread: usize },
     Invalidate { core: usize, page: u64 },
     Flush { core: usize },
-    Forget { page: u64 },
     Pass,
     Age,
 }
@@ -30,10 +29,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => core.clone().prop_map(|core| Step::Idle { core }),
         4 => Just(Step::Start),
         2 => thread.prop_map(|thread| Step::End { thread }),
-        1 => (core.clone(), page.clone())
+        1 => (core.clone(), page)
             .prop_map(|(core, page)| Step::Invalidate { core, page }),
         1 => core.prop_map(|core| Step::Flush { core }),
-        1 => page.prop_map(|page| Step::Forget { page }),
         1 => Just(Step::Pass),
         1 => Just(Step::Age),
     ]
@@ -42,6 +40,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// A machine under test, with what must be so by then.
 struct Scene {
     ipm: Ipm,
+    nodes: usize,
     mmus: Vec<Mmu>,
     application: Application,
     tsc: u64,
@@ -72,6 +71,7 @@ impl Scene {
         Self {
             mmus: (0..machine.cores()).map(|_| Mmu::new(&tlb)).collect(),
             ipm,
+            nodes,
             application,
             tsc: 0,
             handled: 0,
@@ -80,9 +80,9 @@ impl Scene {
     }
 
     fn take(&mut self, step: &Step) {
-        let (cores, nodes) = (self.mmus.len(), self.ipm.histories().nodes());
+        let (cores, nodes) = (self.mmus.len(), self.nodes);
         let node_of = |page: Page| Some(usize::try_from(page.number()).unwrap() % nodes);
-        let threads = self.ipm.histories().threads(self.application);
+        let threads = self.ipm.threads(self.application);
         match *step {
             Step::Access { core, page, cycles } => {
                 self.tsc += cycles;
@@ -120,7 +120,6 @@ impl Scene {
                 self.mmus[core % cores].flush();
                 self.ipm.flushed(core % cores);
             }
-            Step::Forget { page } => self.ipm.histories_mut().forget(Page::new(page)),
             Step::Pass => {
                 let notified = &mut self.notified;
                 self.ipm
@@ -128,7 +127,7 @@ impl Scene {
             }
             Step::Age => self
                 .ipm
-                .histories_mut()
+                .histories
                 .matrix_mut(self.application)
                 .unwrap()
                 .age(0.75),
@@ -151,7 +150,7 @@ impl Scene {
             assert_eq!(matrix.row(other)[thread.number as usize], 0);
         }
         for page in self.pages() {
-            let sharers = self.ipm.histories().sharers(page).unwrap_or_default();
+            let sharers = self.ipm.sharers(page).unwrap_or_default();
             assert!(!sharers.contains(&thread.number), "{page:?} of {sharers:?}");
         }
         for index in 0..self.ipm.table.len() {
@@ -168,12 +167,12 @@ impl Scene {
         let matrix = ipm.histories().matrix(self.application).unwrap();
         let room = u32::try_from(matrix.threads()).unwrap();
         for page in self.pages() {
-            let Some(affinity) = ipm.histories().affinity(page) else {
+            let Some(affinity) = ipm.affinity(page) else {
                 continue;
             };
-            assert_eq!(affinity.len(), ipm.histories().nodes());
+            assert_eq!(affinity.len(), self.nodes);
             assert!(affinity.iter().all(|&counter| counter <= counter_most));
-            let sharers = ipm.histories().sharers(page).unwrap();
+            let sharers = ipm.sharers(page).unwrap();
             assert!(sharers.len() <= config.sharers);
             assert!(sharers.iter().all(|&sharer| sharer < room));
         }

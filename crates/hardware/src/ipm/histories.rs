@@ -28,7 +28,6 @@ use crate::page::Page;
 #[derive(Debug)]
 pub struct Histories {
     config: IpmConfig,
-    nodes: usize,
     pub(super) pages: PageHistoryTable,
     /// None for an application that ended; its place is given to the next.
     applications: Vec<Option<State>>,
@@ -71,7 +70,6 @@ impl Histories {
         config.validate()?;
         Ok(Self {
             config,
-            nodes,
             pages: PageHistoryTable::new(config.sharers, nodes, config.cr_aging),
             applications: Vec::new(),
         })
@@ -199,11 +197,6 @@ impl Histories {
         }
     }
 
-    /// Forgets a page.
-    pub fn forget(&mut self, page: Page) {
-        self.pages.forget(page);
-    }
-
     /// The Sharing Matrix of an application; None when it has ended.
     pub fn matrix(&self, application: Application) -> Option<&SharingMatrix> {
         Some(&self.state(application)?.matrix)
@@ -214,45 +207,9 @@ impl Histories {
         Some(&mut self.state_mut(application)?.matrix)
     }
 
-    /// Threads of an application that have started and not ended, by number.
-    pub fn threads(&self, application: Application) -> Vec<Thread> {
-        let given = self.state(application).map_or(0, |state| state.given);
-        let thread = |number| Thread {
-            application,
-            number,
-        };
-        let threads = (0..given).map(thread);
-        threads.filter(|&thread| self.is_running(thread)).collect()
-    }
-
-    /// Numbers of the last threads that used a page, the latest first (the Sharers Vector); fewer
-    /// than configured where nobody was there before. None for a page without a history.
-    pub fn sharers(&self, page: Page) -> Option<Vec<u32>> {
-        let (sharers, _) = self.pages.get(page)?;
-        let known = sharers.iter().copied();
-        Some(known.filter(|&sharer| sharer != NOBODY).collect())
-    }
-
-    /// A page's affinity to each node (the NUMA Vector), in units of the weights. None for a page
-    /// without a history.
-    pub fn affinity(&self, page: Page) -> Option<&[u32]> {
-        let (_, numa) = self.pages.get(page)?;
-        Some(numa)
-    }
-
-    /// Pages that have a history.
-    pub fn pages(&self) -> usize {
-        self.pages.len()
-    }
-
     /// What they were configured with.
     pub fn config(&self) -> &IpmConfig {
         &self.config
-    }
-
-    /// Nodes of the machine: the length of a NUMA Vector.
-    pub fn nodes(&self) -> usize {
-        self.nodes
     }
 }
 
@@ -292,11 +249,11 @@ mod tests {
             let number = Some(thread.number);
             histories.credit(Page::new(7), application, number, 0, 5, |_| None);
         }
-        assert_eq!(histories.sharers(Page::new(7)), Some(vec![1, 0]));
+        assert_eq!(histories.pages.get(Page::new(7)).unwrap().0, [1, 0]);
         assert_eq!(histories.matrix(application).unwrap().between(0, 1), 5);
         histories.end_application(application);
         assert_eq!(
-            (histories.pages(), histories.matrix(application)),
+            (histories.pages.len(), histories.matrix(application)),
             (0, None)
         );
     }

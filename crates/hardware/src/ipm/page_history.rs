@@ -2,8 +2,8 @@
 //!
 //! The paper has an entry per physical page and lets the operating system keep it with the page
 //! when that is moved or swapped out (§4.5.1, the first of its two strategies). Here entries are
-//! known by virtual page, which comes to the same: what is known of a page stays with it until it
-//! is forgotten. Entries are made when first needed, with the counters that the operating system
+//! known by virtual page, which comes to the same: what is known of a page stays with it until its
+//! application ends. Entries are made when first needed, with the counters that the operating system
 //! would have set up (Eq. 9).
 
 use super::{Application, Thread, numa_vector};
@@ -23,7 +23,7 @@ pub(super) struct PageHistoryTable {
     /// Entry by entry: application, Sharers Vector, NUMA Vector. One list, so that an entry lies in
     /// one place.
     words: Vec<u32>,
-    /// Entries of forgotten pages.
+    /// Entries of pages of ended applications.
     free: Vec<u32>,
 }
 
@@ -86,23 +86,6 @@ impl PageHistoryTable {
         place
     }
 
-    /// Sharers Vector and NUMA Vector of a page that has an entry.
-    pub(super) fn get(&self, page: Page) -> Option<(&[u32], &[u32])> {
-        let place = *self.places.get(&page)? as usize;
-        let words = &self.words[place * self.stride()..][..self.stride()];
-        Some(words[1..].split_at(self.sharers_per_page))
-    }
-
-    /// Forgets a page.
-    pub(super) fn forget(&mut self, page: Page) {
-        self.free.extend(self.places.remove(&page));
-    }
-
-    /// Pages that have an entry.
-    pub(super) fn len(&self) -> usize {
-        self.places.len()
-    }
-
     /// Deletes all references to a thread's number.
     pub(super) fn delete_thread(&mut self, thread: Thread) {
         let (stride, sharers) = (self.stride(), 1..=self.sharers_per_page);
@@ -139,6 +122,21 @@ pub(super) fn insert_sharer(sharers: &mut [u32], thread: u32) {
 }
 
 #[cfg(test)]
+impl PageHistoryTable {
+    /// Sharers Vector and NUMA Vector of a page that has an entry.
+    pub(super) fn get(&self, page: Page) -> Option<(&[u32], &[u32])> {
+        let place = *self.places.get(&page)? as usize;
+        let words = &self.words[place * self.stride()..][..self.stride()];
+        Some(words[1..].split_at(self.sharers_per_page))
+    }
+
+    /// Pages that have an entry.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -158,18 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn a_forgotten_page_begins_anew_and_disturbs_no_other() {
+    fn pages_of_an_ended_application_begin_anew_and_disturb_no_other() {
         let mut table = PageHistoryTable::new(2, 3, 7);
         let application = Application(0);
         let pages: Vec<_> = (0..4).map(Page::new).collect();
         for (at, &page) in pages.iter().enumerate() {
-            let history = table.entry(page, application);
+            let of = if at == 1 { Application(1) } else { application };
+            let history = table.entry(page, of);
             assert_eq!(history.numa, [127; 3]);
             history.numa[0] = at as u32;
             insert_sharer(history.sharers, at as u32);
         }
-        table.forget(pages[1]);
-        table.forget(pages[1]);
+        table.delete_application(Application(1));
+        table.delete_application(Application(1));
         assert_eq!((table.len(), table.get(pages[1])), (3, None));
         assert_eq!(table.entry(Page::new(9), application).numa, [127; 3]);
         assert_eq!(table.entry(pages[1], application).sharers, [NOBODY; 2]);

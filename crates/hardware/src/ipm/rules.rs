@@ -3,6 +3,42 @@
 use super::*;
 use crate::{Tlb, TlbLevel, TlbManagement};
 
+/// What tests look at.
+impl Ipm {
+    /// A page's affinity to each node; None without a history.
+    pub(super) fn affinity(&self, page: Page) -> Option<&[u32]> {
+        Some(self.histories.pages.get(page)?.1)
+    }
+
+    /// The last threads that used a page, the latest first; None without a history.
+    pub(super) fn sharers(&self, page: Page) -> Option<Vec<u32>> {
+        let (sharers, _) = self.histories.pages.get(page)?;
+        let known = sharers.iter().copied();
+        Some(known.filter(|&sharer| sharer != u32::MAX).collect())
+    }
+
+    /// Pages that have a history.
+    pub(super) fn pages(&self) -> usize {
+        self.histories.pages.len()
+    }
+
+    /// Threads of an application that have started and not ended, by number.
+    pub(super) fn threads(&self, application: Application) -> Vec<Thread> {
+        let room = self
+            .histories
+            .matrix(application)
+            .map_or(0, SharingMatrix::threads);
+        let thread = |number| Thread {
+            application,
+            number,
+        };
+        let threads = (0..room as u32).map(thread);
+        threads
+            .filter(|&thread| self.histories.is_running(thread))
+            .collect()
+    }
+}
+
 /// Two cores on each of two nodes, four TLB entries each; page numbers below 100 are on node 0,
 /// others on node 1. Time stamps are in cycles, an eviction takes 10.
 fn machine() -> Config {
@@ -77,20 +113,10 @@ fn one_eviction_at_a_time_and_what_comes_meanwhile_is_dropped() {
     assert_eq!(miss(&mut ipm, 0, 4, Some(3), 110), Eviction::Handled(None));
     let counts = ipm.counts();
     assert_eq!((counts.misses, counts.evictions, counts.dropped), (6, 4, 1));
-    assert_eq!(
-        ipm.histories().affinity(Page::new(1)),
-        Some([227, 127].as_slice())
-    );
-    assert_eq!(
-        ipm.histories().affinity(Page::new(2)),
-        None,
-        "its eviction was dropped"
-    );
+    assert_eq!(ipm.affinity(Page::new(1)), Some([227, 127].as_slice()));
+    assert_eq!(ipm.affinity(Page::new(2)), None, "its eviction was dropped");
     // The dropped eviction's entry spoke of page 3 from cycle 109 on; 127 + 1 cycle.
-    assert_eq!(
-        ipm.histories().affinity(Page::new(3)),
-        Some([128, 127].as_slice())
-    );
+    assert_eq!(ipm.affinity(Page::new(3)), Some([128, 127].as_slice()));
 }
 
 #[test]
@@ -103,7 +129,7 @@ fn the_lowest_bits_of_the_time_stamp_are_discarded() {
     reside(&mut ipm, 0, thread, 1, 31, 64);
     // 64 / 16 - 31 / 16, each rounded down.
     assert_eq!(
-        ipm.histories().affinity(Page::new(1)),
+        ipm.affinity(Page::new(1)),
         Some([127 + 4 - 1, 127].as_slice())
     );
 }
@@ -116,10 +142,7 @@ fn time_stamps_may_wrap_round() {
     });
     let thread = ipm.start_thread(application);
     reside(&mut ipm, 0, thread, 1, 250, 260);
-    assert_eq!(
-        ipm.histories().affinity(Page::new(1)),
-        Some([137, 127].as_slice())
-    );
+    assert_eq!(ipm.affinity(Page::new(1)), Some([137, 127].as_slice()));
 }
 
 #[test]
@@ -163,7 +186,7 @@ fn a_page_of_two_nodes_stays_until_one_uses_it_much_more() {
     assert_eq!(ipm.counts().notifications, 1);
     // 137 and 427 aged by a 128th, rounded down, twice the former.
     assert_eq!(
-        ipm.histories().affinity(Page::new(5)),
+        ipm.affinity(Page::new(5)),
         Some([135, 424 + 200].as_slice())
     );
 }
@@ -181,10 +204,7 @@ fn a_page_without_a_node_is_moved_nowhere() {
     };
     let eviction = ipm.tlb_miss(2, &fill, 60_000, |_| None);
     assert_eq!(eviction, Eviction::Handled(None));
-    assert_eq!(
-        ipm.histories().affinity(Page::new(1)),
-        Some([127, 60_127].as_slice())
-    );
+    assert_eq!(ipm.affinity(Page::new(1)), Some([127, 60_127].as_slice()));
 }
 
 #[test]
@@ -192,10 +212,7 @@ fn counters_of_16_bits_saturate() {
     let (mut ipm, application) = unit(config());
     let thread = ipm.start_thread(application);
     reside(&mut ipm, 0, thread, 1, 0, 1 << 40);
-    assert_eq!(
-        ipm.histories().affinity(Page::new(1)),
-        Some([0xffff, 127].as_slice())
-    );
+    assert_eq!(ipm.affinity(Page::new(1)), Some([0xffff, 127].as_slice()));
 }
 
 #[test]
@@ -207,7 +224,7 @@ fn what_nobody_watches_is_not_seen() {
     assert_eq!(miss(&mut ipm, 0, 2, Some(1), 100), Eviction::None);
     ipm.run(0, None);
     assert_eq!(miss(&mut ipm, 0, 3, Some(2), 200), Eviction::Handled(None));
-    assert_eq!(ipm.histories().pages(), 1);
+    assert_eq!(ipm.pages(), 1);
 }
 
 #[test]
@@ -222,7 +239,7 @@ fn what_was_invalidated_is_not_counted() {
     assert_eq!(miss(&mut ipm, 0, 3, None, 200), Eviction::None);
     ipm.flushed(0);
     assert!(ipm.table.get(0).is_none());
-    assert_eq!((ipm.histories().pages(), ipm.counts().evictions), (0, 0));
+    assert_eq!((ipm.pages(), ipm.counts().evictions), (0, 0));
 }
 
 #[test]
@@ -243,14 +260,14 @@ fn pages_that_stay_in_the_tlb_are_found_by_the_periodic_pass() {
     miss(&mut ipm, 0, 6, None, 401);
     ipm.pass_over_infrequently_evicted(999, node_of, |n| moves.push(n));
     assert_eq!(
-        (ipm.counts().infrequent, ipm.histories().pages()),
+        (ipm.counts().infrequent, ipm.pages()),
         (0, 0),
         "it is not time yet"
     );
     ipm.pass_over_infrequently_evicted(1000, node_of, |n| moves.push(n));
     assert_eq!(ipm.counts().infrequent, 1);
     assert_eq!(
-        ipm.histories().affinity(Page::new(5)),
+        ipm.affinity(Page::new(5)),
         Some([127, 127 + 600].as_slice())
     );
     let to_node_1 = Notification {
@@ -265,19 +282,16 @@ fn pages_that_stay_in_the_tlb_are_found_by_the_periodic_pass() {
     ipm.pass_over_infrequently_evicted(2000, |_| None, |n| moves.push(n));
     assert_eq!(ipm.counts().infrequent, 3);
     assert_eq!(
-        ipm.histories().affinity(Page::new(5)),
+        ipm.affinity(Page::new(5)),
         Some([127, 722 + 1000].as_slice())
     );
     assert_eq!(
-        ipm.histories().affinity(Page::new(6)),
+        ipm.affinity(Page::new(6)),
         Some([127 + 1599, 127].as_slice())
     );
     // The pass does not keep the unit busy, and an eviction afterwards counts from the pass on.
     assert_eq!(miss(&mut ipm, 0, 7, Some(6), 2001), Eviction::Handled(None));
-    assert_eq!(
-        ipm.histories().affinity(Page::new(6)),
-        Some([1713 + 1, 127].as_slice())
-    );
+    assert_eq!(ipm.affinity(Page::new(6)), Some([1713 + 1, 127].as_slice()));
     assert_eq!(moves.len(), 1);
 }
 
@@ -295,10 +309,7 @@ fn a_core_behind_the_pass_has_held_its_pages_for_no_time_since() {
     miss(&mut ipm, 0, 1, None, 900);
     ipm.pass_over_infrequently_evicted(1000, node_of, |_| ());
     assert_eq!(miss(&mut ipm, 0, 2, Some(1), 950), Eviction::Handled(None));
-    assert_eq!(
-        ipm.histories().affinity(Page::new(1)),
-        Some([226, 127].as_slice())
-    );
+    assert_eq!(ipm.affinity(Page::new(1)), Some([226, 127].as_slice()));
 }
 
 #[test]
@@ -308,7 +319,7 @@ fn without_a_pass_configured_there_is_none() {
     ipm.run(0, Some(thread));
     miss(&mut ipm, 0, 1, None, 0);
     ipm.pass_over_infrequently_evicted(1 << 50, node_of, |n| panic!("{n:?}"));
-    assert_eq!((ipm.counts().infrequent, ipm.histories().pages()), (0, 0));
+    assert_eq!((ipm.counts().infrequent, ipm.pages()), (0, 0));
 }
 
 #[test]
@@ -327,26 +338,23 @@ fn a_number_that_is_given_out_anew_takes_nothing_over() {
     );
 
     ipm.end_thread(zero);
-    assert_eq!(ipm.histories().threads(application), [one]);
+    assert_eq!(ipm.threads(application), [one]);
     assert_eq!(
         ipm.histories().matrix(application).unwrap().between(0, 1),
         200,
         "until it is given out"
     );
     assert_eq!(ipm.start_thread(application), zero);
-    assert_eq!(ipm.histories().threads(application), [zero, one]);
+    assert_eq!(ipm.threads(application), [zero, one]);
     let matrix = ipm.histories().matrix(application).unwrap();
     assert_eq!((0..4).map(|other| matrix.between(0, other)).sum::<u64>(), 0);
     assert_eq!(matrix.row(0)[0], 0);
-    assert_eq!(ipm.histories().sharers(Page::new(1)), Some(vec![1]));
+    assert_eq!(ipm.sharers(Page::new(1)), Some(vec![1]));
     // Page 2, brought in by the former thread 0: its residency counts for the node, for no thread.
     ipm.run(1, None);
     assert_eq!(miss(&mut ipm, 1, 3, Some(2), 700), Eviction::Handled(None));
-    assert_eq!(
-        ipm.histories().affinity(Page::new(2)),
-        Some([227, 127].as_slice())
-    );
-    assert_eq!(ipm.histories().sharers(Page::new(2)), Some(vec![]));
+    assert_eq!(ipm.affinity(Page::new(2)), Some([227, 127].as_slice()));
+    assert_eq!(ipm.sharers(Page::new(2)), Some(vec![]));
 }
 
 #[test]
@@ -391,11 +399,8 @@ fn applications_have_their_own_matrices_and_share_pages_by_node_alone() {
     assert_eq!((a.number, b.number, c.number), (0, 0, 1));
     reside(&mut ipm, 0, a, 1, 0, 100);
     reside(&mut ipm, 2, c, 1, 0, 100);
-    assert_eq!(ipm.histories().sharers(Page::new(1)), Some(vec![0]));
-    assert_eq!(
-        ipm.histories().affinity(Page::new(1)),
-        Some([226, 227].as_slice())
-    );
+    assert_eq!(ipm.sharers(Page::new(1)), Some(vec![0]));
+    assert_eq!(ipm.affinity(Page::new(1)), Some([226, 227].as_slice()));
     reside(&mut ipm, 0, b, 2, 200, 300);
     reside(&mut ipm, 0, c, 2, 400, 500);
     let added = |ipm: &Ipm, application| {
@@ -408,32 +413,12 @@ fn applications_have_their_own_matrices_and_share_pages_by_node_alone() {
     ipm.run(1, Some(c));
     miss(&mut ipm, 1, 9, None, 600);
     ipm.end_application(second);
-    assert!(ipm.histories().matrix(second).is_none() && ipm.histories().threads(second).is_empty());
-    assert_eq!(
-        (
-            ipm.histories().pages(),
-            ipm.histories().sharers(Page::new(2))
-        ),
-        (1, None)
-    );
+    assert!(ipm.histories().matrix(second).is_none() && ipm.threads(second).is_empty());
+    assert_eq!((ipm.pages(), ipm.sharers(Page::new(2))), (1, None));
     assert_eq!(miss(&mut ipm, 1, 10, Some(9), 700), Eviction::None);
     let third = ipm.start_application();
     assert_eq!(added(&ipm, third), (vec![0; 4], vec![0; 4]));
     assert_eq!(ipm.start_thread(third).number, 0);
-}
-
-#[test]
-fn a_forgotten_page_begins_anew() {
-    let (mut ipm, application) = unit(config());
-    let thread = ipm.start_thread(application);
-    reside(&mut ipm, 0, thread, 1, 0, 1000);
-    ipm.histories_mut().forget(Page::new(1));
-    assert_eq!(ipm.histories().affinity(Page::new(1)), None);
-    reside(&mut ipm, 0, thread, 1, 2000, 2001);
-    assert_eq!(
-        ipm.histories().affinity(Page::new(1)),
-        Some([128, 127].as_slice())
-    );
 }
 
 #[test]

@@ -108,13 +108,13 @@ fn figure_3_the_residency_is_64_and_the_entry_becomes_page_m() {
 #[test]
 fn figure_4_threads_0_and_2_share_with_1_and_2_falls_out_of_the_sharers_vector() {
     let (mut ipm, threads) = before([40, 60]);
-    assert_eq!(ipm.histories().sharers(page_p()), Some(vec![0, 2]));
+    assert_eq!(ipm.sharers(page_p()), Some(vec![0, 2]));
     miss(&mut ipm);
     let matrix = ipm.histories().matrix(threads[0].application).unwrap();
     assert_eq!(matrix.row(0), [0, 0, 0]);
     assert_eq!(matrix.row(1), [64, 0, 64], "cells (1,0) and (1,2)");
     assert_eq!(matrix.row(2), [0, 0, 0]);
-    assert_eq!(ipm.histories().sharers(page_p()), Some(vec![1, 0]));
+    assert_eq!(ipm.sharers(page_p()), Some(vec![1, 0]));
 }
 
 #[test]
@@ -127,18 +127,12 @@ fn figure_5_node_0_has_more_than_twice_the_counter_of_node_1_so_p_moves_there() 
     };
     assert_eq!(miss(&mut ipm), Eviction::Handled(Some(notification)));
     // Aged to 20 and 30; the residency is added for node 0; 84 > 2 * 30.
-    assert_eq!(
-        ipm.histories().affinity(page_p()),
-        Some([20 + 64, 30].as_slice())
-    );
+    assert_eq!(ipm.affinity(page_p()), Some([20 + 64, 30].as_slice()));
 }
 
 #[test]
 fn figure_5_with_exactly_twice_the_counter_p_stays() {
     let (mut ipm, _) = before([40, 84]);
     assert_eq!(miss(&mut ipm), Eviction::Handled(None));
-    assert_eq!(
-        ipm.histories().affinity(page_p()),
-        Some([84, 42].as_slice())
-    );
+    assert_eq!(ipm.affinity(page_p()), Some([84, 42].as_slice()));
 }

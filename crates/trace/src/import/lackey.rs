@@ -15,21 +15,21 @@
 
 use std::io::{BufRead, Write};
 
-use super::lines::Lines;
 use super::sink::Sink;
 use super::{Imported, decimal, each_line, hexadecimal};
 use crate::error::Error;
-use crate::event::Event;
+use crate::event::{Event, Kind};
 
 /// The most bytes that one access is believed to have; an `xsave` has some 10 KiB.
 const LARGEST: u64 = 64 << 10;
 
+/// What a line says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Parsed {
-    Instruction,
-    Load(u64, u64),
-    Store(u64, u64),
-    Modify(u64, u64),
+struct Parsed {
+    /// What is done at the address; nothing for the instruction itself.
+    kinds: &'static [Kind],
+    address: u64,
+    size: u64,
 }
 
 /// Whether a line is one of the tool's own.
@@ -39,22 +39,21 @@ pub(super) fn is_line(line: &[u8]) -> bool {
 
 fn parse(line: &[u8]) -> Option<Parsed> {
     let line = line.trim_ascii_end();
-    let (kind, rest) = match line {
-        [b'I', b' ', rest @ ..] => (b'I', rest),
-        [b' ', kind @ (b'L' | b'S' | b'M'), b' ', rest @ ..] => (*kind, rest),
+    let (kinds, rest): (&[Kind], _) = match line {
+        [b'I', b' ', rest @ ..] => (&[], rest),
+        [b' ', b'L', b' ', rest @ ..] => (&[Kind::Load], rest),
+        [b' ', b'S', b' ', rest @ ..] => (&[Kind::Store], rest),
+        [b' ', b'M', b' ', rest @ ..] => (&[Kind::Load, Kind::Store], rest),
         _ => return None,
     };
     let rest = rest.trim_ascii_start();
     let comma = rest.iter().position(|&byte| byte == b',')?;
-    let address = hexadecimal(&rest[..comma])?;
-    let size = decimal(&rest[comma + 1..])?;
-    let is_size = (1..=LARGEST).contains(&size);
-    is_size.then_some(match kind {
-        b'I' => Parsed::Instruction,
-        b'L' => Parsed::Load(address, size),
-        b'S' => Parsed::Store(address, size),
-        _ => Parsed::Modify(address, size),
-    })
+    let parsed = Parsed {
+        kinds,
+        address: hexadecimal(&rest[..comma])?,
+        size: decimal(&rest[comma + 1..])?,
+    };
+    (1..=LARGEST).contains(&parsed.size).then_some(parsed)
 }
 
 /// What valgrind says of itself: its process, and the rest of the line.
@@ -69,8 +68,8 @@ fn chatter(line: &[u8]) -> Option<(u32, &[u8])> {
 ///
 /// # Errors
 /// When the text cannot be read or the trace not be written.
-pub(super) fn read<R: BufRead, W: Write>(
-    lines: &mut Lines<R>,
+pub(super) fn read<W: Write>(
+    text: &mut impl BufRead,
     sink: &mut Sink<'_, W>,
     imported: &mut Imported,
 ) -> Result<(), Error> {
@@ -78,7 +77,7 @@ pub(super) fn read<R: BufRead, W: Write>(
     let mut name = "program".to_owned();
     let mut instructions = 0;
     let mut thread = None;
-    each_line(lines, imported, |line, _| {
+    each_line(text, imported, |line, _| {
         let Some(parsed) = parse(line) else {
             let Some((valgrind, said)) = chatter(line) else {
                 return Ok(false);
@@ -91,22 +90,20 @@ pub(super) fn read<R: BufRead, W: Write>(
             }
             return Ok(true);
         };
-        let (loads, stores) = match parsed {
-            Parsed::Instruction => {
-                instructions += 1;
-                return Ok(true);
-            }
-            Parsed::Load(address, size) => (Some((address, size)), None),
-            Parsed::Store(address, size) => (None, Some((address, size))),
-            Parsed::Modify(address, size) => (Some((address, size)), Some((address, size))),
-        };
+        if parsed.kinds.is_empty() {
+            instructions += 1;
+            return Ok(true);
+        }
         let thread = *thread.get_or_insert_with(|| sink.thread(process, process, &name));
-        let loads = loads.map(|span| (Event::load as fn(u64, u8, u32) -> Event, span));
-        let stores = stores.map(|span| (Event::store as fn(u64, u8, u32) -> Event, span));
-        for (event, (address, size)) in loads.into_iter().chain(stores) {
-            for (address, bytes) in parts(address, size) {
-                let gap = std::mem::take(&mut instructions);
-                sink.push(thread, 0, gap, event(address, bytes, 0))?;
+        for &kind in parsed.kinds {
+            for (address, bytes) in parts(parsed.address, parsed.size) {
+                let event = Event {
+                    kind,
+                    bytes,
+                    gap: 0,
+                    address,
+                };
+                sink.push(thread, 0, std::mem::take(&mut instructions), event)?;
             }
         }
         Ok(true)

@@ -17,7 +17,6 @@
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
 
-use super::lines::Lines;
 use super::sink::Sink;
 use super::{Imported, Sampled, decimal, each_line, hexadecimal};
 use crate::error::Error;
@@ -143,14 +142,14 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 ///
 /// # Errors
 /// When the text cannot be read or the trace not be written.
-pub(super) fn read<R: BufRead, W: Write>(
-    lines: &mut Lines<R>,
+pub(super) fn read<W: Write>(
+    text: &mut impl BufRead,
     sink: &mut Sink<'_, W>,
     imported: &mut Imported,
 ) -> Result<(), Error> {
     let mut start_ns = None;
     let mut events: HashMap<Vec<u8>, usize> = HashMap::new();
-    each_line(lines, imported, |line, imported| {
+    each_line(text, imported, |line, imported| {
         if line.starts_with(b"#") {
             return Ok(true);
         }
@@ -161,19 +160,15 @@ pub(super) fn read<R: BufRead, W: Write>(
             imported.without_address += 1;
             return Ok(true);
         };
-        let at = match events.get(sample.event) {
-            Some(&at) => at,
-            None => {
-                let at = imported.sampled.len();
-                events.insert(sample.event.to_owned(), at);
-                imported.sampled.push(Sampled {
-                    event: String::from_utf8_lossy(sample.event).into_owned(),
-                    samples: 0,
-                    happened: None,
-                });
-                at
-            }
-        };
+        let next = imported.sampled.len();
+        let at = *events.entry(sample.event.to_owned()).or_insert(next);
+        if at == next {
+            imported.sampled.push(Sampled {
+                event: String::from_utf8_lossy(sample.event).into_owned(),
+                samples: 0,
+                happened: None,
+            });
+        }
         let sampled = &mut imported.sampled[at];
         sampled.samples += 1;
         if let Some(period) = sample.period {
@@ -184,10 +179,9 @@ pub(super) fn read<R: BufRead, W: Write>(
             .map_or(0, |time| time.saturating_sub(*start_ns.get_or_insert(time)));
         let name = String::from_utf8_lossy(sample.name);
         let thread = sink.thread(sample.process.unwrap_or(sample.tid), sample.tid, &name);
-        let event = if sample.is_store {
-            Event::store(address, 1, 0)
-        } else {
-            Event::load(address, 1, 0)
+        let event = match sample.is_store {
+            true => Event::store(address, 1, 0),
+            false => Event::load(address, 1, 0),
         };
         sink.push(thread, time_ns, 1, event)?;
         Ok(true)

@@ -11,32 +11,16 @@
 //! order, and differences between policies stem from lines, hops and time, which are modelled.
 //! DRAM's own static power is in its figure per bit.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// What an event costs.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EnergyModel {
-    /// A bit to or from memory, in pJ.
-    pub dram_pj_per_bit: f64,
-    /// A bit over one link, in pJ.
-    pub link_pj_per_bit: f64,
-    /// An instruction, beyond static power, in nJ.
-    pub instruction_nj: f64,
-    /// A core, with its share of the rest of the processor, in W.
-    pub core_static_w: f64,
-}
-
-impl Default for EnergyModel {
-    fn default() -> Self {
-        Self {
-            dram_pj_per_bit: 70.0,
-            link_pj_per_bit: 20.0,
-            instruction_nj: 1.9,
-            core_static_w: 6.0,
-        }
-    }
-}
+/// A bit to or from memory, in pJ.
+const DRAM_PJ_PER_BIT: f64 = 70.0;
+/// A bit over one link, in pJ.
+const LINK_PJ_PER_BIT: f64 = 20.0;
+/// An instruction, beyond static power, in nJ.
+const INSTRUCTION_NJ: f64 = 1.9;
+/// A core, with its share of the rest of the processor, in W.
+const CORE_STATIC_W: f64 = 6.0;
 
 /// Where energy went, in J.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -67,25 +51,25 @@ pub(super) struct Spent {
     pub(super) cores: usize,
 }
 
-impl EnergyModel {
-    pub(super) fn of(&self, spent: &Spent) -> Energy {
+impl Energy {
+    pub(super) fn of(spent: &Spent) -> Self {
         let joules = |bytes: u64, pj_per_bit: f64| bytes as f64 * 8.0 * pj_per_bit * 1e-12;
-        let dram_j = joules(spent.dram_bytes, self.dram_pj_per_bit);
-        let link_j = joules(spent.link_bytes, self.link_pj_per_bit);
-        let core_dynamic_j = spent.instructions as f64 * self.instruction_nj * 1e-9;
-        let core_static_j = self.core_static_w * spent.cores as f64 * spent.seconds;
+        let dram_j = joules(spent.dram_bytes, DRAM_PJ_PER_BIT);
+        let link_j = joules(spent.link_bytes, LINK_PJ_PER_BIT);
+        let core_dynamic_j = spent.instructions as f64 * INSTRUCTION_NJ * 1e-9;
+        let core_static_j = CORE_STATIC_W * spent.cores as f64 * spent.seconds;
         let total_j = dram_j + link_j + core_dynamic_j + core_static_j;
-        Energy {
+        let per_instruction_nj = match spent.instructions {
+            0 => 0.0,
+            instructions => total_j * 1e9 / instructions as f64,
+        };
+        Self {
             dram_j,
             link_j,
             core_dynamic_j,
             core_static_j,
             total_j,
-            per_instruction_nj: if spent.instructions > 0 {
-                total_j * 1e9 / spent.instructions as f64
-            } else {
-                0.0
-            },
+            per_instruction_nj,
         }
     }
 }
@@ -96,7 +80,7 @@ mod tests {
 
     #[test]
     fn each_part_is_what_its_figure_says() {
-        let energy = EnergyModel::default().of(&Spent {
+        let energy = Energy::of(&Spent {
             dram_bytes: 1_000_000_000,
             link_bytes: 500_000_000,
             instructions: 1_000_000_000,

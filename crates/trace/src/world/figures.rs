@@ -4,7 +4,7 @@ use numaherd_hardware::{IpmCounts, TlbCounts};
 use numaherd_topology::{NodeId, ways};
 use serde::Serialize;
 
-use super::energy::{Energy, EnergyModel, Spent};
+use super::energy::{Energy, Spent};
 use super::engine::Engine;
 
 /// What came of a run. Times and counts are of the whole of it, all loops together.
@@ -188,7 +188,7 @@ impl Engine {
             figures.unit = Some(unit_figures(*unit.counts(), unit.races(), figures.accesses));
             figures.sharing_seen = unit.sharing(self.threads.len());
         }
-        figures.energy = EnergyModel::default().of(&Spent {
+        figures.energy = Energy::of(&Spent {
             dram_bytes: to_memory,
             link_bytes: figures.link_bytes,
             instructions: figures.instructions,
