@@ -1,8 +1,8 @@
 //! One run of one policy, by the same loop that herds a live machine, in whichever world.
 //!
-//! A [`Trial`] says which policy runs for which time, from which seed, and where its ledger goes: the same for
-//! the model ([`OnModel`]), traces ([`crate::OnTrace`]) and the lab's guests. [`crate::Trials`] are all those of
-//! an experiment. Trials know nothing of each other, so that they give the same in whatever order they run.
+//! A [`Trial`] names the policy, the repeat, the seed and the ledger, the same way for the model ([`OnModel`]),
+//! traces ([`crate::OnTrace`]) and the lab's guests. [`crate::Trials`] are all trials of an experiment. Trials are
+//! independent: their results do not depend on the order in which they run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ pub struct Trial {
     pub policy: String,
     /// Which repeat, from 0.
     pub repeat: u32,
-    /// What all chance is drawn from, the world's and the policy's. It is the same for the same repeat of all
-    /// policies.
+    /// The seed of all random numbers, the world's and the policy's. A repeat has the same seed under every
+    /// policy.
     pub seed: u64,
-    /// Where everything seen, decided and done is recorded, if anywhere.
+    /// The ledger in which everything seen, decided and done is recorded, if any.
     pub ledger: Option<PathBuf>,
 }
 

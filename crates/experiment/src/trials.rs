@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use crate::scenario::MOST_REPEATS;
 use crate::{ExperimentError, Scenario, Trial};
 
-/// What the user asks for instead of what the scenario says.
+/// What the user sets instead of the scenario.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked<'a> {
     /// The policies to compare, the baseline first; none for the scenario's.

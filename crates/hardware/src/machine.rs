@@ -93,6 +93,17 @@ impl Reply {
     }
 }
 
+/// What a core asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Wanted {
+    /// A line, to read it.
+    ToRead,
+    /// A line, to write it.
+    ToWrite,
+    /// The right to write a line whose data the core has.
+    RightToWrite,
+}
+
 /// What a core must do with a line in its private caches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
@@ -210,7 +221,14 @@ impl Machine {
     #[inline]
     pub(crate) fn request(&self, core: usize, domain: usize, line: u64, store: bool) -> Reply {
         self.try_alone(core, domain, line, store)
-            .unwrap_or_else(|| self.settle(core, domain, line, store, false))
+            .unwrap_or_else(|| {
+                let wanted = if store {
+                    Wanted::ToWrite
+                } else {
+                    Wanted::ToRead
+                };
+                self.settle(core, domain, line, wanted)
+            })
     }
 
     /// Gets a line for the core's prefetcher, which leaves alone what others hold.
@@ -221,7 +239,7 @@ impl Machine {
 
     /// Asks for the right to write a line that the core holds shared.
     pub(crate) fn upgrade(&self, core: usize, domain: usize, line: u64) -> Reply {
-        self.settle(core, domain, line, true, true)
+        self.settle(core, domain, line, Wanted::RightToWrite)
     }
 
     /// Notes the first write to a line that the core holds alone. Returns a line that fell out of
@@ -272,7 +290,8 @@ impl Machine {
 
     /// Settles a request that concerns other cores.
     #[cold]
-    fn settle(&self, core: usize, domain: usize, line: u64, store: bool, has_data: bool) -> Reply {
+    fn settle(&self, core: usize, domain: usize, line: u64, wanted: Wanted) -> Reply {
+        let store = wanted != Wanted::ToRead;
         let _others_wait = self.directory.lock(line);
         let holder = self.directory.holder(line);
         let others = self.settle_others(core, domain, line, store, holder);
@@ -303,7 +322,7 @@ impl Machine {
             Err(vacancy) => (false, vacancy.insert(holder, store)),
         });
         let source = match others.dirty_on {
-            _ if found || has_data => Source::Llc,
+            _ if found || wanted == Wanted::RightToWrite => Source::Llc,
             Some(node) => Source::DirtyOn(node),
             None => Source::Memory,
         };
