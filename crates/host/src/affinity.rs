@@ -80,11 +80,13 @@ fn refusal(thread: ThreadId, cpus: &CpuSet, errno: Errno) -> String {
             "permission denied; it belongs to another user: run as root or give CAP_SYS_NICE"
         }
         Errno::INVAL => {
-            "none of these CPUs is online and in its cpuset; the cpuset may just have changed: \
+            "none of these CPUs is online and in its cpuset; the cpuset may have just changed: \
              read the topology and the thread again"
         }
         Errno::NOSYS => "there is no kernel behind a captured tree",
-        Errno::BUSY => "it is in the deadline class, whose bandwidth these CPUs cannot hold",
+        Errno::BUSY => {
+            "it is in the deadline class, and these CPUs do not have enough bandwidth for it"
+        }
         _ => "unexpected; see sched_setaffinity(2)",
     };
     format!("cannot keep {thread} to CPUs {cpus}: {errno}: {why}")

@@ -29,7 +29,7 @@ pub enum HostError {
         reason: String,
     },
     /// A selected process does not exist.
-    #[error("cannot watch process {pid}: there is no process of that number; it may have ended")]
+    #[error("cannot watch process {pid}: there is no such process; it may have ended")]
     NoSuchProcess {
         /// The number asked for.
         pid: u32,
@@ -52,7 +52,7 @@ pub enum HostError {
     #[error("{0}; the events that come with numaherd (data/events) are examples")]
     Events(#[from] FileError),
     /// The agent in a guest cannot tell its host anything.
-    #[error("cannot tell the host by {path}: {reason}; {remedy}")]
+    #[error("cannot reach the host through {path}: {reason}; {remedy}")]
     AgentPort {
         /// The port.
         path: PathBuf,

@@ -281,7 +281,7 @@ impl Choice {
     fn report(&self, signal: Signal, source: &str, caveats: &[&str]) -> SignalReport {
         let mut caveats = caveats.to_vec();
         if self.user_only {
-            caveats.push("what the kernel does for a thread is not counted (no permission)");
+            caveats.push("kernel activity on behalf of threads is not counted (no permission)");
         }
         let state = SignalState::Measured {
             source: format!("{source} ({})", self.set.name),

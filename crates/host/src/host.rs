@@ -229,9 +229,7 @@ impl Host {
             .unwrap_or_else(|poison| poison.into_inner());
         let mut unit = unit.lock().unwrap_or_else(|poison| poison.into_inner());
         unit.sharing(&roster).unwrap_or_else(|error| {
-            gaps.push(format!(
-                "the IPM unit does not tell who shares pages: {error}"
-            ));
+            gaps.push(format!("the IPM unit does not report sharing: {error}"));
             HashMap::new()
         })
     }
@@ -464,7 +462,7 @@ impl Equipment {
         let local_remote = match &choice {
             Ok(choice) => choice.local_remote().unwrap_or_else(|| {
                 let reason = format!(
-                    "{} do not tell local from remote lines on this machine",
+                    "{} do not distinguish local from remote lines on this machine",
                     choice.name()
                 );
                 let remedy = "use hardware whose counters do, or the lab";
@@ -507,7 +505,8 @@ impl Equipment {
             missing(
                 Signal::TlbMisses,
                 &Refusal::new(
-                    "this kernel handles no TLB misses in software, so that none can be seen singly",
+                    "the hardware handles TLB misses on this machine, so single misses cannot be \
+                     observed",
                     "a memory trace (`numaherd trace simulate`)",
                 ),
             ),

@@ -67,9 +67,10 @@ pub(crate) fn open(root: &Root) -> Result<IpmUnit, Refusal> {
         let reason = format!("cannot open {}: {error}", path.display());
         match error.kind() {
             io::ErrorKind::NotFound => Refusal::new(
-                "no processor on the market tells how long translations stay in its TLBs",
+                "no processor on the market measures how long translations stay in its TLBs",
                 "the lab, whose modelled hardware does; or, for ipm, memory samples in place of \
-                 residency, which is weaker evidence: set evidence = \"samples\" under [policies.ipm]",
+                 residency, which is weaker evidence: set evidence = \"samples\" under \
+                 [policies.ipm]",
             ),
             io::ErrorKind::PermissionDenied => {
                 Refusal::new(reason, "run as root, or with the right to open it")

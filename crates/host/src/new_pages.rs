@@ -40,8 +40,8 @@ pub(crate) fn check(options: &HostOptions, rule: NewPages) -> Result<(), WorldEr
     match rule {
         NewPages::FirstTouch if is_child && options.started_with == NewPages::Interleave => {
             Err(refusal(
-                "the program was started for this run with its new pages interleaved, and nobody but \
-                 itself can change that; start it anew under the other policy"
+                "the program was started with its new pages interleaved, which only the program \
+                 itself can change; restart it under the other policy"
                     .to_owned(),
             ))
         }
@@ -49,9 +49,9 @@ pub(crate) fn check(options: &HostOptions, rule: NewPages) -> Result<(), WorldEr
         NewPages::Random => Err(unknown_to_the_kernel(rule)),
         NewPages::Interleave if is_child && options.started_with == rule => Ok(()),
         NewPages::Interleave => Err(refusal(
-            "a process's memory policy can be set by nobody but itself, so that new pages of processes \
-             that run already go where they go; start the program for this run (numaherd run --policy \
-             interleave -- PROGRAM), or start it under numactl --interleave=all"
+            "only a process itself can set its memory policy, so this cannot apply to running \
+             processes; start the program with numaherd run --policy interleave -- PROGRAM, or \
+             with numactl --interleave=all"
                 .to_owned(),
         )),
     }

@@ -108,7 +108,7 @@ fn free(root: &Root, topology: &Topology, node: NodeId) -> Result<u64, HostError
     let text = read(root, path)?;
     let (_, free) = meminfo::parse(&text).ok_or_else(|| HostError::Format {
         path: root.path(path),
-        reason: "it does not tell MemTotal and MemFree".to_owned(),
+        reason: "it does not contain MemTotal and MemFree".to_owned(),
     })?;
     let old_files = meminfo::inactive_file(&text).unwrap_or(0);
     Ok(free.saturating_add(old_files))

@@ -218,7 +218,7 @@ impl Mover {
             (true, _) => Err(node_is_full(order)),
             (false, Ok(Some(hold))) => Ok(hold),
             (false, Ok(None)) => Err(gone(order)),
-            (false, Err(errno)) => Err(format!("cannot take hold of {}: {errno}", order.process)),
+            (false, Err(errno)) => Err(format!("cannot open {}: {errno}", order.process)),
         };
         let done = match (held, i32::try_from(order.to.0)) {
             (Ok(hold), Ok(node)) => {
@@ -552,7 +552,7 @@ fn count(failed: &mut BTreeMap<PageFailure, u64>, status: i32, pages: u64) {
 
 fn gone(order: &PageOrder) -> String {
     format!(
-        "{} has ended; what was left of its pages was not tried",
+        "{} has ended; its remaining pages were not moved",
         order.process
     )
 }
@@ -613,7 +613,8 @@ mod tests {
         std::fs::write(
             folder.join("maps"),
             format!(
-                "{start:x}-{end:x} rw-p 00000000 00:00 0 \n{end:x}-{:x} rw-s 0 00:01 5 /dev/shm/x\n",
+                "{start:x}-{end:x} rw-p 00000000 00:00 0 \n{end:x}-{:x} rw-s 0 00:01 5 \
+                 /dev/shm/x\n",
                 end + 4096
             ),
         )

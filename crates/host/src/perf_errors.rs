@@ -127,10 +127,11 @@ impl Reasons {
             ),
             Errno::INVAL | Errno::NOSPC => Refusal::new(
                 format!(
-                    "{tried}: this processor cannot count it, or not together with the others of its \
+                    "{tried}: this processor cannot count it, or not together with the others of \
+                     its \
                      group"
                 ),
-                "stop whoever else takes counters (sysctl kernel.nmi_watchdog=0), or describe \
+                "stop other users of the counters (sysctl kernel.nmi_watchdog=0), or describe \
                  other events in a file of your own (--events FILE)",
             ),
             Errno::BUSY => Refusal::new(

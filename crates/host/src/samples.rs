@@ -134,7 +134,7 @@ fn describe(root: &Root, options: &SampleOptions) -> Result<Recipe, Refusal> {
     }
     Err(Refusal::new(
         format!(
-            "none of the machine's PMUs samples memory accesses ({})",
+            "none of the machine's PMUs can sample memory accesses ({})",
             if names.is_empty() {
                 "it has none".to_owned()
             } else {
@@ -184,8 +184,8 @@ impl Recipe {
         let mut caveats: Vec<String> = self.caveat.take().into_iter().collect();
         if !self.per_cpu {
             caveats.push(
-                "one ring per thread, since whole CPUs may not be watched (CAP_PERFMON): with many \
-                 threads they take turns"
+                "one ring per thread, because sampling whole CPUs is not permitted (CAP_PERFMON); \
+                 with many threads, the rings take turns"
                     .to_owned(),
             );
         }
@@ -476,14 +476,14 @@ impl Sampler {
         }
         if losses.throttled > 0 {
             gaps.push(format!(
-                "the kernel held sampling back {} times; sample less often, or raise sysctl \
+                "the kernel throttled sampling {} times; sample less often, or raise sysctl \
                  kernel.perf_event_max_sample_rate",
                 losses.throttled
             ));
         }
         if losses.damaged > 0 {
             gaps.push(format!(
-                "{} rings held something that is no record; what followed it was dropped",
+                "{} rings contained invalid records; the records after them were dropped",
                 losses.damaged
             ));
         }

@@ -73,7 +73,7 @@ pub enum ReadError {
         why: Invalid,
     },
     /// A topology was asked for by words that fit no reader.
-    #[error("cannot tell what {spec:?} is: {tried}")]
+    #[error("cannot identify {spec:?}: {tried}")]
     Unrecognised {
         /// The words.
         spec: String,

@@ -108,7 +108,7 @@ fn words_that_fit_no_reader_are_answered_with_what_was_tried() {
     let told = |spec: &str| read_any(spec).unwrap_err().to_string();
     let error = told("lab-5x5");
     assert!(
-        error.starts_with("cannot tell what \"lab-5x5\" is: there is no such directory or file")
+        error.starts_with("cannot identify \"lab-5x5\": there is no such directory or file")
     );
     assert!(
         error.contains("lab-4x2") && error.contains("\"numa:4 core:2 pu:1\""),

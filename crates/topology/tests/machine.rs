@@ -139,12 +139,12 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
     told(
         "[4]",
         "[5]",
-        "my.toml:13: shape.memory_only_nodes: node 5 is none of 0-4",
+        "my.toml:13: shape.memory_only_nodes: node 5 is not in 0-4",
     );
     told(
         "[4]",
         "[]",
-        "my.toml:11: shape.nodes_per_package: 5 nodes with cores cannot be dealt to packages of 2",
+        "my.toml:11: shape.nodes_per_package: 5 nodes with cores cannot be divided into packages of 2",
     );
     told(
         "cores_per_domain = 2",
@@ -159,7 +159,7 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
     told(
         "ways = 8",
         "ways = 7",
-        "my.toml:19: cache[0].ways: 512 lines cannot be dealt to 7 ways",
+        "my.toml:19: cache[0].ways: 512 lines cannot be divided into 7 ways",
     );
     told(
         "latency_ns = 20",
@@ -210,7 +210,7 @@ fn tlbs_that_cannot_be_are_refused() {
         (
             "{ entries = 64, ways = 4 }",
             "{ entries = 65, ways = 4 }",
-            "tlb.l1.entries: 65 entries are no whole number of sets of 4",
+            "tlb.l1.entries: 65 entries are not a multiple of 4",
         ),
         (
             "{ entries = 64, ways = 4 }",
@@ -220,7 +220,8 @@ fn tlbs_that_cannot_be_are_refused() {
         (
             "entries = 512",
             "entries = 32",
-            "tlb.l2.entries: the second level holds all that the first does, so at least as many",
+            "tlb.l2.entries: the second level contains the entries of the first, so it needs at \
+             least as many",
         ),
         (
             "\"hardware\"",

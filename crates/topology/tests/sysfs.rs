@@ -292,7 +292,9 @@ fn a_file_that_is_huge_or_no_file_is_refused_without_reading_it() {
 fn a_directory_without_a_tree_is_answered_with_what_a_root_is() {
     let empty = tree::directory();
     let error = sysfs::read(empty.path()).unwrap_err().to_string();
-    assert!(error.ends_with("the root must be the directory that holds sys (/ for this machine)"));
+    assert!(
+        error.ends_with("the root must be the directory that contains sys (/ for this machine)")
+    );
     assert!(!sysfs::is_root(empty.path()));
     assert!(sysfs::is_root(Path::new("/")));
 }

@@ -149,7 +149,7 @@ impl GuestAgent {
         };
         let reason = match news {
             Some(AgentNews::Heard) | None => return Ok(told),
-            Some(AgentNews::NotHeard) => "nobody on the host listens".to_owned(),
+            Some(AgentNews::NotHeard) => "nothing on the host listens".to_owned(),
             Some(AgentNews::PortLost { reason, .. }) => reason,
         };
         Err(HostError::AgentPort {
@@ -266,7 +266,8 @@ mod tests {
             write(
                 &format!("{folder}/stat"),
                 &format!(
-                    "50 (x) R 1 0 0 0 -1 0 0 0 0 0 7 5 0 0 20 0 1 0 9 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \
+                    "50 (x) R 1 0 0 0 -1 0 0 0 0 0 7 5 0 0 20 0 1 0 9 0 0 0 0 0 0 0 0 0 0 0 0 0 0 \
+                     0 \
                      17 {cpu} 0 0 0 0\n"
                 ),
             );
@@ -355,7 +356,7 @@ mod tests {
         }
         assert_eq!(guest.news, [AgentNews::Heard, AgentNews::NotHeard]);
         let told = guest.agent.once().unwrap_err().to_string();
-        assert!(told.contains("nobody on the host listens"), "{told}");
+        assert!(told.contains("nothing on the host listens"), "{told}");
     }
 
     #[test]

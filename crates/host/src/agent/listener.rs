@@ -187,7 +187,7 @@ impl AgentListener {
             let waited = self.shared.heard.wait_timeout(self.shared.board(), turn);
             drop(waited.expect("the thread is well"));
         }
-        panic!("what was waited for did not come");
+        panic!("the expected message did not arrive");
     }
 }
 
@@ -304,8 +304,8 @@ impl Line {
                 let is_passing = passing.map(NoWay::Kernel).contains(&why);
                 let is_new = self.said.as_ref() != Some(&why);
                 let text = format!(
-                    "the agent in {} cannot be reached at {}: {why}; may this program use that \
-                     socket, and is it the one of the port {PORT_NAME}?",
+                    "the agent in {} cannot be reached at {}: {why}; check the permissions of \
+                     that socket, and that it belongs to the port {PORT_NAME}",
                     self.port.name,
                     self.port.path.display()
                 );
@@ -330,8 +330,8 @@ impl Line {
                 self.link = Link::Down { retry };
                 self.hearing.is_news().then(|| {
                     format!(
-                        "the agent in {} is not believed: {rubbish}; what it said is forgotten, \
-                         and it is heard again in {} s (is it numaherd agent that runs there?)",
+                        "the agent in {} is ignored: {rubbish}; its reports are discarded, and it \
+                         is contacted again in {} s (is `numaherd agent` running there?)",
                         self.port.name,
                         CUT_OFF.as_secs()
                     )

@@ -66,7 +66,7 @@ impl Masks {
     /// # Errors
     /// Processes cannot be listed, or sysfs does not say which CPUs there are.
     pub(super) fn look(&mut self) -> std::io::Result<Told> {
-        let no_cpus = || std::io::Error::other("sys/devices/system/cpu does not tell the CPUs");
+        let no_cpus = || std::io::Error::other("sys/devices/system/cpu does not list the CPUs");
         let online = self.root.online_cpus().ok_or_else(no_cpus)?;
         let present: Option<CpuSet> = self.root.list("sys/devices/system/cpu/present");
         let last = present.and_then(|cpus| cpus.last()).max(online.last());
@@ -201,7 +201,8 @@ mod tests {
         /// A thread of a process, on a CPU.
         fn thread(&self, pid: u32, tid: u32, flags: u64, mask: &str, cpu: u32) {
             let stat = format!(
-                "{tid} (x) R 1 0 0 0 -1 {flags} 0 0 0 0 7 5 0 0 20 0 1 0 {tid} 0 0 0 0 0 0 0 0 0 0 0 \
+                "{tid} (x) R 1 0 0 0 -1 {flags} 0 0 0 0 7 5 0 0 20 0 1 0 {tid} 0 0 0 0 0 0 0 0 0 \
+                 0 0 \
                  0 0 0 0 17 {cpu} 0 0 0 0\n"
             );
             let status = format!("Name:\tx\nCpus_allowed_list:\t{mask}\n");

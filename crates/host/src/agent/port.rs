@@ -1,7 +1,7 @@
 //! The guest's end of the port to the host: found, opened, and written without ever waiting.
 //!
 //! udev links `/dev/virtio-ports/NAME` to the port's device; where there is no udev, sysfs says which
-//! device has the name. While nobody on the host listens, the kernel says of the port that it is hung
+//! device has the name. While nothing on the host listens, the kernel says of the port that it is hung
 //! up, at once and for as long as that lasts: so one looks now and then, and does not wait for it.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -107,7 +107,7 @@ pub(super) fn find(root: &Root, given: Option<&Path>) -> Result<PathBuf, HostErr
         .map(|device| root.path(&format!("dev/{device}")))
         .ok_or_else(|| HostError::AgentPort {
             path: linked,
-            reason: "this machine has no port of that name".to_owned(),
+            reason: "this machine has no port with that name".to_owned(),
             remedy: REMEDY.to_owned(),
         })
 }

@@ -76,7 +76,7 @@ pub enum Rubbish {
         version: u32,
     },
     /// More vCPUs than the host knows of.
-    #[error("it told of {told} vCPUs, but the machine has {known}")]
+    #[error("it reported {told} vCPUs, but the virtual machine has {known}")]
     TooManyVcpus {
         /// Told.
         told: u32,

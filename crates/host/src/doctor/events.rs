@@ -21,7 +21,8 @@ use crate::perf_errors::Reasons;
 use crate::proc::cpuinfo::Processor;
 
 /// What would help against a code that counts something else.
-const OTHER_EVENTS: &str = "describe other events in a file of your own (--events FILE; data/events \
+const OTHER_EVENTS: &str = "describe other events in a file of your own (--events FILE; \
+                            data/events \
     holds examples), and report this with the output of numaherd doctor";
 
 /// The events of the set that fits this machine best, tried.
@@ -292,7 +293,7 @@ impl Counts {
                     let others: String = others.collect();
                     found += &format!(": only counter {first}{others} can count it");
                 }
-                let remedy = "stop whoever else takes counters (sysctl kernel.nmi_watchdog=0)";
+                let remedy = "stop other users of the counters (sysctl kernel.nmi_watchdog=0)";
                 return with(Verdict::Weak, found, Some(remedy));
             }
             Fate::NoTurn => {
@@ -331,8 +332,8 @@ impl Counts {
             }
             Role::Lines | Role::Requests | Role::Both if count < walked / 4 => {
                 let found = format!("counts few: {plainly}");
-                let remedy = "is there a cache that the kernel does not tell of? Otherwise the \
-                              event counts something else";
+                let remedy = "does the machine have a cache that the kernel does not report? \
+                              Otherwise the event counts something else";
                 with(Verdict::Weak, found, Some(remedy))
             }
             Role::BusyCycles if self.is_beyond_cycles(count) => {

@@ -55,7 +55,8 @@ fn numa_balancing(root: &Root) -> Option<Finding> {
             "kernel NUMA balancing",
             Verdict::Weak,
             format!(
-                "it moves hot pages from slow memory to fast (kernel.numa_balancing is {mode}), and \
+                "it moves hot pages from slow memory to fast (kernel.numa_balancing is {mode}), \
+                 and \
                  may take pages from where numaherd has put them"
             ),
             Some("keep numaherd to the fast nodes: --nodes, or herd.limits.nodes"),
@@ -104,15 +105,16 @@ fn tuned(root: &Root) -> Option<Finding> {
         "by {profile} it may set kernel.numa_balancing, isolate CPUs and give threads affinities, \
          and does so again at each start"
     );
-    let remedy = "tuned-adm active tells which; choose one that leaves threads and \
-                  kernel.numa_balancing alone, or tuned-adm off";
+    let remedy = "`tuned-adm active` shows the profile; choose one that does not change threads \
+                  and kernel.numa_balancing, or run `tuned-adm off`";
     daemon(root, "tuned", Verdict::Weak, &what, remedy)
 }
 
 fn slurm(root: &Root) -> Option<Finding> {
     let what = "with TaskPlugin=task/affinity or task/cgroup it gives each job CPUs of its own; \
                 numaherd keeps to cpusets, and leaves threads with an affinity of their own alone";
-    let remedy = "let one of them place: no --cpu-bind in jobs that numaherd is to herd";
+    let remedy =
+        "let only one of them place threads: use no --cpu-bind in jobs that numaherd should herd";
     daemon(root, "slurmd", Verdict::Weak, what, remedy)
 }
 
@@ -169,7 +171,8 @@ fn cpusets(root: &Root) -> Vec<Finding> {
             Verdict::Weak,
             format!("it keeps {count} vCPUs or their emulators to CPUs of their own ({first})"),
             Some(
-                "numaherd keeps to that; for more freedom take <vcpupin> and placement='auto' out of \
+                "numaherd keeps to that; for more freedom take <vcpupin> and placement='auto' out \
+                 of \
                  the machine's XML",
             ),
         ));
@@ -261,8 +264,8 @@ fn systemd(root: &Root) -> Option<Finding> {
         Verdict::Weak,
         format!("it starts services with CPUs or nodes of their own ({first}{more})"),
         Some(
-            "numaherd leaves threads with an affinity of their own alone; take the setting away, or \
-             let them be steered: --take-over, herd.limits.take_over",
+            "numaherd leaves threads with an affinity of their own alone; remove the setting, or \
+             allow them to be placed: --take-over, herd.limits.take_over",
         ),
     ))
 }
@@ -319,8 +322,8 @@ fn isolated(root: &Root) -> Option<Finding> {
         "isolated CPUs",
         Verdict::Weak,
         format!(
-            "the kernel balances no threads on CPUs {cpus} (isolcpus): whoever is put there stays, \
-             several on one CPU if so it comes"
+            "the kernel does not balance threads on CPUs {cpus} (isolcpus): threads placed there \
+             stay, possibly several on one CPU"
         ),
         Some("keep numaherd off them: --cpus, or herd.limits.cpus"),
     ))

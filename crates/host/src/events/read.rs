@@ -238,7 +238,7 @@ fn machine(table: &SetTable, at: Range<usize>) -> Result<Machine, Wrong> {
     let arm = table.implementer.is_some() || table.parts.is_some();
     let kinds = [x86, arm, table.pmu.is_some(), table.everywhere.is_some()];
     if kinds.into_iter().filter(|kind| *kind).count() != 1 {
-        let why = "say which machine the set is for, in one way: vendor, family and models; or \
+        let why = "identify the machine in exactly one way: vendor, family and models; or \
                    implementer and parts; or pmu; or everywhere";
         return wrong(at, why);
     }
@@ -301,9 +301,9 @@ fn machine(table: &SetTable, at: Range<usize>) -> Result<Machine, Wrong> {
         });
     }
     let why = if arm {
-        "an Arm processor is told by implementer and parts"
+        "an Arm processor is identified by implementer and parts"
     } else {
-        "a processor is told by vendor, family and models"
+        "a processor is identified by vendor, family and models"
     };
     wrong(at, why)
 }
@@ -423,7 +423,7 @@ fn event_of(table: Spanned<EventTable>, machine: &Machine) -> Result<Event, Wron
         }
         (None, Some(_), None) if !coded => {
             let Some(event) = table.name else {
-                return wrong(at, "say the PMU's name for the event: name = \"…\"");
+                return wrong(at, "give the PMU's name for the event: name = \"…\"");
             };
             Ok(Event::Named {
                 pmu: file_name(table.pmu.expect("matched"))?,

@@ -55,7 +55,7 @@ pub(crate) struct Told {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unheard {
     /// It is not to be reached, or did not answer as it should.
-    #[error("asked the monitor at {monitor} of {process} for {asked}: {why}")]
+    #[error("query {asked} to the monitor at {monitor} of {process} failed: {why}")]
     NoAnswer {
         process: ProcessId,
         monitor: String,
@@ -63,7 +63,7 @@ pub(crate) enum Unheard {
         why: NoAnswer,
     },
     /// It could not be connected to.
-    #[error("cannot ask the monitor at {monitor} of {process}: {why}")]
+    #[error("cannot query the monitor at {monitor} of {process}: {why}")]
     NoWay {
         process: ProcessId,
         monitor: String,
@@ -71,8 +71,8 @@ pub(crate) enum Unheard {
     },
     /// It said what is not so, or made no sense.
     #[error(
-        "the monitor at {monitor} of {process} answered {asked} with what cannot be: {why}; it is \
-         not asked again"
+        "the monitor at {monitor} of {process} gave an impossible answer to {asked}: {why}; it is \
+         not queried again"
     )]
     Lie {
         process: ProcessId,
@@ -183,7 +183,7 @@ impl Inquiry {
                 let thread = tid.and_then(|tid| thread_of(root, self.process.pid, tid));
                 let thread = thread.ok_or_else(|| {
                     let CpuThread { index, thread } = cpu;
-                    format!("vCPU {index} is no thread of this process by its number {thread}")
+                    format!("the thread {thread} of vCPU {index} is not a thread of this process")
                 })?;
                 if thread.tid == self.process.pid {
                     return Err(format!("vCPU {} is its first thread", cpu.index));

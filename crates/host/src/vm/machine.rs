@@ -280,8 +280,8 @@ impl Machine {
         let is_settled = now_ns >= self.since_ns + SOON_NS && !self.monitor.may_tell();
         if vcpus.is_empty() && is_settled && !self.said_none {
             gaps.push(format!(
-                "virtual machine {}: none of its threads can be told to run a vCPU ({monitor}); \
-                 start it with -name {},debug-threads=on, or with a monitor of its own: -qmp \
+                "virtual machine {}: cannot find its vCPU threads ({monitor}); start it with \
+                 -name {},debug-threads=on, or with a separate monitor: -qmp \
                  unix:PATH,server=on,wait=off",
                 self.shown.name, self.shown.name
             ));
@@ -342,7 +342,7 @@ impl Monitor {
                     paths.push(path.clone());
                 }
                 Socket::Descriptor(_) => {
-                    why = "its monitor belongs to whoever started it and is left alone";
+                    why = "its monitor belongs to the program that started it, and is left alone";
                 }
             }
         }
@@ -383,7 +383,7 @@ impl Monitor {
             }
             Self::Ready { failures: 0, .. } => "its monitor has not answered yet",
             Self::Ready { .. } => "its monitor does not answer",
-            Self::Liar => "its monitor told what cannot be",
+            Self::Liar => "its monitor gave an impossible answer",
         }
     }
 }

@@ -46,15 +46,16 @@ pub struct Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum NoAnswer {
     #[error(
-        "it did not answer within {} ms: it serves another program, or its machine hangs",
+        "it did not answer within {} ms: it is serving another program, or the virtual machine \
+         hangs",
         .0.as_millis()
     )]
     Silent(Duration),
     #[error("it closed the connection instead")]
     Closed,
-    #[error("more than {0} bytes came, which is no answer to this")]
+    #[error("received more than {0} bytes, too much for an answer")]
     TooLong(usize),
-    #[error("what came is not QMP ({why}): {begin:?}")]
+    #[error("received something that is not QMP ({why}): {begin:?}")]
     NotQmp { why: String, begin: String },
     #[error("it refused: {0}")]
     Refused(String),
@@ -140,7 +141,10 @@ impl<W: Wire> Conversation<W> {
             match (message.id, message.error, message.answer) {
                 (None, Some(refusal), None) => return Err(NoAnswer::Refused(refusal.desc)),
                 (Some(id), _, _) if id != self.asked => {
-                    return Err(not_qmp("the answer is to another question", &self.message));
+                    return Err(not_qmp(
+                        "the answer belongs to another query",
+                        &self.message,
+                    ));
                 }
                 (Some(_), Some(refusal), None) => return Err(NoAnswer::Refused(refusal.desc)),
                 (Some(_), None, Some(answer)) => return Ok(answer),
@@ -351,7 +355,8 @@ mod tests {
     #[test]
     fn a_monitor_that_prints_prettily_and_in_pieces() {
         let text = format!(
-            "{GREETING}\n{{\n  \"return\": {{\n  }},\n  \"id\": 1\n}}\n{{\"return\":\n7, \"id\": 2}}"
+            "{GREETING}\n{{\n  \"return\": {{\n  }},\n  \"id\": 1\n}}\n{{\"return\":\n7, \"id\": \
+             2}}"
         );
         let pieces = text.bytes().map(|byte| Does::Say(vec![byte]));
         assert_eq!(ask(&mut script(pieces)).unwrap(), 7);

@@ -34,8 +34,12 @@ pub(crate) fn connect(root: &Root, process: ProcessId, path: &Path) -> Result<Un
     .map_err(|errno| format!("no socket could be made: {errno}"))?;
     // By its descriptor: a socket's name may have 107 bytes, its path any number.
     let by_number = root.path(&format!("proc/self/fd/{}", file.as_raw_fd()));
-    let address = SocketAddrUnix::new(by_number.as_os_str().as_bytes())
-        .map_err(|errno| format!("{} is no name for a socket: {errno}", by_number.display()))?;
+    let address = SocketAddrUnix::new(by_number.as_os_str().as_bytes()).map_err(|errno| {
+        format!(
+            "{} is not a valid socket path: {errno}",
+            by_number.display()
+        )
+    })?;
     rustix::net::connect(&socket, &address).map_err(refusal)?;
     let peer = socket_peercred(&socket)
         .map_err(|errno| format!("it is not known whose socket it is: {errno}"))?;
@@ -46,7 +50,7 @@ pub(crate) fn connect(root: &Root, process: ProcessId, path: &Path) -> Result<Un
     let socket = UnixStream::from(socket);
     socket
         .set_nonblocking(false)
-        .map_err(|error| format!("its socket cannot be waited for: {error}"))?;
+        .map_err(|error| format!("cannot wait for its socket: {error}"))?;
     Ok(socket)
 }
 
@@ -82,8 +86,8 @@ fn open_socket(path: &Path) -> Result<OwnedFd, String> {
     let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
     match kind {
         Ok(FileType::Socket) => Ok(file),
-        Ok(_) => Err("it is no socket".to_owned()),
-        Err(errno) => Err(format!("it cannot be looked at: {errno}")),
+        Ok(_) => Err("it is not a socket".to_owned()),
+        Err(errno) => Err(format!("cannot examine it: {errno}")),
     }
 }
 
@@ -92,7 +96,7 @@ fn refusal(errno: Errno) -> String {
         Errno::AGAIN => {
             "others wait for it already; a monitor serves one program at a time".to_owned()
         }
-        Errno::CONNREFUSED => "nobody listens there any more".to_owned(),
+        Errno::CONNREFUSED => "nothing listens there any longer".to_owned(),
         Errno::ACCESS | Errno::PERM => {
             format!("{errno}; it belongs to another user: run as root to ask it")
         }

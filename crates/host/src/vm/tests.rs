@@ -362,8 +362,10 @@ fn a_monitor_that_hangs_is_asked_less_and_less_and_that_is_said_once() {
     assert_eq!(at, [2, 12, 32, 72, 152, 312, 612, 912, 1212]);
     assert_eq!(watch.gaps.len(), 1, "{:?}", watch.gaps);
     let gap = &watch.gaps[0];
-    let said = "asked the monitor at /one of process 10 for query-cpus-fast: it did not answer within \
-                1000 ms: it serves another program, or its machine hangs; its vCPUs are found by its \
+    let said = "asked the monitor at /one of process 10 for query-cpus-fast: it did not answer \
+                within \
+                1000 ms: it serves another program, or its machine hangs; its vCPUs are found by \
+                its \
                 threads' names";
     assert!(gap.contains(said), "{gap}");
     let machine = watch.look(10, &["q", "CPU 0/KVM"], 1500).0.unwrap();
@@ -394,7 +396,7 @@ fn a_monitor_that_lied_is_not_asked_again_and_nothing_is_taken_from_it() {
     let machine = watch.look(10, &["q", "CPU 0/KVM"], 1000).0.unwrap();
     assert_eq!(
         machine.source,
-        "its threads' names (its monitor told what cannot be)"
+        "its threads' names (its monitor gave an impossible answer)"
     );
 }
 

@@ -147,7 +147,7 @@ fn describe(text: &str) -> Result<Description, Wrong> {
         Some(_) => wrong(characters.len(), "the last level must be pu, such as pu:2"),
         None => wrong(
             0,
-            "there is no level; write such as \"pack:2 [numa] core:4 pu:2\"",
+            "there is no level; write, for example, \"pack:2 [numa] core:4 pu:2\"",
         ),
     }
 }
@@ -226,7 +226,7 @@ impl Scan<'_> {
             Some(kind) => Ok(kind),
             None => wrong(
                 start,
-                format!("{word:?} is none of package, die, group, numa, l1 to l5, core, pu"),
+                format!("{word:?} is not one of package, die, group, numa, l1 to l5, core, pu"),
             ),
         }
     }
@@ -301,7 +301,7 @@ impl Scan<'_> {
             unit => unit_bytes(unit),
         };
         let Some(factor) = factor else {
-            let why = format!("{unit:?} is no unit; write KiB, MiB, GiB or TiB");
+            let why = format!("{unit:?} is not a unit; write KiB, MiB, GiB or TiB");
             return wrong(start, why);
         };
         match number.checked_mul(factor) {

@@ -60,7 +60,7 @@ impl Machine {
         if self.source.trim().is_empty() {
             return wrong(
                 "source",
-                "say where the figures are from, if only \"my own choice\"",
+                "give the source of the figures, even if it is \"my own choice\"",
             );
         }
         self.check_shape()?;
@@ -103,7 +103,7 @@ impl Machine {
         if let Some(&node) = memory_only.last().filter(|&&node| node >= shape.nodes) {
             return wrong(
                 "shape.memory_only_nodes",
-                format!("node {node} is none of 0-{}", shape.nodes - 1),
+                format!("node {node} is not in 0-{}", shape.nodes - 1),
             );
         }
         let with_cores = shape.nodes as usize - memory_only.len();
@@ -114,7 +114,7 @@ impl Machine {
             return wrong(
                 "shape.nodes_per_package",
                 format!(
-                    "{with_cores} nodes with cores cannot be dealt to packages of {}",
+                    "{with_cores} nodes with cores cannot be divided into packages of {}",
                     shape.nodes_per_package
                 ),
             );
@@ -164,7 +164,7 @@ impl Machine {
         if cache.ways > 0 && !lines.is_multiple_of(u64::from(cache.ways)) {
             return wrong(
                 key("ways"),
-                format!("{lines} lines cannot be dealt to {} ways", cache.ways),
+                format!("{lines} lines cannot be divided into {} ways", cache.ways),
             );
         }
         positive(key("latency_ns"), cache.latency_ns)?;
@@ -195,7 +195,8 @@ impl Machine {
                     let fits = if from == to { 10..=10 } else { 10..=255 };
                     if !fits.contains(&distance) {
                         let why = format!(
-                            "{distance} from node {from} to {to}; it is 10 on the diagonal and 10 to 255 elsewhere"
+                            "{distance} from node {from} to {to}; it is 10 on the diagonal and 10 \
+                             to 255 elsewhere"
                         );
                         return wrong("memory.distance", why);
                     }
@@ -256,7 +257,8 @@ fn check_tlb(tlb: &TlbSpec) -> Checked {
     let Some(l2) = &tlb.l2 else { return Ok(()) };
     check_tlb_level("tlb.l2", l2)?;
     if l2.entries < tlb.l1.entries {
-        let why = "the second level holds all that the first does, so at least as many";
+        let why =
+            "the second level contains the entries of the first, so it needs at least as many";
         return wrong("tlb.l2.entries", why);
     }
     Ok(())
@@ -265,7 +267,7 @@ fn check_tlb(tlb: &TlbSpec) -> Checked {
 fn check_tlb_level(level: &str, spec: &TlbLevelSpec) -> Checked {
     let (entries, ways) = (spec.entries, spec.ways);
     if entries == 0 || ways == 0 || !entries.is_multiple_of(ways) {
-        let why = format!("{entries} entries are no whole number of sets of {ways}");
+        let why = format!("{entries} entries are not a multiple of {ways} ways");
         return wrong(format!("{level}.entries"), why);
     }
     positive(format!("{level}.latency_ns"), spec.latency_ns)

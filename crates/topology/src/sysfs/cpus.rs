@@ -21,7 +21,7 @@ pub(super) struct Listed {
 
 pub(super) fn listed(tree: &Tree<'_>) -> Result<Listed, ReadError> {
     let file = format!("{CPU}/online");
-    let hint = "the root must be the directory that holds sys (/ for this machine)";
+    let hint = "the root must be the directory that contains sys (/ for this machine)";
     let online: CpuSet = tree.required_list(&file, hint)?;
     let possible: Option<CpuSet> = tree.list(&format!("{CPU}/possible"))?;
     let present: Option<CpuSet> = tree.list(&format!("{CPU}/present"))?;
@@ -125,11 +125,7 @@ fn set_capacities(tree: &Tree<'_>, parts: &mut [CpuPart]) -> Result<(), ReadErro
             let file = format!("{CPU}/cpu{}/{source}", part.id);
             let value = tree.number::<u64>(&file)?;
             if value == Some(0) {
-                return Err(tree.wrong(
-                    &file,
-                    "0",
-                    "a CPU without computing power cannot be online",
-                ));
+                return Err(tree.wrong(&file, "0", "a CPU with capacity 0 cannot be online"));
             }
             values.push(value);
             if value.is_none() {

@@ -151,7 +151,7 @@ fn distances(
         Some(_) if rows.len() == nodes.len() - online.len() => Ok(Vec::new()),
         Some(file) => Err(ReadError::Io {
             path: tree.path(&file),
-            why: "there is no such file, while other nodes have theirs".to_owned(),
+            why: "the file is missing, although other nodes have one".to_owned(),
             hint: CAPTURE_HINT,
         }),
     }
