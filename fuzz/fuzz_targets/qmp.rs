@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use numaherd_host::vm::answers;
+use numaherd_host::vm::answers::{self, Backend, Name, Status};
 
 use numaherd_host::vm::qmp::{Conversation, Limits, NoAnswer, Wire};
 
@@ -103,16 +103,16 @@ fn converse(side: &mut Side<'_>) -> bool {
             assert!(cpus.windows(2).all(|two| two[0].index < two[1].index));
         }
         let bytes = answers::memory_bytes(ask("query-memory-size-summary")?);
-        assert_ne!(bytes, Ok(0));
+        assert!(!matches!(bytes, Ok(0)));
         let _ = answers::plugged_bytes(ask("query-memory-devices")?);
-        if let Ok(backends) = answers::backends(ask("query-memdev")?) {
+        if let Ok(backends) = answers::read::<Vec<Backend>>(ask("query-memdev")?) {
             for backend in backends {
                 let _ = (backend.id, backend.size, backend.share);
                 let _ = (backend.host_nodes, backend.policy);
             }
         }
-        let _ = answers::name(ask("query-name")?);
-        answers::status(ask("query-status")?).ok()
+        let _ = answers::read::<Name>(ask("query-name")?);
+        answers::read::<Status>(ask("query-status")?).ok()
     };
     let _ = answers();
     true

@@ -8,20 +8,20 @@
 use numaherd_topology::CpuSet;
 use numaherd_world::{AffinityResult, ThreadId};
 
-use crate::kernel::{Errno, Hands};
+use crate::kernel::{Errno, Kernel};
 
 /// Gives a thread these CPUs.
-pub(crate) fn set(hands: &dyn Hands, thread: ThreadId, cpus: &CpuSet) -> AffinityResult {
+pub(crate) fn set(kernel: &dyn Kernel, thread: ThreadId, cpus: &CpuSet) -> AffinityResult {
     if cpus.is_empty() {
         return failed(format!(
             "cannot keep {thread} to no CPU at all; its order is empty"
         ));
     }
-    if hands.born(thread.tid) != Some(thread.born) {
+    if kernel.born(thread.tid) != Some(thread.born) {
         return AffinityResult::Gone;
     }
-    let answer = hands.set_affinity(thread.tid, cpus);
-    let born_after = hands.born(thread.tid);
+    let answer = kernel.set_affinity(thread.tid, cpus);
+    let born_after = kernel.born(thread.tid);
     if let Err(errno) = answer {
         if errno == Errno::SRCH || born_after != Some(thread.born) {
             return AffinityResult::Gone;
@@ -35,26 +35,26 @@ pub(crate) fn set(hands: &dyn Hands, thread: ThreadId, cpus: &CpuSet) -> Affinit
              once, which may have got the mask {cpus} instead; look with `taskset -pc {}`",
             thread.tid
         )),
-        Some(_) => read_back(hands, thread, cpus),
+        Some(_) => read_back(kernel, thread, cpus),
     }
 }
 
 /// The mask of a thread now; `None` when it has ended.
-pub(crate) fn mask(hands: &dyn Hands, thread: ThreadId) -> Result<Option<CpuSet>, Errno> {
-    if hands.born(thread.tid) != Some(thread.born) {
+pub(crate) fn mask(kernel: &dyn Kernel, thread: ThreadId) -> Result<Option<CpuSet>, Errno> {
+    if kernel.born(thread.tid) != Some(thread.born) {
         return Ok(None);
     }
     let mut words = Vec::new();
-    match hands.affinity(thread.tid, &mut words) {
+    match kernel.affinity(thread.tid, &mut words) {
         Ok(()) => Ok(Some(CpuSet::of_words(words))),
         Err(Errno::SRCH) => Ok(None),
         Err(errno) => Err(errno),
     }
 }
 
-fn read_back(hands: &dyn Hands, thread: ThreadId, cpus: &CpuSet) -> AffinityResult {
+fn read_back(kernel: &dyn Kernel, thread: ThreadId, cpus: &CpuSet) -> AffinityResult {
     let mut words = Vec::new();
-    match hands.affinity(thread.tid, &mut words) {
+    match kernel.affinity(thread.tid, &mut words) {
         Ok(()) => {
             let now = CpuSet::of_words(words);
             if now == *cpus {
@@ -95,7 +95,7 @@ fn refusal(thread: ThreadId, cpus: &CpuSet, errno: Errno) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Kernel;
+    use crate::fake::FakeKernel;
 
     fn cpus(list: &str) -> CpuSet {
         list.parse().unwrap()
@@ -103,8 +103,8 @@ mod tests {
 
     const THREAD: ThreadId = ThreadId { tid: 7, born: 70 };
 
-    fn kernel() -> Kernel {
-        let kernel = Kernel::default();
+    fn kernel() -> FakeKernel {
+        let kernel = FakeKernel::default();
         kernel.thread(7, 70, cpus("0-7"));
         kernel
     }
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_number_that_is_anothers_by_now_is_not_touched() {
-        let kernel = Kernel::default();
+        let kernel = FakeKernel::default();
         kernel.thread(7, 71, cpus("0-7"));
         assert_eq!(set(&kernel, THREAD, &cpus("2")), AffinityResult::Gone);
         assert_eq!(kernel.mask(7), Some(cpus("0-7")));

@@ -1,6 +1,6 @@
 //! Which masks are ours: what tells a thread that this program has placed from one whose user did.
 //!
-//! A thread that was given a mask hands it on to the threads and processes that it starts. Such
+//! A thread that was given a mask kernel it on to the threads and processes that it starts. Such
 //! a mask is ours too, although no order named the new thread: it counts as assigned to the core of
 //! the one it came from, which is where it runs.
 //!

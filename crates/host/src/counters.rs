@@ -16,17 +16,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use numaherd_world::{Counts, ThreadId};
 
-use crate::event_choice::Choice;
-use crate::kernel::{Attribute, Errno, Senses};
-
-/// A count over a part of the time, scaled to all of it.
-pub(crate) fn scale(counted: u64, enabled: u64, running: u64) -> u64 {
-    if running >= enabled {
-        return counted;
-    }
-    let scaled = u128::from(counted) * u128::from(enabled) / u128::from(running);
-    u64::try_from(scaled).unwrap_or(u64::MAX)
-}
+use crate::event_choice::{self, Choice};
+use crate::kernel::{Attribute, Errno, Kernel};
 
 /// What reading a group gives: times in ns and a value per event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +25,36 @@ pub(crate) struct Reading {
     pub(crate) enabled: u64,
     pub(crate) running: u64,
     pub(crate) values: Vec<u64>,
+}
+
+impl Reading {
+    /// The share of the time since a reading before that a group of so many events had its turn;
+    /// `None` where it had none.
+    pub(crate) fn turn_since(&self, before: &Self, events: usize) -> Option<f64> {
+        let enabled = self.enabled.checked_sub(before.enabled)?;
+        let running = self.running.checked_sub(before.running)?;
+        let share = (running as f64 / enabled.max(1) as f64).min(1.0);
+        (running > 0 && self.values.len() == events).then_some(share)
+    }
+
+    /// What an event of the group counted since a reading before, scaled to all of the time.
+    pub(crate) fn counted_since(&self, before: &Self, at: usize) -> u64 {
+        let counted = self.values[at].saturating_sub(before.values.get(at).copied().unwrap_or(0));
+        scale(
+            counted,
+            self.enabled - before.enabled,
+            self.running - before.running,
+        )
+    }
+}
+
+/// A count over a part of the time, scaled to all of it.
+fn scale(counted: u64, enabled: u64, running: u64) -> u64 {
+    if running >= enabled {
+        return counted;
+    }
+    let scaled = u128::from(counted) * u128::from(enabled) / u128::from(running);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// Understands what `read` gave (`struct read_format` of a group); `None` when it is cut short.
@@ -62,21 +83,16 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Bytes that reading a group of so many events takes.
-    pub(crate) const fn bytes(events: usize) -> usize {
-        (3 + events) * 8
-    }
-
     /// Opens a group on a thread, 0 for the calling one.
     pub(crate) fn open(
-        senses: &dyn Senses,
+        kernel: &dyn Kernel,
         attributes: &[Attribute],
         tid: u32,
     ) -> Result<Self, Errno> {
         let mut events: Vec<OwnedFd> = Vec::with_capacity(attributes.len());
         for attribute in attributes {
             let leader = events.first().map(AsFd::as_fd);
-            let event = senses.open(attribute, Some(tid), None, leader)?;
+            let event = kernel.open(attribute, Some(tid), None, leader)?;
             events.push(event);
         }
         Ok(Self {
@@ -85,10 +101,11 @@ impl Group {
         })
     }
 
-    /// Reads it: what it says now, and what it said before.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Option<(Reading, &Reading)> {
-        let buffer = &mut buffer[..Self::bytes(self.events.len())];
-        let length = rustix::io::read(&self.events[0], &mut *buffer).ok()?;
+    /// Reads it: the reading before this one, and this one.
+    pub(crate) fn read(&mut self, buffer: &mut Vec<u8>) -> Option<(Reading, &Reading)> {
+        // The number of events, two times, and a value for each event.
+        buffer.resize((3 + self.events.len()) * 8, 0);
+        let length = rustix::io::read(&self.events[0], buffer.as_mut_slice()).ok()?;
         let now = parse_group(buffer.get(..length)?)?;
         let before = std::mem::replace(&mut self.last, now);
         Some((before, &self.last))
@@ -106,7 +123,7 @@ struct Groups {
 /// The counters of all watched threads.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    choice: Choice,
+    pub(crate) choice: Choice,
     /// Whether the uncore penalty is counted.
     with_uncore: bool,
     groups: HashMap<ThreadId, Groups>,
@@ -119,89 +136,65 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn new(choice: Choice) -> Self {
-        let most = choice
-            .attributes()
-            .len()
-            .max(choice.uncore_attributes().len());
         Self {
             choice,
             with_uncore: false,
             groups: HashMap::new(),
-            buffer: vec![0; Group::bytes(most)],
+            buffer: Vec::new(),
             refused: HashMap::new(),
             without_turn: 0,
         }
     }
 
-    /// The events that are counted.
-    pub(crate) fn choice(&self) -> &Choice {
-        &self.choice
-    }
-
     /// Counts the uncore penalty from now on, or no longer.
     pub(crate) fn count_uncore(&mut self, wanted: bool) {
-        self.with_uncore = wanted && !self.choice.uncore_attributes().is_empty();
+        self.with_uncore = wanted && self.choice.uncore.is_ok();
         if !self.with_uncore {
-            self.groups
-                .values_mut()
-                .for_each(|groups| groups.uncore = None);
+            for groups in self.groups.values_mut() {
+                groups.uncore = None;
+            }
         }
     }
 
     /// The counts of a thread since the last call for it; `None` at first sight, or when it did not
     /// run or had no turn.
-    pub(crate) fn read(&mut self, senses: &dyn Senses, thread: ThreadId) -> Option<Counts> {
+    pub(crate) fn read(&mut self, kernel: &dyn Kernel, thread: ThreadId) -> Option<Counts> {
+        // What is refused is tried again in the next tick.
+        let mut open = |group: &event_choice::Group| {
+            Group::open(kernel, &group.attributes, thread.tid)
+                .inspect_err(|&errno| *self.refused.entry(errno).or_default() += 1)
+                .ok()
+        };
+        let uncore = self.choice.uncore.as_ref().ok();
+        let uncore = uncore.filter(|_| self.with_uncore);
         let Some(groups) = self.groups.get_mut(&thread) else {
-            match Group::open(senses, self.choice.attributes(), thread.tid) {
-                Ok(main) => {
-                    let uncore = self.open_uncore(senses, thread);
-                    self.groups.insert(thread, Groups { main, uncore });
-                }
-                Err(errno) => *self.refused.entry(errno).or_default() += 1,
-            }
+            let main = open(&self.choice.main)?;
+            let uncore = uncore.and_then(open);
+            self.groups.insert(thread, Groups { main, uncore });
             return None;
         };
         let (before, now) = groups.main.read(&mut self.buffer)?;
         let counts = self.choice.counts(&before, now);
-        let ran = now.enabled > before.enabled;
-        let has_uncore = groups.uncore.is_some();
-        let uncore = groups.uncore.as_mut().and_then(|group| {
-            let (before, now) = group.read(&mut self.buffer)?;
-            self.choice.uncore_counts(&before, now)
-        });
-        if ran && (counts.is_none() || has_uncore && uncore.is_none()) {
+        let mut had_turn = counts.is_some();
+        let mut penalty = None;
+        if let Some(group) = &mut groups.uncore {
+            let read = group.read(&mut self.buffer);
+            penalty = read.and_then(|(before, now)| self.choice.uncore_counts(&before, now));
+            had_turn &= penalty.is_some();
+        } else {
+            groups.uncore = uncore.and_then(open);
+        }
+        if now.enabled > before.enabled && !had_turn {
             self.without_turn += 1;
         }
-        if self.with_uncore && !has_uncore {
-            let opened = self.open_uncore(senses, thread);
-            if let Some(groups) = self.groups.get_mut(&thread) {
-                groups.uncore = opened;
-            }
-        }
         counts.map(|counts| Counts {
-            uncore_busy_cycles: uncore.map(|(busy, _)| busy),
-            uncore_requests: uncore.map(|(_, requests)| requests),
+            uncore_busy_cycles: penalty.map(|(busy, _)| busy),
+            uncore_requests: penalty.map(|(_, requests)| requests),
             ..counts
         })
     }
 
-    /// The group of the uncore penalty, where it is wanted; tried again in the next tick where it is
-    /// refused.
-    fn open_uncore(&mut self, senses: &dyn Senses, thread: ThreadId) -> Option<Group> {
-        let attributes = self.choice.uncore_attributes();
-        if !self.with_uncore {
-            return None;
-        }
-        match Group::open(senses, attributes, thread.tid) {
-            Ok(group) => Some(group),
-            Err(errno) => {
-                *self.refused.entry(errno).or_default() += 1;
-                None
-            }
-        }
-    }
-
-    /// Forgets threads that are there no more, and says what went wrong in this tick.
+    /// Forgets threads that are no longer there, and says what went wrong in this tick.
     pub(crate) fn end_tick(&mut self, alive: impl Fn(ThreadId) -> bool) -> Vec<String> {
         self.groups.retain(|thread, _| alive(*thread));
         let mut gaps: Vec<String> = self
@@ -218,13 +211,12 @@ impl Counters {
                 format!("{threads} threads lack counters: {errno}; {help}")
             })
             .collect();
-        if self.without_turn > 0 {
-            gaps.push(format!(
-                "the counters of {} threads had no turn: others use them too (the NMI watchdog, \
-                 another profiler)",
-                self.without_turn
-            ));
-            self.without_turn = 0;
+        match std::mem::take(&mut self.without_turn) {
+            0 => {}
+            threads => gaps.push(format!(
+                "the counters of {threads} threads had no turn: others use them too (the NMI \
+                 watchdog, another profiler)"
+            )),
         }
         gaps.sort();
         gaps
@@ -235,18 +227,18 @@ impl Counters {
 mod tests {
     use super::*;
     use crate::events::EventTable;
+    use crate::fake;
     use crate::files::Root;
     use crate::perf_errors::Reasons;
-    use crate::{event_choice, fake};
     use proptest::prelude::*;
     use std::io::Write;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    fn chosen(senses: &dyn Senses, root: &Root) -> Choice {
+    fn chosen(kernel: &dyn Kernel, root: &Root) -> Choice {
         let processor = fake::skylake();
         let reasons = Reasons::new(root, &processor);
-        event_choice::choose(senses, root, EventTable::built_in(), &processor, &reasons).unwrap()
+        event_choice::choose(kernel, root, EventTable::built_in(), &processor, &reasons).unwrap()
     }
 
     /// A group file as the kernel would answer it.
@@ -261,8 +253,8 @@ mod tests {
     #[test]
     fn counts_of_the_interval_scaled_to_all_of_it() {
         let (_folder, root) = fake::root();
-        let senses = fake::Counters(|_: &Attribute, _, _| Ok(fake::anything()));
-        let choice = chosen(&senses, &root);
+        let kernel = fake::Counters(|_: &Attribute, _, _| Ok(fake::anything()));
+        let choice = chosen(&kernel, &root);
         // Instructions, lines, local, remote, cycles.
         let before = parse_group(&group(100, 100, &[1000, 10, 5, 5, 2000])).unwrap();
         let now = parse_group(&group(300, 200, &[2000, 30, 15, 10, 4000])).unwrap();
@@ -282,19 +274,19 @@ mod tests {
     #[test]
     fn a_thread_is_counted_from_its_second_tick_and_closed_when_it_ends() {
         let (_folder, root) = fake::root();
-        let senses = fake::Counters(|_: &Attribute, _, _| {
+        let kernel = fake::Counters(|_: &Attribute, _, _| {
             // Every event is a file that holds a group; only the leader's is read, from its place on.
             Ok(answers(&[
                 group(10, 10, &[100, 1, 1, 0, 200]),
                 group(20, 20, &[200, 3, 1, 2, 400]),
             ]))
         });
-        let choice = chosen(&senses, &root);
+        let choice = chosen(&kernel, &root);
         let mut counters = Counters::new(choice);
         let thread = ThreadId { tid: 4, born: 40 };
-        assert_eq!(counters.read(&senses, thread), None);
-        assert_eq!(counters.read(&senses, thread).unwrap().instructions, 100);
-        let second = counters.read(&senses, thread).unwrap();
+        assert_eq!(counters.read(&kernel, thread), None);
+        assert_eq!(counters.read(&kernel, thread).unwrap().instructions, 100);
+        let second = counters.read(&kernel, thread).unwrap();
         assert_eq!(
             (second.instructions, second.lines, second.remote),
             (100, 2, Some(2))
@@ -318,7 +310,7 @@ mod tests {
         let (_folder, root) = fake::root();
         let opened = Arc::new(AtomicU64::new(0));
         let busy = opened.clone();
-        let senses = fake::Counters(move |a: &Attribute, tid: Option<u32>, _| {
+        let kernel = fake::Counters(move |a: &Attribute, tid: Option<u32>, _| {
             if a.config != BUSY {
                 let main = (1..6).map(|i| group(i * 10, i * 10, &[i * 100, i, i, 0, i * 200]));
                 return Ok(answers(&main.collect::<Vec<_>>()));
@@ -333,10 +325,10 @@ mod tests {
                 group(30, 15, &[900, 10]),
             ]))
         });
-        let mut counters = Counters::new(chosen(&senses, &root));
+        let mut counters = Counters::new(chosen(&kernel, &root));
         let thread = ThreadId { tid: 4, born: 40 };
         let read = |counters: &mut Counters| {
-            let counts = counters.read(&senses, thread)?;
+            let counts = counters.read(&kernel, thread)?;
             Some((
                 counts.instructions,
                 counts.uncore_busy_cycles,
@@ -364,18 +356,18 @@ mod tests {
     #[test]
     fn without_its_turn_the_uncore_penalty_is_not_known_and_the_rest_is() {
         let (_folder, root) = fake::root();
-        let senses = fake::Counters(|a: &Attribute, _, _| {
+        let kernel = fake::Counters(|a: &Attribute, _, _| {
             Ok(if a.config == BUSY {
                 answers(&[group(10, 0, &[0, 0])])
             } else {
                 answers(&[group(10, 10, &[100, 1, 1, 0, 200])])
             })
         });
-        let mut counters = Counters::new(chosen(&senses, &root));
+        let mut counters = Counters::new(chosen(&kernel, &root));
         counters.count_uncore(true);
         let thread = ThreadId { tid: 4, born: 40 };
-        assert_eq!(counters.read(&senses, thread), None);
-        let counts = counters.read(&senses, thread).unwrap();
+        assert_eq!(counters.read(&kernel, thread), None);
+        let counts = counters.read(&kernel, thread).unwrap();
         assert_eq!((counts.instructions, counts.uncore_penalty()), (100, None));
         let gaps = counters.end_tick(|_| true);
         assert!(gaps[0].contains("had no turn"), "{gaps:?}");
@@ -384,18 +376,18 @@ mod tests {
     #[test]
     fn threads_that_are_refused_the_uncore_penalty_alone_are_a_gap_and_tried_again() {
         let (_folder, root) = fake::root();
-        let senses = fake::Counters(|a: &Attribute, tid, _| match tid {
+        let kernel = fake::Counters(|a: &Attribute, tid, _| match tid {
             Some(4) if a.config == BUSY => Err(Errno::MFILE),
             _ => Ok(answers(&[
                 group(10, 10, &[100, 1, 1, 0, 200]),
                 group(20, 20, &[200, 1, 1, 0, 400]),
             ])),
         });
-        let mut counters = Counters::new(chosen(&senses, &root));
+        let mut counters = Counters::new(chosen(&kernel, &root));
         counters.count_uncore(true);
         let thread = ThreadId { tid: 4, born: 40 };
         for tick in 0..3 {
-            assert_eq!(counters.read(&senses, thread).is_some(), tick > 0);
+            assert_eq!(counters.read(&kernel, thread).is_some(), tick > 0);
             let gaps = counters.end_tick(|_| true);
             assert!(gaps[0].starts_with("1 threads lack counters"), "{gaps:?}");
         }
@@ -404,15 +396,15 @@ mod tests {
     #[test]
     fn threads_without_counters_are_a_gap() {
         let (_folder, root) = fake::root();
-        let senses = fake::Counters(|_: &Attribute, tid, _| match tid {
+        let kernel = fake::Counters(|_: &Attribute, tid, _| match tid {
             Some(0) => Ok(fake::anything()),
             Some(1) => Err(Errno::SRCH),
             _ => Err(Errno::MFILE),
         });
-        let choice = chosen(&senses, &root);
+        let choice = chosen(&kernel, &root);
         let mut counters = Counters::new(choice);
         for tid in 1..4 {
-            assert_eq!(counters.read(&senses, ThreadId { tid, born: 1 }), None);
+            assert_eq!(counters.read(&kernel, ThreadId { tid, born: 1 }), None);
         }
         let gaps = counters.end_tick(|_| true);
         assert_eq!(gaps.len(), 1);

@@ -21,11 +21,11 @@ pub(crate) struct Cpusets {
     mounts: Mounts,
     online: CpuSet,
     scan: u64,
-    known: Vec<Known>,
+    known: Vec<KnownCpuset>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownCpuset {
     unified: Option<String>,
     cpuset: Option<String>,
     cpus: Arc<CpuSet>,
@@ -58,10 +58,11 @@ impl Cpusets {
 
     /// The number of the cpuset that these cgroups have.
     pub(crate) fn number(&mut self, cgroups: &Cgroups) -> CpusetNumber {
-        let same =
-            |known: &Known| known.unified == cgroups.unified && known.cpuset == cgroups.cpuset;
+        let same = |known: &KnownCpuset| {
+            known.unified == cgroups.unified && known.cpuset == cgroups.cpuset
+        };
         let at = self.known.iter().position(same).unwrap_or_else(|| {
-            self.known.push(Known {
+            self.known.push(KnownCpuset {
                 unified: cgroups.unified.clone(),
                 cpuset: cgroups.cpuset.clone(),
                 cpus: Arc::default(),
@@ -91,7 +92,7 @@ impl Cpusets {
         known.cpus.clone()
     }
 
-    fn read(&self, known: &Known) -> Option<CpuSet> {
+    fn read(&self, known: &KnownCpuset) -> Option<CpuSet> {
         let one = |mount: &Option<String>, path: &Option<String>, file: &str| {
             let mount = mount.as_deref()?;
             // A path outside the reader's own cgroup namespace cannot be looked up.

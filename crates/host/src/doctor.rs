@@ -16,13 +16,12 @@ use serde::{Deserialize, Serialize};
 pub use self::events::EventCheck;
 
 use self::events::{Machinery, MakeLoad};
-use crate::counters::Counters;
 use crate::events::EventTable;
 use crate::files::Root;
-use crate::host::Equipment;
-use crate::kernel::{Captured, Hands, Live, Senses};
+use crate::host::{Equipment, processor};
+use crate::kernel::{Kernel, of_root};
 use crate::options::{HostOptions, Selection};
-use crate::proc::cpuinfo;
+use crate::perf_errors::Reasons;
 
 /// The subject of what says whether threads can be placed.
 pub const PLACING: &str = "placing threads";
@@ -85,24 +84,17 @@ pub struct Doctor {
 /// walk over memory, which takes some hundredths of a second.
 pub fn doctor(root: &Path, topology: &Topology, events: &EventTable) -> Doctor {
     let files = Root::new(root);
-    let senses = senses(&files);
     let walk = || events::walk(topology);
     let load = files.is_live().then_some::<MakeLoad<'_>>(&walk);
-    examine(&files, topology, &*senses, events, load)
+    examine(&files, topology, &*of_root(&files), events, load)
 }
 
 /// What can be measured on the machine or in a captured tree, and nothing else of the doctor's.
 pub fn signals(root: &Path, topology: &Topology, events: &EventTable) -> Vec<SignalReport> {
     let files = Root::new(root);
-    Equipment::find(&files, &options(events), topology, &*senses(&files)).signals
-}
-
-fn senses(files: &Root) -> Box<dyn Senses> {
-    if files.is_live() {
-        Box::new(Live::new(files.clone()))
-    } else {
-        Box::new(Captured::new(files.clone()))
-    }
+    let kernel = of_root(&files);
+    let processor = processor(&files);
+    Equipment::find(&files, &options(events), topology, &*kernel, &processor).signals
 }
 
 fn options(events: &EventTable) -> HostOptions {
@@ -114,31 +106,26 @@ fn options(events: &EventTable) -> HostOptions {
 fn examine(
     root: &Root,
     topology: &Topology,
-    senses: &dyn Senses,
+    kernel: &dyn Kernel,
     events: &EventTable,
     load: Option<MakeLoad<'_>>,
 ) -> Doctor {
-    let processor = root
-        .read("proc/cpuinfo")
-        .map(|text| cpuinfo::parse(&text))
-        .unwrap_or_default();
-    let equipment = Equipment::find(root, &options(events), topology, senses);
+    let processor = processor(root);
+    let equipment = Equipment::find(root, &options(events), topology, kernel, &processor);
     let machinery = Machinery {
         root,
-        senses,
+        kernel,
         processor: &processor,
         reasons: &equipment.reasons,
-        choice: equipment.counters.as_ref().map(Counters::choice),
+        choice: equipment.counters.as_ref().map(|counters| &counters.choice),
     };
     let events = events::check(&machinery, events, load);
-    let nodes = topology.memory_nodes();
-    let mut abilities = vec![
-        nodes_finding(root, nodes.len()),
-        perf_finding(root, &equipment),
-    ];
-    abilities.extend(rights(&equipment));
+    let nodes = topology.memory_nodes().len();
+    let reasons = &equipment.reasons;
+    let mut abilities = vec![nodes_finding(root, nodes), perf_finding(root, reasons)];
+    abilities.extend(rights(reasons));
     if root.is_live() {
-        abilities.extend([placing(root), moving(root), open_files()]);
+        abilities.extend([placing(kernel), moving(kernel), open_files()]);
     }
     Doctor {
         kernel: root.text("proc/sys/kernel/osrelease"),
@@ -146,11 +133,11 @@ fn examine(
         processor: processor.name,
         shape: format!(
             "{} with memory, {}, {} online",
-            counted(nodes.len(), "node"),
+            counted(nodes, "node"),
             counted(topology.domains().len(), "memory domain"),
             counted(topology.online_cpus().len(), "CPU")
         ),
-        nodes: nodes.len(),
+        nodes,
         domains: topology.domains().len(),
         signals: equipment.signals,
         events,
@@ -159,54 +146,53 @@ fn examine(
     }
 }
 
-fn finding(
-    subject: &str,
-    verdict: Verdict,
-    found: impl Into<String>,
-    remedy: Option<&str>,
-) -> Finding {
-    Finding {
-        subject: subject.to_owned(),
-        verdict,
-        found: found.into(),
-        remedy: remedy.map(str::to_owned),
+impl Finding {
+    fn new(subject: &str, verdict: Verdict, found: String, remedy: Option<&str>) -> Self {
+        Self {
+            subject: subject.to_owned(),
+            verdict,
+            found,
+            remedy: remedy.map(str::to_owned),
+        }
+    }
+
+    fn good(subject: &str, found: impl Into<String>) -> Self {
+        Self::new(subject, Verdict::Good, found.into(), None)
+    }
+
+    fn weak(subject: &str, found: impl Into<String>, remedy: &str) -> Self {
+        Self::new(subject, Verdict::Weak, found.into(), Some(remedy))
+    }
+
+    fn bad(subject: &str, found: impl Into<String>, remedy: &str) -> Self {
+        Self::new(subject, Verdict::Bad, found.into(), Some(remedy))
     }
 }
 
 fn nodes_finding(root: &Root, nodes: usize) -> Finding {
-    let numa = root.path("sys/devices/system/node").exists();
-    match (numa, nodes) {
-        (false, _) => finding(
+    let has_numa = root.path("sys/devices/system/node").exists();
+    match (has_numa, nodes) {
+        (false, _) => Finding::bad(
             "nodes",
-            Verdict::Bad,
             "the kernel has no NUMA support: no /sys/devices/system/node",
-            Some("use a kernel built with CONFIG_NUMA"),
+            "use a kernel built with CONFIG_NUMA",
         ),
-        (true, 0 | 1) => finding(
+        (true, 0 | 1) => Finding::weak(
             "nodes",
-            Verdict::Weak,
             "there is one memory node, so no page has anywhere better to be",
-            Some(
-                "placement by memory domain still works; for nodes, turn off interleaving in the \
-                 firmware, give the virtual machine several nodes, or use the lab",
-            ),
+            "placement by memory domain still works; for nodes, turn off interleaving in the \
+             firmware, give the virtual machine several nodes, or use the lab",
         ),
-        (true, nodes) => finding(
-            "nodes",
-            Verdict::Good,
-            format!("{nodes} memory nodes"),
-            None,
-        ),
+        (true, nodes) => Finding::good("nodes", format!("{nodes} memory nodes")),
     }
 }
 
-fn perf_finding(root: &Root, equipment: &Equipment) -> Finding {
-    let Some(paranoid) = equipment.reasons.paranoid else {
-        return finding(
+fn perf_finding(root: &Root, reasons: &Reasons) -> Finding {
+    let Some(paranoid) = reasons.paranoid else {
+        return Finding::bad(
             "perf events",
-            Verdict::Bad,
             "the kernel has no perf events (no kernel.perf_event_paranoid)",
-            Some("use a kernel built with CONFIG_PERF_EVENTS"),
+            "use a kernel built with CONFIG_PERF_EVENTS",
         );
     };
     let locked: Option<u64> = root.number("proc/sys/kernel/perf_event_mlock_kb");
@@ -214,102 +200,76 @@ fn perf_finding(root: &Root, equipment: &Equipment) -> Finding {
     let found = format!(
         "kernel.perf_event_paranoid is {paranoid}, kernel.perf_event_mlock_kb {locked} for each CPU"
     );
-    if paranoid <= 0 || equipment.reasons.may_watch_all() {
-        finding("perf events", Verdict::Good, found, None)
+    if paranoid <= 0 || reasons.may_watch_all() {
+        Finding::good("perf events", found)
     } else {
-        finding(
+        Finding::bad(
             "perf events",
-            Verdict::Bad,
             found + ", and the program lacks CAP_PERFMON",
-            Some("run as root, give CAP_PERFMON, or set sysctl kernel.perf_event_paranoid=0"),
+            "run as root, give CAP_PERFMON, or set sysctl kernel.perf_event_paranoid=0",
         )
     }
 }
 
-fn rights(equipment: &Equipment) -> Vec<Finding> {
-    let reasons = &equipment.reasons;
-    let capability = |subject: &str, has: bool, what: &str, remedy: &str| {
-        if has {
-            finding(subject, Verdict::Good, format!("there: {what}"), None)
-        } else {
-            finding(
-                subject,
-                Verdict::Weak,
-                format!("missing: {what}"),
-                Some(remedy),
-            )
-        }
-    };
-    let mut findings = vec![
-        capability(
+fn rights(reasons: &Reasons) -> Vec<Finding> {
+    let rights = [
+        (
             "CAP_SYS_NICE",
             reasons.may_steer_others(),
             "to place threads of other users and move pages that several processes map",
             "run as root, or setcap cap_sys_nice+ep",
         ),
-        capability(
+        (
             "CAP_SYS_PTRACE",
             reasons.may_look_into_others(),
             "to move pages of other users' processes and see where they are",
             "run as root, or setcap cap_sys_ptrace+ep",
         ),
     ];
+    let finding = |(subject, has, what, remedy)| match has {
+        true => Finding::good(subject, format!("there: {what}")),
+        false => Finding::weak(subject, format!("missing: {what}"), remedy),
+    };
+    let mut findings: Vec<Finding> = rights.map(finding).into();
     if reasons.filtered {
-        findings.push(finding(
+        findings.push(Finding::weak(
             "system call filter",
-            Verdict::Weak,
             "system calls go through a seccomp filter, as in most containers; it may refuse \
              perf_event_open, move_pages and sched_setaffinity whatever the capabilities",
-            Some("run outside the container, or allow the three in its profile"),
+            "run outside the container, or allow the three in its profile",
         ));
     }
     findings
 }
 
 /// Whether the kernel lets threads be placed at all: this one, on the CPUs that it has.
-fn placing(root: &Root) -> Finding {
-    let live = Live::new(root.clone());
+fn placing(kernel: &dyn Kernel) -> Finding {
     let mut words = Vec::new();
     // 0 is the thread that asks.
-    let tried = live
+    let tried = kernel
         .affinity(0, &mut words)
-        .and_then(|()| live.set_affinity(0, &CpuSet::of_words(words.clone())));
+        .and_then(|()| kernel.set_affinity(0, &CpuSet::of_words(words.clone())));
     match tried {
-        Ok(()) => finding(
+        Ok(()) => Finding::good(PLACING, "the kernel lets threads be placed"),
+        Err(errno) => Finding::bad(
             PLACING,
-            Verdict::Good,
-            "the kernel lets threads be placed",
-            None,
-        ),
-        Err(errno) => finding(
-            PLACING,
-            Verdict::Bad,
             format!("sched_setaffinity is refused, for this very thread: {errno}"),
-            Some("run outside the container, or allow sched_setaffinity in its seccomp profile"),
+            "run outside the container, or allow sched_setaffinity in its seccomp profile",
         ),
     }
 }
 
 /// Whether the kernel says where pages are, which is half of moving them: one of this program's own.
-fn moving(root: &Root) -> Finding {
+fn moving(kernel: &dyn Kernel) -> Finding {
     let here = 0_u8;
     let address = std::ptr::from_ref(&here).addr() as u64;
-    let mut status = [0];
-    match Live::new(root.clone()).where_are(0, &[address], &mut status) {
-        Ok(()) => finding(
+    match kernel.where_are(0, &[address], &mut [0]) {
+        Ok(()) => Finding::good(MOVING, "the kernel lets pages be moved"),
+        Err(errno) => Finding::bad(
             MOVING,
-            Verdict::Good,
-            "the kernel lets pages be moved",
-            None,
-        ),
-        Err(errno) => finding(
-            MOVING,
-            Verdict::Bad,
             format!("move_pages is refused, for a page of this program's own: {errno}"),
-            Some(
-                "use a kernel built with CONFIG_NUMA and CONFIG_MIGRATION; in a container, allow \
-                 move_pages in its seccomp profile (Docker: --cap-add SYS_NICE)",
-            ),
+            "use a kernel built with CONFIG_NUMA and CONFIG_MIGRATION; in a container, allow \
+             move_pages in its seccomp profile (Docker: --cap-add SYS_NICE)",
         ),
     }
 }
@@ -319,17 +279,14 @@ fn open_files() -> Finding {
     // A thread takes two files of /proc, up to five counters, and two more of the uncore penalty.
     let threads = limit.map(|files| files.saturating_sub(100) / 9);
     match threads {
-        Some(threads) if threads < 10_000 => finding(
+        Some(threads) if threads < 10_000 => Finding::weak(
             "open files",
-            Verdict::Weak,
             format!("the hard limit lets about {threads} threads be counted"),
-            Some("raise it (ulimit -Hn, LimitNOFILE= in a systemd unit)"),
+            "raise it (ulimit -Hn, LimitNOFILE= in a systemd unit)",
         ),
-        _ => finding(
+        _ => Finding::good(
             "open files",
-            Verdict::Good,
             "the limit is enough for 10000 threads and more",
-            None,
         ),
     }
 }

@@ -3,8 +3,12 @@
 
 use std::path::PathBuf;
 
+use std::io;
+
 use numaherd_files::FileError;
 use rustix::io::Errno;
+
+use crate::files::Root;
 
 /// Why the host cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +20,7 @@ pub enum HostError {
         /// Which file, under its root.
         path: PathBuf,
         /// What the kernel said.
-        source: std::io::Error,
+        source: io::Error,
         /// What to do.
         remedy: &'static str,
     },
@@ -65,6 +69,22 @@ pub enum HostError {
     #[error("cannot start a thread: {source}; raise the limit of processes (ulimit -u)")]
     Thread {
         /// What the kernel said.
-        source: std::io::Error,
+        source: io::Error,
     },
+}
+
+impl HostError {
+    /// The error of a file under a root that cannot be read.
+    pub(crate) fn read(
+        root: &Root,
+        path: &str,
+        remedy: &'static str,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = root.path(path);
+        move |source| Self::Read {
+            path,
+            source,
+            remedy,
+        }
+    }
 }

@@ -7,12 +7,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use numaherd_world::{Counts, Signal, SignalReport, SignalState};
+use numaherd_world::{Counts, Signal, SignalReport};
 
-use crate::counters::{Reading, scale};
-use crate::events::{CounterSet, Event, EventTable, Machine, Role, Split, Uncore};
+use crate::counters::Reading;
+use crate::events::{CounterSet, Event, EventTable, Machine, Role};
 use crate::files::Root;
-use crate::kernel::{Attribute, Errno, Senses, flag};
+use crate::kernel::{Attribute, Errno, Kernel, flag};
 use crate::perf_errors::{Reasons, Refusal};
 use crate::pmu::Pmu;
 use crate::proc::cpuinfo::Processor;
@@ -23,25 +23,67 @@ const READ_FORMAT: u64 = 1 | 2 | 8;
 /// The events chosen for this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
-    set: Arc<CounterSet>,
-    /// In the order of the group: instructions, lines…, then what could be had of prefetches, the
-    /// split and cycles.
-    attributes: Vec<Attribute>,
-    lines: std::ops::Range<usize>,
-    split: Option<usize>,
-    cycles: Option<usize>,
-    with_prefetches: bool,
-    user_only: bool,
+    pub(crate) set: Arc<CounterSet>,
+    /// The group that every thread gets: instructions, lines…, then what could be had of prefetches,
+    /// the split and cycles.
+    pub(crate) main: Group,
     /// The group of the uncore penalty: busy cycles, requests…; or why there is none.
-    uncore: Result<Vec<Attribute>, Refusal>,
+    pub(crate) uncore: Result<Group, Refusal>,
+    user_only: bool,
+}
+
+/// Events that are counted together, the leader first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    /// The place of each event in [`CounterSet::events`].
+    pub(crate) places: Vec<usize>,
+    /// What each is for.
+    roles: Vec<Role>,
+    /// What the kernel is asked for.
+    pub(crate) attributes: Vec<Attribute>,
+}
+
+impl Group {
+    /// Whether it has an event with this role.
+    fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+
+    /// Adds an event of another group, if that has one with this role.
+    pub(crate) fn add_from(&mut self, other: &Self, role: Role) {
+        if let Some(at) = other.roles.iter().position(|of| *of == role) {
+            self.push(other.places[at], role, other.attributes[at]);
+        }
+    }
+
+    fn push(&mut self, place: usize, role: Role, attribute: Attribute) {
+        self.places.push(place);
+        self.roles.push(role);
+        self.attributes.push(attribute);
+    }
+
+    /// Takes the last event out again.
+    pub(crate) fn pop(&mut self) {
+        self.places.pop();
+        self.roles.pop();
+        self.attributes.pop();
+    }
+
+    /// What the events with a role counted between two readings, added up; `None` where the group has
+    /// no such event.
+    fn counted(&self, role: Role, before: &Reading, now: &Reading) -> Option<u64> {
+        let places = (0..self.roles.len()).filter(|&at| self.roles[at] == role);
+        let counts = places.map(|at| now.counted_since(before, at));
+        self.has(role).then(|| counts.sum())
+    }
 }
 
 /// Finds the best set of events that this machine lets us count.
 ///
 /// # Errors
-/// Why none can be counted: what the most fitting set that was tried came to.
+/// Why none can be counted: the refusal of the most fitting set that was tried.
 pub(crate) fn choose(
-    senses: &dyn Senses,
+    kernel: &dyn Kernel,
     root: &Root,
     table: &EventTable,
     processor: &Processor,
@@ -50,10 +92,22 @@ pub(crate) fn choose(
     let mut first_refusal = None;
     for set in sets_of(table, root, processor) {
         for user_only in [false, true] {
-            match try_set(senses, root, set, user_only) {
-                Ok(mut choice) => {
-                    choice.uncore = try_uncore(senses, root, set, user_only, reasons);
-                    return Ok(choice);
+            let mut trial = Trial {
+                kernel,
+                root,
+                set,
+                user_only,
+                open: Vec::new(),
+                group: Group::default(),
+            };
+            match trial.main() {
+                Ok(main) => {
+                    return Ok(Choice {
+                        set: set.clone(),
+                        main,
+                        uncore: trial.uncore(reasons),
+                        user_only,
+                    });
                 }
                 Err((event, errno)) => {
                     let refusal = reasons.counters(&event, errno);
@@ -114,289 +168,164 @@ pub(crate) fn attribute(root: &Root, event: &Event, user_only: bool) -> Result<A
     Ok(attribute)
 }
 
-/// Opens events on the calling thread as one group, as far as they go.
+/// Opens events of a set on the calling thread as one group, as far as they go.
 struct Trial<'k> {
-    senses: &'k dyn Senses,
+    kernel: &'k dyn Kernel,
     root: &'k Root,
+    set: &'k CounterSet,
     user_only: bool,
     open: Vec<OwnedFd>,
-    attributes: Vec<Attribute>,
+    group: Group,
 }
 
-impl<'k> Trial<'k> {
-    fn new(senses: &'k dyn Senses, root: &'k Root, user_only: bool) -> Self {
-        Self {
-            senses,
-            root,
-            user_only,
-            open: Vec::new(),
-            attributes: Vec::new(),
-        }
-    }
-
-    /// Adds an event to the group.
-    fn add(&mut self, event: &Event) -> Result<(), (String, Errno)> {
+impl Trial<'_> {
+    /// Adds the event at a place of the set to the group; where it is refused, its label and why.
+    fn add(&mut self, place: usize) -> Result<(), (String, Errno)> {
+        let (role, event) = &self.set.events[place];
         let named = |errno| (event.label(), errno);
         let attribute = attribute(self.root, event, self.user_only).map_err(named)?;
         let leader = self.open.first().map(AsFd::as_fd);
-        let opened = self.senses.open(&attribute, Some(0), None, leader);
+        let opened = self.kernel.open(&attribute, Some(0), None, leader);
         self.open.push(opened.map_err(named)?);
-        self.attributes.push(attribute);
+        self.group.push(place, *role, attribute);
         Ok(())
     }
 
-    /// Takes the last event out again.
-    fn remove_last(&mut self) {
-        self.open.pop();
-        self.attributes.pop();
-    }
-}
-
-/// Opens the set, what is optional as far as it goes; without the uncore penalty.
-fn try_set(
-    senses: &dyn Senses,
-    root: &Root,
-    set: &Arc<CounterSet>,
-    user_only: bool,
-) -> Result<Choice, (String, Errno)> {
-    let mut trial = Trial::new(senses, root, user_only);
-    trial.add(&set.instructions)?;
-    for event in &set.lines {
-        trial.add(event)?;
-    }
-    let prefetches = set.prefetches.as_ref();
-    let with_prefetches = prefetches.is_some_and(|event| trial.add(event).is_ok());
-    let lines = 1..trial.attributes.len();
-    let split = set.split.as_ref().and_then(|split| {
-        let at = trial.attributes.len();
-        let [first, second] = split.events();
-        trial.add(first).ok()?;
-        if trial.add(second).is_err() {
-            trial.remove_last();
-            return None;
+    /// Opens the group of every thread, what is optional as far as it goes.
+    fn main(&mut self) -> Result<Group, (String, Errno)> {
+        for (place, (role, _)) in self.set.events.iter().enumerate() {
+            match role {
+                Role::Instructions | Role::Lines => self.add(place)?,
+                Role::Prefetches | Role::Cycles | Role::Local | Role::Both => {
+                    let _ = self.add(place);
+                }
+                // Of no use without its counterpart, nor that without it.
+                Role::Remote if self.group.has(Role::Local) || self.group.has(Role::Both) => {
+                    if self.add(place).is_err() {
+                        self.open.pop();
+                        self.group.pop();
+                    }
+                }
+                Role::Remote | Role::BusyCycles | Role::Requests => {}
+            }
         }
-        Some(at)
-    });
-    let cycles = {
-        let at = trial.attributes.len();
-        trial.add(&set.cycles).ok().map(|()| at)
-    };
-    Ok(Choice {
-        set: set.clone(),
-        attributes: trial.attributes,
-        lines,
-        split,
-        cycles,
-        with_prefetches,
-        user_only,
-        uncore: Ok(Vec::new()),
-    })
-}
-
-/// Opens the group of the uncore penalty.
-fn try_uncore(
-    senses: &dyn Senses,
-    root: &Root,
-    set: &CounterSet,
-    user_only: bool,
-    reasons: &Reasons,
-) -> Result<Vec<Attribute>, Refusal> {
-    let (busy_cycles, requests) = match &set.uncore {
-        Uncore::Counted {
-            busy_cycles,
-            requests,
-            ..
-        } => (busy_cycles, requests),
-        Uncore::Missing { reason, remedy } => {
-            return Err(Refusal::new(format!("{}: {reason}", set.name), remedy));
-        }
-    };
-    let mut trial = Trial::new(senses, root, user_only);
-    for event in std::iter::once(busy_cycles).chain(requests) {
-        trial
-            .add(event)
-            .map_err(|(event, errno)| reasons.counters(&event, errno))?;
+        self.open.clear();
+        Ok(std::mem::take(&mut self.group))
     }
-    Ok(trial.attributes)
+
+    /// Opens the group of the uncore penalty.
+    fn uncore(mut self, reasons: &Reasons) -> Result<Group, Refusal> {
+        if let Err(Refusal { reason, remedy }) = &self.set.uncore {
+            return Err(Refusal::new(format!("{}: {reason}", self.set.name), remedy));
+        }
+        for (place, (role, _)) in self.set.events.iter().enumerate() {
+            if role.is_of_uncore() {
+                self.add(place)
+                    .map_err(|(event, errno)| reasons.counters(&event, errno))?;
+            }
+        }
+        Ok(self.group)
+    }
 }
 
 impl Choice {
     /// What can be said of the miss rate.
     pub(crate) fn miss_rate(&self) -> SignalReport {
-        let mut events: Vec<String> = self.set.lines.iter().map(Event::label).collect();
+        let mut events = self.set.labels(Role::Lines);
+        let prefetches = self.set.labels(Role::Prefetches);
         let mut caveats: Vec<&str> = self.set.caveat.as_deref().into_iter().collect();
-        match &self.set.prefetches {
-            Some(event) if self.with_prefetches => events.push(event.label()),
-            Some(_) => {
-                caveats.push("prefetches are not counted: the machine has no event for them");
-            }
-            None => {}
+        if self.main.has(Role::Prefetches) {
+            events.extend(prefetches);
+        } else if !prefetches.is_empty() {
+            caveats.push("prefetches are not counted: the machine has no event for them");
         }
-        self.report(Signal::MissRate, &events.join(" + "), &caveats)
+        self.report(Signal::MissRate, &events.join(" + "), caveats)
     }
 
     /// What can be said of local and remote lines; `None` where they are not told apart.
     pub(crate) fn local_remote(&self) -> Option<SignalReport> {
-        self.split?;
-        let source = match self.set.split.as_ref()? {
-            Split::Each { local, remote } => format!("{} and {}", local.label(), remote.label()),
-            Split::All { both, remote } => format!("{} less {}", both.label(), remote.label()),
+        if !self.main.has(Role::Remote) {
+            return None;
+        }
+        let labels = |role| self.set.labels(role).concat();
+        let remote = labels(Role::Remote);
+        let source = match self.main.has(Role::Local) {
+            true => format!("{} and {remote}", labels(Role::Local)),
+            false => format!("{} less {remote}", labels(Role::Both)),
         };
-        let caveats: Vec<&str> = self.set.split_caveat.as_deref().into_iter().collect();
-        Some(self.report(Signal::LocalRemote, &source, &caveats))
+        let caveats = self.set.split_caveat.as_deref().into_iter().collect();
+        Some(self.report(Signal::LocalRemote, &source, caveats))
     }
 
     /// What can be said of the uncore penalty.
     pub(crate) fn uncore_penalty(&self) -> SignalReport {
-        match (&self.uncore, &self.set.uncore) {
-            (
-                Ok(_),
-                Uncore::Counted {
-                    busy_cycles,
-                    requests,
-                    caveat,
-                },
-            ) => {
-                let requests: Vec<String> = requests.iter().map(Event::label).collect();
-                let requests = match requests.as_slice() {
-                    [one] => one.clone(),
-                    _ => format!("({})", requests.join(" + ")),
-                };
-                let source = format!("{} / {requests}", busy_cycles.label());
-                let caveats: Vec<&str> = caveat.as_deref().into_iter().collect();
-                self.report(Signal::UncorePenalty, &source, &caveats)
-            }
-            (Err(Refusal { reason, remedy }), _) | (Ok(_), Uncore::Missing { reason, remedy }) => {
-                SignalReport {
-                    signal: Signal::UncorePenalty,
-                    state: SignalState::Missing {
-                        reason: reason.clone(),
-                        remedy: remedy.clone(),
-                    },
-                }
-            }
+        if let Err(refusal) = &self.uncore {
+            return refusal.of(Signal::UncorePenalty);
         }
+        let requests = match self.set.labels(Role::Requests).as_slice() {
+            [one] => one.clone(),
+            several => format!("({})", several.join(" + ")),
+        };
+        let busy = self.set.labels(Role::BusyCycles).concat();
+        let caveat = self.set.uncore.as_ref().ok().and_then(Option::as_deref);
+        let caveats = caveat.into_iter().collect();
+        self.report(
+            Signal::UncorePenalty,
+            &format!("{busy} / {requests}"),
+            caveats,
+        )
     }
 
-    fn report(&self, signal: Signal, source: &str, caveats: &[&str]) -> SignalReport {
-        let mut caveats = caveats.to_vec();
+    fn report(&self, signal: Signal, source: &str, mut caveats: Vec<&str>) -> SignalReport {
         if self.user_only {
             caveats.push("kernel activity on behalf of threads is not counted (no permission)");
         }
-        let state = SignalState::Measured {
-            source: format!("{source} ({})", self.set.name),
-            caveat: (!caveats.is_empty()).then(|| caveats.join("; ")),
-        };
-        SignalReport { signal, state }
-    }
-
-    /// Names the set.
-    pub(crate) fn name(&self) -> &str {
-        &self.set.name
-    }
-
-    /// Whether these are the events of that set.
-    pub(crate) fn is_of(&self, set: &Arc<CounterSet>) -> bool {
-        Arc::ptr_eq(&self.set, set)
-    }
-
-    /// What the events of the group that every thread gets are for.
-    pub(crate) fn roles(&self) -> Vec<Role> {
-        let is_taken = |role: &Role| match role {
-            Role::Prefetches => self.with_prefetches,
-            Role::Local | Role::Remote | Role::Both => self.split.is_some(),
-            Role::Cycles => self.cycles.is_some(),
-            Role::Instructions | Role::Lines => true,
-            Role::BusyCycles | Role::Requests => false,
-        };
-        let roles = self.set.events().into_iter().map(|(role, _)| role);
-        roles.filter(is_taken).collect()
-    }
-
-    /// What the events of the group of the uncore penalty are for; empty where there is none.
-    pub(crate) fn uncore_roles(&self) -> Vec<Role> {
-        let events = self.uncore_attributes().len();
-        let roles = std::iter::once(Role::BusyCycles).chain(std::iter::repeat(Role::Requests));
-        roles.take(events).collect()
-    }
-
-    /// The group that every thread gets, its leader first.
-    pub(crate) fn attributes(&self) -> &[Attribute] {
-        &self.attributes
-    }
-
-    /// The group of the uncore penalty; empty where there is none.
-    pub(crate) fn uncore_attributes(&self) -> &[Attribute] {
-        self.uncore.as_deref().unwrap_or_default()
+        let caveat = (!caveats.is_empty()).then(|| caveats.join("; "));
+        SignalReport::measured(signal, format!("{source} ({})", self.set.name), caveat)
     }
 
     /// What the group of every thread counted between two readings, without the uncore penalty;
     /// `None` where it had no turn in between.
     pub(crate) fn counts(&self, before: &Reading, now: &Reading) -> Option<Counts> {
-        let (enabled, running) = turn(before, now, self.attributes.len())?;
-        let scaled = |at: usize| counted(before, now, at, enabled, running);
-        let (local, remote) = match (self.split, &self.set.split) {
-            (Some(at), Some(Split::Each { .. })) => (Some(scaled(at)), Some(scaled(at + 1))),
-            (Some(at), Some(Split::All { .. })) => {
-                let remote = scaled(at + 1);
-                (Some(scaled(at).saturating_sub(remote)), Some(remote))
-            }
-            _ => (None, None),
-        };
+        let counted_share = now.turn_since(before, self.main.attributes.len())?;
+        let counted = |role| self.main.counted(role, before, now);
+        let remote = counted(Role::Remote);
+        let both = || Some(counted(Role::Both)?.saturating_sub(remote?));
         Some(Counts {
-            instructions: scaled(0),
-            cycles: self.cycles.map(scaled),
-            lines: self.lines.clone().map(scaled).sum(),
-            local,
+            instructions: counted(Role::Instructions)?,
+            cycles: counted(Role::Cycles),
+            lines: counted(Role::Lines)? + counted(Role::Prefetches).unwrap_or(0),
+            local: counted(Role::Local).or_else(both),
             remote,
             uncore_busy_cycles: None,
             uncore_requests: None,
-            counted_share: (running as f64 / enabled.max(1) as f64).min(1.0),
+            counted_share,
         })
     }
 
     /// Cycles with a request outstanding, and requests, between two readings of the group of the
     /// uncore penalty; `None` where it had no turn in between.
     pub(crate) fn uncore_counts(&self, before: &Reading, now: &Reading) -> Option<(u64, u64)> {
-        let events = self.uncore_attributes().len();
-        let (enabled, running) = turn(before, now, events)?;
-        let scaled = |at: usize| counted(before, now, at, enabled, running);
-        Some((scaled(0), (1..events).map(scaled).sum()))
+        let group = self.uncore.as_ref().ok()?;
+        now.turn_since(before, group.attributes.len())?;
+        let counted = |role| group.counted(role, before, now);
+        Some((counted(Role::BusyCycles)?, counted(Role::Requests)?))
     }
-}
-
-/// What each event of a group counted between two readings; `None` where it had no turn.
-pub(crate) fn difference(before: &Reading, now: &Reading, events: usize) -> Option<Vec<u64>> {
-    let (enabled, running) = turn(before, now, events)?;
-    let counted = |at| counted(before, now, at, enabled, running);
-    Some((0..events).map(counted).collect())
-}
-
-/// Time in ns that a group was to count and did count between two readings.
-fn turn(before: &Reading, now: &Reading, events: usize) -> Option<(u64, u64)> {
-    let enabled = now.enabled.checked_sub(before.enabled)?;
-    let running = now.running.checked_sub(before.running)?;
-    (running > 0 && now.values.len() == events).then_some((enabled, running))
-}
-
-/// What one event of a group counted, scaled to all of the time.
-fn counted(before: &Reading, now: &Reading, at: usize, enabled: u64, running: u64) -> u64 {
-    let before = before.values.get(at).copied().unwrap_or(0);
-    scale(now.values[at].saturating_sub(before), enabled, running)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake;
+    use numaherd_world::SignalState;
 
     fn choose_with(
-        senses: &dyn Senses,
+        kernel: &dyn Kernel,
         root: &Root,
         processor: &Processor,
     ) -> Result<Choice, Refusal> {
         let reasons = Reasons::new(root, processor);
-        choose(senses, root, EventTable::built_in(), processor, &reasons)
+        choose(kernel, root, EventTable::built_in(), processor, &reasons)
     }
 
     fn caveat(report: &SignalReport) -> String {
@@ -411,8 +340,8 @@ mod tests {
     #[test]
     fn a_known_processor_gets_its_own_events() {
         let (_folder, root) = fake::root();
-        let senses = fake::Counters(|_: &Attribute, _, _| Ok(fake::anything()));
-        let choice = choose_with(&senses, &root, &fake::skylake()).unwrap();
+        let kernel = fake::Counters(|_: &Attribute, _, _| Ok(fake::anything()));
+        let choice = choose_with(&kernel, &root, &fake::skylake()).unwrap();
         assert!(caveat(&choice.miss_rate()).contains("longest_lat_cache.miss"));
         assert!(caveat(&choice.local_remote().unwrap()).contains("retired loads"));
     }
@@ -421,14 +350,14 @@ mod tests {
     fn an_unknown_one_gets_the_generic_events_with_what_it_can() {
         let (_folder, root) = fake::root();
         // No prefetch and no node events.
-        let senses = fake::Counters(|a: &Attribute, _, _| {
+        let kernel = fake::Counters(|a: &Attribute, _, _| {
             if a.kind == 3 {
                 Err(Errno::NOENT)
             } else {
                 Ok(fake::anything())
             }
         });
-        let choice = choose_with(&senses, &root, &Processor::default()).unwrap();
+        let choice = choose_with(&kernel, &root, &Processor::default()).unwrap();
         assert!(caveat(&choice.miss_rate()).contains("prefetches are not counted"));
         assert!(choice.local_remote().is_none());
     }
@@ -437,7 +366,7 @@ mod tests {
     fn the_uncore_penalty_is_two_events_or_why_not() {
         let (_folder, root) = fake::root();
         let report = |model: u32, refused: Option<u64>| {
-            let senses = fake::Counters(move |a: &Attribute, _, _| {
+            let kernel = fake::Counters(move |a: &Attribute, _, _| {
                 if refused == Some(a.config) {
                     return Err(Errno::INVAL);
                 }
@@ -447,10 +376,10 @@ mod tests {
                 model,
                 ..fake::skylake()
             };
-            let choice = choose_with(&senses, &root, &processor).unwrap();
+            let choice = choose_with(&kernel, &root, &processor).unwrap();
             assert!(choice.miss_rate().is_measured());
             assert_eq!(
-                choice.uncore_attributes().is_empty(),
+                choice.uncore.is_err(),
                 !choice.uncore_penalty().is_measured()
             );
             choice.uncore_penalty()
@@ -496,34 +425,31 @@ mod tests {
         for (number, name) in names.iter().enumerate() {
             std::fs::write(pmu.join("events").join(name), format!("event={number:#x}")).unwrap();
         }
-        let senses = fake::Counters(|a: &Attribute, _, _| {
+        let kernel = fake::Counters(|a: &Attribute, _, _| {
             assert_eq!(a.kind, 31);
             Ok(fake::anything())
         });
-        let choice = choose_with(&senses, &root, &fake::skylake()).unwrap();
+        let choice = choose_with(&kernel, &root, &fake::skylake()).unwrap();
         let said = caveat(&choice.miss_rate());
         assert!(said.starts_with("lab/llc_miss/ + lab/prefetch/"), "{said}");
-        let codes: Vec<u64> = choice.attributes.iter().map(|a| a.config).collect();
+        let codes: Vec<u64> = choice.main.attributes.iter().map(|a| a.config).collect();
         assert_eq!(codes, [0, 2, 3, 4, 5, 1]);
-        let pair: Vec<u64> = choice
-            .uncore_attributes()
-            .iter()
-            .map(|a| a.config)
-            .collect();
+        let pair = choice.uncore.unwrap().attributes;
+        let pair: Vec<u64> = pair.iter().map(|a| a.config).collect();
         assert_eq!(pair, [7, 6]);
     }
 
     #[test]
     fn without_permission_for_the_kernel_only_the_program_is_counted() {
         let (_folder, root) = fake::root();
-        let senses = fake::Counters(|a: &Attribute, _, _| {
+        let kernel = fake::Counters(|a: &Attribute, _, _| {
             if a.flags & flag::EXCLUDE_KERNEL == 0 {
                 Err(Errno::ACCESS)
             } else {
                 Ok(fake::anything())
             }
         });
-        let choice = choose_with(&senses, &root, &fake::skylake()).unwrap();
+        let choice = choose_with(&kernel, &root, &fake::skylake()).unwrap();
         assert!(caveat(&choice.miss_rate()).contains("no permission"));
     }
 
@@ -534,12 +460,12 @@ mod tests {
         std::fs::create_dir_all(&sysctl).unwrap();
         std::fs::write(sysctl.join("perf_event_paranoid"), "3\n").unwrap();
         let refusal = |errno: Errno, hypervisor: bool| {
-            let senses = fake::Counters(move |_: &Attribute, _, _| Err(errno));
+            let kernel = fake::Counters(move |_: &Attribute, _, _| Err(errno));
             let processor = Processor {
                 hypervisor,
                 ..fake::skylake()
             };
-            choose_with(&senses, &root, &processor).unwrap_err()
+            choose_with(&kernel, &root, &processor).unwrap_err()
         };
         let denied = refusal(Errno::ACCESS, false);
         assert!(

@@ -44,6 +44,7 @@ use std::sync::{Arc, LazyLock};
 use numaherd_files::{Document, read as files};
 
 use crate::error::HostError;
+use crate::perf_errors::Refusal;
 use crate::proc::cpuinfo::Processor;
 
 mod kernel;
@@ -99,39 +100,13 @@ impl Event {
     }
 }
 
-/// How lines are told apart by where they came from.
+/// Who makes the processors of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Split {
-    /// An event for each.
-    Each { local: Event, remote: Event },
-    /// An event for both together and one for the remote ones.
-    All { both: Event, remote: Event },
-}
-
-impl Split {
-    /// Its events: local or both, then remote.
-    pub(crate) fn events(&self) -> [&Event; 2] {
-        match self {
-            Self::Each { local, remote } => [local, remote],
-            Self::All { both, remote } => [both, remote],
-        }
-    }
-}
-
-/// What the uncore penalty is counted with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Uncore {
-    /// These events, together in one group.
-    Counted {
-        /// Cycles with at least one request outstanding.
-        busy_cycles: Event,
-        /// Requests: the sum of these.
-        requests: Vec<Event>,
-        /// How far the two are what they should be.
-        caveat: Option<String>,
-    },
-    /// Nothing.
-    Missing { reason: String, remedy: String },
+pub(crate) enum Maker {
+    /// Of a vendor's family, as x86 numbers its models.
+    X86 { vendor: String, family: u32 },
+    /// An Arm implementer, who numbers its parts.
+    Arm { implementer: u32 },
 }
 
 /// Where a set applies.
@@ -139,14 +114,11 @@ pub(crate) enum Uncore {
 pub(crate) enum Machine {
     /// Where this PMU is in sysfs.
     Pmu(String),
-    /// These models of a vendor's family.
+    /// These models or parts of a maker.
     Models {
-        vendor: String,
-        family: u32,
+        maker: Maker,
         models: Vec<RangeInclusive<u32>>,
     },
-    /// These parts of an Arm implementer.
-    Parts { implementer: u32, parts: Vec<u32> },
     /// Everywhere.
     Any,
 }
@@ -154,22 +126,20 @@ pub(crate) enum Machine {
 impl Machine {
     /// Whether a processor is of it; a PMU is not asked for.
     pub(crate) fn is(&self, processor: &Processor) -> bool {
-        match self {
-            Self::Pmu(_) => false,
-            Self::Models {
-                vendor,
-                family,
-                models,
-            } => {
-                processor.vendor == *vendor
-                    && processor.family == *family
-                    && models.iter().any(|range| range.contains(&processor.model))
+        let (maker, models) = match self {
+            Self::Pmu(_) => return false,
+            Self::Any => return true,
+            Self::Models { maker, models } => (maker, models),
+        };
+        let model = match maker {
+            Maker::X86 { vendor, family } => (processor.vendor == *vendor
+                && processor.family == *family)
+                .then_some(processor.model),
+            Maker::Arm { implementer } => {
+                (processor.implementer == Some(*implementer)).then_some(processor.part)
             }
-            Self::Parts { implementer, parts } => {
-                processor.implementer == Some(*implementer) && parts.contains(&processor.part)
-            }
-            Self::Any => true,
-        }
+        };
+        model.is_some_and(|model| models.iter().any(|range| range.contains(&model)))
     }
 }
 
@@ -178,13 +148,25 @@ impl Machine {
 pub(crate) enum Role {
     Instructions,
     Cycles,
+    /// Lines from memory: the sum of all events with this role.
     Lines,
+    /// Added to the lines where it can be opened.
     Prefetches,
     Local,
     Remote,
+    /// Local and remote lines together.
     Both,
+    /// Cycles with at least one request to the uncore outstanding.
     BusyCycles,
+    /// Requests to the uncore: the sum of all events with this role.
     Requests,
+}
+
+impl Role {
+    /// Whether it belongs to the group of the uncore penalty, not to the group that every thread gets.
+    pub(crate) fn is_of_uncore(self) -> bool {
+        matches!(self, Self::BusyCycles | Self::Requests)
+    }
 }
 
 impl fmt::Display for Role {
@@ -209,50 +191,22 @@ pub(crate) struct CounterSet {
     pub(crate) name: String,
     pub(crate) machine: Machine,
     pub(crate) source: String,
-    pub(crate) instructions: Event,
-    pub(crate) cycles: Event,
-    /// Lines from memory: the sum of these.
-    pub(crate) lines: Vec<Event>,
-    /// Added to the sum where it can be opened.
-    pub(crate) prefetches: Option<Event>,
-    pub(crate) split: Option<Split>,
+    /// Its events, in the order in which they are opened: instructions, lines, prefetches, local or
+    /// both, remote, cycles, busy cycles, requests.
+    pub(crate) events: Vec<(Role, Event)>,
     /// What the lines miss.
     pub(crate) caveat: Option<String>,
     /// What local and remote miss.
     pub(crate) split_caveat: Option<String>,
-    pub(crate) uncore: Uncore,
+    /// What busy cycles and requests miss; or why the uncore penalty cannot be counted.
+    pub(crate) uncore: Result<Option<String>, Refusal>,
 }
 
 impl CounterSet {
-    /// Its events and what each is for.
-    pub(crate) fn events(&self) -> Vec<(Role, &Event)> {
-        let mut all = vec![(Role::Instructions, &self.instructions)];
-        all.extend(self.lines.iter().map(|event| (Role::Lines, event)));
-        all.extend(
-            self.prefetches
-                .iter()
-                .map(|event| (Role::Prefetches, event)),
-        );
-        match &self.split {
-            Some(Split::Each { local, remote }) => {
-                all.extend([(Role::Local, local), (Role::Remote, remote)]);
-            }
-            Some(Split::All { both, remote }) => {
-                all.extend([(Role::Both, both), (Role::Remote, remote)]);
-            }
-            None => {}
-        }
-        all.push((Role::Cycles, &self.cycles));
-        if let Uncore::Counted {
-            busy_cycles,
-            requests,
-            ..
-        } = &self.uncore
-        {
-            all.push((Role::BusyCycles, busy_cycles));
-            all.extend(requests.iter().map(|event| (Role::Requests, event)));
-        }
-        all
+    /// The labels of the events with a role.
+    pub(crate) fn labels(&self, role: Role) -> Vec<String> {
+        let events = self.events.iter().filter(|(of, _)| *of == role);
+        events.map(|(_, event)| event.label()).collect()
     }
 }
 

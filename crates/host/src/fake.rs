@@ -9,7 +9,7 @@ use numaherd_topology::CpuSet;
 use numaherd_world::ProcessId;
 
 use crate::files::Root;
-use crate::kernel::{Attribute, Errno, Hands, Hold, Senses};
+use crate::kernel::{Attribute, Errno, Hold, Kernel, Mapped};
 use crate::proc::cpuinfo::Processor;
 use crate::stop::Stop;
 
@@ -59,11 +59,11 @@ struct State {
 
 /// The kernel.
 #[derive(Debug, Default)]
-pub(crate) struct Kernel {
+pub(crate) struct FakeKernel {
     state: Mutex<State>,
 }
 
-impl Kernel {
+impl FakeKernel {
     fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state.lock().unwrap())
     }
@@ -151,7 +151,7 @@ impl Kernel {
     }
 }
 
-impl Hands for Kernel {
+impl Kernel for FakeKernel {
     fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
         let mask = self.mask(tid).ok_or(Errno::SRCH)?;
         words.clear();
@@ -214,7 +214,7 @@ impl Hands for Kernel {
         addresses: &[u64],
         node: i32,
         status: &mut [i32],
-        _: bool,
+        _: Mapped,
     ) -> Result<u64, Errno> {
         self.with(|state| {
             if !state.threads.contains_key(&pid) {
@@ -301,7 +301,7 @@ impl<F> std::fmt::Debug for Counters<F> {
     }
 }
 
-impl<F> Senses for Counters<F>
+impl<F> Kernel for Counters<F>
 where
     F: Fn(&Attribute, Option<u32>, Option<u32>) -> Result<OwnedFd, Errno> + Send + Sync,
 {

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use numaherd_topology::{CpuId, IdSet};
+use numaherd_topology::{CpuId, IdSet, NodeId, Topology};
 
 /// The root under which everything is found.
 #[derive(Clone, Debug)]
@@ -46,10 +46,12 @@ impl Root {
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
+    /// The number that a file holds; `None` where it is not there or holds something else.
     pub fn number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
         self.text(path)?.parse().ok()
     }
 
+    /// The list of CPUs or nodes that a file holds, likewise.
     pub fn list<T: Copy + Into<u32> + From<u32>>(&self, path: &str) -> Option<IdSet<T>> {
         self.text(path)?.parse().ok()
     }
@@ -64,6 +66,15 @@ impl Root {
             .collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// The path of a node's meminfo file. A kernel without NUMA has one node and no folder for it.
+    pub fn meminfo_of(&self, node: NodeId, topology: &Topology) -> String {
+        let of_node = format!("sys/devices/system/node/node{node}/meminfo");
+        match topology.nodes().len() == 1 && !self.path(&of_node).exists() {
+            true => "proc/meminfo".to_owned(),
+            false => of_node,
+        }
     }
 
     /// The CPUs that are online now; `None` where the tree does not say.

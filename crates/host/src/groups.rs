@@ -5,10 +5,12 @@
 //! program, changes its user, is put into another cgroup), so it is looked at again now and then; and
 //! the rules themselves can be replaced while the world runs ([`GroupRules`]).
 
+use std::sync::Arc;
+
 use numaherd_world::Unmanaged;
-use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::files::Root;
+use crate::latest::Latest;
 use crate::proc::{cgroup, status};
 
 /// The kernel keeps so many bytes of a name.
@@ -41,9 +43,7 @@ pub struct Matches {
 
 /// The rules of a world, which can be replaced while it runs. Clones are of the same world.
 #[derive(Clone, Debug)]
-pub struct GroupRules {
-    rules: Arc<RwLock<Arc<[GroupRule]>>>,
-}
+pub struct GroupRules(Latest<Vec<GroupRule>>);
 
 /// The group that a process is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,19 +54,16 @@ pub(crate) struct Belongs {
 
 impl GroupRules {
     pub(crate) fn new(rules: &[GroupRule]) -> Self {
-        Self {
-            rules: Arc::new(RwLock::new(rules.into())),
-        }
+        Self(Latest::new(rules.to_vec()))
     }
 
-    /// Replaces the rules; they hold from the next look at the machine on.
+    /// Replaces the rules; the next look at the machine uses them.
     pub fn set(&self, rules: Vec<GroupRule>) {
-        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules.into();
+        self.0.set(rules);
     }
 
-    pub(crate) fn now(&self) -> Arc<[GroupRule]> {
-        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        rules.clone()
+    pub(crate) fn now(&self) -> Arc<Vec<GroupRule>> {
+        self.0.now()
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet, Topology};
+use numaherd_world::in_step::lock;
 use numaherd_world::{
-    AffinityOutcome, NewPages, NodeState, Orders, Outcome, PageOutcome, Pager, Process, ProcessId,
-    Progress, Sharing, Signal, SignalReport, SignalState, Snapshot, ThreadId, Waker, World,
+    AffinityOutcome, AffinityResult, NewPages, NodeState, Orders, Outcome, PageOutcome, Pager,
+    Process, ProcessId, Progress, Sharing, Signal, SignalReport, Snapshot, ThreadId, Waker, World,
     WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,28 +24,27 @@ use crate::event_choice;
 use crate::files::Root;
 use crate::groups::GroupRules;
 use crate::ipm_unit::{self, IpmUnit};
-use crate::kernel::{Captured, Hands, Live, Senses, monotonic_ns, since_boot_ns};
+use crate::kernel::{Kernel, monotonic_ns, of_root, since_boot_ns};
+use crate::latest::Latest;
 use crate::memory_blocks::MemoryBlocks;
 use crate::new_pages;
 use crate::options::HostOptions;
 use crate::pager::HostPager;
 use crate::pages::Mover;
-use crate::perf_errors::{Reasons, Refusal};
+use crate::perf_errors::Reasons;
+use crate::proc::cpuinfo::Processor;
 use crate::proc::{cpuinfo, meminfo};
 use crate::residency::Residencies;
 use crate::samples::{self, Recipe, Roster, Sampler};
-use crate::scan::Scanner;
+use crate::scan::{Scanner, Tick};
 use crate::stop::{Nudge, Stop};
 use crate::vm::Machines;
 
 /// The live machine.
 #[derive(Debug)]
 pub struct Host {
+    shared: Arc<Shared>,
     options: HostOptions,
-    root: Root,
-    topology: Arc<Topology>,
-    hands: Arc<dyn Hands>,
-    senses: Arc<dyn Senses>,
     signals: Vec<SignalReport>,
     scanner: Scanner,
     assignments: Assignments,
@@ -53,21 +53,44 @@ pub struct Host {
     residencies: Residencies,
     machines: Machines,
     agents: Agents,
-    /// The IPM unit, in the lab; shared with the pager.
-    ipm: Option<Arc<Mutex<IpmUnit>>>,
-    /// Whether anybody wants to know what the unit says; shared with the pager.
-    attends_unit: Arc<AtomicBool>,
-    roster: Roster,
-    pager_gaps: Arc<Mutex<Vec<String>>>,
     /// `None` once the pager has it.
     mover: Option<Mover>,
-    stop: Stop,
     nudge: Nudge,
-    ending: Arc<Ending>,
-    page_bytes: u64,
     sequence: u64,
-    began_ns: u64,
     observed_ns: u64,
+}
+
+/// What the world and its pager share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) root: Root,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) kernel: Arc<dyn Kernel>,
+    pub(crate) roster: Roster,
+    /// The IPM unit, in the lab.
+    ipm: Option<Mutex<IpmUnit>>,
+    /// Whether a policy needs what the unit says.
+    attends_unit: AtomicBool,
+    /// What the pager missed, for the next snapshot.
+    pub(crate) pager_gaps: Mutex<Vec<String>>,
+    pub(crate) stop: Stop,
+    pub(crate) ending: Ending,
+    pub(crate) page_bytes: u64,
+    pub(crate) began_ns: u64,
+}
+
+impl Shared {
+    /// The CPUs that are online now.
+    pub(crate) fn online(&self) -> CpuSet {
+        let online = self.root.online_cpus();
+        online.unwrap_or_else(|| self.topology.online_cpus())
+    }
+
+    /// The IPM unit, where there is one and a policy needs it.
+    pub(crate) fn attended_unit(&self) -> Option<MutexGuard<'_, IpmUnit>> {
+        let is_attended = self.attends_unit.load(Ordering::Relaxed);
+        self.ipm.as_ref().filter(|_| is_attended).map(lock)
+    }
 }
 
 impl Host {
@@ -83,78 +106,59 @@ impl Host {
         let root = Root::new(&options.root);
         if root.is_live() {
             raise_open_files();
-            let live = Arc::new(Live::new(root));
-            Self::with_kernel(options, topology, live.clone(), live)
-        } else {
-            let captured = Arc::new(Captured::new(root));
-            Self::with_kernel(options, topology, captured.clone(), captured)
         }
-    }
-
-    /// As [`Host::new`], with another kernel behind it.
-    ///
-    /// # Errors
-    /// As [`Host::new`].
-    pub fn with_kernel(
-        options: HostOptions,
-        topology: Arc<Topology>,
-        hands: Arc<dyn Hands>,
-        senses: Arc<dyn Senses>,
-    ) -> Result<Self, HostError> {
-        let root = Root::new(&options.root);
-        let ending = Arc::new(Ending::new(&root, &options.selection)?);
+        let kernel = of_root(&root);
         let page_bytes = rustix::param::page_size() as u64;
-        let equipment = Equipment::find(&root, &options, &topology, &*senses);
+        let processor = processor(&root);
+        let equipment = Equipment::find(&root, &options, &topology, &*kernel, &processor);
         let mut nodes = topology.memory_nodes();
         let only_node = nodes.first().filter(|_| nodes.len() == 1);
         if nodes.is_empty() {
             nodes = topology.nodes().iter().map(|node| node.id).collect();
         }
         let now = monotonic_ns();
+        let share = options.residency_share;
         let mut host = Self {
             scanner: Scanner::new(root.clone(), &options, nodes),
             assignments: Assignments::set_before(&options.set_before),
-            residencies: Residencies::new(
-                root.clone(),
-                page_bytes,
-                options.residency_share,
-                only_node,
-            ),
+            residencies: Residencies::new(root.clone(), page_bytes, share, only_node),
             machines: Machines::new(root.clone()),
             agents: Agents::default(),
             mover: Some(Mover::new(root.clone(), options.pages.clone(), page_bytes)),
             signals: equipment.signals,
             counters: equipment.counters,
             recipe: equipment.recipe,
-            ipm: equipment.ipm.map(|unit| Arc::new(Mutex::new(unit))),
-            attends_unit: Arc::new(AtomicBool::new(true)),
-            roster: Arc::new(RwLock::new(HashMap::new())),
-            pager_gaps: Arc::default(),
-            stop: Stop::new()?,
             nudge: Nudge::new()?,
-            options,
-            root,
-            topology,
-            hands,
-            senses,
-            ending,
-            page_bytes,
             sequence: 0,
-            began_ns: now,
             observed_ns: now,
+            shared: Arc::new(Shared {
+                ending: Ending::new(&root, &options.selection)?,
+                root,
+                topology,
+                kernel,
+                roster: Latest::new(HashMap::new()),
+                ipm: equipment.ipm.map(Mutex::new),
+                attends_unit: AtomicBool::new(true),
+                pager_gaps: Mutex::default(),
+                stop: Stop::new()?,
+                page_bytes,
+                began_ns: now,
+            }),
+            options,
         };
         // The first interval begins here: what threads did before it is not theirs.
-        host.look().map_err(|source| HostError::Read {
-            path: host.root.path("proc"),
-            source,
-            remedy: "is /proc mounted?",
-        })?;
+        let looked = host.look().map(drop);
+        looked.map_err(HostError::read(
+            &host.shared.root,
+            "proc",
+            "is /proc mounted?",
+        ))?;
         Ok(host)
     }
 
     /// A way to stop this world from elsewhere.
     pub fn stop(&self) -> Stop {
-        self.stop.clone()
+        self.shared.stop.clone()
     }
 
     /// The rules by which processes are grouped, to replace them while this world runs.
@@ -162,76 +166,56 @@ impl Host {
         self.scanner.groups()
     }
 
-    fn online(&self) -> CpuSet {
-        self.root
-            .online_cpus()
-            .unwrap_or_else(|| self.topology.online_cpus())
-    }
-
     /// Scans, counts, and writes the roster for the sampler.
     fn look(&mut self) -> std::io::Result<Look> {
-        let now = self.hands.now_ns().max(self.observed_ns);
+        let kernel = &*self.shared.kernel;
+        let now = kernel.now_ns().max(self.observed_ns);
         let interval_ns = now - self.observed_ns;
         self.observed_ns = now;
-        let online = self.online();
-        let mut seen = self.scanner.scan(
-            &*self.hands,
-            &mut self.assignments,
-            &online,
+        let online = self.shared.online();
+        let mut tick = Tick {
+            kernel,
+            assignments: &mut self.assignments,
             interval_ns,
-            since_boot_ns(),
-        )?;
-        let alive: HashSet<_> = seen.threads.iter().map(|thread| thread.id).collect();
+            threads: Vec::new(),
+        };
+        let mut gaps = self.scanner.scan(&mut tick, &online, since_boot_ns())?;
+        let mut threads = tick.threads;
+        let alive: HashSet<_> = threads.iter().map(|thread| thread.id).collect();
         let scanner = &self.scanner;
         self.assignments.retain(
             |thread| alive.contains(&thread),
             |pid| scanner.has_process(pid),
         );
         if let Some(counters) = &mut self.counters {
-            for thread in &mut seen.threads {
-                thread.counts = counters.read(&*self.senses, thread.id);
+            for thread in &mut threads {
+                thread.counts = counters.read(kernel, thread.id);
             }
-            seen.gaps
-                .extend(counters.end_tick(|thread| alive.contains(&thread)));
+            gaps.extend(counters.end_tick(|thread| alive.contains(&thread)));
         }
         let processes = self.scanner.processes();
-        self.machines.observe(
-            processes.map(|process| (process.id, process.name.as_str())),
-            &mut seen.threads,
-            now,
-            &mut seen.gaps,
-        );
-        let mut roster = self
-            .roster
-            .write()
-            .unwrap_or_else(|poison| poison.into_inner());
-        roster.clear();
-        let ids = seen.threads.iter().map(|t| (t.id.tid, (t.id, t.process)));
-        roster.extend(ids);
-        drop(roster);
+        let named = processes.map(|process| (process.id, process.name.as_str()));
+        self.machines.observe(named, &mut threads, now, &mut gaps);
+        let ids = threads.iter().map(|t| (t.id.tid, (t.id, t.process)));
+        self.shared.roster.set(ids.collect());
         Ok(Look {
-            threads: seen.threads,
-            gaps: seen.gaps,
+            threads,
+            gaps,
             online,
             interval_ns,
         })
     }
 
-    /// How much threads shared pages since the last call, where there is a unit that tells.
-    fn sharing(&mut self, gaps: &mut Vec<String>) -> HashMap<ProcessId, Sharing> {
-        let attended = self.attends_unit.load(Ordering::Relaxed);
-        let Some(unit) = self.ipm.as_ref().filter(|_| attended) else {
+    /// How much threads shared pages since the last call, where there is a unit that says so.
+    fn sharing(&self, gaps: &mut Vec<String>) -> HashMap<ProcessId, Sharing> {
+        let Some(mut unit) = self.shared.attended_unit() else {
             return HashMap::new();
         };
-        let roster = self
-            .roster
-            .read()
-            .unwrap_or_else(|poison| poison.into_inner());
-        let mut unit = unit.lock().unwrap_or_else(|poison| poison.into_inner());
-        unit.sharing(&roster).unwrap_or_else(|error| {
-            gaps.push(format!("the IPM unit does not report sharing: {error}"));
-            HashMap::new()
-        })
+        unit.sharing(&self.shared.roster.now())
+            .unwrap_or_else(|error| {
+                gaps.push(format!("the IPM unit does not report sharing: {error}"));
+                HashMap::new()
+            })
     }
 
     fn processes(
@@ -239,12 +223,12 @@ impl Host {
         interval_ns: u64,
         mut sharing: HashMap<ProcessId, Sharing>,
     ) -> Vec<Process> {
-        let ran: Vec<_> = self
-            .scanner
-            .processes()
+        let watched = self.scanner.processes();
+        let ran: Vec<_> = watched
             .map(|process| (process.id, process.ran_ns > 0))
             .collect();
-        self.residencies.refresh(&*self.hands, &ran, interval_ns);
+        self.residencies
+            .refresh(&*self.shared.kernel, &ran, interval_ns);
         let mut processes: Vec<Process> = self
             .scanner
             .processes()
@@ -263,24 +247,17 @@ impl Host {
     }
 
     fn nodes(&self) -> Vec<NodeState> {
-        let only = self.topology.nodes().len() == 1;
-        self.topology
-            .nodes()
-            .iter()
-            .filter_map(|node| {
-                let of_node = format!("sys/devices/system/node/node{}/meminfo", node.id);
-                let read = |path: &str| self.root.read(path).ok();
-                let text = read(&of_node)
-                    // A kernel without NUMA has one node and no folder for it.
-                    .or_else(|| read("proc/meminfo").filter(|_| only))?;
-                let (total_bytes, free_bytes) = meminfo::parse(&text)?;
-                Some(NodeState {
-                    id: node.id,
-                    total_bytes,
-                    free_bytes,
-                })
+        let Shared { root, topology, .. } = &*self.shared;
+        let state = |node: &numaherd_topology::Node| {
+            let text = root.read(&root.meminfo_of(node.id, topology)).ok()?;
+            let (total_bytes, free_bytes) = meminfo::parse(&text)?;
+            Some(NodeState {
+                id: node.id,
+                total_bytes,
+                free_bytes,
             })
-            .collect()
+        };
+        topology.nodes().iter().filter_map(state).collect()
     }
 }
 
@@ -293,7 +270,7 @@ struct Look {
 
 impl World for Host {
     fn topology(&self) -> &Arc<Topology> {
-        &self.topology
+        &self.shared.topology
     }
 
     fn signals(&self) -> &[SignalReport] {
@@ -302,7 +279,9 @@ impl World for Host {
 
     fn attend(&mut self, needs: &[Signal]) {
         let wants_unit = needs.contains(&Signal::TlbResidency);
-        self.attends_unit.store(wants_unit, Ordering::Relaxed);
+        self.shared
+            .attends_unit
+            .store(wants_unit, Ordering::Relaxed);
         if let Some(counters) = &mut self.counters {
             counters.count_uncore(needs.contains(&Signal::UncorePenalty));
         }
@@ -315,7 +294,8 @@ impl World for Host {
     }
 
     fn run_for(&mut self, interval: Duration) -> Progress {
-        self.ending.run_for(&self.stop, Some(&self.nudge), interval)
+        let Shared { ending, stop, .. } = &*self.shared;
+        ending.run_for(stop, Some(&self.nudge), interval)
     }
 
     fn waker(&self) -> Option<Waker> {
@@ -328,16 +308,11 @@ impl World for Host {
             world: "this machine".to_owned(),
             reason: format!(
                 "cannot list {}: {error}; is /proc mounted?",
-                self.root.path("proc").display()
+                self.shared.root.path("proc").display()
             ),
         })?;
         let (mut threads, mut gaps) = (look.threads, look.gaps);
-        let mut from_pager = self
-            .pager_gaps
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner());
-        gaps.append(&mut from_pager);
-        drop(from_pager);
+        gaps.append(&mut lock(&self.shared.pager_gaps));
         let sharing = self.sharing(&mut gaps);
         let mut processes = self.processes(look.interval_ns, sharing);
         let ports = self.machines.agent_ports();
@@ -347,9 +322,9 @@ impl World for Host {
         self.sequence += 1;
         Ok(Snapshot {
             sequence,
-            time_ns: self.observed_ns - self.began_ns,
+            time_ns: self.observed_ns - self.shared.began_ns,
             interval_ns: look.interval_ns,
-            page_bytes: self.page_bytes,
+            page_bytes: self.shared.page_bytes,
             online: look.online,
             processes,
             nodes: self.nodes(),
@@ -359,76 +334,60 @@ impl World for Host {
     }
 
     fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
-        affinity::mask(&*self.hands, thread).ok().flatten()
+        affinity::mask(&*self.shared.kernel, thread).ok().flatten()
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {
-        let affinities = orders
-            .affinities
-            .iter()
-            .map(|order| {
-                let result = affinity::set(&*self.hands, order.thread, &order.cpus);
-                if matches!(
-                    result,
-                    numaherd_world::AffinityResult::Done
-                        | numaherd_world::AffinityResult::Narrowed { .. }
-                ) {
-                    let pid = self
-                        .scanner
-                        .process_of(order.thread)
-                        .map(|process| process.pid);
-                    self.assignments
-                        .give(order.thread, pid, order.core, &order.cpus);
-                }
-                AffinityOutcome {
-                    thread: order.thread,
-                    result,
-                }
-            })
-            .collect();
+        let Shared { kernel, stop, .. } = &*self.shared;
+        let mut affinities = Vec::with_capacity(orders.affinities.len());
+        for order in &orders.affinities {
+            let result = affinity::set(&**kernel, order.thread, &order.cpus);
+            if let AffinityResult::Done | AffinityResult::Narrowed { .. } = result {
+                let process = self.scanner.process_of(order.thread);
+                let pid = process.map(|process| process.pid);
+                self.assignments
+                    .give(order.thread, pid, order.core, &order.cpus);
+            }
+            affinities.push(AffinityOutcome {
+                thread: order.thread,
+                result,
+            });
+        }
+        let why = "not tried: the pager has been handed out; give it the order";
+        let not_tried = |order| PageOutcome::not_tried(order, why.to_owned());
         let pages = match &mut self.mover {
-            Some(mover) => mover.carry_out(&*self.hands, &orders.pages, &self.stop),
-            None => orders
-                .pages
-                .iter()
-                .map(|order| {
-                    let why = "not tried: the pager has been handed out; give it the order";
-                    PageOutcome::not_tried(order, why.to_owned())
-                })
-                .collect(),
+            Some(mover) => mover.carry_out(&**kernel, &orders.pages, stop),
+            None => orders.pages.iter().map(not_tried).collect(),
         };
         Outcome { affinities, pages }
     }
 
     fn pager(&mut self) -> Option<Box<dyn Pager>> {
         let mover = self.mover.take()?;
+        let shared = self.shared.clone();
         let sampler = self.recipe.take().map(|recipe| {
             Sampler::new(
-                self.senses.clone(),
+                shared.kernel.clone(),
                 recipe,
-                self.topology.clone(),
-                MemoryBlocks::read(&self.root),
-                self.roster.clone(),
+                shared.topology.clone(),
+                MemoryBlocks::read(&shared.root),
+                shared.roster.clone(),
                 &self.options.samples,
-                self.began_ns,
+                shared.began_ns,
             )
         });
         Some(Box::new(HostPager {
-            root: self.root.clone(),
-            topology: self.topology.clone(),
-            hands: self.hands.clone(),
+            shared,
             sampler,
-            ipm: self.ipm.clone(),
-            attends_unit: self.attends_unit.clone(),
-            roster: self.roster.clone(),
-            page_bytes: self.page_bytes,
-            began_ns: self.began_ns,
             mover,
-            stop: self.stop.clone(),
-            ending: self.ending.clone(),
-            gaps: self.pager_gaps.clone(),
         }))
     }
+}
+
+/// The processor of the machine under a root, as far as it says.
+pub(crate) fn processor(root: &Root) -> Processor {
+    let text = root.read("proc/cpuinfo");
+    text.map(|text| cpuinfo::parse(&text)).unwrap_or_default()
 }
 
 /// What the machine can measure, tried.
@@ -445,79 +404,65 @@ impl Equipment {
         root: &Root,
         options: &HostOptions,
         topology: &Topology,
-        senses: &dyn Senses,
+        kernel: &dyn Kernel,
+        processor: &Processor,
     ) -> Self {
-        let processor = root
-            .read("proc/cpuinfo")
-            .map(|text| cpuinfo::parse(&text))
-            .unwrap_or_default();
-        let reasons = Reasons::new(root, &processor);
-        let choice = event_choice::choose(senses, root, &options.events, &processor, &reasons);
+        let reasons = Reasons::new(root, processor);
+        let choice = event_choice::choose(kernel, root, &options.events, processor, &reasons);
         let a_cpu = topology.online_cpus().first().unwrap_or(CpuId(0));
-        let recipe = samples::choose(senses, root, &options.samples, &reasons, a_cpu);
-        let miss_rate = match &choice {
-            Ok(choice) => choice.miss_rate(),
-            Err(refusal) => missing(Signal::MissRate, refusal),
-        };
-        let local_remote = match &choice {
-            Ok(choice) => choice.local_remote().unwrap_or_else(|| {
-                let reason = format!(
-                    "{} do not distinguish local from remote lines on this machine",
-                    choice.name()
-                );
-                let remedy = "use hardware whose counters do, or the lab";
-                missing(Signal::LocalRemote, &Refusal::new(reason, remedy))
-            }),
-            Err(refusal) => missing(Signal::LocalRemote, refusal),
-        };
-        let uncore_penalty = match &choice {
-            Ok(choice) => choice.uncore_penalty(),
-            Err(refusal) => missing(Signal::UncorePenalty, refusal),
-        };
-        let memory_samples = match &recipe {
-            Ok(recipe) => measured(
-                Signal::MemorySamples,
-                recipe.source.clone(),
-                recipe.caveat.clone(),
-            ),
-            Err(refusal) => missing(Signal::MemorySamples, refusal),
-        };
+        let recipe = samples::choose(kernel, root, &options.samples, &reasons, a_cpu);
         let ipm = ipm_unit::open(root);
-        let tlb_residency = match &ipm {
-            Ok(_) => {
-                let source = "the IPM unit of the lab's machine (/dev/numaherd_ipm)".to_owned();
-                measured(Signal::TlbResidency, source, None)
-            }
-            Err(refusal) => missing(Signal::TlbResidency, refusal),
+        let counted = match &choice {
+            Ok(choice) => [
+                choice.miss_rate(),
+                choice.local_remote().unwrap_or_else(|| {
+                    SignalReport::missing(
+                        Signal::LocalRemote,
+                        format!(
+                            "{} do not distinguish local from remote lines on this machine",
+                            choice.set.name
+                        ),
+                        "use hardware whose counters do, or the lab",
+                    )
+                }),
+                choice.uncore_penalty(),
+            ],
+            Err(refusal) => [Signal::MissRate, Signal::LocalRemote, Signal::UncorePenalty]
+                .map(|s| refusal.of(s)),
         };
-        let signals = vec![
-            measured(
-                Signal::CpuUse,
-                "/proc/PID/task/TID/schedstat or stat".to_owned(),
-                None,
-            ),
-            miss_rate,
-            local_remote,
-            uncore_penalty,
-            memory_samples,
+        let cpu_use = "/proc/PID/task/TID/schedstat or stat";
+        let mut signals = vec![SignalReport::measured(Signal::CpuUse, cpu_use, None)];
+        signals.extend(counted);
+        signals.extend([
+            match &recipe {
+                Ok(recipe) => SignalReport::measured(
+                    Signal::MemorySamples,
+                    &recipe.source,
+                    recipe.caveat.clone(),
+                ),
+                Err(refusal) => refusal.of(Signal::MemorySamples),
+            },
             residency_signal(root, topology),
-            tlb_residency,
-            missing(
+            match &ipm {
+                Ok(_) => SignalReport::measured(
+                    Signal::TlbResidency,
+                    "the IPM unit of the lab's machine (/dev/numaherd_ipm)",
+                    None,
+                ),
+                Err(refusal) => refusal.of(Signal::TlbResidency),
+            },
+            SignalReport::missing(
                 Signal::TlbMisses,
-                &Refusal::new(
-                    "the hardware handles TLB misses on this machine, so single misses cannot be \
-                     observed",
-                    "a memory trace (`numaherd trace simulate`)",
-                ),
+                "the hardware handles TLB misses on this machine, so single misses cannot be \
+                 observed",
+                "a memory trace (`numaherd trace simulate`)",
             ),
-            missing(
+            SignalReport::missing(
                 Signal::HintFaults,
-                &Refusal::new(
-                    "the kernel hands out no single NUMA hint faults, only their sums",
-                    "a memory trace (`numaherd trace simulate`), or kernel NUMA balancing itself",
-                ),
+                "the kernel hands out no single NUMA hint faults, only their sums",
+                "a memory trace (`numaherd trace simulate`), or kernel NUMA balancing itself",
             ),
-        ];
+        ]);
         Self {
             signals,
             reasons,
@@ -529,35 +474,22 @@ impl Equipment {
 }
 
 fn residency_signal(root: &Root, topology: &Topology) -> SignalReport {
-    let has_numa_maps = root.path("proc/self/numa_maps").exists();
-    if has_numa_maps {
-        let caveat = "costly for large processes, so it may be some intervals old";
-        let source = "/proc/PID/numa_maps".to_owned();
-        return measured(Signal::Residency, source, Some(caveat.to_owned()));
-    }
-    if topology.memory_nodes().len() == 1 {
-        let caveat = "the kernel has no NUMA support, so everything is on the only node";
-        let source = "/proc/PID/statm".to_owned();
-        return measured(Signal::Residency, source, Some(caveat.to_owned()));
-    }
-    let refusal = Refusal::new(
-        "there is no /proc/self/numa_maps: the kernel has no NUMA support (CONFIG_NUMA)",
-        "use a kernel built with it",
-    );
-    missing(Signal::Residency, &refusal)
-}
-
-fn measured(signal: Signal, source: String, caveat: Option<String>) -> SignalReport {
-    let state = SignalState::Measured { source, caveat };
-    SignalReport { signal, state }
-}
-
-fn missing(signal: Signal, refusal: &Refusal) -> SignalReport {
-    let state = SignalState::Missing {
-        reason: refusal.reason.clone(),
-        remedy: refusal.remedy.clone(),
+    let measured = |source, caveat: &str| {
+        SignalReport::measured(Signal::Residency, source, Some(caveat.to_owned()))
     };
-    SignalReport { signal, state }
+    if root.path("proc/self/numa_maps").exists() {
+        let caveat = "costly for large processes, so it may be some intervals old";
+        measured("/proc/PID/numa_maps", caveat)
+    } else if topology.memory_nodes().len() == 1 {
+        let caveat = "the kernel has no NUMA support, so everything is on the only node";
+        measured("/proc/PID/statm", caveat)
+    } else {
+        SignalReport::missing(
+            Signal::Residency,
+            "there is no /proc/self/numa_maps: the kernel has no NUMA support (CONFIG_NUMA)",
+            "use a kernel built with it",
+        )
+    }
 }
 
 fn raise_open_files() {

@@ -1,4 +1,4 @@
-//! The records of the lab's IPM unit, as its module hands them out (`/dev/numaherd_ipm`, protocol 1).
+//! The records of the lab's IPM unit, as its module kernel them out (`/dev/numaherd_ipm`, protocol 1).
 //!
 //! Records are back to back, little-endian, each a multiple of 8 bytes. Each begins with 16 bytes: magic
 //! (`NIPM`), version, kind, length. Kinds: a notification (a page that should be moved, IPM Eq. 8), a

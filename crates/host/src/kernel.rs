@@ -1,11 +1,12 @@
-//! What the host asks of the kernel, as two traits: [`Hands`] act on threads and pages, [`Senses`]
-//! open counters. The live ones are system calls; tests give kernels that refuse.
+//! What the host asks of the kernel, as one trait: [`Kernel`] acts on threads and pages, and opens
+//! counters. [`Live`] makes system calls, [`Captured`] answers from files; tests give kernels that refuse.
 //!
-//! Why traits: a permission that is denied, a node that is full, a number that is used again while
-//! it is being looked at cannot be had on order from the machine that runs the tests.
+//! Why a trait: a permission that is denied, a full node, or a number that is reused while it is being
+//! looked at cannot be had on order from the machine that runs the tests.
 
 use std::fmt::Debug;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use numaherd_topology::CpuSet;
@@ -14,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
+pub use crate::sys::page_moves::Mapped;
 pub use crate::sys::perf::{Attribute, flag};
 pub use rustix::io::Errno;
 
@@ -31,38 +33,57 @@ pub struct Hold {
     pub descriptor: Option<OwnedFd>,
 }
 
-/// Acts on threads and pages.
-pub trait Hands: Debug + Send + Sync {
+/// Acts on threads and pages, and opens counters. What a kernel does not say is refused with `ENOSYS`.
+pub trait Kernel: Debug + Send + Sync {
     /// Reads the affinity mask of a thread into `words`.
     ///
     /// # Errors
     /// `ESRCH` when there is no such thread.
-    fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno>;
+    fn affinity(&self, _tid: u32, _words: &mut Vec<u64>) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
 
     /// Sets the affinity mask of a thread.
     ///
     /// # Errors
     /// As `sched_setaffinity(2)`.
-    fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> Result<(), Errno>;
+    fn set_affinity(&self, _tid: u32, _cpus: &CpuSet) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
 
     /// When the thread that has this number now started, in clock ticks since boot; `None` when no
     /// thread has it.
-    fn born(&self, tid: u32) -> Option<u64>;
+    fn born(&self, _tid: u32) -> Option<u64> {
+        None
+    }
 
     /// Takes hold of a process; `None` when it has ended or its number is another's.
     ///
     /// # Errors
     /// As `pidfd_open(2)`.
-    fn hold(&self, process: ProcessId) -> Result<Option<Hold>, Errno>;
+    fn hold(&self, process: ProcessId) -> Result<Option<Hold>, Errno> {
+        let is_same = self.born(process.pid) == Some(process.born);
+        Ok(is_same.then_some(Hold {
+            process,
+            descriptor: None,
+        }))
+    }
 
     /// Whether a held process is alive.
-    fn is_alive(&self, hold: &Hold) -> bool;
+    fn is_alive(&self, hold: &Hold) -> bool {
+        match &hold.descriptor {
+            Some(descriptor) => !can_be_read(descriptor),
+            None => self.born(hold.process.pid) == Some(hold.process.born),
+        }
+    }
 
     /// Asks where pages are: node number or negative errno each.
     ///
     /// # Errors
     /// As `move_pages(2)`.
-    fn where_are(&self, pid: u32, addresses: &[u64], status: &mut [i32]) -> Result<(), Errno>;
+    fn where_are(&self, _pid: u32, _addresses: &[u64], _status: &mut [i32]) -> Result<(), Errno> {
+        Err(Errno::NOSYS)
+    }
 
     /// Moves pages to one node; gives the number of pages not moved or not tried. Statuses are only
     /// meaningful when that is 0.
@@ -71,38 +92,58 @@ pub trait Hands: Debug + Send + Sync {
     /// As `move_pages(2)`.
     fn move_pages(
         &self,
-        pid: u32,
-        addresses: &[u64],
-        node: i32,
-        status: &mut [i32],
-        shared_too: bool,
-    ) -> Result<u64, Errno>;
+        _pid: u32,
+        _addresses: &[u64],
+        _node: i32,
+        _status: &mut [i32],
+        _which: Mapped,
+    ) -> Result<u64, Errno> {
+        Err(Errno::NOSYS)
+    }
 
-    /// Now, on a clock that does not jump, in ns.
-    fn now_ns(&self) -> u64;
-
-    /// Waits, or until asked to stop.
-    fn wait(&self, time: Duration, stop: &Stop);
-}
-
-/// Opens counters.
-pub trait Senses: Debug + Send + Sync {
     /// Opens an event on a thread (0 for the caller, `None` for all) and a CPU (`None` for any).
     ///
     /// # Errors
     /// As `perf_event_open(2)`.
     fn open(
         &self,
-        attribute: &Attribute,
-        tid: Option<u32>,
-        cpu: Option<u32>,
-        leader: Option<BorrowedFd<'_>>,
-    ) -> Result<OwnedFd, Errno>;
+        _attribute: &Attribute,
+        _tid: Option<u32>,
+        _cpu: Option<u32>,
+        _leader: Option<BorrowedFd<'_>>,
+    ) -> Result<OwnedFd, Errno> {
+        Err(Errno::NOSYS)
+    }
+
+    /// Now, on a clock that does not jump, in ns.
+    fn now_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+
+    /// Waits, or until asked to stop.
+    fn wait(&self, time: Duration, stop: &Stop) {
+        stop.wait(time, &[]);
+    }
+}
+
+/// The kernel under a root: the running one for `/`, else a captured tree.
+pub(crate) fn of_root(root: &Root) -> Arc<dyn Kernel> {
+    let root = root.clone();
+    if root.is_live() {
+        Arc::new(Live { root })
+    } else {
+        Arc::new(Captured { root })
+    }
 }
 
 /// The clock of all times here: monotonic, in ns.
 pub(crate) fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
+}
+
+/// Now on that clock.
+pub(crate) fn now() -> Duration {
+    Duration::from_nanos(monotonic_ns())
 }
 
 /// Time since boot in ns, suspended time included, as thread starts are counted.
@@ -126,16 +167,10 @@ fn born(root: &Root, tid: u32) -> Option<u64> {
 /// The running kernel.
 #[derive(Debug)]
 pub(crate) struct Live {
-    root: Root,
+    pub(crate) root: Root,
 }
 
-impl Live {
-    pub(crate) fn new(root: Root) -> Self {
-        Self { root }
-    }
-}
-
-impl Hands for Live {
+impl Kernel for Live {
     fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
         sys::affinity::get(tid, words)
     }
@@ -160,18 +195,11 @@ impl Hands for Live {
             Err(errno) => return Err(errno),
         };
         // The descriptor is of whoever had the number when it was opened; was that the one meant?
-        let same = self.born(process.pid) == Some(process.born);
-        Ok(same.then_some(Hold {
+        let is_same = self.born(process.pid) == Some(process.born);
+        Ok(is_same.then_some(Hold {
             process,
             descriptor,
         }))
-    }
-
-    fn is_alive(&self, hold: &Hold) -> bool {
-        match &hold.descriptor {
-            Some(descriptor) => !can_be_read(descriptor),
-            None => self.born(hold.process.pid) == Some(hold.process.born),
-        }
     }
 
     fn where_are(&self, pid: u32, addresses: &[u64], status: &mut [i32]) -> Result<(), Errno> {
@@ -184,22 +212,12 @@ impl Hands for Live {
         addresses: &[u64],
         node: i32,
         status: &mut [i32],
-        shared_too: bool,
+        which: Mapped,
     ) -> Result<u64, Errno> {
         let nodes = vec![node; addresses.len()];
-        sys::page_moves::order(pid, addresses, &nodes, status, shared_too)
+        sys::page_moves::order(pid, addresses, &nodes, status, which)
     }
 
-    fn now_ns(&self) -> u64 {
-        monotonic_ns()
-    }
-
-    fn wait(&self, time: Duration, stop: &Stop) {
-        stop.wait(time, &[]);
-    }
-}
-
-impl Senses for Live {
     fn open(
         &self,
         attribute: &Attribute,
@@ -211,85 +229,28 @@ impl Senses for Live {
     }
 }
 
-/// Whether a descriptor can be read now; a pidfd can once its process has ended.
-pub(crate) fn can_be_read(descriptor: &OwnedFd) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(descriptor.as_fd(), PollFlags::IN)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    matches!(poll(&mut fds, Some(&at_once)), Ok(ready) if ready > 0)
-}
-
 /// A captured tree: it can be looked at, but nothing can be done to it and it has no counters.
 #[derive(Debug)]
 pub(crate) struct Captured {
-    root: Root,
+    pub(crate) root: Root,
 }
 
-impl Captured {
-    pub(crate) fn new(root: Root) -> Self {
-        Self { root }
-    }
-}
-
-impl Hands for Captured {
+impl Kernel for Captured {
     fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
-        let text = self
-            .root
-            .read(&format!("proc/{tid}/status"))
-            .map_err(|_| Errno::SRCH)?;
-        let cpus = status::parse(&text).cpus.ok_or(Errno::SRCH)?;
+        let text = self.root.read(&format!("proc/{tid}/status"));
+        let cpus = text.ok().and_then(|text| status::parse(&text).cpus);
         words.clear();
-        words.extend_from_slice(cpus.as_words());
+        words.extend_from_slice(cpus.ok_or(Errno::SRCH)?.as_words());
         Ok(())
-    }
-
-    fn set_affinity(&self, _: u32, _: &CpuSet) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
     }
 
     fn born(&self, tid: u32) -> Option<u64> {
         born(&self.root, tid)
     }
-
-    fn hold(&self, process: ProcessId) -> Result<Option<Hold>, Errno> {
-        let same = self.born(process.pid) == Some(process.born);
-        Ok(same.then_some(Hold {
-            process,
-            descriptor: None,
-        }))
-    }
-
-    fn is_alive(&self, hold: &Hold) -> bool {
-        self.born(hold.process.pid) == Some(hold.process.born)
-    }
-
-    fn where_are(&self, _: u32, _: &[u64], _: &mut [i32]) -> Result<(), Errno> {
-        Err(Errno::NOSYS)
-    }
-
-    fn move_pages(&self, _: u32, _: &[u64], _: i32, _: &mut [i32], _: bool) -> Result<u64, Errno> {
-        Err(Errno::NOSYS)
-    }
-
-    fn now_ns(&self) -> u64 {
-        monotonic_ns()
-    }
-
-    fn wait(&self, time: Duration, stop: &Stop) {
-        stop.wait(time, &[]);
-    }
 }
 
-impl Senses for Captured {
-    fn open(
-        &self,
-        _: &Attribute,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<BorrowedFd<'_>>,
-    ) -> Result<OwnedFd, Errno> {
-        Err(Errno::NOSYS)
-    }
+/// Whether a descriptor can be read now; a pidfd can once its process has ended.
+pub(crate) fn can_be_read(descriptor: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(descriptor, PollFlags::IN)];
+    matches!(poll(&mut fds, Some(&Timespec::default())), Ok(ready) if ready > 0)
 }

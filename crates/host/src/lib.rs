@@ -15,12 +15,11 @@
 //!   └── pager ──▶ samples ◀─ records, memory_blocks           rings per CPU or thread
 //!                 ipm_unit                             pages that should be moved; in the lab
 //!                 pages
-//!  kernel: Hands and Senses, what is asked of the kernel; sys: how
+//!  kernel: what is asked of the kernel; sys: how
 //! ```
 //!
 //! Everything that is read is found under a root, so a captured tree can be observed; everything
-//! that is done goes through [`kernel::Hands`] and [`kernel::Senses`], so tests can have a kernel
-//! that refuses.
+//! that is done goes through [`kernel::Kernel`], so tests can have a kernel that refuses.
 //!
 //! The readers of outside text and bytes are public for their fuzz targets, and hidden: no promise.
 
@@ -46,6 +45,7 @@ mod host;
 pub mod ipm_records;
 mod ipm_unit;
 pub mod kernel;
+mod latest;
 mod memory_blocks;
 mod new_pages;
 mod node_room;
@@ -70,7 +70,7 @@ mod users;
 #[doc(hidden)]
 pub mod vm;
 
-pub use agent::{AgentNews, AgentOptions, GuestAgent, Told};
+pub use agent::{AgentNews, AgentOptions, GuestAgent, GuestTags};
 pub use doctor::{Doctor, EventCheck, Finding, MOVING, PLACING, Verdict, doctor, signals};
 pub use error::HostError;
 pub use events::EventTable;

@@ -88,7 +88,7 @@ mod tests {
         assert!(check(&options(child(), interleave), interleave).is_ok());
         assert!(check(&options(child(), NewPages::FirstTouch), interleave).is_err());
         let told = check(&options(child(), interleave), NewPages::FirstTouch).unwrap_err();
-        assert!(told.reason.contains("start it anew"), "{}", told.reason);
+        assert!(told.reason.contains("restart it"), "{}", told.reason);
         let others = options(Selection::Machine, interleave);
         let told = check(&others, interleave).unwrap_err().reason;
         assert!(

@@ -88,23 +88,13 @@ fn times(root: &Root) -> Result<BTreeMap<u32, CpuTime>, HostError> {
 }
 
 fn read(root: &Root, path: &str) -> Result<Vec<u8>, HostError> {
-    root.read(path).map_err(|source| HostError::Read {
-        path: root.path(path),
-        source,
-        remedy: "are /proc and /sys mounted?",
-    })
+    root.read(path)
+        .map_err(HostError::read(root, path, "are /proc and /sys mounted?"))
 }
 
 /// Free memory of a node in bytes.
 fn free(root: &Root, topology: &Topology, node: NodeId) -> Result<u64, HostError> {
-    let of_node = format!("sys/devices/system/node/node{node}/meminfo");
-    // A kernel without NUMA has one node and no folder for it.
-    let is_only = topology.nodes().len() == 1;
-    let path = if is_only && !root.path(&of_node).exists() {
-        "proc/meminfo"
-    } else {
-        &of_node
-    };
+    let path = &root.meminfo_of(node, topology);
     let text = read(root, path)?;
     let (_, free) = meminfo::parse(&text).ok_or_else(|| HostError::Format {
         path: root.path(path),

@@ -30,7 +30,7 @@ use numaherd_world::{PageFailure, PageOrder, PageOutcome, Pages, ProcessId};
 
 use crate::batch_size::{KERNEL_BATCH, Pace};
 use crate::files::Root;
-use crate::kernel::{Errno, Hands, Hold};
+use crate::kernel::{Errno, Hold, Kernel, Mapped};
 use crate::options::PageOptions;
 use crate::proc::maps;
 use crate::ranges::{self, Known, Span};
@@ -84,7 +84,7 @@ pub(crate) struct Mover {
 
 /// An order being carried out.
 struct Work<'a> {
-    hands: &'a dyn Hands,
+    kernel: &'a dyn Kernel,
     stop: &'a Stop,
     order: &'a PageOrder,
     hold: Hold,
@@ -101,7 +101,7 @@ impl Work<'_> {
     }
 
     fn where_are(&self, addresses: &[u64], status: &mut [i32]) -> Result<(), String> {
-        self.hands
+        self.kernel
             .where_are(self.order.process.pid, addresses, status)
             .map_err(|errno| refusal(self.order, errno))
     }
@@ -158,7 +158,7 @@ impl Mover {
     /// ordered to again in the same call.
     pub(crate) fn carry_out(
         &mut self,
-        hands: &dyn Hands,
+        kernel: &dyn Kernel,
         orders: &[PageOrder],
         stop: &Stop,
     ) -> Vec<PageOutcome> {
@@ -176,9 +176,9 @@ impl Mover {
                         return outcome;
                     }
                 };
-                let started = hands.now_ns();
-                self.carry_out_one(hands, order, &spans, &mut full, stop, &mut outcome);
-                outcome.took_ns = hands.now_ns().saturating_sub(started);
+                let started = kernel.now_ns();
+                self.carry_out_one(kernel, order, &spans, &mut full, stop, &mut outcome);
+                outcome.took_ns = kernel.now_ns().saturating_sub(started);
                 outcome
             })
             .collect()
@@ -205,7 +205,7 @@ impl Mover {
 
     fn carry_out_one(
         &mut self,
-        hands: &dyn Hands,
+        kernel: &dyn Kernel,
         order: &PageOrder,
         spans: &[Span],
         full: &mut Vec<NodeId>,
@@ -214,7 +214,7 @@ impl Mover {
     ) {
         let pages_of = |span: &Span| (span.range.end - span.range.start) / self.page_bytes;
         let all: u64 = spans.iter().map(pages_of).sum();
-        let held = match (full.contains(&order.to), hands.hold(order.process)) {
+        let held = match (full.contains(&order.to), kernel.hold(order.process)) {
             (true, _) => Err(node_is_full(order)),
             (false, Ok(Some(hold))) => Ok(hold),
             (false, Ok(None)) => Err(gone(order)),
@@ -223,7 +223,7 @@ impl Mover {
         let done = match (held, i32::try_from(order.to.0)) {
             (Ok(hold), Ok(node)) => {
                 let work = Work {
-                    hands,
+                    kernel,
                     stop,
                     order,
                     hold,
@@ -469,12 +469,15 @@ impl Mover {
         after: &mut [i32],
     ) -> Result<(Result<u64, Errno>, u64), String> {
         let pid = work.order.process.pid;
-        let began = work.hands.now_ns();
-        let shared_too = self.options.shared_too;
+        let began = work.kernel.now_ns();
+        let which = match self.options.shared_too {
+            true => Mapped::ByOthersToo,
+            false => Mapped::Alone,
+        };
         let answer = work
-            .hands
-            .move_pages(pid, addresses, work.node, after, shared_too);
-        let took_ns = work.hands.now_ns().saturating_sub(began);
+            .kernel
+            .move_pages(pid, addresses, work.node, after, which);
+        let took_ns = work.kernel.now_ns().saturating_sub(began);
         self.free_at_ns = self.free_at_ns.max(began);
         match answer {
             Err(errno) if errno != Errno::NOMEM => Err(refusal(work.order, errno)),
@@ -484,14 +487,14 @@ impl Mover {
 
     /// Waits for the bandwidth limit, and looks whether to go on at all.
     fn check(&self, work: &Work<'_>) -> Result<(), String> {
-        let early = self.free_at_ns.saturating_sub(work.hands.now_ns());
+        let early = self.free_at_ns.saturating_sub(work.kernel.now_ns());
         if early > 0 && self.options.bytes_per_second.is_some() {
-            work.hands.wait(Duration::from_nanos(early), work.stop);
+            work.kernel.wait(Duration::from_nanos(early), work.stop);
         }
         if work.stop.is_asked() {
             return Err("stopped on request".to_owned());
         }
-        if !work.hands.is_alive(&work.hold) {
+        if !work.kernel.is_alive(&work.hold) {
             return Err(gone(work.order));
         }
         Ok(())
@@ -524,7 +527,11 @@ fn ask_again(work: &mut Work<'_>, going: &[u64], after: &mut [i32], all: bool) {
     // A process that has ended in between answers nothing: its pages stay unsaid, and the next
     // check sees that it is gone.
     let pid = work.order.process.pid;
-    if work.hands.where_are(pid, &addresses, &mut answers).is_err() {
+    if work
+        .kernel
+        .where_are(pid, &addresses, &mut answers)
+        .is_err()
+    {
         return;
     }
     for (&i, answer) in asked.iter().zip(answers) {
@@ -585,7 +592,7 @@ fn refusal(order: &PageOrder, errno: Errno) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Kernel;
+    use crate::fake::FakeKernel;
     use numaherd_world::ThreadId;
     use proptest::prelude::*;
     use std::os::unix::fs::FileExt;
@@ -594,7 +601,7 @@ mod tests {
     const FIRST: u64 = 0x10_0000;
 
     struct Case {
-        kernel: Kernel,
+        kernel: FakeKernel,
         root: tempfile::TempDir,
         stop: Stop,
         options: PageOptions,
@@ -602,7 +609,7 @@ mod tests {
 
     /// A process with `pages` pages on node 0.
     fn process(pages: u64) -> Case {
-        let kernel = Kernel::default();
+        let kernel = FakeKernel::default();
         kernel.thread(9, 90, "0".parse().unwrap());
         kernel.pages(FIRST, pages, 0);
         kernel.ns_per_page(1000);

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use numaherd_world::{Signal, SignalReport};
+
 use crate::files::Root;
 use crate::kernel::Errno;
 use crate::proc::cpuinfo::Processor;
@@ -27,6 +29,11 @@ impl Refusal {
             reason: reason.into(),
             remedy: remedy.into(),
         }
+    }
+
+    /// The report of a signal that is missing for this reason.
+    pub(crate) fn of(&self, signal: Signal) -> SignalReport {
+        SignalReport::missing(signal, &self.reason, &self.remedy)
     }
 }
 

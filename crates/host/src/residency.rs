@@ -15,7 +15,7 @@ use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Residency};
 
 use crate::files::Root;
-use crate::kernel::Hands;
+use crate::kernel::Kernel;
 use crate::proc::{decimal, numa_maps, words};
 
 #[derive(Clone, Debug)]
@@ -53,14 +53,14 @@ impl Residencies {
     /// interval; the others' pages stay where they are), and forgets all others.
     pub(crate) fn refresh(
         &mut self,
-        hands: &dyn Hands,
+        kernel: &dyn Kernel,
         processes: &[(ProcessId, bool)],
         interval_ns: u64,
     ) {
         let alive: std::collections::HashSet<ProcessId> =
             processes.iter().map(|&(process, _)| process).collect();
         self.known.retain(|process, _| alive.contains(process));
-        let now = hands.now_ns();
+        let now = kernel.now_ns();
         let mut due: Vec<(u64, ProcessId)> = processes
             .iter()
             .filter_map(|&(process, ran)| match self.known.get(&process) {
@@ -79,9 +79,9 @@ impl Residencies {
             if last > 0 && spent as f64 >= budget {
                 break;
             }
-            let began = hands.now_ns();
+            let began = kernel.now_ns();
             let residency = self.read(process);
-            let at_ns = hands.now_ns();
+            let at_ns = kernel.now_ns();
             let took_ns = at_ns.saturating_sub(began);
             spent += took_ns;
             let read = Read {
@@ -126,7 +126,7 @@ impl Residencies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Kernel;
+    use crate::fake::FakeKernel;
     use crate::stop::Stop;
     use std::time::Duration;
 
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn read_at_first_sight_and_again_when_the_process_has_run() {
         let root = tempfile::tempdir().unwrap();
-        let kernel = Kernel::default();
+        let kernel = FakeKernel::default();
         let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
         for pid in [1, 2] {
             write(root.path(), pid, "numa_maps", "1000 default N0=5 N3=7\n");
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_costly_reading_is_paid_for_before_the_next() {
         let root = tempfile::tempdir().unwrap();
-        let kernel = Kernel::default();
+        let kernel = FakeKernel::default();
         write(root.path(), 1, "numa_maps", "1000 default N0=5\n");
         let mut residencies = Residencies::new(Root::new(root.path()), 4096, 0.01, None);
         residencies.refresh(&kernel, &[(A, true)], 1_000_000);
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_kernel_without_numa_has_everything_on_its_node() {
         let root = tempfile::tempdir().unwrap();
-        let kernel = Kernel::default();
+        let kernel = FakeKernel::default();
         write(root.path(), 1, "statm", "9000 321 100 1 0 200 0\n");
         let mut one = Residencies::new(Root::new(root.path()), 4096, 0.01, Some(NodeId(0)));
         one.refresh(&kernel, &[(A, true)], 1_000_000);

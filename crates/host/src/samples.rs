@@ -9,15 +9,16 @@
 //! for the next one, so that each collection is complete up to its beginning and collections follow
 //! each other in time.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{MemorySource, ProcessId, Sample, ThreadId};
 
 use crate::files::Root;
-use crate::kernel::{Attribute, Errno, Senses, flag};
+use crate::kernel::{Attribute, Errno, Kernel, flag};
+use crate::latest::Latest;
 use crate::memory_blocks::MemoryBlocks;
 use crate::options::SampleOptions;
 use crate::perf_errors::{Reasons, Refusal};
@@ -29,7 +30,7 @@ use crate::sys::ring::Ring;
 const TURN: u64 = 50;
 
 /// The watched threads, as the scan last saw them: number to identity.
-pub(crate) type Roster = Arc<RwLock<HashMap<u32, (ThreadId, ProcessId)>>>;
+pub(crate) type Roster = Latest<HashMap<u32, (ThreadId, ProcessId)>>;
 
 /// How this machine samples.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ pub(crate) struct Recipe {
 /// # Errors
 /// Why it cannot.
 pub(crate) fn choose(
-    senses: &dyn Senses,
+    kernel: &dyn Kernel,
     root: &Root,
     options: &SampleOptions,
     reasons: &Reasons,
@@ -76,7 +77,7 @@ pub(crate) fn choose(
                 } else {
                     (Some(0), None)
                 };
-                match open(senses, &recipe, tid, cpu) {
+                match open(kernel, &recipe, tid, cpu) {
                     Ok(_) => return Ok(recipe.explained()),
                     Err(errno) => last = errno,
                 }
@@ -200,16 +201,16 @@ impl Recipe {
 
 /// Opens the event, with its leader if it needs one.
 fn open(
-    senses: &dyn Senses,
+    kernel: &dyn Kernel,
     recipe: &Recipe,
     tid: Option<u32>,
     cpu: Option<u32>,
 ) -> Result<(Option<OwnedFd>, OwnedFd), Errno> {
     let leader = match &recipe.leader {
-        Some(attribute) => Some(senses.open(attribute, tid, cpu, None)?),
+        Some(attribute) => Some(kernel.open(attribute, tid, cpu, None)?),
         None => None,
     };
-    let event = senses.open(
+    let event = kernel.open(
         &recipe.complete(),
         tid,
         cpu,
@@ -237,7 +238,7 @@ pub(crate) struct Collected {
 /// Collects samples.
 #[derive(Debug)]
 pub(crate) struct Sampler {
-    senses: Arc<dyn Senses>,
+    kernel: Arc<dyn Kernel>,
     recipe: Recipe,
     topology: Arc<Topology>,
     blocks: MemoryBlocks,
@@ -252,7 +253,7 @@ pub(crate) struct Sampler {
     /// Threads with a ring, who had it longest first.
     served: VecDeque<ThreadId>,
     /// Most rings that the kernel let us have; unlimited until it refused.
-    most_rings: Option<usize>,
+    most_rings: usize,
     collections: u64,
     kept: Vec<RawSample>,
     bytes: Vec<u8>,
@@ -270,7 +271,7 @@ struct Losses {
 
 impl Sampler {
     pub(crate) fn new(
-        senses: Arc<dyn Senses>,
+        kernel: Arc<dyn Kernel>,
         recipe: Recipe,
         topology: Arc<Topology>,
         blocks: MemoryBlocks,
@@ -279,7 +280,7 @@ impl Sampler {
         began_ns: u64,
     ) -> Self {
         Self {
-            senses,
+            kernel,
             recipe,
             topology,
             blocks,
@@ -290,7 +291,7 @@ impl Sampler {
             threads: HashMap::new(),
             waiting: VecDeque::new(),
             served: VecDeque::new(),
-            most_rings: None,
+            most_rings: usize::MAX,
             collections: 0,
             kept: Vec::new(),
             bytes: Vec::new(),
@@ -325,17 +326,12 @@ impl Sampler {
         // What lies after the beginning of this collection may still be missing from another ring.
         let complete = raw.partition_point(|sample| sample.time <= now_ns);
         self.kept = raw.split_off(complete);
-        let roster = self
-            .roster
-            .read()
-            .unwrap_or_else(|poison| poison.into_inner());
+        let roster = self.roster.now();
         let samples = raw
             .iter()
-            .filter_map(|sample| self.understand(sample, &roster))
-            .collect();
-        drop(roster);
+            .filter_map(|sample| self.understand(sample, &roster));
         Collected {
-            samples,
+            samples: samples.collect(),
             gaps: self.gaps(&losses),
         }
     }
@@ -393,33 +389,22 @@ impl Sampler {
     }
 
     fn tap_threads(&mut self, losses: &mut Losses) {
-        let known: HashMap<ThreadId, ()> = {
-            let roster = self
-                .roster
-                .read()
-                .unwrap_or_else(|poison| poison.into_inner());
-            roster.values().map(|&(thread, _)| (thread, ())).collect()
-        };
-        self.threads.retain(|thread, _| known.contains_key(thread));
-        self.served.retain(|thread| known.contains_key(thread));
-        self.waiting.retain(|thread| known.contains_key(thread));
+        let roster = self.roster.now();
+        let known: HashSet<ThreadId> = roster.values().map(|&(thread, _)| thread).collect();
+        self.threads.retain(|thread, _| known.contains(thread));
+        self.served.retain(|thread| known.contains(thread));
+        self.waiting.retain(|thread| known.contains(thread));
         let mut fresh: Vec<ThreadId> = known
-            .into_keys()
+            .into_iter()
             .filter(|thread| !self.threads.contains_key(thread))
             .filter(|thread| !self.waiting.contains(thread))
             .collect();
         fresh.sort_unstable();
         self.waiting.extend(fresh);
-        let full = |sampler: &Self| {
-            sampler
-                .most_rings
-                .is_some_and(|most| sampler.threads.len() >= most)
-        };
+        let full = |sampler: &Self| sampler.threads.len() >= sampler.most_rings;
         if full(self) && !self.waiting.is_empty() && self.collections.is_multiple_of(TURN) {
-            for _ in 0..self.waiting.len().min(self.served.len()) {
-                let Some(thread) = self.served.pop_front() else {
-                    break;
-                };
+            let ending = self.waiting.len().min(self.served.len());
+            for thread in self.served.drain(..ending) {
                 self.threads.remove(&thread);
                 self.waiting.push_back(thread);
             }
@@ -437,7 +422,7 @@ impl Sampler {
                 Err(Errno::SRCH) => {}
                 Err(errno) => {
                     losses.refused = Some(errno);
-                    self.most_rings = Some(self.threads.len());
+                    self.most_rings = self.threads.len();
                     self.waiting.push_front(thread);
                 }
             }
@@ -447,7 +432,7 @@ impl Sampler {
 
     /// Opens and maps one ring; smaller where the kernel's limits ask for it.
     fn tap(&mut self, tid: Option<u32>, cpu: Option<u32>) -> Result<Tap, Errno> {
-        let (leader, mut event) = open(&*self.senses, &self.recipe, tid, cpu)?;
+        let (leader, mut event) = open(&*self.kernel, &self.recipe, tid, cpu)?;
         loop {
             match Ring::map(event, self.ring_pages) {
                 Ok(ring) => {
@@ -466,42 +451,54 @@ impl Sampler {
     }
 
     fn gaps(&self, losses: &Losses) -> Vec<String> {
+        let what = if self.recipe.per_cpu {
+            "CPUs"
+        } else {
+            "threads"
+        };
+        let why = losses
+            .refused
+            .map_or_else(String::new, |errno| format!(" ({errno})"));
         let mut gaps = Vec::new();
-        if losses.lost > 0 {
-            gaps.push(format!(
-                "{} memory samples were lost: the rings were full; sample less often, or raise \
-                 sysctl kernel.perf_event_mlock_kb",
-                losses.lost
-            ));
-        }
-        if losses.throttled > 0 {
-            gaps.push(format!(
-                "the kernel throttled sampling {} times; sample less often, or raise sysctl \
-                 kernel.perf_event_max_sample_rate",
-                losses.throttled
-            ));
-        }
-        if losses.damaged > 0 {
-            gaps.push(format!(
-                "{} rings contained invalid records; the records after them were dropped",
-                losses.damaged
-            ));
-        }
-        if losses.without_ring > 0 {
-            let what = if self.recipe.per_cpu {
-                "CPUs"
-            } else {
-                "threads"
-            };
-            let why = losses
-                .refused
-                .map_or_else(String::new, |errno| format!(" ({errno})"));
-            gaps.push(format!(
-                "{} {what} are not sampled for now{why}: raise the limit of locked memory (ulimit \
-                 -l), sysctl kernel.perf_event_mlock_kb or the limit of open files (ulimit -n)",
-                losses.without_ring
-            ));
-        }
+        let mut say = |count: u64, text: String| {
+            if count > 0 {
+                gaps.push(text);
+            }
+        };
+        let Losses {
+            lost,
+            throttled,
+            damaged,
+            without_ring,
+            ..
+        } = *losses;
+        say(
+            lost,
+            format!(
+                "{lost} memory samples were lost: the rings were full; sample less often, or raise \
+                 sysctl kernel.perf_event_mlock_kb"
+            ),
+        );
+        say(
+            throttled,
+            format!(
+                "the kernel throttled sampling {throttled} times; sample less often, or raise sysctl \
+                 kernel.perf_event_max_sample_rate"
+            ),
+        );
+        say(
+            damaged,
+            format!(
+                "{damaged} rings contained invalid records; the records after them were dropped"
+            ),
+        );
+        say(
+            without_ring as u64,
+            format!(
+                "{without_ring} {what} are not sampled for now{why}: raise the limit of locked memory \
+                 (ulimit -l), sysctl kernel.perf_event_mlock_kb or the limit of open files (ulimit -n)"
+            ),
+        );
         gaps
     }
 }
@@ -560,13 +557,13 @@ mod tests {
             let (thread, process) = (ThreadId { tid, born: 1 }, ProcessId { pid: tid, born: 1 });
             (tid, (thread, process))
         };
-        Arc::new(RwLock::new(threads.iter().map(entry).collect()))
+        Latest::new(threads.iter().map(entry).collect())
     }
 
     type Files = Arc<Mutex<BTreeMap<u32, std::fs::File>>>;
 
     /// Counters whose events are files that look like empty rings, found by CPU or thread.
-    fn ring_files(files: &Files, refuse: HashSet<u32>) -> Arc<dyn Senses> {
+    fn ring_files(files: &Files, refuse: HashSet<u32>) -> Arc<dyn Kernel> {
         let files = files.clone();
         Arc::new(fake::Counters(
             move |_: &Attribute, tid: Option<u32>, cpu: Option<u32>| {
@@ -601,9 +598,9 @@ mod tests {
         file.write_all_at(&head.to_ne_bytes(), 1024).unwrap();
     }
 
-    fn sampler(senses: Arc<dyn Senses>, per_cpu: bool, roster: Roster) -> Sampler {
+    fn sampler(kernel: Arc<dyn Kernel>, per_cpu: bool, roster: Roster) -> Sampler {
         Sampler::new(
-            senses,
+            kernel,
             recipe_of(per_cpu),
             topology(),
             MemoryBlocks::default(),
@@ -687,14 +684,14 @@ mod tests {
             gaps[0].starts_with("42 memory samples were lost"),
             "{gaps:?}"
         );
-        assert!(gaps[1].contains("held sampling back 1 times"), "{gaps:?}");
+        assert!(gaps[1].contains("throttled sampling 1 times"), "{gaps:?}");
     }
 
     #[test]
     fn a_cpu_that_refuses_is_a_gap_and_is_tried_again() {
         let files = Files::default();
-        let senses = ring_files(&files, HashSet::from([1]));
-        let mut sampler = sampler(senses, true, roster(&[7]));
+        let kernel = ring_files(&files, HashSet::from([1]));
+        let mut sampler = sampler(kernel, true, roster(&[7]));
         for _ in 0..2 {
             let gaps = sampler.collect(&online(), 1000).gaps;
             assert!(gaps[0].starts_with("1 CPUs are not sampled"), "{gaps:?}");
@@ -735,10 +732,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         let reasons = Reasons::new(&root, &crate::proc::cpuinfo::Processor::default());
-        let senses = fake::Counters(|_: &Attribute, _, _| Err(Errno::NOENT));
+        let kernel = fake::Counters(|_: &Attribute, _, _| Err(Errno::NOENT));
         let options = SampleOptions::default();
         let why = |root| {
-            choose(&senses, root, &options, &reasons, CpuId(0))
+            choose(&kernel, root, &options, &reasons, CpuId(0))
                 .unwrap_err()
                 .reason
         };
@@ -758,7 +755,7 @@ mod tests {
         std::fs::write(pmu.join("format/cnt_ctl"), "config:19").unwrap();
         let reasons = Reasons::new(&root, &crate::proc::cpuinfo::Processor::default());
         // Threads only, and no physical addresses.
-        let senses = fake::Counters(|a: &Attribute, tid: Option<u32>, _| {
+        let kernel = fake::Counters(|a: &Attribute, tid: Option<u32>, _| {
             assert_eq!((a.kind, a.config, a.sample_period % 16), (11, 1 << 19, 0));
             match tid {
                 Some(_) if a.sample_type & (1 << 19) == 0 => {
@@ -768,7 +765,7 @@ mod tests {
             }
         });
         let options = SampleOptions::default();
-        let recipe = choose(&senses, &root, &options, &reasons, CpuId(0)).unwrap();
+        let recipe = choose(&kernel, &root, &options, &reasons, CpuId(0)).unwrap();
         let caveat = recipe.caveat.unwrap();
         assert!(
             caveat.contains("take turns") && caveat.contains("physical"),

@@ -19,7 +19,7 @@ use crate::assignments::{Assignments, Owner};
 use crate::cpusets::{CpusetNumber, Cpusets};
 use crate::files::Root;
 use crate::groups::{Belongs, GroupRule, GroupRules, group_of};
-use crate::kernel::Hands;
+use crate::kernel::Kernel;
 use crate::options::{HostOptions, Selection};
 use crate::proc::{cgroup, decimal, stat, status, words};
 
@@ -41,12 +41,12 @@ pub(crate) struct Watched {
     grouped_as: String,
     /// CPU time of all its threads in the last interval, in ns.
     pub(crate) ran_ns: u64,
-    threads: BTreeMap<u32, Entry>,
+    threads: BTreeMap<u32, WatchedThread>,
 }
 
 /// A thread that is watched.
 #[derive(Debug)]
-struct Entry {
+struct WatchedThread {
     id: ThreadId,
     name: String,
     stat: Option<File>,
@@ -59,13 +59,6 @@ struct Entry {
     cpuset: CpusetNumber,
 }
 
-/// What a look at one thread gave.
-enum Look {
-    Alive { siblings: u64 },
-    Ended { siblings: u64 },
-    Gone,
-}
-
 /// Looks at threads.
 #[derive(Debug)]
 pub(crate) struct Scanner {
@@ -73,7 +66,7 @@ pub(crate) struct Scanner {
     selection: Selection,
     groups: GroupRules,
     /// The rules as they are in this scan.
-    rules: Arc<[GroupRule]>,
+    rules: Arc<Vec<GroupRule>>,
     include_pinned: bool,
     own_pid: Option<u32>,
     all_nodes: Arc<NodeSet>,
@@ -89,12 +82,14 @@ pub(crate) struct Scanner {
     unreadable: usize,
 }
 
-/// What one scan saw besides the processes.
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
-    /// Ascending by id; without counts.
+/// One scan: what it goes by, and the threads that it has seen.
+pub(crate) struct Tick<'t> {
+    pub(crate) kernel: &'t dyn Kernel,
+    pub(crate) assignments: &'t mut Assignments,
+    /// Time since the scan before.
+    pub(crate) interval_ns: u64,
+    /// After the scan ascending by id; without counts.
     pub(crate) threads: Vec<Thread>,
-    pub(crate) gaps: Vec<String>,
 }
 
 impl Scanner {
@@ -149,16 +144,13 @@ impl Scanner {
         self.watched.contains_key(&pid)
     }
 
-    /// Looks at everything. `interval_ns` is the time since the last scan, `boot_ns` now in time
-    /// since boot.
+    /// Looks at everything, and gives what could not be seen. `boot_ns` is now in time since boot.
     pub(crate) fn scan(
         &mut self,
-        hands: &dyn Hands,
-        assignments: &mut Assignments,
+        tick: &mut Tick<'_>,
         online: &CpuSet,
-        interval_ns: u64,
         boot_ns: u64,
-    ) -> std::io::Result<Seen> {
+    ) -> std::io::Result<Vec<String>> {
         self.scan += 1;
         self.unreadable = 0;
         self.cpusets.begin(online);
@@ -175,25 +167,24 @@ impl Scanner {
             self.passed_over
                 .retain(|pid, _| pids.binary_search(pid).is_ok());
         }
-        let mut seen = Seen::default();
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|_, process| {
             if regroup {
                 self.group(process);
             }
-            self.look_at_process(hands, assignments, process, interval_ns, &mut seen.threads)
+            self.look_at_process(tick, process)
         });
         self.watched = watched;
-        seen.threads.sort_unstable_by_key(|thread| thread.id);
+        tick.threads.sort_unstable_by_key(|thread| thread.id);
         self.last_boot_ns = boot_ns;
-        if self.unreadable > 0 {
-            seen.gaps.push(format!(
+        let gap = (self.unreadable > 0).then(|| {
+            format!(
                 "{} processes cannot be read (/proc may be mounted with hidepid, or they belong to \
                  others); run as root to see them",
                 self.unreadable
-            ));
-        }
-        Ok(seen)
+            )
+        });
+        Ok(gap.into_iter().collect())
     }
 
     fn is_due(&self, pid: u32) -> bool {
@@ -275,15 +266,8 @@ impl Scanner {
         process.grouped_as.clone_from(&process.name);
     }
 
-    /// Looks at all threads of a process; false when it has none any more.
-    fn look_at_process(
-        &mut self,
-        hands: &dyn Hands,
-        assignments: &mut Assignments,
-        process: &mut Watched,
-        interval_ns: u64,
-        threads: &mut Vec<Thread>,
-    ) -> bool {
+    /// Looks at all threads of a process; false when it no longer has any.
+    fn look_at_process(&mut self, tick: &mut Tick<'_>, process: &mut Watched) -> bool {
         let pid = process.id.pid;
         if self.is_seldom(pid) {
             process.allowed_nodes = self.allowed_nodes(pid);
@@ -293,40 +277,31 @@ impl Scanner {
             self.group(process);
         }
         process.ran_ns = 0;
-        let from = threads.len();
-        let mut said = None;
-        let mut entries = std::mem::take(&mut process.threads);
-        let before = entries.len();
-        entries.retain(|_, entry| {
-            match self.look(hands, assignments, process, entry, interval_ns, threads) {
-                Look::Alive { siblings } | Look::Ended { siblings } => {
-                    said = Some(siblings);
-                    true
-                }
-                Look::Gone => false,
-            }
+        let from = tick.threads.len();
+        let mut siblings = None;
+        let mut threads = std::mem::take(&mut process.threads);
+        let before = threads.len();
+        threads.retain(|_, thread| {
+            let said = self.look(tick, process, thread);
+            siblings = said.or(siblings);
+            said.is_some()
         });
-        let complete = entries.len() == before && said == Some(entries.len() as u64);
-        process.threads = entries;
-        if !complete && !self.list_threads(hands, assignments, process, interval_ns, threads) {
+        let complete = threads.len() == before && siblings == Some(threads.len() as u64);
+        process.threads = threads;
+        if !complete && !self.list_threads(tick, process) {
             // Nothing of a process that ended under our eyes is reported.
-            threads.truncate(from);
+            tick.threads.truncate(from);
             return false;
         }
         !process.threads.is_empty()
     }
 
     /// Takes up the threads that are new; false when the process is gone.
-    fn list_threads(
-        &mut self,
-        hands: &dyn Hands,
-        assignments: &mut Assignments,
-        process: &mut Watched,
-        interval_ns: u64,
-        threads: &mut Vec<Thread>,
-    ) -> bool {
-        let pid = process.id.pid;
-        let tids = match self.root.numbers(&format!("proc/{pid}/task"), "") {
+    fn list_threads(&mut self, tick: &mut Tick<'_>, process: &mut Watched) -> bool {
+        let tids = match self
+            .root
+            .numbers(&format!("proc/{}/task", process.id.pid), "")
+        {
             Ok(tids) => tids,
             Err(error) => {
                 self.unreadable += usize::from(error.kind() == ErrorKind::PermissionDenied);
@@ -334,28 +309,17 @@ impl Scanner {
             }
         };
         for tid in tids {
-            if process.threads.contains_key(&tid) {
-                continue;
-            }
-            let Some(mut entry) = self.take_up(process, tid) else {
-                continue;
-            };
-            let look = self.look(
-                hands,
-                assignments,
-                process,
-                &mut entry,
-                interval_ns,
-                threads,
-            );
-            if !matches!(look, Look::Gone) {
-                process.threads.insert(tid, entry);
+            if !process.threads.contains_key(&tid)
+                && let Some(mut thread) = self.take_up(process, tid)
+                && self.look(tick, process, &mut thread).is_some()
+            {
+                process.threads.insert(tid, thread);
             }
         }
         true
     }
 
-    fn take_up(&mut self, process: &Watched, tid: u32) -> Option<Entry> {
+    fn take_up(&mut self, process: &Watched, tid: u32) -> Option<WatchedThread> {
         let folder = format!("proc/{}/task/{tid}", process.id.pid);
         let mut buffer = [0; STAT_BYTES];
         // Without a descriptor to spare the file is opened each time.
@@ -364,7 +328,7 @@ impl Scanner {
         let stat = stat::parse(text)?;
         let born = stat.born;
         let schedstat = self.root.open(&format!("{folder}/schedstat")).ok();
-        let mut entry = Entry {
+        let mut thread = WatchedThread {
             id: ThreadId { tid, born },
             name: String::new(),
             stat: file,
@@ -377,9 +341,9 @@ impl Scanner {
         // What it ran before this interval began is not this interval's.
         let in_this_interval = born.saturating_mul(self.tick_ns) >= self.last_boot_ns;
         if self.last_boot_ns == 0 || !in_this_interval {
-            (entry.ran_ns, entry.waited_ns) = self.times(&entry, &folder, &stat);
+            (thread.ran_ns, thread.waited_ns) = self.times(&thread, &folder, &stat);
         }
-        Some(entry)
+        Some(thread)
     }
 
     fn cpuset_of(&mut self, folder: &str) -> CpusetNumber {
@@ -393,9 +357,9 @@ impl Scanner {
     /// CPU time and time of waiting for a CPU so far in ns, to the nanosecond where the kernel keeps
     /// them (`sched_info`: the wait is added up when it ends, so one that lasts over several
     /// intervals is counted in its last).
-    fn times(&self, entry: &Entry, folder: &str, stat: &stat::Stat<'_>) -> (u64, u64) {
+    fn times(&self, thread: &WatchedThread, folder: &str, stat: &stat::Stat<'_>) -> (u64, u64) {
         let mut buffer = [0; 128];
-        let file = entry.schedstat.as_ref();
+        let file = thread.schedstat.as_ref();
         let kept =
             read_again(&self.root, file, folder, "schedstat", &mut buffer).and_then(|text| {
                 let mut numbers = words(text);
@@ -408,100 +372,83 @@ impl Scanner {
         (self.scan + u64::from(number)).is_multiple_of(SELDOM)
     }
 
-    /// Looks at one thread, and puts it down if it is alive.
+    /// Looks at one thread, and adds it to the tick if it is alive. Gives the number of threads that its
+    /// process has; `None` where it is gone.
     fn look(
         &mut self,
-        hands: &dyn Hands,
-        assignments: &mut Assignments,
+        tick: &mut Tick<'_>,
         process: &mut Watched,
-        entry: &mut Entry,
-        interval_ns: u64,
-        threads: &mut Vec<Thread>,
-    ) -> Look {
-        let tid = entry.id.tid;
-        let folder = if entry.stat.is_none() || entry.schedstat.is_none() || self.is_seldom(tid) {
+        known: &mut WatchedThread,
+    ) -> Option<u64> {
+        let tid = known.id.tid;
+        let folder = if known.stat.is_none() || known.schedstat.is_none() || self.is_seldom(tid) {
             format!("proc/{}/task/{tid}", process.id.pid)
         } else {
             String::new()
         };
         // The mask first: if the stat file then still answers, the number was this thread's.
-        let mask = hands.affinity(tid, &mut self.mask);
+        let mask = tick.kernel.affinity(tid, &mut self.mask);
         let mut buffer = [0; STAT_BYTES];
-        let text = read_again(
-            &self.root,
-            entry.stat.as_ref(),
-            &folder,
-            "stat",
-            &mut buffer,
-        );
-        let Some(stat) = text.and_then(stat::parse) else {
-            return Look::Gone;
-        };
-        if stat.born != entry.id.born {
-            return Look::Gone;
-        }
-        let siblings = stat.threads;
+        let file = known.stat.as_ref();
+        let text = read_again(&self.root, file, &folder, "stat", &mut buffer)?;
+        let stat = stat::parse(text).filter(|stat| stat.born == known.id.born)?;
         if stat.has_ended() || mask.is_err() {
-            return Look::Ended { siblings };
+            return Some(stat.threads);
         }
         while self.mask.last() == Some(&0) {
             self.mask.pop();
         }
-        if entry.affinity.as_words() != self.mask {
-            entry.affinity = Arc::new(CpuSet::of_words(self.mask.clone()));
+        if known.affinity.as_words() != self.mask {
+            known.affinity = Arc::new(CpuSet::of_words(self.mask.clone()));
         }
-        if entry.name.as_bytes() != stat.name {
-            entry.name = String::from_utf8_lossy(stat.name).into_owned();
+        if known.name.as_bytes() != stat.name {
+            known.name = String::from_utf8_lossy(stat.name).into_owned();
             if tid == process.id.pid {
-                process.name.clone_from(&entry.name);
+                process.name.clone_from(&known.name);
             }
         }
         if self.is_seldom(tid) {
-            entry.cpuset = self.cpuset_of(&folder);
+            known.cpuset = self.cpuset_of(&folder);
         }
         if tid == process.id.pid {
             process.parent = stat.parent;
         }
-        let (ran_ns, waited_ns) = self.times(entry, &folder, &stat);
-        let ran_in_interval = ran_ns.saturating_sub(entry.ran_ns);
-        let waited_in_interval = waited_ns.saturating_sub(entry.waited_ns);
-        (entry.ran_ns, entry.waited_ns) = (ran_ns, waited_ns);
+        let (ran_ns, waited_ns) = self.times(known, &folder, &stat);
+        let ran_in_interval = ran_ns.saturating_sub(known.ran_ns);
+        let waited_in_interval = waited_ns.saturating_sub(known.waited_ns);
+        (known.ran_ns, known.waited_ns) = (ran_ns, waited_ns);
         process.ran_ns += ran_in_interval;
-        let cpuset = self.cpusets.cpus(entry.cpuset);
-        let (assigned, foreign) = match assignments.owner(
-            entry.id,
-            process.id,
-            process.parent,
-            &entry.affinity,
-            &cpuset,
-        ) {
-            Owner::Nobody => (None, None),
-            Owner::Ours(core) => (core, None),
-            Owner::Foreign => (None, Some(&entry.affinity)),
+        let cpuset = self.cpusets.cpus(known.cpuset);
+        let (id, parent) = (process.id, process.parent);
+        let assignments = &mut *tick.assignments;
+        let owner = assignments.owner(known.id, id, parent, &known.affinity, &cpuset);
+        let assigned = match owner {
+            Owner::Ours(core) => core,
+            Owner::Nobody | Owner::Foreign => None,
         };
-        let foreign = foreign.filter(|_| !self.include_pinned);
         let of_group = || process.group.as_ref().and_then(Belongs::unmanaged);
         let unmanaged = stat.unmanaged().or_else(of_group).or_else(|| {
-            let cpus = Some((**foreign?).clone());
-            Some(Unmanaged::UserAffinity { cpus })
+            let cpus = Some((*known.affinity).clone());
+            (owner == Owner::Foreign && !self.include_pinned)
+                .then_some(Unmanaged::UserAffinity { cpus })
         });
         // The kernel's own threads are bound for reasons of its own.
-        let is_pinned = !stat.is_kernels() && assignments.is_pinned(entry.id);
-        threads.push(Thread {
-            id: entry.id,
-            process: process.id,
-            name: entry.name.clone(),
+        let is_pinned = !stat.is_kernels() && assignments.is_pinned(known.id);
+        tick.threads.push(Thread {
+            id: known.id,
+            process: id,
+            name: known.name.clone(),
             cpu: CpuId(stat.cpu),
             assigned,
-            affinity: entry.affinity.clone(),
+            affinity: known.affinity.clone(),
             cpuset,
-            cpu_share: share(ran_in_interval, interval_ns),
-            wait_share: share(waited_in_interval, interval_ns),
+            cpu_share: share(ran_in_interval, tick.interval_ns),
+            wait_share: share(waited_in_interval, tick.interval_ns),
             tag: is_pinned.then_some(Tag::Mask),
             counts: None,
             unmanaged,
         });
-        Look::Alive { siblings }
+        Some(stat.threads)
     }
 }
 

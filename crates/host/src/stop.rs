@@ -25,8 +25,7 @@ struct Shared {
 
 impl Stop {
     pub(crate) fn new() -> Result<Self, HostError> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| HostError::Wake { errno })?;
+        let wake = event()?;
         Ok(Self {
             shared: Arc::new(Shared {
                 asked: AtomicBool::new(false),
@@ -71,6 +70,12 @@ impl Stop {
     }
 }
 
+/// A descriptor that can be read once it has been written to.
+fn event() -> Result<OwnedFd, HostError> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .map_err(|errno| HostError::Wake { errno })
+}
+
 /// Wakes a waiting world without stopping it. Clones wake the same world.
 #[derive(Clone, Debug)]
 pub(crate) struct Nudge {
@@ -79,11 +84,8 @@ pub(crate) struct Nudge {
 
 impl Nudge {
     pub(crate) fn new() -> Result<Self, HostError> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| HostError::Wake { errno })?;
-        Ok(Self {
-            wake: Arc::new(wake),
-        })
+        let wake = Arc::new(event()?);
+        Ok(Self { wake })
     }
 
     /// Wakes whoever waits, or will wait next. A full counter wakes as well.

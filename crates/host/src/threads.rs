@@ -20,7 +20,9 @@ impl Threads {
     /// The threads whose /proc is below `root`; for the live machine that is `/`.
     pub fn new(root: &Path) -> Self {
         Self {
-            live: Live::new(Root::new(root)),
+            live: Live {
+                root: Root::new(root),
+            },
         }
     }
 

@@ -351,7 +351,10 @@ fn a_process_that_is_not_there_is_refused_by_number() {
         descendants: false,
     };
     let error = Host::new(HostOptions::new(selection), topology()).unwrap_err();
-    assert!(error.to_string().contains("there is no process"), "{error}");
+    assert!(
+        error.to_string().contains("there is no such process"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -393,6 +393,6 @@ fn a_machine_that_hangs_is_given_up_and_known_by_its_names() {
     assert!(told.source.contains("does not answer"), "{}", told.source);
     signal(process, Signal::CONT);
     assert_eq!(gaps.len(), 1, "{gaps:?}");
-    let expected = "for its greeting: it did not answer within 1000 ms";
+    let expected = "at its greeting: it did not answer within 1000 ms";
     assert!(gaps[0].contains(expected), "{}", gaps[0]);
 }

@@ -2,7 +2,7 @@
 //! bound to some of them.
 
 use anyhow::{Context, Result};
-use numaherd_host::{AgentNews, AgentOptions, GuestAgent, HostError, Stop, Told};
+use numaherd_host::{AgentNews, AgentOptions, GuestAgent, GuestTags, HostError, Stop};
 use numaherd_topology::CpuSet;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -37,7 +37,7 @@ pub fn agent(options: &Agent) -> Result<()> {
         .map_err(host_error)
 }
 
-fn once_text(told: &Told) -> String {
+fn once_text(told: &GuestTags) -> String {
     let tagged: CpuSet = told.tagged.iter().map(|&cpu| cpu.into()).collect();
     let all = told.vcpus;
     if tagged.is_empty() {

@@ -95,6 +95,24 @@ pub struct SignalReport {
 }
 
 impl SignalReport {
+    /// A signal that is measured.
+    pub fn measured(signal: Signal, source: impl Into<String>, caveat: Option<String>) -> Self {
+        let source = source.into();
+        Self {
+            signal,
+            state: SignalState::Measured { source, caveat },
+        }
+    }
+
+    /// A signal that cannot be had, and what would help.
+    pub fn missing(signal: Signal, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let (reason, remedy) = (reason.into(), remedy.into());
+        Self {
+            signal,
+            state: SignalState::Missing { reason, remedy },
+        }
+    }
+
     /// Whether the signal is measured.
     pub fn is_measured(&self) -> bool {
         matches!(self.state, SignalState::Measured { .. })

@@ -6,17 +6,16 @@
 //! tries again each second; what it then sends is what is so then.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::masks::Masks;
 use super::port::{self, Port};
-use super::protocol::{self, Told};
+use super::protocol::{self, GuestTags};
 use crate::error::HostError;
 use crate::files::Root;
-use crate::kernel::{Captured, Hands, Live, monotonic_ns};
+use crate::kernel::{now, of_root};
 use crate::stop::Stop;
 
 /// At least so often the host hears something.
@@ -84,7 +83,7 @@ pub struct GuestAgent {
     /// The number of the next line.
     sequence: u64,
     /// What was told last and when, of what was told since somebody listens.
-    told: Option<(Duration, Told)>,
+    told: Option<(Duration, GuestTags)>,
     news: Option<AgentNews>,
 }
 
@@ -102,13 +101,8 @@ impl GuestAgent {
 
     fn with_port(options: AgentOptions, path: PathBuf, port: Port) -> Result<Self, HostError> {
         let root = Root::new(&options.root);
-        let hands: Arc<dyn Hands> = if root.is_live() {
-            Arc::new(Live::new(root.clone()))
-        } else {
-            Arc::new(Captured::new(root.clone()))
-        };
         Ok(Self {
-            masks: Masks::new(root.clone(), hands),
+            masks: Masks::new(root.clone(), of_root(&root)),
             root,
             options,
             path,
@@ -141,13 +135,10 @@ impl GuestAgent {
     ///
     /// # Errors
     /// [`HostError::AgentPort`] when nobody listens, and as [`GuestAgent::run`].
-    pub fn once(&mut self) -> Result<Told, HostError> {
+    pub fn once(&mut self) -> Result<GuestTags, HostError> {
         let told = self.look()?;
-        let news = match self.turn(now(), &mut |_| ()) {
-            Ok(_) => self.news.take(),
-            Err(error) => return Err(error),
-        };
-        let reason = match news {
+        self.turn(now(), &mut |_| ())?;
+        let reason = match self.news.take() {
             Some(AgentNews::Heard) | None => return Ok(told),
             Some(AgentNews::NotHeard) => "nothing on the host listens".to_owned(),
             Some(AgentNews::PortLost { reason, .. }) => reason,
@@ -201,16 +192,15 @@ impl GuestAgent {
         Ok(self.options.interval)
     }
 
-    fn look(&mut self) -> Result<Told, HostError> {
-        self.masks.look().map_err(|source| HostError::Read {
-            path: self.root.path("proc"),
-            source,
-            remedy: "are /proc and /sys mounted?",
-        })
+    fn look(&mut self) -> Result<GuestTags, HostError> {
+        let remedy = "are /proc and /sys mounted?";
+        self.masks
+            .look()
+            .map_err(HostError::read(&self.root, "proc", remedy))
     }
 
     /// Sends a line if there is something to tell.
-    fn tell(&mut self, told: Told, now: Duration) -> Result<(), Errno> {
+    fn tell(&mut self, told: GuestTags, now: Duration) -> Result<(), Errno> {
         let is_news = match &self.told {
             Some((at, last)) => *last != told || now >= *at + HEARTBEAT,
             None => true,
@@ -230,11 +220,6 @@ impl GuestAgent {
             self.news = Some(news);
         }
     }
-}
-
-/// Now, on the clock of all times here.
-fn now() -> Duration {
-    Duration::from_nanos(monotonic_ns())
 }
 
 #[cfg(test)]
@@ -412,7 +397,7 @@ mod tests {
         guest.bind(Some(3));
         let told = guest.agent.once().unwrap();
         let (vcpus, tagged) = (4, vec![3]);
-        assert_eq!(told, Told { vcpus, tagged });
+        assert_eq!(told, GuestTags { vcpus, tagged });
         let framed = guest.heard();
         let read = protocol::read(framed.trim_ascii(), 4, None).unwrap();
         assert_eq!(read, (0, told));

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use numaherd_world::Agent;
 
-use super::protocol::{self, Rubbish, Told, longest_line};
+use super::protocol::{self, GuestTags, Rubbish, longest_line};
 
 /// Without a true line for so long an agent is silent: three of its heartbeats.
 pub const SILENCE: Duration = Duration::from_secs(3);
@@ -39,7 +39,7 @@ pub struct Hearing {
     begun: bool,
     sequence: Option<u64>,
     /// The last true line, and when it came.
-    told: Option<(Duration, Told)>,
+    told: Option<(Duration, GuestTags)>,
     second: Second,
     distrusted_until: Option<Duration>,
     /// Since when it has told nothing but the truth.
@@ -148,7 +148,7 @@ impl Hearing {
     }
 
     /// How the agent stands, and what it tells if it is to be believed.
-    pub fn state(&self, now: Duration) -> (Agent, Option<&Told>) {
+    pub fn state(&self, now: Duration) -> (Agent, Option<&GuestTags>) {
         if self.distrusted_until(now).is_some() {
             return (Agent::Distrusted, None);
         }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn line(sequence: u64, tagged: &[u32]) -> Vec<u8> {
-        let told = Told {
+        let told = GuestTags {
             vcpus: 4,
             tagged: tagged.to_vec(),
         };

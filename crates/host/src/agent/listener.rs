@@ -16,22 +16,22 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use numaherd_world::in_step::lock;
 use numaherd_world::{Agent, ProcessId};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::Pid;
 
 use super::hearing::{CUT_OFF, Hearing};
-use super::protocol::{PORT_NAME, Told};
+use super::protocol::{GuestTags, PORT_NAME};
 use crate::error::HostError;
-use crate::kernel::monotonic_ns;
-use crate::stop::Stop;
+use crate::kernel::now;
+use crate::stop::{Nudge, Stop};
 
 /// How long to wait before a connection is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -65,10 +65,10 @@ pub(crate) struct AgentListener {
 #[derive(Debug)]
 struct Shared {
     board: Mutex<Board>,
-    /// Told after each round.
+    /// GuestTags after each round.
     heard: Condvar,
     /// Wakes the thread when there are other ports than before.
-    changed: OwnedFd,
+    changed: Nudge,
     /// Ends the thread.
     stop: Stop,
 }
@@ -76,33 +76,33 @@ struct Shared {
 /// What is known of all agents, and what is to be said of them.
 #[derive(Debug, Default)]
 struct Board {
-    lines: BTreeMap<ProcessId, Line>,
+    links: BTreeMap<ProcessId, AgentLink>,
     gaps: Vec<String>,
 }
 
-/// The line to one agent.
+/// The connection to one agent, and what it has said.
 #[derive(Debug)]
-struct Line {
+struct AgentLink {
     port: Port,
     hearing: Hearing,
-    link: Link,
+    connection: Connection,
     /// Why it could not be reached, as was said last.
-    said: Option<NoWay>,
+    said: Option<Unreachable>,
 }
 
 /// Why an agent cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum NoWay {
+enum Unreachable {
     #[error("{0}")]
     Kernel(Errno),
-    /// The socket is neither the machine's nor root's, who hands machines their sockets (libvirt):
+    /// The socket is neither the machine's nor root's, who kernel machines their sockets (libvirt):
     /// a command line must not lead this program to just any socket.
     #[error("process {0} listens there, which is not the machine's")]
     Foreign(i32),
 }
 
 #[derive(Debug)]
-enum Link {
+enum Connection {
     /// Not connected; to be tried then.
     Down {
         retry: Duration,
@@ -116,12 +116,10 @@ impl AgentListener {
     /// # Errors
     /// The kernel gives no thread or descriptor.
     pub(crate) fn start() -> Result<Self, HostError> {
-        let changed = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| HostError::Wake { errno })?;
         let shared = Arc::new(Shared {
             board: Mutex::default(),
             heard: Condvar::new(),
-            changed,
+            changed: Nudge::new()?,
             stop: Stop::new()?,
         });
         let listening = shared.clone();
@@ -138,37 +136,34 @@ impl AgentListener {
     /// Listens to these machines' agents, and to no others any more.
     pub(crate) fn follow(&self, ports: Vec<Port>) {
         let mut board = self.shared.board();
-        let mut before = std::mem::take(&mut board.lines);
+        let mut before = std::mem::take(&mut board.links);
         let mut is_new = false;
         for port in ports {
-            let mut line = before
+            let mut link = before
                 .remove(&port.machine)
-                .filter(|line| line.port.path == port.path)
+                .filter(|link| link.port.path == port.path)
                 .unwrap_or_else(|| {
                     is_new = true;
-                    Line::new(port.clone())
+                    AgentLink::new(port.clone())
                 });
-            line.hearing.set_vcpus(port.vcpus);
-            line.port = port;
-            board.lines.insert(line.port.machine, line);
+            link.hearing.set_vcpus(port.vcpus);
+            link.port = port;
+            board.links.insert(link.port.machine, link);
         }
         drop(board);
         if is_new {
-            // A full counter wakes too.
-            let _ = rustix::io::write(&self.shared.changed, &1u64.to_ne_bytes());
+            self.shared.changed.wake();
         }
     }
 
     /// How a machine's agent stands, and what it tells if it is to be believed.
-    pub(crate) fn state(&self, machine: ProcessId) -> (Agent, Option<Told>) {
+    pub(crate) fn state(&self, machine: ProcessId) -> (Agent, Option<GuestTags>) {
         let board = self.shared.board();
-        board
-            .lines
-            .get(&machine)
-            .map_or((Agent::Silent, None), |line| {
-                let (agent, told) = line.hearing.state(now());
-                (agent, told.cloned())
-            })
+        let Some(link) = board.links.get(&machine) else {
+            return (Agent::Silent, None);
+        };
+        let (agent, tags) = link.hearing.state(now());
+        (agent, tags.cloned())
     }
 
     /// What is to be said of agents that were cut off or cannot be reached, since the last call.
@@ -203,7 +198,7 @@ impl Drop for AgentListener {
 
 impl Shared {
     fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.board)
     }
 
     /// What the thread does.
@@ -215,10 +210,10 @@ impl Shared {
             let descriptors: Vec<&OwnedFd> = open
                 .iter()
                 .map(|(_, socket)| &**socket)
-                .chain([&self.changed])
+                .chain([self.changed.descriptor()])
                 .collect();
             self.stop.wait(wait, &descriptors);
-            drain(&self.changed);
+            self.changed.take();
             for (machine, socket) in &open {
                 let read = rustix::io::read(&**socket, buffer.as_mut_slice());
                 self.take(*machine, socket, read.map(|length| &buffer[..length]));
@@ -233,17 +228,17 @@ impl Shared {
         let now = now();
         let due: Vec<(ProcessId, PathBuf)> = self
             .board()
-            .lines
+            .links
             .values()
-            .filter(|line| matches!(line.link, Link::Down { retry } if retry <= now))
-            .map(|line| (line.port.machine, line.port.path.clone()))
+            .filter(|link| matches!(link.connection, Connection::Down { retry } if retry <= now))
+            .map(|link| (link.port.machine, link.port.path.clone()))
             .collect();
         for (machine, path) in due {
             let connected = connected(&path, machine);
             let mut board = self.board();
-            let Board { lines, gaps } = &mut *board;
-            if let Some(line) = lines.get_mut(&machine) {
-                gaps.extend(line.connected(connected, now));
+            let Board { links, gaps } = &mut *board;
+            if let Some(link) = links.get_mut(&machine) {
+                gaps.extend(link.connected(connected, now));
             }
         }
     }
@@ -253,10 +248,10 @@ impl Shared {
         let now = now();
         let mut open = Vec::new();
         let mut wait = Duration::from_secs(3600);
-        for (machine, line) in &self.board().lines {
-            match &line.link {
-                Link::Up(socket) => open.push((*machine, socket.clone())),
-                Link::Down { retry } => wait = wait.min(retry.saturating_sub(now)),
+        for (machine, link) in &self.board().links {
+            match &link.connection {
+                Connection::Up(socket) => open.push((*machine, socket.clone())),
+                Connection::Down { retry } => wait = wait.min(retry.saturating_sub(now)),
             }
         }
         (open, wait)
@@ -265,23 +260,25 @@ impl Shared {
     /// Takes what a socket gave.
     fn take(&self, machine: ProcessId, socket: &Arc<OwnedFd>, read: Result<&[u8], Errno>) {
         let mut board = self.board();
-        let Board { lines, gaps } = &mut *board;
-        let line = lines
+        let Board { links, gaps } = &mut *board;
+        let link = links
             .get_mut(&machine)
             // Another machine's port, or a newer connection, has nothing to do with it.
-            .filter(|line| matches!(&line.link, Link::Up(now) if Arc::ptr_eq(now, socket)));
-        if let Some(line) = line {
-            gaps.extend(line.take(read, now()));
+            .filter(
+                |link| matches!(&link.connection, Connection::Up(now) if Arc::ptr_eq(now, socket)),
+            );
+        if let Some(link) = link {
+            gaps.extend(link.take(read, now()));
         }
     }
 }
 
-impl Line {
+impl AgentLink {
     fn new(port: Port) -> Self {
         Self {
             port,
             hearing: Hearing::default(),
-            link: Link::Down {
+            connection: Connection::Down {
                 retry: Duration::ZERO,
             },
             said: None,
@@ -289,19 +286,19 @@ impl Line {
     }
 
     /// Takes a connection, or why there is none; what is to be said of it.
-    fn connected(&mut self, made: Result<OwnedFd, NoWay>, now: Duration) -> Option<String> {
+    fn connected(&mut self, made: Result<OwnedFd, Unreachable>, now: Duration) -> Option<String> {
         match made {
             Ok(socket) => {
                 self.hearing.connected();
-                self.link = Link::Up(Arc::new(socket));
+                self.connection = Connection::Up(Arc::new(socket));
                 self.said = None;
                 None
             }
             Err(why) => {
-                self.link = Link::Down { retry: now + RETRY };
+                self.connection = Connection::Down { retry: now + RETRY };
                 // A machine that is only starting or ending is no news.
                 let passing = [Errno::NOENT, Errno::CONNREFUSED, Errno::AGAIN];
-                let is_passing = passing.map(NoWay::Kernel).contains(&why);
+                let is_passing = passing.map(Unreachable::Kernel).contains(&why);
                 let is_new = self.said.as_ref() != Some(&why);
                 let text = format!(
                     "the agent in {} cannot be reached at {}: {why}; check the permissions of \
@@ -321,13 +318,13 @@ impl Line {
             Err(Errno::AGAIN | Errno::INTR) => None,
             Err(_) | Ok([]) => {
                 self.hearing.disconnected();
-                self.link = Link::Down { retry: now + RETRY };
+                self.connection = Connection::Down { retry: now + RETRY };
                 None
             }
             Ok(bytes) => {
                 let rubbish = self.hearing.hear(bytes, now).err()?;
                 let retry = self.hearing.distrusted_until(now).unwrap_or(now);
-                self.link = Link::Down { retry };
+                self.connection = Connection::Down { retry };
                 self.hearing.is_news().then(|| {
                     format!(
                         "the agent in {} is ignored: {rubbish}; its reports are discarded, and it \
@@ -341,13 +338,8 @@ impl Line {
     }
 }
 
-/// Now, on the clock of all times here.
-fn now() -> Duration {
-    Duration::from_nanos(monotonic_ns())
-}
-
 /// A connection that nobody ever waits for.
-fn connected(path: &Path, machine: ProcessId) -> Result<OwnedFd, NoWay> {
+fn connected(path: &Path, machine: ProcessId) -> Result<OwnedFd, Unreachable> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let made = || {
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -355,18 +347,13 @@ fn connected(path: &Path, machine: ProcessId) -> Result<OwnedFd, NoWay> {
         let peer = socket_peercred(&socket)?;
         Ok((socket, peer))
     };
-    let (socket, peer) = made().map_err(NoWay::Kernel)?;
+    let (socket, peer) = made().map_err(Unreachable::Kernel)?;
     let listens = Pid::as_raw(Some(peer.pid));
     if u32::try_from(listens) == Ok(machine.pid) || peer.uid.is_root() {
         Ok(socket)
     } else {
-        Err(NoWay::Foreign(listens))
+        Err(Unreachable::Foreign(listens))
     }
-}
-
-fn drain(event: &OwnedFd) {
-    // Nothing to read is as good.
-    let _ = rustix::io::read(event, &mut [0; 8]);
 }
 
 #[cfg(test)]
@@ -412,7 +399,7 @@ mod tests {
     }
 
     fn tell(to: &mut UnixStream, sequence: u64, tagged: &[u32]) {
-        let told = Told {
+        let told = GuestTags {
             vcpus: 4,
             tagged: tagged.to_vec(),
         };
@@ -466,7 +453,7 @@ mod tests {
             assert_eq!(tags(&listener), None);
             let gaps = listener.gaps();
             assert!(
-                matches!(&gaps[..], [gap] if gap.starts_with("the agent in the machine web is not")),
+                matches!(&gaps[..], [gap] if gap.starts_with("the agent in the machine web is ignored")),
                 "{gaps:?}"
             );
             assert_eq!(listener.gaps(), Vec::<String>::new());
@@ -507,13 +494,13 @@ mod tests {
     #[test]
     fn a_socket_that_may_not_be_used_is_said_once() {
         let qemu = Qemu::new();
-        let mut line = Line::new(qemu.port(*MACHINE));
-        let mut tried = |why| line.connected(Err(why), Duration::ZERO);
-        assert_eq!(tried(NoWay::Kernel(Errno::NOENT)), None);
-        let said = tried(NoWay::Kernel(Errno::ACCESS)).unwrap();
+        let mut link = AgentLink::new(qemu.port(*MACHINE));
+        let mut tried = |why| link.connected(Err(why), Duration::ZERO);
+        assert_eq!(tried(Unreachable::Kernel(Errno::NOENT)), None);
+        let said = tried(Unreachable::Kernel(Errno::ACCESS)).unwrap();
         assert!(said.contains("cannot be reached"), "{said}");
-        assert_eq!(tried(NoWay::Kernel(Errno::ACCESS)), None);
-        let said = tried(NoWay::Foreign(8)).unwrap();
+        assert_eq!(tried(Unreachable::Kernel(Errno::ACCESS)), None);
+        let said = tried(Unreachable::Foreign(8)).unwrap();
         assert!(said.contains("process 8 listens there"), "{said}");
     }
 }

@@ -17,9 +17,9 @@ use std::sync::Arc;
 
 use numaherd_topology::CpuSet;
 
-use super::protocol::Told;
+use super::protocol::GuestTags;
 use crate::files::Root;
-use crate::kernel::Hands;
+use crate::kernel::Kernel;
 use crate::proc::stat;
 
 /// Looks between two at what seldom changes.
@@ -29,10 +29,10 @@ const SELDOM: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Masks {
     root: Root,
-    hands: Arc<dyn Hands>,
+    kernel: Arc<dyn Kernel>,
     /// This program: who watches is not what is watched.
     own_pid: Option<u32>,
-    processes: HashMap<u32, Known>,
+    processes: HashMap<u32, KnownProcess>,
     looks: u64,
     mask: Vec<u64>,
     text: Vec<u8>,
@@ -40,7 +40,7 @@ pub(super) struct Masks {
 
 /// What is known of a process from earlier looks.
 #[derive(Debug)]
-struct Known {
+struct KnownProcess {
     is_kernels: bool,
     threads: Vec<u32>,
     /// Entries of the folder of its threads when it was listed.
@@ -49,11 +49,11 @@ struct Known {
 }
 
 impl Masks {
-    pub(super) fn new(root: Root, hands: Arc<dyn Hands>) -> Self {
+    pub(super) fn new(root: Root, kernel: Arc<dyn Kernel>) -> Self {
         Self {
             own_pid: root.is_live().then(std::process::id),
             root,
-            hands,
+            kernel,
             processes: HashMap::new(),
             looks: 0,
             mask: Vec::new(),
@@ -65,7 +65,7 @@ impl Masks {
     ///
     /// # Errors
     /// Processes cannot be listed, or sysfs does not say which CPUs there are.
-    pub(super) fn look(&mut self) -> std::io::Result<Told> {
+    pub(super) fn look(&mut self) -> std::io::Result<GuestTags> {
         let no_cpus = || std::io::Error::other("sys/devices/system/cpu does not list the CPUs");
         let online = self.root.online_cpus().ok_or_else(no_cpus)?;
         let present: Option<CpuSet> = self.root.list("sys/devices/system/cpu/present");
@@ -80,7 +80,7 @@ impl Masks {
         }
         let looks = self.looks;
         self.processes.retain(|_, known| known.seen == looks);
-        Ok(Told {
+        Ok(GuestTags {
             vcpus,
             tagged: tagged.iter().map(|cpu| cpu.0).collect(),
         })
@@ -107,9 +107,9 @@ impl Masks {
     }
 
     /// Looks for the first time; `None` where the process is gone.
-    fn meet(&self, pid: u32) -> Option<Known> {
+    fn meet(&self, pid: u32) -> Option<KnownProcess> {
         let text = self.root.read(&format!("proc/{pid}/stat")).ok()?;
-        Some(Known {
+        Some(KnownProcess {
             is_kernels: stat::parse(&text)?.is_kernels(),
             threads: Vec::new(),
             links: 0,
@@ -127,7 +127,7 @@ impl Masks {
     ) -> bool {
         let mut all = true;
         for &tid in threads {
-            match self.hands.affinity(tid, &mut self.mask) {
+            match self.kernel.affinity(tid, &mut self.mask) {
                 Err(_) => all = false,
                 Ok(()) if is_whole(&self.mask, online) => {}
                 Ok(()) => {
@@ -172,7 +172,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::kernel::Captured;
+    use crate::kernel::of_root;
 
     const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -220,7 +220,7 @@ mod tests {
 
         fn masks(&self) -> Masks {
             let root = Root::new(self.path());
-            Masks::new(root.clone(), Arc::new(Captured::new(root)))
+            Masks::new(root.clone(), of_root(&root))
         }
     }
 
@@ -239,7 +239,7 @@ mod tests {
         let mut masks = tree.masks();
         let (vcpus, tags) = (4, vec![1, 3]);
         let tagged = tags;
-        assert_eq!(masks.look().unwrap(), Told { vcpus, tagged });
+        assert_eq!(masks.look().unwrap(), GuestTags { vcpus, tagged });
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn this_machine_can_be_looked_at() {
         let root = Root::new(Path::new("/"));
-        let mut masks = Masks::new(root.clone(), Arc::new(crate::kernel::Live::new(root)));
+        let mut masks = Masks::new(root.clone(), of_root(&root));
         for _ in 0..3 {
             let told = masks.look().unwrap();
             assert!(told.tagged.iter().all(|&cpu| cpu < told.vcpus));

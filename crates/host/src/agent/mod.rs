@@ -31,8 +31,8 @@ use numaherd_world::{Process, ProcessId, Tag, Thread, VirtualMachine};
 use listener::{AgentListener, Port};
 
 pub use guest::{AgentNews, AgentOptions, GuestAgent};
+pub use protocol::GuestTags;
 pub(crate) use protocol::PORT_NAME;
-pub use protocol::Told;
 
 /// The agents of all machines that are watched.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ fn port(process: ProcessId, path: PathBuf, processes: &[Process]) -> Option<Port
 
 /// Tags the threads of a machine's vCPUs. One whose own mask says that it is a candidate stays one:
 /// then its user cares where the vCPU is, whatever runs in it.
-fn tag(machine: &VirtualMachine, told: &Told, threads: &mut [Thread]) {
+fn tag(machine: &VirtualMachine, told: &GuestTags, threads: &mut [Thread]) {
     for vcpu in machine.vcpus.iter().filter(|vcpu| vcpu.index < told.vcpus) {
         let found = threads.binary_search_by_key(&vcpu.thread, |thread| thread.id);
         if let Ok(at) = found {
@@ -189,7 +189,7 @@ mod tests {
                 .all(|thread| thread.tag.is_none_or(|tag| tag == Tag::Mask))
         );
         let (vcpus, tagged) = (3, vec![0]);
-        let line = protocol::write(0, &Told { vcpus, tagged });
+        let line = protocol::write(0, &GuestTags { vcpus, tagged });
         let mut agent = socket.accept().unwrap().0;
         agent.write_all(&line).unwrap();
         while observe(&mut threads) != Agent::Telling {

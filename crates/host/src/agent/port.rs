@@ -4,7 +4,7 @@
 //! device has the name. While nothing on the host listens, the kernel says of the port that it is hung
 //! up, at once and for as long as that lasts: so one looks now and then, and does not wait for it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -58,16 +58,9 @@ impl Port {
 
     /// Whether somebody on the host listens.
     pub(super) fn is_heard(&self) -> bool {
-        let mut fds = [PollFd::from_borrowed_fd(
-            self.descriptor.as_fd(),
-            PollFlags::OUT,
-        )];
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let mut fds = [PollFd::new(&self.descriptor, PollFlags::OUT)];
         let gone = PollFlags::HUP | PollFlags::ERR;
-        poll(&mut fds, Some(&at_once)).is_ok() && !fds[0].revents().intersects(gone)
+        poll(&mut fds, Some(&Timespec::default())).is_ok() && !fds[0].revents().intersects(gone)
     }
 
     /// Whether all has been written.

@@ -28,7 +28,7 @@ pub const VERSION: u32 = 1;
 
 /// Which vCPUs run threads that care where they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct GuestTags {
     /// One more than the highest number of a CPU that the guest has.
     pub vcpus: u32,
     /// The vCPUs that run such threads, ascending.
@@ -78,7 +78,7 @@ pub enum Rubbish {
     /// More vCPUs than the host knows of.
     #[error("it reported {told} vCPUs, but the virtual machine has {known}")]
     TooManyVcpus {
-        /// Told.
+        /// GuestTags.
         told: u32,
         /// Known.
         known: u32,
@@ -116,7 +116,7 @@ pub fn longest_line(vcpus: u32) -> usize {
 }
 
 /// A line, framed.
-pub fn write(sequence: u64, told: &Told) -> Vec<u8> {
+pub fn write(sequence: u64, told: &GuestTags) -> Vec<u8> {
     let line = Line {
         numaherd_agent: VERSION,
         sequence,
@@ -132,7 +132,7 @@ pub fn write(sequence: u64, told: &Told) -> Vec<u8> {
 
 /// Reads a line without its line feeds, of a machine that has `known` vCPUs and whose line before had
 /// the number `last`; its own number and what it tells.
-pub fn read(line: &[u8], known: u32, last: Option<u64>) -> Result<(u64, Told), Rubbish> {
+pub fn read(line: &[u8], known: u32, last: Option<u64>) -> Result<(u64, GuestTags), Rubbish> {
     let longest = longest_line(known);
     if line.len() > longest {
         return Err(Rubbish::TooLong { longest });
@@ -162,7 +162,7 @@ pub fn read(line: &[u8], known: u32, last: Option<u64>) -> Result<(u64, Told), R
         let sequence = line.sequence;
         return Err(Rubbish::OutOfOrder { sequence, last });
     }
-    let told = Told {
+    let told = GuestTags {
         vcpus: line.vcpus,
         tagged: line.tagged,
     };
@@ -175,10 +175,10 @@ mod tests {
     use proptest::prelude::*;
 
     /// What a guest of up to 300 vCPUs may tell.
-    fn any_told() -> impl Strategy<Value = Told> {
+    fn any_told() -> impl Strategy<Value = GuestTags> {
         (0u32..300).prop_flat_map(|vcpus| {
             proptest::collection::btree_set(0..vcpus.max(1), 0..=vcpus as usize).prop_map(
-                move |tagged| Told {
+                move |tagged| GuestTags {
                     vcpus,
                     tagged: tagged.into_iter().filter(|&at| at < vcpus).collect(),
                 },
@@ -202,7 +202,7 @@ mod tests {
             sequence: u64,
             last: u64,
         ) {
-            let framed = write(sequence, &Told::default());
+            let framed = write(sequence, &GuestTags::default());
             let believed = read(framed.trim_ascii(), 0, Some(last)).is_ok();
             prop_assert_eq!(believed, sequence == 0 || sequence > last);
         }

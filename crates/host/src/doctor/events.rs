@@ -4,19 +4,19 @@
 //! A wrong code is refused by nobody: the kernel takes it and the processor counts something else, or
 //! nothing. So the events count a walk of which is known how many lines it fetches.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numaherd_topology::Topology;
 use serde::{Deserialize, Serialize};
 
 use super::walk::Walk;
-use super::{Finding, Verdict, finding};
-use crate::counters::Group;
-use crate::event_choice::{Choice, attribute, difference, sets_of};
-use crate::events::{CounterSet, Event, EventTable, Machine, Role};
+use super::{Finding, Verdict};
+use crate::counters;
+use crate::event_choice::{Choice, Group, attribute, sets_of};
+use crate::events::{CounterSet, Event, EventTable, Machine, Maker, Role};
 use crate::files::Root;
-use crate::kernel::{Attribute, Errno, Senses};
+use crate::kernel::{Errno, Kernel};
 use crate::perf_errors::Reasons;
 use crate::proc::cpuinfo::Processor;
 
@@ -41,7 +41,7 @@ pub struct EventCheck {
 /// What is asked about.
 pub(super) struct Machinery<'m> {
     pub(super) root: &'m Root,
-    pub(super) senses: &'m dyn Senses,
+    pub(super) kernel: &'m dyn Kernel,
     pub(super) processor: &'m Processor,
     pub(super) reasons: &'m Reasons,
     /// The events that the program takes; `None` where it can count none.
@@ -63,8 +63,8 @@ pub(super) fn check(
     let findings = match load {
         Some(load) => machine.findings(set, load),
         None => {
-            let found = "not tried: a captured tree has no counters";
-            vec![finding("events", Verdict::Weak, found, None)]
+            let found = "not tried: a captured tree has no counters".to_owned();
+            vec![Finding::new("events", Verdict::Weak, found, None)]
         }
     };
     Some(EventCheck {
@@ -82,30 +82,28 @@ pub(super) fn walk(topology: &Topology) -> Load {
 }
 
 fn because(set: &CounterSet, processor: &Processor) -> String {
+    let Processor {
+        vendor,
+        family,
+        model,
+        part,
+        ..
+    } = processor;
     match &set.machine {
         Machine::Pmu(name) => format!("the machine has a PMU {name:?}"),
-        Machine::Models { vendor, .. } => {
-            let Processor { family, model, .. } = processor;
-            format!("{vendor} family {family:#x}, model {model:#x}")
-        }
-        Machine::Parts { implementer, .. } => {
-            let part = processor.part;
-            format!("Arm implementer {implementer:#x}, part {part:#x}")
-        }
-        Machine::Any if processor.vendor.is_empty() => "the processor is not known".to_owned(),
-        Machine::Any => {
-            let Processor {
-                vendor,
-                family,
-                model,
-                ..
-            } = processor;
-            format!("no set is for {vendor} family {family:#x}, model {model:#x}")
-        }
+        Machine::Models { maker, .. } => match maker {
+            Maker::X86 { vendor, .. } => format!("{vendor} family {family:#x}, model {model:#x}"),
+            Maker::Arm { implementer } => {
+                format!("Arm implementer {implementer:#x}, part {part:#x}")
+            }
+        },
+        Machine::Any if vendor.is_empty() => "the processor is not known".to_owned(),
+        Machine::Any => format!("no set is for {vendor} family {family:#x}, model {model:#x}"),
     }
 }
 
 /// How one event fared.
+#[derive(Clone, Copy)]
 enum Fate {
     Refused(Errno),
     /// It opened alone, and was not counted with.
@@ -117,44 +115,42 @@ enum Fate {
 
 impl Machinery<'_> {
     fn findings(&self, set: &Arc<CounterSet>, load: MakeLoad<'_>) -> Vec<Finding> {
-        let events = set.events();
-        let mut fates: Vec<Fate> = events.iter().map(|(_, event)| self.alone(event)).collect();
-        let mut lines = 0;
-        let taken = self.choice.filter(|choice| choice.is_of(set));
+        let mut trial = Trial {
+            set,
+            fates: set
+                .events
+                .iter()
+                .map(|(_, event)| self.alone(event))
+                .collect(),
+            walked: 0,
+            taken: false,
+        };
+        let taken = self.choice.filter(|choice| Arc::ptr_eq(&choice.set, set));
         if let Some(choice) = taken {
+            trial.taken = true;
             let load = load();
-            let (main, uncore) = (choice.roles(), choice.uncore_roles());
-            lines = self.count(choice.attributes(), &main, &events, &mut fates, &load);
-            let mut attributes = choice.uncore_attributes().to_vec();
-            if !attributes.is_empty() {
+            trial.walked = self.count(&choice.main, &mut trial.fates, &load);
+            if let Ok(penalty) = &choice.uncore {
                 // Cycles too, if there is a counter for them, to hold the busy ones against.
-                let mut roles = uncore.clone();
-                if let Some(at) = main.iter().position(|role| *role == Role::Cycles) {
-                    attributes.push(choice.attributes()[at]);
-                    roles.push(Role::Cycles);
-                }
-                if Group::open(self.senses, &attributes, 0).is_err() {
-                    attributes.truncate(uncore.len());
-                    roles.truncate(uncore.len());
-                }
-                self.count(&attributes, &roles, &events, &mut fates, &load);
+                let mut with_cycles = penalty.clone();
+                with_cycles.add_from(&choice.main, Role::Cycles);
+                let fits = counters::Group::open(self.kernel, &with_cycles.attributes, 0).is_ok();
+                let group = if fits { &with_cycles } else { penalty };
+                self.count(group, &mut trial.fates, &load);
             }
         }
-        let mut findings = self.refusals(&events, &fates);
-        let counts = Counts::of(&events, &fates, lines, taken.is_some());
+        let mut findings = self.refusals(&trial);
         let mut is_penalty_right = true;
-        for ((role, event), fate) in std::iter::zip(&events, &fates) {
-            let Some(judged) = counts.judge(*role, event, fate) else {
-                continue;
-            };
-            let is_of_penalty = matches!(role, Role::BusyCycles | Role::Requests);
-            is_penalty_right &= !is_of_penalty || judged.verdict == Verdict::Good;
-            findings.push(judged);
+        for (at, (role, _)) in set.events.iter().enumerate() {
+            if let Some(judged) = trial.judge(at) {
+                is_penalty_right &= !role.is_of_uncore() || judged.verdict == Verdict::Good;
+                findings.push(judged);
+            }
         }
-        findings.extend(counts.penalty().filter(|_| is_penalty_right));
+        findings.extend(trial.penalty().filter(|_| is_penalty_right));
         if let (Some(choice), None) = (self.choice, taken) {
-            let found = format!("{} are taken instead", choice.name());
-            findings.push(finding("set", Verdict::Weak, found, None));
+            let found = format!("{} are taken instead", choice.set.name);
+            findings.push(Finding::new("set", Verdict::Weak, found, None));
         }
         findings
     }
@@ -163,128 +159,99 @@ impl Machinery<'_> {
     fn alone(&self, event: &Event) -> Fate {
         let open = |user_only| {
             let attribute = attribute(self.root, event, user_only)?;
-            self.senses.open(&attribute, Some(0), None, None)
+            self.kernel.open(&attribute, Some(0), None, None)
         };
         let opened = match open(false) {
             Err(Errno::ACCESS | Errno::PERM) => open(true),
             opened => opened,
         };
-        match opened {
-            Ok(_) => Fate::Opened,
-            Err(errno) => Fate::Refused(errno),
-        }
+        opened.map_or_else(Fate::Refused, |_| Fate::Opened)
     }
 
     /// Counts a load with a group, and writes down what each of its events counted; gives the lines
     /// that the load fetched.
-    fn count(
-        &self,
-        attributes: &[Attribute],
-        roles: &[Role],
-        events: &[(Role, &Event)],
-        fates: &mut [Fate],
-        load: &Load,
-    ) -> u64 {
-        let mut buffer = vec![0; Group::bytes(attributes.len())];
-        let mut lines = 0;
-        let counted = Group::open(self.senses, attributes, 0)
-            .ok()
-            .and_then(|mut group| {
-                group.read(&mut buffer)?;
-                lines = load();
-                let (before, now) = group.read(&mut buffer)?;
-                Some(difference(&before, now, attributes.len()))
-            });
-        // Of a role that several events have, the group has all in their order.
-        let mut from = HashMap::new();
-        for (at, role) in roles.iter().enumerate() {
-            let first = from.entry(*role).or_insert(0_usize);
-            let mut of_role = events
-                .iter()
-                .enumerate()
-                .filter(|(_, (other, _))| other == role);
-            let Some((place, _)) = of_role.nth(*first) else {
-                continue;
-            };
-            *first += 1;
+    fn count(&self, group: &Group, fates: &mut [Fate], load: &Load) -> u64 {
+        let mut buffer = Vec::new();
+        let mut walked = 0;
+        let mut counted = || {
+            let mut open = counters::Group::open(self.kernel, &group.attributes, 0).ok()?;
+            open.read(&mut buffer)?;
+            walked = load();
+            let (before, now) = open.read(&mut buffer)?;
+            now.turn_since(&before, group.places.len())?;
+            let counts = (0..group.places.len()).map(|at| now.counted_since(&before, at));
+            Some(counts.collect::<Vec<u64>>())
+        };
+        let counted = counted();
+        for (at, &place) in group.places.iter().enumerate() {
             fates[place] = match &counted {
-                Some(Some(counts)) => Fate::Counted(counts[at]),
-                Some(None) | None => Fate::NoTurn,
+                Some(counts) => Fate::Counted(counts[at]),
+                None => Fate::NoTurn,
             };
         }
-        lines
+        walked
     }
 
     /// What was refused, together where it is for the same reason.
-    fn refusals(&self, events: &[(Role, &Event)], fates: &[Fate]) -> Vec<Finding> {
+    fn refusals(&self, trial: &Trial<'_>) -> Vec<Finding> {
         let mut refused: BTreeMap<i32, (Errno, Vec<String>)> = BTreeMap::new();
-        for ((_, event), fate) in std::iter::zip(events, fates) {
-            if let Fate::Refused(errno) = fate {
-                let of_reason = refused
-                    .entry(errno.raw_os_error())
-                    .or_insert((*errno, Vec::new()));
-                if !of_reason.1.contains(&event.label()) {
-                    of_reason.1.push(event.label());
+        for ((_, event), fate) in std::iter::zip(&trial.set.events, &trial.fates) {
+            if let &Fate::Refused(errno) = fate {
+                let of_reason = refused.entry(errno.raw_os_error());
+                let (_, labels) = of_reason.or_insert((errno, Vec::new()));
+                if !labels.contains(&event.label()) {
+                    labels.push(event.label());
                 }
             }
         }
         let finding_of = |(errno, labels): (Errno, Vec<String>)| {
             let pronoun = if labels.len() == 1 { "it" } else { "them" };
             let refusal = self.reasons.counters(pronoun, errno);
-            let remedy = Some(refusal.remedy.as_str());
-            finding(&labels.join(", "), Verdict::Bad, refusal.reason, remedy)
+            Finding::bad(&labels.join(", "), refusal.reason, &refusal.remedy)
         };
         refused.into_values().map(finding_of).collect()
     }
 }
 
-/// What was counted, by role.
-struct Counts {
-    by_role: HashMap<Role, u64>,
-    refused: HashSet<Role>,
+/// How the events of a set fared.
+struct Trial<'s> {
+    set: &'s CounterSet,
+    /// One for each event.
+    fates: Vec<Fate>,
     /// Lines that the load fetched from memory, or from the caches that were left in its way.
     walked: u64,
     /// Whether the program counts with this set.
     taken: bool,
 }
 
-impl Counts {
-    fn of(events: &[(Role, &Event)], fates: &[Fate], walked: u64, taken: bool) -> Self {
-        let mut by_role = HashMap::new();
-        let mut refused = HashSet::new();
-        for ((role, _), fate) in std::iter::zip(events, fates) {
-            match fate {
-                Fate::Counted(count) => *by_role.entry(*role).or_insert(0) += count,
-                Fate::Refused(_) => {
-                    refused.insert(*role);
-                }
-                Fate::Opened | Fate::NoTurn => {}
-            }
-        }
-        Self {
-            by_role,
-            refused,
-            walked,
-            taken,
-        }
+impl Trial<'_> {
+    /// The fates of the events with a role.
+    fn of(&self, role: Role) -> impl Iterator<Item = Fate> + '_ {
+        let fates = std::iter::zip(&self.set.events, &self.fates);
+        fates
+            .filter(move |((of, _), _)| *of == role)
+            .map(|(_, fate)| *fate)
     }
 
-    fn get(&self, role: Role) -> Option<u64> {
-        self.by_role.get(&role).copied()
+    /// What the events with a role counted, added up; `None` where none counted.
+    fn count(&self, role: Role) -> Option<u64> {
+        let counts = self.of(role).filter_map(|fate| match fate {
+            Fate::Counted(count) => Some(count),
+            _ => None,
+        });
+        counts.reduce(|sum, count| sum + count)
     }
 
     /// What to say of an event that could be opened.
-    fn judge(&self, role: Role, event: &Event, fate: &Fate) -> Option<Finding> {
+    fn judge(&self, at: usize) -> Option<Finding> {
+        let (role, event) = &self.set.events[at];
         let label = event.label();
-        let with = |verdict, found: String, remedy| Some(finding(&label, verdict, found, remedy));
-        let count = match fate {
+        let count = match self.fates[at] {
             Fate::Refused(_) => return None,
-            Fate::Opened if !self.taken => {
-                return with(Verdict::Good, "can be opened".to_owned(), None);
-            }
-            Fate::Opened if self.lacks_counterpart(role) => {
+            Fate::Opened if !self.taken => return Some(Finding::good(&label, "can be opened")),
+            Fate::Opened if self.lacks_counterpart(*role) => {
                 let found = "can be opened, but is of no use without its counterpart".to_owned();
-                return with(Verdict::Weak, found, None);
+                return Some(Finding::new(&label, Verdict::Weak, found, None));
             }
             Fate::Opened => {
                 let mut found = "opens alone, but not together with the others".to_owned();
@@ -294,55 +261,49 @@ impl Counts {
                     found += &format!(": only counter {first}{others} can count it");
                 }
                 let remedy = "stop other users of the counters (sysctl kernel.nmi_watchdog=0)";
-                return with(Verdict::Weak, found, Some(remedy));
+                return Some(Finding::weak(&label, found, remedy));
             }
             Fate::NoTurn => {
-                let found = "had no turn: others use the counters too".to_owned();
+                let found = "had no turn: others use the counters too";
                 let remedy = "stop the other profiler, or the NMI watchdog (sysctl \
                               kernel.nmi_watchdog=0)";
-                return with(Verdict::Weak, found, Some(remedy));
+                return Some(Finding::weak(&label, found, remedy));
             }
-            Fate::Counted(count) => *count,
+            Fate::Counted(count) => count,
         };
         let walked = self.walked;
-        let what = role.to_string();
-        let what = if what == label {
-            String::new()
-        } else {
-            what + ": "
+        let what = match role.to_string() {
+            what if what == label => String::new(),
+            what => what + ": ",
         };
         let plainly = format!("{what}{count} in a walk over {walked} lines");
-        let bad = |what: &str| {
-            let found = format!("counts {what}: {plainly}");
-            with(Verdict::Bad, found, Some(OTHER_EVENTS))
-        };
+        let good = || Finding::good(&label, plainly.clone());
+        let bad =
+            |what: &str| Finding::bad(&label, format!("counts {what}: {plainly}"), OTHER_EVENTS);
         let cannot_be = "what cannot be";
-        match role {
+        let is_of_lines = matches!(role, Role::Lines | Role::Requests | Role::Both);
+        Some(match role {
             // A walk at random, on the node of its memory, need show neither of these.
-            Role::Prefetches => with(Verdict::Good, plainly, None),
-            Role::Local | Role::Remote if self.came_from() > 0 => {
-                with(Verdict::Good, plainly, None)
-            }
+            Role::Prefetches => good(),
+            Role::Local | Role::Remote if self.came_from() > 0 => good(),
             Role::Local | Role::Remote => bad("nothing, as does its counterpart"),
             _ if count == 0 => bad("nothing"),
             Role::Instructions if count < walked => bad(cannot_be),
             Role::Cycles if count < walked / 4 => bad(cannot_be),
-            Role::Lines | Role::Requests | Role::Both if count > walked.saturating_mul(16) => {
-                bad(cannot_be)
-            }
-            Role::Lines | Role::Requests | Role::Both if count < walked / 4 => {
-                let found = format!("counts few: {plainly}");
-                let remedy = "does the machine have a cache that the kernel does not report? \
-                              Otherwise the event counts something else";
-                with(Verdict::Weak, found, Some(remedy))
-            }
+            _ if is_of_lines && count > walked.saturating_mul(16) => bad(cannot_be),
+            _ if is_of_lines && count < walked / 4 => Finding::weak(
+                &label,
+                format!("counts few: {plainly}"),
+                "does the machine have a cache that the kernel does not report? Otherwise the event \
+                 counts something else",
+            ),
             Role::BusyCycles if self.is_beyond_cycles(count) => {
-                let cycles = self.get(Role::Cycles).unwrap_or(0);
+                let cycles = self.count(Role::Cycles).unwrap_or(0);
                 let found = format!("counts what cannot be: {role}: {count} of {cycles} cycles");
-                with(Verdict::Bad, found, Some(OTHER_EVENTS))
+                Finding::bad(&label, found, OTHER_EVENTS)
             }
-            _ => with(Verdict::Good, plainly, None),
-        }
+            _ => good(),
+        })
     }
 
     /// Whether it was refused what alone would give the event its sense.
@@ -352,28 +313,31 @@ impl Counts {
             Role::BusyCycles | Role::Requests => &[Role::BusyCycles, Role::Requests],
             _ => &[],
         };
-        group.iter().any(|other| self.refused.contains(other))
+        let mut fates = group.iter().flat_map(|role| self.of(*role));
+        fates.any(|fate| matches!(fate, Fate::Refused(_)))
     }
 
     /// Lines whose origin was told.
     fn came_from(&self) -> u64 {
-        let of = |role| self.get(role).unwrap_or(0);
-        of(Role::Local) + of(Role::Remote) + of(Role::Both)
+        let roles = [Role::Local, Role::Remote, Role::Both];
+        roles.iter().filter_map(|role| self.count(*role)).sum()
     }
 
     /// Whether more cycles had a request outstanding than there were, beyond what differs between two
     /// walks.
     fn is_beyond_cycles(&self, busy: u64) -> bool {
-        let cycles = self.get(Role::Cycles);
+        let cycles = self.count(Role::Cycles);
         cycles.is_some_and(|cycles| busy > cycles.saturating_add(cycles / 50))
     }
 
     fn penalty(&self) -> Option<Finding> {
-        let busy = self.get(Role::BusyCycles)?;
-        let requests = self.get(Role::Requests).filter(|requests| *requests > 0)?;
+        let busy = self.count(Role::BusyCycles)?;
+        let requests = self
+            .count(Role::Requests)
+            .filter(|requests| *requests > 0)?;
         let penalty = busy as f64 / requests as f64;
         let found = format!("{penalty:.1} cycles a request in that walk, eight reads at a time");
-        Some(finding("uncore penalty", Verdict::Good, found, None))
+        Some(Finding::good("uncore penalty", found))
     }
 }
 

@@ -1,16 +1,17 @@
-//! Reading a file of events: TOML to checked [`CounterSet`]s; what is wrong is told with its line.
+//! Reads a file of events: TOML to checked [`CounterSet`]s; an error names the line.
 //!
-//! A code that cannot be is refused here rather than handed to the kernel, which takes any number
-//! and counts something.
+//! Impossible codes are refused here rather than handed to the kernel, which takes any number and
+//! counts something.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use numaherd_files::{Document, FileError};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{CounterSet, Event, Machine, Split, Uncore, kernel};
+use super::{CounterSet, Event, Machine, Maker, Role, kernel};
+use crate::perf_errors::Refusal;
 
 /// `PERF_TYPE_RAW`.
 const RAW: u32 = 4;
@@ -32,25 +33,66 @@ struct FileTable {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SetTable {
-    name: Spanned<String>,
+    name: Spanned<Text>,
     vendor: Option<Spanned<String>>,
     family: Option<u32>,
     models: Option<Spanned<Vec<Models>>>,
     implementer: Option<Spanned<u32>>,
     parts: Option<Spanned<Vec<u32>>>,
-    pmu: Option<Spanned<String>>,
+    pmu: Option<FileName>,
     everywhere: Option<Spanned<bool>>,
-    source: Spanned<String>,
+    source: Text,
     instructions: Option<Spanned<EventTable>>,
     cycles: Option<Spanned<EventTable>>,
-    lines: Spanned<Vec<Spanned<EventTable>>>,
+    lines: Events,
     prefetches: Option<Spanned<EventTable>>,
-    caveat: Option<Spanned<String>>,
+    caveat: Option<Text>,
     split: Option<Spanned<SplitTable>>,
     uncore: Spanned<UncoreTable>,
 }
 
+/// Events whose counts are added up.
+type Events = Spanned<Vec<Spanned<EventTable>>>;
+
+/// A line that people will read.
 #[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Text(String);
+
+impl TryFrom<String> for Text {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.trim().is_empty() {
+            return Err("this must not be empty".to_owned());
+        }
+        if text.len() > LONGEST_TEXT || text.contains(char::is_control) {
+            return Err(format!(
+                "this must be one line of at most {LONGEST_TEXT} bytes"
+            ));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// A name that is looked up in sysfs.
+#[derive(Deserialize)]
+#[serde(try_from = "Text")]
+struct FileName(String);
+
+impl TryFrom<Text> for FileName {
+    type Error = &'static str;
+
+    fn try_from(Text(name): Text) -> Result<Self, &'static str> {
+        let sane = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        match name.bytes().all(sane) {
+            true => Ok(Self(name)),
+            false => Err("names in sysfs have letters, digits, _ and -"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
 #[serde(
     untagged,
     expecting = "a model is a number, or the first and last of several: [0x8f, 0x91]"
@@ -63,7 +105,7 @@ enum Models {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EventTable {
-    name: Option<Spanned<String>>,
+    name: Option<Text>,
     event: Option<Spanned<u64>>,
     umask: Option<Spanned<u64>>,
     cmask: Option<Spanned<u64>>,
@@ -74,7 +116,7 @@ struct EventTable {
     config1: Option<u64>,
     counters: Option<Spanned<Vec<u32>>>,
     kernel: Option<Spanned<String>>,
-    pmu: Option<Spanned<String>>,
+    pmu: Option<FileName>,
 }
 
 #[derive(Deserialize)]
@@ -83,17 +125,17 @@ struct SplitTable {
     local: Option<Spanned<EventTable>>,
     both: Option<Spanned<EventTable>>,
     remote: Spanned<EventTable>,
-    caveat: Option<Spanned<String>>,
+    caveat: Option<Text>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UncoreTable {
     busy_cycles: Option<Spanned<EventTable>>,
-    requests: Option<Spanned<Vec<Spanned<EventTable>>>>,
-    caveat: Option<Spanned<String>>,
-    missing: Option<Spanned<String>>,
-    remedy: Option<Spanned<String>>,
+    requests: Option<Events>,
+    caveat: Option<Text>,
+    missing: Option<Text>,
+    remedy: Option<Text>,
 }
 
 /// What is wrong, and where in the text.
@@ -113,14 +155,13 @@ fn checked(file: FileTable) -> Result<Vec<CounterSet>, Wrong> {
         let why = format!("more than {MOST_SETS} sets in one file: split it");
         return wrong(beyond.span(), why);
     }
-    let mut names = BTreeSet::new();
     let mut sets: Vec<CounterSet> = Vec::with_capacity(file.sets.len());
     for table in file.sets {
         let at = table.span();
         let table = table.into_inner();
         let named_at = table.name.span();
         let set = set(table, at)?;
-        if !names.insert(set.name.clone()) {
+        if sets.iter().any(|before| before.name == set.name) {
             return wrong(named_at, format!("there are two sets {:?}", set.name));
         }
         for before in &sets {
@@ -143,249 +184,205 @@ fn in_common(first: &Machine, second: &Machine) -> Option<String> {
         (Machine::Any, _) => Some("every machine".to_owned()),
         (Machine::Pmu(a), Machine::Pmu(b)) => (a == b).then(|| format!("PMU {a}")),
         (
+            Machine::Models { maker, models },
             Machine::Models {
-                vendor,
-                family,
-                models,
-            },
-            Machine::Models {
-                vendor: other_vendor,
-                family: other_family,
+                maker: other,
                 models: others,
             },
-        ) if (vendor, family) == (other_vendor, other_family) => models
-            .iter()
-            .flat_map(|a| others.iter().map(move |b| (*a.start()).max(*b.start())))
-            .find(|model| {
-                let has = |ranges: &[std::ops::RangeInclusive<u32>]| {
-                    ranges.iter().any(|range| range.contains(model))
-                };
-                has(models) && has(others)
-            })
-            .map(|model| format!("model {model:#x}")),
-        (
-            Machine::Parts { implementer, parts },
-            Machine::Parts {
-                implementer: other,
-                parts: others,
-            },
-        ) if implementer == other => parts
-            .iter()
-            .find(|part| others.contains(part))
-            .map(|part| format!("part {part:#x}")),
+        ) if maker == other => {
+            let what = match maker {
+                Maker::X86 { .. } => "model",
+                Maker::Arm { .. } => "part",
+            };
+            let pairs = models
+                .iter()
+                .flat_map(|a| others.iter().map(move |b| (a, b)));
+            let mut both = pairs.map(|(a, b)| *a.start().max(b.start())..=*a.end().min(b.end()));
+            let both = both.find(|both| !both.is_empty())?;
+            Some(format!("{what} {:#x}", both.start()))
+        }
         _ => None,
     }
 }
 
 fn set(table: SetTable, at: Range<usize>) -> Result<CounterSet, Wrong> {
     let machine = machine(&table, at)?;
-    let one = |event: Option<Spanned<EventTable>>, usual: &str| match event {
-        Some(table) => event_of(table, &machine),
-        None => Ok(kernels(usual).expect("the kernel names it")),
+    let one = |role, table| Ok((role, event_of(table, &machine)?));
+    let several = |role, tables: Events| {
+        if tables.get_ref().is_empty() || tables.get_ref().len() > MOST_EVENTS {
+            let why = format!("name one event to {MOST_EVENTS} of them");
+            return wrong(tables.span(), why);
+        }
+        let events = tables.into_inner().into_iter();
+        events
+            .map(|table| one(role, table))
+            .collect::<Result<Vec<_>, _>>()
     };
-    let instructions = one(table.instructions, "instructions")?;
-    let cycles = one(table.cycles, "cycles")?;
-    let lines = several(table.lines, &machine)?;
-    let prefetches = table
-        .prefetches
-        .map(|table| event_of(table, &machine))
-        .transpose()?;
-    let (split, split_caveat) = match table.split {
-        Some(table) => split(table, &machine)?,
-        None => (None, None),
+    let usual = |role, table, name| match table {
+        Some(table) => one(role, table),
+        None => Ok((role, kernels(name).expect("the kernel names it"))),
     };
-    let uncore = uncore(table.uncore, &machine)?;
+    let mut events = vec![usual(
+        Role::Instructions,
+        table.instructions,
+        "instructions",
+    )?];
+    events.extend(several(Role::Lines, table.lines)?);
+    if let Some(prefetches) = table.prefetches {
+        events.push(one(Role::Prefetches, prefetches)?);
+    }
+    let mut split_caveat = None;
+    if let Some(split) = table.split {
+        let at = split.span();
+        let split = split.into_inner();
+        events.push(match (split.local, split.both) {
+            (Some(local), None) => one(Role::Local, local)?,
+            (None, Some(both)) => one(Role::Both, both)?,
+            _ => {
+                let why = "beside remote there is either local, or both: lines of either kind";
+                return wrong(at, why);
+            }
+        });
+        events.push(one(Role::Remote, split.remote)?);
+        split_caveat = split.caveat;
+    }
+    events.push(usual(Role::Cycles, table.cycles, "cycles")?);
+    let at = table.uncore.span();
+    let uncore = table.uncore.into_inner();
+    let text = |text: Option<Text>| text.map(|Text(text)| text);
+    let uncore = match (
+        uncore.busy_cycles,
+        uncore.requests,
+        uncore.missing,
+        uncore.remedy,
+    ) {
+        (Some(busy_cycles), Some(requests), None, None) => {
+            let at = busy_cycles.span();
+            let mut penalty = vec![one(Role::BusyCycles, busy_cycles)?];
+            penalty.extend(several(Role::Requests, requests)?);
+            fit_together(&penalty).or_else(|why| wrong(at, why))?;
+            events.extend(penalty);
+            Ok(text(uncore.caveat))
+        }
+        (None, None, Some(reason), Some(remedy)) if uncore.caveat.is_none() => {
+            Err(Refusal::new(reason.0, remedy.0))
+        }
+        _ => {
+            return wrong(
+                at,
+                "either busy_cycles and requests, or missing (why) and remedy",
+            );
+        }
+    };
     Ok(CounterSet {
-        name: words(table.name)?,
-        source: words(table.source)?,
-        instructions,
-        cycles,
-        lines,
-        prefetches,
-        split,
-        caveat: table.caveat.map(words).transpose()?,
-        split_caveat,
-        uncore,
+        name: table.name.into_inner().0,
         machine,
+        source: table.source.0,
+        events,
+        caveat: text(table.caveat),
+        split_caveat: text(split_caveat),
+        uncore,
     })
 }
 
-/// A text that people will read.
-fn words(text: Spanned<String>) -> Result<String, Wrong> {
-    let at = text.span();
-    let text = text.into_inner();
-    if text.trim().is_empty() {
-        return wrong(at, "this must not be empty");
+/// Whether events can be counted at the same time, as far as their counters tell.
+fn fit_together(events: &[(Role, Event)]) -> Result<(), String> {
+    let mut taken = BTreeSet::new();
+    for (_, event) in events {
+        if let [only] = event.counters()
+            && !taken.insert(*only)
+        {
+            return Err(format!(
+                "two of its events can be counted by counter {only} only, so never together"
+            ));
+        }
     }
-    if text.len() > LONGEST_TEXT || text.contains(char::is_control) {
-        let why = format!("this must be one line of at most {LONGEST_TEXT} bytes");
-        return wrong(at, why);
-    }
-    Ok(text)
-}
-
-/// A name that is looked up in sysfs.
-fn file_name(name: Spanned<String>) -> Result<String, Wrong> {
-    let sane = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    if name.get_ref().bytes().all(sane) && !name.get_ref().is_empty() {
-        return words(name);
-    }
-    wrong(name.span(), "names in sysfs have letters, digits, _ and -")
+    Ok(())
 }
 
 fn machine(table: &SetTable, at: Range<usize>) -> Result<Machine, Wrong> {
-    let x86 = table.vendor.is_some() || table.family.is_some() || table.models.is_some();
-    let arm = table.implementer.is_some() || table.parts.is_some();
-    let kinds = [x86, arm, table.pmu.is_some(), table.everywhere.is_some()];
-    if kinds.into_iter().filter(|kind| *kind).count() != 1 {
-        let why = "identify the machine in exactly one way: vendor, family and models; or \
-                   implementer and parts; or pmu; or everywhere";
-        return wrong(at, why);
-    }
-    if let Some(pmu) = &table.pmu {
-        return file_name(pmu.clone()).map(Machine::Pmu);
-    }
-    if let Some(everywhere) = &table.everywhere {
-        return match everywhere.get_ref() {
-            true => Ok(Machine::Any),
-            false => wrong(everywhere.span(), "either everywhere, or name the machine"),
-        };
-    }
-    if let (Some(implementer), Some(parts)) = (&table.implementer, &table.parts) {
-        if *implementer.get_ref() > 0xff {
-            return wrong(implementer.span(), "implementers are 0 to 0xff");
-        }
-        let right = |part: &u32| *part <= 0xfff;
-        if parts.get_ref().is_empty()
-            || parts.get_ref().len() > MOST_MODELS
-            || !parts.get_ref().iter().all(right)
-        {
-            let why = format!("parts are 0 to 0xfff, one to {MOST_MODELS} of them");
-            return wrong(parts.span(), why);
-        }
-        return Ok(Machine::Parts {
-            implementer: *implementer.get_ref(),
-            parts: parts.get_ref().clone(),
-        });
-    }
-    if let (Some(vendor), Some(family), Some(models)) = (&table.vendor, table.family, &table.models)
-    {
-        if Layout::of_vendor(vendor.get_ref()).is_none() {
-            let why = format!(
-                "codes of {:?} are not known here; they are of GenuineIntel, AuthenticAMD and \
-                 HygonGenuine",
-                vendor.get_ref()
-            );
-            return wrong(vendor.span(), why);
-        }
-        let given = models.get_ref();
-        if given.is_empty() || given.len() > MOST_MODELS {
-            let why = format!("name one model to {MOST_MODELS} of them");
-            return wrong(models.span(), why);
-        }
-        let mut ranges = Vec::with_capacity(given.len());
-        for model in given {
-            ranges.push(match *model {
-                Models::One(model) => model..=model,
-                Models::Several((first, last)) if first <= last => first..=last,
-                Models::Several((first, last)) => {
-                    let why = format!("a range ends before it begins: [{first:#x}, {last:#x}]");
-                    return wrong(models.span(), why);
-                }
-            });
-        }
-        return Ok(Machine::Models {
-            vendor: vendor.get_ref().clone(),
-            family,
-            models: ranges,
-        });
-    }
-    let why = if arm {
-        "an Arm processor is identified by implementer and parts"
-    } else {
-        "a processor is identified by vendor, family and models"
-    };
-    wrong(at, why)
-}
-
-fn several(
-    tables: Spanned<Vec<Spanned<EventTable>>>,
-    machine: &Machine,
-) -> Result<Vec<Event>, Wrong> {
-    let at = tables.span();
-    let tables = tables.into_inner();
-    if tables.is_empty() || tables.len() > MOST_EVENTS {
-        return wrong(at, format!("name one event to {MOST_EVENTS} of them"));
-    }
-    tables
-        .into_iter()
-        .map(|table| event_of(table, machine))
-        .collect()
-}
-
-fn split(
-    table: Spanned<SplitTable>,
-    machine: &Machine,
-) -> Result<(Option<Split>, Option<String>), Wrong> {
-    let at = table.span();
-    let table = table.into_inner();
-    let remote = event_of(table.remote, machine)?;
-    let split = match (table.local, table.both) {
-        (Some(local), None) => Split::Each {
-            local: event_of(local, machine)?,
-            remote,
+    let (vendor, family, models) = (&table.vendor, table.family, &table.models);
+    let (implementer, parts) = (&table.implementer, &table.parts);
+    let is_x86 = vendor.is_some() || family.is_some() || models.is_some();
+    let is_arm = implementer.is_some() || parts.is_some();
+    match (is_x86, is_arm, &table.pmu, &table.everywhere) {
+        (true, false, None, None) => match (vendor, family, models) {
+            (Some(vendor), Some(family), Some(models)) => x86(vendor, family, models),
+            _ => wrong(at, "a processor is identified by vendor, family and models"),
         },
-        (None, Some(both)) => Split::All {
-            both: event_of(both, machine)?,
-            remote,
+        (false, true, None, None) => match (implementer, parts) {
+            (Some(implementer), Some(parts)) => arm(implementer, parts),
+            _ => wrong(
+                at,
+                "an Arm processor is identified by implementer and parts",
+            ),
         },
-        _ => {
-            let why = "beside remote there is either local, or both: lines of either kind";
-            return wrong(at, why);
+        (false, false, Some(FileName(pmu)), None) => Ok(Machine::Pmu(pmu.clone())),
+        (false, false, None, Some(everywhere)) if *everywhere.get_ref() => Ok(Machine::Any),
+        (false, false, None, Some(everywhere)) => {
+            wrong(everywhere.span(), "either everywhere, or name the machine")
         }
-    };
-    Ok((Some(split), table.caveat.map(words).transpose()?))
-}
-
-fn uncore(table: Spanned<UncoreTable>, machine: &Machine) -> Result<Uncore, Wrong> {
-    let at = table.span();
-    let table = table.into_inner();
-    match (
-        table.busy_cycles,
-        table.requests,
-        table.missing,
-        table.remedy,
-    ) {
-        (Some(busy_cycles), Some(requests), None, None) => {
-            let busy_at = busy_cycles.span();
-            let busy_cycles = event_of(busy_cycles, machine)?;
-            let requests = several(requests, machine)?;
-            let mut taken = BTreeSet::new();
-            for event in std::iter::once(&busy_cycles).chain(&requests) {
-                if let [only] = event.counters()
-                    && !taken.insert(*only)
-                {
-                    let why = format!(
-                        "two of its events can be counted by counter {only} only, so never together"
-                    );
-                    return wrong(busy_at, why);
-                }
-            }
-            Ok(Uncore::Counted {
-                busy_cycles,
-                requests,
-                caveat: table.caveat.map(words).transpose()?,
-            })
-        }
-        (None, None, Some(reason), Some(remedy)) if table.caveat.is_none() => Ok(Uncore::Missing {
-            reason: words(reason)?,
-            remedy: words(remedy)?,
-        }),
         _ => wrong(
             at,
-            "either busy_cycles and requests, or missing (why) and remedy",
+            "identify the machine in exactly one way: vendor, family and models; or implementer and \
+             parts; or pmu; or everywhere",
         ),
     }
+}
+
+fn x86(
+    vendor: &Spanned<String>,
+    family: u32,
+    models: &Spanned<Vec<Models>>,
+) -> Result<Machine, Wrong> {
+    if Layout::of_vendor(vendor.get_ref()).is_none() {
+        let why = format!(
+            "codes of {:?} are not known here; they are of GenuineIntel, AuthenticAMD and \
+             HygonGenuine",
+            vendor.get_ref()
+        );
+        return wrong(vendor.span(), why);
+    }
+    if models.get_ref().is_empty() || models.get_ref().len() > MOST_MODELS {
+        let why = format!("name one model to {MOST_MODELS} of them");
+        return wrong(models.span(), why);
+    }
+    let range = |model: &Models| match *model {
+        Models::One(model) => Ok(model..=model),
+        Models::Several((first, last)) if first <= last => Ok(first..=last),
+        Models::Several((first, last)) => {
+            let why = format!("a range ends before it begins: [{first:#x}, {last:#x}]");
+            wrong(models.span(), why)
+        }
+    };
+    let maker = Maker::X86 {
+        vendor: vendor.get_ref().clone(),
+        family,
+    };
+    let models: Result<Vec<RangeInclusive<u32>>, Wrong> =
+        models.get_ref().iter().map(range).collect();
+    Ok(Machine::Models {
+        maker,
+        models: models?,
+    })
+}
+
+fn arm(implementer: &Spanned<u32>, parts: &Spanned<Vec<u32>>) -> Result<Machine, Wrong> {
+    if *implementer.get_ref() > 0xff {
+        return wrong(implementer.span(), "implementers are 0 to 0xff");
+    }
+    let given = parts.get_ref();
+    let is_right = !given.is_empty() && given.len() <= MOST_MODELS;
+    if !is_right || given.iter().any(|part| *part > 0xfff) {
+        let why = format!("parts are 0 to 0xfff, one to {MOST_MODELS} of them");
+        return wrong(parts.span(), why);
+    }
+    Ok(Machine::Models {
+        maker: Maker::Arm {
+            implementer: *implementer.get_ref(),
+        },
+        models: given.iter().map(|&part| part..=part).collect(),
+    })
 }
 
 fn kernels(name: &str) -> Option<Event> {
@@ -402,16 +399,16 @@ fn kernels(name: &str) -> Option<Event> {
 fn event_of(table: Spanned<EventTable>, machine: &Machine) -> Result<Event, Wrong> {
     let at = table.span();
     let table = table.into_inner();
-    let coded = table.umask.is_some()
-        || table.cmask.is_some()
-        || table.edge
-        || table.inv
-        || table.config1.is_some()
-        || table.counters.is_some();
-    match (&table.kernel, &table.pmu, &table.event) {
-        (Some(_), None, None) if !coded && table.name.is_none() => {
-            let name = table.kernel.expect("matched");
-            kernels(name.get_ref()).ok_or_else(|| {
+    let masks = [
+        table.umask.is_some(),
+        table.cmask.is_some(),
+        table.edge,
+        table.inv,
+    ];
+    let is_coded = masks.contains(&true) || table.config1.is_some() || table.counters.is_some();
+    match (table.kernel, table.pmu, table.event) {
+        (Some(name), None, None) if !is_coded && table.name.is_none() => kernels(name.get_ref())
+            .ok_or_else(|| {
                 let known: Vec<&str> = kernel::EVENTS.iter().map(|(name, _)| *name).collect();
                 let why = format!(
                     "the kernel names no event {:?} for all processors; it names {}",
@@ -419,18 +416,25 @@ fn event_of(table: Spanned<EventTable>, machine: &Machine) -> Result<Event, Wron
                     known.join(", ")
                 );
                 (name.span(), why)
-            })
-        }
-        (None, Some(_), None) if !coded => {
-            let Some(event) = table.name else {
+            }),
+        (None, Some(FileName(pmu)), None) if !is_coded => {
+            let Some(Text(name)) = table.name else {
                 return wrong(at, "give the PMU's name for the event: name = \"…\"");
             };
-            Ok(Event::Named {
-                pmu: file_name(table.pmu.expect("matched"))?,
-                event: file_name(event)?,
-            })
+            match FileName::try_from(Text(name)) {
+                Ok(FileName(event)) => Ok(Event::Named { pmu, event }),
+                Err(why) => wrong(at, why),
+            }
         }
-        (None, None, Some(_)) => code(table, at, machine),
+        (None, None, Some(event)) => {
+            let code = EventTable {
+                kernel: None,
+                pmu: None,
+                event: Some(event),
+                ..table
+            };
+            coded(code, at, machine)
+        }
         _ => wrong(
             at,
             "an event is either a code (event = …, with a name), or the kernel's (kernel = \
@@ -458,8 +462,10 @@ impl Layout {
 
     fn of_machine(machine: &Machine) -> Option<Self> {
         match machine {
-            Machine::Models { vendor, .. } => Self::of_vendor(vendor),
-            Machine::Parts { .. } => Some(Self::Arm),
+            Machine::Models { maker, .. } => match maker {
+                Maker::X86 { vendor, .. } => Self::of_vendor(vendor),
+                Maker::Arm { .. } => Some(Self::Arm),
+            },
             Machine::Pmu(_) | Machine::Any => None,
         }
     }
@@ -475,55 +481,50 @@ impl Layout {
 
 /// A code of the processor (`arch/x86/events/*/core.c`, `drivers/perf/arm_pmuv3.c`: the formats that
 /// sysfs shows).
-fn code(table: EventTable, at: Range<usize>, machine: &Machine) -> Result<Event, Wrong> {
+fn coded(table: EventTable, at: Range<usize>, machine: &Machine) -> Result<Event, Wrong> {
     let Some(layout) = Layout::of_machine(machine) else {
         let why = "codes are of one kind of processor: name it with vendor, family and models, or \
                    with implementer and parts";
         return wrong(at, why);
     };
-    let Some(name) = table.name else {
+    let Some(Text(name)) = table.name else {
         return wrong(at, "give the event a name, as its maker's manual does");
     };
+    let has_masks = table.umask.is_some() || table.cmask.is_some() || table.edge || table.inv;
+    if layout == Layout::Arm && (has_masks || table.config1.is_some()) {
+        return wrong(at, "an Arm event is its number alone");
+    }
     let within = |value: Option<Spanned<u64>>, most: u64, what: &str| match value {
         Some(value) if *value.get_ref() > most => {
             let why = format!("{what} is 0 to {most:#x} on this kind of processor");
             wrong(value.span(), why)
         }
-        Some(value) => Ok(value.into_inner()),
-        None => Ok(0),
+        value => Ok(value.map_or(0, Spanned::into_inner)),
     };
     let event = within(table.event, layout.largest_event(), "event")?;
-    let config = if layout == Layout::Arm {
-        let parts = [table.umask.is_some(), table.cmask.is_some()];
-        if parts.contains(&true) || table.edge || table.inv || table.config1.is_some() {
-            return wrong(at, "an Arm event is its number alone");
+    let umask = within(table.umask, 0xff, "umask")?;
+    let cmask = within(table.cmask, 0xff, "cmask")?;
+    let flags = u64::from(table.edge) << 18 | u64::from(table.inv) << 23;
+    let config = match layout {
+        Layout::Arm => event,
+        Layout::Intel | Layout::Amd => {
+            event & 0xff | umask << 8 | flags | cmask << 24 | event >> 8 << 32
         }
-        event
-    } else {
-        let umask = within(table.umask, 0xff, "umask")?;
-        let cmask = within(table.cmask, 0xff, "cmask")?;
-        let high = event >> 8;
-        event & 0xff
-            | umask << 8
-            | u64::from(table.edge) << 18
-            | u64::from(table.inv) << 23
-            | cmask << 24
-            | high << 32
     };
     let counters = match table.counters {
-        Some(counters)
-            if counters.get_ref().is_empty()
-                || counters.get_ref().iter().any(|&at| at >= MOST_COUNTERS)
-                || counters.get_ref().len() > MOST_COUNTERS as usize =>
-        {
-            let why = format!("name the counters, 0 to {}, or none", MOST_COUNTERS - 1);
-            return wrong(counters.span(), why);
-        }
-        Some(counters) => counters.into_inner(),
         None => Vec::new(),
+        Some(counters) => {
+            let given = counters.get_ref();
+            let is_right = (1..=MOST_COUNTERS as usize).contains(&given.len());
+            if !is_right || given.iter().any(|&at| at >= MOST_COUNTERS) {
+                let why = format!("name the counters, 0 to {}, or none", MOST_COUNTERS - 1);
+                return wrong(counters.span(), why);
+            }
+            counters.into_inner()
+        }
     };
     Ok(Event::Coded {
-        name: words(name)?,
+        name,
         kind: RAW,
         config,
         config1: table.config1.unwrap_or(0),

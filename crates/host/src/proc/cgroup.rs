@@ -1,6 +1,6 @@
 //! `/proc/PID/cgroup` and the mounts where its paths are found (`/proc/self/mountinfo`).
 
-use super::words;
+use super::{lines, split_once, words};
 
 /// In which cgroups a thread is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,33 +17,31 @@ impl Cgroups {
     /// Whether the thread is in that cgroup, or in one below it, in any hierarchy.
     pub fn within(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
-        self.unified
-            .iter()
-            .chain(&self.cpuset)
-            .chain(&self.others)
-            .any(|own| {
-                own.strip_prefix(path)
-                    .is_some_and(|below| below.is_empty() || below.starts_with('/'))
-            })
+        self.paths().any(|own| {
+            own.strip_prefix(path)
+                .is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        })
+    }
+
+    /// The paths in all hierarchies.
+    pub fn paths(&self) -> impl Iterator<Item = &String> {
+        let all = self.unified.iter().chain(&self.cpuset);
+        all.chain(&self.others)
     }
 }
 
 /// Reads a cgroup file: a line `number:controllers:path` for each hierarchy.
 pub fn parse(text: &[u8]) -> Cgroups {
     let mut cgroups = Cgroups::default();
-    for line in text.split(|byte| *byte == b'\n') {
-        let mut parts = line.splitn(3, |byte| *byte == b':');
-        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
+    for line in lines(text) {
+        let parts = split_once(line, b':').and_then(|(_, rest)| split_once(rest, b':'));
+        let Some((controllers, path)) = parts else {
             continue;
         };
         let path = String::from_utf8_lossy(path).into_owned();
         if controllers.is_empty() {
             cgroups.unified = Some(path);
-        } else if controllers
-            .split(|byte| *byte == b',')
-            .any(|c| c == b"cpuset")
-        {
+        } else if has_cpuset(controllers) {
             cgroups.cpuset = Some(path);
         } else {
             cgroups.others.push(path);
@@ -64,33 +62,28 @@ pub struct Mounts {
 /// Reads a mountinfo file (Documentation/filesystems/proc.rst, 3.5).
 pub fn mounts(text: &[u8]) -> Mounts {
     let mut mounts = Mounts::default();
-    for line in text.split(|byte| *byte == b'\n') {
+    for line in lines(text) {
         let mut fields = words(line);
-        let (Some(root), Some(point)) = (fields.nth(3), fields.next()) else {
-            continue;
-        };
+        let (root, point) = (fields.nth(3), fields.next());
         let mut after_dash = fields.skip_while(|word| *word != b"-").skip(1);
-        let (Some(kind), _, options) = (
-            after_dash.next(),
-            after_dash.next(),
-            after_dash.next().unwrap_or_default(),
-        ) else {
+        let (kind, options) = (after_dash.next(), after_dash.nth(1).unwrap_or_default());
+        // A mount of a part of the hierarchy (a container's) does not have the paths of the whole.
+        let Some(point) = point.filter(|_| root == Some(b"/")) else {
             continue;
         };
-        // A mount of a part of the hierarchy (a container's) does not have the paths of the whole.
-        if root != b"/" {
-            continue;
-        }
         let point = || Some(String::from_utf8_lossy(point).into_owned());
         match kind {
-            b"cgroup2" if mounts.unified.is_none() => mounts.unified = point(),
-            b"cgroup" if options.split(|byte| *byte == b',').any(|o| o == b"cpuset") => {
-                mounts.cpuset = point();
-            }
+            Some(b"cgroup2") if mounts.unified.is_none() => mounts.unified = point(),
+            Some(b"cgroup") if has_cpuset(options) => mounts.cpuset = point(),
             _ => {}
         }
     }
     mounts
+}
+
+/// Whether a list of controllers or options names the cpuset controller.
+fn has_cpuset(list: &[u8]) -> bool {
+    list.split(|byte| *byte == b',').any(|one| one == b"cpuset")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{decimal, words};
+use super::{decimal, lines, words};
 
 /// Where a CPU's time went, in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,9 +29,7 @@ pub fn parse(text: &[u8]) -> BTreeMap<u32, CpuTime> {
         };
         Some((number.try_into().ok()?, time))
     };
-    text.split(|byte| *byte == b'\n')
-        .filter_map(of_line)
-        .collect()
+    lines(text).filter_map(of_line).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `/proc/cpuinfo`: which processor this is, as its event codes depend on it.
 
-use super::{decimal, hexadecimal};
+use super::{decimal, hexadecimal, lines, split_once, words};
 
 /// Which processor this is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,27 +22,23 @@ pub struct Processor {
 /// Reads the first processor of a cpuinfo file.
 pub fn parse(text: &[u8]) -> Processor {
     let mut processor = Processor::default();
-    for line in text.split(|byte| *byte == b'\n') {
+    for line in lines(text) {
         if line.trim_ascii().is_empty()
             && (!processor.vendor.is_empty() || processor.implementer.is_some())
         {
             break;
         }
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+        let Some((key, value)) = split_once(line, b':') else {
             continue;
         };
-        let value = line[colon + 1..].trim_ascii();
+        let value = value.trim_ascii();
         let number = || {
-            decimal(value)
-                .and_then(|n| u32::try_from(n).ok())
-                .unwrap_or(0)
+            let number = decimal(value).and_then(|number| u32::try_from(number).ok());
+            number.unwrap_or(0)
         };
-        let code = || {
-            let digits = value.strip_prefix(b"0x")?;
-            u32::try_from(hexadecimal(digits)?).ok()
-        };
+        let code = || u32::try_from(hexadecimal(value.strip_prefix(b"0x")?)?).ok();
         let text = || String::from_utf8_lossy(value).into_owned();
-        match line[..colon].trim_ascii() {
+        match key.trim_ascii() {
             b"vendor_id" => processor.vendor = text(),
             b"cpu family" => processor.family = number(),
             b"model" => processor.model = number(),
@@ -50,9 +46,7 @@ pub fn parse(text: &[u8]) -> Processor {
             b"CPU part" => processor.part = code().unwrap_or(0),
             b"model name" => processor.name = text(),
             b"flags" => {
-                processor.hypervisor = value
-                    .split(|byte| *byte == b' ')
-                    .any(|f| f == b"hypervisor");
+                processor.hypervisor = words(value).any(|flag| flag == b"hypervisor");
             }
             _ => {}
         }

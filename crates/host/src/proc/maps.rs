@@ -1,6 +1,6 @@
 //! `/proc/PID/maps`: the address ranges of a process, and which of them hold pages to move.
 
-use super::hexadecimal;
+use super::{hexadecimal, lines, split_once};
 
 /// One mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Mapping {
 
 /// Reads a maps file: `start-end rwxp offset major:minor inode path` in each line.
 pub fn parse(text: &[u8]) -> Vec<Mapping> {
-    text.split(|byte| *byte == b'\n').filter_map(line).collect()
+    lines(text).filter_map(line).collect()
 }
 
 fn line(line: &[u8]) -> Option<Mapping> {
@@ -25,9 +25,8 @@ fn line(line: &[u8]) -> Option<Mapping> {
     let range = fields.next()?;
     let permissions = fields.next()?;
     let path = fields.nth(3).unwrap_or_default().trim_ascii();
-    let dash = range.iter().position(|byte| *byte == b'-')?;
-    let start = hexadecimal(&range[..dash])?;
-    let end = hexadecimal(&range[dash + 1..])?;
+    let (start, end) = split_once(range, b'-')?;
+    let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
     let readable = *permissions.first()? == b'r';
     let shared = *permissions.get(3)? == b's';
     let kernels_own = matches!(

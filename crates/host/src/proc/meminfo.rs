@@ -1,36 +1,23 @@
 //! `meminfo`, of the machine (`MemTotal: 5 kB`) and of a node (`Node 0 MemTotal: 5 kB`).
 
-use super::{decimal, words};
+use super::{decimal, lines, words};
 
 /// Total and free memory in bytes; `None` where the file lacks either.
 pub fn parse(text: &[u8]) -> Option<(u64, u64)> {
-    let (mut total, mut free) = (None, None);
-    for line in text.split(|byte| *byte == b'\n') {
-        let mut fields = words(line).peekable();
-        if fields.peek().is_some_and(|word| *word == b"Node") {
-            fields.next();
-            fields.next();
-        }
-        let which = match fields.next() {
-            Some(b"MemTotal:") => &mut total,
-            Some(b"MemFree:") => &mut free,
-            _ => continue,
-        };
-        *which = fields
-            .next()
-            .and_then(decimal)
-            .and_then(|kib| kib.checked_mul(1024));
-    }
-    Some((total?, free?))
+    Some((bytes(text, b"MemTotal:")?, bytes(text, b"MemFree:")?))
 }
 
-/// Memory of files that nobody has touched for long, in bytes; `None` where the file does not tell.
+/// Memory of files that have not been used for long, in bytes; `None` where the file lacks it.
 pub fn inactive_file(text: &[u8]) -> Option<u64> {
-    let line = text
-        .split(|byte| *byte == b'\n')
-        .find(|line| words(line).any(|word| word == b"Inactive(file):"))?;
-    let mut after = words(line).skip_while(|word| *word != b"Inactive(file):");
-    decimal(after.nth(1)?)?.checked_mul(1024)
+    bytes(text, b"Inactive(file):")
+}
+
+/// The figure after a key in bytes.
+fn bytes(text: &[u8], key: &[u8]) -> Option<u64> {
+    lines(text).find_map(|line| {
+        let mut after = words(line).skip_while(|word| *word != key);
+        decimal(after.nth(1)?)?.checked_mul(1024)
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use numaherd_topology::NodeId;
 use numaherd_world::Residency;
 
-use super::{decimal, hexadecimal, words};
+use super::{decimal, hexadecimal, lines, split_once, words};
 
 /// One mapping's pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct NodePages {
 
 /// Reads a numa_maps file; mappings without resident pages are left out.
 pub fn parse(text: &[u8], base_page_bytes: u64) -> Vec<NodePages> {
-    text.split(|byte| *byte == b'\n')
+    lines(text)
         .filter_map(|text| line(text, base_page_bytes))
         .collect()
 }
@@ -35,10 +35,9 @@ fn line(line: &[u8], base_page_bytes: u64) -> Option<NodePages> {
     let mut page_bytes = base_page_bytes;
     let mut mapped_again = false;
     for field in fields {
-        let Some(equals) = field.iter().position(|byte| *byte == b'=') else {
+        let Some((key, value)) = split_once(field, b'=') else {
             continue;
         };
-        let (key, value) = (&field[..equals], &field[equals + 1..]);
         if let Some(node) = key.strip_prefix(b"N").and_then(decimal) {
             if let (Ok(node), Some(count)) = (u32::try_from(node), decimal(value)) {
                 pages.push((NodeId(node), count));

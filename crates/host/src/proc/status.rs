@@ -2,7 +2,7 @@
 
 use numaherd_topology::{CpuSet, NodeSet};
 
-use super::{decimal, hexadecimal, words};
+use super::{decimal, hexadecimal, lines, split_once, words};
 
 /// What is used of a status file; `None` for lines that are not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,19 +22,17 @@ pub struct Status {
 /// Reads a status file.
 pub fn parse(text: &[u8]) -> Status {
     let mut status = Status::default();
-    for line in text.split(|byte| *byte == b'\n') {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+    for line in lines(text) {
+        let Some((key, value)) = split_once(line, b':') else {
             continue;
         };
-        let value = line[colon + 1..].trim_ascii();
+        let value = value.trim_ascii();
         let list = || std::str::from_utf8(value).ok();
-        match &line[..colon] {
+        match key {
             // Real, effective, saved, file system.
             b"Uid" => {
-                status.user = words(value)
-                    .nth(1)
-                    .and_then(decimal)
-                    .and_then(|uid| uid.try_into().ok());
+                let effective = words(value).nth(1).and_then(decimal);
+                status.user = effective.and_then(|uid| uid.try_into().ok());
             }
             b"Cpus_allowed_list" => status.cpus = list().and_then(|list| list.parse().ok()),
             b"Mems_allowed_list" => status.nodes = list().and_then(|list| list.parse().ok()),

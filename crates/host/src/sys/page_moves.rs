@@ -5,17 +5,21 @@ use rustix::io::Errno;
 
 use super::last_errno;
 
-/// Only pages that the process alone maps (`MPOL_MF_MOVE`).
-const MOVE_OWN: libc::c_int = 1 << 1;
-/// Pages mapped by others too (`MPOL_MF_MOVE_ALL`); needs `CAP_SYS_NICE`.
-const MOVE_ALL: libc::c_int = 1 << 2;
+/// Which pages are moved, by who maps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mapped {
+    /// Only pages that the process alone maps (`MPOL_MF_MOVE`).
+    Alone = 1 << 1,
+    /// Pages that others map too (`MPOL_MF_MOVE_ALL`); needs `CAP_SYS_NICE`.
+    ByOthersToo = 1 << 2,
+}
 
 /// Asks on which node each page is: `status[i]` becomes a node number or a negative errno.
 ///
 /// # Panics
 /// When the slices differ in length.
 pub(crate) fn query(pid: u32, addresses: &[u64], status: &mut [i32]) -> Result<(), Errno> {
-    call(pid, addresses, None, status, MOVE_OWN).map(drop)
+    call(pid, addresses, None, status, Mapped::Alone).map(drop)
 }
 
 /// Moves each page to the node of the same index; gives the number of pages that the kernel could
@@ -28,10 +32,9 @@ pub(crate) fn order(
     addresses: &[u64],
     nodes: &[i32],
     status: &mut [i32],
-    shared_too: bool,
+    which: Mapped,
 ) -> Result<u64, Errno> {
-    let flags = if shared_too { MOVE_ALL } else { MOVE_OWN };
-    call(pid, addresses, Some(nodes), status, flags)
+    call(pid, addresses, Some(nodes), status, which)
 }
 
 fn call(
@@ -39,7 +42,7 @@ fn call(
     addresses: &[u64],
     nodes: Option<&[i32]>,
     status: &mut [i32],
-    flags: libc::c_int,
+    which: Mapped,
 ) -> Result<u64, Errno> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| Errno::SRCH)?;
     assert_eq!(addresses.len(), status.len(), "one status per page");
@@ -58,7 +61,7 @@ fn call(
             addresses.as_ptr(),
             nodes.map_or(std::ptr::null(), <[i32]>::as_ptr),
             status.as_mut_ptr(),
-            flags,
+            which as libc::c_int,
         )
     };
     u64::try_from(answer).map_err(|_| last_errno())

@@ -4,7 +4,10 @@
 //! asker to find out ([`super::inquiry`]).
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use super::qmp::NoAnswer;
 
 /// A vCPU, in the answer to `query-cpus-fast`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -45,46 +48,71 @@ pub struct Backend {
     pub policy: String,
 }
 
-/// The vCPUs, ascending by index.
+/// The answer to `query-name`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Name {
+    /// The machine's name; `None` where it has none.
+    pub name: Option<String>,
+}
+
+/// The answer to `query-status`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Status {
+    /// What the machine does: `running`, `paused`, `prelaunch`, …
+    pub status: String,
+}
+
+/// Reads an answer.
 ///
 /// # Errors
-/// Why it is no answer to `query-cpus-fast`: its form, no vCPU at all, one number twice, or a thread
-/// that runs some but not all of them (in single-threaded emulation one runs them all).
-pub fn cpus(answer: Value) -> Result<Vec<CpuThread>, String> {
+/// [`NoAnswer::Impossible`], where it does not have the form that QEMU describes.
+pub fn read<T: DeserializeOwned>(answer: Value) -> Result<T, NoAnswer> {
+    serde_json::from_value(answer)
+        .map_err(|error| NoAnswer::Impossible(format!("it is not as QEMU describes it: {error}")))
+}
+
+/// The vCPUs in the answer to `query-cpus-fast`, ascending by index.
+///
+/// # Errors
+/// [`NoAnswer::Impossible`]: its form, no vCPU at all, one number twice, or a thread that runs some but
+/// not all of them (in single-threaded emulation one runs them all).
+pub fn cpus(answer: Value) -> Result<Vec<CpuThread>, NoAnswer> {
+    let impossible = |why| Err(NoAnswer::Impossible(why));
     let mut cpus: Vec<CpuThread> = read(answer)?;
     cpus.sort_unstable_by_key(|cpu| cpu.index);
     let Some(first) = cpus.first() else {
-        return Err("it names no vCPU".to_owned());
+        return impossible("it names no vCPU".to_owned());
     };
     if let Some(twice) = cpus.windows(2).find(|two| two[0].index == two[1].index) {
-        return Err(format!("it names vCPU {} twice", twice[0].index));
+        return impossible(format!("it names vCPU {} twice", twice[0].index));
     }
     let mut threads: Vec<u32> = cpus.iter().map(|cpu| cpu.thread).collect();
     threads.sort_unstable();
     let one_for_all = threads.iter().all(|thread| *thread == first.thread);
     let twice = threads.windows(2).find(|two| two[0] == two[1]);
     match twice.filter(|_| !one_for_all) {
-        Some(twice) => Err(format!("it has thread {} run several vCPUs", twice[0])),
+        Some(twice) => impossible(format!("it has thread {} run several vCPUs", twice[0])),
         None => Ok(cpus),
     }
 }
 
-/// The memory that the machine's system sees, in bytes.
+/// The memory that the machine's system sees, in bytes, from the answer to
+/// `query-memory-size-summary`.
 ///
 /// # Errors
-/// Why it is no answer to `query-memory-size-summary`.
-pub fn memory_bytes(answer: Value) -> Result<u64, String> {
+/// [`NoAnswer::Impossible`].
+pub fn memory_bytes(answer: Value) -> Result<u64, NoAnswer> {
     let size: MemorySize = read(answer)?;
     let all = size.base_memory.checked_add(size.plugged_memory);
     all.filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "its sizes make no memory".to_owned())
+        .ok_or_else(|| NoAnswer::Impossible("its sizes make no memory".to_owned()))
 }
 
-/// The bytes that plugged-in memory devices take up.
+/// The bytes that plugged-in memory devices take up, from the answer to `query-memory-devices`.
 ///
 /// # Errors
-/// Why it is no answer to `query-memory-devices`.
-pub fn plugged_bytes(answer: Value) -> Result<u64, String> {
+/// [`NoAnswer::Impossible`].
+pub fn plugged_bytes(answer: Value) -> Result<u64, NoAnswer> {
     #[derive(Deserialize)]
     struct Device {
         data: Data,
@@ -94,48 +122,10 @@ pub fn plugged_bytes(answer: Value) -> Result<u64, String> {
         size: u64,
     }
     let devices: Vec<Device> = read(answer)?;
-    let sizes = devices.iter().map(|device| device.data.size);
+    let mut sizes = devices.iter().map(|device| device.data.size);
     sizes
-        .into_iter()
         .try_fold(0_u64, u64::checked_add)
-        .ok_or_else(|| "its sizes are beyond all memory".to_owned())
-}
-
-/// The pieces of memory.
-///
-/// # Errors
-/// Why it is no answer to `query-memdev`.
-pub fn backends(answer: Value) -> Result<Vec<Backend>, String> {
-    read(answer)
-}
-
-/// The machine's name; `None` where it has none.
-///
-/// # Errors
-/// Why it is no answer to `query-name`.
-pub fn name(answer: Value) -> Result<Option<String>, String> {
-    #[derive(Deserialize)]
-    struct Name {
-        name: Option<String>,
-    }
-    read(answer).map(|name: Name| name.name)
-}
-
-/// What the machine does: `running`, `paused`, `prelaunch`, …
-///
-/// # Errors
-/// Why it is no answer to `query-status`.
-pub fn status(answer: Value) -> Result<String, String> {
-    #[derive(Deserialize)]
-    struct Status {
-        status: String,
-    }
-    read(answer).map(|status: Status| status.status)
-}
-
-fn read<T: for<'de> Deserialize<'de>>(answer: Value) -> Result<T, String> {
-    serde_json::from_value(answer)
-        .map_err(|error| format!("it is not as QEMU describes it: {error}"))
+        .ok_or_else(|| NoAnswer::Impossible("its sizes are beyond all memory".to_owned()))
 }
 
 #[cfg(test)]
@@ -152,22 +142,23 @@ mod tests {
              "cpu-index": 0, "target": "x86_64"}
         ]));
         let cpu = |index, thread| CpuThread { index, thread };
-        assert_eq!(cpus, Ok(vec![cpu(0, 107), cpu(1, 108)]));
+        assert_eq!(cpus.unwrap(), [cpu(0, 107), cpu(1, 108)]);
         let summary = json!({"base-memory": 67_108_864, "plugged-memory": 67_108_864});
-        assert_eq!(memory_bytes(summary), Ok(128 << 20));
+        assert_eq!(memory_bytes(summary).unwrap(), 128 << 20);
         let devices = json!([{"type": "dimm", "data": {"memdev": "/objects/m1", "hotplugged": false,
             "addr": 4_294_967_296_u64, "hotpluggable": true, "size": 67_108_864, "slot": 0,
             "node": 0, "id": "d1"}}]);
-        assert_eq!(plugged_bytes(devices), Ok(64 << 20));
+        assert_eq!(plugged_bytes(devices).unwrap(), 64 << 20);
         let memdevs = json!([{"share": true, "reserve": true, "prealloc": false,
             "host-nodes": [1], "size": 67_108_864, "merge": true, "dump": true, "policy": "bind",
             "id": "m1"}]);
-        let backends = backends(memdevs).unwrap();
+        let backends: Vec<Backend> = read(memdevs).unwrap();
         assert!(backends[0].share && backends[0].host_nodes == [1]);
-        assert_eq!(name(json!({"name": "a,b=c"})), Ok(Some("a,b=c".to_owned())));
-        assert_eq!(name(json!({})), Ok(None));
+        let name = |answer| read::<Name>(answer).unwrap().name;
+        assert_eq!(name(json!({"name": "a,b=c"})).as_deref(), Some("a,b=c"));
+        assert_eq!(name(json!({})), None);
         let prelaunch = json!({"status": "prelaunch", "running": false});
-        assert_eq!(status(prelaunch).as_deref(), Ok("prelaunch"));
+        assert_eq!(read::<Status>(prelaunch).unwrap().status, "prelaunch");
     }
 
     #[test]
@@ -179,9 +170,9 @@ mod tests {
                 .map(|(index, thread)| json!({"cpu-index": index, "thread-id": thread}));
             cpus.collect::<Value>()
         };
-        assert_eq!(cpus(answer(&[7, 7, 7])).map(|cpus| cpus.len()), Ok(3));
+        assert_eq!(cpus(answer(&[7, 7, 7])).unwrap().len(), 3);
         let some = cpus(answer(&[7, 8, 7])).unwrap_err();
-        assert_eq!(some, "it has thread 7 run several vCPUs");
+        assert_eq!(some.to_string(), "it has thread 7 run several vCPUs");
     }
 
     #[test]
@@ -207,7 +198,7 @@ mod tests {
         assert!(memory_bytes(sizes(u64::MAX, 1)).is_err());
         let device = json!({"data": {"size": u64::MAX}});
         assert!(plugged_bytes(json!([device, device])).is_err());
-        assert!(backends(json!([{"size": 1}])).is_err());
-        assert!(status(json!({"status": 7})).is_err());
+        assert!(read::<Vec<Backend>>(json!([{"size": 1}])).is_err());
+        assert!(read::<Status>(json!({"status": 7})).is_err());
     }
 }

@@ -17,51 +17,12 @@ use numaherd_quantity::parse_bytes;
 use crate::agent::PORT_NAME;
 
 /// Options without a value, of QEMU 2 to 10; all others take the next word.
-const WITHOUT_VALUE: &[&str] = &[
-    "S",
-    "alt-grab",
-    "ctrl-grab",
-    "curses",
-    "daemonize",
-    "enable-fips",
-    "enable-kvm",
-    "enable-sync-profile",
-    "full-screen",
-    "h",
-    "help",
-    "jitdump",
-    "mem-prealloc",
-    "no-acpi",
-    "no-fd-bootchk",
-    "no-frame",
-    "no-hpet",
-    "no-kvm",
-    "no-kvm-irqchip",
-    "no-kvm-pit",
-    "no-kvm-pit-reinjection",
-    "no-quit",
-    "no-reboot",
-    "no-shutdown",
-    "no-user-config",
-    "nodefaults",
-    "nodefconfig",
-    "nographic",
-    "old-param",
-    "only-migratable",
-    "perfmap",
-    "portrait",
-    "preconfig",
-    "s",
-    "sdl",
-    "semihosting",
-    "singlestep",
-    "snapshot",
-    "usb",
-    "version",
-    "win2k-hack",
-    "xen-attach",
-    "xen-domid-restrict",
-];
+const WITHOUT_VALUE: &str = "S alt-grab ctrl-grab curses daemonize enable-fips enable-kvm \
+    enable-sync-profile full-screen \
+    h help jitdump mem-prealloc no-acpi no-fd-bootchk no-frame no-hpet no-kvm no-kvm-irqchip \
+    no-kvm-pit no-kvm-pit-reinjection no-quit no-reboot no-shutdown no-user-config nodefaults \
+    nodefconfig nographic old-param only-migratable perfmap portrait preconfig s sdl semihosting \
+    singlestep snapshot usb version win2k-hack xen-attach xen-domid-restrict";
 
 /// Where a socket is that QEMU listens at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +120,9 @@ fn options(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
                 continue;
             };
             let option = option.strip_prefix(b"-").unwrap_or(option);
-            let alone = WITHOUT_VALUE.iter().any(|name| name.as_bytes() == option);
+            let alone = WITHOUT_VALUE
+                .split(' ')
+                .any(|name| name.as_bytes() == option);
             let value: &[u8] = if alone { b"" } else { words.next()? };
             return Some((option, value));
         }

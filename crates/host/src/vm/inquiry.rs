@@ -14,10 +14,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use numaherd_world::{ProcessId, ThreadId, VirtualCpu};
+use serde_json::Value;
 
 use crate::files::Root;
-use crate::proc::{decimal, stat, words};
-use crate::vm::answers::{self, CpuThread};
+use crate::proc::{decimal, lines, stat, words};
+use crate::vm::answers::{self, Backend, CpuThread, Name, Status};
 use crate::vm::qmp::{Conversation, Limits, NoAnswer, Wire};
 use crate::vm::sockets;
 
@@ -41,7 +42,7 @@ pub(crate) struct Inquiry {
 
 /// What a monitor said that holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Answers {
     /// The vCPUs, ascending by index.
     pub(crate) vcpus: Vec<VirtualCpu>,
     /// Memory that the machine's system sees.
@@ -53,33 +54,62 @@ pub(crate) struct Told {
 
 /// Why nothing of a monitor is used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unheard {
-    /// It is not to be reached, or did not answer as it should.
-    #[error("query {asked} to the monitor at {monitor} of {process} failed: {why}")]
-    NoAnswer {
-        process: ProcessId,
-        monitor: String,
+#[error("{}", self.sentence())]
+pub(crate) struct Unheard {
+    pub(super) process: ProcessId,
+    pub(super) monitor: PathBuf,
+    pub(super) asked: &'static str,
+    pub(super) why: NoAnswer,
+}
+
+impl Unheard {
+    fn sentence(&self) -> String {
+        let Self {
+            process,
+            monitor,
+            asked,
+            why,
+        } = self;
+        let monitor = format!("the monitor at {} of {process}", monitor.display());
+        match why {
+            NoAnswer::Unreachable(_) => format!("cannot query {monitor}: {why}"),
+            NoAnswer::Impossible(_) => format!(
+                "{monitor} gave an impossible answer to {asked}: {why}; it is not queried again"
+            ),
+            _ => format!("querying {monitor} failed at {asked}: {why}"),
+        }
+    }
+}
+
+/// A conversation in which every error knows what was asked.
+struct Interview<W> {
+    talk: Conversation<W>,
+}
+
+/// What was asked, and why there is no answer.
+type Failure = (&'static str, NoAnswer);
+
+impl<W: Wire> Interview<W> {
+    fn ask<T>(
+        &mut self,
         asked: &'static str,
-        why: NoAnswer,
-    },
-    /// It could not be connected to.
-    #[error("cannot query the monitor at {monitor} of {process}: {why}")]
-    NoWay {
-        process: ProcessId,
-        monitor: String,
-        why: String,
-    },
-    /// It said what is not so, or made no sense.
-    #[error(
-        "the monitor at {monitor} of {process} gave an impossible answer to {asked}: {why}; it is \
-         not queried again"
-    )]
-    Lie {
-        process: ProcessId,
-        monitor: String,
+        read: impl Fn(Value) -> Result<T, NoAnswer>,
+    ) -> Result<T, Failure> {
+        let answer = self.talk.ask(asked);
+        answer.and_then(read).map_err(|why| (asked, why))
+    }
+
+    /// A question that an older QEMU may not know.
+    fn optional<T>(
+        &mut self,
         asked: &'static str,
-        why: String,
-    },
+        read: impl Fn(Value) -> Result<T, NoAnswer>,
+    ) -> Result<Option<T>, Failure> {
+        match self.ask(asked, read) {
+            Err((_, NoAnswer::Refused(_))) => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
 }
 
 impl Inquiry {
@@ -87,142 +117,89 @@ impl Inquiry {
     ///
     /// # Errors
     /// [`Unheard`].
-    pub(crate) fn run(&self, root: &Root) -> Result<Told, Unheard> {
+    pub(crate) fn run(&self, root: &Root) -> Result<Answers, Unheard> {
         let began = Instant::now();
-        let socket =
-            sockets::connect(root, self.process, &self.monitor).map_err(|why| Unheard::NoWay {
-                process: self.process,
-                monitor: self.monitor.display().to_string(),
-                why,
-            })?;
-        self.ask(root, Live { socket, began })
+        let answers = sockets::connect(root, self.process, &self.monitor)
+            .map_err(|why| ("", why))
+            .and_then(|socket| self.ask(root, Live { socket, began }));
+        answers.map_err(|(asked, why)| Unheard {
+            process: self.process,
+            monitor: self.monitor.clone(),
+            asked,
+            why,
+        })
     }
 
     /// Asks over a connection.
-    fn ask(&self, root: &Root, wire: impl Wire) -> Result<Told, Unheard> {
-        let threads = root
-            .numbers(&format!("proc/{}/task", self.process.pid), "")
-            .map_or(0, |tids| tids.len());
-        let message_bytes = ANSWER_BYTES + BYTES_PER_THREAD * threads;
+    fn ask(&self, root: &Root, wire: impl Wire) -> Result<Answers, Failure> {
+        let threads = root.numbers(&format!("proc/{}/task", self.process.pid), "");
+        let message_bytes = ANSWER_BYTES + BYTES_PER_THREAD * threads.map_or(0, |tids| tids.len());
         let limits = Limits {
             time: self.patience,
             message_bytes,
             // Seven answers, and the events between them.
             bytes: 16 * message_bytes,
         };
-        let greeting = "its greeting";
-        let mut talk =
-            Conversation::begin(wire, limits).map_err(|why| self.no_answer(greeting, why))?;
-        let mut told = Told {
-            vcpus: self.vcpus(root, &mut talk)?,
-            ..Told::default()
+        let talk = Conversation::begin(wire, limits).map_err(|why| ("its greeting", why))?;
+        let mut talk = Interview { talk };
+        let mut vcpus = || talk.ask("query-cpus-fast", |answer| self.vcpus(root, answer));
+        let vcpus = match vcpus() {
+            Err((_, NoAnswer::Impossible(_))) => vcpus()?,
+            other => other?,
         };
-        let size = self.optional(
-            &mut talk,
-            "query-memory-size-summary",
-            answers::memory_bytes,
-        )?;
-        let plugged = self.optional(&mut talk, "query-memory-devices", answers::plugged_bytes)?;
-        if let (Some(size), Some(plugged)) = (size, plugged)
-            && plugged > size
-        {
-            let why = format!("devices of {plugged} bytes in a machine of {size}");
-            return Err(self.lie("query-memory-devices", why));
-        }
-        told.memory_bytes = size;
-        let backends = self.optional(&mut talk, "query-memdev", answers::backends)?;
-        told.name = self
-            .optional(&mut talk, "query-name", answers::name)?
-            .flatten();
-        let status = self.optional(&mut talk, "query-status", answers::status)?;
-        told.notes
-            .extend(backends.iter().flatten().filter_map(memory_note));
-        told.notes.extend(status.as_deref().and_then(state_note));
-        Ok(told)
-    }
-
-    /// A question that an older QEMU may not know.
-    fn optional<T>(
-        &self,
-        talk: &mut Conversation<impl Wire>,
-        asked: &'static str,
-        read: fn(serde_json::Value) -> Result<T, String>,
-    ) -> Result<Option<T>, Unheard> {
-        match talk.ask(asked) {
-            Ok(answer) => read(answer).map(Some).map_err(|why| self.lie(asked, why)),
-            Err(NoAnswer::Refused(_)) => Ok(None),
-            Err(why) => Err(self.no_answer(asked, why)),
-        }
-    }
-
-    fn vcpus(
-        &self,
-        root: &Root,
-        talk: &mut Conversation<impl Wire>,
-    ) -> Result<Vec<VirtualCpu>, Unheard> {
-        const ASKED: &str = "query-cpus-fast";
-        let mut once = || {
-            let answer = talk.ask(ASKED).map_err(|why| self.no_answer(ASKED, why))?;
-            let cpus = answers::cpus(answer).map_err(|why| self.lie(ASKED, why))?;
-            self.checked(root, &cpus)
-                .map_err(|why| self.lie(ASKED, why))
-        };
-        match once() {
-            Err(Unheard::Lie { .. }) => once(),
-            other => other,
-        }
+        let size = talk.optional("query-memory-size-summary", answers::memory_bytes)?;
+        talk.optional("query-memory-devices", |answer| {
+            let plugged = answers::plugged_bytes(answer)?;
+            match size.filter(|&size| plugged > size) {
+                Some(size) => Err(NoAnswer::Impossible(format!(
+                    "devices of {plugged} bytes in a machine of {size}"
+                ))),
+                None => Ok(()),
+            }
+        })?;
+        let backends = talk.optional("query-memdev", answers::read::<Vec<Backend>>)?;
+        let name = talk.optional("query-name", answers::read::<Name>)?;
+        let status = talk.optional("query-status", answers::read::<Status>)?;
+        let mut notes: Vec<String> = backends.iter().flatten().filter_map(memory_note).collect();
+        notes.extend(status.and_then(|status| state_note(&status.status)));
+        Ok(Answers {
+            vcpus,
+            memory_bytes: size,
+            name: name.and_then(|name| name.name),
+            notes,
+        })
     }
 
     /// The vCPUs with their threads' identities, if all of them are this process's.
-    fn checked(&self, root: &Root, cpus: &[CpuThread]) -> Result<Vec<VirtualCpu>, String> {
-        let numbers = Numbers::of(root, self.process.pid);
-        let vcpus: Result<Vec<VirtualCpu>, String> = cpus
-            .iter()
-            .map(|cpu| {
-                let tid = numbers.here(cpu.thread);
-                let thread = tid.and_then(|tid| thread_of(root, self.process.pid, tid));
-                let thread = thread.ok_or_else(|| {
-                    let CpuThread { index, thread } = cpu;
-                    format!("the thread {thread} of vCPU {index} is not a thread of this process")
-                })?;
-                if thread.tid == self.process.pid {
-                    return Err(format!("vCPU {} is its first thread", cpu.index));
-                }
-                Ok(VirtualCpu {
-                    index: cpu.index,
-                    thread,
-                })
-            })
-            .collect();
+    fn vcpus(&self, root: &Root, answer: Value) -> Result<Vec<VirtualCpu>, NoAnswer> {
+        let pid = self.process.pid;
+        let numbers = Numbers::of(root, pid);
+        let vcpu = |CpuThread { index, thread }| {
+            let tid = numbers.here(thread);
+            match tid.and_then(|tid| thread_of(root, pid, tid)) {
+                None => Err(NoAnswer::Impossible(format!(
+                    "the thread {thread} of vCPU {index} is not a thread of this process"
+                ))),
+                Some(thread) if thread.tid == pid => Err(NoAnswer::Impossible(format!(
+                    "vCPU {index} is its first thread"
+                ))),
+                Some(thread) => Ok(VirtualCpu { index, thread }),
+            }
+        };
+        let cpus = answers::cpus(answer)?;
+        let vcpus: Result<Vec<VirtualCpu>, NoAnswer> = cpus.into_iter().map(vcpu).collect();
         // Whoever has the number now, it was this process's threads that were looked at.
-        let still = thread_of(root, self.process.pid, self.process.pid);
-        match still.is_some_and(|thread| thread.born == self.process.born) {
-            true => vcpus,
-            false => Err("the process has ended".to_owned()),
+        let still = thread_of(root, pid, pid);
+        if still.is_none_or(|thread| thread.born != self.process.born) {
+            let why = "the process has ended".to_owned();
+            return Err(NoAnswer::Impossible(why));
         }
-    }
-
-    fn no_answer(&self, asked: &'static str, why: NoAnswer) -> Unheard {
-        Unheard::NoAnswer {
-            process: self.process,
-            monitor: self.monitor.display().to_string(),
-            asked,
-            why,
-        }
-    }
-
-    fn lie(&self, asked: &'static str, why: String) -> Unheard {
-        Unheard::Lie {
-            process: self.process,
-            monitor: self.monitor.display().to_string(),
-            asked,
-            why,
-        }
+        vcpus
     }
 }
 
 /// What of a piece of memory people should know before its pages are moved.
-fn memory_note(backend: &answers::Backend) -> Option<String> {
+fn memory_note(backend: &Backend) -> Option<String> {
     let name = super::machine::printable(&backend.id);
     let bound = matches!(backend.policy.as_str(), "bind" | "interleave" | "preferred");
     bound.then(|| {
@@ -297,9 +274,7 @@ impl Numbers {
 /// The number of a thread in the innermost space that it is in, from its status file; `None` where
 /// it is in no other than ours.
 fn inner_number(status: &[u8]) -> Option<u32> {
-    let line = status
-        .split(|byte| *byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"NSpid:"))?;
+    let line = lines(status).find_map(|line| line.strip_prefix(b"NSpid:"))?;
     let mut numbers = words(line);
     numbers.next()?;
     numbers.last().and_then(decimal)?.try_into().ok()
@@ -382,7 +357,7 @@ mod tests {
     }
 
     /// What a monitor answers: the text for a question, or nothing but the end.
-    type Answers = fn(&str, &Crew) -> Option<String>;
+    type Script = fn(&str, &Crew) -> Option<String>;
 
     /// As a well-behaved QEMU does.
     fn honest(question: &str, crew: &Crew) -> Option<String> {
@@ -400,7 +375,7 @@ mod tests {
     }
 
     /// A monitor in this process, and an inquiry at it.
-    fn asked(process: ProcessId, answers: Answers) -> Result<Told, Unheard> {
+    fn asked(process: ProcessId, answers: Script) -> Result<Answers, Unheard> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("qmp");
         let listener = UnixListener::bind(&path).unwrap();
@@ -424,13 +399,13 @@ mod tests {
     }
 
     /// Serves until the other side has gone.
-    fn serve(stream: UnixStream, answers: Answers, crew: &Crew) {
+    fn serve(stream: UnixStream, answers: Script, crew: &Crew) {
         use std::io::BufRead;
         let mut out = &stream;
         // Who has gone hears nothing.
         let _ = writeln!(out, "{GREETING}");
         for line in io::BufReader::new(&stream).lines().map_while(Result::ok) {
-            let asked: serde_json::Value = serde_json::from_str(&line).unwrap();
+            let asked: Value = serde_json::from_str(&line).unwrap();
             let answer = answers(asked["execute"].as_str().unwrap(), crew);
             let Some(answer) = answer else {
                 return;
@@ -447,9 +422,9 @@ mod tests {
         ProcessId { pid, born }
     }
 
-    fn lie(answers: Answers) -> String {
+    fn lie(answers: Script) -> String {
         match asked(own(), answers) {
-            Err(lie @ Unheard::Lie { .. }) => lie.to_string(),
+            Err(lie) if matches!(lie.why, NoAnswer::Impossible(_)) => lie.to_string(),
             other => panic!("{other:?}"),
         }
     }
@@ -477,7 +452,7 @@ mod tests {
         };
         let error = inquiry.run(&Root::new(Path::new("/"))).unwrap_err();
         let expected =
-            "for its greeting: it did not answer within 40 ms: it serves another program";
+            "at its greeting: it did not answer within 40 ms: it is serving another program";
         assert!(error.to_string().contains(expected), "{error}");
         assert!(PATIENCE <= Duration::from_secs(1));
     }
@@ -489,7 +464,7 @@ mod tests {
             _ => honest(question, crew),
         });
         let error = error.unwrap_err().to_string();
-        let expected = "for query-memdev: it closed the connection instead";
+        let expected = "failed at query-memdev: it closed the connection instead";
         assert!(error.contains(expected), "{error}");
     }
 
@@ -499,8 +474,8 @@ mod tests {
             "query-cpus-fast" => Some(r#"[{"cpu-index":0,"thread-id":1}]"#.into()),
             _ => honest(question, crew),
         });
-        let expected = "answered query-cpus-fast with what cannot be: vCPU 0 is no thread of this \
-                        process by its number 1; it is not asked again";
+        let expected = "gave an impossible answer to query-cpus-fast: the thread 1 of vCPU 0 is not a \
+                        thread of this process; it is not queried again";
         assert!(foreign.contains(expected), "{foreign}");
     }
 
@@ -542,7 +517,7 @@ mod tests {
             "query-status" => Some("[]".into()),
             _ => honest(question, crew),
         });
-        assert!(nothing.contains("answered query-status"), "{nothing}");
+        assert!(nothing.contains("answer to query-status"), "{nothing}");
     }
 
     #[test]
@@ -560,7 +535,9 @@ mod tests {
         let ask = |monitor: &Path, pid: u32| {
             let process = ProcessId { pid, born: 1 };
             let root = Root::new(Path::new("/"));
-            sockets::connect(&root, process, monitor).unwrap_err()
+            sockets::connect(&root, process, monitor)
+                .unwrap_err()
+                .to_string()
         };
         let own = std::process::id();
         let mut other = std::process::Command::new("cat")
@@ -579,9 +556,9 @@ mod tests {
         taken.read_to_end(&mut said).unwrap();
         assert_eq!(said, b"", "nothing was said to it");
         drop(listener);
-        assert!(ask(&path, own).contains("nobody listens"));
+        assert!(ask(&path, own).contains("nothing listens"));
         std::fs::write(folder.path().join("file"), "").unwrap();
-        assert!(ask(&folder.path().join("file"), own).contains("no socket"));
+        assert!(ask(&folder.path().join("file"), own).contains("not a socket"));
         assert!(ask(&folder.path().join("none"), own).contains("removed"));
     }
 
@@ -600,7 +577,7 @@ mod tests {
         let refused = loop {
             match connect() {
                 Ok(socket) => held.push(socket),
-                Err(refused) => break refused,
+                Err(refused) => break refused.to_string(),
             }
         };
         assert!(refused.contains("others wait for it already"), "{refused}");

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use numaherd_world::{Agent, ProcessId, Thread, ThreadId, VirtualCpu, VirtualMachine};
 
 use super::command_line::{self, CommandLine, Socket};
-use super::inquiry::{Inquiry, PATIENCE, Told, Unheard};
+use super::inquiry::{Answers, Inquiry, PATIENCE, Unheard};
 use super::libvirt;
+use super::qmp::NoAnswer;
 use super::sockets::{listening_at, reachable};
 use super::threads::{by_cgroup, by_name, paths};
 use super::{SECOND_NS, SELDOM_NS};
@@ -39,7 +40,7 @@ pub(super) struct Machine {
     /// Its threads at that time.
     looked_at: Vec<ThreadId>,
     /// What its monitor told last.
-    pub(super) told: Option<Told>,
+    pub(super) told: Option<Answers>,
     by_cgroup: Vec<VirtualCpu>,
     /// When it was found.
     since_ns: u64,
@@ -203,7 +204,7 @@ impl Machine {
     /// Takes what its monitor said.
     pub(super) fn hear(
         &mut self,
-        result: Result<Told, Unheard>,
+        result: Result<Answers, Unheard>,
         now_ns: u64,
         gaps: &mut Vec<String>,
     ) {
@@ -227,8 +228,9 @@ impl Machine {
                 self.told = Some(told);
             }
             // QEMU makes its sockets some time after it has begun, and serves them later still.
-            Err(Unheard::NoWay { .. } | Unheard::NoAnswer { .. })
-                if now_ns < self.since_ns + SOON_NS =>
+            Err(unheard)
+                if now_ns < self.since_ns + SOON_NS
+                    && !matches!(unheard.why, NoAnswer::Impossible(_)) =>
             {
                 self.due_ns = now_ns + SOON_NS;
             }
@@ -238,7 +240,7 @@ impl Machine {
                 self.due_ns = now_ns + pause.min(RARELY_NS);
                 let told_before = self.told.take().is_some();
                 let is_first = *failures == 1;
-                if matches!(unheard, Unheard::Lie { .. }) {
+                if matches!(unheard.why, NoAnswer::Impossible(_)) {
                     self.monitor = Monitor::Liar;
                 }
                 if is_first || told_before {

@@ -50,7 +50,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use numaherd_world::{ProcessId, Thread, VirtualMachine};
 
 use crate::files::Root;
-use inquiry::{Told, Unheard};
+use inquiry::{Answers, Unheard};
 use machine::{Found, Machine};
 
 /// Inquiries at the same time; the next ones wait for their turn.
@@ -63,18 +63,18 @@ const SELDOM_NS: u64 = 10 * SECOND_NS;
 #[derive(Debug)]
 pub(crate) struct Machines {
     root: Root,
-    processes: HashMap<ProcessId, Known>,
+    processes: HashMap<ProcessId, KnownProcess>,
     /// Machines whose turn to be asked has not come.
     waiting: VecDeque<ProcessId>,
     asking: usize,
-    tell: Sender<(ProcessId, Result<Told, Unheard>)>,
-    told: Receiver<(ProcessId, Result<Told, Unheard>)>,
+    tell: Sender<(ProcessId, Result<Answers, Unheard>)>,
+    told: Receiver<(ProcessId, Result<Answers, Unheard>)>,
     look: u64,
 }
 
 /// A process that has been looked at.
 #[derive(Debug)]
-struct Known {
+struct KnownProcess {
     /// Its name when it was looked at: a new one means another program.
     name: String,
     /// The last look at all processes in which it was there.
@@ -114,7 +114,10 @@ impl Machines {
         let look = self.look;
         self.processes.retain(|_, known| known.look == look);
         while let Ok((process, result)) = self.told.try_recv() {
-            self.hear(process, result, now_ns, gaps);
+            self.asking -= 1;
+            if let Some(machine) = self.machine(process) {
+                machine.hear(result, now_ns, gaps);
+            }
         }
         self.look_at_machines(threads, now_ns, gaps);
         self.ask(gaps);
@@ -161,12 +164,15 @@ impl Machines {
 
     /// Finds out whether a process is a machine, where that is not known.
     fn consider(&mut self, process: ProcessId, name: &str, now_ns: u64) {
-        let known = self.processes.entry(process).or_insert_with(|| Known {
-            name: String::new(),
-            look: 0,
-            again_ns: 0,
-            machine: None,
-        });
+        let known = self
+            .processes
+            .entry(process)
+            .or_insert_with(|| KnownProcess {
+                name: String::new(),
+                look: 0,
+                again_ns: 0,
+                machine: None,
+            });
         known.look = self.look;
         let is_new = known.name != name;
         let is_due = known.machine.is_none() && now_ns >= known.again_ns;
@@ -187,19 +193,8 @@ impl Machines {
         }
     }
 
-    /// Takes what an inquiry has found out.
-    fn hear(
-        &mut self,
-        process: ProcessId,
-        result: Result<Told, Unheard>,
-        now_ns: u64,
-        gaps: &mut Vec<String>,
-    ) {
-        self.asking -= 1;
-        let Some(machine) = self.processes.get_mut(&process).and_then(Known::machine) else {
-            return;
-        };
-        machine.hear(result, now_ns, gaps);
+    fn machine(&mut self, process: ProcessId) -> Option<&mut Machine> {
+        self.processes.get_mut(&process)?.machine.as_deref_mut()
     }
 
     /// Starts as many inquiries as may run at once; one that cannot start waits, and says so in `gaps`.
@@ -208,11 +203,8 @@ impl Machines {
             let Some(process) = self.waiting.pop_front() else {
                 return;
             };
-            let machine = self.processes.get_mut(&process).and_then(Known::machine);
-            let Some(machine) = machine else {
-                continue;
-            };
-            let Some(inquiry) = machine.inquiry(process) else {
+            let machine = self.machine(process);
+            let Some(inquiry) = machine.and_then(|machine| machine.inquiry(process)) else {
                 continue;
             };
             let (root, tell) = (self.root.clone(), self.tell.clone());
@@ -225,19 +217,15 @@ impl Machines {
             match begun {
                 Ok(_) => self.asking += 1,
                 Err(error) => {
+                    if let Some(machine) = self.machine(process) {
+                        machine.is_not_asked();
+                    }
                     gaps.push(format!(
                         "cannot start a thread to ask the monitor of {process}: {error}"
                     ));
-                    machine.is_not_asked();
                 }
             }
         }
-    }
-}
-
-impl Known {
-    fn machine(&mut self) -> Option<&mut Machine> {
-        self.machine.as_deref_mut()
     }
 }
 

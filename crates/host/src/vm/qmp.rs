@@ -6,7 +6,7 @@
 //! was asked last. A message ends where its JSON object ends, not at a line's end: a pretty-printing
 //! monitor breaks lines within it (docs/interop/qmp-spec.rst of QEMU).
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -42,12 +42,14 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-/// Why there is no answer. The text goes on from "asked the monitor at PATH for QUESTION".
+/// Why a monitor's answer cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NoAnswer {
+    /// It could not be connected to.
+    #[error("{0}")]
+    Unreachable(String),
     #[error(
-        "it did not answer within {} ms: it is serving another program, or the virtual machine \
-         hangs",
+        "it did not answer within {} ms: it is serving another program, or the virtual machine hangs",
         .0.as_millis()
     )]
     Silent(Duration),
@@ -61,6 +63,9 @@ pub enum NoAnswer {
     Refused(String),
     #[error("{0}")]
     Io(io::Error),
+    /// It answered what is not so, or makes no sense.
+    #[error("{0}")]
+    Impossible(String),
 }
 
 /// One message of the monitor.
@@ -84,18 +89,9 @@ struct Refusal {
 /// A conversation with a monitor that has greeted.
 #[derive(Debug)]
 pub struct Conversation<W> {
-    wire: W,
-    limits: Limits,
-    /// When it ends, on the wire's clock.
-    ends: Duration,
-    /// Bytes that have come and are not yet read.
-    came: Vec<u8>,
-    /// How far they have been read.
-    read: usize,
-    /// The message that is being read, or was read last.
-    message: Vec<u8>,
-    /// Bytes that have come in all.
-    bytes: usize,
+    incoming: BufReader<Incoming<W>>,
+    /// How the message begins that was read last.
+    begin: String,
     /// The number of the last question.
     asked: u64,
 }
@@ -107,18 +103,19 @@ impl<W: Wire> Conversation<W> {
     /// [`NoAnswer`]; nothing has been said when the greeting did not come.
     pub fn begin(wire: W, limits: Limits) -> Result<Self, NoAnswer> {
         let ends = wire.now().saturating_add(limits.time);
-        let mut conversation = Self {
+        let incoming = BufReader::new(Incoming {
             wire,
             limits,
             ends,
-            came: Vec::new(),
-            read: 0,
-            message: Vec::new(),
             bytes: 0,
+        });
+        let mut conversation = Self {
+            incoming,
+            begin: String::new(),
             asked: 0,
         };
         if conversation.message()?.greeting.is_none() {
-            return Err(not_qmp("it did not greet", &conversation.message));
+            return Err(conversation.not_qmp("it did not greet"));
         }
         conversation.ask("qmp_capabilities")?;
         Ok(conversation)
@@ -131,7 +128,7 @@ impl<W: Wire> Conversation<W> {
     pub fn ask(&mut self, question: &str) -> Result<Value, NoAnswer> {
         self.asked += 1;
         let text = format!("{{\"execute\":\"{question}\",\"id\":{}}}\n", self.asked);
-        self.say(text.as_bytes())?;
+        self.incoming.get_mut().say(text.as_bytes())?;
         loop {
             let message = self.message()?;
             if message.event.is_some() {
@@ -141,18 +138,62 @@ impl<W: Wire> Conversation<W> {
             match (message.id, message.error, message.answer) {
                 (None, Some(refusal), None) => return Err(NoAnswer::Refused(refusal.desc)),
                 (Some(id), _, _) if id != self.asked => {
-                    return Err(not_qmp(
-                        "the answer belongs to another query",
-                        &self.message,
-                    ));
+                    return Err(self.not_qmp("the answer belongs to another query"));
                 }
                 (Some(_), Some(refusal), None) => return Err(NoAnswer::Refused(refusal.desc)),
                 (Some(_), None, Some(answer)) => return Ok(answer),
-                _ => return Err(not_qmp("neither event nor answer", &self.message)),
+                _ => return Err(self.not_qmp("neither event nor answer")),
             }
         }
     }
 
+    /// The next message.
+    fn message(&mut self) -> Result<Message, NoAnswer> {
+        self.begin.clear();
+        while self.begin.is_empty() {
+            let bytes = self.incoming.fill_buf().map_err(no_answer)?;
+            let text = bytes.trim_ascii_start();
+            let begin = &text[..text.len().min(60)];
+            self.begin = String::from_utf8_lossy(begin).into_owned();
+            let blank = bytes.len() - text.len();
+            self.incoming.consume(blank);
+        }
+        // A list of the fields' values would be taken for the object, too.
+        if !self.begin.starts_with('{') {
+            return Err(self.not_qmp("no JSON object"));
+        }
+        let most = self.incoming.get_ref().limits.message_bytes;
+        let mut rest = (&mut self.incoming).take(most as u64);
+        let message = Message::deserialize(&mut serde_json::Deserializer::from_reader(&mut rest));
+        let is_cut = rest.limit() == 0;
+        message.map_err(|error| match error.is_io() {
+            _ if is_cut => NoAnswer::TooLong(most),
+            true => no_answer(error.into()),
+            false => self.not_qmp(&error.to_string()),
+        })
+    }
+
+    fn not_qmp(&self, why: &str) -> NoAnswer {
+        NoAnswer::NotQmp {
+            why: why.to_owned(),
+            begin: self.begin.clone(),
+        }
+    }
+}
+
+/// The bytes that come over a wire, within the limits of a conversation; an error of reading them holds
+/// a [`NoAnswer`].
+#[derive(Debug)]
+struct Incoming<W> {
+    wire: W,
+    limits: Limits,
+    /// When the conversation ends, on the wire's clock.
+    ends: Duration,
+    /// Bytes that have come in all.
+    bytes: usize,
+}
+
+impl<W: Wire> Incoming<W> {
     /// Time that is left.
     fn left(&self) -> Result<Duration, NoAnswer> {
         let left = self.ends.saturating_sub(self.wire.now());
@@ -174,49 +215,17 @@ impl<W: Wire> Conversation<W> {
         Ok(())
     }
 
-    /// The next message.
-    fn message(&mut self) -> Result<Message, NoAnswer> {
-        self.message.clear();
-        while self.peek()?.is_ascii_whitespace() {
-            self.read += 1;
-        }
-        // A list of the fields' values would be taken for the object, too.
-        if self.peek()? != b'{' {
-            return Err(not_qmp("no JSON object", &self.came[self.read..]));
-        }
-        let message = Message::deserialize(&mut serde_json::Deserializer::from_reader(&mut *self));
-        message.map_err(|error| match error.is_io() {
-            true => io::Error::from(error)
-                .downcast()
-                .unwrap_or_else(NoAnswer::Io),
-            false => not_qmp(&error.to_string(), &self.message),
-        })
-    }
-
-    /// The next byte, which stays the next one.
-    fn peek(&mut self) -> Result<u8, NoAnswer> {
-        while self.read == self.came.len() {
-            self.listen()?;
-        }
-        Ok(self.came[self.read])
-    }
-
-    /// Waits for more bytes.
-    fn listen(&mut self) -> Result<(), NoAnswer> {
-        let mut buffer = [0; 16384];
+    fn listen(&mut self, buffer: &mut [u8]) -> Result<usize, NoAnswer> {
         loop {
             let left = self.left()?;
-            match self.wire.read(&mut buffer, left) {
+            match self.wire.read(buffer, left) {
                 Ok(0) => return Err(NoAnswer::Closed),
                 Ok(length) => {
                     self.bytes += length;
                     if self.bytes > self.limits.bytes {
                         return Err(NoAnswer::TooLong(self.limits.bytes));
                     }
-                    self.came.clear();
-                    self.came.extend_from_slice(&buffer[..length]);
-                    self.read = 0;
-                    return Ok(());
+                    return Ok(length);
                 }
                 Err(error) => again(error)?,
             }
@@ -224,21 +233,15 @@ impl<W: Wire> Conversation<W> {
     }
 }
 
-/// The bytes of a message, one at a time; an error holds a [`NoAnswer`].
-impl<W: Wire> Read for Conversation<W> {
+impl<W: Wire> Read for Incoming<W> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Some(place) = buffer.first_mut() else {
-            return Ok(0);
-        };
-        *place = self.peek().map_err(io::Error::other)?;
-        self.read += 1;
-        self.message.push(*place);
-        if self.message.len() > self.limits.message_bytes {
-            let most = self.limits.message_bytes;
-            return Err(io::Error::other(NoAnswer::TooLong(most)));
-        }
-        Ok(1)
+        self.listen(buffer).map_err(io::Error::other)
     }
+}
+
+/// The error of reading [`Incoming`] bytes.
+fn no_answer(error: io::Error) -> NoAnswer {
+    error.downcast().unwrap_or_else(NoAnswer::Io)
 }
 
 /// Whether a failed call is worth another: the time that is left says how long.
@@ -247,14 +250,6 @@ fn again(error: io::Error) -> Result<(), NoAnswer> {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted => Ok(()),
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Err(NoAnswer::Closed),
         _ => Err(NoAnswer::Io(error)),
-    }
-}
-
-fn not_qmp(why: &str, bytes: &[u8]) -> NoAnswer {
-    let begin = &bytes[..bytes.len().min(60)];
-    NoAnswer::NotQmp {
-        why: why.to_owned(),
-        begin: String::from_utf8_lossy(begin).into_owned(),
     }
 }
 

@@ -17,41 +17,46 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::files::Root;
-use crate::proc::{decimal, words};
+use crate::proc::{decimal, lines, words};
+use crate::vm::qmp::NoAnswer;
 
 /// Connects to a socket that a process listens at and has made to listen, without waiting.
 ///
 /// # Errors
 /// Why it cannot be.
-pub(crate) fn connect(root: &Root, process: ProcessId, path: &Path) -> Result<UnixStream, String> {
+pub(crate) fn connect(
+    root: &Root,
+    process: ProcessId,
+    path: &Path,
+) -> Result<UnixStream, NoAnswer> {
     let file = open_socket(&reachable(root, process.pid, path))?;
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )
-    .map_err(|errno| format!("no socket could be made: {errno}"))?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+        .map_err(|errno| unreachable(format!("no socket could be made: {errno}")))?;
     // By its descriptor: a socket's name may have 107 bytes, its path any number.
     let by_number = root.path(&format!("proc/self/fd/{}", file.as_raw_fd()));
     let address = SocketAddrUnix::new(by_number.as_os_str().as_bytes()).map_err(|errno| {
-        format!(
-            "{} is not a valid socket path: {errno}",
-            by_number.display()
-        )
+        let path = by_number.display();
+        unreachable(format!("{path} is not a valid socket path: {errno}"))
     })?;
     rustix::net::connect(&socket, &address).map_err(refusal)?;
     let peer = socket_peercred(&socket)
-        .map_err(|errno| format!("it is not known whose socket it is: {errno}"))?;
+        .map_err(|errno| unreachable(format!("it is not known whose socket it is: {errno}")))?;
     let whose = peer.pid.as_raw_nonzero().get().unsigned_abs();
     if whose != process.pid {
-        return Err(format!("it is a socket of process {whose}: left alone"));
+        return Err(unreachable(format!(
+            "it is a socket of process {whose}: left alone"
+        )));
     }
     let socket = UnixStream::from(socket);
     socket
         .set_nonblocking(false)
-        .map_err(|error| format!("cannot wait for its socket: {error}"))?;
+        .map_err(|error| unreachable(format!("cannot wait for its socket: {error}")))?;
     Ok(socket)
+}
+
+fn unreachable(why: impl Into<String>) -> NoAnswer {
+    NoAnswer::Unreachable(why.into())
 }
 
 /// The path by which this program finds what a process calls so: from its working directory, under
@@ -75,24 +80,23 @@ pub(crate) fn reachable(root: &Root, pid: u32, path: &Path) -> PathBuf {
 }
 
 /// Takes hold of a socket in the file system, without touching what may be there instead.
-fn open_socket(path: &Path) -> Result<OwnedFd, String> {
+fn open_socket(path: &Path) -> Result<OwnedFd, NoAnswer> {
     let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     let file = file.map_err(|errno| match errno {
-        Errno::ACCESS | Errno::PERM => {
-            format!("{errno}; it belongs to another user: run as root to ask it")
-        }
-        errno => format!("{errno}; it may have been removed: the threads' names must do"),
+        Errno::ACCESS | Errno::PERM => refusal(errno),
+        errno => unreachable(format!(
+            "{errno}; it may have been removed: the threads' names must do"
+        )),
     })?;
-    let kind = rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    match kind {
+    match rustix::fs::fstat(&file).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Ok(FileType::Socket) => Ok(file),
-        Ok(_) => Err("it is not a socket".to_owned()),
-        Err(errno) => Err(format!("cannot examine it: {errno}")),
+        Ok(_) => Err(unreachable("it is not a socket")),
+        Err(errno) => Err(unreachable(format!("cannot examine it: {errno}"))),
     }
 }
 
-fn refusal(errno: Errno) -> String {
-    match errno {
+fn refusal(errno: Errno) -> NoAnswer {
+    unreachable(match errno {
         Errno::AGAIN => {
             "others wait for it already; a monitor serves one program at a time".to_owned()
         }
@@ -101,7 +105,7 @@ fn refusal(errno: Errno) -> String {
             format!("{errno}; it belongs to another user: run as root to ask it")
         }
         errno => errno.to_string(),
-    }
+    })
 }
 
 /// Where a socket listens that a process was handed open as a descriptor; `None` where the kernel
@@ -117,7 +121,7 @@ pub(crate) fn listening_at(root: &Root, pid: u32, descriptor: u32) -> Option<Pat
 /// The path that a socket is bound to, from `/proc/PID/net/unix`: the eighth column, after the
 /// inode (net/unix/af_unix.c).
 fn bound_path(table: &[u8], inode: u64) -> Option<PathBuf> {
-    table.split(|byte| *byte == b'\n').find_map(|line| {
+    lines(table).find_map(|line| {
         let number = words(line).nth(6)?;
         if decimal(number) != Some(inode) {
             return None;

@@ -74,11 +74,7 @@ impl Watch {
     }
 
     fn machine(&mut self, pid: u32) -> &mut Machine {
-        self.machines
-            .processes
-            .get_mut(&process(pid))
-            .and_then(Known::machine)
-            .expect("it is one")
+        self.machines.machine(process(pid)).expect("it is one")
     }
 }
 
@@ -269,9 +265,9 @@ fn single_threaded_emulation_has_one_thread_for_all() {
         index,
         thread: ThreadId { tid: 11, born: 1 },
     });
-    watch.machine(10).told = Some(Told {
+    watch.machine(10).told = Some(Answers {
         vcpus: both.to_vec(),
-        ..Told::default()
+        ..Answers::default()
     });
     let (machine, names) = watch.look(10, &["q", "ALL CPUs/TCG"], 1);
     assert_eq!(numbers(&machine.unwrap()), [(0, 11), (1, 11)]);
@@ -288,17 +284,17 @@ fn with_monitor(watch: &mut Watch, waits: bool) {
     };
 }
 
-fn silent() -> Unheard {
-    Unheard::NoAnswer {
+fn unheard(why: NoAnswer) -> Unheard {
+    Unheard {
         process: process(10),
-        monitor: "/one".to_owned(),
+        monitor: "/one".into(),
         asked: "query-cpus-fast",
-        why: NoAnswer::Silent(Duration::from_secs(1)),
+        why,
     }
 }
 
 /// The seconds at which a machine's monitor is asked, looked at each second.
-fn asked_at(watch: &mut Watch, seconds: u64, answer: fn() -> Result<Told, Unheard>) -> Vec<u64> {
+fn asked_at(watch: &mut Watch, seconds: u64, answer: fn() -> Result<Answers, Unheard>) -> Vec<u64> {
     let root = watch.machines.root.clone();
     let mut at = Vec::new();
     let mut gaps = Vec::new();
@@ -324,7 +320,7 @@ fn a_monitor_that_answers_is_asked_every_ten_seconds() {
     let mut watch = tree.machines();
     watch.look(10, &["q"], 0);
     with_monitor(&mut watch, false);
-    let at = asked_at(&mut watch, 35, || Ok(Told::default()));
+    let at = asked_at(&mut watch, 35, || Ok(Answers::default()));
     // First when two seconds have gone by since its threads were others.
     assert_eq!(at, [2, 12, 22, 32]);
 }
@@ -338,11 +334,7 @@ fn a_machine_that_has_just_begun_may_not_have_its_monitor_yet() {
     with_monitor(&mut watch, false);
     let mut hear = |at_s: u64| {
         let mut gaps = Vec::new();
-        let unheard = Unheard::NoWay {
-            process: process(10),
-            monitor: "/one".to_owned(),
-            why: "it has been removed".to_owned(),
-        };
+        let unheard = unheard(NoAnswer::Unreachable("it has been removed".to_owned()));
         let machine = watch.machine(10);
         machine.hear(Err(unheard), at_s * SECOND_NS, &mut gaps);
         (machine.due_ns / SECOND_NS, gaps.len())
@@ -358,15 +350,15 @@ fn a_monitor_that_hangs_is_asked_less_and_less_and_that_is_said_once() {
     let mut watch = tree.machines();
     watch.look(10, &["q"], 0);
     with_monitor(&mut watch, false);
-    let at = asked_at(&mut watch, 1500, || Err(silent()));
+    let at = asked_at(&mut watch, 1500, || {
+        Err(unheard(NoAnswer::Silent(Duration::from_secs(1))))
+    });
     assert_eq!(at, [2, 12, 32, 72, 152, 312, 612, 912, 1212]);
     assert_eq!(watch.gaps.len(), 1, "{:?}", watch.gaps);
     let gap = &watch.gaps[0];
-    let said = "asked the monitor at /one of process 10 for query-cpus-fast: it did not answer \
-                within \
-                1000 ms: it serves another program, or its machine hangs; its vCPUs are found by \
-                its \
-                threads' names";
+    let said = "querying the monitor at /one of process 10 failed at query-cpus-fast: it did not \
+                answer within 1000 ms: it is serving another program, or the virtual machine \
+                hangs; its vCPUs are found by its threads' names";
     assert!(gap.contains(said), "{gap}");
     let machine = watch.look(10, &["q", "CPU 0/KVM"], 1500).0.unwrap();
     assert_eq!(
@@ -384,12 +376,8 @@ fn a_monitor_that_lied_is_not_asked_again_and_nothing_is_taken_from_it() {
     watch.look(10, &["q"], 0);
     with_monitor(&mut watch, false);
     let at = asked_at(&mut watch, 1000, || {
-        Err(Unheard::Lie {
-            process: process(10),
-            monitor: "/one".to_owned(),
-            asked: "query-cpus-fast",
-            why: "vCPU 0 is no thread of this process by its number 1".to_owned(),
-        })
+        let why = "vCPU 0 is its first thread".to_owned();
+        Err(unheard(NoAnswer::Impossible(why)))
     });
     assert_eq!(at, [2]);
     assert_eq!(watch.gaps.len(), 1);
@@ -429,7 +417,7 @@ fn what_a_monitor_told_holds_as_long_as_its_threads_live() {
         index,
         thread: ThreadId { tid, born: 1 },
     };
-    watch.machine(10).told = Some(Told {
+    watch.machine(10).told = Some(Answers {
         vcpus: vec![vcpu(0, 11), vcpu(1, 12), vcpu(2, 99)],
         memory_bytes: Some(3 << 30),
         name: Some("told\u{7}".to_owned()),
@@ -457,7 +445,7 @@ fn a_machine_that_is_gone_is_forgotten() {
     watch
         .machines
         .tell
-        .send((process(10), Err(silent())))
+        .send((process(10), Err(unheard(NoAnswer::Closed))))
         .unwrap();
     watch.look(11, &["q"], 2);
     assert_eq!((watch.machines.asking, watch.gaps.len()), (0, 0));

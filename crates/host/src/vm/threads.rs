@@ -58,6 +58,5 @@ fn collected(vcpus: impl Iterator<Item = VirtualCpu>) -> Vec<VirtualCpu> {
 
 /// All paths of a thread's cgroups.
 pub(super) fn paths(cgroups: &Cgroups) -> impl Iterator<Item = &str> {
-    let all = cgroups.unified.iter().chain(&cgroups.cpuset);
-    all.chain(&cgroups.others).map(String::as_str)
+    cgroups.paths().map(String::as_str)
 }

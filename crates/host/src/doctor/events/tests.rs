@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::event_choice::choose;
 use crate::fake;
-use crate::kernel::flag;
+use crate::kernel::{Attribute, flag};
 
 /// What the load says that it fetched.
 const WALKED: u64 = 1000;
@@ -72,7 +72,7 @@ impl Counting {
     }
 }
 
-impl Senses for Counting {
+impl Kernel for Counting {
     fn open(
         &self,
         attribute: &Attribute,
@@ -108,14 +108,14 @@ fn westmere() -> Processor {
 }
 
 /// What the doctor says, a line each.
-fn told(senses: &dyn Senses, processor: &Processor) -> String {
+fn told(kernel: &dyn Kernel, processor: &Processor) -> String {
     let (_folder, root) = fake::root();
     let reasons = Reasons::new(&root, processor);
     let table = EventTable::built_in();
-    let choice = choose(senses, &root, table, processor, &reasons).ok();
+    let choice = choose(kernel, &root, table, processor, &reasons).ok();
     let machinery = Machinery {
         root: &root,
-        senses,
+        kernel,
         processor,
         reasons: &reasons,
         choice: choice.as_ref(),
@@ -190,7 +190,7 @@ fn a_virtual_machine_without_counters_is_told_once() {
 fn without_permission_for_the_kernel_the_programs_own_counts_are_judged() {
     #[derive(Debug)]
     struct ProgramOnly(Counting);
-    impl Senses for ProgramOnly {
+    impl Kernel for ProgramOnly {
         fn open(
             &self,
             attribute: &Attribute,
@@ -216,7 +216,7 @@ fn a_captured_tree_is_not_tried() {
     let reasons = Reasons::new(&root, &processor);
     let machinery = Machinery {
         root: &root,
-        senses: &Counting::new(&[], 4),
+        kernel: &Counting::new(&[], 4),
         processor: &processor,
         reasons: &reasons,
         choice: None,
