@@ -54,7 +54,7 @@ fn reads_back(first: &Topology) {
 
 fn written_and_read(topology: &Topology) -> Topology {
     let root = temporary();
-    sysfs::write(topology, root.path()).expect("a directory of our own can be written");
+    numaherd_testing::sysfs::write(topology, root.path()).expect("a directory of our own can be written");
     sysfs::read(root.path()).expect("what is written can be read")
 }
 

@@ -46,20 +46,16 @@ pub(crate) struct Assignments {
 impl Assignments {
     /// Takes over what an earlier run set.
     pub(crate) fn set_before(before: &[(ThreadId, CpuSet)]) -> Self {
-        let by_thread = before
-            .iter()
-            .map(|(thread, cpus)| {
-                let cpus = Arc::new(cpus.clone());
-                let assignment = Assignment {
-                    core: None,
-                    cpus,
-                    pinned: false,
-                };
-                (*thread, assignment)
-            })
-            .collect();
+        let of_before = |(thread, cpus): &(ThreadId, CpuSet)| {
+            let assignment = Assignment {
+                core: None,
+                cpus: Arc::new(cpus.clone()),
+                pinned: false,
+            };
+            (*thread, assignment)
+        };
         Self {
-            by_thread,
+            by_thread: before.iter().map(of_before).collect(),
             ..Self::default()
         }
     }
@@ -108,7 +104,19 @@ impl Assignments {
         mask: &Arc<CpuSet>,
         cpuset: &CpuSet,
     ) -> Owner {
-        let owner = self.told(thread, process, parent, mask, cpuset);
+        let same = |given: &CpuSet| given == &**mask || given.intersection(cpuset) == **mask;
+        let own = self.by_thread.get(&thread);
+        let own = own.map(|own| same(&own.cpus).then_some(own.core));
+        let owner = match own {
+            // An order may give a thread all it can have; then the core still counts.
+            Some(Some(core)) => Owner::Ours(core),
+            _ if cpuset.is_subset(mask) => {
+                self.by_thread.remove(&thread);
+                Owner::Nobody
+            }
+            Some(None) => Owner::Foreign,
+            None => self.inherit(thread, process, parent, same),
+        };
         match owner {
             Owner::Nobody => self.pinned.remove(&thread),
             Owner::Foreign => self.pinned.insert(thread),
@@ -118,57 +126,35 @@ impl Assignments {
         owner
     }
 
-    fn told(
+    /// The owner of a mask that the thread was not given itself: ours, where it came by inheritance.
+    fn inherit(
         &mut self,
         thread: ThreadId,
         process: ProcessId,
         parent: u32,
-        mask: &Arc<CpuSet>,
-        cpuset: &CpuSet,
+        same: impl Fn(&CpuSet) -> bool,
     ) -> Owner {
-        let same = |given: &CpuSet| given == &**mask || given.intersection(cpuset) == **mask;
-        if cpuset.is_subset(mask) {
-            // An order may give a thread all it can have; then the core still counts.
-            return match self.by_thread.get(&thread) {
-                Some(own) if same(&own.cpus) => Owner::Ours(own.core),
-                _ => {
-                    self.by_thread.remove(&thread);
-                    Owner::Nobody
-                }
-            };
+        let mut given = [process.pid, parent]
+            .into_iter()
+            .filter_map(|pid| self.by_process.get(&pid))
+            .flatten();
+        let Some(assignment) = given.find(|given| same(&given.cpus)).cloned() else {
+            return Owner::Foreign;
+        };
+        let core = assignment.core;
+        if assignment.pinned {
+            self.pinned.insert(thread);
         }
-        if let Some(own) = self.by_thread.get(&thread) {
-            return if same(&own.cpus) {
-                Owner::Ours(own.core)
-            } else {
-                Owner::Foreign
-            };
+        self.by_thread.insert(thread, assignment.clone());
+        // What it starts inherits in turn.
+        let given = self.by_process.entry(process.pid).or_default();
+        if !given.iter().any(|given| given.cpus == assignment.cpus) {
+            given.push(assignment);
         }
-        let inherited = [process.pid, parent]
-            .iter()
-            .filter_map(|pid| self.by_process.get(pid))
-            .flatten()
-            .find(|given| same(&given.cpus))
-            .cloned();
-        match inherited {
-            Some(assignment) => {
-                let core = assignment.core;
-                if assignment.pinned {
-                    self.pinned.insert(thread);
-                }
-                self.by_thread.insert(thread, assignment.clone());
-                // What it starts inherits in turn.
-                let given = self.by_process.entry(process.pid).or_default();
-                if !given.iter().any(|given| given.cpus == assignment.cpus) {
-                    given.push(assignment);
-                }
-                Owner::Ours(core)
-            }
-            None => Owner::Foreign,
-        }
+        Owner::Ours(core)
     }
 
-    /// Forgets threads and processes that are there no more.
+    /// Forgets threads and processes that are no longer there.
     pub(crate) fn retain(
         &mut self,
         thread: impl Fn(ThreadId) -> bool,

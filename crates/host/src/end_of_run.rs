@@ -11,7 +11,7 @@ use crate::error::HostError;
 use crate::files::Root;
 use crate::kernel::can_be_read;
 use crate::options::Selection;
-use crate::stop::{Nudge, Stop};
+use crate::stop::{Stop, WakeEvent};
 
 /// The processes that the world ends with; none for one that goes on until it is stopped.
 #[derive(Debug)]
@@ -48,11 +48,11 @@ impl Ending {
         Ok(Self { processes })
     }
 
-    /// Waits for an interval, or until it is nudged, by those who can be.
+    /// Waits for an interval, or until it is woken, where there is a waker.
     pub(crate) fn run_for(
         &self,
         stop: &Stop,
-        nudge: Option<&Nudge>,
+        waker: Option<&WakeEvent>,
         interval: Duration,
     ) -> Progress {
         let end = Instant::now() + interval;
@@ -67,10 +67,10 @@ impl Ending {
             if left.is_zero() {
                 return Progress::Ran;
             }
-            if nudge.is_some_and(Nudge::take) {
+            if waker.is_some_and(WakeEvent::take) {
                 return Progress::Woken { left };
             }
-            awaited.extend(nudge.map(Nudge::descriptor));
+            awaited.extend(waker.map(WakeEvent::descriptor));
             stop.wait(left, &awaited);
         }
     }
@@ -89,36 +89,36 @@ mod tests {
     }
 
     #[test]
-    fn a_nudge_wakes_whoever_waits_next_once_and_leaves_the_rest_of_the_interval() {
-        let (stop, nudge) = (Stop::new().unwrap(), Nudge::new().unwrap());
-        nudge.wake();
-        nudge.wake();
-        let Progress::Woken { left } = nobody().run_for(&stop, Some(&nudge), HOUR) else {
+    fn a_waker_wakes_whoever_waits_next_once_and_leaves_the_rest_of_the_interval() {
+        let (stop, waker) = (Stop::new().unwrap(), WakeEvent::new().unwrap());
+        waker.wake();
+        waker.wake();
+        let Progress::Woken { left } = nobody().run_for(&stop, Some(&waker), HOUR) else {
             panic!("woken before the hour is over");
         };
         assert!(left <= HOUR && left > HOUR / 2, "{left:?}");
         let soon = Duration::from_millis(1);
-        assert_eq!(nobody().run_for(&stop, Some(&nudge), soon), Progress::Ran);
+        assert_eq!(nobody().run_for(&stop, Some(&waker), soon), Progress::Ran);
     }
 
     #[test]
-    fn a_nudge_from_another_thread_is_felt_while_waiting() {
-        let (stop, nudge) = (Stop::new().unwrap(), Nudge::new().unwrap());
-        let other = nudge.clone();
-        let waker = std::thread::spawn(move || other.wake());
-        let woken = nobody().run_for(&stop, Some(&nudge), HOUR);
+    fn a_waker_from_another_thread_is_felt_while_waiting() {
+        let (stop, waker) = (Stop::new().unwrap(), WakeEvent::new().unwrap());
+        let other = waker.clone();
+        let thread = std::thread::spawn(move || other.wake());
+        let woken = nobody().run_for(&stop, Some(&waker), HOUR);
         assert!(matches!(woken, Progress::Woken { .. }), "{woken:?}");
-        waker.join().unwrap();
+        thread.join().unwrap();
     }
 
     #[test]
-    fn those_who_cannot_be_nudged_wait_and_a_stop_comes_first() {
-        let (stop, nudge) = (Stop::new().unwrap(), Nudge::new().unwrap());
-        nudge.wake();
+    fn those_who_cannot_be_woken_wait_and_a_stop_comes_first() {
+        let (stop, waker) = (Stop::new().unwrap(), WakeEvent::new().unwrap());
+        waker.wake();
         let soon = Duration::from_millis(1);
         assert_eq!(nobody().run_for(&stop, None, soon), Progress::Ran);
         stop.ask();
-        let ended = nobody().run_for(&stop, Some(&nudge), HOUR);
+        let ended = nobody().run_for(&stop, Some(&waker), HOUR);
         assert_eq!(ended, Progress::Ended);
     }
 }

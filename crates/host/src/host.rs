@@ -37,7 +37,7 @@ use crate::proc::{cpuinfo, meminfo};
 use crate::residency::Residencies;
 use crate::samples::{self, Recipe, Roster, Sampler};
 use crate::scan::{Scanner, Tick};
-use crate::stop::{Nudge, Stop};
+use crate::stop::{Stop, WakeEvent};
 use crate::vm::Machines;
 
 /// The live machine.
@@ -55,7 +55,7 @@ pub struct Host {
     agents: Agents,
     /// `None` once the pager has it.
     mover: Option<Mover>,
-    nudge: Nudge,
+    waker: WakeEvent,
     sequence: u64,
     observed_ns: u64,
 }
@@ -124,11 +124,11 @@ impl Host {
             residencies: Residencies::new(root.clone(), page_bytes, share, only_node),
             machines: Machines::new(root.clone()),
             agents: Agents::default(),
-            mover: Some(Mover::new(root.clone(), options.pages.clone(), page_bytes)),
+            mover: Some(Mover::new(root.clone(), options.pages, page_bytes)),
             signals: equipment.signals,
             counters: equipment.counters,
             recipe: equipment.recipe,
-            nudge: Nudge::new()?,
+            waker: WakeEvent::new()?,
             sequence: 0,
             observed_ns: now,
             shared: Arc::new(Shared {
@@ -295,12 +295,12 @@ impl World for Host {
 
     fn run_for(&mut self, interval: Duration) -> Progress {
         let Shared { ending, stop, .. } = &*self.shared;
-        ending.run_for(stop, Some(&self.nudge), interval)
+        ending.run_for(stop, Some(&self.waker), interval)
     }
 
     fn waker(&self) -> Option<Waker> {
-        let nudge = self.nudge.clone();
-        Some(Arc::new(move || nudge.wake()))
+        let waker = self.waker.clone();
+        Some(Arc::new(move || waker.wake()))
     }
 
     fn observe(&mut self) -> Result<Snapshot, WorldError> {

@@ -44,7 +44,7 @@ pub enum Selection {
 }
 
 /// How pages are moved.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageOptions {
     /// How long 99 of 100 threads that touch a page on its way may wait for it.
     pub pause_target: Duration,

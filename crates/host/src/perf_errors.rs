@@ -86,69 +86,53 @@ impl Reasons {
 
     /// Why an event could not be opened.
     pub(crate) fn counters(&self, event: &str, errno: Errno) -> Refusal {
-        let tried = format!("cannot count {event}: {errno}");
-        match errno {
-            Errno::ACCESS | Errno::PERM if self.may_watch_all() || self.paranoid == Some(-1) => {
-                Refusal::new(
-                    format!("{tried}: refused although permitted, as a system call filter does"),
-                    "run outside the container, or allow perf_event_open in its seccomp profile",
-                )
-            }
-            Errno::ACCESS | Errno::PERM => {
-                let paranoid = self
-                    .paranoid
-                    .map_or("unknown".to_owned(), |p| p.to_string());
-                Refusal::new(
-                    format!(
-                        "{tried}: permission denied; kernel.perf_event_paranoid is {paranoid} and \
-                         the program lacks CAP_PERFMON"
-                    ),
-                    "run as root, give it CAP_PERFMON (setcap cap_perfmon,cap_sys_nice,\
-                     cap_sys_ptrace+ep), or set sysctl kernel.perf_event_paranoid=0",
-                )
-            }
-            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO if self.hypervisor => {
-                Refusal::new(
-                    format!("{tried}: this virtual machine has no performance counters"),
-                    "give it a virtual PMU (QEMU: -cpu host,pmu=on; many clouds: a metal or \
-                     whole-socket size), or use hardware or the lab",
-                )
-            }
-            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO => Refusal::new(
-                format!(
-                    "{tried}: this processor, or the kernel's driver for it, has no such event"
-                ),
-                "use a kernel that knows this processor, or the lab",
-            ),
-            Errno::NOSYS if self.paranoid.is_some() => Refusal::new(
-                format!("{tried}: a system call filter hides perf_event_open"),
+        let paranoid = self.paranoid;
+        let denied = format!(
+            "permission denied; kernel.perf_event_paranoid is {} and the program lacks CAP_PERFMON",
+            paranoid.map_or("unknown".to_owned(), |paranoid| paranoid.to_string())
+        );
+        let (why, remedy) = match errno {
+            Errno::ACCESS | Errno::PERM if self.may_watch_all() || paranoid == Some(-1) => (
+                "refused although permitted, as a system call filter does",
                 "run outside the container, or allow perf_event_open in its seccomp profile",
             ),
-            Errno::NOSYS => Refusal::new(
-                format!("{tried}: the kernel has no perf events (CONFIG_PERF_EVENTS)"),
+            Errno::ACCESS | Errno::PERM => (
+                denied.as_str(),
+                "run as root, give it CAP_PERFMON (setcap cap_perfmon,cap_sys_nice,\
+                 cap_sys_ptrace+ep), or set sysctl kernel.perf_event_paranoid=0",
+            ),
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO if self.hypervisor => (
+                "this virtual machine has no performance counters",
+                "give it a virtual PMU (QEMU: -cpu host,pmu=on; many clouds: a metal or \
+                 whole-socket size), or use hardware or the lab",
+            ),
+            Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::NXIO => (
+                "this processor, or the kernel's driver for it, has no such event",
+                "use a kernel that knows this processor, or the lab",
+            ),
+            Errno::NOSYS if paranoid.is_some() => (
+                "a system call filter hides perf_event_open",
+                "run outside the container, or allow perf_event_open in its seccomp profile",
+            ),
+            Errno::NOSYS => (
+                "the kernel has no perf events (CONFIG_PERF_EVENTS)",
                 "use a kernel built with them",
             ),
-            Errno::MFILE | Errno::NFILE => Refusal::new(
-                format!("{tried}: too many open files"),
-                "raise the limit (ulimit -n)",
+            Errno::MFILE | Errno::NFILE => ("too many open files", "raise the limit (ulimit -n)"),
+            Errno::INVAL | Errno::NOSPC => (
+                "this processor cannot count it, or not together with the others of its group",
+                "stop other users of the counters (sysctl kernel.nmi_watchdog=0), or describe other \
+                 events in a file of your own (--events FILE)",
             ),
-            Errno::INVAL | Errno::NOSPC => Refusal::new(
-                format!(
-                    "{tried}: this processor cannot count it, or not together with the others of \
-                     its \
-                     group"
-                ),
-                "stop other users of the counters (sysctl kernel.nmi_watchdog=0), or describe \
-                 other events in a file of your own (--events FILE)",
-            ),
-            Errno::BUSY => Refusal::new(
-                format!("{tried}: someone else has the counter to himself"),
+            Errno::BUSY => (
+                "someone else has the counter to himself",
                 "stop the other profiler, or the NMI watchdog (sysctl kernel.nmi_watchdog=0)",
             ),
-            _ => Refusal::new(
-                format!("{tried}: unexpected; see perf_event_open(2)"),
+            _ => (
+                "unexpected; see perf_event_open(2)",
                 "report it with the output of numaherd doctor",
             ),
-        }
+        };
+        Refusal::new(format!("cannot count {event}: {errno}: {why}"), remedy)
     }
 }

@@ -10,214 +10,28 @@
 //! each other in time.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{MemorySource, ProcessId, Sample, ThreadId};
 
-use crate::files::Root;
-use crate::kernel::{Attribute, Errno, Kernel, flag};
+use crate::kernel::{Errno, Kernel};
 use crate::latest::Latest;
 use crate::memory_blocks::MemoryBlocks;
 use crate::options::SampleOptions;
-use crate::perf_errors::{Reasons, Refusal};
-use crate::pmu::Pmu;
-use crate::records::{Layout, RawSample, Record, records};
+use crate::records::{RawSample, Record, records};
 use crate::sys::ring::Ring;
+
+mod recipe;
+
+pub(crate) use recipe::{Recipe, choose};
 
 /// Collections for which a thread keeps its ring when there are more threads than rings.
 const TURN: u64 = 50;
 
 /// The watched threads, as the scan last saw them: number to identity.
 pub(crate) type Roster = Latest<HashMap<u32, (ThreadId, ProcessId)>>;
-
-/// How this machine samples.
-#[derive(Clone, Debug)]
-pub(crate) struct Recipe {
-    /// By what, for people.
-    pub(crate) source: String,
-    pub(crate) caveat: Option<String>,
-    /// An event that must lead the group (Sapphire Rapids), if any.
-    leader: Option<Attribute>,
-    attribute: Attribute,
-    layout: Layout,
-    per_cpu: bool,
-}
-
-/// Finds how this machine samples, and tries it.
-///
-/// # Errors
-/// Why it cannot.
-pub(crate) fn choose(
-    kernel: &dyn Kernel,
-    root: &Root,
-    options: &SampleOptions,
-    reasons: &Reasons,
-    a_cpu: CpuId,
-) -> Result<Recipe, Refusal> {
-    if !options.enabled {
-        return Err(Refusal::new("sampling is switched off", "switch it on"));
-    }
-    let recipe = describe(root, options)?;
-    let mut last = Errno::NOENT;
-    for per_cpu in [true, false] {
-        for physical in [true, false] {
-            for weight_parts in [true, false] {
-                let recipe = Recipe {
-                    per_cpu,
-                    layout: Layout {
-                        weight_parts,
-                        physical,
-                    },
-                    ..recipe.clone()
-                };
-                let (tid, cpu) = if per_cpu {
-                    (None, Some(a_cpu.0))
-                } else {
-                    (Some(0), None)
-                };
-                match open(kernel, &recipe, tid, cpu) {
-                    Ok(_) => return Ok(recipe.explained()),
-                    Err(errno) => last = errno,
-                }
-            }
-        }
-    }
-    Err(reasons.counters(&recipe.source, last))
-}
-
-/// What the PMUs of this machine offer.
-fn describe(root: &Root, options: &SampleOptions) -> Result<Recipe, Refusal> {
-    let lab = Pmu::find(root, "lab").and_then(|pmu| pmu.event("llc_miss"));
-    if let Some(attribute) = lab {
-        return Ok(recipe("lab/llc_miss/", None, attribute, options));
-    }
-    for name in ["cpu", "cpu_core"] {
-        let Some(pmu) = Pmu::find(root, name) else {
-            continue;
-        };
-        if let Some(mut attribute) = pmu.event("mem-loads") {
-            pmu.set(&mut attribute, "ldlat", options.least_latency);
-            attribute.flags |= flag::PRECISE_2 | flag::EXCLUDE_GUEST;
-            let label = format!("{name}/mem-loads,ldlat={}/", options.least_latency);
-            let caveat = "loads only: no stores";
-            let mut recipe = recipe(&label, Some(caveat), attribute, options);
-            recipe.leader = pmu.event("mem-loads-aux");
-            return Ok(recipe);
-        }
-    }
-    if let Some(pmu) = Pmu::find(root, "ibs_op") {
-        let mut attribute = Attribute {
-            kind: pmu.kind,
-            ..Attribute::default()
-        };
-        // Count operations, not cycles, so that samples follow the work; and only those that missed
-        // the last-level cache where the processor can filter (Zen 4).
-        pmu.set(&mut attribute, "cnt_ctl", 1);
-        let only_misses = pmu.set(&mut attribute, "l3missonly", 1).is_some();
-        let label = if only_misses {
-            "ibs_op/cnt_ctl,l3missonly/"
-        } else {
-            "ibs_op/cnt_ctl/"
-        };
-        let mut recipe = recipe(label, None, attribute, options);
-        // The hardware counts in steps of 16.
-        recipe.attribute.sample_period = options.period.next_multiple_of(16);
-        return Ok(recipe);
-    }
-    let names = Pmu::names(root);
-    if names.iter().any(|name| name.starts_with("arm_spe")) {
-        return Err(Refusal::new(
-            "this processor samples with Arm SPE, which this version does not decode",
-            "use kernel hint faults (a policy that needs no samples), or another machine",
-        ));
-    }
-    Err(Refusal::new(
-        format!(
-            "none of the machine's PMUs can sample memory accesses ({})",
-            if names.is_empty() {
-                "it has none".to_owned()
-            } else {
-                names.join(", ")
-            }
-        ),
-        "needs Intel PEBS (mem-loads) or AMD IBS, which virtual machines seldom have; or the lab",
-    ))
-}
-
-fn recipe(
-    source: &str,
-    caveat: Option<&str>,
-    attribute: Attribute,
-    options: &SampleOptions,
-) -> Recipe {
-    Recipe {
-        source: source.to_owned(),
-        caveat: caveat.map(str::to_owned),
-        leader: None,
-        attribute: Attribute {
-            sample_period: options.period,
-            ..attribute
-        },
-        layout: Layout {
-            weight_parts: true,
-            physical: true,
-        },
-        per_cpu: true,
-    }
-}
-
-impl Recipe {
-    /// The attribute with everything in it.
-    fn complete(&self) -> Attribute {
-        const CLOCK_MONOTONIC: i32 = 1;
-        Attribute {
-            sample_type: self.layout.sample_type(),
-            clock_id: CLOCK_MONOTONIC,
-            flags: self.attribute.flags | flag::USE_CLOCK_ID,
-            ..self.attribute
-        }
-    }
-
-    /// With what this machine's permissions take away said in the caveat.
-    fn explained(mut self) -> Self {
-        let mut caveats: Vec<String> = self.caveat.take().into_iter().collect();
-        if !self.per_cpu {
-            caveats.push(
-                "one ring per thread, because sampling whole CPUs is not permitted (CAP_PERFMON); \
-                 with many threads, the rings take turns"
-                    .to_owned(),
-            );
-        }
-        if !self.layout.physical {
-            caveats
-                .push("without physical addresses, so the page's node is seldom known".to_owned());
-        }
-        self.caveat = (!caveats.is_empty()).then(|| caveats.join("; "));
-        self
-    }
-}
-
-/// Opens the event, with its leader if it needs one.
-fn open(
-    kernel: &dyn Kernel,
-    recipe: &Recipe,
-    tid: Option<u32>,
-    cpu: Option<u32>,
-) -> Result<(Option<OwnedFd>, OwnedFd), Errno> {
-    let leader = match &recipe.leader {
-        Some(attribute) => Some(kernel.open(attribute, tid, cpu, None)?),
-        None => None,
-    };
-    let event = kernel.open(
-        &recipe.complete(),
-        tid,
-        cpu,
-        leader.as_ref().map(AsFd::as_fd),
-    )?;
-    Ok((leader, event))
-}
 
 /// A ring with the leader that must stay open.
 #[derive(Debug)]
@@ -349,14 +163,10 @@ impl Sampler {
         }
         let cpu = CpuId(raw.cpu);
         let source = raw.source.memory_source();
-        let by_address = match raw.physical {
-            0 => None,
-            physical => self.blocks.node_of(physical),
-        };
-        let by_source = || match source {
-            MemorySource::LocalMemory => self.topology.node_of(cpu),
-            _ => None,
-        };
+        let physical = (raw.physical != 0).then_some(raw.physical);
+        let by_address = physical.and_then(|physical| self.blocks.node_of(physical));
+        let is_local = source == MemorySource::LocalMemory;
+        let by_source = || self.topology.node_of(cpu).filter(|_| is_local);
         Some(Sample {
             time_ns: raw.time.saturating_sub(self.began_ns),
             thread,
@@ -377,9 +187,7 @@ impl Sampler {
                 continue;
             }
             match self.tap(None, Some(cpu.0)) {
-                Ok(tap) => {
-                    self.cpus.insert(cpu, tap);
-                }
+                Ok(tap) => drop(self.cpus.insert(cpu, tap)),
                 Err(errno) => {
                     losses.without_ring += 1;
                     losses.refused = Some(errno);
@@ -432,7 +240,7 @@ impl Sampler {
 
     /// Opens and maps one ring; smaller where the kernel's limits ask for it.
     fn tap(&mut self, tid: Option<u32>, cpu: Option<u32>) -> Result<Tap, Errno> {
-        let (leader, mut event) = open(&*self.kernel, &self.recipe, tid, cpu)?;
+        let (leader, mut event) = self.recipe.open(&*self.kernel, tid, cpu)?;
         loop {
             match Ring::map(event, self.ring_pages) {
                 Ok(ring) => {
@@ -504,272 +312,4 @@ impl Sampler {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fake;
-    use crate::records::tests::{record, sample};
-    use numaherd_topology::{CpuPart, Node, NodeId, Parts};
-    use std::collections::HashSet;
-    use std::os::unix::fs::FileExt;
-    use std::sync::Mutex;
-
-    const LOCAL: u64 = 0x2 | 0x80 << 5;
-    const REMOTE: u64 = 0x2 | 0x100 << 5;
-
-    /// Two nodes of one CPU each.
-    fn topology() -> Arc<Topology> {
-        let cpu = |id| CpuPart {
-            id: CpuId(id),
-            online: true,
-            package: None,
-            siblings: CpuSet::new(),
-            capacity: None,
-        };
-        let node = |id| Node {
-            id: NodeId(id),
-            online: true,
-            cpus: [CpuId(id)].into_iter().collect(),
-            memory_bytes: 1 << 30,
-        };
-        let parts = Parts {
-            name: "two".into(),
-            nodes: vec![node(0), node(1)],
-            cpus: vec![cpu(0), cpu(1)],
-            ..Parts::default()
-        };
-        Arc::new(Topology::new(parts).unwrap())
-    }
-
-    fn recipe_of(per_cpu: bool) -> Recipe {
-        let mut recipe = recipe(
-            "test",
-            None,
-            Attribute::default(),
-            &SampleOptions::default(),
-        );
-        recipe.layout = crate::records::tests::PLAIN;
-        recipe.per_cpu = per_cpu;
-        recipe
-    }
-
-    fn roster(threads: &[u32]) -> Roster {
-        let entry = |&tid: &u32| {
-            let (thread, process) = (ThreadId { tid, born: 1 }, ProcessId { pid: tid, born: 1 });
-            (tid, (thread, process))
-        };
-        Latest::new(threads.iter().map(entry).collect())
-    }
-
-    type Files = Arc<Mutex<BTreeMap<u32, std::fs::File>>>;
-
-    /// Counters whose events are files that look like empty rings, found by CPU or thread.
-    fn ring_files(files: &Files, refuse: HashSet<u32>) -> Arc<dyn Kernel> {
-        let files = files.clone();
-        Arc::new(fake::Counters(
-            move |_: &Attribute, tid: Option<u32>, cpu: Option<u32>| {
-                let which = tid.or(cpu).unwrap();
-                if refuse.contains(&which) {
-                    return Err(Errno::MFILE);
-                }
-                let file = tempfile::tempfile().unwrap();
-                file.set_len(17 * rustix::param::page_size() as u64)
-                    .unwrap();
-                files
-                    .lock()
-                    .unwrap()
-                    .insert(which, file.try_clone().unwrap());
-                Ok(file.into())
-            },
-        ))
-    }
-
-    /// The kernel writes records into a ring.
-    fn write(files: &Files, which: u32, records: &[Vec<u8>]) {
-        let files = files.lock().unwrap();
-        let file = &files[&which];
-        let mut head = [0; 8];
-        file.read_exact_at(&mut head, 1024).unwrap();
-        let mut head = u64::from_ne_bytes(head);
-        for record in records {
-            let at = rustix::param::page_size() as u64 + head;
-            file.write_all_at(record, at).unwrap();
-            head += record.len() as u64;
-        }
-        file.write_all_at(&head.to_ne_bytes(), 1024).unwrap();
-    }
-
-    fn sampler(kernel: Arc<dyn Kernel>, per_cpu: bool, roster: Roster) -> Sampler {
-        Sampler::new(
-            kernel,
-            recipe_of(per_cpu),
-            topology(),
-            MemoryBlocks::default(),
-            roster,
-            &SampleOptions::default(),
-            1000,
-        )
-    }
-
-    fn online() -> CpuSet {
-        "0-1".parse().unwrap()
-    }
-
-    #[test]
-    fn samples_of_all_cpus_in_time_order_and_only_of_watched_threads() {
-        let files = Files::default();
-        let mut sampler = sampler(ring_files(&files, HashSet::new()), true, roster(&[7, 8]));
-        assert!(sampler.collect(&online(), 1000).samples.is_empty());
-        let (a, b) = (
-            sample(7, 1300, 0xa000, 0, LOCAL),
-            sample(7, 1500, 0xb000, 0, REMOTE),
-        );
-        write(&files, 0, &[a, b]);
-        let (c, d) = (
-            sample(8, 1400, 0xc000, 1, LOCAL),
-            sample(99, 1450, 0xd000, 1, LOCAL),
-        );
-        write(&files, 1, &[c, d]);
-        let collected = sampler.collect(&online(), 2000);
-        let found: Vec<_> = collected
-            .samples
-            .iter()
-            .map(|s| (s.time_ns, s.thread.tid, s.address, s.source, s.node))
-            .collect();
-        assert_eq!(
-            found,
-            [
-                (300, 7, 0xa000, MemorySource::LocalMemory, Some(NodeId(0))),
-                (400, 8, 0xc000, MemorySource::LocalMemory, Some(NodeId(1))),
-                (500, 7, 0xb000, MemorySource::RemoteMemory, None),
-            ]
-        );
-        assert!(collected.gaps.is_empty(), "{:?}", collected.gaps);
-    }
-
-    #[test]
-    fn what_may_be_incomplete_waits_for_the_next_collection() {
-        let files = Files::default();
-        let mut sampler = sampler(ring_files(&files, HashSet::new()), true, roster(&[7]));
-        sampler.collect(&online(), 1000);
-        write(
-            &files,
-            0,
-            &[
-                sample(7, 1900, 1 << 12, 0, LOCAL),
-                sample(7, 2100, 2 << 12, 0, LOCAL),
-            ],
-        );
-        let first = sampler.collect(&online(), 2000).samples;
-        write(&files, 1, &[sample(7, 2050, 3 << 12, 1, LOCAL)]);
-        let second = sampler.collect(&online(), 3000).samples;
-        let times = |samples: &[Sample]| samples.iter().map(|s| s.time_ns).collect::<Vec<_>>();
-        assert_eq!(
-            (times(&first), times(&second)),
-            (vec![900], vec![1050, 1100])
-        );
-    }
-
-    #[test]
-    fn losses_are_gaps() {
-        let files = Files::default();
-        let mut sampler = sampler(ring_files(&files, HashSet::new()), true, roster(&[7]));
-        sampler.collect(&online(), 1000);
-        write(
-            &files,
-            0,
-            &[record(2, &[1, 40]), record(5, &[0, 0, 0]), record(13, &[2])],
-        );
-        let gaps = sampler.collect(&online(), 2000).gaps;
-        assert!(
-            gaps[0].starts_with("42 memory samples were lost"),
-            "{gaps:?}"
-        );
-        assert!(gaps[1].contains("throttled sampling 1 times"), "{gaps:?}");
-    }
-
-    #[test]
-    fn a_cpu_that_refuses_is_a_gap_and_is_tried_again() {
-        let files = Files::default();
-        let kernel = ring_files(&files, HashSet::from([1]));
-        let mut sampler = sampler(kernel, true, roster(&[7]));
-        for _ in 0..2 {
-            let gaps = sampler.collect(&online(), 1000).gaps;
-            assert!(gaps[0].starts_with("1 CPUs are not sampled"), "{gaps:?}");
-        }
-        assert_eq!(sampler.cpus.len(), 1);
-    }
-
-    #[test]
-    fn more_threads_than_rings_take_turns() {
-        let files = Files::default();
-        let open = Arc::new(Mutex::new(0));
-        let limit = {
-            let (files, open) = (ring_files(&files, HashSet::new()), open.clone());
-            fake::Counters(move |a: &Attribute, tid, cpu| {
-                let mut open = open.lock().unwrap();
-                if *open >= 2 {
-                    return Err(Errno::MFILE);
-                }
-                *open += 1;
-                files.open(a, tid, cpu, None)
-            })
-        };
-        let mut sampler = sampler(Arc::new(limit), false, roster(&[1, 2, 3, 4]));
-        let gaps = sampler.collect(&online(), 1000).gaps;
-        assert!(gaps[0].starts_with("2 threads are not sampled"), "{gaps:?}");
-        let first: HashSet<u32> = sampler.threads.keys().map(|t| t.tid).collect();
-        assert_eq!(first, HashSet::from([1, 2]));
-        *open.lock().unwrap() = 0;
-        for _ in 0..TURN {
-            sampler.collect(&online(), 1000);
-        }
-        let second: HashSet<u32> = sampler.threads.keys().map(|t| t.tid).collect();
-        assert_eq!(second, HashSet::from([3, 4]));
-    }
-
-    #[test]
-    fn a_machine_that_cannot_sample_says_why() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::new(folder.path());
-        let reasons = Reasons::new(&root, &crate::proc::cpuinfo::Processor::default());
-        let kernel = fake::Counters(|_: &Attribute, _, _| Err(Errno::NOENT));
-        let options = SampleOptions::default();
-        let why = |root| {
-            choose(&kernel, root, &options, &reasons, CpuId(0))
-                .unwrap_err()
-                .reason
-        };
-        assert!(why(&root).contains("none of the machine's PMUs"));
-        let spe = folder.path().join("sys/bus/event_source/devices/arm_spe_0");
-        std::fs::create_dir_all(spe).unwrap();
-        assert!(why(&root).contains("Arm SPE"));
-    }
-
-    #[test]
-    fn what_the_kernel_does_not_allow_is_left_out_and_said() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::new(folder.path());
-        let pmu = folder.path().join("sys/bus/event_source/devices/ibs_op");
-        std::fs::create_dir_all(pmu.join("format")).unwrap();
-        std::fs::write(pmu.join("type"), "11").unwrap();
-        std::fs::write(pmu.join("format/cnt_ctl"), "config:19").unwrap();
-        let reasons = Reasons::new(&root, &crate::proc::cpuinfo::Processor::default());
-        // Threads only, and no physical addresses.
-        let kernel = fake::Counters(|a: &Attribute, tid: Option<u32>, _| {
-            assert_eq!((a.kind, a.config, a.sample_period % 16), (11, 1 << 19, 0));
-            match tid {
-                Some(_) if a.sample_type & (1 << 19) == 0 => {
-                    Ok(tempfile::tempfile().unwrap().into())
-                }
-                _ => Err(Errno::ACCESS),
-            }
-        });
-        let options = SampleOptions::default();
-        let recipe = choose(&kernel, &root, &options, &reasons, CpuId(0)).unwrap();
-        let caveat = recipe.caveat.unwrap();
-        assert!(
-            caveat.contains("take turns") && caveat.contains("physical"),
-            "{caveat}"
-        );
-    }
-}
+mod tests;

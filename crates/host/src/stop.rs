@@ -78,11 +78,11 @@ fn event() -> Result<OwnedFd, HostError> {
 
 /// Wakes a waiting world without stopping it. Clones wake the same world.
 #[derive(Clone, Debug)]
-pub(crate) struct Nudge {
+pub(crate) struct WakeEvent {
     wake: Arc<OwnedFd>,
 }
 
-impl Nudge {
+impl WakeEvent {
     pub(crate) fn new() -> Result<Self, HostError> {
         let wake = Arc::new(event()?);
         Ok(Self { wake })

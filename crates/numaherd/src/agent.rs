@@ -18,7 +18,7 @@ use crate::print;
 /// There is no port to the host, or it cannot be opened; the message says how to give the machine
 /// one. With `--once`, nobody listens.
 pub fn agent(options: &Agent) -> Result<()> {
-    let mut agent_options = AgentOptions::new();
+    let mut agent_options = AgentOptions::default();
     agent_options.root.clone_from(&options.root);
     agent_options.port.clone_from(&options.port);
     if let Some(interval) = options.interval {

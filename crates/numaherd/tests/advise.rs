@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use numaherd_lab_launcher::{Guest, KernelFiles, Options, machine};
-use numaherd_topology::{Machine, NodeSet, sysfs};
+use numaherd_testing::sysfs;
+use numaherd_topology::{Machine, NodeSet};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_numaherd");
 

@@ -4,7 +4,7 @@
 //! asks for and what came of it, [`Scene`] is a machine with one snapshot of it, and [`FakeWorld`] is a
 //! scripted [`World`](numaherd_world::World). A test says only what matters to it and takes the rest
 //! as it is: threads are busy and may run anywhere, half of each node's memory is free, page moves
-//! succeed.
+//! succeed. [`sysfs::write`] writes a machine as a tree that the readers of sysfs understand.
 //!
 //! Everything here panics on what a test cannot mean, for instance a list of CPUs that is none.
 
@@ -12,6 +12,7 @@ pub mod orders;
 pub mod scene;
 pub mod seen;
 pub mod shape;
+pub mod sysfs;
 pub mod world;
 
 pub use orders::{all_pages, moved, notice, place, plan_of, release, sample, window};

@@ -6,7 +6,7 @@
 //!
 //! | from | by |
 //! |---|---|
-//! | a sysfs tree, live or captured | [`sysfs::read`]; [`sysfs::write`] makes one |
+//! | a sysfs tree, live or captured | [`sysfs::read`] |
 //! | hwloc XML, versions 2 and 3 | [`hwloc::read_xml`], [`hwloc::xml`] |
 //! | an hwloc synthetic string | [`hwloc::synthetic`] |
 //! | a machine file or preset | [`Machine::find`], then [`Machine::topology`] |
@@ -42,4 +42,4 @@ pub use set::{CpuSet, IdSet, ListError, NodeSet};
 pub use topology::{
     Cache, CacheKind, Core, Cpu, Distances, Domain, Invalid, Node, Timing, Topology,
 };
-pub use view::{CoreView, CpuView, DomainView, NodeView, View};
+pub use view::{CoreView, NodeView, View};

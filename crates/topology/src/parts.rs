@@ -149,6 +149,12 @@ impl From<Topology> for Parts {
     }
 }
 
+/// A matrix of so many rows and columns.
+pub(crate) fn square<T>(size: usize, entry: impl Fn(usize, usize) -> T) -> Vec<Vec<T>> {
+    let row = |from| (0..size).map(|to| entry(from, to)).collect();
+    (0..size).map(row).collect()
+}
+
 fn dense<T: From<u32>>(index: usize) -> T {
     T::from(u32::try_from(index).expect("there are no more cores than CPU numbers, which are u32"))
 }
@@ -265,10 +271,8 @@ fn core_of_each_cpu(cpus: &[CpuPart], cpu_at: &[Option<u32>]) -> Vec<CoreId> {
             core_of[at].get_or_insert(core);
         }
     }
-    core_of
-        .into_iter()
-        .map(|core| core.expect("every CPU was visited"))
-        .collect()
+    let visited = |core: Option<CoreId>| core.expect("every CPU was visited");
+    core_of.into_iter().map(visited).collect()
 }
 
 fn domain_of_each_cpu(
@@ -284,11 +288,8 @@ fn domain_of_each_cpu(
         if cache.kind == CacheKind::Instruction {
             continue;
         }
-        let ats: Vec<usize> = cache
-            .cpus
-            .iter()
-            .filter_map(|cpu| position(cpu_at, cpu))
-            .collect();
+        let ats = cache.cpus.iter().filter_map(|cpu| position(cpu_at, cpu));
+        let ats: Vec<usize> = ats.collect();
         let shared = ats.iter().any(|&at| core_of[at] != core_of[ats[0]]);
         if cache.level >= 3 || (cache.level == 2 && shared) {
             for at in ats {

@@ -45,10 +45,7 @@ pub struct ListError {
 impl<T: Copy + Into<u32> + From<u32>> IdSet<T> {
     /// The empty set.
     pub fn new() -> Self {
-        Self {
-            words: Vec::new(),
-            kind: PhantomData,
-        }
+        Self::default()
     }
 
     /// Adds a number; false when it was there already.
@@ -62,55 +59,17 @@ impl<T: Copy + Into<u32> + From<u32>> IdSet<T> {
         fresh
     }
 
-    /// Adds all numbers from `first` to `last`; none when `first` is above `last`.
-    fn insert_range(&mut self, first: u32, last: u32) {
-        if first > last {
-            return;
-        }
-        let (from, to) = (first as usize / BITS, last as usize / BITS);
-        if self.words.len() <= to {
-            self.words.resize(to + 1, 0);
-        }
-        for word in from..=to {
-            let low = if word == from {
-                first as usize % BITS
-            } else {
-                0
-            };
-            let high = if word == to {
-                last as usize % BITS
-            } else {
-                BITS - 1
-            };
-            self.words[word] |= (u64::MAX >> (BITS - 1 - (high - low))) << low;
-        }
-    }
-
     /// The runs of adjoining numbers, ascending, as first and last.
     fn runs(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let mut at = 0;
+        let mut numbers = self.iter().map(Into::<u32>::into).peekable();
         std::iter::from_fn(move || {
-            let first = self.next_where(at, |word| word)?;
-            // Past the words all bits are clear, so a run that reaches the end ends there.
-            let end = self
-                .next_where(first, |word| !word)
-                .unwrap_or(self.words.len() * BITS);
-            at = end;
-            Some((number(0, first), number(0, end - 1)))
-        })
-    }
-
-    /// The first bit at or after `at` that is set in `view` of its word.
-    fn next_where(&self, at: usize, view: impl Fn(u64) -> u64) -> Option<usize> {
-        let mut mask = u64::MAX << (at % BITS);
-        for (word, &bits) in self.words.iter().enumerate().skip(at / BITS) {
-            let found = view(bits) & mask;
-            if found != 0 {
-                return Some(word * BITS + found.trailing_zeros() as usize);
+            let first = numbers.next()?;
+            let mut last = first;
+            while let Some(next) = numbers.next_if_eq(&(last + 1)) {
+                last = next;
             }
-            mask = u64::MAX;
-        }
-        None
+            Some((first, last))
+        })
     }
 
     /// Takes a number out; false when it was not there.
@@ -168,13 +127,8 @@ impl<T: Copy + Into<u32> + From<u32>> IdSet<T> {
 
     /// The numbers that are in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
-        let words = self
-            .words
-            .iter()
-            .zip(&other.words)
-            .map(|(a, b)| a & b)
-            .collect();
-        Self::of_words(words)
+        let words = self.words.iter().zip(&other.words);
+        Self::of_words(words.map(|(a, b)| a & b).collect())
     }
 
     /// The numbers of this set that are not in the other.
@@ -203,10 +157,8 @@ impl<T: Copy + Into<u32> + From<u32>> IdSet<T> {
 
     /// Whether every number of this set is in the other.
     pub fn is_subset(&self, other: &Self) -> bool {
-        self.words
-            .iter()
-            .enumerate()
-            .all(|(i, word)| word & !other.words.get(i).copied().unwrap_or(0) == 0)
+        let others = other.words.iter().chain(std::iter::repeat(&0));
+        self.words.iter().zip(others).all(|(a, b)| a & !b == 0)
     }
 
     /// The set as 64-bit words, lowest numbers first, without trailing zero words.
@@ -216,18 +168,14 @@ impl<T: Copy + Into<u32> + From<u32>> IdSet<T> {
 
     /// The set whose members are the bits of these words, lowest numbers first.
     pub fn of_words(words: Vec<u64>) -> Self {
-        let mut set = Self {
-            words,
-            kind: PhantomData,
-        };
+        let kind = PhantomData;
+        let mut set = Self { words, kind };
         set.trim();
         set
     }
 
     fn trim(&mut self) {
-        while self.words.last() == Some(&0) {
-            self.words.pop();
-        }
+        while self.words.pop_if(|word| *word == 0).is_some() {}
     }
 }
 
@@ -266,9 +214,7 @@ impl<T> std::hash::Hash for IdSet<T> {
 impl<T: Copy + Into<u32> + From<u32>> FromIterator<T> for IdSet<T> {
     fn from_iter<I: IntoIterator<Item = T>>(ids: I) -> Self {
         let mut set = Self::new();
-        for id in ids {
-            set.insert(id);
-        }
+        set.extend(ids);
         set
     }
 }
@@ -331,48 +277,33 @@ fn add_part<T: Copy + Into<u32> + From<u32>>(
         text: part.to_owned(),
         reason,
     };
-    let parse = |text: &str| -> Result<u32, ListError> {
-        let number: u32 = text.parse().map_err(|_| wrong("not a number"))?;
-        if number > LARGEST_PARSED {
-            Err(wrong("number too large"))
-        } else {
-            Ok(number)
-        }
+    let number = |text: &str| match text.parse::<u32>() {
+        Err(_) => Err(wrong("not a number")),
+        Ok(number) if number > LARGEST_PARSED => Err(wrong("number too large")),
+        Ok(number) => Ok(number),
     };
     let (range, group) = match part.split_once(':') {
         Some((range, group)) => (range, Some(group)),
         None => (part, None),
     };
-    let (first, last) = match range.split_once('-') {
-        Some((first, last)) => (parse(first)?, parse(last)?),
-        None => (parse(range)?, parse(range)?),
-    };
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let (first, last) = (number(first)?, number(last)?);
     if first > last {
         return Err(wrong("the range runs backwards"));
     }
-    let (used, size) = match group {
+    let (used, size) = match group.map(|group| group.split_once('/')) {
         None => (1, 1),
-        Some(group) => {
-            let (used, size) = group
-                .split_once('/')
-                .ok_or_else(|| wrong("a group is written used/size"))?;
-            (parse(used)?, parse(size)?)
-        }
+        Some(None) => return Err(wrong("a group is written used/size")),
+        Some(Some((used, size))) => (number(used)?, number(size)?),
     };
     if used == 0 || size == 0 || used > size {
         return Err(wrong("a group needs 0 < used <= size"));
     }
-    let named = u64::from(last - first) + 1;
     *left = left
-        .checked_sub(named)
+        .checked_sub(u64::from(last - first) + 1)
         .ok_or_else(|| wrong("the list repeats itself"))?;
-    if used == size {
-        set.insert_range(first, last);
-        return Ok(());
-    }
-    for start in (first..=last).step_by(size as usize) {
-        set.insert_range(start, last.min(start + used - 1));
-    }
+    let named = (first..=last).filter(|number| (number - first) % size < used);
+    set.extend(named.map(T::from));
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! A machine as the Linux kernel shows it: reading a sysfs tree under any root, and writing one.
+//! A machine as the Linux kernel shows it: reading a sysfs tree under any root.
 //!
 //! The root is the directory that holds `sys` (and `proc`): `/` for the live machine, or that of a
 //! captured or generated tree. Nothing in a tree is trusted: every file may be missing, wrong,
@@ -36,7 +36,6 @@ mod caches;
 mod cpus;
 mod nodes;
 mod tree;
-mod write;
 
 use std::path::Path;
 
@@ -44,8 +43,6 @@ use crate::error::ReadError;
 use crate::parts::Parts;
 use crate::topology::Topology;
 use tree::Tree;
-
-pub use write::write;
 
 /// Reads the machine below `root`, the directory that holds `sys`.
 ///
@@ -70,9 +67,4 @@ pub fn read(root: &Path) -> Result<Topology, ReadError> {
         timing,
     })
     .map_err(|why| ReadError::invalid(root, why))
-}
-
-/// Whether `root` looks like such a root: it holds `sys/devices/system/cpu`.
-pub fn is_root(root: &Path) -> bool {
-    root.join("sys/devices/system/cpu").is_dir()
 }

@@ -48,12 +48,12 @@ pub struct Cpu {
     pub online: bool,
     /// Its core (SMT siblings share one).
     pub core: CoreId,
-    /// Its package, where known.
-    pub package: Option<PackageId>,
-    /// Its node.
-    pub node: NodeId,
     /// Its memory domain.
     pub domain: DomainId,
+    /// Its node.
+    pub node: NodeId,
+    /// Its package, where known.
+    pub package: Option<PackageId>,
     /// Relative computing power, 1024 for the strongest kind of core of the machine
     /// (the kernel's `cpu_capacity`).
     pub capacity: u32,
@@ -64,10 +64,10 @@ pub struct Cpu {
 pub struct Core {
     /// Dense number, ascending with the lowest CPU.
     pub id: CoreId,
-    /// Its SMT siblings.
-    pub cpus: CpuSet,
     /// Its memory domain.
     pub domain: DomainId,
+    /// Its SMT siblings.
+    pub cpus: CpuSet,
 }
 
 /// A memory domain: the CPUs that share a last-level cache, and their node.
@@ -288,11 +288,8 @@ impl Topology {
 
     /// The row of a node in [`Distances`] and [`Timing`], and its place in [`Topology::nodes`].
     pub fn node_index(&self, id: NodeId) -> Option<usize> {
-        self.node_at
-            .get(id.index())
-            .copied()
-            .flatten()
-            .map(|at| at as usize)
+        let at = self.node_at.get(id.index()).copied().flatten()?;
+        Some(at as usize)
     }
 
     /// The memory domain of a CPU.
@@ -312,19 +309,14 @@ impl Topology {
 
     /// The online CPUs.
     pub fn online_cpus(&self) -> CpuSet {
-        self.cpus
-            .iter()
-            .filter(|cpu| cpu.online)
-            .map(|cpu| cpu.id)
-            .collect()
+        let online = self.cpus.iter().filter(|cpu| cpu.online);
+        online.map(|cpu| cpu.id).collect()
     }
 
     /// The online nodes that have memory.
     pub fn memory_nodes(&self) -> NodeSet {
-        self.nodes
-            .iter()
-            .filter(|n| n.online && n.memory_bytes > 0)
-            .map(|n| n.id)
-            .collect()
+        let with_memory = |node: &&Node| node.online && node.memory_bytes > 0;
+        let nodes = self.nodes.iter().filter(with_memory);
+        nodes.map(|node| node.id).collect()
     }
 }

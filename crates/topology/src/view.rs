@@ -6,149 +6,80 @@
 
 use serde::Serialize;
 
-use crate::id::{CoreId, CpuId, DomainId, NodeId, PackageId};
-use crate::set::CpuSet;
-use crate::topology::{Cache, Timing, Topology};
+use crate::id::{CoreId, DomainId};
+use crate::topology::{Cache, Core, Cpu, Domain, Node, Timing, Topology};
 
 /// A machine with all that was derived.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct View {
+pub struct View<'t> {
     /// The form of this text: 1.
     pub schema: u32,
     /// The machine's name.
-    pub name: String,
+    pub name: &'t str,
     /// All nodes, ascending, offline ones included.
-    pub nodes: Vec<NodeView>,
+    pub nodes: Vec<NodeView<'t>>,
     /// All memory domains, ascending.
-    pub domains: Vec<DomainView>,
+    pub domains: &'t [Domain],
     /// All cores, ascending.
-    pub cores: Vec<CoreView>,
+    pub cores: Vec<CoreView<'t>>,
     /// All CPUs, ascending, offline ones included.
-    pub cpus: Vec<CpuView>,
+    pub cpus: &'t [Cpu],
     /// All caches, nearest first.
-    pub caches: Vec<Cache>,
+    pub caches: &'t [Cache],
     /// The SLIT: 10 is local, 255 unreachable.
-    pub distances: Vec<Vec<u32>>,
+    pub distances: &'t [Vec<u32>],
     /// Latencies in ns and bandwidths in GB/s.
-    pub timing: Timing,
+    pub timing: &'t Timing,
 }
 
 /// A memory node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NodeView {
-    /// The kernel's number.
-    pub id: NodeId,
-    /// Whether it is online.
-    pub online: bool,
-    /// Its online CPUs.
-    pub cpus: CpuSet,
-    /// Its memory in bytes.
-    pub memory_bytes: u64,
+pub struct NodeView<'t> {
+    /// The node.
+    #[serde(flatten)]
+    pub node: &'t Node,
     /// Its memory domains.
     pub domains: Vec<DomainId>,
 }
 
-/// A memory domain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DomainView {
-    /// Dense number.
-    pub id: DomainId,
-    /// Its node.
-    pub node: NodeId,
-    /// Its CPUs, offline ones included.
-    pub cpus: CpuSet,
-    /// Its cores.
-    pub cores: Vec<CoreId>,
-}
-
 /// A core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CoreView {
-    /// Dense number.
-    pub id: CoreId,
-    /// Its memory domain.
-    pub domain: DomainId,
-    /// Its SMT siblings.
-    pub cpus: CpuSet,
+pub struct CoreView<'t> {
+    /// The core.
+    #[serde(flatten)]
+    pub core: &'t Core,
     /// Relative computing power, 1024 for the strongest.
     pub capacity: u32,
 }
 
-/// A logical CPU.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CpuView {
-    /// The kernel's number.
-    pub id: CpuId,
-    /// Whether it is online.
-    pub online: bool,
-    /// Its core.
-    pub core: CoreId,
-    /// Its memory domain.
-    pub domain: DomainId,
-    /// Its node.
-    pub node: NodeId,
-    /// Its package.
-    pub package: Option<PackageId>,
-}
-
 impl Topology {
     /// The machine as it is shown to other programs.
-    pub fn view(&self) -> View {
-        let mut nodes: Vec<NodeView> = self
-            .nodes()
-            .iter()
-            .map(|node| NodeView {
-                id: node.id,
-                online: node.online,
-                cpus: node.cpus.clone(),
-                memory_bytes: node.memory_bytes,
-                domains: Vec::new(),
-            })
-            .collect();
-        for domain in self.domains() {
-            if let Some(at) = self.node_index(domain.node) {
-                nodes[at].domains.push(domain.id);
-            }
-        }
-        View {
-            schema: 1,
-            name: self.name().to_owned(),
-            nodes,
-            domains: self
+    pub fn view(&self) -> View<'_> {
+        let domains_of = |node: &Node| {
+            let domains = self
                 .domains()
                 .iter()
-                .map(|domain| DomainView {
-                    id: domain.id,
-                    node: domain.node,
-                    cpus: domain.cpus.clone(),
-                    cores: domain.cores.clone(),
-                })
-                .collect(),
-            cores: self
-                .cores()
-                .iter()
-                .map(|core| CoreView {
-                    id: core.id,
-                    domain: core.domain,
-                    cpus: core.cpus.clone(),
-                    capacity: self.capacity_of(core.id),
-                })
-                .collect(),
-            cpus: self
-                .cpus()
-                .iter()
-                .map(|cpu| CpuView {
-                    id: cpu.id,
-                    online: cpu.online,
-                    core: cpu.core,
-                    domain: cpu.domain,
-                    node: cpu.node,
-                    package: cpu.package,
-                })
-                .collect(),
-            caches: self.caches().to_vec(),
-            distances: self.distances().rows.clone(),
-            timing: self.timing().clone(),
+                .filter(|domain| domain.node == node.id);
+            domains.map(|domain| domain.id).collect()
+        };
+        let nodes = self.nodes().iter().map(|node| NodeView {
+            node,
+            domains: domains_of(node),
+        });
+        let cores = self.cores().iter().map(|core| CoreView {
+            core,
+            capacity: self.capacity_of(core.id),
+        });
+        View {
+            schema: 1,
+            name: self.name(),
+            nodes: nodes.collect(),
+            domains: self.domains(),
+            cores: cores.collect(),
+            cpus: self.cpus(),
+            caches: self.caches(),
+            distances: &self.distances().rows,
+            timing: self.timing(),
         }
     }
 

@@ -64,7 +64,8 @@ fn sixteen_nodes_fold_into_a_line_per_distance() {
 
 #[test]
 fn programs_get_everything_by_name() {
-    let view = fixture("offline").view();
+    let machine = fixture("offline");
+    let view = machine.view();
     insta::assert_snapshot!(serde_json::to_string_pretty(&view).unwrap());
 }
 
@@ -94,7 +95,7 @@ fn any_words_find_their_reader() {
     let root = directory.path().to_str().unwrap();
     assert_eq!(read_any(root).unwrap().nodes().len(), 3);
     let file = format!("{root}/mine.toml");
-    let text = Machine::preset_text("lab-2x4").unwrap();
+    let text = include_str!("../../../data/machines/lab-2x4.toml");
     fs::write(&file, text.replace("lab-2x4", "mine")).unwrap();
     assert_eq!(read_any(&file).unwrap().name(), "mine");
     assert_eq!(Machine::find(&file).unwrap().name, "mine");
@@ -107,9 +108,7 @@ fn any_words_find_their_reader() {
 fn words_that_fit_no_reader_are_answered_with_what_was_tried() {
     let told = |spec: &str| read_any(spec).unwrap_err().to_string();
     let error = told("lab-5x5");
-    assert!(
-        error.starts_with("cannot identify \"lab-5x5\": there is no such directory or file")
-    );
+    assert!(error.starts_with("cannot identify \"lab-5x5\": there is no such directory or file"));
     assert!(
         error.contains("lab-4x2") && error.contains("\"numa:4 core:2 pu:1\""),
         "{error}"

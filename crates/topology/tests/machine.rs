@@ -185,7 +185,7 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
 
 #[test]
 fn a_distance_of_zero_is_refused() {
-    let text = Machine::preset_text("lab-4x2").unwrap();
+    let text = include_str!("../../../data/machines/lab-4x2.toml");
     let error = parse(&text.replacen("[10, 20, 20, 30]", "[10, 0, 20, 30]", 1)).unwrap_err();
     assert!(
         error.contains("memory.distance: 0 from node 0 to 1; it is 10 on the diagonal"),
@@ -195,7 +195,7 @@ fn a_distance_of_zero_is_refused() {
 
 #[test]
 fn tlbs_that_cannot_be_are_refused() {
-    let text = Machine::preset_text("lab-4x2").unwrap();
+    let text = include_str!("../../../data/machines/lab-4x2.toml");
     for (from, to, message) in [
         (
             "page_kib = 4",

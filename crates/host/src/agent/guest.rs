@@ -38,20 +38,16 @@ pub struct AgentOptions {
 impl AgentOptions {
     /// How often masks are looked at unless said otherwise.
     pub const INTERVAL: Duration = Duration::from_millis(100);
+}
 
+impl Default for AgentOptions {
     /// The usual settings for the live machine.
-    pub fn new() -> Self {
+    fn default() -> Self {
         Self {
             root: PathBuf::from("/"),
             port: None,
             interval: Self::INTERVAL,
         }
-    }
-}
-
-impl Default for AgentOptions {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -275,7 +271,7 @@ mod tests {
             theirs.set_nonblocking(true).unwrap();
             let options = AgentOptions {
                 root: tree.path().to_owned(),
-                ..AgentOptions::new()
+                ..AgentOptions::default()
             };
             let port = Port::new(ours.into());
             let agent = GuestAgent::with_port(options, "the port".into(), port).unwrap();

@@ -31,7 +31,7 @@ use super::hearing::{CUT_OFF, Hearing};
 use super::protocol::{GuestTags, PORT_NAME};
 use crate::error::HostError;
 use crate::kernel::now;
-use crate::stop::{Nudge, Stop};
+use crate::stop::{Stop, WakeEvent};
 
 /// How long to wait before a connection is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ struct Shared {
     /// GuestTags after each round.
     heard: Condvar,
     /// Wakes the thread when there are other ports than before.
-    changed: Nudge,
+    changed: WakeEvent,
     /// Ends the thread.
     stop: Stop,
 }
@@ -119,7 +119,7 @@ impl AgentListener {
         let shared = Arc::new(Shared {
             board: Mutex::default(),
             heard: Condvar::new(),
-            changed: Nudge::new()?,
+            changed: WakeEvent::new()?,
             stop: Stop::new()?,
         });
         let listening = shared.clone();

@@ -13,9 +13,12 @@ const READ: u64 = 0;
 const WRITE: u64 = 1;
 const PREFETCH: u64 = 2;
 
+const ACCESS: u64 = 0;
+const MISS: u64 = 1;
+
 /// Cache events: which cache, operation << 8, result << 16.
-const fn cache(which: u64, operation: u64, miss: bool) -> (u32, u64) {
-    (CACHE, which | operation << 8 | (miss as u64) << 16)
+const fn cache(which: u64, operation: u64, result: u64) -> (u32, u64) {
+    (CACHE, which | operation << 8 | result << 16)
 }
 
 /// Name to kind and code.
@@ -26,18 +29,18 @@ pub(super) const EVENTS: &[(&str, (u32, u64))] = &[
     ("cache-misses", (HARDWARE, 3)),
     ("stalled-cycles-backend", (HARDWARE, 8)),
     ("ref-cycles", (HARDWARE, 9)),
-    ("LLC-loads", cache(LAST_LEVEL, READ, false)),
-    ("LLC-load-misses", cache(LAST_LEVEL, READ, true)),
-    ("LLC-stores", cache(LAST_LEVEL, WRITE, false)),
-    ("LLC-store-misses", cache(LAST_LEVEL, WRITE, true)),
-    ("LLC-prefetches", cache(LAST_LEVEL, PREFETCH, false)),
-    ("LLC-prefetch-misses", cache(LAST_LEVEL, PREFETCH, true)),
-    ("node-loads", cache(NODE, READ, false)),
-    ("node-load-misses", cache(NODE, READ, true)),
-    ("node-stores", cache(NODE, WRITE, false)),
-    ("node-store-misses", cache(NODE, WRITE, true)),
-    ("node-prefetches", cache(NODE, PREFETCH, false)),
-    ("node-prefetch-misses", cache(NODE, PREFETCH, true)),
+    ("LLC-loads", cache(LAST_LEVEL, READ, ACCESS)),
+    ("LLC-load-misses", cache(LAST_LEVEL, READ, MISS)),
+    ("LLC-stores", cache(LAST_LEVEL, WRITE, ACCESS)),
+    ("LLC-store-misses", cache(LAST_LEVEL, WRITE, MISS)),
+    ("LLC-prefetches", cache(LAST_LEVEL, PREFETCH, ACCESS)),
+    ("LLC-prefetch-misses", cache(LAST_LEVEL, PREFETCH, MISS)),
+    ("node-loads", cache(NODE, READ, ACCESS)),
+    ("node-load-misses", cache(NODE, READ, MISS)),
+    ("node-stores", cache(NODE, WRITE, ACCESS)),
+    ("node-store-misses", cache(NODE, WRITE, MISS)),
+    ("node-prefetches", cache(NODE, PREFETCH, ACCESS)),
+    ("node-prefetch-misses", cache(NODE, PREFETCH, MISS)),
 ];
 
 /// The kind and code of a name.

@@ -4,11 +4,10 @@
 //! counts something.
 
 use std::collections::BTreeSet;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use numaherd_files::{Document, FileError};
 use serde::Deserialize;
-use toml::Spanned;
 
 use super::{CounterSet, Event, Machine, Maker, Role, kernel};
 use crate::perf_errors::Refusal;
@@ -27,32 +26,29 @@ const MOST_COUNTERS: u32 = 64;
 #[serde(deny_unknown_fields)]
 struct FileTable {
     #[serde(default, rename = "set")]
-    sets: Vec<Spanned<SetTable>>,
+    sets: Vec<SetTable>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SetTable {
-    name: Spanned<Text>,
-    vendor: Option<Spanned<String>>,
+    name: Text,
+    vendor: Option<String>,
     family: Option<u32>,
-    models: Option<Spanned<Vec<Models>>>,
-    implementer: Option<Spanned<u32>>,
-    parts: Option<Spanned<Vec<u32>>>,
+    models: Option<Vec<Models>>,
+    implementer: Option<u32>,
+    parts: Option<Vec<u32>>,
     pmu: Option<FileName>,
-    everywhere: Option<Spanned<bool>>,
+    everywhere: Option<bool>,
     source: Text,
-    instructions: Option<Spanned<EventTable>>,
-    cycles: Option<Spanned<EventTable>>,
-    lines: Events,
-    prefetches: Option<Spanned<EventTable>>,
+    instructions: Option<EventTable>,
+    cycles: Option<EventTable>,
+    lines: Vec<EventTable>,
+    prefetches: Option<EventTable>,
     caveat: Option<Text>,
-    split: Option<Spanned<SplitTable>>,
-    uncore: Spanned<UncoreTable>,
+    split: Option<SplitTable>,
+    uncore: UncoreTable,
 }
-
-/// Events whose counts are added up.
-type Events = Spanned<Vec<Spanned<EventTable>>>;
 
 /// A line that people will read.
 #[derive(Deserialize)]
@@ -106,71 +102,72 @@ enum Models {
 #[serde(deny_unknown_fields)]
 struct EventTable {
     name: Option<Text>,
-    event: Option<Spanned<u64>>,
-    umask: Option<Spanned<u64>>,
-    cmask: Option<Spanned<u64>>,
+    event: Option<u64>,
+    umask: Option<u64>,
+    cmask: Option<u64>,
     #[serde(default)]
     edge: bool,
     #[serde(default)]
     inv: bool,
     config1: Option<u64>,
-    counters: Option<Spanned<Vec<u32>>>,
-    kernel: Option<Spanned<String>>,
+    counters: Option<Vec<u32>>,
+    kernel: Option<String>,
     pmu: Option<FileName>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SplitTable {
-    local: Option<Spanned<EventTable>>,
-    both: Option<Spanned<EventTable>>,
-    remote: Spanned<EventTable>,
+    local: Option<EventTable>,
+    both: Option<EventTable>,
+    remote: EventTable,
     caveat: Option<Text>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UncoreTable {
-    busy_cycles: Option<Spanned<EventTable>>,
-    requests: Option<Events>,
+    busy_cycles: Option<EventTable>,
+    requests: Option<Vec<EventTable>>,
     caveat: Option<Text>,
     missing: Option<Text>,
     remedy: Option<Text>,
 }
 
-/// What is wrong, and where in the text.
-type Wrong = (Range<usize>, String);
+/// Which key is wrong, dotted, and why.
+type Wrong = (String, String);
 
-fn wrong<T>(at: Range<usize>, why: impl Into<String>) -> Result<T, Wrong> {
-    Err((at, why.into()))
+fn wrong<T>(key: impl Into<String>, why: impl Into<String>) -> Result<T, Wrong> {
+    Err((key.into(), why.into()))
 }
 
 /// The sets of a file, in its order.
 pub(super) fn sets(document: Document<'_>) -> Result<Vec<CounterSet>, FileError> {
-    checked(document.parse()?).map_err(|(at, why)| document.wrong(at, "", why))
+    checked(document.parse()?).map_err(|(key, why)| document.wrong_key(&key, why))
 }
 
 fn checked(file: FileTable) -> Result<Vec<CounterSet>, Wrong> {
-    if let Some(beyond) = file.sets.get(MOST_SETS) {
-        let why = format!("more than {MOST_SETS} sets in one file: split it");
-        return wrong(beyond.span(), why);
-    }
-    let mut sets: Vec<CounterSet> = Vec::with_capacity(file.sets.len());
-    for table in file.sets {
-        let at = table.span();
-        let table = table.into_inner();
-        let named_at = table.name.span();
-        let set = set(table, at)?;
-        if sets.iter().any(|before| before.name == set.name) {
-            return wrong(named_at, format!("there are two sets {:?}", set.name));
+    let mut sets: Vec<CounterSet> = Vec::with_capacity(file.sets.len().min(MOST_SETS));
+    for (number, table) in file.sets.into_iter().enumerate() {
+        let key = format!("set[{number}]");
+        if number >= MOST_SETS {
+            return wrong(
+                key,
+                format!("more than {MOST_SETS} sets in one file: split it"),
+            );
         }
+        let set = set(table, &key)?;
+        let name = format!("{key}.name");
         for before in &sets {
+            if before.name == set.name {
+                return wrong(name, format!("there are two sets {:?}", set.name));
+            }
             if let Some(both) = in_common(&before.machine, &set.machine) {
                 let why = format!(
                     "{both} is in this set and in {:?}, which would always be tried first",
                     before.name
                 );
-                return wrong(named_at, why);
+                return wrong(name, why);
             }
         }
         sets.push(set);
@@ -205,21 +202,21 @@ fn in_common(first: &Machine, second: &Machine) -> Option<String> {
     }
 }
 
-fn set(table: SetTable, at: Range<usize>) -> Result<CounterSet, Wrong> {
-    let machine = machine(&table, at)?;
-    let one = |role, table| Ok((role, event_of(table, &machine)?));
-    let several = |role, tables: Events| {
-        if tables.get_ref().is_empty() || tables.get_ref().len() > MOST_EVENTS {
+fn set(table: SetTable, key: &str) -> Result<CounterSet, Wrong> {
+    let machine = machine(&table, key)?;
+    let one =
+        |role, table, name: &str| Ok((role, event_of(table, &format!("{key}.{name}"), &machine)?));
+    let several = |role, tables: Vec<EventTable>, name: &str| {
+        if tables.is_empty() || tables.len() > MOST_EVENTS {
             let why = format!("name one event to {MOST_EVENTS} of them");
-            return wrong(tables.span(), why);
+            return wrong(format!("{key}.{name}"), why);
         }
-        let events = tables.into_inner().into_iter();
-        events
-            .map(|table| one(role, table))
-            .collect::<Result<Vec<_>, _>>()
+        let tables = tables.into_iter().enumerate();
+        let events = tables.map(|(at, table)| one(role, table, &format!("{name}[{at}]")));
+        events.collect::<Result<Vec<_>, _>>()
     };
     let usual = |role, table, name| match table {
-        Some(table) => one(role, table),
+        Some(table) => one(role, table, name),
         None => Ok((role, kernels(name).expect("the kernel names it"))),
     };
     let mut events = vec![usual(
@@ -227,29 +224,26 @@ fn set(table: SetTable, at: Range<usize>) -> Result<CounterSet, Wrong> {
         table.instructions,
         "instructions",
     )?];
-    events.extend(several(Role::Lines, table.lines)?);
+    events.extend(several(Role::Lines, table.lines, "lines")?);
     if let Some(prefetches) = table.prefetches {
-        events.push(one(Role::Prefetches, prefetches)?);
+        events.push(one(Role::Prefetches, prefetches, "prefetches")?);
     }
     let mut split_caveat = None;
     if let Some(split) = table.split {
-        let at = split.span();
-        let split = split.into_inner();
         events.push(match (split.local, split.both) {
-            (Some(local), None) => one(Role::Local, local)?,
-            (None, Some(both)) => one(Role::Both, both)?,
+            (Some(local), None) => one(Role::Local, local, "split.local")?,
+            (None, Some(both)) => one(Role::Both, both, "split.both")?,
             _ => {
                 let why = "beside remote there is either local, or both: lines of either kind";
-                return wrong(at, why);
+                return wrong(format!("{key}.split"), why);
             }
         });
-        events.push(one(Role::Remote, split.remote)?);
+        events.push(one(Role::Remote, split.remote, "split.remote")?);
         split_caveat = split.caveat;
     }
     events.push(usual(Role::Cycles, table.cycles, "cycles")?);
-    let at = table.uncore.span();
-    let uncore = table.uncore.into_inner();
     let text = |text: Option<Text>| text.map(|Text(text)| text);
+    let uncore = table.uncore;
     let uncore = match (
         uncore.busy_cycles,
         uncore.requests,
@@ -257,10 +251,10 @@ fn set(table: SetTable, at: Range<usize>) -> Result<CounterSet, Wrong> {
         uncore.remedy,
     ) {
         (Some(busy_cycles), Some(requests), None, None) => {
-            let at = busy_cycles.span();
-            let mut penalty = vec![one(Role::BusyCycles, busy_cycles)?];
-            penalty.extend(several(Role::Requests, requests)?);
-            fit_together(&penalty).or_else(|why| wrong(at, why))?;
+            const BUSY: &str = "uncore.busy_cycles";
+            let mut penalty = vec![one(Role::BusyCycles, busy_cycles, BUSY)?];
+            penalty.extend(several(Role::Requests, requests, "uncore.requests")?);
+            fit_together(&penalty).or_else(|why| wrong(format!("{key}.{BUSY}"), why))?;
             events.extend(penalty);
             Ok(text(uncore.caveat))
         }
@@ -268,14 +262,12 @@ fn set(table: SetTable, at: Range<usize>) -> Result<CounterSet, Wrong> {
             Err(Refusal::new(reason.0, remedy.0))
         }
         _ => {
-            return wrong(
-                at,
-                "either busy_cycles and requests, or missing (why) and remedy",
-            );
+            let why = "either busy_cycles and requests, or missing (why) and remedy";
+            return wrong(format!("{key}.uncore"), why);
         }
     };
     Ok(CounterSet {
-        name: table.name.into_inner().0,
+        name: table.name.0,
         machine,
         source: table.source.0,
         events,
@@ -300,88 +292,82 @@ fn fit_together(events: &[(Role, Event)]) -> Result<(), String> {
     Ok(())
 }
 
-fn machine(table: &SetTable, at: Range<usize>) -> Result<Machine, Wrong> {
+fn machine(table: &SetTable, key: &str) -> Result<Machine, Wrong> {
     let (vendor, family, models) = (&table.vendor, table.family, &table.models);
-    let (implementer, parts) = (&table.implementer, &table.parts);
+    let (implementer, parts) = (table.implementer, &table.parts);
     let is_x86 = vendor.is_some() || family.is_some() || models.is_some();
     let is_arm = implementer.is_some() || parts.is_some();
-    match (is_x86, is_arm, &table.pmu, &table.everywhere) {
+    match (is_x86, is_arm, &table.pmu, table.everywhere) {
         (true, false, None, None) => match (vendor, family, models) {
-            (Some(vendor), Some(family), Some(models)) => x86(vendor, family, models),
-            _ => wrong(at, "a processor is identified by vendor, family and models"),
+            (Some(vendor), Some(family), Some(models)) => x86(vendor, family, models, key),
+            _ => wrong(
+                key,
+                "a processor is identified by vendor, family and models",
+            ),
         },
         (false, true, None, None) => match (implementer, parts) {
-            (Some(implementer), Some(parts)) => arm(implementer, parts),
+            (Some(implementer), Some(parts)) => arm(implementer, parts, key),
             _ => wrong(
-                at,
+                key,
                 "an Arm processor is identified by implementer and parts",
             ),
         },
         (false, false, Some(FileName(pmu)), None) => Ok(Machine::Pmu(pmu.clone())),
-        (false, false, None, Some(everywhere)) if *everywhere.get_ref() => Ok(Machine::Any),
-        (false, false, None, Some(everywhere)) => {
-            wrong(everywhere.span(), "either everywhere, or name the machine")
+        (false, false, None, Some(true)) => Ok(Machine::Any),
+        (false, false, None, Some(false)) => {
+            let why = "either everywhere, or name the machine";
+            wrong(format!("{key}.everywhere"), why)
         }
         _ => wrong(
-            at,
+            key,
             "identify the machine in exactly one way: vendor, family and models; or implementer and \
              parts; or pmu; or everywhere",
         ),
     }
 }
 
-fn x86(
-    vendor: &Spanned<String>,
-    family: u32,
-    models: &Spanned<Vec<Models>>,
-) -> Result<Machine, Wrong> {
-    if Layout::of_vendor(vendor.get_ref()).is_none() {
+fn x86(vendor: &str, family: u32, models: &[Models], key: &str) -> Result<Machine, Wrong> {
+    if Layout::of_vendor(vendor).is_none() {
         let why = format!(
-            "codes of {:?} are not known here; they are of GenuineIntel, AuthenticAMD and \
-             HygonGenuine",
-            vendor.get_ref()
+            "codes of {vendor:?} are not known here; they are of GenuineIntel, AuthenticAMD and \
+             HygonGenuine"
         );
-        return wrong(vendor.span(), why);
+        return wrong(format!("{key}.vendor"), why);
     }
-    if models.get_ref().is_empty() || models.get_ref().len() > MOST_MODELS {
-        let why = format!("name one model to {MOST_MODELS} of them");
-        return wrong(models.span(), why);
+    let key = format!("{key}.models");
+    if models.is_empty() || models.len() > MOST_MODELS {
+        return wrong(key, format!("name one model to {MOST_MODELS} of them"));
     }
     let range = |model: &Models| match *model {
         Models::One(model) => Ok(model..=model),
         Models::Several((first, last)) if first <= last => Ok(first..=last),
         Models::Several((first, last)) => {
             let why = format!("a range ends before it begins: [{first:#x}, {last:#x}]");
-            wrong(models.span(), why)
+            wrong(&key, why)
         }
     };
-    let maker = Maker::X86 {
-        vendor: vendor.get_ref().clone(),
-        family,
-    };
-    let models: Result<Vec<RangeInclusive<u32>>, Wrong> =
-        models.get_ref().iter().map(range).collect();
+    let models: Result<Vec<RangeInclusive<u32>>, Wrong> = models.iter().map(range).collect();
     Ok(Machine::Models {
-        maker,
+        maker: Maker::X86 {
+            vendor: vendor.to_owned(),
+            family,
+        },
         models: models?,
     })
 }
 
-fn arm(implementer: &Spanned<u32>, parts: &Spanned<Vec<u32>>) -> Result<Machine, Wrong> {
-    if *implementer.get_ref() > 0xff {
-        return wrong(implementer.span(), "implementers are 0 to 0xff");
+fn arm(implementer: u32, parts: &[u32], key: &str) -> Result<Machine, Wrong> {
+    if implementer > 0xff {
+        return wrong(format!("{key}.implementer"), "implementers are 0 to 0xff");
     }
-    let given = parts.get_ref();
-    let is_right = !given.is_empty() && given.len() <= MOST_MODELS;
-    if !is_right || given.iter().any(|part| *part > 0xfff) {
+    let is_right = !parts.is_empty() && parts.len() <= MOST_MODELS;
+    if !is_right || parts.iter().any(|part| *part > 0xfff) {
         let why = format!("parts are 0 to 0xfff, one to {MOST_MODELS} of them");
-        return wrong(parts.span(), why);
+        return wrong(format!("{key}.parts"), why);
     }
     Ok(Machine::Models {
-        maker: Maker::Arm {
-            implementer: *implementer.get_ref(),
-        },
-        models: given.iter().map(|&part| part..=part).collect(),
+        maker: Maker::Arm { implementer },
+        models: parts.iter().map(|&part| part..=part).collect(),
     })
 }
 
@@ -396,50 +382,42 @@ fn kernels(name: &str) -> Option<Event> {
     })
 }
 
-fn event_of(table: Spanned<EventTable>, machine: &Machine) -> Result<Event, Wrong> {
-    let at = table.span();
-    let table = table.into_inner();
-    let masks = [
-        table.umask.is_some(),
-        table.cmask.is_some(),
-        table.edge,
-        table.inv,
-    ];
-    let is_coded = masks.contains(&true) || table.config1.is_some() || table.counters.is_some();
-    match (table.kernel, table.pmu, table.event) {
-        (Some(name), None, None) if !is_coded && table.name.is_none() => kernels(name.get_ref())
-            .ok_or_else(|| {
-                let known: Vec<&str> = kernel::EVENTS.iter().map(|(name, _)| *name).collect();
-                let why = format!(
-                    "the kernel names no event {:?} for all processors; it names {}",
-                    name.get_ref(),
-                    known.join(", ")
-                );
-                (name.span(), why)
-            }),
-        (None, Some(FileName(pmu)), None) if !is_coded => {
-            let Some(Text(name)) = table.name else {
-                return wrong(at, "give the PMU's name for the event: name = \"…\"");
-            };
-            match FileName::try_from(Text(name)) {
-                Ok(FileName(event)) => Ok(Event::Named { pmu, event }),
-                Err(why) => wrong(at, why),
+fn event_of(table: EventTable, key: &str, machine: &Machine) -> Result<Event, Wrong> {
+    let name = table.name.as_ref().map(|Text(name)| name.as_str());
+    let is_code = table.has_masks() || table.config1.is_some() || table.counters.is_some();
+    match (&table.kernel, &table.pmu, table.event, name) {
+        (Some(kernel), None, None, None) if !is_code => kernels(kernel).ok_or_else(|| {
+            let known: Vec<&str> = kernel::EVENTS.iter().map(|(name, _)| *name).collect();
+            let why = format!(
+                "the kernel names no event {kernel:?} for all processors; it names {}",
+                known.join(", ")
+            );
+            (format!("{key}.kernel"), why)
+        }),
+        (None, Some(_), None, None) if !is_code => {
+            wrong(key, "give the PMU's name for the event: name = \"…\"")
+        }
+        (None, Some(FileName(pmu)), None, Some(name)) if !is_code => {
+            match FileName::try_from(Text(name.to_owned())) {
+                Ok(FileName(event)) => Ok(Event::Named {
+                    pmu: pmu.clone(),
+                    event,
+                }),
+                Err(why) => wrong(format!("{key}.name"), why),
             }
         }
-        (None, None, Some(event)) => {
-            let code = EventTable {
-                kernel: None,
-                pmu: None,
-                event: Some(event),
-                ..table
-            };
-            coded(code, at, machine)
-        }
+        (None, None, Some(event), name) => coded(&table, event, name, key, machine),
         _ => wrong(
-            at,
+            key,
             "an event is either a code (event = …, with a name), or the kernel's (kernel = \
              \"cache-misses\"), or a PMU's (pmu = \"…\", name = \"…\")",
         ),
+    }
+}
+
+impl EventTable {
+    fn has_masks(&self) -> bool {
+        self.umask.is_some() || self.cmask.is_some() || self.edge || self.inv
     }
 }
 
@@ -481,29 +459,34 @@ impl Layout {
 
 /// A code of the processor (`arch/x86/events/*/core.c`, `drivers/perf/arm_pmuv3.c`: the formats that
 /// sysfs shows).
-fn coded(table: EventTable, at: Range<usize>, machine: &Machine) -> Result<Event, Wrong> {
+fn coded(
+    table: &EventTable,
+    event: u64,
+    name: Option<&str>,
+    key: &str,
+    machine: &Machine,
+) -> Result<Event, Wrong> {
     let Some(layout) = Layout::of_machine(machine) else {
         let why = "codes are of one kind of processor: name it with vendor, family and models, or \
                    with implementer and parts";
-        return wrong(at, why);
+        return wrong(key, why);
     };
-    let Some(Text(name)) = table.name else {
-        return wrong(at, "give the event a name, as its maker's manual does");
+    let Some(name) = name else {
+        return wrong(key, "give the event a name, as its maker's manual does");
     };
-    let has_masks = table.umask.is_some() || table.cmask.is_some() || table.edge || table.inv;
-    if layout == Layout::Arm && (has_masks || table.config1.is_some()) {
-        return wrong(at, "an Arm event is its number alone");
+    if layout == Layout::Arm && (table.has_masks() || table.config1.is_some()) {
+        return wrong(key, "an Arm event is its number alone");
     }
-    let within = |value: Option<Spanned<u64>>, most: u64, what: &str| match value {
-        Some(value) if *value.get_ref() > most => {
+    let within = |value: u64, most: u64, what: &str| match value <= most {
+        true => Ok(value),
+        false => {
             let why = format!("{what} is 0 to {most:#x} on this kind of processor");
-            wrong(value.span(), why)
+            wrong(format!("{key}.{what}"), why)
         }
-        value => Ok(value.map_or(0, Spanned::into_inner)),
     };
-    let event = within(table.event, layout.largest_event(), "event")?;
-    let umask = within(table.umask, 0xff, "umask")?;
-    let cmask = within(table.cmask, 0xff, "cmask")?;
+    let event = within(event, layout.largest_event(), "event")?;
+    let umask = within(table.umask.unwrap_or(0), 0xff, "umask")?;
+    let cmask = within(table.cmask.unwrap_or(0), 0xff, "cmask")?;
     let flags = u64::from(table.edge) << 18 | u64::from(table.inv) << 23;
     let config = match layout {
         Layout::Arm => event,
@@ -511,23 +494,20 @@ fn coded(table: EventTable, at: Range<usize>, machine: &Machine) -> Result<Event
             event & 0xff | umask << 8 | flags | cmask << 24 | event >> 8 << 32
         }
     };
-    let counters = match table.counters {
-        None => Vec::new(),
-        Some(counters) => {
-            let given = counters.get_ref();
-            let is_right = (1..=MOST_COUNTERS as usize).contains(&given.len());
-            if !is_right || given.iter().any(|&at| at >= MOST_COUNTERS) {
-                let why = format!("name the counters, 0 to {}, or none", MOST_COUNTERS - 1);
-                return wrong(counters.span(), why);
-            }
-            counters.into_inner()
-        }
-    };
+    let counters = table.counters.as_deref();
+    let is_right = counters.is_none_or(|counters| {
+        (1..=MOST_COUNTERS as usize).contains(&counters.len())
+            && counters.iter().all(|&at| at < MOST_COUNTERS)
+    });
+    if !is_right {
+        let why = format!("name the counters, 0 to {}, or none", MOST_COUNTERS - 1);
+        return wrong(format!("{key}.counters"), why);
+    }
     Ok(Event::Coded {
-        name,
+        name: name.to_owned(),
         kind: RAW,
         config,
         config1: table.config1.unwrap_or(0),
-        counters,
+        counters: counters.unwrap_or_default().to_vec(),
     })
 }

@@ -24,6 +24,9 @@ const RARELY_NS: u64 = 300 * SECOND_NS;
 /// Characters of a name that are shown.
 const NAME_CHARACTERS: usize = 255;
 
+/// Why a monitor of libvirt's is not asked.
+const LIBVIRTS: &str = "its monitor belongs to libvirt and is left alone";
+
 /// A machine.
 #[derive(Debug)]
 pub(super) struct Machine {
@@ -61,22 +64,19 @@ pub(super) enum Found {
     Is(Option<Box<Machine>>),
 }
 
-/// What is to be done about a machine's monitor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Monitor {
-    /// It is left alone; why.
-    LeftAlone(&'static str),
-    /// It can be asked.
-    Ready {
-        paths: Vec<PathBuf>,
-        /// Whether QEMU may be waiting for the first to connect.
-        waits: bool,
-        /// Inquiries without an answer since the last answer.
-        failures: u32,
-        asked: bool,
-    },
-    /// It told what cannot be.
-    Liar,
+/// A machine's monitor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Monitor {
+    /// Where it can be asked.
+    pub(super) paths: Vec<PathBuf>,
+    /// Why it is left alone, if it is.
+    pub(super) left_alone: Option<&'static str>,
+    /// Whether QEMU may be waiting for the first to connect.
+    pub(super) waits: bool,
+    /// Inquiries without an answer since the last answer.
+    pub(super) failures: u32,
+    /// Whether an inquiry is under way, or waits for its turn.
+    pub(super) asked: bool,
 }
 
 impl Machine {
@@ -102,9 +102,10 @@ impl Machine {
         let cgroups = root.read(&format!("{folder}/cgroup")).unwrap_or_default();
         let domain = paths(&cgroup::parse(&cgroups)).find_map(libvirt::domain);
         let given = line.name.clone().filter(|name| !name.is_empty());
-        let spare_name = domain
-            .clone()
-            .unwrap_or_else(|| format!("{name} {}", process.pid));
+        let spare_name = match &domain {
+            Some(domain) => domain.clone(),
+            None => format!("{name} {}", process.pid),
+        };
         let shown = VirtualMachine {
             name: printable(&given.unwrap_or_else(|| spare_name.clone())),
             vcpus: Vec::new(),
@@ -116,8 +117,15 @@ impl Machine {
             Socket::Path { path, .. } => Some(reachable(root, process.pid, path)),
             Socket::Descriptor(number) => listening_at(root, process.pid, *number),
         });
+        let monitor = match domain {
+            Some(_) => Monitor {
+                left_alone: Some(LIBVIRTS),
+                ..Monitor::default()
+            },
+            None => Monitor::of(root, &line),
+        };
         Found::Is(Some(Box::new(Self {
-            monitor: Monitor::of(root, &line, domain.is_some()),
+            monitor,
             line,
             spare_name,
             is_libvirts: domain.is_some(),
@@ -155,8 +163,8 @@ impl Machine {
         // QEMU's pool of workers comes and goes all the time.
         let lasting = threads.iter().filter(|thread| thread.name != "worker");
         let changed = !lasting.clone().map(|thread| &thread.id).eq(&self.looked_at);
-        let fails = matches!(self.monitor, Monitor::Ready { failures, .. } if failures > 0);
-        let soon = changed && !fails && now_ns >= self.looked_ns + SOON_NS;
+        let monitor = &self.monitor;
+        let soon = changed && monitor.failures == 0 && now_ns >= self.looked_ns + SOON_NS;
         if now_ns < self.due_ns && !soon {
             return false;
         }
@@ -167,38 +175,23 @@ impl Machine {
             self.by_cgroup = by_cgroup(root, process, threads);
         }
         let has_vcpus = !by_name(threads).is_empty() || !self.by_cgroup.is_empty();
-        match &self.monitor {
-            Monitor::Ready { waits, asked, .. } => !asked && (!waits || has_vcpus),
-            Monitor::LeftAlone(_) | Monitor::Liar => false,
-        }
+        let may_be_asked = monitor.left_alone.is_none() && !monitor.asked;
+        may_be_asked && (!monitor.waits || has_vcpus)
     }
 
     /// The next inquiry at its monitor.
     pub(super) fn inquiry(&mut self, process: ProcessId) -> Option<Inquiry> {
-        let Monitor::Ready {
-            paths,
-            failures,
-            asked,
-            ..
-        } = &mut self.monitor
-        else {
-            return None;
-        };
+        let Monitor {
+            paths, failures, ..
+        } = &self.monitor;
         // Where there are several, another may answer.
         let monitor = paths.get(*failures as usize % paths.len().max(1))?.clone();
-        *asked = true;
+        self.monitor.asked = true;
         Some(Inquiry {
             process,
             monitor,
             patience: PATIENCE,
         })
-    }
-
-    /// Takes back that an inquiry has begun: it is asked when it is due again.
-    pub(super) fn is_not_asked(&mut self) {
-        if let Monitor::Ready { asked, .. } = &mut self.monitor {
-            *asked = false;
-        }
     }
 
     /// Takes what its monitor said.
@@ -208,16 +201,11 @@ impl Machine {
         now_ns: u64,
         gaps: &mut Vec<String>,
     ) {
-        let Monitor::Ready {
-            failures, asked, ..
-        } = &mut self.monitor
-        else {
-            return;
-        };
-        *asked = false;
+        let monitor = &mut self.monitor;
+        monitor.asked = false;
         match result {
             Ok(told) => {
-                *failures = 0;
+                monitor.failures = 0;
                 self.said.retain(|said| told.notes.contains(said));
                 for note in &told.notes {
                     if !self.said.contains(note) {
@@ -227,31 +215,28 @@ impl Machine {
                 }
                 self.told = Some(told);
             }
-            // QEMU makes its sockets some time after it has begun, and serves them later still.
-            Err(unheard)
-                if now_ns < self.since_ns + SOON_NS
-                    && !matches!(unheard.why, NoAnswer::Impossible(_)) =>
-            {
-                self.due_ns = now_ns + SOON_NS;
-            }
             Err(unheard) => {
-                *failures = failures.saturating_add(1);
-                let pause = SELDOM_NS << (*failures - 1).min(5);
+                let is_lie = matches!(unheard.why, NoAnswer::Impossible(_));
+                // QEMU makes its sockets some time after it has begun, and serves them later still.
+                if now_ns < self.since_ns + SOON_NS && !is_lie {
+                    self.due_ns = now_ns + SOON_NS;
+                    return;
+                }
+                let pause = SELDOM_NS << monitor.failures.min(5);
+                monitor.failures = monitor.failures.saturating_add(1);
+                if is_lie {
+                    monitor.left_alone = Some("its monitor gave an impossible answer");
+                }
                 self.due_ns = now_ns + pause.min(RARELY_NS);
                 let told_before = self.told.take().is_some();
-                let is_first = *failures == 1;
-                if matches!(unheard.why, NoAnswer::Impossible(_)) {
-                    self.monitor = Monitor::Liar;
-                }
-                if is_first || told_before {
+                if monitor.failures == 1 || told_before {
+                    let name = &self.shown.name;
+                    let by = match self.is_libvirts {
+                        true => "cgroup",
+                        false => "its threads' names",
+                    };
                     gaps.push(format!(
-                        "virtual machine {}: {unheard}; its vCPUs are found by {}",
-                        self.shown.name,
-                        if self.is_libvirts {
-                            "cgroup"
-                        } else {
-                            "its threads' names"
-                        }
+                        "virtual machine {name}: {unheard}; its vCPUs are found by {by}"
                     ));
                 }
             }
@@ -321,71 +306,48 @@ impl Machine {
 }
 
 impl Monitor {
-    /// What is to be done about the monitors of a command line.
-    fn of(root: &Root, line: &CommandLine, is_libvirts: bool) -> Self {
-        if is_libvirts {
-            return Self::LeftAlone("its monitor belongs to libvirt and is left alone");
-        }
-        if !root.is_live() {
-            return Self::LeftAlone("nobody answers in a captured tree");
-        }
-        let belongs_to_libvirt =
-            |path: &Path| path.components().any(|part| part.as_os_str() == "libvirt");
-        let mut paths = Vec::new();
-        let mut waiting = false;
+    /// The monitor of a machine outside libvirt that is described by a command line.
+    fn of(root: &Root, line: &CommandLine) -> Self {
+        let mut monitor = Self::default();
         let mut why = "it has no monitor in the file system";
         for socket in &line.monitors {
             match socket {
-                Socket::Path { path, .. } if belongs_to_libvirt(path) => {
-                    why = "its monitor belongs to libvirt and is left alone";
+                Socket::Path { path, .. }
+                    if path.components().any(|p| p.as_os_str() == "libvirt") =>
+                {
+                    why = LIBVIRTS;
                 }
                 Socket::Path { path, waits } => {
-                    waiting |= waits;
-                    paths.push(path.clone());
+                    monitor.waits |= waits;
+                    monitor.paths.push(path.clone());
                 }
                 Socket::Descriptor(_) => {
                     why = "its monitor belongs to the program that started it, and is left alone";
                 }
             }
         }
-        if paths.is_empty() {
-            return Self::LeftAlone(why);
-        }
-        Self::Ready {
-            paths,
-            waits: waiting,
-            failures: 0,
-            asked: false,
-        }
+        monitor.left_alone = match root.is_live() {
+            true => monitor.paths.is_empty().then_some(why),
+            false => Some("nobody answers in a captured tree"),
+        };
+        monitor
     }
 
     /// Whether its first answer is still to come.
     fn may_tell(&self) -> bool {
-        matches!(
-            self,
-            Self::Ready {
-                failures: 0,
-                waits: false,
-                ..
-            }
-        )
+        self.left_alone.is_none() && self.failures == 0 && !self.waits
     }
 
     /// Why the vCPUs are not known from it.
     fn why_not(&self) -> &'static str {
-        match self {
-            Self::LeftAlone(why) => why,
-            Self::Ready {
-                failures: 0,
-                waits: true,
-                ..
-            } => {
+        match (self.left_alone, self.failures) {
+            (Some(why), _) => why,
+            (None, 0) if self.waits => {
                 "its monitor has not answered yet; where QEMU waits for someone to connect \
                  (wait=on), it is left to do so"
             }
-            Self::Ready { failures: 0, .. } => "its monitor has not answered yet",
-            Self::Ready { .. } => "its monitor does not answer",
-            Self::Liar => "its monitor gave an impossible answer",
+            (None, 0) => "its monitor has not answered yet",
+            (None, _) => "its monitor does not answer",
         }
     }
 }

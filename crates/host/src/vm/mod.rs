@@ -218,7 +218,7 @@ impl Machines {
                 Ok(_) => self.asking += 1,
                 Err(error) => {
                     if let Some(machine) = self.machine(process) {
-                        machine.is_not_asked();
+                        machine.monitor.asked = false;
                     }
                     gaps.push(format!(
                         "cannot start a thread to ask the monitor of {process}: {error}"

@@ -276,11 +276,10 @@ fn single_threaded_emulation_has_one_thread_for_all() {
 
 /// A machine with a monitor that can be asked, in a tree where nothing is.
 fn with_monitor(watch: &mut Watch, waits: bool) {
-    watch.machine(10).monitor = Monitor::Ready {
+    watch.machine(10).monitor = Monitor {
         paths: vec!["/one".into(), "/two".into()],
         waits,
-        failures: 0,
-        asked: false,
+        ..Monitor::default()
     };
 }
 

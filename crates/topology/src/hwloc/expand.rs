@@ -1,10 +1,10 @@
 //! From a synthetic string's levels to the parts of a machine.
 //!
-//! Objects and CPUs are counted in the order of the tree. With `n` objects on a level and `p` CPUs
+//! Objects and CPUs are counted in the order of the self. With `n` objects on a level and `p` CPUs
 //! in all, object `k` has the CPUs `k * p / n` up to, not including, `(k + 1) * p / n`; `indexes`
 //! then says which number of the kernel's the CPU at each place has.
 
-use super::synthetic::{Attributes, Description, Indexes, Kind, Level, Wrong, wrong};
+use super::synthetic::{Attributes, Description, Indexes, Kind, Wrong, wrong};
 use super::{Memory, cpu_set, dealt};
 use crate::id::{CpuId, NodeId, PackageId};
 use crate::parts::{CpuPart, LARGEST_NODES, Parts};
@@ -16,22 +16,21 @@ const DEFAULT_MEMORY: u64 = 1 << 30;
 
 impl Description {
     pub(super) fn parts(&self, name: &str) -> Result<Parts, Wrong> {
-        let tree = Tree::of(&self.levels);
-        let numbers = self.numbers_of(&tree, Kind::Pu)?;
+        let numbers = self.numbers_of(Kind::Pu)?;
         let set = |level: usize, object: usize| -> CpuSet {
-            cpu_set(tree.places(level, object).map(|place| numbers[place]))
+            cpu_set(self.places(level, object).map(|place| numbers[place]))
         };
-        let packages = self.numbers_of(&tree, Kind::Package)?;
-        let package_level = tree.level_of(Kind::Package);
-        let core_level = tree.level_of(Kind::Core);
-        let cpus: Vec<CpuPart> = (0..tree.cpus)
+        let packages = self.numbers_of(Kind::Package)?;
+        let package_level = self.level_of(Kind::Package);
+        let core_level = self.level_of(Kind::Core);
+        let cpus: Vec<CpuPart> = (0..self.cpus())
             .map(|place| CpuPart {
                 id: CpuId(numbers[place]),
                 online: true,
                 package: package_level
-                    .map(|level| PackageId(packages[tree.object_at(level, place)])),
+                    .map(|level| PackageId(packages[self.object_at(level, place)])),
                 siblings: match core_level {
-                    Some(level) => set(level, tree.object_at(level, place)),
+                    Some(level) => set(level, self.object_at(level, place)),
                     None => cpu_set([numbers[place]]),
                 },
                 capacity: None,
@@ -40,7 +39,7 @@ impl Description {
         let mut caches = Vec::new();
         for (at, level) in self.levels.iter().enumerate() {
             if let Kind::Cache(number, kind) = level.kind {
-                caches.extend((0..tree.objects[at]).map(|object| Cache {
+                caches.extend((0..self.levels[at].objects).map(|object| Cache {
                     level: number,
                     kind,
                     size_bytes: level.attributes.size,
@@ -51,7 +50,7 @@ impl Description {
             }
         }
         let all = cpu_set(numbers.iter().copied());
-        let memories = self.memories(&tree, &all, set)?;
+        let memories = self.memories(&all, set)?;
         Ok(Parts {
             name: name.to_owned(),
             nodes: dealt(memories, &all),
@@ -64,19 +63,18 @@ impl Description {
 
     fn memories(
         &self,
-        tree: &Tree,
         all: &CpuSet,
         set: impl Fn(usize, usize) -> CpuSet,
     ) -> Result<Vec<Memory>, Wrong> {
         let bytes = |attributes: &Attributes| attributes.memory.unwrap_or(DEFAULT_MEMORY);
-        if let Some(level) = tree.level_of(Kind::Node) {
-            let numbers = self.numbers_of(tree, Kind::Node)?;
+        if let Some(level) = self.level_of(Kind::Node) {
+            let numbers = self.numbers_of(Kind::Node)?;
             let memory = |object: usize| Memory {
                 id: NodeId(numbers[object]),
                 bytes: bytes(&self.levels[level].attributes),
                 near: set(level, object),
             };
-            return Ok((0..tree.objects[level]).map(memory).collect());
+            return Ok((0..self.levels[level].objects).map(memory).collect());
         }
         // hwloc counts attached nodes as it leaves their objects: deeper ones first.
         let mut places = Vec::new();
@@ -84,14 +82,14 @@ impl Description {
             let objects = attached
                 .depth
                 .checked_sub(1)
-                .map_or(1, |level| tree.objects[level]);
+                .map_or(1, |level| self.levels[level].objects);
             if places.len() + objects > LARGEST_NODES as usize {
                 return wrong(
                     0,
                     format!("more than {LARGEST_NODES} nodes are taken for a mistake"),
                 );
             }
-            let width = tree.cpus / objects;
+            let width = self.cpus() / objects;
             let depth = attached.depth;
             places.extend((0..objects).map(|o| ((o + 1) * width, usize::MAX - depth, bracket, o)));
         }
@@ -114,7 +112,7 @@ impl Description {
                 near: all.clone(),
             }]);
         }
-        let numbers = tree.numbers(given, places.len())?;
+        let numbers = self.numbers(given, places.len())?;
         let memory = |(number, (_, _, bracket, object)): (u32, (usize, usize, usize, usize))| {
             let attached = &self.attached[bracket];
             Memory {
@@ -130,54 +128,32 @@ impl Description {
     }
 
     /// The kernel's number of each object of the level of that kind; none where it has no level.
-    fn numbers_of(&self, tree: &Tree, kind: Kind) -> Result<Vec<u32>, Wrong> {
-        let Some(at) = tree.level_of(kind) else {
+    fn numbers_of(&self, kind: Kind) -> Result<Vec<u32>, Wrong> {
+        let Some(at) = self.level_of(kind) else {
             return Ok(Vec::new());
         };
-        tree.numbers(
-            self.levels[at].attributes.indexes.as_ref(),
-            tree.objects[at],
-        )
+        let level = &self.levels[at];
+        self.numbers(level.attributes.indexes.as_ref(), level.objects)
     }
-}
 
-/// How many objects each level has in all.
-struct Tree {
-    kinds: Vec<Kind>,
-    objects: Vec<usize>,
-    cpus: usize,
-}
-
-impl Tree {
-    fn of(levels: &[Level]) -> Self {
-        let mut total = 1;
-        let objects: Vec<usize> = levels
-            .iter()
-            .map(|level| {
-                total *= level.count;
-                total
-            })
-            .collect();
-        Self {
-            kinds: levels.iter().map(|level| level.kind).collect(),
-            objects,
-            cpus: total,
-        }
+    /// CPUs in all.
+    fn cpus(&self) -> usize {
+        self.levels.last().map_or(1, |level| level.objects)
     }
 
     fn level_of(&self, kind: Kind) -> Option<usize> {
-        self.kinds.iter().position(|&there| there == kind)
+        self.levels.iter().position(|level| level.kind == kind)
     }
 
     /// The places of an object's CPUs.
     fn places(&self, level: usize, object: usize) -> std::ops::Range<usize> {
-        let width = self.cpus / self.objects[level];
+        let width = self.cpus() / self.levels[level].objects;
         object * width..(object + 1) * width
     }
 
     /// The object of a level that the CPU at a place belongs to.
     fn object_at(&self, level: usize, place: usize) -> usize {
-        place / (self.cpus / self.objects[level])
+        place / (self.cpus() / self.levels[level].objects)
     }
 
     /// The number of each of `total` objects.
@@ -199,17 +175,19 @@ impl Tree {
         let mut levels = Vec::new();
         for &kind in types {
             match self.level_of(kind) {
-                Some(level) if total.is_multiple_of(self.objects[level]) => levels.push(level),
+                Some(level) if total.is_multiple_of(self.levels[level].objects) => {
+                    levels.push(level);
+                }
                 Some(_) => return wrong(at, "an interleaving over a type below the level itself"),
                 None => return wrong(at, "an interleaving over a type that has no level"),
             }
         }
         let outer = |level: usize| {
             let shallower = levels.iter().filter(|&&other| other < level).max();
-            shallower.map_or(1, |&other| self.objects[other])
+            shallower.map_or(1, |&other| self.levels[other].objects)
         };
         let step = |&level: &usize| {
-            let objects = self.objects[level];
+            let objects = self.levels[level].objects;
             (total / objects, objects / outer(level))
         };
         Ok(levels.iter().map(step).collect())

@@ -54,8 +54,8 @@ pub(super) struct Attributes {
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     pub kind: Kind,
-    /// Objects under each object of the level before.
-    pub count: usize,
+    /// Objects on this level in all.
+    pub objects: usize,
     pub attributes: Attributes,
 }
 
@@ -120,9 +120,9 @@ fn describe(text: &str) -> Result<Description, Wrong> {
         } else if scan.is_done() {
             break;
         } else {
-            let level = scan.level()?;
+            let level = scan.level(objects)?;
             check_level(&description, &level, start)?;
-            objects = objects.saturating_mul(level.count);
+            objects = level.objects;
             if objects > LARGEST_PARSED as usize {
                 let why = format!(
                     "{objects} objects; more than {LARGEST_PARSED} are taken for a mistake"
@@ -231,18 +231,19 @@ impl Scan<'_> {
         }
     }
 
-    fn level(&mut self) -> Result<Level, Wrong> {
+    /// A level below so many objects.
+    fn level(&mut self, above: usize) -> Result<Level, Wrong> {
         let kind = self.kind()?;
         self.expect(':', "and how many, such as core:4")?;
         let start = self.at;
-        let count = self.number("how many objects the level has")?;
+        let count: usize = self.number("how many objects the level has")?;
         if count == 0 {
             return wrong(start, "a level of no objects");
         }
         let attributes = self.attributes(kind)?;
         Ok(Level {
             kind,
-            count,
+            objects: above.saturating_mul(count),
             attributes,
         })
     }

@@ -52,50 +52,68 @@ pub fn xml(text: &str, path: &Path) -> Result<Topology, ReadError> {
         line: error.pos().row,
         why: format!("it is not well-formed XML: {error}"),
     })?;
-    let file = XmlFile {
+    let root = Tag {
         document: &document,
         path,
+        element: document.root_element(),
     };
-    let root = document.root_element();
-    check_version(&file, root)?;
-    let parts = objects::parts(&file, root)?;
-    Topology::new(parts).map_err(|why| ReadError::invalid(path, why))
+    check_version(root)?;
+    Topology::new(objects::parts(root)?).map_err(|why| ReadError::invalid(path, why))
 }
 
-fn check_version(file: &XmlFile<'_>, root: Element<'_, '_>) -> Result<(), ReadError> {
-    if root.tag_name().name() != "topology" {
-        let why = format!(
-            "it is not hwloc's: its root is <{}>, not <topology>",
-            root.tag_name().name()
-        );
-        return Err(file.wrong(root, why));
+fn check_version(root: Tag<'_>) -> Result<(), ReadError> {
+    let name = root.element.tag_name().name();
+    if name != "topology" {
+        let why = format!("it is not hwloc's: its root is <{name}>, not <topology>");
+        return Err(root.wrong(why));
     }
     let version = root.attribute("version").unwrap_or("1");
     match version.split('.').next() {
         Some("2" | "3") => Ok(()),
-        Some("1") => Err(file.wrong(
-            root,
-            "it is of hwloc 1, which nests nodes differently; lstopo of hwloc 2 converts it \
-             (lstopo -i old.xml new.xml)",
+        Some("1") => Err(root.wrong(
+            "it is of hwloc 1, which nests nodes differently; lstopo of hwloc 2 converts it (lstopo \
+             -i old.xml new.xml)",
         )),
-        _ => Err(file.wrong(
-            root,
-            format!("it is of version {version:?}; 2 and 3 can be read"),
-        )),
+        _ => Err(root.wrong(format!("it is of version {version:?}; 2 and 3 can be read"))),
     }
 }
 
-/// A parsed file with its path, for messages.
-pub(super) struct XmlFile<'a> {
+/// An element of a file, with what messages say of it.
+#[derive(Clone, Copy)]
+pub(super) struct Tag<'a> {
     pub document: &'a Document<'a>,
     pub path: &'a Path,
+    pub element: Element<'a, 'a>,
 }
 
-impl XmlFile<'_> {
-    pub fn wrong(&self, element: Element<'_, '_>, why: impl Into<String>) -> ReadError {
+impl<'a> Tag<'a> {
+    pub fn attribute(self, name: &str) -> Option<&'a str> {
+        self.element.attribute(name)
+    }
+
+    /// The elements of that name directly below this one.
+    pub fn children(self, name: &str) -> impl Iterator<Item = Self> {
+        let named = self
+            .element
+            .children()
+            .filter(move |e| e.has_tag_name(name));
+        named.map(move |element| Self { element, ..self })
+    }
+
+    /// This element and the elements below it, as far as they have that name.
+    pub fn descendants(self, name: &str) -> impl Iterator<Item = Self> {
+        let named = self
+            .element
+            .descendants()
+            .filter(move |e| e.has_tag_name(name));
+        named.map(move |element| Self { element, ..self })
+    }
+
+    /// The error of an element that is wrong.
+    pub fn wrong(self, why: impl Into<String>) -> ReadError {
         ReadError::Xml {
             path: self.path.to_owned(),
-            line: self.document.text_pos_at(element.range().start).row,
+            line: self.document.text_pos_at(self.element.range().start).row,
             why: why.into(),
         }
     }

@@ -1,5 +1,7 @@
 //! What a machine file's figures must hold to, beyond being of the right type.
 
+use std::collections::BTreeSet;
+
 use super::{CacheSpec, Machine, SharedBy, TlbLevelSpec, TlbSpec};
 use crate::parts::LARGEST_NODES;
 use crate::set::LARGEST_PARSED;
@@ -21,13 +23,24 @@ fn wrong(key: impl Into<String>, why: impl Into<String>) -> Checked {
     })
 }
 
-fn positive(key: impl Into<String>, value: Option<f64>) -> Checked {
-    match value {
-        Some(value) if !(value.is_finite() && value > 0.0) => {
-            wrong(key, format!("{value} is not a positive number"))
-        }
-        _ => Ok(()),
+/// Refuses a key's value unless it is right; `why` says what is wrong with it.
+fn require<W: Into<String>>(is_right: bool, key: &str, why: impl FnOnce() -> W) -> Checked {
+    match is_right {
+        true => Ok(()),
+        false => wrong(key, why()),
     }
+}
+
+fn positive(key: &str, value: Option<f64>) -> Checked {
+    let Some(value) = value else { return Ok(()) };
+    let is_positive = value.is_finite() && value > 0.0;
+    require(is_positive, key, || {
+        format!("{value} is not a positive number")
+    })
+}
+
+fn at_least_one(key: &str, value: u32) -> Checked {
+    require(value > 0, key, || "0 where at least 1 is needed")
 }
 
 fn matrix(key: &str, rows: Option<&Vec<Vec<f64>>>, nodes: usize) -> Checked {
@@ -39,13 +52,14 @@ fn matrix(key: &str, rows: Option<&Vec<Vec<f64>>>, nodes: usize) -> Checked {
 }
 
 fn square<T>(key: &str, rows: &[Vec<T>], nodes: usize) -> Checked {
-    if rows.len() != nodes {
-        return wrong(key, format!("{} rows for {nodes} nodes", rows.len()));
-    }
-    match rows.iter().position(|row| row.len() != nodes) {
-        Some(at) => wrong(
+    require(rows.len() == nodes, key, || {
+        format!("{} rows for {nodes} nodes", rows.len())
+    })?;
+    let mut rows = rows.iter().map(Vec::len).enumerate();
+    match rows.find(|&(_, entries)| entries != nodes) {
+        Some((at, entries)) => wrong(
             key,
-            format!("row {at} has {} entries for {nodes} nodes", rows[at].len()),
+            format!("row {at} has {entries} entries for {nodes} nodes"),
         ),
         None => Ok(()),
     }
@@ -54,15 +68,13 @@ fn square<T>(key: &str, rows: &[Vec<T>], nodes: usize) -> Checked {
 impl Machine {
     /// Checks the figures; [`Machine::parse`] does so itself, a machine built in code may want it.
     pub(super) fn check(&self) -> Checked {
-        if self.name.trim().is_empty() {
-            return wrong("name", "a machine needs a name");
-        }
-        if self.source.trim().is_empty() {
-            return wrong(
-                "source",
-                "give the source of the figures, even if it is \"my own choice\"",
-            );
-        }
+        let has_name = !self.name.trim().is_empty();
+        require(has_name, "name", || "a machine needs a name")?;
+        require(
+            !self.source.trim().is_empty(),
+            "source",
+            || "give the source of the figures, even if it is \"my own choice\"",
+        )?;
         self.check_shape()?;
         for (index, cache) in self.caches.iter().enumerate() {
             self.check_cache(index, cache)?;
@@ -73,69 +85,42 @@ impl Machine {
     }
 
     fn check_shape(&self) -> Checked {
+        const ONLY: &str = "shape.memory_only_nodes";
         let shape = &self.shape;
-        for (key, value) in [
-            ("shape.nodes", shape.nodes),
-            ("shape.domains_per_node", shape.domains_per_node),
-            ("shape.cores_per_domain", shape.cores_per_domain),
-            ("shape.threads_per_core", shape.threads_per_core),
-            ("shape.nodes_per_package", shape.nodes_per_package),
-        ] {
-            if value == 0 {
-                return wrong(key, "0 where at least 1 is needed");
-            }
+        let nodes = shape.nodes;
+        at_least_one("shape.nodes", nodes)?;
+        at_least_one("shape.domains_per_node", shape.domains_per_node)?;
+        at_least_one("shape.cores_per_domain", shape.cores_per_domain)?;
+        at_least_one("shape.threads_per_core", shape.threads_per_core)?;
+        at_least_one("shape.nodes_per_package", shape.nodes_per_package)?;
+        require(nodes <= LARGEST_NODES, "shape.nodes", || {
+            format!("{nodes} nodes; more than {LARGEST_NODES} are taken for a mistake")
+        })?;
+        let memory_only: BTreeSet<u32> = shape.memory_only_nodes.iter().copied().collect();
+        let is_each_once = memory_only.len() == shape.memory_only_nodes.len();
+        require(is_each_once, ONLY, || "a node is listed twice")?;
+        if let Some(&node) = memory_only.last().filter(|&&node| node >= nodes) {
+            return wrong(ONLY, format!("node {node} is not in 0-{}", nodes - 1));
         }
-        if shape.nodes > LARGEST_NODES {
-            return wrong(
-                "shape.nodes",
-                format!(
-                    "{} nodes; more than {LARGEST_NODES} are taken for a mistake",
-                    shape.nodes
-                ),
-            );
-        }
-        let mut memory_only = shape.memory_only_nodes.clone();
-        memory_only.sort_unstable();
-        memory_only.dedup();
-        if memory_only.len() != shape.memory_only_nodes.len() {
-            return wrong("shape.memory_only_nodes", "a node is listed twice");
-        }
-        if let Some(&node) = memory_only.last().filter(|&&node| node >= shape.nodes) {
-            return wrong(
-                "shape.memory_only_nodes",
-                format!("node {node} is not in 0-{}", shape.nodes - 1),
-            );
-        }
-        let with_cores = shape.nodes as usize - memory_only.len();
-        if with_cores == 0 {
-            return wrong("shape.memory_only_nodes", "no node is left with cores");
-        }
-        if !with_cores.is_multiple_of(shape.nodes_per_package as usize) {
-            return wrong(
-                "shape.nodes_per_package",
-                format!(
-                    "{with_cores} nodes with cores cannot be divided into packages of {}",
-                    shape.nodes_per_package
-                ),
-            );
-        }
+        let with_cores = nodes as usize - memory_only.len();
+        require(with_cores > 0, ONLY, || "no node is left with cores")?;
+        let of_package = shape.nodes_per_package;
+        let fits = with_cores.is_multiple_of(of_package as usize);
+        require(fits, "shape.nodes_per_package", || {
+            format!("{with_cores} nodes with cores cannot be divided into packages of {of_package}")
+        })?;
         let cpus = u64::from(shape.domains_per_node)
             .saturating_mul(shape.cores_per_domain.into())
             .saturating_mul(shape.threads_per_core.into())
             .saturating_mul(with_cores as u64);
-        if cpus > LARGEST_PARSED.into() {
-            return wrong(
-                "shape",
-                format!("{cpus} CPUs; more than {LARGEST_PARSED} are taken for a mistake"),
-            );
-        }
-        if shape.memory_per_node_mib == 0 || shape.memory_per_node_mib > u64::MAX >> 20 {
-            return wrong(
-                "shape.memory_per_node_mib",
-                format!("{} MiB cannot be", shape.memory_per_node_mib),
-            );
-        }
-        Ok(())
+        require(cpus <= LARGEST_PARSED.into(), "shape", || {
+            format!("{cpus} CPUs; more than {LARGEST_PARSED} are taken for a mistake")
+        })?;
+        let mib = shape.memory_per_node_mib;
+        let is_memory = (1..=u64::MAX >> 20).contains(&mib);
+        require(is_memory, "shape.memory_per_node_mib", || {
+            format!("{mib} MiB cannot be")
+        })
     }
 
     fn check_cache(&self, index: usize, cache: &CacheSpec) -> Checked {
@@ -145,42 +130,44 @@ impl Machine {
             SharedBy::Domain => 1,
             SharedBy::Package => 2,
         };
-        if cache.level == 0 {
-            return wrong(key("level"), "levels count from 1");
-        }
-        if cache.line_bytes == 0 || !cache.line_bytes.is_power_of_two() {
-            return wrong(
-                key("line_bytes"),
-                format!("{} is not a power of two", cache.line_bytes),
-            );
-        }
-        let Some(bytes) = cache.size_kib.checked_mul(1024).filter(|&bytes| bytes > 0) else {
-            return wrong(key("size_kib"), format!("{} KiB cannot be", cache.size_kib));
-        };
-        let lines = bytes / u64::from(cache.line_bytes);
-        if lines == 0 || !bytes.is_multiple_of(u64::from(cache.line_bytes)) {
-            return wrong(key("size_kib"), "is not a whole number of lines");
-        }
-        if cache.ways > 0 && !lines.is_multiple_of(u64::from(cache.ways)) {
-            return wrong(
-                key("ways"),
-                format!("{lines} lines cannot be divided into {} ways", cache.ways),
-            );
-        }
-        positive(key("latency_ns"), cache.latency_ns)?;
+        let (level, kib) = (cache.level, cache.size_kib);
+        let (line, ways) = (u64::from(cache.line_bytes), u64::from(cache.ways));
+        require(level > 0, &key("level"), || "levels count from 1")?;
+        require(line.is_power_of_two(), &key("line_bytes"), || {
+            format!("{line} is not a power of two")
+        })?;
+        let bytes = kib.checked_mul(1024).unwrap_or(0);
+        require(bytes > 0, &key("size_kib"), || {
+            format!("{kib} KiB cannot be")
+        })?;
+        let lines = bytes / line;
+        require(
+            lines > 0 && bytes.is_multiple_of(line),
+            &key("size_kib"),
+            || "is not a whole number of lines",
+        )?;
+        require(
+            ways == 0 || lines.is_multiple_of(ways),
+            &key("ways"),
+            || format!("{lines} lines cannot be divided into {ways} ways"),
+        )?;
+        positive(&key("latency_ns"), cache.latency_ns)?;
         for nearer in &self.caches[..index] {
-            if nearer.level > cache.level {
-                return wrong(key("level"), "caches are listed nearest first");
-            }
-            if nearer.level == cache.level && nearer.kind == cache.kind {
-                return wrong(
-                    key("level"),
-                    format!("a second {:?} cache of level {}", cache.kind, cache.level),
-                );
-            }
-            if sharing(nearer.shared_by) > sharing(cache.shared_by) {
-                return wrong(key("shared_by"), "a nearer cache is shared by more cores");
-            }
+            require(
+                nearer.level <= level,
+                &key("level"),
+                || "caches are listed nearest first",
+            )?;
+            let is_second = (nearer.level, nearer.kind) == (level, cache.kind);
+            require(!is_second, &key("level"), || {
+                format!("a second {:?} cache of level {level}", cache.kind)
+            })?;
+            let is_wider = sharing(nearer.shared_by) <= sharing(cache.shared_by);
+            require(
+                is_wider,
+                &key("shared_by"),
+                || "a nearer cache is shared by more cores",
+            )?;
         }
         Ok(())
     }
@@ -193,82 +180,71 @@ impl Machine {
             for (from, row) in rows.iter().enumerate() {
                 for (to, &distance) in row.iter().enumerate() {
                     let fits = if from == to { 10..=10 } else { 10..=255 };
-                    if !fits.contains(&distance) {
-                        let why = format!(
-                            "{distance} from node {from} to {to}; it is 10 on the diagonal and 10 \
-                             to 255 elsewhere"
-                        );
-                        return wrong("memory.distance", why);
-                    }
+                    require(fits.contains(&distance), "memory.distance", || {
+                        format!(
+                            "{distance} from node {from} to {to}; it is 10 on the diagonal and 10 to \
+                             255 elsewhere"
+                        )
+                    })?;
                 }
             }
         }
-        matrix("memory.latency_ns", memory.latency_ns.as_ref(), nodes)?;
+        let links = memory.link_matrix_gb_per_s.as_ref();
         let modified = memory.modified_line_ns.as_ref();
+        let sustained = memory.node_sustained_gb_per_s;
+        matrix("memory.latency_ns", memory.latency_ns.as_ref(), nodes)?;
         matrix("memory.modified_line_ns", modified, nodes)?;
         positive("memory.node_gb_per_s", memory.node_gb_per_s)?;
-        positive(
-            "memory.node_sustained_gb_per_s",
-            memory.node_sustained_gb_per_s,
-        )?;
+        positive("memory.node_sustained_gb_per_s", sustained)?;
         positive("memory.link_gb_per_s", memory.link_gb_per_s)?;
-        let links = memory.link_matrix_gb_per_s.as_ref();
         matrix("memory.link_matrix_gb_per_s", links, nodes)?;
-        if links.is_some() && memory.link_gb_per_s.is_some() {
-            return wrong(
-                "memory.link_gb_per_s",
-                "give either this or link_matrix_gb_per_s, not both",
-            );
-        }
-        Ok(())
+        let are_both = links.is_some() && memory.link_gb_per_s.is_some();
+        require(
+            !are_both,
+            "memory.link_gb_per_s",
+            || "give either this or link_matrix_gb_per_s, not both",
+        )
     }
 
     fn check_core(&self) -> Checked {
-        positive("core.ns_per_instruction", self.core.ns_per_instruction)?;
-        positive("core.clock_ghz", self.core.clock_ghz)?;
-        positive("core.cycles_scale", self.core.cycles_scale)?;
-        for (key, value) in [
-            ("core.misses_in_flight", self.core.misses_in_flight),
-            ("core.reorder_window", self.core.reorder_window),
-        ] {
-            if value == Some(0) {
-                return wrong(key, "0 where at least 1 is needed");
-            }
-        }
-        Ok(())
+        let core = &self.core;
+        positive("core.ns_per_instruction", core.ns_per_instruction)?;
+        positive("core.clock_ghz", core.clock_ghz)?;
+        positive("core.cycles_scale", core.cycles_scale)?;
+        at_least_one("core.misses_in_flight", core.misses_in_flight.unwrap_or(1))?;
+        at_least_one("core.reorder_window", core.reorder_window.unwrap_or(1))
     }
 }
 
 fn check_tlb(tlb: &TlbSpec) -> Checked {
-    if !tlb.page_kib.is_power_of_two() || tlb.page_kib > u64::MAX >> 10 {
-        let why = format!("{} is not a power of two", tlb.page_kib);
-        return wrong("tlb.page_kib", why);
-    }
-    if !(tlb.miss_ns.is_finite() && tlb.miss_ns >= 0.0) {
-        return wrong("tlb.miss_ns", format!("{} is not 0 or more", tlb.miss_ns));
-    }
+    let (kib, ns) = (tlb.page_kib, tlb.miss_ns);
+    let is_page = kib.is_power_of_two() && kib <= u64::MAX >> 10;
+    require(is_page, "tlb.page_kib", || {
+        format!("{kib} is not a power of two")
+    })?;
+    require(ns.is_finite() && ns >= 0.0, "tlb.miss_ns", || {
+        format!("{ns} is not 0 or more")
+    })?;
     check_tlb_level("tlb.l1", &tlb.l1)?;
-    if tlb.l1.latency_ns.is_some() {
-        return wrong(
-            "tlb.l1.latency_ns",
-            "it is part of the instruction: leave it out",
-        );
-    }
+    require(
+        tlb.l1.latency_ns.is_none(),
+        "tlb.l1.latency_ns",
+        || "it is part of the instruction: leave it out",
+    )?;
     let Some(l2) = &tlb.l2 else { return Ok(()) };
     check_tlb_level("tlb.l2", l2)?;
-    if l2.entries < tlb.l1.entries {
-        let why =
-            "the second level contains the entries of the first, so it needs at least as many";
-        return wrong("tlb.l2.entries", why);
-    }
-    Ok(())
+    require(
+        l2.entries >= tlb.l1.entries,
+        "tlb.l2.entries",
+        || "the second level contains the entries of the first, so it needs at least as many",
+    )
 }
 
 fn check_tlb_level(level: &str, spec: &TlbLevelSpec) -> Checked {
     let (entries, ways) = (spec.entries, spec.ways);
-    if entries == 0 || ways == 0 || !entries.is_multiple_of(ways) {
-        let why = format!("{entries} entries are not a multiple of {ways} ways");
-        return wrong(format!("{level}.entries"), why);
-    }
-    positive(format!("{level}.latency_ns"), spec.latency_ns)
+    let fits = entries > 0 && ways > 0 && entries.is_multiple_of(ways);
+    require(fits, &format!("{level}.entries"), || {
+        format!("{entries} entries are not a multiple of {ways} ways")
+    })?;
+    positive(&format!("{level}.latency_ns"), spec.latency_ns)
 }

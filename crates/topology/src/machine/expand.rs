@@ -7,7 +7,7 @@
 
 use super::{CacheSpec, Machine, SharedBy};
 use crate::id::{CpuId, NodeId, PackageId};
-use crate::parts::{CpuPart, Parts};
+use crate::parts::{CpuPart, Parts, square};
 use crate::set::CpuSet;
 use crate::topology::{Cache, Invalid, Node, Timing, Topology};
 
@@ -61,13 +61,7 @@ impl Machine {
         // The diagonal is no link; it repeats a figure that is there, so that every entry is one.
         let uniform = memory.link_gb_per_s.map(|link| {
             let local = memory.node_gb_per_s.unwrap_or(link);
-            (0..nodes)
-                .map(|from| {
-                    (0..nodes)
-                        .map(|to| if from == to { local } else { link })
-                        .collect()
-                })
-                .collect()
+            square(nodes, |from, to| if from == to { local } else { link })
         });
         Timing {
             latency_ns: memory.latency_ns.clone(),
@@ -93,15 +87,11 @@ impl Numbering {
         let shape = &machine.shape;
         let cores_per_node = shape.domains_per_node * shape.cores_per_domain;
         let mut places = 0..;
-        let place: Vec<Option<u32>> = (0..shape.nodes)
-            .map(|node| {
-                if shape.memory_only_nodes.contains(&node) {
-                    None
-                } else {
-                    places.next()
-                }
-            })
-            .collect();
+        let place = (0..shape.nodes).map(|node| {
+            let has_cores = !shape.memory_only_nodes.contains(&node);
+            has_cores.then(|| places.next()).flatten()
+        });
+        let place: Vec<Option<u32>> = place.collect();
         Self {
             cores: cores_per_node * places.start,
             threads: shape.threads_per_core,

@@ -56,41 +56,4 @@ impl Machine {
         };
         Self::parse(text, Path::new(name))
     }
-
-    /// The text of the preset's file, to start a machine file of one's own from.
-    pub fn preset_text(name: &str) -> Option<&'static str> {
-        let (_, text) = FILES.iter().find(|(there, _)| *there == name)?;
-        Some(text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_machine_file_is_embedded_under_its_own_name_with_its_source() {
-        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/machines");
-        let mut there: Vec<String> = std::fs::read_dir(directory)
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
-            .collect();
-        there.sort();
-        assert_eq!(there, Machine::presets().collect::<Vec<_>>());
-        for name in Machine::presets() {
-            let machine = Machine::preset(name).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(machine.name, name);
-            assert!(machine.source.len() > 40, "{name} does not say its source");
-            let topology = machine.topology().unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(topology.name(), name);
-        }
-    }
-
-    #[test]
-    fn an_unknown_preset_is_answered_with_the_known_ones() {
-        let text = Machine::preset("lab-3x3").unwrap_err().to_string();
-        assert!(text.starts_with("there is no preset \"lab-3x3\"; the presets are "));
-        assert!(text.contains("lab-4x2-fast"));
-    }
 }

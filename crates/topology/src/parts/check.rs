@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{CpuPart, LARGEST_NODES, position};
+use super::{CpuPart, LARGEST_NODES, position, square};
 use crate::id::{CoreId, CpuId, DomainId, NodeId};
 use crate::set::{CpuSet, LARGEST_PARSED};
 use crate::topology::{Cache, CacheKind, Distances, Invalid, Node, Timing};
@@ -13,12 +13,12 @@ pub(super) fn names(
     caches: &[Cache],
     cpu_at: &[Option<u32>],
 ) -> Result<(), Invalid> {
-    let known = |what: &dyn Fn() -> String, set: &CpuSet| match set
-        .iter()
-        .find(|&cpu| position(cpu_at, cpu).is_none())
-    {
-        Some(cpu) => Err(Invalid::UnknownCpu { what: what(), cpu }),
-        None => Ok(()),
+    let known = |what: &dyn Fn() -> String, set: &CpuSet| {
+        let mut unknown = set.iter().filter(|&cpu| position(cpu_at, cpu).is_none());
+        match unknown.next() {
+            Some(cpu) => Err(Invalid::UnknownCpu { what: what(), cpu }),
+            None => Ok(()),
+        }
     };
     for node in nodes {
         known(&|| format!("node {}", node.id), &node.cpus)?;
@@ -32,31 +32,47 @@ pub(super) fn names(
     Ok(())
 }
 
-fn impossible(what: String, value: impl ToString, reason: &'static str) -> Invalid {
-    Invalid::Impossible {
-        what,
-        value: value.to_string(),
-        reason,
+/// Refuses a figure unless it is possible; `reason` says what it should be.
+fn possible(
+    is_possible: bool,
+    what: impl FnOnce() -> String,
+    value: impl ToString,
+    reason: &'static str,
+) -> Result<(), Invalid> {
+    match is_possible {
+        true => Ok(()),
+        false => Err(Invalid::Impossible {
+            what: what(),
+            value: value.to_string(),
+            reason,
+        }),
     }
 }
 
 /// Numbers are small enough to be looked up by index. Both lists are sorted.
 pub(super) fn sizes(nodes: &[Node], cpus: &[CpuPart]) -> Result<(), Invalid> {
-    const REASON: &str = "so large a number is taken for a mistake";
-    if let Some(cpu) = cpus.last().filter(|cpu| cpu.id.0 > LARGEST_PARSED) {
-        return Err(impossible("a CPU's number".to_owned(), cpu.id, REASON));
-    }
-    if let Some(node) = nodes.last().filter(|node| node.id.0 > LARGEST_PARSED) {
-        return Err(impossible("a node's number".to_owned(), node.id, REASON));
-    }
-    if nodes.len() > LARGEST_NODES as usize {
-        return Err(impossible(
-            "the number of nodes".to_owned(),
-            nodes.len(),
-            REASON,
-        ));
-    }
-    Ok(())
+    let sizes = [
+        (
+            "a CPU's number",
+            cpus.last().map(|cpu| cpu.id.0),
+            LARGEST_PARSED,
+        ),
+        (
+            "a node's number",
+            nodes.last().map(|node| node.id.0),
+            LARGEST_PARSED,
+        ),
+        (
+            "the number of nodes",
+            u32::try_from(nodes.len()).ok(),
+            LARGEST_NODES,
+        ),
+    ];
+    sizes.into_iter().try_for_each(|(what, number, most)| {
+        let number = number.unwrap_or(0);
+        let reason = "so large a number is taken for a mistake";
+        possible(number <= most, || what.to_owned(), number, reason)
+    })
 }
 
 /// There is something to run on and memory to run in, and the sum of it is a number.
@@ -64,35 +80,23 @@ pub(super) fn nodes_and_cpus(nodes: &[Node], cpus: &[CpuPart]) -> Result<(), Inv
     if !cpus.iter().any(|cpu| cpu.online) {
         return Err(Invalid::NoCpu);
     }
-    if !nodes
-        .iter()
-        .any(|node| node.online && node.memory_bytes > 0)
-    {
+    let has_memory = |node: &Node| node.online && node.memory_bytes > 0;
+    if !nodes.iter().any(has_memory) {
         return Err(Invalid::NoMemory);
     }
-    let mut total: u64 = 0;
+    let mut total = Some(0_u64);
     for node in nodes {
-        total = total.checked_add(node.memory_bytes).ok_or_else(|| {
-            let what = format!("the memory of node {} in bytes", node.id);
-            impossible(
-                what,
-                node.memory_bytes,
-                "with the other nodes' it is more than 2^64",
-            )
-        })?;
+        let bytes = node.memory_bytes;
+        total = total.and_then(|total| total.checked_add(bytes));
+        let what = || format!("the memory of node {} in bytes", node.id);
+        let reason = "with the other nodes' it is more than 2^64";
+        possible(total.is_some(), what, bytes, reason)?;
     }
     for cpu in cpus {
-        if let Some(capacity) = cpu
-            .capacity
-            .filter(|capacity| !(1..=1024).contains(capacity))
-        {
-            let what = format!("the capacity of CPU {}", cpu.id);
-            return Err(impossible(
-                what,
-                capacity,
-                "it is 1 to 1024, the strongest core's",
-            ));
-        }
+        let capacity = cpu.capacity.unwrap_or(1024);
+        let what = || format!("the capacity of CPU {}", cpu.id);
+        let reason = "it is 1 to 1024, the strongest core's";
+        possible((1..=1024).contains(&capacity), what, capacity, reason)?;
     }
     Ok(())
 }
@@ -101,30 +105,42 @@ pub(super) fn nodes_and_cpus(nodes: &[Node], cpus: &[CpuPart]) -> Result<(), Inv
 pub(super) fn caches(caches: &[Cache]) -> Result<(), Invalid> {
     let mut owner: HashMap<(u8, CacheKind, CpuId), &CpuSet> = HashMap::new();
     for cache in caches {
-        let what = |figure: &str| {
-            let level = cache.level;
-            format!(
-                "the {figure} of the level {level} cache of CPUs {}",
-                cache.cpus
-            )
-        };
-        if cache.level == 0 {
-            return Err(impossible(what("level"), 0, "levels count from 1"));
-        }
-        if cache.cpus.is_empty() {
-            return Err(impossible(what("list of CPUs"), "empty", "some CPU has it"));
-        }
-        if cache.size_bytes == Some(0) {
-            return Err(impossible(what("size"), 0, "a cache cannot be empty"));
-        }
-        if cache.line_bytes == Some(0) {
-            return Err(impossible(what("line size"), 0, "a line cannot be empty"));
+        let level = cache.level;
+        let figures = [
+            (level > 0, "level", "0", "levels count from 1"),
+            (
+                !cache.cpus.is_empty(),
+                "list of CPUs",
+                "empty",
+                "some CPU has it",
+            ),
+            (
+                cache.size_bytes != Some(0),
+                "size",
+                "0",
+                "a cache cannot be empty",
+            ),
+            (
+                cache.line_bytes != Some(0),
+                "line size",
+                "0",
+                "a line cannot be empty",
+            ),
+        ];
+        for (is_possible, figure, value, reason) in figures {
+            let what = || {
+                format!(
+                    "the {figure} of the level {level} cache of CPUs {}",
+                    cache.cpus
+                )
+            };
+            possible(is_possible, what, value, reason)?;
         }
         for cpu in cache.cpus.iter() {
-            if let Some(other) = owner.insert((cache.level, cache.kind, cpu), &cache.cpus) {
+            if let Some(other) = owner.insert((level, cache.kind, cpu), &cache.cpus) {
                 return Err(Invalid::CacheTwice {
                     cpu,
-                    level: cache.level,
+                    level,
                     first: other.to_string(),
                     second: cache.cpus.to_string(),
                 });
@@ -142,36 +158,31 @@ pub(super) fn cores(
     node_of: &[NodeId],
     domain_of: &[DomainId],
 ) -> Result<(), Invalid> {
+    let one_way = "one names the other, but not the other way round";
     let mut first_of: Vec<Option<usize>> = vec![None; cpus.len()];
     for (at, cpu) in cpus.iter().enumerate() {
-        let torn = |other: usize, reason| Invalid::TornCore {
-            first: cpus[other].id,
-            second: cpu.id,
-            reason,
+        let whole = |is_whole, other: usize, reason| match is_whole {
+            true => Ok(()),
+            false => Err(Invalid::TornCore {
+                first: cpus[other].id,
+                second: cpu.id,
+                reason,
+            }),
         };
         for sibling in cpu.siblings.iter() {
             let other = position(cpu_at, sibling).expect("checked by names");
-            if core_of[other] != core_of[at] {
-                return Err(torn(
-                    other,
-                    "one names the other, but not the other way round",
-                ));
-            }
+            whole(core_of[other] == core_of[at], other, one_way)?;
         }
         let first = *first_of[core_of[at].index()].get_or_insert(at);
-        let said = |cpu: &CpuPart| !cpu.siblings.is_empty();
-        if said(&cpus[first]) && said(cpu) && cpus[first].siblings != cpu.siblings {
-            return Err(torn(
-                first,
-                "one names the other, but not the other way round",
-            ));
-        }
-        if node_of[first] != node_of[at] {
-            return Err(torn(first, "they are in different nodes"));
-        }
-        if domain_of[first] != domain_of[at] {
-            return Err(torn(first, "they do not share a last-level cache"));
-        }
+        let (own, others) = (&cpu.siblings, &cpus[first].siblings);
+        let is_mutual = own.is_empty() || others.is_empty() || own == others;
+        whole(is_mutual, first, one_way)?;
+        let (same_node, same_domain) = (
+            node_of[first] == node_of[at],
+            domain_of[first] == domain_of[at],
+        );
+        whole(same_node, first, "they are in different nodes")?;
+        whole(same_domain, first, "they do not share a last-level cache")?;
     }
     Ok(())
 }
@@ -179,13 +190,8 @@ pub(super) fn cores(
 /// The SLIT as the kernel would accept it, or the kernel's default where there is none.
 pub(super) fn distances(rows: Vec<Vec<u32>>, nodes: &[Node]) -> Result<Distances, Invalid> {
     if rows.is_empty() {
-        let row = |from| {
-            (0..nodes.len())
-                .map(|to| if from == to { 10 } else { 20 })
-                .collect()
-        };
         return Ok(Distances {
-            rows: (0..nodes.len()).map(row).collect(),
+            rows: square(nodes.len(), |from, to| if from == to { 10 } else { 20 }),
         });
     }
     matrix("the distance matrix", &rows, nodes.len())?;
@@ -194,48 +200,38 @@ pub(super) fn distances(rows: Vec<Vec<u32>>, nodes: &[Node]) -> Result<Distances
         // 255 means unreachable. A wrong table must not make a remote node look local.
         for (to, &distance) in nodes.iter().zip(row) {
             let what = || format!("the distance from node {} to node {}", from.id, to.id);
-            if from.id == to.id && distance != 10 {
-                return Err(impossible(
-                    what(),
-                    distance,
-                    "a node's distance to itself is 10",
-                ));
-            }
-            if !(10..=255).contains(&distance) {
-                return Err(impossible(what(), distance, "a distance is 10 to 255"));
-            }
+            let (is_possible, reason) = match from.id == to.id {
+                true => (distance == 10, "a node's distance to itself is 10"),
+                false => ((10..=255).contains(&distance), "a distance is 10 to 255"),
+            };
+            possible(is_possible, what, distance, reason)?;
         }
     }
     Ok(Distances { rows })
 }
 
 pub(super) fn timing(timing: &Timing, nodes: usize) -> Result<(), Invalid> {
-    let positive = |what: &str, value: f64| {
-        if value.is_finite() && value > 0.0 {
-            return Ok(());
+    let positive = |what: &'static str| {
+        move |&value: &f64| {
+            let is_positive = value.is_finite() && value > 0.0;
+            let reason = "it must be a positive number";
+            possible(is_positive, || what.to_owned(), value, reason)
         }
-        Err(impossible(
-            what.to_owned(),
-            value,
-            "it must be a positive number",
-        ))
     };
     if let Some(rows) = &timing.latency_ns {
         matrix("the latency matrix", rows, nodes)?;
-        rows.iter()
-            .flatten()
-            .try_for_each(|&ns| positive("a latency in ns", ns))?;
+        let mut all = rows.iter().flatten();
+        all.try_for_each(positive("a latency in ns"))?;
     }
     if let Some(row) = &timing.node_gb_per_s {
         row_length("the node bandwidths", row.len(), nodes)?;
         row.iter()
-            .try_for_each(|&gb| positive("a node bandwidth in GB/s", gb))?;
+            .try_for_each(positive("a node bandwidth in GB/s"))?;
     }
     if let Some(rows) = &timing.link_gb_per_s {
         matrix("the link bandwidth matrix", rows, nodes)?;
-        rows.iter()
-            .flatten()
-            .try_for_each(|&gb| positive("a link bandwidth in GB/s", gb))?;
+        let mut all = rows.iter().flatten();
+        all.try_for_each(positive("a link bandwidth in GB/s"))?;
     }
     Ok(())
 }
@@ -248,12 +244,12 @@ fn matrix<T>(what: &str, rows: &[Vec<T>], nodes: usize) -> Result<(), Invalid> {
 }
 
 fn row_length(what: &str, found: usize, nodes: usize) -> Result<(), Invalid> {
-    if found == nodes {
-        return Ok(());
+    match found == nodes {
+        true => Ok(()),
+        false => Err(Invalid::WrongMatrix {
+            what: what.to_owned(),
+            found,
+            nodes,
+        }),
     }
-    Err(Invalid::WrongMatrix {
-        what: what.to_owned(),
-        found,
-        nodes,
-    })
 }

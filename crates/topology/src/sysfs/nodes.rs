@@ -43,12 +43,18 @@ pub(super) fn read(tree: &Tree<'_>, cpus: &Listed) -> Result<Nodes, ReadError> {
             });
             continue;
         }
-        let without_memory = has_memory.as_ref().is_some_and(|with| !with.contains(id));
+        let may_lack_memory = has_memory.as_ref().is_some_and(|with| !with.contains(id));
+        let memory_bytes = match memory(tree, id)? {
+            None if !may_lack_memory => {
+                return Err(tree.missing(&format!("{NODE}/node{id}/meminfo"), CAPTURE_HINT));
+            }
+            bytes => bytes.unwrap_or(0),
+        };
         nodes.push(Node {
             id,
             online: true,
             cpus: cpus_of(tree, id, cpus)?,
-            memory_bytes: memory(tree, id, without_memory)?,
+            memory_bytes,
         });
     }
     let distances = distances(tree, &nodes, &online)?;
@@ -96,13 +102,12 @@ fn cpus_of(tree: &Tree<'_>, node: NodeId, listed: &Listed) -> Result<CpuSet, Rea
     Ok(cpus.intersection(&listed.online))
 }
 
-fn memory(tree: &Tree<'_>, node: NodeId, without_memory: bool) -> Result<u64, ReadError> {
+/// The memory of a node in bytes; `None` where its file is missing.
+fn memory(tree: &Tree<'_>, node: NodeId) -> Result<Option<u64>, ReadError> {
     let file = format!("{NODE}/node{node}/meminfo");
-    match tree.text(&file)? {
-        Some(text) => memory_total(tree, &file, &text),
-        None if without_memory => Ok(0),
-        None => Err(tree.missing(&file, CAPTURE_HINT)),
-    }
+    let text = tree.text(&file)?;
+    text.map(|text| memory_total(tree, &file, &text))
+        .transpose()
 }
 
 /// `Node 0 MemTotal:  16316412 kB`, or without the node.

@@ -1,6 +1,6 @@
-//! Writing a tree as the kernel would show it, to try any machine without having it.
+//! Writing a sysfs tree as the kernel would show it, to try any machine without having it.
 //!
-//! What [`super::read`] gives back is the same topology, except for what no sysfs shows: latencies
+//! What [`read`](numaherd_topology::sysfs::read) gives back is the same topology, except for what no sysfs shows: latencies
 //! and bandwidths, the siblings of offline CPUs and the caches that only they have, and memory
 //! sizes below 1 KiB. A core and a cache are written once, and linked from the other CPUs that share
 //! them, so that large trees are quick to write.
@@ -11,9 +11,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::id::CpuId;
-use crate::set::{CpuSet, NodeSet};
-use crate::topology::{Cache, CacheKind, Cpu, Node, Topology};
+use numaherd_topology::{Cache, CacheKind, Cpu, CpuId, CpuSet, Node, NodeSet, Topology};
 
 /// Writes `topology` as `sys/devices/system/{cpu,node}`, `proc/meminfo` and the host's name below
 /// `root`, which is created. Only CPUs and nodes that are online get a directory of their own.
