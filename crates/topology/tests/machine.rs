@@ -210,7 +210,7 @@ fn tlbs_that_cannot_be_are_refused() {
         (
             "{ entries = 64, ways = 4 }",
             "{ entries = 65, ways = 4 }",
-            "tlb.l1.entries: 65 entries are not a multiple of 4",
+            "tlb.l1.entries: 65 entries are not a multiple of 4 ways",
         ),
         (
             "{ entries = 64, ways = 4 }",
