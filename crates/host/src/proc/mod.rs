@@ -36,6 +36,17 @@ pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|word| !word.is_empty())
 }
 
+/// The lines of a text.
+pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|byte| *byte == b'\n')
+}
+
+/// What stands before and after the first such byte of a line; `None` where the line has none.
+pub fn split_once(line: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let at = line.iter().position(|byte| *byte == at)?;
+    Some((&line[..at], &line[at + 1..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,15 +82,4 @@ mod tests {
         assert_eq!(decimal(b""), None);
         assert_eq!(hexadecimal(b"+1"), None);
     }
-}
-
-/// The lines of a text.
-pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|byte| *byte == b'\n')
-}
-
-/// What stands before and after the first such byte of a line; `None` where the line has none.
-pub fn split_once(line: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
-    let at = line.iter().position(|byte| *byte == at)?;
-    Some((&line[..at], &line[at + 1..]))
 }
