@@ -67,7 +67,7 @@ fn ipm_says_that_it_goes_by_samples_when_it_does() {
         .run(&AtomicBool::new(false))
         .unwrap();
     assert_eq!(summary.notices.len(), 1);
-    assert!(summary.notices[0].starts_with("ipm goes by memory samples in place of TLB residency"));
+    assert!(summary.notices[0].starts_with("ipm uses memory samples instead of TLB residency"));
 }
 
 #[test]
