@@ -84,7 +84,7 @@ mod tests {
             "policy = \"n-mass\"\n[herd]\nplacement_interval_ms = 70\n\
              [[group]]\nname = \"web\"\nnames = [\"nginx\"]\npolicy = \"none\"\n\
              [[group]]\nname = \"guests\"\ncgroups = [\"/machine.slice\"]\npolicy = \"brm\"\n\
-             placement_interval_ms = 20\nstray = \"core\"\n\
+             placement_interval_ms = 20\nscope = \"core\"\n\
              [[group]]\nname = \"same\"\nusers = [\"me\"]\n",
         );
         let policy = policy(&config).unwrap();

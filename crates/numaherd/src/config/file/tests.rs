@@ -96,7 +96,7 @@ fn a_wrong_value_is_refused_with_what_is_wanted() {
              number from 0 to 4294967295, not 5000000000",
         ),
         (
-            "[herd.limits]\nstray = \"nod\"",
+            "[herd.limits]\nscope = \"nod\"",
             "n.toml:2: herd.limits.scope: must be \"core\", \"domain\" or \
              \"node\", not \"nod\"; did you mean \"node\"?",
         ),
