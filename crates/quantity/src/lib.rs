@@ -11,4 +11,4 @@ mod time;
 
 pub use bytes::{NotASize, bytes, parse_bytes, short_bytes, unit_bytes};
 pub use count::{Count, count, counted, listed, noun, percent, short, short_count, whole_percent};
-pub use time::{NotATime, ago, date, moment, parse_time, time};
+pub use time::{NotATime, ago, date, moment, nanoseconds, parse_time, time};

@@ -22,6 +22,11 @@ pub enum NotATime {
     OutOfRange,
 }
 
+/// Whole nanoseconds of a time, at most what there is room for.
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// Reads `500ms`, `1s`, `2.5s`, `10m`, `1h`.
 ///
 /// # Errors

@@ -13,11 +13,11 @@
 //! world. A figure that was not measured is not shown, or said to be missing; none is made up.
 
 mod error;
-mod escape;
 pub mod explain;
 pub mod guards;
 mod guests;
 pub mod live;
+mod markup;
 pub mod metrics;
 pub mod page;
 mod reading;

@@ -11,11 +11,13 @@ use std::time::Duration;
 use maud::{DOCTYPE, Markup, html};
 use numaherd_topology::NodeId;
 
-use crate::escape::{Escaped, name};
 use crate::guards;
+use crate::markup::{Escaped, name, table};
 use crate::metrics::View;
 use crate::run::{Decision, DecisionOutcome, Node, Process, RunModel, Subject};
-use crate::words::{at, count, counted, listed, misses, percent, sentence, short, stopped, time};
+use crate::words::{
+    at, count, counted, listed, misses, nanoseconds, percent, sentence, short, stopped, time,
+};
 
 /// The style sheet.
 pub const STYLE: &str = include_str!("page/style.css");
@@ -93,15 +95,11 @@ fn state(run: &RunModel, silent: Option<Duration>) -> Markup {
         RunModel { dry_run: true, .. } => "It is a dry run: decisions are not carried out.",
         _ => "It is herding.",
     };
-    let late = silent.filter(|silent| {
-        let cadence = Duration::from_nanos(run.cadence_ns.unwrap_or(1_000_000_000));
-        run.ended.is_none() && *silent > cadence * 3 + Duration::from_secs(2)
-    });
     html! {
         p { b { (does) } " Last seen at " (at(run.time_ns)) "." }
-        @if let Some(silent) = late {
+        @if let Some(silent) = run.overdue(silent) {
             p.warn {
-                "The loop has been silent for " (time(ns(silent)))
+                "The loop has been silent for " (time(nanoseconds(silent)))
                 ": it hangs or gets no CPU time. " code { "numaherd ctl status" } " and the system log say more."
             }
         }
@@ -170,18 +168,12 @@ fn stopping(run: &RunModel) -> Markup {
 fn nodes(run: &RunModel) -> Markup {
     html! {
         h2 { "Nodes" }
-        div.wide {
-            table {
-                thead { tr {
-                    th { "node" } th { "CPUs in use" } th.n { "threads" } th { "memory in use" } th.n { "free" }
-                    th.n { "local" } th.n { "lines fetched a second" } th.n { "lines served a second" }
-                    th { "controller" }
-                } }
-                tbody {
-                    @for node in &run.nodes { (node_row(node)) }
-                }
-            }
-        }
+        (table(&[
+            "node", "CPUs in use", "#threads", "memory in use", "#free", "#local",
+            "#lines fetched a second", "#lines served a second", "controller",
+        ], &html! {
+            @for node in &run.nodes { (node_row(node)) }
+        }))
     }
 }
 
@@ -213,25 +205,17 @@ fn node_row(node: &Node) -> Markup {
 }
 
 fn processes(run: &RunModel) -> Markup {
-    let mut shown: Vec<&Process> = run.processes.iter().collect();
-    let busiest = |a: &&Process, b: &&Process| b.cpus_used.total_cmp(&a.cpus_used);
-    shown.sort_by(busiest);
+    let mut shown = run.busiest();
     let left_out = shown.len().saturating_sub(MOST_PROCESSES);
     shown.truncate(MOST_PROCESSES);
     html! {
         h2 { "Processes and virtual machines" }
-        div.wide {
-            table {
-                thead { tr {
-                    th { "process" } th { "group" } th { "class" } th.n { "home" } th { "threads on" }
-                    th { "pages on" } th.n { "CPUs" } th.n { "misses" } th.n { "local" } th.n { "moves" }
-                    th { "last decision" }
-                } }
-                tbody {
-                    @for process in shown { (process_row(process)) }
-                }
-            }
-        }
+        (table(&[
+            "process", "group", "class", "#home", "threads on", "pages on", "#CPUs", "#misses",
+            "#local", "#moves", "last decision",
+        ], &html! {
+            @for process in shown { (process_row(process)) }
+        }))
         @if left_out > 0 {
             p.soft { "And " (count(left_out as u64)) " that use less CPU." }
         }
@@ -316,27 +300,22 @@ fn decisions(run: &RunModel) -> Markup {
         @if run.decisions.is_empty() {
             p { "None yet." }
         } @else {
-            div.wide {
-                table {
-                    thead { tr { th { "at" } th { "what" } th { "process" } th { "why" } } }
-                    tbody {
-                        @for decision in run.decisions.iter().rev().take(MOST_DECISIONS) {
-                            tr {
-                                td.t { (at(decision.time_ns)) }
-                                td { (decided(decision)) }
-                                td { bdi { (name(&decision.process_name)) } " " small { @if let Some(process) = decision.process { (process.pid) } } }
-                                td {
-                                    @if !decision.rule.is_empty() { b { (Escaped(&decision.rule)) } " " }
-                                    (Escaped(&sentence(&stopped(decision.reason()))))
-                                    @if !decision.instead_of.is_empty() {
-                                        br; small { "Instead of: " (Escaped(&stopped(&decision.instead_of))) }
-                                    }
-                                }
+            (table(&["at", "what", "process", "why"], &html! {
+                @for decision in run.decisions.iter().rev().take(MOST_DECISIONS) {
+                    tr {
+                        td.t { (at(decision.time_ns)) }
+                        td { (decided(decision)) }
+                        td { bdi { (name(&decision.process_name)) } " " small { @if let Some(process) = decision.process { (process.pid) } } }
+                        td {
+                            @if !decision.rule.is_empty() { b { (Escaped(&decision.rule)) } " " }
+                            (Escaped(&sentence(&stopped(decision.reason()))))
+                            @if !decision.instead_of.is_empty() {
+                                br; small { "Instead of: " (Escaped(&stopped(&decision.instead_of))) }
                             }
                         }
                     }
                 }
-            }
+            }))
         }
     }
 }
@@ -358,30 +337,21 @@ fn refusals(run: &RunModel) -> Markup {
     html! {
         @if !run.totals.refusals.is_empty() {
             h2 { "Refused" }
-            div.wide {
-                table {
-                    thead { tr { th { "guard" } th.n { "times" } th { "what it means" } } }
-                    tbody {
-                        @for (&guard, &times) in &run.totals.refusals {
-                            tr {
-                                th scope="row" { (guard) }
-                                td.n { (count(times)) }
-                                td { (Escaped(&sentence(&stopped(guards::meaning(guard))))) }
-                            }
-                        }
+            (table(&["guard", "#times", "what it means"], &html! {
+                @for (&guard, &times) in &run.totals.refusals {
+                    tr {
+                        th scope="row" { (guard) }
+                        td.n { (count(times)) }
+                        td { (Escaped(&sentence(&stopped(guards::meaning(guard))))) }
                     }
                 }
-            }
+            }))
         }
     }
 }
 
 fn mib(bytes: u64) -> String {
     format!("{} MiB", count(bytes >> 20))
-}
-
-fn ns(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn ns_of(seconds: f64) -> u64 {

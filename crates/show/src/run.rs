@@ -28,6 +28,7 @@ pub(crate) mod work;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use numaherd_herd::ledger::{Asked, Controlled, Start};
 use numaherd_herd::{Ending, Line, Record, Settings, Summary, Totals};
@@ -37,7 +38,7 @@ use numaherd_world::{ProcessId, Snapshot, ThreadId};
 use serde::Serialize;
 
 use crate::guests::Guest;
-use crate::words::cut;
+use crate::words::{cut, nanoseconds};
 pub use decision::{Decision, DecisionLog, DecisionOutcome, Subject};
 pub(crate) use history::History;
 pub use lateness::{LATENESS_BOUNDS_S, Lateness};
@@ -433,6 +434,20 @@ impl RunModel {
         self.topology()?.node_of(cpu)
     }
 
+    /// The processes of the latest snapshot, those that use most CPU time first.
+    pub(crate) fn busiest(&self) -> Vec<&Process> {
+        let mut processes: Vec<&Process> = self.processes.iter().collect();
+        processes.sort_by(|a, b| b.cpus_used.total_cmp(&a.cpus_used));
+        processes
+    }
+
+    /// For how long the loop has said nothing, where that is longer than it should be; `silent` is for
+    /// how long no line has come.
+    pub(crate) fn overdue(&self, silent: Option<Duration>) -> Option<Duration> {
+        let cadence = Duration::from_nanos(self.cadence_ns.unwrap_or(1_000_000_000));
+        silent.filter(|&s| self.ended.is_none() && s > cadence * 3 + Duration::from_secs(2))
+    }
+
     /// The groups that the latest snapshot's processes belong to.
     pub fn groups_now(&self) -> BTreeMap<&str, GroupNow> {
         let mut groups: BTreeMap<&str, GroupNow> = BTreeMap::new();
@@ -476,8 +491,7 @@ impl RunModel {
 
     fn use_settings(&mut self, settings: &Settings) {
         self.dry_run = settings.dry_run;
-        let cadence = settings.placement_interval(u64::MAX).as_nanos();
-        self.cadence_ns = u64::try_from(cadence).ok();
+        self.cadence_ns = Some(nanoseconds(settings.placement_interval(u64::MAX)));
     }
 
     fn asked(&mut self, line: &Line, controlled: &Controlled, history: &mut impl History) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::run::{Node, Process, RunModel, Subject, sum};
+use crate::run::{Node, RunModel, Subject, sum};
 use crate::words::{at, count, counted, listed, percent, sentence, short, stopped, time};
 
 /// Most processes that are told.
@@ -102,16 +102,16 @@ fn seen(run: &RunModel, silent: Option<Duration>) -> String {
         count(now.hands_off),
         short(now.cpus_used),
     )];
-    parts.extend(
-        now.local_access_ratio
-            .map(|share| format!("{} local", percent(share))),
-    );
+    parts.extend(local(now.local_access_ratio));
     let imbalance = now.controller_imbalance;
     parts.extend(imbalance.map(|share| format!("controller imbalance {}", percent(share))));
-    let cadence = Duration::from_nanos(run.cadence_ns.unwrap_or(1_000_000_000));
-    let late = silent.filter(|s| run.ended.is_none() && *s > cadence * 3 + Duration::from_secs(2));
+    let late = run.overdue(silent);
     parts.extend(late.map(|late| format!("the loop has been silent for {} s", late.as_secs())));
     format!("{}.", parts.join("; "))
+}
+
+fn local(share: Option<f64>) -> Option<String> {
+    share.map(|share| format!("{} local", percent(share)))
 }
 
 fn node(node: &Node) -> String {
@@ -130,20 +130,14 @@ fn node(node: &Node) -> String {
             count(all >> 20)
         ));
     }
-    parts.extend(
-        node.local_access_ratio
-            .map(|share| format!("{} local", percent(share))),
-    );
-    parts.extend(
-        node.controller_load
-            .map(|load| format!("controller {}", percent(load))),
-    );
+    parts.extend(local(node.local_access_ratio));
+    let load = node.controller_load;
+    parts.extend(load.map(|load| format!("controller {}", percent(load))));
     format!("node {}: {}", node.id, parts.join(", "))
 }
 
 fn processes(run: &RunModel, lines: &mut Vec<String>) {
-    let mut busiest: Vec<&Process> = run.processes.iter().collect();
-    busiest.sort_by(|a, b| b.cpus_used.total_cmp(&a.cpus_used));
+    let busiest = run.busiest();
     if !busiest.is_empty() {
         lines.push(String::new());
     }
@@ -163,11 +157,7 @@ fn processes(run: &RunModel, lines: &mut Vec<String>) {
             parts.push(format!("threads {}", listed(&on)));
         }
         parts.extend(process.home.map(|home| format!("home node {home}")));
-        parts.extend(
-            process
-                .local_access_ratio
-                .map(|share| format!("{} local", percent(share))),
-        );
+        parts.extend(local(process.local_access_ratio));
         if process.thread_moves > 0 {
             parts.push(counted(process.thread_moves, "move"));
         }
@@ -184,14 +174,7 @@ fn processes(run: &RunModel, lines: &mut Vec<String>) {
 
 /// A line whose names cannot act on a terminal.
 fn shown(line: &str) -> String {
-    let seen = |letter: char| {
-        if crate::escape::is_seen(letter) {
-            letter
-        } else {
-            '\u{fffd}'
-        }
-    };
-    line.chars().map(seen).collect()
+    line.chars().map(crate::markup::seen).collect()
 }
 
 fn ns(seconds: f64) -> u64 {

@@ -54,11 +54,7 @@ pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
     }
     let refused = sum(totals.refusals.values().copied());
     if refused > 0 {
-        let wishes = if refused == 1 {
-            "1 decision"
-        } else {
-            &format!("{} decisions", count(refused))
-        };
+        let wishes = counted(refused, "decision");
         text += &paragraph(format!("The governor refused {wishes} of the policy:"));
         for (&guard, &times) in &totals.refusals {
             let label = format!("{:>7} {guard}", count(times));
@@ -112,11 +108,9 @@ fn moved(totals: &Totals) -> String {
         }
     };
     if totals.undone > 0 {
-        let one = totals.undone == 1;
-        let moves = if one {
-            "move was undone because it"
-        } else {
-            "moves were undone because they"
+        let moves = match totals.undone {
+            1 => "move was undone because it",
+            _ => "moves were undone because they",
         };
         text += &paragraph(format!(
             "{} {moves} had made things worse.",
@@ -125,10 +119,9 @@ fn moved(totals: &Totals) -> String {
     }
     if totals.stolen > 0 {
         let threads = counted(totals.stolen, "thread");
-        let it = if totals.stolen == 1 {
-            "it was"
-        } else {
-            "they were"
+        let it = match totals.stolen {
+            1 => "it was",
+            _ => "they were",
         };
         text += &paragraph(format!(
             "{threads} moved to an idle node because {it} held on a busy one."

@@ -1,7 +1,7 @@
 //! Sentences and wrapped paragraphs for people; figures within them are `numaherd_quantity`'s.
 
 pub(crate) use numaherd_quantity::{
-    count, counted, date, listed, moment as at, percent, short, time,
+    count, counted, date, listed, moment as at, nanoseconds, percent, short, time,
 };
 use numaherd_topology::CpuSet;
 use numaherd_world::Unmanaged;

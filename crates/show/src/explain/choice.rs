@@ -9,7 +9,7 @@ use numaherd_herd::ledger::Line;
 use serde::Serialize;
 
 use crate::error::ShowError;
-use crate::words::at;
+use crate::words::{at, nanoseconds};
 
 /// What to explain; everything when nothing is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -83,9 +83,8 @@ impl Chosen {
         self.numbers = Some((first, number));
         // The start of a later part has the number of the record after it.
         if let Record::Start(start) = &line.record {
-            let interval = start.settings.placement_interval(u64::MAX).as_nanos();
-            self.choice
-                .set_span(u64::try_from(interval).unwrap_or(u64::MAX));
+            let interval = start.settings.placement_interval(u64::MAX);
+            self.choice.set_span(nanoseconds(interval));
         } else if self.choice.decision == Some(number) {
             self.kind = Some(kind(&line.record));
         }

@@ -13,8 +13,8 @@ use crate::guards::{meaning, settings};
 use crate::run::sum;
 use crate::summary;
 use crate::words::{
-    at, count, counted, entry, indented, paragraph, percent, sentence, short as brief, stopped,
-    time,
+    at, count, counted, entry, indented, nanoseconds, paragraph, percent, sentence, short as brief,
+    stopped, time,
 };
 
 /// Where the sentences after the labels begin.
@@ -228,7 +228,7 @@ fn nothing_moved(run: &Run) -> String {
             "The policy wanted nothing: it saw only {} of {}, too few to decide anything. Use a \
              shorter --interval (100ms) or a longer run.",
             counted(totals.intervals, "interval"),
-            time(u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)),
+            time(nanoseconds(interval)),
         );
     }
     let about = run.about.as_ref().map(|about| stopped(&about.what));

@@ -6,15 +6,13 @@
 
 mod decision;
 
-use std::time::Duration;
-
 use numaherd_world::{Residency, SignalReport, SignalState};
 
 use super::{CitedRule, Decision, Explanation, ProcessStory, Ran, Run, Source, ThreadStory};
 use crate::summary;
 use crate::words::{
-    at, count, counted, cpus, date, entry, indented, listed, misses, paragraph, sentence, stopped,
-    time,
+    at, count, counted, cpus, date, entry, indented, listed, misses, nanoseconds, paragraph,
+    sentence, stopped, time,
 };
 
 /// Most decisions that are told of each thread of those that were chosen: the first and the last.
@@ -25,11 +23,6 @@ const ALL: (usize, usize) = (usize::MAX, 0);
 
 /// Most notices, and most gaps.
 const MOST_SENTENCES: usize = 20;
-
-/// Whole nanoseconds, at most what there is room for.
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
 
 /// What was chosen, as text of many lines.
 pub fn text(explanation: &Explanation) -> String {

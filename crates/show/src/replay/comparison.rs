@@ -12,6 +12,7 @@ use super::agreement::{Agreement, Shares};
 use super::content::Content;
 use super::decisions::{Choice, Choices, Wanted};
 use super::effect::Prediction;
+use crate::words::nanoseconds;
 
 /// Moments of the time line at most; when there are more, neighbours become one.
 const MOST_MOMENTS: usize = 240;
@@ -264,9 +265,7 @@ impl Comparison {
             let shares = |agreement: &Agreement| agreement.shares().filter(|_| there);
             policies.push(Policy {
                 name: candidate.wants().policy.clone(),
-                cadence_ns: candidate
-                    .cadence()
-                    .map(|cadence| u64::try_from(cadence.as_nanos()).unwrap_or(u64::MAX)),
+                cadence_ns: candidate.cadence().map(nanoseconds),
                 unpaged: unpaged(candidate, recording),
                 agreement: shares(&self.pairs[at]),
                 where_moved: shares(&self.where_moved[at]),

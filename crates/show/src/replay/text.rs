@@ -116,14 +116,9 @@ fn agreement(replayed: &Replayed) -> String {
         }
         let there = policy.missing.is_none();
         if let Some(refused) = policy.refused.filter(|&refused| there && refused > 0) {
-            let decisions = if refused == 1 {
-                "decision"
-            } else {
-                "decisions"
-            };
             text += &paragraph(format!(
-                "The governor would have refused {} {decisions} of {}.",
-                count(refused),
+                "The governor would have refused {} of {}.",
+                counted(refused, "decision"),
                 policy.name
             ));
         }

@@ -9,7 +9,7 @@ use numaherd_world::{ProcessId, ThreadId};
 
 use super::Run;
 use super::tracks::ThreadTrack;
-pub(super) use crate::escape::{Escaped, name};
+pub(super) use crate::markup::{Escaped, name, table};
 use crate::words::counted;
 
 /// The style sheet: one drawing for light, dark and print by its variables.

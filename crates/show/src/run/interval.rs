@@ -11,7 +11,7 @@ use super::traffic::Traffic;
 use super::work::share;
 use super::{History, Node, Now, Process, RunModel, Work, add};
 use crate::guests::Guest;
-use crate::words::cut;
+use crate::words::{cut, nanoseconds};
 
 /// The most sentences kept of what could not be seen.
 const MOST_GAPS: usize = 20;
@@ -69,7 +69,7 @@ impl RunModel {
         };
         let first = current.settings.placement_interval(snapshot.sequence);
         let expected_ns = match snapshot.sequence {
-            0 => u64::try_from(first.as_nanos()).unwrap_or(u64::MAX),
+            0 => nanoseconds(first),
             _ => usual_ns.saturating_mul(passed),
         };
         self.lateness.add(passed, snapshot.interval_ns, expected_ns);

@@ -5,7 +5,7 @@ use numaherd_topology::CpuId;
 use numaherd_world::{Agent, ProcessId, Residency, SignalState};
 
 use super::one::refusals_by_count;
-use super::{Escaped, name, process_name, row_name};
+use super::{Escaped, name, process_name, row_name, table};
 use crate::guards::meaning;
 use crate::reading::Homes;
 use crate::report::Run;
@@ -125,32 +125,26 @@ pub(super) fn machines(run: &Run) -> Markup {
     }
     html! {
         h3 { "Virtual machines" }
-        div.wide { table {
-            thead { tr {
-                th { "machine" } th.n { "process" } th.n { "vCPUs" } th.n { "memory" } th { "home" }
-                th { "found by" } th { "agent" }
-            } }
-            tbody {
-                @for (id, machine) in machines {
-                    @let home = run.charts.processes.get(&id).and_then(ProcessTrack::home);
-                    tr {
-                        th scope="row" { bdi { (name(&machine.name)) } }
-                        td.n { (id.pid) }
-                        td.n { (machine.vcpus.len()) }
-                        td.n { (or_dash(machine.memory_bytes.map(|b| format!("{} MiB", count(b >> 20))))) }
-                        td { (or_dash(home.map(|node| format!("node {node}")))) }
-                        td { (Escaped(&machine.source)) }
-                        td {
-                            @match machine.agent {
-                                Agent::Silent => "none",
-                                Agent::Telling => "reports which vCPUs run node-sensitive threads",
-                                Agent::Distrusted => "cut off: its reports were impossible or late",
-                            }
+        (table(&["machine", "#process", "#vCPUs", "#memory", "home", "found by", "agent"], &html! {
+            @for (id, machine) in machines {
+                @let home = run.charts.processes.get(&id).and_then(ProcessTrack::home);
+                tr {
+                    th scope="row" { bdi { (name(&machine.name)) } }
+                    td.n { (id.pid) }
+                    td.n { (machine.vcpus.len()) }
+                    td.n { (or_dash(machine.memory_bytes.map(|b| format!("{} MiB", count(b >> 20))))) }
+                    td { (or_dash(home.map(|node| format!("node {node}")))) }
+                    td { (Escaped(&machine.source)) }
+                    td {
+                        @match machine.agent {
+                            Agent::Silent => "none",
+                            Agent::Telling => "reports which vCPUs run node-sensitive threads",
+                            Agent::Distrusted => "cut off: its reports were impossible or late",
                         }
                     }
                 }
             }
-        } }
+        }))
     }
 }
 
@@ -174,16 +168,10 @@ pub(super) fn rules(run: &Run) -> Markup {
     html! {
         @if !(threads.is_empty() && pages.is_empty()) {
             h3 { "Decisions by rule" }
-            div.wide { table {
-                thead { tr {
-                    th { "rule" } th { "of" } th.n { "wanted" } th.n { "refused" } th.n { "moved" }
-                    th { "why, the first time" } th { "from" }
-                } }
-                tbody {
-                    @for (rule, tally) in threads { (row(rule, "threads", tally)) }
-                    @for (rule, tally) in pages { (row(rule, "pages", tally)) }
-                }
-            } }
+            (table(&["rule", "of", "#wanted", "#refused", "#moved", "why, the first time", "from"], &html! {
+                @for (rule, tally) in threads { (row(rule, "threads", tally)) }
+                @for (rule, tally) in pages { (row(rule, "pages", tally)) }
+            }))
         }
     }
 }
@@ -196,18 +184,13 @@ pub(super) fn moves(run: &Run) -> Markup {
     }
     html! {
         h3 { "Thread moves" }
-        div.wide { table {
-            thead { tr {
-                th.n { "at" } th { "thread" } th { "process" } th { "what" } th { "from" } th { "to" } th { "why" }
-            } }
-            tbody {
-                @for one in &moves.first { (moved(run, one)) }
-                @if moves.left_out > 0 {
-                    tr { td colspan="7" { "… " (counted(moves.left_out, "more move")) " in between …" } }
-                }
-                @for one in &moves.last { (moved(run, one)) }
+        (table(&["#at", "thread", "process", "what", "from", "to", "why"], &html! {
+            @for one in &moves.first { (moved(run, one)) }
+            @if moves.left_out > 0 {
+                tr { td colspan="7" { "… " (counted(moves.left_out, "more move")) " in between …" } }
             }
-        } }
+            @for one in &moves.last { (moved(run, one)) }
+        }))
     }
 }
 
@@ -261,22 +244,19 @@ pub(super) fn refusals(run: &Run) -> Markup {
     html! {
         @if !refusals.is_empty() {
             h3 { "Refused by the governor" }
-            div.wide { table {
-                thead { tr { th { "guard" } th.n { "times" } th { "what it means" } th { "why, the first time" } } }
-                tbody {
-                    @for (guard, times) in refusals {
-                        tr {
-                            th.t scope="row" { (guard) }
-                            td.n { (count(times)) }
-                            td { (sentence(&stopped(meaning(guard)))) }
-                            td {
-                                @if let Some(why) = run.model.more.first_refusals.get(&guard) { (Escaped(&stopped(why))) }
-                                @else { "in a part of the ledger that is not here" }
-                            }
+            (table(&["guard", "#times", "what it means", "why, the first time"], &html! {
+                @for (guard, times) in refusals {
+                    tr {
+                        th.t scope="row" { (guard) }
+                        td.n { (count(times)) }
+                        td { (sentence(&stopped(meaning(guard)))) }
+                        td {
+                            @if let Some(why) = run.model.more.first_refusals.get(&guard) { (Escaped(&stopped(why))) }
+                            @else { "in a part of the ledger that is not here" }
                         }
                     }
                 }
-            } }
+            }))
         }
         @if !failed.is_empty() || !errors.said.is_empty() {
             h3 { "Pages that were not moved" }
@@ -321,29 +301,26 @@ pub(super) fn signals(run: &Run) -> Markup {
     };
     html! {
         h3 { "Signals" }
-        div.wide { table {
-            thead { tr { th { "signal" } th { "measured" } th { "by what, or why not" } } }
-            tbody {
-                @for report in start.signals.iter().take(64) {
-                    tr {
-                        th.t scope="row" { (report.signal) }
-                        @match &report.state {
-                            SignalState::Measured { source, caveat } => {
-                                td { "yes" }
-                                td {
-                                    (Escaped(source))
-                                    @if let Some(caveat) = caveat { "; " (Escaped(caveat)) }
-                                }
-                            },
-                            SignalState::Missing { reason, remedy } => {
-                                td { "no" }
-                                td { (Escaped(&sentence(&stopped(reason)))) " Remedy: " (Escaped(&stopped(remedy))) }
-                            },
-                        }
+        (table(&["signal", "measured", "by what, or why not"], &html! {
+            @for report in start.signals.iter().take(64) {
+                tr {
+                    th.t scope="row" { (report.signal) }
+                    @match &report.state {
+                        SignalState::Measured { source, caveat } => {
+                            td { "yes" }
+                            td {
+                                (Escaped(source))
+                                @if let Some(caveat) = caveat { "; " (Escaped(caveat)) }
+                            }
+                        },
+                        SignalState::Missing { reason, remedy } => {
+                            td { "no" }
+                            td { (Escaped(&sentence(&stopped(reason)))) " Remedy: " (Escaped(&stopped(remedy))) }
+                        },
                     }
                 }
             }
-        } }
+        }))
     }
 }
 
@@ -354,15 +331,12 @@ pub(super) fn settings(run: &Run) -> Markup {
     };
     html! {
         h3 { "Settings" }
-        div.wide { table {
-            thead { tr { th { "setting" } th { "value" } } }
-            tbody {
-                @for (key, value) in listed(&start.settings) {
-                    tr { th scope="row" { (key) } td { (Escaped(&value)) } }
-                }
-                tr { th scope="row" { "pages in a thread of their own" } td { (if start.pager { "yes" } else { "no" }) } }
+        (table(&["setting", "value"], &html! {
+            @for (key, value) in listed(&start.settings) {
+                tr { th scope="row" { (key) } td { (Escaped(&value)) } }
             }
-        } }
+            tr { th scope="row" { "pages in a thread of their own" } td { (if start.pager { "yes" } else { "no" }) } }
+        }))
     }
 }
 

@@ -1,14 +1,32 @@
-//! Text of a ledger's on a page: whoever wrote it, it is text, never markup.
+//! What pages of HTML are made of: tables, and text of a ledger's, which whoever wrote it is text and never
+//! markup.
 
 use std::fmt::Write;
 
-use maud::{Escaper, Render};
+use maud::{Escaper, Markup, Render, html};
 
 /// Letters of a name that are shown.
 const MOST_NAME: usize = 40;
 
 /// Letters of any other text that are shown.
 const MOST_SAID: usize = 1_000;
+
+/// A table, which scrolls by itself where it is too wide. The title of a column of figures begins with `#`.
+pub(crate) fn table(titles: &[&str], rows: &Markup) -> Markup {
+    html! {
+        div.wide { table {
+            thead { tr {
+                @for title in titles {
+                    @match title.strip_prefix('#') {
+                        Some(title) => { th.n { (title) } },
+                        None => { th { (title) } },
+                    }
+                }
+            } }
+            tbody { (rows) }
+        } }
+    }
+}
 
 /// Text that a ledger holds: escaped, cut where it is too long, and with what would not be shown, or
 /// would change how what follows is shown (control characters, marks of writing direction), replaced.
@@ -19,9 +37,8 @@ impl Render for Escaped<'_> {
         let mut escaper = Escaper::new(buffer);
         let mut letters = self.0.chars();
         for letter in letters.by_ref().take(MOST_SAID) {
-            let letter = if is_seen(letter) { letter } else { '\u{fffd}' };
             // An escaper takes whatever is written.
-            let _ = escaper.write_char(letter);
+            let _ = escaper.write_char(seen(letter));
         }
         if letters.next().is_some() {
             let _ = escaper.write_char('…');
@@ -29,8 +46,13 @@ impl Render for Escaped<'_> {
     }
 }
 
+/// A letter as it is shown: one that people do not see, or that would change those beside it, is replaced.
+pub(crate) fn seen(letter: char) -> char {
+    if is_seen(letter) { letter } else { '\u{fffd}' }
+}
+
 /// Whether a letter is one that people see, and that leaves those beside it as they are.
-pub(crate) fn is_seen(letter: char) -> bool {
+fn is_seen(letter: char) -> bool {
     let is_mark = matches!(
         letter,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
@@ -41,9 +63,7 @@ pub(crate) fn is_seen(letter: char) -> bool {
 
 /// A name, cut where it is too long, with what cannot be seen replaced.
 pub(crate) fn name(text: &str) -> String {
-    let mut letters = text
-        .chars()
-        .map(|letter| if is_seen(letter) { letter } else { '\u{fffd}' });
+    let mut letters = text.chars().map(seen);
     let mut name: String = letters.by_ref().take(MOST_NAME).collect();
     if letters.next().is_some() {
         name.push('…');
