@@ -193,7 +193,9 @@ mod tests {
         let refused = named(&["brm"]).unwrap_err();
         assert_eq!(crate::exit::of(&refused), Some(Exit::SignalMissing));
         assert!(
-            refused.to_string().contains("needs the uncore penalty"),
+            refused
+                .to_string()
+                .contains("needs the signal uncore penalty"),
             "{refused}"
         );
         assert_eq!(
