@@ -3,7 +3,6 @@
 mod herded;
 pub mod outlet;
 
-use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -132,7 +131,7 @@ pub fn error(error: Error) -> anyhow::Error {
 /// the guest dies or takes too long.
 pub fn run(options: &LabRun) -> Result<ExitCode> {
     let machine = machine(&options.machine)?;
-    find(&options.program[0])?;
+    find(Path::new(&options.program[0]))?;
     let mut herded = Herded::of(&options.herding, options.real_time)?;
     let program = match &herded {
         Some(herded) => herded.command(&herding_program()?, &options.program),
@@ -159,35 +158,38 @@ pub fn run(options: &LabRun) -> Result<ExitCode> {
     Ok(ExitCode::from(finished.exit_code()))
 }
 
+/// Whether a program is given by its path, and not by a name that is looked for.
+pub fn is_named(program: &Path) -> bool {
+    program.components().count() > 1 || program.is_absolute()
+}
+
+/// Whether a shell would find this program.
+pub fn is_here(program: &Path) -> bool {
+    if is_named(program) {
+        return program.is_file();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+}
+
 /// Looks for a program as the guest will, which sees this machine's file system: what is not here need
 /// not be booted for.
 ///
 /// # Errors
 /// There is none.
-fn find(program: &OsStr) -> Result<()> {
-    let path = Path::new(program);
+fn find(program: &Path) -> Result<()> {
     // These the guest has of its own.
     let of_guest = ["/proc", "/sys", "/dev", "/run"];
-    if of_guest.iter().any(|own| path.starts_with(own)) {
-        return Ok(());
-    }
-    let named = path.components().count() > 1 || path.is_absolute();
-    let there = if named {
-        path.exists()
-    } else {
-        let places = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&places).any(|place| place.join(path).is_file())
-    };
-    if there {
+    if of_guest.iter().any(|own| program.starts_with(own)) || is_here(program) {
         return Ok(());
     }
     let shown = program.display();
-    let advice = if named {
+    let advice = if is_named(program) {
         "check the path".to_owned()
     } else {
         format!(
             "it is in no directory of PATH; a program of this directory is ./{shown}, and what a \
-                 shell understands is for sh -c '...'"
+             shell understands is for sh -c '...'"
         )
     };
     Err(ended!(
@@ -225,10 +227,10 @@ mod tests {
     #[test]
     fn a_program_is_looked_for_before_a_guest_is_booted() {
         for there in ["sh", "/bin/sh", "/proc/self/exe", "/bin/../bin/sh"] {
-            assert!(find(OsStr::new(there)).is_ok(), "{there}");
+            assert!(find(Path::new(there)).is_ok(), "{there}");
         }
         for missing in ["no-such-program", "./no-such-program", "sleep 10"] {
-            let refused = find(OsStr::new(missing)).unwrap_err();
+            let refused = find(Path::new(missing)).unwrap_err();
             assert_eq!(numaherd::exit::of(&refused), Some(Exit::Usage));
             assert!(refused.to_string().contains(missing), "{refused}");
         }

@@ -23,13 +23,7 @@ use numaherd::{exit, print};
 use crate::cli::{Cli, Command, Lab};
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("numaherd: {error:#}");
-            exit::code(&error)
-        }
-    }
+    exit::end(dispatch(Cli::parse()))
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -92,6 +92,14 @@ pub fn of(error: &anyhow::Error) -> Option<Exit> {
     error.downcast_ref::<Ended>().map(|ended| ended.exit)
 }
 
+/// Ends a program: says what is wrong, if anything is.
+pub fn end(done: anyhow::Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        eprintln!("numaherd: {error:#}");
+        code(&error)
+    })
+}
+
 /// The exit code of an error: its own, or [`Exit::Failure`].
 pub fn code(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(of(error).unwrap_or(Exit::Failure) as u8)

@@ -42,13 +42,7 @@ pub fn main() -> ExitCode {
         let cli = Cli::from_arg_matches_mut(&mut matches);
         dispatch(cli.unwrap_or_else(|error| error.exit()))
     };
-    match done {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("numaherd: {error:#}");
-            exit::code(&error)
-        }
-    }
+    exit::end(done)
 }
 
 fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -1,5 +1,6 @@
 //! Printing: text for people or JSON for programs, and quiet when the reader has gone.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,17 @@ pub fn out(text: &str) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other.context("cannot write to standard output"),
     }
+}
+
+/// Writes text to a file, or prints it where the file is `-`.
+///
+/// # Errors
+/// The file or standard output cannot be written.
+pub fn file(path: &Path, text: &str) -> Result<()> {
+    if path == Path::new("-") {
+        return out(text);
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// `numaherd` as it was called, so that a command in a message can be typed as it stands. The

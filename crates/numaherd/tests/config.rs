@@ -99,7 +99,7 @@ fn a_file_is_checked_without_a_run() {
     };
     let right = check("right.toml", FILE);
     assert_eq!(right.status.code(), Some(0), "{}", err(&right));
-    insta::assert_snapshot!(out(&right), @"right.toml is right: 5 keys set, 1 group. `numaherd config show` prints what holds with it.");
+    insta::assert_snapshot!(out(&right), @"right.toml is correct: 5 keys set, 1 group. `numaherd config show` prints the resulting settings.");
     let wrong = check("wrong.toml", "[herd]\nfreeze_s = 3\ndry_run = 1\n");
     assert_eq!(wrong.status.code(), Some(2));
     insta::assert_snapshot!(err(&wrong), @r"
@@ -111,7 +111,7 @@ fn a_file_is_checked_without_a_run() {
     assert_eq!(missing.status.code(), Some(2), "{}", err(&missing));
     assert!(err(&missing).contains("nowhere.toml"), "{}", err(&missing));
     let none = numaherd(folder.path(), None, &["config", "check"]);
-    assert!(out(&none).contains("all is as built in"), "{}", out(&none));
+    assert!(out(&none).contains("the built-in settings apply"), "{}", out(&none));
 }
 
 #[test]

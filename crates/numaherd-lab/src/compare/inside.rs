@@ -136,7 +136,7 @@ impl Drop for Numad {
             .stdin(Stdio::null())
             .status();
         if !status.is_ok_and(|status| status.success()) {
-            eprintln!("numaherd: numad did not end when told to");
+            eprintln!("numaherd: numad did not end as `numad -i 0` asked it to");
         }
     }
 }

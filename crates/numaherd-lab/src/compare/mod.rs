@@ -108,8 +108,7 @@ pub fn compare(options: &LabCompare) -> Result<()> {
             trials,
             failed,
         };
-        fs::write(path, serde_json::to_string_pretty(&all)? + "\n")
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        print::file(path, &(serde_json::to_string_pretty(&all)? + "\n"))?;
     }
     println!(
         "{}: {} ({}, {} repeats)",

@@ -37,13 +37,7 @@ pub fn here(options: &Options) -> Result<(Profile, Vec<Run>)> {
         let words = nodes.run(options, memory, false)?;
         let output = process::Command::new(&words[0]).args(&words[1..]).output();
         let output = output.with_context(|| format!("cannot run {}", words[0].display()))?;
-        let status = output.status;
-        let measured = read(
-            status.success(),
-            status.code(),
-            &output.stdout,
-            &output.stderr,
-        )?;
+        let measured = read(output.status.code(), &output.stdout, &output.stderr)?;
         runs.push(Run {
             cache_bytes,
             measured,

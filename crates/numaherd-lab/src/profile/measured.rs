@@ -1,10 +1,12 @@
 //! What one run of a program gave, and the ratios that follow from it.
 
+use std::collections::BTreeSet;
+
 use numaherd_topology::CpuSet;
 use serde::{Deserialize, Serialize};
 
 /// What one run gave.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The node whose CPUs it ran on.
     pub cpu_node: u32,
@@ -13,7 +15,7 @@ pub struct Measured {
     /// The CPUs it was bound to: one memory domain of `cpu_node`.
     pub cpus: CpuSet,
     /// The processes that were seen.
-    pub pids: Vec<u32>,
+    pub pids: BTreeSet<u32>,
     /// Instructions that were counted, over all of its threads, the kernel's for them included.
     pub instructions: u64,
     /// Core cycles that were counted.
@@ -96,7 +98,7 @@ pub mod tests {
             cpu_node: 0,
             memory_node: 0,
             cpus: "0-1".parse().unwrap(),
-            pids: vec![8],
+            pids: BTreeSet::from([8]),
             instructions: 1_000_000,
             own: None,
             cycles: 5_000_000,

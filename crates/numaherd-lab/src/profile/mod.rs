@@ -25,14 +25,13 @@ mod report;
 mod tally;
 mod text;
 
-use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 
 use crate::cli::Profile as Options;
+use crate::lab;
 use assemble::Run;
 use bound::numactl_missing;
 use numaherd::exit::{Exit, OrExit, ended};
@@ -46,15 +45,25 @@ use text::{NO_LATENCIES, Profile};
 /// The program is not there, fails or runs too shortly; the lab is not set up; this machine has one
 /// node or no counters; a file cannot be written.
 pub fn profile(options: &Options) -> Result<()> {
-    find(&options.program[0], "give one of this machine's programs").or_exit(Exit::Usage)?;
+    let program = Path::new(&options.program[0]);
+    if !lab::is_here(program) {
+        let on_path = match lab::is_named(program) {
+            true => "",
+            false => " on the PATH",
+        };
+        return Err(ended!(
+            Usage,
+            "there is no program {}{on_path}: give one of this machine's programs",
+            program.display()
+        ));
+    }
     if options.here && options.machine.is_none() && options.output.is_some() {
         return Err(ended(Exit::Usage, NO_LATENCIES));
     }
-    let missing = |_| {
-        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
-        ended(Exit::NotSetUp, numactl_missing(&error))
-    };
-    find(OsStr::new("numactl"), "").map_err(missing)?;
+    if !lab::is_here(Path::new("numactl")) {
+        let error = std::io::ErrorKind::NotFound.into();
+        return Err(ended(Exit::NotSetUp, numactl_missing(&error)));
+    }
     let (profile, runs) = if options.here {
         here::here(options)?
     } else {
@@ -62,7 +71,7 @@ pub fn profile(options: &Options) -> Result<()> {
     };
     if let Some(path) = &options.output {
         let text = profile.to_toml().or_exit(Exit::Usage)?;
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        print::file(path, &text)?;
     }
     let printed = Printed {
         schema: 1,
@@ -80,27 +89,4 @@ struct Printed<'a> {
     profile: &'a Profile,
     /// Every run, in the order they were made in.
     runs: &'a [Run],
-}
-
-/// Finds a program as a shell would.
-fn find(program: &OsStr, what_to_do: &str) -> Result<(), String> {
-    let path = Path::new(program);
-    let found = if path.components().count() > 1 {
-        path.is_file()
-    } else {
-        let folders = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&folders).any(|folder| folder.join(path).is_file())
-    };
-    if found {
-        return Ok(());
-    }
-    let where_it_was_sought = if path.components().count() > 1 {
-        ""
-    } else {
-        " on the PATH"
-    };
-    Err(format!(
-        "there is no program {}{where_it_was_sought}: {what_to_do}",
-        path.display()
-    ))
 }

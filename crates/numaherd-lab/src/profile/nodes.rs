@@ -104,9 +104,9 @@ impl Nodes {
 ///
 /// # Errors
 /// The run's own error, with its exit code.
-pub fn read(success: bool, code: Option<i32>, stdout: &[u8], stderr: &[u8]) -> Result<Measured> {
+pub fn read(code: Option<i32>, stdout: &[u8], stderr: &[u8]) -> Result<Measured> {
     let said = String::from_utf8_lossy(stderr);
-    if success {
+    if code == Some(0) {
         return serde_json::from_slice(stdout)
             .with_context(|| format!("a run gave no figures; it said {:?}", said.trim()));
     }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_run_that_fails_hands_its_error_and_code_on() {
         let told = |stderr: &str, code| {
-            let error = read(false, Some(code), b"", stderr.as_bytes()).unwrap_err();
+            let error = read(Some(code), b"", stderr.as_bytes()).unwrap_err();
             (numaherd::exit::code(&error), error.to_string())
         };
         let (code, message) = told("usage: x FILE\nnumaherd: x failed (exit status: 2)\n", 1);

@@ -18,7 +18,6 @@ use numaherd_world::{Progress, Signal, SignalState, World};
 
 use super::bound;
 use super::measured::Measured;
-use super::tally::Tally;
 use crate::cli::ProfileRun;
 use crate::guest::{Model, Scratch};
 use crate::held::release;
@@ -37,22 +36,30 @@ pub const ROOT: &str = "/";
 pub fn run(options: &ProfileRun) -> Result<()> {
     let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
     let (counters, caveat) = counters(&topology)?;
-    let cpu_node = NodeId(options.cpu_node);
-    let cpus = domain_cpus(&topology, cpu_node)?;
+    let cpus = domain_cpus(&topology, NodeId(options.cpu_node))?;
     let scratch = Scratch::new()?;
     let mut program = bound::start(options, &cpus, &scratch.0)?;
     program.wait_until_ready()?;
     let model = options.model.then(Model::on).transpose()?;
-    let mut host = Host::new(
-        HostOptions {
-            residency_share: 0.0,
-            ..HostOptions::new(Selection::Child {
-                pid: program.process.id(),
-            })
-        },
-        topology,
-    )?;
-    let mut tally = Tally::default();
+    let selection = Selection::Child {
+        pid: program.process.id(),
+    };
+    let host = HostOptions {
+        residency_share: 0.0,
+        ..HostOptions::new(selection)
+    };
+    let mut host = Host::new(host, topology)?;
+    let mut measured = Measured {
+        cpu_node: options.cpu_node,
+        memory_node: options.memory_node,
+        cpus,
+        threads: 1,
+        counted_share: 1.0,
+        counters,
+        caveat,
+        ..Measured::default()
+    };
+    let mut cpu_seconds = 0.0;
     let skip = options.skip.unwrap_or_default();
     release(&scratch.0.join("go"))?;
     let begun = Instant::now();
@@ -61,29 +68,27 @@ pub fn run(options: &ProfileRun) -> Result<()> {
     while host.run_for(TICK) == Progress::Ran {
         let snapshot = host.observe()?;
         let before = std::mem::replace(&mut seen_at, begun.elapsed());
-        tally.look_at_processes(&snapshot);
+        measured.look_at_processes(&snapshot);
         if before < skip {
             continue;
         }
         let from = *counted_from.get_or_insert(before);
-        tally.add(&snapshot);
-        if options
-            .length
-            .is_some_and(|length| seen_at >= from + length)
-        {
+        cpu_seconds += measured.add(&snapshot);
+        let length = options.length;
+        if length.is_some_and(|length| seen_at >= from + length) {
             program.end()?;
             stopped = true;
             break;
         }
     }
     let from = counted_from.unwrap_or(seen_at);
-    let seconds = (seen_at - from).as_secs_f64();
+    measured.seconds = (seen_at - from).as_secs_f64();
     // Of a program that was stopped, what came after the last reading is no part of the profile.
-    let whole_seconds = if stopped {
-        seconds
-    } else {
-        begun.elapsed().saturating_sub(from).as_secs_f64()
+    measured.whole_seconds = match stopped {
+        true => measured.seconds,
+        false => begun.elapsed().saturating_sub(from).as_secs_f64(),
     };
+    measured.cpus_used = cpu_seconds / measured.seconds;
     let status = program.finish()?;
     drop(model);
     if !stopped && !status.success() {
@@ -93,26 +98,7 @@ pub fn run(options: &ProfileRun) -> Result<()> {
             "{name} failed ({status}), so nothing was measured"
         ));
     }
-    tally.check(options)?;
-    let measured = Measured {
-        cpu_node: options.cpu_node,
-        memory_node: options.memory_node,
-        cpus,
-        pids: tally.pids.into_iter().collect(),
-        instructions: tally.instructions,
-        own: None,
-        cycles: tally.cycles,
-        lines: tally.lines,
-        local_lines: tally.local_lines,
-        seconds,
-        whole_seconds,
-        cpus_used: tally.cpu_seconds / seconds,
-        threads: tally.threads,
-        footprint_bytes: tally.footprint_bytes,
-        counted_share: tally.counted_share,
-        counters,
-        caveat,
-    };
+    measured.check(cpu_seconds, options)?;
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())
 }

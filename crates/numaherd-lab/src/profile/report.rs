@@ -1,5 +1,7 @@
 //! The lab's own report of a guest, as far as a profile needs it.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 
 use super::measured::{Measured, Own};
@@ -37,7 +39,7 @@ pub struct Vcpu {
 
 impl Report {
     /// What some processes did in user mode.
-    pub fn own(&self, pids: &[u32]) -> Own {
+    pub fn own(&self, pids: &BTreeSet<u32>) -> Own {
         let theirs = self.threads.iter().filter(|work| pids.contains(&work.tgid));
         let none = Own {
             instructions: 0,
@@ -82,7 +84,7 @@ mod tests {
                 {"tid": 1, "tgid": 1, "user_instructions": 100, "llc_miss": 200, "prefetch": 300}
             ]}"#;
         let report: Report = serde_json::from_str(text).unwrap();
-        let own = report.own(&[8]);
+        let own = report.own(&BTreeSet::from([8]));
         assert_eq!((own.instructions, own.lines), (11, 55));
         let seen = report.of(&measured(|run| run.cpus = "0,2".parse().unwrap()));
         assert_eq!((seen.user_instructions, seen.llc_access), (101, 202));

@@ -1,14 +1,14 @@
-//! Sums over the snapshots of a run.
+//! Counting a run, snapshot by snapshot.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::Result;
+use numaherd::exit::ended;
 use numaherd_world::Snapshot;
 
+use super::measured::Measured;
 use super::once::ROOT;
 use crate::cli::ProfileRun;
-use numaherd::exit::ended;
 
 /// CPU time in seconds that a run must give: of less, what is lost between the last reading and the
 /// end would be too large a part.
@@ -17,51 +17,15 @@ const LEAST_CPU_SECONDS: f64 = 0.2;
 /// Instructions that a run must give, so that start, end and interrupts are about a percent at most.
 const LEAST_INSTRUCTIONS: u64 = 2_000_000;
 
-/// Sum of what the snapshots of a run show.
-#[derive(Debug, Default)]
-pub struct Tally {
-    /// The processes that were seen.
-    pub pids: BTreeSet<u32>,
-    /// Snapshots.
-    pub readings: u32,
-    /// CPU time of all threads.
-    pub cpu_seconds: f64,
-    /// Instructions, the kernel's included.
-    pub instructions: u64,
-    /// Core cycles.
-    pub cycles: u64,
-    /// Whether the machine counts cycles at all.
-    has_cycles: bool,
-    /// Lines from memory.
-    pub lines: u64,
-    /// Of these, from the node of the core, where that is told.
-    pub local_lines: Option<u64>,
-    /// Most threads of one process at work at the same time.
-    pub threads: u32,
-    /// Largest resident memory of one process.
-    pub footprint_bytes: u64,
-    /// Lowest share of its time in which a thread's counters had a turn.
-    pub counted_share: f64,
-}
-
-impl Tally {
-    /// Adds what threads did in a snapshot's interval.
-    pub fn add(&mut self, snapshot: &Snapshot) {
-        let seconds = snapshot.interval_ns as f64 / 1e9;
-        if self.readings == 0 {
-            self.counted_share = 1.0;
-        }
-        self.readings += 1;
+impl Measured {
+    /// Adds what threads did in a snapshot's interval. Returns their CPU time in seconds.
+    pub fn add(&mut self, snapshot: &Snapshot) -> f64 {
         for thread in &snapshot.threads {
-            self.cpu_seconds += thread.cpu_share * seconds;
             let Some(counts) = thread.counts else {
                 continue;
             };
             self.instructions += counts.instructions;
-            if let Some(cycles) = counts.cycles {
-                self.has_cycles = true;
-                self.cycles += cycles;
-            }
+            self.cycles += counts.cycles.unwrap_or(0);
             self.lines += counts.lines;
             if let Some(local) = counts.local {
                 *self.local_lines.get_or_insert(0) += local;
@@ -69,13 +33,14 @@ impl Tally {
             self.counted_share = self.counted_share.min(counts.counted_share);
         }
         for process in &snapshot.processes {
-            let at_work = snapshot
-                .threads
-                .iter()
-                .filter(|thread| thread.process == process.id && thread.cpu_share >= 0.5);
+            let threads = snapshot.threads.iter();
+            let at_work =
+                threads.filter(|thread| thread.process == process.id && thread.cpu_share >= 0.5);
             let at_work = u32::try_from(at_work.count()).unwrap_or(u32::MAX);
             self.threads = self.threads.max(at_work);
         }
+        let shares: f64 = snapshot.threads.iter().map(|thread| thread.cpu_share).sum();
+        shares * snapshot.interval_ns as f64 / 1e9
     }
 
     /// Notes which processes there are and how much memory they have had so far.
@@ -93,29 +58,27 @@ impl Tally {
     ///
     /// # Errors
     /// What there is, and how much it would have to be.
-    pub fn check(&mut self, options: &ProfileRun) -> Result<()> {
+    pub fn check(&self, cpu_seconds: f64, options: &ProfileRun) -> Result<()> {
         let name = options.program[0].display();
-        if self.cpu_seconds < LEAST_CPU_SECONDS || self.instructions < LEAST_INSTRUCTIONS {
+        if cpu_seconds < LEAST_CPU_SECONDS || self.instructions < LEAST_INSTRUCTIONS {
             let or_else = match options.skip {
                 None => "",
                 Some(_) => " or skip less",
             };
             return Err(ended!(
                 Failure,
-                "{name} ran too shortly to be measured: {} instructions in {:.2} s of CPU time \
-                     were counted, and at least {LEAST_INSTRUCTIONS} in {LEAST_CPU_SECONDS} s are \
-                     needed; give it more work{or_else}",
+                "{name} ran too shortly to be measured: {} instructions in {cpu_seconds:.2} s of CPU time \
+                 were counted, and at least {LEAST_INSTRUCTIONS} in {LEAST_CPU_SECONDS} s are \
+                 needed; give it more work{or_else}",
                 self.instructions,
-                self.cpu_seconds
             ));
         }
-        if !self.has_cycles {
+        if self.cycles == 0 {
             return Err(ended!(
                 SignalMissing,
                 "the cycles of {name} could not be counted beside its cache misses"
             ));
         }
-        self.threads = self.threads.max(1);
         Ok(())
     }
 }

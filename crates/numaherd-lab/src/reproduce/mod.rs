@@ -12,7 +12,6 @@ mod page;
 mod testbed;
 pub mod traces;
 
-use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -119,7 +118,7 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
 /// not run.
 fn show(options: &Reproduce, now: &Record, others: Record) -> Result<()> {
     if let Some(path) = &options.json {
-        write(path, &now.to_json()?)?;
+        print::file(path, &now.to_json()?)?;
     }
     if options.json.as_deref() != Some(Path::new("-")) {
         let (table, summary) = (page::table(&now.lines), page::summary(&now.lines));
@@ -127,10 +126,10 @@ fn show(options: &Reproduce, now: &Record, others: Record) -> Result<()> {
     }
     let whole = now.clone().with_others_of(others);
     if let Some(path) = &options.record {
-        write(path, &whole.to_json()?)?;
+        print::file(path, &whole.to_json()?)?;
     }
     if let Some(path) = &options.markdown {
-        write(path, &page::page(&whole)?)?;
+        print::file(path, &page::page(&whole)?)?;
     }
     Ok(())
 }
@@ -211,14 +210,6 @@ fn kept_traces() -> PathBuf {
     folder
         .unwrap_or_else(std::env::temp_dir)
         .join("numaherd/traces")
-}
-
-/// Writes a file, or prints the text where the file is `-`.
-fn write(path: &Path, text: &str) -> Result<()> {
-    if path == Path::new("-") {
-        return print::out(text);
-    }
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result, bail};
 use numaherd_lab_launcher::{Command, RecordOptions, RunOptions};
 use numaherd_trace::Trace;
+use serde_json::Value;
 
 use crate::{compare, lab};
 
@@ -33,19 +34,16 @@ pub struct Kernel {
 impl Kernel {
     /// The command that runs it.
     fn command(&self) -> Vec<String> {
-        let number = |number: u32| number.to_string();
-        [
-            "menagerie".to_owned(),
-            "kernel".to_owned(),
-            self.name.to_owned(),
-            "--class".to_owned(),
-            self.class.to_owned(),
-            "--iterations".to_owned(),
-            number(self.iterations),
-            "--threads".to_owned(),
-            number(self.threads),
-        ]
-        .into()
+        let Self {
+            name,
+            class,
+            iterations,
+            threads,
+        } = self;
+        let command = format!(
+            "menagerie kernel {name} --class {class} --iterations {iterations} --threads {threads}"
+        );
+        command.split(' ').map(str::to_owned).collect()
     }
 
     /// The name of its trace's file.
@@ -166,20 +164,11 @@ fn is_of(path: &Path, command: &[String]) -> bool {
     let Ok(trace) = Trace::open(path) else {
         return false;
     };
-    let words: Vec<&str> = trace
-        .about()
-        .get("command")
-        .and_then(|words| words.as_array())
-        .map_or_else(Vec::new, |words| {
-            words.iter().filter_map(|word| word.as_str()).collect()
-        });
+    let words = trace.about().get("command").and_then(Value::as_array);
+    let words = words.into_iter().flatten().map(Value::as_str);
     // The first word is the path that the menagerie had then.
-    trace.damage().is_none()
-        && words.get(1..)
-            == command
-                .get(1..)
-                .map(|c| c.iter().map(String::as_str).collect::<Vec<_>>())
-                .as_deref()
+    let expected = command.iter().map(|word| Some(word.as_str()));
+    trace.damage().is_none() && words.skip(1).eq(expected.skip(1))
 }
 
 /// Records a kernel into a file that appears only when it is complete.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use numaherd_experiment::chart::Series;
 use numaherd_experiment::chart::lines::{Panel, lines};
 use numaherd_experiment::table::Table;
@@ -35,8 +35,7 @@ pub fn sra(options: &TraceSra) -> Result<()> {
         (&options.svg, svg),
     ] {
         if let Some(path) = path {
-            std::fs::write(path, text(&found, &title)?)
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            print::file(path, &text(&found, &title)?)?;
         }
     }
     print::shown(options.json, &found, || shown(&found))

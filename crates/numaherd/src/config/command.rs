@@ -207,7 +207,7 @@ fn check(options: &ConfigCheck) -> Result<()> {
     };
     let Some(file) = &effective.file else {
         return print::out(&format!(
-            "There is no {USUAL_FILE}, and nothing else is named: all is as built in.\n"
+            "There is no {USUAL_FILE}, and no other file is given: the built-in settings apply.\n"
         ));
     };
     // What it names has to be right as well.
@@ -228,7 +228,7 @@ fn check(options: &ConfigCheck) -> Result<()> {
         groups => format!(", {groups} groups"),
     };
     print::out(&format!(
-        "{} is right: {count} {keys} set{groups}. `numaherd config show` prints what holds with it.\n",
+        "{} is correct: {count} {keys} set{groups}. `numaherd config show` prints the resulting settings.\n",
         file.display()
     ))
 }
@@ -314,7 +314,7 @@ fn overview(all: &[Key]) -> Shown {
             key.setting.in_short(),
         ]);
     }
-    format!("{table}\n\n`numaherd config keys KEY` tells all about one.\n")
+    format!("{table}\n\n`numaherd config keys KEY` describes one.\n")
 }
 
 fn one(key: &Key) -> Shown {

@@ -137,7 +137,7 @@ impl Effective {
             Err(FileError::Missing { .. }) if may_be_missing => return Ok(Self::default()),
             Err(error) => {
                 let without = if may_be_missing {
-                    "; to go on without it: --config none"
+                    "; to continue without it: --config none"
                 } else {
                     ""
                 };

@@ -9,7 +9,6 @@ mod screen;
 mod source;
 
 use std::io::IsTerminal;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -144,12 +143,7 @@ fn one_frame(options: &cli::Top, top: &mut Top, source: &mut Source) -> Result<E
     if let Some(path) = &options.svg {
         let title = format!("numaherd top of {}", source.name());
         let picture = svg(&frame, &title);
-        if path == Path::new("-") {
-            print::out(&picture)?;
-        } else {
-            std::fs::write(path, picture)
-                .with_context(|| format!("cannot write the picture {}", path.display()))?;
-        }
+        print::file(path, &picture)?;
     }
     if options.once {
         print::out(&text(&frame))?;

@@ -14,7 +14,6 @@
 pub mod figures;
 mod text;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +22,6 @@ use indicatif::ProgressBar;
 use numaherd_experiment::progress;
 use numaherd_experiment::statistics::Sample;
 use numaherd_topology::{Node, Topology};
-use toml::{Table, Value};
 
 use crate::cli::LabBrm;
 use crate::compare::scheduler::Scheduler;
@@ -54,8 +52,8 @@ const SCENARIO: &str = "/run/numaherd-brm.toml";
 /// How often counters are read for Fig 5, where the shortest runs take some 50 ms and what comes after
 /// the last reading is lost; for strategies as often as BRM does it (§5), whoever places, so that
 /// all pay for it.
-const LOOK_MS: i64 = 5;
-const TICK_MS: i64 = 10;
+const LOOK_MS: u64 = 5;
+const TICK_MS: u64 = 10;
 
 /// How much is run.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,8 +140,7 @@ pub fn run(options: &LabBrm) -> Result<()> {
     effort.strategy_steps = options.steps.unwrap_or(effort.strategy_steps);
     effort.assignments = !options.strategies_only;
     let keep = |measured: &Measured| match &options.json {
-        Some(path) => fs::write(path, serde_json::to_string_pretty(measured)? + "\n")
-            .with_context(|| format!("cannot write {}", path.display())),
+        Some(path) => print::file(path, &(serde_json::to_string_pretty(measured)? + "\n")),
         None => Ok(()),
     };
     let measured = measure(&effort, &keep)?;
@@ -329,7 +326,7 @@ impl Bench<'_> {
         sizes: Sizes,
         strategy: Strategy<'_>,
         repeat: u32,
-        interval_ms: i64,
+        interval_ms: u64,
     ) -> Result<Trial> {
         let (set, shared) = (sizes.working_set_bytes / MIB, sizes.sharing_bytes / KIB);
         let place = match strategy {
@@ -340,7 +337,7 @@ impl Bench<'_> {
         let brm = Scheduler::parse("brm")?;
         self.bar
             .set_message(format!("{set} MiB, {shared} KiB shared, {place}"));
-        let scenario = toml::to_string(&scenario(sizes, strategy, interval_ms))?;
+        let scenario = scenario(sizes, strategy, interval_ms);
         let tried = Tried {
             scenario: Path::new(SCENARIO),
             menagerie: &self.menagerie,
@@ -372,38 +369,38 @@ enum Strategy<'a> {
     Brm,
 }
 
-/// The benchmark as a scenario for the policy `brm`, with all its memory on node 0.
-fn scenario(sizes: Sizes, strategy: Strategy<'_>, interval_ms: i64) -> Table {
-    let mut command: Vec<String> = ["menagerie", "micro"].map(Into::into).into();
-    let mut option = |name: &str, value: String| command.extend([name.to_owned(), value]);
-    option("--threads", THREADS.to_string());
-    option("--working-set", sizes.working_set_bytes.to_string());
-    option("--sharing-size", sizes.sharing_bytes.to_string());
-    option("--rounds", sizes.loops.to_string());
-    if let Strategy::Bound(cpus) = strategy {
-        option("--cpus", cpus.to_owned());
-    }
-    let table = |key: &str, value: Value| Table::from_iter([(key.to_owned(), value)]);
-    let mut herd = table("placement_interval_ms", interval_ms.into());
-    herd.extend(table("dry_run", (strategy != Strategy::Brm).into()));
-    let mut settings = table("herd", herd.into());
-    // As if the guest of each virtual CPU had tagged it: all threads are the benchmark's.
-    let brm = table("candidates", "all".into());
-    settings.extend(table("policies", table("brm", brm.into()).into()));
-    let text = |text: &str| Value::from(text);
-    let program = Table::from_iter([
-        ("name".to_owned(), text("micro")),
-        ("command".to_owned(), command.into()),
-        ("memory".to_owned(), 0.into()),
-    ]);
-    Table::from_iter([
-        ("name".to_owned(), text("brm-micro")),
-        ("about".to_owned(), text("BRM's micro-benchmark")),
-        ("machine".to_owned(), text(MACHINE)),
-        ("measured_are".to_owned(), text("threads")),
-        ("settings".to_owned(), settings.into()),
-        ("program".to_owned(), vec![program].into()),
-    ])
+/// The benchmark as the text of a scenario for the policy `brm`, with all its memory on node 0. All its threads
+/// are candidates, as if the guest of each virtual CPU had tagged them.
+fn scenario(sizes: Sizes, strategy: Strategy<'_>, interval_ms: u64) -> String {
+    let Sizes {
+        working_set_bytes,
+        sharing_bytes,
+        loops,
+    } = sizes;
+    let bound = match strategy {
+        Strategy::Bound(cpus) => format!(r#""--cpus", "{cpus}""#),
+        Strategy::Linux | Strategy::Brm => String::new(),
+    };
+    let is_dry = strategy != Strategy::Brm;
+    format!(
+        r#"
+name = "brm-micro"
+about = "BRM's micro-benchmark"
+machine = "{MACHINE}"
+measured_are = "threads"
+settings.herd = {{ placement_interval_ms = {interval_ms}, dry_run = {is_dry} }}
+settings.policies.brm.candidates = "all"
+
+[[program]]
+name = "micro"
+memory = 0
+command = [
+    "menagerie", "micro", "--threads", "{THREADS}",
+    "--working-set", "{working_set_bytes}", "--sharing-size", "{sharing_bytes}",
+    "--rounds", "{loops}", {bound}
+]
+"#
+    )
 }
 
 #[cfg(test)]
@@ -469,7 +466,7 @@ mod tests {
     #[test]
     fn the_guest_is_given_the_benchmark_with_its_memory_on_node_0() {
         let sizes = Options::sizes(16 * MIB, 128 * KIB, 655_360);
-        let text = toml::to_string(&scenario(sizes, Strategy::Bound("0,1,4,5"), TICK_MS)).unwrap();
+        let text = scenario(sizes, Strategy::Bound("0,1,4,5"), TICK_MS);
         let read = Scenario::parse(&text, "x.toml", World::Lab).unwrap();
         assert_eq!(
             read.programs[0].arguments(0).join(" "),

@@ -77,8 +77,8 @@ impl SelectionSettings {
     fn check_kinds(&self, wrong: &mut dyn FnMut(&str, String)) {
         let kinds = [&self.cgroup, &self.name, &self.user];
         if kinds.iter().filter(|kind| kind.is_some()).count() > 1 {
-            let what = "names more than one of cgroup, name and user: one is the limit; several kinds of \
-                        processes can be told apart by [[group]]";
+            let what = "sets more than one of cgroup, name and user, but only one is allowed; use [[group]] for several \
+                        kinds of processes";
             wrong("", what.to_owned());
         }
         if let Some(path) = self.cgroup.as_ref().filter(|path| !path.starts_with('/')) {

@@ -129,8 +129,8 @@ fn a_wrong_value_is_refused_with_what_is_wanted() {
         ),
         (
             "[selection]\nuser = \"a\"\nname = \"b\"",
-            "n.toml:1: selection: names more than one of cgroup, name and user: one is the \
-             limit; several kinds of processes can be told apart by [[group]]",
+            "n.toml:1: selection: sets more than one of cgroup, name and user, but only one is \
+             allowed; use [[group]] for several kinds of processes",
         ),
         (
             "[selection]\ncgroup = \"machine.slice\"",

@@ -1,11 +1,11 @@
 //! The figures as tables for people.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use numaherd_experiment::statistics::Sample;
+use numaherd_experiment::table::Table;
 
 use super::figures::{Binding, Measured, Part, Strategies};
 
-/// Both tables, each with what it comes to.
+/// Both tables, the first with its correlations.
 pub fn text(measured: &Measured) -> String {
     let mut parts = vec![format!(
         "BRM's micro-benchmark on {}, {} threads, all memory on node 0; changes are from Intra-S to Inter-S",
@@ -21,17 +21,8 @@ pub fn text(measured: &Measured) -> String {
 }
 
 fn assignments(measured: &Measured) -> String {
-    let mut table = table(&[
-        "Fig 5",
-        "set MiB",
-        "shared KiB",
-        "loops",
-        "Intra-S s",
-        "Inter-S s",
-        "time",
-        "penalty",
-        "misses",
-    ]);
+    let heads = "Fig 5|set MiB|shared KiB|loops|Intra-S s|Inter-S s|time|penalty|misses";
+    let mut table = Table::new(1, heads.split('|'));
     for compared in &measured.assignments {
         let part = match compared.part {
             Part::Capacity => "a",
@@ -39,7 +30,8 @@ fn assignments(measured: &Measured) -> String {
             Part::Both => "c",
         };
         let change = |change: f64| format!("{:+.1} %", 100.0 * change);
-        let row = [
+        table.row([
+            part.to_owned(),
             (compared.sizes.working_set_bytes >> 20).to_string(),
             (compared.sizes.sharing_bytes >> 10).to_string(),
             compared.sizes.loops.to_string(),
@@ -48,10 +40,9 @@ fn assignments(measured: &Measured) -> String {
             change(compared.change(|run| run.seconds)),
             change(compared.change(|run| run.uncore_penalty)),
             change(compared.change(|run| run.misses_per_1000_instructions)),
-        ];
-        add(&mut table, part, row.into());
+        ]);
     }
-    let told = match measured.correlations() {
+    let correlations = match measured.correlations() {
         Some(found) => format!(
             "Correlation of changes with those of the run time: uncore penalty {:.3}, misses per 1000 \
              instructions {:.3}.",
@@ -59,21 +50,13 @@ fn assignments(measured: &Measured) -> String {
         ),
         None => "No correlation: a figure never changes.".to_owned(),
     };
-    format!("{table}\n{told}")
+    format!("{}\n{correlations}", table.text())
 }
 
 fn strategies(all: &[Strategies]) -> String {
-    let mut table = table(&[
-        "set MiB",
-        "loops",
-        "binding ms a loop",
-        "best s",
-        "linux s",
-        "brm s",
-        "moves",
-        "behind best",
-        "gain on linux",
-    ]);
+    let heads =
+        "set MiB|loops|binding ms a loop|best s|linux s|brm s|moves|behind best|gain on linux";
+    let mut table = Table::new(1, heads.split('|'));
     for one in all {
         let binding = |binding: &Binding| {
             let on: Vec<String> = binding.threads_on.iter().map(u32::to_string).collect();
@@ -82,7 +65,8 @@ fn strategies(all: &[Strategies]) -> String {
         };
         let bindings: Vec<String> = one.bindings.iter().map(binding).collect();
         let moves: Vec<String> = one.brm_moves.iter().map(u64::to_string).collect();
-        let row = [
+        table.row([
+            (one.sizes.working_set_bytes >> 20).to_string(),
             one.sizes.loops.to_string(),
             bindings.join("\n"),
             repeats(&one.fixed),
@@ -91,11 +75,9 @@ fn strategies(all: &[Strategies]) -> String {
             moves.join(", "),
             format!("{:+.1} %", 100.0 * one.behind()),
             format!("{:+.1} %", 100.0 * one.gain()),
-        ];
-        let set = (one.sizes.working_set_bytes >> 20).to_string();
-        add(&mut table, &set, row.into());
+        ]);
     }
-    table.to_string()
+    table.text()
 }
 
 /// A mean with its relative deviation.
@@ -103,18 +85,6 @@ fn repeats(repeats: &Sample) -> String {
     let deviation = repeats.relative_deviation();
     let deviation = deviation.map(|share| format!(" ({:.1} %)", 100.0 * share));
     format!("{:.3}{}", repeats.mean(), deviation.unwrap_or_default())
-}
-
-fn table(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(head);
-    table
-}
-
-fn add(table: &mut Table, first: &str, row: Vec<String>) {
-    let right = |text| Cell::new(text).set_alignment(CellAlignment::Right);
-    table.add_row(std::iter::once(Cell::new(first)).chain(row.into_iter().map(right)));
 }
 
 #[cfg(test)]
