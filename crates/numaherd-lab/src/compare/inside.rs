@@ -12,14 +12,14 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
-use numaherd_experiment::Scenario;
 use numaherd_experiment::scenario::Program;
 use numaherd_experiment::statistics::mean;
+use numaherd_experiment::{Scenario, Trial};
 use numaherd_herd::Summary;
 use serde::Deserialize;
 
-use super::scheduler::Scheduler;
-use super::trial::{ProgramResult, Trial};
+use super::outcome::{Outcome, ProgramResult};
+use super::{LINUX_BALANCING, NUMAD, observing_policy};
 use crate::guest::{Model, Scratch};
 use crate::held::{Held, SETUP_LIMIT, release};
 use crate::lab::herding_program;
@@ -28,45 +28,28 @@ use crate::lab::herding_program;
 const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const VMSTAT: &str = "/proc/vmstat";
 
-/// What a trial runs.
-pub struct TrialOptions<'a> {
-    /// What runs.
-    pub scenario: &'a Scenario,
-    /// What places threads and pages.
-    pub scheduler: &'a Scheduler,
-    /// Which repeat, from 0; also the seed of the policy.
-    pub repeat: u32,
-    /// The menagerie's program.
-    pub menagerie: &'a Path,
-    /// Where to keep the run's ledger, if anywhere.
-    pub ledger: Option<&'a Path>,
-}
-
-/// Carries out one trial.
+/// Carries out one trial, with the menagerie's program in this file.
 ///
 /// # Errors
 /// A program, the scheduler or the guest itself failed; the message says which and how.
-pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
+pub fn run(scenario: &Scenario, trial: &Trial, menagerie: &Path) -> Result<Outcome> {
     let scratch = Scratch::new()?;
     set_balancing(false)?;
     let mut herd_members = Vec::new();
-    for program in &options.scenario.programs {
+    for program in &scenario.programs {
         for copy in 0..program.copies {
-            herd_members.push(Member::start(program, copy, options.menagerie, &scratch.0)?);
+            herd_members.push(Member::start(program, copy, menagerie, &scratch.0)?);
         }
     }
     for member in &mut herd_members {
         member.held.wait_until_ready()?;
     }
     // Only now: nothing may move before the clock starts.
-    let numad = match options.scheduler {
-        Scheduler::Numad => Some(Numad::start()?),
-        _ => None,
-    };
-    set_balancing(options.scheduler.kernel_balances())?;
+    let numad = (trial.policy == NUMAD).then(Numad::start).transpose()?;
+    set_balancing(trial.policy == LINUX_BALANCING)?;
     let pages_before = vmstat("pgmigrate_success")?;
     let model = Model::on()?;
-    let mut observer = Observer::start(options, &herd_members, &scratch.0)?;
+    let mut observer = Observer::start(scenario, trial, &herd_members, &scratch.0)?;
     // At once: its first interval has begun, and threads that wait in it look idle.
     release(&scratch.0.join("go"))?;
     let mut programs = Vec::new();
@@ -83,9 +66,9 @@ pub fn trial(options: &TrialOptions<'_>) -> Result<Trial> {
     let pages_after = vmstat("pgmigrate_success")?;
     let seen = observer.finish()?;
     drop(numad);
-    Ok(Trial {
-        scheduler: options.scheduler.clone(),
-        repeat: options.repeat,
+    Ok(Outcome {
+        policy: trial.policy.clone(),
+        repeat: trial.repeat,
         programs,
         misses_per_1000_instructions: seen.totals.miss_rate(),
         local_access_ratio: seen.totals.local_access_ratio(),
@@ -225,13 +208,18 @@ struct Observer {
 }
 
 impl Observer {
-    fn start(options: &TrialOptions<'_>, members: &[Member], scratch: &Path) -> Result<Self> {
+    fn start(
+        scenario: &Scenario,
+        trial: &Trial,
+        members: &[Member],
+        scratch: &Path,
+    ) -> Result<Self> {
         let socket = scratch.join("notify");
         let notified = UnixDatagram::bind(&socket)
             .with_context(|| format!("cannot bind {}", socket.display()))?;
         notified.set_read_timeout(Some(SETUP_LIMIT))?;
         let config = scratch.join("numaherd.toml");
-        let settings = toml::to_string(&options.scenario.configuration())?;
+        let settings = toml::to_string(&scenario.configuration())?;
         fs::write(&config, settings)
             .with_context(|| format!("cannot write {}", config.display()))?;
         let pids: Vec<String> = members
@@ -240,14 +228,14 @@ impl Observer {
             .collect();
         let mut command = Command::new(herding_program()?);
         command
-            .args(["run", "--json", "--policy", options.scheduler.policy()])
+            .args(["run", "--json", "--policy", observing_policy(&trial.policy)])
             .args(["--pid", &pids.join(",")])
-            .args(["--seed", &options.repeat.to_string()])
+            .args(["--seed", &trial.repeat.to_string()])
             .arg("--config")
             .arg(&config)
             .arg("--journal")
             .arg(scratch.join("journal"));
-        if let Some(ledger) = options.ledger {
+        if let Some(ledger) = &trial.ledger {
             command.arg("--ledger").arg(ledger);
         }
         let mut process = command

@@ -6,10 +6,10 @@
 //! error.
 
 mod inside;
-pub mod scheduler;
+pub mod outcome;
 mod table;
-pub mod trial;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,17 +17,39 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
-use numaherd_experiment::{Scenario, World, progress};
+use numaherd_experiment::{Asked, ExperimentError, Scenario, Trial, Trials, World, progress};
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{Command, Ending, Guest};
+use numaherd_policy::registry;
+use numaherd_world::Signal;
 use serde::Serialize;
 use toml::Table;
 
 use crate::cli::{LabCompare, LabTrial};
 use crate::lab::{self, outlet};
-use inside::TrialOptions;
-use scheduler::Scheduler;
-use trial::{Summary, Trial};
+use outcome::{Outcome, Summary};
+
+/// The kernel, with NUMA balancing on and as Debian ships it.
+const LINUX_BALANCING: &str = "linux-balancing";
+/// Debian's numad, with its own defaults and NUMA balancing off (it turns it off itself).
+const NUMAD: &str = "numad";
+/// What places threads and pages without Numaherd: first the kernel, with NUMA balancing off.
+pub const BASELINES: [&str; 3] = ["linux", LINUX_BALANCING, NUMAD];
+
+/// The policy of the `numaherd run` that observes a trial: `linux`, which changes nothing, unless a policy
+/// places, so that every trial is observed by the same means and at the same cost.
+fn observing_policy(policy: &str) -> &str {
+    match BASELINES.contains(&policy) {
+        true => BASELINES[0],
+        false => policy,
+    }
+}
+
+/// Whether a policy needs a machine that measures how long pages stay in TLBs: one with an IPM unit.
+fn needs_tlb_residency(policy: &str) -> bool {
+    let needs = registry::needs(observing_policy(policy));
+    needs.is_ok_and(|needs| needs.contains(&Signal::TlbResidency))
+}
 
 /// What `--json FILE` holds.
 #[derive(Serialize)]
@@ -37,7 +59,7 @@ struct Comparison<'a> {
     /// The scenario's file.
     scenario: &'a Table,
     summaries: &'a [Summary],
-    trials: &'a [Trial],
+    trials: &'a [Outcome],
     failed: &'a [Failed],
 }
 
@@ -45,7 +67,7 @@ struct Comparison<'a> {
 #[derive(Serialize)]
 struct Failed {
     #[serde(rename = "contender")]
-    scheduler: String,
+    policy: String,
     repeat: u32,
     error: String,
 }
@@ -57,35 +79,46 @@ struct Failed {
 /// trial failed.
 pub fn compare(options: &LabCompare) -> Result<()> {
     let scenario = scenario(&options.scenario)?;
-    let schedulers = schedulers(match &options.policies[..] {
-        [] => &scenario.policies,
-        asked => asked,
+    let asked = Asked {
+        policies: &options.policies,
+        repeat: options.repeat,
+        seed: 0,
+        ledgers: options.ledgers.as_deref(),
+    };
+    let trials = Trials::of(&scenario, &asked).map_err(|error| match error {
+        ExperimentError::Policy(error) => {
+            ended!(
+                Usage,
+                "{error}; lab compare also knows {LINUX_BALANCING} and {NUMAD}"
+            )
+        }
+        other => other.into(),
     })?;
-    let repeat = options.repeat.unwrap_or(scenario.repeat);
-    if let Some(directory) = &options.ledgers {
-        fs::create_dir_all(directory)
-            .with_context(|| format!("cannot create {}", directory.display()))?;
-    }
-    let menagerie = menagerie()?;
     let machine = lab::machine(&scenario.machine)?;
     // One that needs it has it in every guest, so that all run on the same hardware.
-    let residency = schedulers.iter().any(Scheduler::needs_tlb_residency);
+    let residency = trials
+        .policies
+        .iter()
+        .any(|policy| needs_tlb_residency(policy));
     let mut guests = lab::Guests::new(&machine, residency.then(IpmConfig::of_paper));
-    let rounds = (0..repeat).flat_map(|at| schedulers.iter().map(move |scheduler| (at, scheduler)));
-    let rounds: Vec<_> = rounds.collect();
-    let bar = progress(rounds.len() as u64);
-    let (mut trials, mut failed) = (Vec::new(), Vec::new());
-    for (at, scheduler) in rounds {
-        bar.set_message(format!("{scheduler}, {} of {repeat}", at + 1));
-        match guests.run(&bar, |guest| {
-            trial_in(guest, options, scheduler, at, &menagerie)
-        }) {
-            Ok(trial) => trials.push(trial),
+    let tried = Tried {
+        scenario: &fs::canonicalize(&options.scenario).unwrap_or((&options.scenario).into()),
+        menagerie: &menagerie()?,
+        limit: options.limit,
+    };
+    let repeat = trials.repeat;
+    let bar = progress(trials.policies.len() as u64 * u64::from(repeat));
+    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    for trial in trials.in_rounds() {
+        let (policy, at) = (&trial.policy, trial.repeat);
+        bar.set_message(format!("{policy}, {} of {repeat}", at + 1));
+        match guests.run(&bar, |guest| tried.once(guest, trial)) {
+            Ok(outcome) => outcomes.push(outcome),
             Err(error) => {
                 let error = format!("{error:#}");
-                bar.suspend(|| eprintln!("numaherd: {scheduler}, repeat {at}: {error}"));
+                bar.suspend(|| eprintln!("numaherd: {policy}, repeat {at}: {error}"));
                 failed.push(Failed {
-                    scheduler: scheduler.to_string(),
+                    policy: policy.clone(),
                     repeat: at,
                     error,
                 });
@@ -95,18 +128,16 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     }
     bar.finish_and_clear();
     guests.stop()?;
-    let summaries: Vec<Summary> = schedulers
-        .iter()
-        .filter_map(|scheduler| Summary::of(scheduler, &trials))
-        .collect();
+    let summaries = trials.policies.iter();
+    let summaries = summaries.filter_map(|policy| Summary::of(policy, &outcomes));
+    let summaries: Vec<Summary> = summaries.collect();
     if let Some(path) = &options.json {
-        let (trials, failed) = (&trials, &failed);
         let all = Comparison {
             schema: 1,
             scenario: &scenario.written,
             summaries: &summaries,
-            trials,
-            failed,
+            trials: &outcomes,
+            failed: &failed,
         };
         print::file(path, &(serde_json::to_string_pretty(&all)? + "\n"))?;
     }
@@ -116,46 +147,31 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     );
     println!("{}\n{}\n", table::table(&summaries), table::LEGEND);
     println!("{}", table::verdict(&scenario, &summaries));
-    print!("{}", next_steps(options, &schedulers));
+    print!("{}", next_steps(options, &trials));
     if !failed.is_empty() {
         bail!(
             "{} of {} trials failed and are not in the figures",
             failed.len(),
-            failed.len() + trials.len()
+            failed.len() + outcomes.len()
         );
     }
     Ok(())
 }
 
 /// What to do next, as it can be typed.
-fn next_steps(options: &LabCompare, schedulers: &[Scheduler]) -> String {
+fn next_steps(options: &LabCompare, trials: &Trials) -> String {
     let numaherd = print::called();
-    // The one that herds, where one does: what it did is what there is to tell.
-    let herds = |scheduler: &&Scheduler| matches!(scheduler, Scheduler::Policy(_));
-    let told = schedulers.iter().rfind(herds);
-    let explain = options
-        .ledgers
-        .as_ref()
-        .zip(told)
-        .map(|(directory, scheduler)| {
-            let ledger = print::quoted(&directory.join(format!("{scheduler}.0.ledger")));
-            format!("What {scheduler} did, and why:  {numaherd} explain {ledger}\n")
-        });
+    // The last that herds, where one does: what it did is what there is to tell.
+    let is_own = |policy: &&String| !BASELINES.contains(&policy.as_str());
+    let told = trials.policies.iter().rfind(is_own);
+    let explain = options.ledgers.as_ref().zip(told).map(|(folder, policy)| {
+        let ledger = print::quoted(&folder.join(format!("{policy}.0.ledger")));
+        format!("What {policy} did, and why:  {numaherd} explain {ledger}\n")
+    });
     format!(
         "\n{}A program of your own, herded:  {numaherd} lab run --policy dino --ledger herd.jsonl -- CMD\n",
         explain.unwrap_or_default()
     )
-}
-
-fn schedulers(names: &[String]) -> Result<Vec<Scheduler>> {
-    let mut schedulers: Vec<Scheduler> = Vec::new();
-    for name in names {
-        let scheduler = Scheduler::parse(name.trim())?;
-        if !schedulers.contains(&scheduler) {
-            schedulers.push(scheduler);
-        }
-    }
-    Ok(schedulers)
 }
 
 fn scenario(name: &str) -> Result<Scenario> {
@@ -168,63 +184,46 @@ pub struct Tried<'a> {
     pub scenario: &'a Path,
     /// The menagerie's program.
     pub menagerie: &'a Path,
-    /// Where in the guest to record runs, if anywhere.
-    pub ledger: Option<&'a Path>,
     /// How long one trial may take.
     pub limit: Duration,
 }
 
+/// Where the guest keeps the ledger of a trial.
+const IN_GUEST: &str = "/run/numaherd-trial.ledger";
+
 impl Tried<'_> {
-    /// One trial in a guest that runs.
+    /// One trial in a guest that runs; its ledger leaves the guest where one is wanted.
     ///
     /// # Errors
-    /// The trial fails, or the guest dies.
-    pub fn once(&self, guest: &Guest, scheduler: &Scheduler, repeat: u32) -> Result<Trial> {
-        let mut arguments: Vec<std::ffi::OsString> = vec![std::env::current_exe()?.into()];
+    /// The trial fails, the guest dies, or the ledger cannot be written.
+    pub fn once(&self, guest: &Guest, trial: &Trial) -> Result<Outcome> {
+        let mut arguments: Vec<OsString> = vec![std::env::current_exe()?.into()];
         arguments.extend(["lab", "trial"].map(Into::into));
         arguments.push(self.scenario.into());
-        arguments.extend(["--policy".into(), scheduler.to_string().into()]);
-        arguments.extend(["--repeat".into(), repeat.to_string().into()]);
+        arguments.extend(["--policy", &trial.policy].map(Into::into));
+        arguments.extend(["--repeat", &trial.repeat.to_string()].map(Into::into));
         arguments.extend(["--menagerie".into(), self.menagerie.into()]);
-        if let Some(ledger) = self.ledger {
-            arguments.extend(["--ledger".into(), ledger.into()]);
+        if trial.ledger.is_some() {
+            arguments.extend(["--ledger", IN_GUEST].map(Into::into));
         }
         let output = guest.output(&Command::inherited(arguments)?, Some(self.limit))?;
         let said = String::from_utf8_lossy(&output.stderr);
         if output.ending != Ending::Exited(0) {
             bail!("the trial ended with {:?}: {}", output.ending, said.trim());
         }
-        serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("the trial gave no result; it said {said:?}"))
+        let mut outcome: Outcome = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("the trial gave no result; it said {said:?}"))?;
+        outcome.policy.clone_from(&trial.policy);
+        if let Some(path) = &trial.ledger {
+            fs::File::create(path)
+                .map_err(Into::into)
+                .and_then(|mut file| {
+                    outlet::copy(guest, Path::new(IN_GUEST), &mut file, self.limit)
+                })
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(outcome)
     }
-}
-
-/// One trial of a comparison; its ledger is kept where that is wanted.
-fn trial_in(
-    guest: &Guest,
-    options: &LabCompare,
-    scheduler: &Scheduler,
-    repeat: u32,
-    menagerie: &Path,
-) -> Result<Trial> {
-    let scenario =
-        fs::canonicalize(&options.scenario).unwrap_or_else(|_| (&options.scenario).into());
-    let ledger = Path::new("/run/numaherd-trial.ledger");
-    let tried = Tried {
-        scenario: &scenario,
-        menagerie,
-        ledger: options.ledgers.is_some().then_some(ledger),
-        limit: options.limit,
-    };
-    let trial = tried.once(guest, scheduler, repeat)?;
-    if let Some(directory) = &options.ledgers {
-        let path = directory.join(format!("{scheduler}.{repeat}.ledger"));
-        fs::File::create(&path)
-            .map_err(Into::into)
-            .and_then(|mut file| outlet::copy(guest, ledger, &mut file, options.limit))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(trial)
 }
 
 /// The static menagerie that `make build` put beside this program, or the one on the `PATH`.
@@ -248,15 +247,28 @@ pub fn menagerie() -> Result<PathBuf> {
 /// One trial, inside the guest: prints its result as JSON.
 ///
 /// # Errors
-/// What [`inside::trial`] says.
+/// What [`inside::run`] says.
 pub fn trial(options: &LabTrial) -> Result<()> {
-    let trial = inside::trial(&TrialOptions {
-        scenario: &scenario(&options.scenario)?,
-        scheduler: &Scheduler::parse(&options.policy)?,
+    let trial = Trial {
+        policy: options.policy.clone(),
         repeat: options.repeat,
-        menagerie: &options.menagerie,
-        ledger: options.ledger.as_deref(),
-    })?;
-    println!("{}", serde_json::to_string(&trial)?);
+        seed: options.repeat.into(),
+        ledger: options.ledger.clone(),
+    };
+    let outcome = inside::run(&scenario(&options.scenario)?, &trial, &options.menagerie)?;
+    println!("{}", serde_json::to_string(&outcome)?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_need_an_ipm_unit_are_known() {
+        assert!(needs_tlb_residency("ipm"));
+        for name in ["linux", "linux-balancing", "numad", "dino"] {
+            assert!(!needs_tlb_residency(name), "{name}");
+        }
+    }
 }

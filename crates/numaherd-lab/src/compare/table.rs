@@ -3,9 +3,10 @@
 use numaherd_experiment::Scenario;
 use numaherd_experiment::table::{Table, figure, with_ordered};
 
-use super::trial::Summary;
+use super::BASELINES;
+use super::outcome::Summary;
 
-/// The table, one line for each scheduler, in the order of the summaries.
+/// The table, one line for each policy, in the order of the summaries.
 pub fn table(summaries: &[Summary]) -> String {
     let headings = [
         "policy",
@@ -20,7 +21,7 @@ pub fn table(summaries: &[Summary]) -> String {
     let mut table = Table::new(1, headings);
     for summary in summaries {
         table.row([
-            summary.scheduler.clone(),
+            summary.policy.clone(),
             figure(summary.mean_seconds, 2),
             figure(summary.worst_seconds, 2),
             figure(summary.deviation_seconds, 2),
@@ -40,11 +41,15 @@ included; local is the share of them from the core's own node; in brackets, what
 
 /// What the last policy gains, or loses, against the kernel as it is and against the best of the others.
 pub fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
-    let Some(ours) = summaries.iter().rev().find(|s| !is_baseline(&s.scheduler)) else {
+    let Some(ours) = summaries
+        .iter()
+        .rev()
+        .find(|s| !BASELINES.contains(&s.policy.as_str()))
+    else {
         return "No policy was compared: add one to --policies, for instance dino.".to_owned();
     };
-    let (what, name) = (&scenario.measured_are, &ours.scheduler);
-    let Some(linux) = summaries.iter().find(|s| s.scheduler == "linux") else {
+    let (what, name) = (&scenario.measured_are, &ours.policy);
+    let Some(linux) = summaries.iter().find(|s| s.policy == "linux") else {
         return format!(
             "With {name} the {what} took {:.2} s on average.",
             ours.mean_seconds
@@ -62,14 +67,14 @@ pub fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     );
     let others = summaries
         .iter()
-        .filter(|s| is_baseline(&s.scheduler) && s.scheduler != "linux");
+        .filter(|s| BASELINES[1..].contains(&s.policy.as_str()));
     if let Some(best) = others.min_by(|a, b| a.mean_seconds.total_cmp(&b.mean_seconds)) {
         let gain = better(best);
         sentence += &format!(
             " and {:.0} % {} than with {}, the best of what can be had today",
             gain.abs(),
             word(gain),
-            best.scheduler,
+            best.policy,
         );
     }
     if let Some(local) = ours.local_access_ratio {
@@ -81,25 +86,21 @@ pub fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     sentence + "."
 }
 
-fn is_baseline(scheduler: &str) -> bool {
-    ["linux", "linux-balancing", "numad"].contains(&scheduler)
-}
-
 #[cfg(test)]
 mod tests {
     use numaherd_experiment::World;
 
     use super::*;
 
-    fn summary(scheduler: &str, mean_seconds: f64, ordered: f64) -> Summary {
+    fn summary(policy: &str, mean_seconds: f64, ordered: f64) -> Summary {
         Summary {
-            scheduler: scheduler.to_owned(),
+            policy: policy.to_owned(),
             trials: 3,
             mean_seconds,
             worst_seconds: mean_seconds * 1.1,
-            deviation_seconds: (scheduler != "numad").then_some(0.25),
+            deviation_seconds: (policy != "numad").then_some(0.25),
             misses_per_1000_instructions: Some(123.4),
-            local_access_ratio: (scheduler != "numad").then_some(0.5),
+            local_access_ratio: (policy != "numad").then_some(0.5),
             thread_moves: Some(12.0 + ordered),
             thread_moves_ordered: ordered,
             pages_moved: 1000.0 * ordered,

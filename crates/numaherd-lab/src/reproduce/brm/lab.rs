@@ -19,13 +19,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
-use numaherd_experiment::progress;
 use numaherd_experiment::statistics::Sample;
+use numaherd_experiment::{Trial, progress};
 use numaherd_topology::{Node, Topology};
 
 use crate::cli::LabBrm;
-use crate::compare::scheduler::Scheduler;
-use crate::compare::trial::Trial;
+use crate::compare::outcome::Outcome;
 use crate::compare::{Tried, menagerie};
 use crate::{lab, print};
 use figures::{Binding, Compared, Measured, Part, Run, Sizes, Strategies};
@@ -327,26 +326,29 @@ impl Bench<'_> {
         strategy: Strategy<'_>,
         repeat: u32,
         interval_ms: u64,
-    ) -> Result<Trial> {
+    ) -> Result<Outcome> {
         let (set, shared) = (sizes.working_set_bytes / MIB, sizes.sharing_bytes / KIB);
         let place = match strategy {
             Strategy::Bound(cpus) => format!("on CPUs {cpus}"),
             Strategy::Linux => "linux".to_owned(),
             Strategy::Brm => "brm".to_owned(),
         };
-        let brm = Scheduler::parse("brm")?;
+        let trial = Trial {
+            repeat,
+            seed: repeat.into(),
+            ..Trial::of("brm")
+        };
         self.bar
             .set_message(format!("{set} MiB, {shared} KiB shared, {place}"));
         let scenario = scenario(sizes, strategy, interval_ms);
         let tried = Tried {
             scenario: Path::new(SCENARIO),
             menagerie: &self.menagerie,
-            ledger: None,
             limit: self.limit,
         };
         let result = self.guests.run(&self.bar, |guest| {
             guest.write_file(SCENARIO, &scenario)?;
-            tried.once(guest, &brm, repeat)
+            tried.once(guest, &trial)
         });
         self.bar.inc(1);
         result.with_context(|| format!("{set} MiB with {shared} KiB shared, {place}"))
@@ -354,7 +356,7 @@ impl Bench<'_> {
 }
 
 /// The mean run time of the only program's threads.
-fn seconds(trial: &Trial) -> f64 {
+fn seconds(trial: &Outcome) -> f64 {
     trial.programs[0].mean_thread_seconds
 }
 

@@ -1,9 +1,9 @@
-//! What one trial gave, and what several give together.
+//! What one trial in the lab gave, and what several give together.
 
 use numaherd_experiment::statistics::{deviation, mean};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::scheduler::Scheduler;
+use super::BASELINES;
 
 /// One process of a scenario, as it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,12 +24,12 @@ pub struct ProgramResult {
     pub thread_moves: Option<u64>,
 }
 
-/// One run of a scenario under one scheduler.
+/// One run of a scenario under one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// What placed threads and pages.
-    #[serde(rename = "contender")]
-    pub scheduler: Scheduler,
+pub struct Outcome {
+    /// What placed threads and pages; whoever reads it knows.
+    #[serde(rename = "contender", skip_deserializing, serialize_with = "contender")]
+    pub policy: String,
     /// Which repeat, from 0.
     pub repeat: u32,
     /// The processes.
@@ -51,7 +51,7 @@ pub struct Trial {
     pub pages_moved: u64,
 }
 
-impl Trial {
+impl Outcome {
     fn measured(&self) -> impl Iterator<Item = &ProgramResult> {
         self.programs.iter().filter(|program| program.measured)
     }
@@ -77,12 +77,20 @@ impl Trial {
     }
 }
 
-/// All trials of one scheduler.
+/// A policy as files have it: a baseline by its name, others as `{"policy": "dino"}`.
+fn contender<S: Serializer>(policy: &str, to: S) -> Result<S::Ok, S::Error> {
+    match BASELINES.contains(&policy) {
+        true => to.serialize_str(policy),
+        false => to.serialize_newtype_variant("Policy", 0, "policy", policy),
+    }
+}
+
+/// All trials of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// What placed threads and pages.
     #[serde(rename = "contender")]
-    pub scheduler: String,
+    pub policy: String,
     /// How many trials ended well.
     pub trials: usize,
     /// Mean completion time in seconds: of the trials' means.
@@ -106,23 +114,20 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums up the trials of one scheduler; `None` when there are none.
-    pub fn of(scheduler: &Scheduler, trials: &[Trial]) -> Option<Self> {
-        let own: Vec<&Trial> = trials
-            .iter()
-            .filter(|t| t.scheduler == *scheduler)
-            .collect();
+    /// Sums up the trials of one policy; `None` when there are none.
+    pub fn of(policy: &str, all: &[Outcome]) -> Option<Self> {
+        let own: Vec<&Outcome> = all.iter().filter(|one| one.policy == policy).collect();
         if own.is_empty() {
             return None;
         }
-        let over = |value: &dyn Fn(&Trial) -> f64| mean(own.iter().map(|trial| value(trial)));
-        let if_all = |value: &dyn Fn(&Trial) -> Option<f64>| {
+        let over = |value: &dyn Fn(&Outcome) -> f64| mean(own.iter().map(|trial| value(trial)));
+        let if_all = |value: &dyn Fn(&Outcome) -> Option<f64>| {
             let values: Option<Vec<f64>> = own.iter().map(|trial| value(trial)).collect();
             values.map(mean)
         };
         let means: Vec<f64> = own.iter().map(|trial| trial.mean_seconds()).collect();
         Some(Self {
-            scheduler: scheduler.to_string(),
+            policy: policy.to_owned(),
             trials: own.len(),
             mean_seconds: mean(means.iter().copied()),
             worst_seconds: own
@@ -144,7 +149,7 @@ impl Summary {
 mod tests {
     use super::*;
 
-    fn trial(scheduler: &Scheduler, repeat: u32, seconds: [f64; 2], local: Option<f64>) -> Trial {
+    fn trial(policy: &str, repeat: u32, seconds: [f64; 2], local: Option<f64>) -> Outcome {
         let program = |copy: u32, seconds: f64, measured: bool| ProgramResult {
             name: if measured {
                 "devil".into()
@@ -158,8 +163,8 @@ mod tests {
             complete: measured,
             thread_moves: Some(3),
         };
-        Trial {
-            scheduler: scheduler.clone(),
+        Outcome {
+            policy: policy.to_owned(),
             repeat,
             programs: vec![
                 program(0, seconds[0], true),
@@ -176,32 +181,31 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_of_measured_programs_and_of_one_contender() {
-        let dino = Scheduler::Policy("dino".into());
+    fn a_summary_is_of_measured_programs_and_of_one_policy() {
         let trials = [
-            trial(&dino, 0, [4.0, 6.0], Some(0.5)),
-            trial(&dino, 1, [6.0, 8.0], Some(1.0)),
-            trial(&Scheduler::Linux, 0, [50.0, 50.0], Some(0.1)),
+            trial("dino", 0, [4.0, 6.0], Some(0.5)),
+            trial("dino", 1, [6.0, 8.0], Some(1.0)),
+            trial("linux", 0, [50.0, 50.0], Some(0.1)),
         ];
-        let summary = Summary::of(&dino, &trials).unwrap();
+        let summary = Summary::of("dino", &trials).unwrap();
         assert_eq!(summary.trials, 2);
         assert_eq!(summary.mean_seconds, 6.0);
         assert_eq!(summary.worst_seconds, 8.0);
         assert_eq!(summary.deviation_seconds, Some(2.0_f64.sqrt()));
         assert_eq!(summary.local_access_ratio, Some(0.75));
         assert_eq!(summary.thread_moves, Some(9.0));
-        assert_eq!(Summary::of(&Scheduler::Numad, &trials), None);
+        assert_eq!(Summary::of("numad", &trials), None);
     }
 
     #[test]
     fn a_figure_that_one_trial_lacks_is_not_made_up_from_the_others() {
         let trials = [
-            trial(&Scheduler::Linux, 0, [1.0, 1.0], None),
-            trial(&Scheduler::Linux, 1, [1.0, 1.0], Some(0.5)),
+            trial("linux", 0, [1.0, 1.0], None),
+            trial("linux", 1, [1.0, 1.0], Some(0.5)),
         ];
-        let summary = Summary::of(&Scheduler::Linux, &trials).unwrap();
+        let summary = Summary::of("linux", &trials).unwrap();
         assert_eq!(summary.local_access_ratio, None);
-        let single = Summary::of(&Scheduler::Linux, &trials[..1]).unwrap();
+        let single = Summary::of("linux", &trials[..1]).unwrap();
         assert_eq!(single.deviation_seconds, None);
     }
 }
