@@ -1,10 +1,11 @@
-//! Charts as SVG: [`bars`] side by side, [`lines`] in panels, one style for both.
+//! Charts as SVG: [`bars`] side by side, [`lines`] in panels, [`heat_map`]s, one style for all.
 //!
 //! Text stays text. Colours of ground and text follow the reader's light or dark scheme by a style sheet within
 //! the file; those of the figures (Okabe and Ito's, which colour-blind people can tell apart) are
 //! readable on both.
 
 pub mod bars;
+pub mod heat_map;
 pub mod lines;
 
 use plotters::coord::Shift;

@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::Agent;
-use crate::exit::{Exit, ended};
+use crate::exit::coded;
 use crate::print;
 
 /// Tells the host until a signal ends it, or once.
@@ -24,9 +24,9 @@ pub fn agent(options: &Agent) -> Result<()> {
     if let Some(interval) = options.interval {
         agent_options.interval = interval;
     }
-    let mut agent = GuestAgent::new(agent_options).map_err(host_error)?;
+    let mut agent = GuestAgent::new(agent_options).map_err(coded)?;
     if options.once {
-        let told = agent.once().map_err(host_error)?;
+        let told = agent.once().map_err(coded)?;
         return print::out(&once_text(&told));
     }
     stop_on_signals(agent.stop())?;
@@ -34,7 +34,7 @@ pub fn agent(options: &Agent) -> Result<()> {
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
     agent
         .run(|news| eprintln!("numaherd: {}", news_text(news)))
-        .map_err(host_error)
+        .map_err(coded)
 }
 
 fn once_text(told: &GuestTags) -> String {
@@ -65,14 +65,6 @@ fn news_text(news: &AgentNews) -> String {
             )
         }
     }
-}
-
-fn host_error(error: HostError) -> anyhow::Error {
-    let exit = match &error {
-        HostError::AgentPort { .. } => Exit::NotSetUp,
-        _ => Exit::Failure,
-    };
-    ended(exit, error)
 }
 
 /// Has SIGINT and SIGTERM end the agent.

@@ -1,7 +1,11 @@
 //! Exit codes, and the errors that carry one. `numaherd --help` lists them.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::process::ExitCode;
+
+use numaherd_herd::HerdError;
+use numaherd_host::HostError;
 
 /// Why the program ends, as its exit code. `run -- CMD` and `lab run` pass on the exit code of the
 /// command instead.
@@ -71,6 +75,44 @@ macro_rules! ended {
     };
 }
 pub use crate::ended;
+
+/// An error whose kind says with which code the program ends.
+pub trait Coded: fmt::Display {
+    /// The code.
+    fn exit(&self) -> Exit;
+}
+
+impl Coded for HerdError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::JournalHeld { .. } => Exit::Busy,
+            Self::MissingSignals(_) => Exit::SignalMissing,
+            Self::Setting(_) | Self::NewPages { .. } => Exit::Usage,
+            Self::NotOurs { .. } | Self::Newer { .. } => Exit::Usage,
+            Self::Io { source, .. } => match source.kind() {
+                ErrorKind::NotFound | ErrorKind::IsADirectory => Exit::Usage,
+                ErrorKind::PermissionDenied => Exit::Permission,
+                _ => Exit::Failure,
+            },
+            _ => Exit::Failure,
+        }
+    }
+}
+
+impl Coded for HostError {
+    fn exit(&self) -> Exit {
+        match self {
+            Self::NoSuchProcess { .. } | Self::NoSuchUser { .. } => Exit::Usage,
+            Self::AgentPort { .. } => Exit::NotSetUp,
+            _ => Exit::Failure,
+        }
+    }
+}
+
+/// The error with its own exit code.
+pub fn coded(error: impl Coded) -> anyhow::Error {
+    ended(error.exit(), error)
+}
 
 /// Gives an error an exit code.
 pub trait OrExit<T> {

@@ -14,7 +14,7 @@ use numaherd_show::explain::{Choice, Explanation, Reading, short, text, whole};
 
 use crate::cli::Explain;
 use crate::config::Effective;
-use crate::exit::{Exit, OrExit, ended};
+use crate::exit::{Coded, Exit, OrExit, ended};
 use crate::print::{self, called, quoted};
 
 /// The ledger of a service whose configuration names none.
@@ -39,7 +39,7 @@ pub fn explain(options: &Explain) -> Result<()> {
             "; `numaherd explain FILE` reads another, and `ledger = \"FILE\"` in the configuration or \
              `--ledger FILE` has a run write one"
         };
-        let exit = exit_of(&error);
+        let exit = error.exit();
         ended(exit, format!("{error}{advice}"))
     })?;
     let explanation = read.explanation().or_exit(Exit::Usage)?;
@@ -117,23 +117,6 @@ fn read(path: &Path, choice: Choice) -> Result<Read, HerdError> {
     }
     read.skipped = follow.skipped();
     Ok(read)
-}
-
-/// Why a ledger cannot be read at all, with its exit code.
-pub fn unreadable(error: HerdError) -> anyhow::Error {
-    ended(exit_of(&error), error)
-}
-
-fn exit_of(error: &HerdError) -> Exit {
-    match error {
-        HerdError::NotOurs { .. } | HerdError::Newer { .. } => Exit::Usage,
-        HerdError::Io { source, .. } => match source.kind() {
-            ErrorKind::NotFound | ErrorKind::IsADirectory => Exit::Usage,
-            ErrorKind::PermissionDenied => Exit::Permission,
-            _ => Exit::Failure,
-        },
-        _ => Exit::Failure,
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ pub mod config;
 mod ctl;
 mod doctor;
 pub mod exit;
-pub mod explain;
+mod explain;
 pub mod laboratory;
 mod policies;
 pub mod print;

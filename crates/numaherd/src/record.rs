@@ -20,8 +20,7 @@ use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
 
 use crate::cli::{self, Run};
-use crate::exit::{Exit, OrExit};
-use crate::release::journal_error;
+use crate::exit::{Exit, OrExit, coded};
 use crate::run::{self, Attached, Recording};
 use crate::{doctor, print};
 
@@ -102,7 +101,7 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
         let mut policy = registry::build(name.trim(), &usual).or_exit(Exit::Usage)?;
         // What its pages go by cannot be recorded; `recorded` says so.
         policy.paging = registry::build("linux", &usual)?.paging;
-        needs::check(&policy.name, &policy.needs(), signals, &[]).map_err(journal_error)?;
+        needs::check(&policy.name, &policy.needs(), signals, &[]).map_err(coded)?;
         attended.extend(policy.needs().into_iter().filter(|&s| Content::can_hold(s)));
     }
     attended.sort_unstable();

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cli::Release;
 use crate::config::Effective;
-use crate::exit::{Exit, ended};
+use crate::exit::{coded, ended};
 use crate::print::{self, Shown};
 
 /// Where the journal is when nobody says otherwise: `/run/numaherd` for root, else the user's own
@@ -97,7 +97,7 @@ fn restore(path: &Path) -> Result<Restored> {
         |thread| current(&threads, thread),
         |order| threads.set(&order),
     );
-    journal::restore(path, &boot_id()?, &owner, current, apply).map_err(journal_error)
+    journal::restore(path, &boot_id()?, &owner, current, apply).map_err(coded)
 }
 
 /// Gives back what an earlier run left in a journal that has been opened; what is to be said of it.
@@ -110,7 +110,7 @@ pub fn give_back(journal: &mut Journal) -> Result<Vec<String>> {
         |thread| current(&threads, thread),
         |order| threads.set(&order),
     );
-    let report = Report::from(journal.restore(current, apply).map_err(journal_error)?);
+    let report = Report::from(journal.restore(current, apply).map_err(coded)?);
     let mut messages = report.messages.clone();
     if report.restored > 0 {
         let n = report.restored;
@@ -143,20 +143,6 @@ pub fn boot_id() -> Result<String> {
     let path = "/proc/sys/kernel/random/boot_id";
     let id = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     Ok(id.trim().to_owned())
-}
-
-/// An error of the journal, with its exit code.
-pub fn journal_error(error: HerdError) -> anyhow::Error {
-    let exit = match &error {
-        HerdError::JournalHeld { .. } => Exit::Busy,
-        HerdError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            Exit::Permission
-        }
-        HerdError::MissingSignals(_) => Exit::SignalMissing,
-        HerdError::Setting(_) | HerdError::NewPages { .. } => Exit::Usage,
-        _ => Exit::Failure,
-    };
-    ended(exit, error)
 }
 
 fn text(report: &Report, path: &Path) -> Shown {

@@ -14,8 +14,7 @@ use numaherd_herd::ledger::Reader;
 use numaherd_show::report::{Reading, Run, page};
 
 use crate::cli::Report;
-use crate::exit::ended;
-use crate::explain::unreadable;
+use crate::exit::{coded, ended};
 use crate::print;
 
 /// Writes the page, whole or not at all. Ledgers are read line by line, several at once.
@@ -83,7 +82,7 @@ fn read_all(ledgers: &[PathBuf], names: &[String]) -> Result<Vec<Run>> {
 }
 
 fn read(path: &Path, name: &str) -> Result<Run> {
-    let mut reader = Reader::open(path).map_err(unreadable)?;
+    let mut reader = Reader::open(path).map_err(coded)?;
     let mut reading = Reading::new(name, reader.header());
     let mut damage = None;
     for line in &mut reader {

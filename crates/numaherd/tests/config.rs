@@ -111,7 +111,11 @@ fn a_file_is_checked_without_a_run() {
     assert_eq!(missing.status.code(), Some(2), "{}", err(&missing));
     assert!(err(&missing).contains("nowhere.toml"), "{}", err(&missing));
     let none = numaherd(folder.path(), None, &["config", "check"]);
-    assert!(out(&none).contains("the built-in settings apply"), "{}", out(&none));
+    assert!(
+        out(&none).contains("the built-in settings apply"),
+        "{}",
+        out(&none)
+    );
 }
 
 #[test]

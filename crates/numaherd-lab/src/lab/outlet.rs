@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use numaherd_herd::ledger::Writer;
 use numaherd_lab_launcher::{Command, Guest, Stream};
 
-use numaherd::explain::unreadable;
+use numaherd::exit::coded;
 
 /// What each ledger begins with.
 const HEADER: &[u8] = b"{\"numaherd-ledger\":";
@@ -41,7 +41,7 @@ impl HostLedger {
         let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
         Writer::create(path, program, begun, u64::MAX)
             .and_then(|mut writer| writer.flush())
-            .map_err(unreadable)?;
+            .map_err(coded)?;
         let file = OpenOptions::new()
             .append(true)
             .open(path)

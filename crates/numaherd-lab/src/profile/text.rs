@@ -157,14 +157,8 @@ impl Profile {
 
     /// The table and what follows from it.
     pub fn table(&self) -> String {
-        let headings = [
-            "memory",
-            "last-level cache",
-            "CPI",
-            "lines/1000",
-            "on demand",
-        ];
-        let mut table = Table::new(1, headings);
+        let headings = "memory|last-level cache|CPI|lines/1000|on demand";
+        let mut table = Table::new(1, headings.split('|'));
         let mut row = |memory: &str, point: &Point, spread: f64| {
             let cpi = point.cycles_per_instruction;
             let half = match spread > 0.0 {

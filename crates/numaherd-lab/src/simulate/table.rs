@@ -5,20 +5,9 @@ use numaherd_experiment::table::{Table, figure, percent, with_ordered};
 
 /// One line for each policy.
 pub fn policies(all: &[PolicyFigures]) -> String {
-    let headings = [
-        "policy",
-        "slowdown",
-        "worst",
-        "dev. %",
-        "saves %",
-        "of worst %",
-        "of dev. %",
-        "thread moves",
-        "a process·hour",
-        "pages moved",
-        "local %",
-    ];
-    let mut table = Table::new(1, headings);
+    let headings = "policy|slowdown|worst|dev. %|saves %|of worst %|of dev. %|thread moves|\
+        a process·hour|pages moved|local %";
+    let mut table = Table::new(1, headings.split('|'));
     for policy in all {
         let [mean, worst, deviation] = saved(policy.saved.as_ref());
         table.row([
@@ -42,23 +31,10 @@ pub fn policies(all: &[PolicyFigures]) -> String {
 pub fn programs(all: &[PolicyFigures]) -> String {
     let serves = |program: &ProgramFigures| program.request_s.is_some();
     let requests = all.iter().any(|policy| policy.programs.iter().any(serves));
-    let headings = [
-        "program",
-        "policy",
-        "alone s",
-        "mean s",
-        "worst s",
-        "dev. %",
-        "slowdown",
-        "saves %",
-        "of worst %",
-        "of dev. %",
-        "moves an hour",
-        "request ms",
-        "saves %",
-    ];
-    let shown = headings.len() - if requests { 0 } else { 2 };
-    let mut table = Table::new(2, headings.into_iter().take(shown));
+    let headings = "program|policy|alone s|mean s|worst s|dev. %|slowdown|saves %|of worst %|\
+        of dev. %|moves an hour|request ms|saves %";
+    let shown = headings.split('|').count() - if requests { 0 } else { 2 };
+    let mut table = Table::new(2, headings.split('|').take(shown));
     let Some(first) = all.first() else {
         return String::new();
     };

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets};
+use numaherd_experiment::table::{Table, figure};
 use numaherd_quantity::{bytes, count, counted};
-use numaherd_trace::info::{Info, WINDOW_INSTRUCTIONS, WorkingSet, info as read};
+use numaherd_trace::info::{Info, WINDOW_INSTRUCTIONS, info as read};
 
 use super::opened;
 
@@ -127,48 +127,26 @@ fn threads(info: &Info) -> String {
     listed.sort_by_key(|thread| (std::cmp::Reverse(thread.counts.accesses()), thread.thread));
     listed.truncate(LISTED);
     listed.sort_by_key(|thread| thread.thread);
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header([
-        "thread",
-        "process",
-        "tid",
-        "name",
-        "loads",
-        "stores",
-        "instructions",
-        "sleeps",
-        "wakes",
-        "pages",
-        "working set",
-    ]);
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-        if column.index != 3 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    let headings =
+        "name|thread|process|tid|loads|stores|instructions|sleeps|wakes|pages|working set";
+    let mut table = Table::new(1, headings.split('|'));
     for thread in &listed {
         let counts = &thread.counts;
-        let set = |set: &WorkingSet| format!("{:.1}", set.mean_pages);
-        table.add_row([
+        table.row([
+            thread.info.name.clone(),
             thread.thread.to_string(),
             thread.info.process.to_string(),
             thread.info.tid.to_string(),
-            thread.info.name.clone(),
             count(counts.loads),
             count(counts.stores),
             count(counts.instructions),
             count(counts.sleeps),
             count(counts.wakes),
             count(thread.pages),
-            thread
-                .working_set
-                .as_ref()
-                .map_or_else(|| "–".to_owned(), set),
+            figure(thread.working_set.as_ref().map(|set| set.mean_pages), 1),
         ]);
     }
-    let mut text = table.trim_fmt() + "\n";
+    let mut text = table.text() + "\n";
     let hidden = info.threads.len() - listed.len();
     if hidden > 0 {
         let hidden = count(hidden as u64);

@@ -13,7 +13,7 @@ use anyhow::Result;
 use numaherd_trace::import::open;
 
 use crate::cli::Trace;
-use numaherd::exit::ended;
+use numaherd::exit::{Exit, ended};
 
 /// Does what was asked for.
 ///

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
+use numaherd_experiment::table::Table;
 use numaherd_lab_launcher::{Command, RecordOptions, Recorded, RunOptions};
 use numaherd_quantity::{bytes, count};
 use numaherd_trace::Trace;
@@ -85,10 +85,8 @@ fn said(recorded: &Recorded, trace: &Trace) -> String {
 }
 
 /// A line for each thread.
-fn threads(trace: &Trace) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["thread", "process", "tid", "name", "events", "instructions"]);
+fn threads(trace: &Trace) -> String {
+    let mut table = Table::new(1, "name|thread|process|tid|events|instructions".split('|'));
     let mut sums = vec![(0_u64, 0_u64); trace.threads().len()];
     for frame in trace.frames() {
         let sum = &mut sums[frame.thread as usize];
@@ -96,19 +94,14 @@ fn threads(trace: &Trace) -> Table {
         sum.1 += frame.instructions;
     }
     for (number, (thread, (events, instructions))) in trace.threads().iter().zip(sums).enumerate() {
-        table.add_row([
+        table.row([
+            thread.name.clone(),
             number.to_string(),
             thread.process.to_string(),
             thread.tid.to_string(),
-            thread.name.clone(),
             count(events),
             count(instructions),
         ]);
     }
-    for column in [0, 1, 2, 4, 5] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
+    table.text()
 }

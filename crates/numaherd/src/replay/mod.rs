@@ -17,8 +17,7 @@ use numaherd_policy::registry;
 use numaherd_show::replay::{Comparison, Prediction, Replayed, text};
 
 use crate::cli::Replay;
-use crate::exit::{Exit, OrExit, ended};
-use crate::explain::unreadable;
+use crate::exit::{Exit, OrExit, coded, ended};
 use crate::print;
 use machine::Figures;
 use predict::Predictor;
@@ -31,7 +30,7 @@ use settings::Settings;
 /// The file is no ledger or that of a later program; a policy, a setting or the machine is unknown;
 /// nothing in the ledger is what any of the policies goes by.
 pub fn replay(options: &Replay) -> Result<()> {
-    let recording = Recording::open(&options.ledger).map_err(unreadable)?;
+    let recording = Recording::open(&options.ledger).map_err(coded)?;
     let replayed = replayed(recording, options)?;
     if replayed
         .policies

@@ -30,9 +30,9 @@ use crate::cli::Run;
 use crate::config::file::steering;
 use crate::config::{Config, Effective};
 use crate::doctor;
-use crate::exit::{Exit, OrExit, ended};
+use crate::exit::{Exit, OrExit, coded, ended};
 use crate::print;
-use crate::release::{self, journal_error, usual_journal};
+use crate::release::{self, usual_journal};
 use program::Program;
 pub use reload::Reload;
 
@@ -123,7 +123,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let alternatives = alternatives();
     let events = doctor::event_table(config.events.as_deref())?;
     let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
-    needs::check(&policy.name, &policy.needs(), &signals, &alternatives).map_err(journal_error)?;
+    needs::check(&policy.name, &policy.needs(), &signals, &alternatives).map_err(coded)?;
     let journal = open_journal(&config)?;
     let ledger = config.ledger.as_deref().map(create_ledger).transpose()?;
 
@@ -141,7 +141,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     host_options.started_with = new_pages;
     host_options.include_pinned = config.herd.limits.take_over;
     host_options.events = events;
-    let mut host = Host::new(host_options, topology).map_err(host_error)?;
+    let mut host = Host::new(host_options, topology).map_err(coded)?;
     let (control, requests) = control.unwrap_or_else(control::pair);
     let stop = signals::heed(host.stop(), reload.clone())?;
     let mut service = service::Service::new();
@@ -160,7 +160,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     if printed.is_none() {
         reload.begin(options, effective, control, groups);
     }
-    let summary = herd.run(&stop).map_err(journal_error)?;
+    let summary = herd.run(&stop).map_err(coded)?;
     let stopped = summary.ending == Ending::Stopped;
     let code = program.map(|program| program.finish(stopped)).transpose()?;
     match printed {
@@ -220,7 +220,7 @@ fn open_journal(config: &Config) -> Result<Option<Journal>> {
     }
     let path = config.journal.clone().unwrap_or_else(usual_journal);
     let owner = format!("numaherd run, process {}", std::process::id());
-    let mut journal = Journal::open(&path, &release::boot_id()?, &owner).map_err(journal_error)?;
+    let mut journal = Journal::open(&path, &release::boot_id()?, &owner).map_err(coded)?;
     let given_back = release::give_back(&mut journal)?;
     for message in given_back {
         say(&message);
@@ -237,14 +237,5 @@ fn create_ledger(path: &Path) -> Result<Writer> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
     let begun = now.and_then(|time| u64::try_from(time.as_millis()).ok());
     let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
-    Writer::create(path, program, begun, LEDGER_BYTES).map_err(journal_error)
-}
-
-/// What is wrong about the machine or the selection, as the program's end.
-fn host_error(error: HostError) -> anyhow::Error {
-    let exit = match &error {
-        HostError::NoSuchProcess { .. } | HostError::NoSuchUser { .. } => Exit::Usage,
-        _ => Exit::Failure,
-    };
-    ended(exit, error)
+    Writer::create(path, program, begun, LEDGER_BYTES).map_err(coded)
 }

@@ -5,9 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use numaherd_host::{HostError, Selection};
 
+use super::ROOT;
 use super::program::Program;
-use super::{ROOT, host_error};
 use crate::config::file::SelectionSettings;
+use crate::exit::coded;
 
 /// Whose threads: those of the program that was started, or those that are chosen.
 ///
@@ -34,7 +35,7 @@ pub fn selection(
         return Ok(Selection::Command { name: name.clone() });
     }
     if let Some(user) = &chosen.user {
-        let uid = user_number(Path::new(ROOT), user).map_err(host_error)?;
+        let uid = user_number(Path::new(ROOT), user).map_err(coded)?;
         return Ok(Selection::User { uid });
     }
     Ok(Selection::Machine)

@@ -13,8 +13,7 @@ use numaherd_herd::ledger::{Follow, Next, Place};
 use numaherd_show::top::Top;
 
 use crate::cli;
-use crate::exit::{Exit, ended};
-use crate::explain::unreadable;
+use crate::exit::{Exit, coded, ended};
 
 /// Where a herd that serves listens.
 const SOCKET: &str = "/run/numaherd/control.sock";
@@ -175,7 +174,7 @@ impl File {
     fn open(path: &Path, is_followed: bool) -> Result<Self> {
         if !is_followed {
             // What is not there, or is no ledger, is said at once.
-            numaherd_herd::ledger::Reader::open(path).map_err(unreadable)?;
+            numaherd_herd::ledger::Reader::open(path).map_err(coded)?;
         }
         Ok(Self {
             path: path.to_owned(),

@@ -5,10 +5,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
+use numaherd::print;
+use numaherd_experiment::chart::heat_map::heat_map;
 use numaherd_experiment::claims::{Measured, list};
 use numaherd_experiment::statistics::{mean, smallest};
-use plotters::prelude::*;
 
 use super::setup::{Platform, Played, Setup};
 use crate::reproduce::traces::{Kernel, NAS_MANY, PARSEC, Traces};
@@ -113,10 +114,6 @@ pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Side of a cell and of what is beside a map, in pixels.
-const CELL: i32 = 12;
-const MARGIN: i32 = 24;
-
 /// Draws Fig 6 as heat maps: one SVG file for each program, in a folder that is made if need be.
 ///
 /// # Errors
@@ -126,43 +123,9 @@ pub fn draw(folder: &Path, traces: &Traces) -> Result<()> {
         .with_context(|| format!("cannot create {}", folder.display()))?;
     for sharing in seen(&Setup::new(traces))? {
         let path = folder.join(format!("ipm-sharing-{}.svg", sharing.program));
-        let svg = map(&sharing)?;
-        std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        print::file(&path, &heat_map(sharing.program, &sharing.cells)?)?;
     }
     Ok(())
-}
-
-/// One heat map as the text of an SVG file: darker shares more.
-fn map(sharing: &Sharing) -> Result<String> {
-    let place = |number: usize| i32::try_from(number).unwrap_or(i32::MAX / (2 * CELL)) * CELL;
-    let side = (place(sharing.cells.len()) + 2 * MARGIN).unsigned_abs();
-    let most = sharing
-        .pairs()
-        .map(|(_, cell)| cell)
-        .fold(0.0, f64::max)
-        .max(1.0);
-    let mut svg = String::new();
-    let failed =
-        |error: &dyn std::fmt::Display| anyhow!("cannot draw {}: {error}", sharing.program);
-    {
-        let area = SVGBackend::with_string(&mut svg, (side, side)).into_drawing_area();
-        area.fill(&WHITE).map_err(|error| failed(&error))?;
-        for (row, cells) in sharing.cells.iter().enumerate() {
-            for (column, &cell) in cells.iter().enumerate() {
-                let shade = 255 - (cell / most * 255.0) as u8;
-                let (x, y) = (MARGIN + place(column), MARGIN + place(row));
-                let square = Rectangle::new(
-                    [(x, y), (x + CELL, y + CELL)],
-                    RGBColor(shade, shade, shade).filled(),
-                );
-                area.draw(&square).map_err(|error| failed(&error))?;
-            }
-        }
-        let title = Text::new(sharing.program, (MARGIN, 6), ("sans-serif", 12).into_font());
-        area.draw(&title).map_err(|error| failed(&error))?;
-        area.present().map_err(|error| failed(&error))?;
-    }
-    Ok(svg)
 }
 
 #[cfg(test)]
@@ -199,11 +162,5 @@ mod tests {
             (2.0, 0.0, 0.0)
         );
         assert_eq!(band.variation(), 1.0);
-    }
-
-    #[test]
-    fn a_map_has_a_square_for_every_pair() {
-        let svg = map(&sharing(&[[1.0; 4]; 4])).unwrap();
-        assert_eq!(svg.matches("<rect").count(), 1 + 16);
     }
 }
