@@ -71,17 +71,9 @@ pub struct Profile {
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
 
-    /// CMD waits for a start signal, like the programs of scenarios; count only from then on
-    #[arg(long)]
-    pub waits: bool,
-
-    /// Do not count the first part of each run
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub skip: Option<Duration>,
-
-    /// End each run after this much counted time
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
-    pub length: Option<Duration>,
+    /// Which part of CMD to count
+    #[command(flatten)]
+    pub part: Part,
 
     /// Kill the guest if one run takes longer than this
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "10m")]
@@ -104,6 +96,23 @@ const PROFILE_HELP: &str = "\
 Sizes: 512KiB, 2MiB. The output of CMD is not shown. A program that waits receives --ready-file PATH,
 which it creates after its set-up, and --go-file PATH, a FIFO that starts it when closed.";
 
+/// Which part of a program a profile counts.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub struct Part {
+    /// CMD waits for a start signal, like the programs of scenarios; count only from then on
+    #[arg(long)]
+    pub waits: bool,
+
+    /// Do not count the first part of each run
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub skip: Option<Duration>,
+
+    /// End each run after this much counted time
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub length: Option<Duration>,
+}
+
 /// Options of `profile-run`.
 #[derive(Debug, Args)]
 pub struct ProfileRun {
@@ -119,17 +128,9 @@ pub struct ProfileRun {
     #[arg(long)]
     pub model: bool,
 
-    /// As in `profile`
-    #[arg(long)]
-    pub waits: bool,
-
-    /// As in `profile`
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub skip: Option<Duration>,
-
-    /// As in `profile`
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
-    pub length: Option<Duration>,
+    /// Which part of CMD to count
+    #[command(flatten)]
+    pub part: Part,
 
     /// Program and arguments
     #[arg(last = true, required = true, value_name = "CMD")]

@@ -71,7 +71,7 @@ pub enum Command {
 }
 
 /// Options of `run`.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(after_help = RUN_HELP)]
 pub struct Run {
     /// Policy, or a placement and a paging joined by a plus sign [default: dino]
@@ -149,7 +149,7 @@ SIGINT and SIGTERM end the run and restore all affinities. After a kill -9, `num
 or the next run restores them.";
 
 /// Which threads to herd.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[group(multiple = false)]
 pub struct SelectionOptions {
     /// These processes

@@ -9,8 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use numaherd_herd::HerdError;
 use numaherd_herd::ledger::{Follow, Next, Reader};
-use numaherd_show::ShowError;
-use numaherd_show::explain::{Choice, Explanation, Reading, short, text, whole};
+use numaherd_show::explain::{Choice, Reading, short, text, whole};
 
 use crate::cli::Explain;
 use crate::config::Effective;
@@ -42,7 +41,8 @@ pub fn explain(options: &Explain) -> Result<()> {
         let exit = error.exit();
         ended(exit, format!("{error}{advice}"))
     })?;
-    let explanation = read.explanation().or_exit(Exit::Usage)?;
+    let explanation = read.reading.finish(read.skipped, read.damage.as_ref());
+    let explanation = explanation.or_exit(Exit::Usage)?;
     print::shown(options.json, &explanation, || {
         if options.all {
             whole(&explanation)
@@ -74,12 +74,6 @@ struct Read {
     lines: u64,
     skipped: u64,
     damage: Option<HerdError>,
-}
-
-impl Read {
-    fn explanation(self) -> Result<Explanation, ShowError> {
-        self.reading.finish(self.skipped, self.damage.as_ref())
-    }
 }
 
 /// The ledger that a service writes: the one that the configuration names.

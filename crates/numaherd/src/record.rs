@@ -67,23 +67,16 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
 /// What `run` would be told.
 fn as_run(options: &cli::Record) -> Run {
     Run {
-        policy: None,
         selection: options.selection.clone(),
         dry_run: true,
         interval: options.interval,
-        paging_interval: None,
         length: options.length,
-        cpus: None,
-        nodes: None,
-        scope: None,
-        take_over: false,
-        seed: None,
         config: Some("none".into()),
         events: options.events.clone(),
         ledger: Some(options.output.clone()),
-        journal: None,
         json: options.json,
         program: options.program.clone(),
+        ..Run::default()
     }
 }
 

@@ -125,7 +125,7 @@ impl Parts<'_> {
         let seen = self.counted(own, &near[0]);
         let threads = near.iter().map(|run| run.threads).max().unwrap_or(1);
         let instructions = near.iter().map(Measured::whole_instructions).sum::<f64>();
-        let whole = if self.options.skip.is_none() && self.options.length.is_none() {
+        let whole = if self.options.part.skip.is_none() && self.options.part.length.is_none() {
             "The whole run"
         } else {
             "A part of the run"
@@ -133,7 +133,7 @@ impl Parts<'_> {
         let command = shown(&self.options.program);
         self.how.push(format!(
             "{whole}{} of `{command}`, alone, on node {}, memory there and on node {}; runs of each: {}.",
-            if self.options.waits { " from its start signal on" } else { "" },
+            if self.options.part.waits { " from its start signal on" } else { "" },
             self.nodes.local,
             self.nodes.remote,
             near.len()

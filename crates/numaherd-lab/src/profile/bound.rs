@@ -29,7 +29,7 @@ pub fn start(options: &ProfileRun, cpus: &CpuSet, scratch: &Path) -> Result<Held
         // The program may have CPUs that this one, kept away from them, may not.
         .args(["--all", &format!("--physcpubind={cpus}")])
         .args([&format!("--membind={}", options.memory_node), "--"]);
-    if options.waits {
+    if options.part.waits {
         command.args(&options.program);
         command.arg("--ready-file").arg(&ready);
         command.arg("--go-file").arg(&go);

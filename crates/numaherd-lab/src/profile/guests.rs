@@ -115,7 +115,7 @@ fn in_guest(
     let report: Report =
         serde_json::from_str(&report).context("the lab's report cannot be read")?;
     // The report tells of whole programs alone.
-    if options.skip.is_none() && options.length.is_none() {
+    if options.part.skip.is_none() && options.part.length.is_none() {
         for run in &mut measured {
             run.own = Some(report.own(&run.pids));
         }

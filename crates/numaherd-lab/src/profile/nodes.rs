@@ -86,13 +86,13 @@ impl Nodes {
         words.push("profile-run".into());
         words.push(format!("--cpu-node={}", self.local).into());
         words.push(format!("--memory-node={memory}").into());
-        if let Some(skip) = options.skip {
+        if let Some(skip) = options.part.skip {
             words.push(format!("--skip={}ms", skip.as_millis()).into());
         }
-        if let Some(length) = options.length {
+        if let Some(length) = options.part.length {
             words.push(format!("--for={}ms", length.as_millis()).into());
         }
-        words.extend(options.waits.then(|| "--waits".into()));
+        words.extend(options.part.waits.then(|| "--waits".into()));
         words.extend(modelled.then(|| "--model".into()));
         words.push("--".into());
         words.extend(options.program.iter().cloned());

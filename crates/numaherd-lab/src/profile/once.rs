@@ -60,7 +60,7 @@ pub fn run(options: &ProfileRun) -> Result<()> {
         ..Measured::default()
     };
     let mut cpu_seconds = 0.0;
-    let skip = options.skip.unwrap_or_default();
+    let skip = options.part.skip.unwrap_or_default();
     release(&scratch.0.join("go"))?;
     let begun = Instant::now();
     let (mut counted_from, mut seen_at) = (None, Duration::ZERO);
@@ -74,7 +74,7 @@ pub fn run(options: &ProfileRun) -> Result<()> {
         }
         let from = *counted_from.get_or_insert(before);
         cpu_seconds += measured.add(&snapshot);
-        let length = options.length;
+        let length = options.part.length;
         if length.is_some_and(|length| seen_at >= from + length) {
             program.end()?;
             stopped = true;

@@ -61,7 +61,7 @@ impl Measured {
     pub fn check(&self, cpu_seconds: f64, options: &ProfileRun) -> Result<()> {
         let name = options.program[0].display();
         if cpu_seconds < LEAST_CPU_SECONDS || self.instructions < LEAST_INSTRUCTIONS {
-            let or_else = match options.skip {
+            let or_else = match options.part.skip {
                 None => "",
                 Some(_) => " or skip less",
             };

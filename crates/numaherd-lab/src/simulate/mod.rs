@@ -10,14 +10,14 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::{Exit, OrExit};
 use numaherd::print;
 use numaherd_experiment::chart::{Series, bars::bars};
 use numaherd_experiment::figures::{PolicyFigures, ProgramFigures, figures};
 use numaherd_experiment::outcome::Outcome;
 use numaherd_experiment::plan::{Label, Plan};
 use numaherd_experiment::scenario::until_in_words;
-use numaherd_experiment::{Asked, ExperimentError, Scenario, Trials, World};
+use numaherd_experiment::{Asked, Scenario, Trials, World};
 use serde::Serialize;
 
 use crate::cli::Simulate;
@@ -55,14 +55,14 @@ pub fn simulate(options: &Simulate) -> Result<()> {
         return print::out(&list()?);
     }
     let name = options.scenario.as_deref().unwrap_or_default();
-    let scenario = Scenario::find(name, World::Model).map_err(usage)?;
+    let scenario = Scenario::find(name, World::Model).or_exit(Exit::Usage)?;
     let asked = Asked {
         policies: &options.policies,
         repeat: options.repeat,
         seed: options.seed,
         ledgers: options.ledgers.as_deref(),
     };
-    let trials = Trials::of(&scenario, &asked).map_err(usage)?;
+    let trials = Trials::of(&scenario, &asked).or_exit(Exit::Usage)?;
     let repeat = trials.repeat;
     let plan = Plan::of(
         &scenario,
@@ -71,7 +71,7 @@ pub fn simulate(options: &Simulate) -> Result<()> {
         &options.set,
         options.seed,
     )
-    .map_err(usage)?;
+    .or_exit(Exit::Usage)?;
     let outcomes = trials.run(|trial| {
         let ran = plan.on_model().run(trial)?;
         Ok(Outcome::of(&plan, scenario.count, trial, &ran))
@@ -95,17 +95,12 @@ pub fn simulate(options: &Simulate) -> Result<()> {
             policies: &figures,
             trials: &outcomes,
         };
-        let text = serde_json::to_string_pretty(&report)? + "\n";
+        print::file(path, &(serde_json::to_string_pretty(&report)? + "\n"))?;
         if path == Path::new("-") {
-            return print::out(&text);
+            return Ok(());
         }
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     print::out(&shown(&scenario, machine, repeat, &figures))
-}
-
-fn usage(error: ExperimentError) -> anyhow::Error {
-    ended(Exit::Usage, error)
 }
 
 /// A chart: its file's name, its title, in which `{first}` stands for the first policy, and its
@@ -164,8 +159,7 @@ fn draw(folder: &Path, scenario: &str, policies: &[PolicyFigures]) -> Result<()>
         }
         let title = format!("{scenario}: {}", title.replace("{first}", &first.policy));
         let path = folder.join(format!("{file}.svg"));
-        fs::write(&path, bars(&title, &names, &series)?)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        print::file(&path, &bars(&title, &names, &series)?)?;
     }
     Ok(())
 }
@@ -176,24 +170,17 @@ fn shown(scenario: &Scenario, machine: &str, repeat: u32, figures: &[PolicyFigur
     } else {
         format!("{repeat} times")
     };
-    let mut text = format!(
-        "{}: {}\non {machine}, until {}, {times}\n\n",
+    let verdict = table::verdict(figures).map(|verdict| format!("\n{verdict}\n"));
+    format!(
+        "{}: {}\non {machine}, until {}, {times}\n\n{}\n\n{}\n\n{}\n{}",
         scenario.name,
         scenario.about,
-        until_in_words(&scenario.until)
-    );
-    text += &table::policies(figures);
-    text += "\n\n";
-    text += &table::programs(figures);
-    text += "\n\n";
-    text += table::LEGEND;
-    text += "\n";
-    if let Some(verdict) = table::verdict(figures) {
-        text += "\n";
-        text += &verdict;
-        text += "\n";
-    }
-    text
+        until_in_words(&scenario.until),
+        table::policies(figures),
+        table::programs(figures),
+        table::LEGEND,
+        verdict.unwrap_or_default()
+    )
 }
 
 /// The scenarios that come with the program.

@@ -1,6 +1,5 @@
 //! `numaherd trace import`: the text of other tools as a trace.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
@@ -47,12 +46,9 @@ pub fn said(imported: &Imported) -> String {
         counted(imported.lines, "line"),
         counted(imported.events, "event")
     );
-    let mut add = |part: std::fmt::Arguments<'_>| {
-        text.write_fmt(part).expect("a string takes all");
-    };
     match imported.format {
-        Format::Lackey => add(format_args!("; all threads as one\n")),
-        Format::PerfScript => add(format_args!("; sizes and instructions are not known\n")),
+        Format::Lackey => text += "; all threads as one\n",
+        Format::PerfScript => text += "; sizes and instructions are not known\n",
     }
     for sampled in &imported.sampled {
         let rate = sampled.one_in().map_or_else(
@@ -60,22 +56,18 @@ pub fn said(imported: &Imported) -> String {
             |one_in| format!("one in {}", count(one_in.round() as u64)),
         );
         let samples = counted(sampled.samples, "sample");
-        add(format_args!("  {}: {samples}, {rate}\n", sampled.event));
+        text += &format!("  {}: {samples}, {rate}\n", sampled.event);
     }
     if imported.without_address > 0 {
         let without = counted(imported.without_address, "sample");
-        add(format_args!(
-            "  left out, since without an address: {without}\n"
-        ));
+        text += &format!("  left out, since without an address: {without}\n");
     }
     if imported.bad_lines > 0 {
         let bad = counted(imported.bad_lines, "line");
-        add(format_args!(
-            "  left out, since not to be read: {bad}, the first:\n"
-        ));
+        text += &format!("  left out, since not to be read: {bad}, the first:\n");
     }
     for bad in &imported.bad_examples {
-        add(format_args!("    line {}: {}\n", bad.line, bad.text));
+        text += &format!("    line {}: {}\n", bad.line, bad.text);
     }
     text
 }

@@ -9,7 +9,7 @@ mod table;
 use std::path::Path;
 
 use anyhow::Result;
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::{Exit, OrExit};
 use numaherd::print;
 use numaherd_experiment::{Asked, ORACLE, OnTrace, Scenario, Settings, Trials, World};
 use numaherd_topology::Machine;
@@ -58,8 +58,8 @@ pub fn simulate(options: &TraceSimulate) -> Result<()> {
         Some(path) => Scenario::find(&path.to_string_lossy(), World::Trace),
         None => Scenario::parse("", "the settings that suit a trace", World::Trace),
     };
-    let scenario = scenario.map_err(usage)?;
-    let mut settings = Settings::of(&scenario, &[], options.seed).map_err(usage)?;
+    let scenario = scenario.or_exit(Exit::Usage)?;
+    let mut settings = Settings::of(&scenario, &[], options.seed).or_exit(Exit::Usage)?;
     if let Some(loops) = options.loops {
         settings.trace.loops = loops;
     }
@@ -68,14 +68,15 @@ pub fn simulate(options: &TraceSimulate) -> Result<()> {
         (None, "") => USUAL_MACHINE,
         (None, name) => name,
     };
-    let hardware = Hardware::of(&Machine::find(machine).map_err(usage)?).map_err(usage)?;
+    let hardware =
+        Hardware::of(&Machine::find(machine).or_exit(Exit::Usage)?).or_exit(Exit::Usage)?;
     let asked = Asked {
         policies: &options.policies,
         repeat: options.runs,
         seed: options.seed,
         ledgers: None,
     };
-    let trials = Trials::of(&scenario, &asked).map_err(usage)?;
+    let trials = Trials::of(&scenario, &asked).or_exit(Exit::Usage)?;
     let traces = options
         .files
         .iter()
@@ -90,10 +91,6 @@ pub fn simulate(options: &TraceSimulate) -> Result<()> {
         traces: traces.collect::<Result<_>>()?,
     };
     print::shown(options.json, &report, || shown(&report))
-}
-
-fn usage(error: impl std::fmt::Display) -> anyhow::Error {
-    ended(Exit::Usage, error)
 }
 
 /// The machine unless the user or the scenario names one.

@@ -1,21 +1,20 @@
 //! `numaherd config`: what holds and what sets it, whether a file is right, what every key means.
 
-use std::fmt::Write as _;
-
 use anyhow::Result;
 use comfy_table::{Table, presets};
 use numaherd_files::setting::joined;
 use numaherd_policy::groups::Policies;
 use numaherd_policy::registry;
+use numaherd_quantity::counted;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::file::{DEFAULT_POLICY, steering};
 use super::keys::{self, Key, as_toml};
-use super::{Config, Effective, USUAL_FILE, example, milliseconds, values};
+use super::{Config, Effective, USUAL_FILE, Values, example, milliseconds, values};
 use crate::cli::{Config as Command, ConfigCheck, ConfigKeys, ConfigShow};
 use crate::doctor;
-use crate::exit::{Exit, ended};
+use crate::exit::{Exit, OrExit, ended};
 use crate::print::{self, Shown};
 
 /// Does what is asked.
@@ -32,15 +31,6 @@ pub fn config(command: &Command) -> Result<()> {
     }
 }
 
-/// A value that holds, and what set it.
-#[derive(Serialize)]
-struct Held {
-    /// The value; what the policy or the program makes of it where it is left out and that is known.
-    value: Option<Value>,
-    /// `default`, `left out`, or the line or option that set it.
-    from: String,
-}
-
 fn show(options: &ConfigShow) -> Result<()> {
     let effective = Effective::of(&options.run)?;
     let resolved = values(&resolved(&effective.config)?);
@@ -50,7 +40,7 @@ fn show(options: &ConfigShow) -> Result<()> {
         let held: serde_json::Map<String, Value> = lines
             .into_iter()
             .filter(|line| line.origin.is_some() || !options.changed)
-            .map(|line| (line.name.clone(), keys::plain(&line.held())))
+            .map(|line| (line.name.clone(), line.held()))
             .collect();
         return print::out(&(serde_json::to_string_pretty(&held)? + "\n"));
     }
@@ -59,14 +49,13 @@ fn show(options: &ConfigShow) -> Result<()> {
 
 /// The same with what policies and program make of what is left out.
 fn resolved(config: &Config) -> Result<Config> {
-    let usage = |error| ended(Exit::Usage, error);
     let mut resolved = config.clone();
     let policy = resolved
         .policy
         .get_or_insert_with(|| DEFAULT_POLICY.to_owned());
-    let alone = registry::build(policy, &config.policies).map_err(usage)?;
+    let alone = registry::build(policy, &config.policies).or_exit(Exit::Usage)?;
     resolved.herd = resolved.herd.resolved(&Policies::from(alone).own());
-    let together = steering::policy(config).map_err(usage)?;
+    let together = steering::policy(config).or_exit(Exit::Usage)?;
     let own = together.own();
     let settings = steering::settings(config).resolved(&own);
     for group in &mut resolved.group {
@@ -105,17 +94,15 @@ struct Line {
 }
 
 impl Line {
-    fn held(&self) -> Held {
+    /// The value, or what the policy or the program makes of it where it is left out and that is known; and what
+    /// set it.
+    fn held(&self) -> Value {
         let from = match (&self.origin, &self.set) {
-            (Some(origin), _) => origin.clone(),
-            (None, Some(_)) => "default".to_owned(),
-            (None, None) => "left out".to_owned(),
+            (Some(origin), _) => origin,
+            (None, Some(_)) => "default",
+            (None, None) => "left out",
         };
-        let value = self.set.as_ref().or(self.resolved.as_ref());
-        Held {
-            value: value.cloned(),
-            from,
-        }
+        json!({ "value": self.set.as_ref().or(self.resolved.as_ref()), "from": from })
     }
 
     fn table(&self) -> &str {
@@ -123,11 +110,7 @@ impl Line {
     }
 }
 
-fn shown_lines(
-    effective: &Effective,
-    set: &std::collections::BTreeMap<String, Value>,
-    resolved: &std::collections::BTreeMap<String, Value>,
-) -> Vec<Line> {
+fn shown_lines(effective: &Effective, set: &Values, resolved: &Values) -> Vec<Line> {
     let groups = effective.config.group.len();
     let mut lines = Vec::new();
     for table in keys::tables() {
@@ -168,7 +151,7 @@ fn as_file(effective: &Effective, lines: &[Line], changed: bool) -> Shown {
         }
         if line.table() != table {
             table = line.table();
-            write!(text, "\n{}\n", line.heading).expect("text can be written");
+            text += &format!("\n{}\n", line.heading);
         }
         let (value, why) = match (&line.set, &line.resolved, &line.origin) {
             (Some(value), _, Some(origin)) => (as_toml(value), origin.clone()),
@@ -178,24 +161,20 @@ fn as_file(effective: &Effective, lines: &[Line], changed: bool) -> Shown {
                 // An empty list or table is not written.
                 Ok(empty) => (empty, String::new()),
                 Err(left_out) => {
-                    writeln!(text, "#{} left out: {left_out}", line.key.setting.name)
-                        .expect("text can be written");
+                    text += &format!("#{} left out: {left_out}\n", line.key.setting.name);
                     continue;
                 }
             },
         };
-        let mark = if line.set.is_none() && line.key.setting.optional {
-            "#"
-        } else {
-            ""
+        let mark = match line.set.is_none() && line.key.setting.optional {
+            true => "#",
+            false => "",
         };
         let entry = format!("{mark}{} = {value}", line.key.setting.name);
-        if why.is_empty() {
-            writeln!(text, "{entry}")
-        } else {
-            writeln!(text, "{entry:<40}  # {why}")
-        }
-        .expect("text can be written");
+        text += &match why.as_str() {
+            "" => format!("{entry}\n"),
+            why => format!("{entry:<40}  # {why}\n"),
+        };
     }
     text
 }
@@ -213,22 +192,19 @@ fn check(options: &ConfigCheck) -> Result<()> {
     // What it names has to be right as well.
     doctor::event_table(effective.config.events.as_deref())?;
     let set = values(&effective.config);
-    let count = effective
+    let keys = effective
         .origins
         .keys()
-        .filter(|key| set.contains_key(*key))
-        .count();
-    let keys = if count == 1 { "key" } else { "keys" };
-    for notice in &effective.notices {
-        print::out(&format!("{notice}\n"))?;
-    }
+        .filter(|key| set.contains_key(*key));
+    let keys = counted(keys.count(), "key");
     let groups = match effective.config.group.len() {
         0 => String::new(),
-        1 => ", 1 group".to_owned(),
-        groups => format!(", {groups} groups"),
+        groups => format!(", {}", counted(groups, "group")),
     };
+    let notices = effective.notices.iter().map(|notice| format!("{notice}\n"));
     print::out(&format!(
-        "{} is correct: {count} {keys} set{groups}. `numaherd config show` prints the resulting settings.\n",
+        "{}{} is correct: {keys} set{groups}. `numaherd config show` prints the resulting settings.\n",
+        notices.collect::<String>(),
         file.display()
     ))
 }
@@ -320,24 +296,21 @@ fn overview(all: &[Key]) -> Shown {
 fn one(key: &Key) -> Shown {
     let mut text = format!("{}\n", key.name);
     for line in example::wrapped(&key.what()) {
-        writeln!(text, "  {line}").expect("text can be written");
+        text += &format!("  {line}\n");
     }
     let mut say = |what: &str, value: &str| {
-        writeln!(text, "  {what:<10}{value}").expect("text can be written");
+        text += &format!("  {what:<10}{value}\n");
     };
     say("default", &default_in_words(key));
     if !key.setting.unit.is_empty() {
         say("unit", &key.setting.counts());
     }
     say("wanted", &key.setting.wanted());
-    say(
-        "read",
-        if key.setting.restart {
-            "at the start only"
-        } else {
-            "at the start, and again on SIGHUP"
-        },
-    );
+    let read = match key.setting.restart {
+        true => "at the start only",
+        false => "at the start, and again on SIGHUP",
+    };
+    say("read", read);
     text
 }
 

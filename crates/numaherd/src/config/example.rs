@@ -1,8 +1,6 @@
 //! `contrib/numaherd.toml`: a configuration file with every key, drawn from [`super::keys`] and the
 //! defaults, so that it cannot lie.
 
-use std::fmt::Write as _;
-
 use super::keys::{self, Key};
 
 /// What the example file says before the keys.
@@ -27,13 +25,13 @@ pub fn example() -> String {
     for table in keys::tables() {
         file.push('\n');
         for line in wrapped(table.section.about) {
-            writeln!(file, "# {line}").expect("text can be written");
+            file += &format!("# {line}\n");
         }
         // An empty group is an error; any other heading may stay, so that a key whose # is taken away
         // is below its own.
         if !table.name.is_empty() {
             let mark = if table.in_list { "#" } else { "" };
-            writeln!(file, "{mark}{}", table.heading()).expect("text can be written");
+            file += &format!("{mark}{}\n", table.heading());
         }
         for key in keys::of_table(&table) {
             file.push('\n');
@@ -51,7 +49,7 @@ fn entry(key: &Key) -> String {
     }
     let mut text = String::new();
     for line in wrapped(&what) {
-        writeln!(text, "# {line}").expect("text can be written");
+        text += &format!("# {line}\n");
     }
     let value = match key.default() {
         Ok(default) if setting.example.is_empty() => default,
@@ -71,7 +69,7 @@ fn entry(key: &Key) -> String {
         [] => String::new(),
         words => format!("  # {}", words.join("; ")),
     };
-    writeln!(text, "#{} = {value}{comment}", setting.name).expect("text can be written");
+    text += &format!("#{} = {value}{comment}\n", setting.name);
     text
 }
 
@@ -94,6 +92,8 @@ pub fn wrapped(text: &str) -> Vec<String> {
 /// kind of process only.
 #[cfg(test)]
 pub fn every_key_changed() -> String {
+    use std::fmt::Write as _;
+
     use numaherd_files::setting::Kind;
     use serde_json::Value;
 

@@ -130,31 +130,9 @@ pub fn plain(value: &impl Serialize) -> Value {
 
 /// A plain value as TOML writes it on one line.
 pub fn as_toml(value: &Value) -> String {
-    match value {
-        Value::Object(table) => {
-            let name = |name: &str| {
-                let bare = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
-                if !name.is_empty() && name.chars().all(bare) {
-                    name.to_owned()
-                } else {
-                    toml::Value::from(name).to_string()
-                }
-            };
-            let entry =
-                |(key, value): (&String, &Value)| format!("{} = {}", name(key), as_toml(value));
-            let entries: Vec<String> = table.iter().map(entry).collect();
-            match entries.as_slice() {
-                [] => "{}".to_owned(),
-                entries => format!("{{ {} }}", entries.join(", ")),
-            }
-        }
-        Value::Array(values) => {
-            let values: Vec<String> = values.iter().map(as_toml).collect();
-            format!("[{}]", values.join(", "))
-        }
-        Value::String(text) => toml::Value::from(text.as_str()).to_string(),
-        other => other.to_string(),
-    }
+    // What is beyond TOML's integers, as a seed may be, is written as JSON has it.
+    let written = toml::Value::try_from(value).map(|value| value.to_string());
+    written.unwrap_or_else(|_| value.to_string())
 }
 
 #[cfg(test)]

@@ -287,19 +287,17 @@ impl fmt::Display for Effective {
     }
 }
 
+/// Values by their keys' names.
+pub type Values = BTreeMap<String, Value>;
+
 /// Every value that a configuration has, by its key's name (`group[0].name` in a list).
-pub fn values(config: &Config) -> BTreeMap<String, Value> {
+pub fn values(config: &Config) -> Values {
     let mut found = BTreeMap::new();
     collect("", keys::plain(config), keys::root(), &mut found);
     found
 }
 
-fn collect(
-    name: &str,
-    table: Value,
-    section: &'static Section,
-    found: &mut BTreeMap<String, Value>,
-) {
+fn collect(name: &str, table: Value, section: &'static Section, found: &mut Values) {
     let Value::Object(mut table) = table else {
         return;
     };

@@ -23,7 +23,7 @@ use crate::cli::Run;
 use crate::config::file::groups::Group;
 use crate::config::file::steering;
 use crate::config::keys::as_toml;
-use crate::config::{Config, Effective, values};
+use crate::config::{Config, Effective, Values, values};
 use crate::exit::{Exit, OrExit, ended};
 
 /// How long the herd may take to answer. It is woken, so that it answers when what it is doing is done.
@@ -256,8 +256,6 @@ fn keep_what_cannot_change(wanted: &mut Config, held: &Config, began_dry: bool) 
     wanted.herd.limits.take_over = held.herd.limits.take_over;
     wanted.herd.dry_run |= began_dry;
 }
-
-type Values = std::collections::BTreeMap<String, serde_json::Value>;
 
 fn differences(before: &Values, now: &Values) -> Vec<Difference> {
     let keys: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
