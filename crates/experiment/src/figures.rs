@@ -115,10 +115,7 @@ fn of_policy(
         jobs.filter_map(|(job, alone)| Some(job.seconds? / (*alone)?))
     });
     let slowdowns: Vec<f64> = slowdowns.collect();
-    let (slowdown, worst_slowdown) = (
-        mean(slowdowns.iter().copied()),
-        largest(slowdowns.iter().copied()),
-    );
+    let (slowdown, worst_slowdown) = (mean(&slowdowns), largest(&slowdowns));
     let deviations: Vec<f64> = programs.iter().filter_map(|p| p.deviation).collect();
     let deviation = (!deviations.is_empty()).then(|| mean(deviations));
     let saved = first.map(|first| Saved {
@@ -163,7 +160,7 @@ fn of_program(
     let labels = plan.labels.iter().zip(&plan.alone_s);
     let alone = labels.filter(|(label, _)| label.program == name);
     let alone_s = mean(alone.filter_map(|(_, alone)| *alone));
-    let (mean_s, worst_s) = (mean(times.iter().copied()), largest(times.iter().copied()));
+    let (mean_s, worst_s) = (mean(&times), largest(&times));
     let deviation = relative_deviation(&times);
     let request_s = (!requests.is_empty()).then(|| mean(requests));
     let saved = base.map(|base| Saved {

@@ -3,29 +3,35 @@
 //! A figure that a sample does not determine (the mean of nothing, the correlation with a constant) is NaN,
 //! except where the return type says otherwise.
 
+use std::borrow::Borrow;
+
 pub use numaherd_quantity::statistics::{deviation, mean};
 use serde::{Deserialize, Serialize};
 
 /// The largest figure; NaN for an empty sample.
-pub fn largest(figures: impl IntoIterator<Item = f64>) -> f64 {
-    figures.into_iter().fold(f64::NAN, f64::max)
+pub fn largest(figures: impl IntoIterator<Item = impl Borrow<f64>>) -> f64 {
+    each(figures).fold(f64::NAN, f64::max)
 }
 
 /// The smallest figure; NaN for an empty sample.
-pub fn smallest(figures: impl IntoIterator<Item = f64>) -> f64 {
-    figures.into_iter().fold(f64::NAN, f64::min)
+pub fn smallest(figures: impl IntoIterator<Item = impl Borrow<f64>>) -> f64 {
+    each(figures).fold(f64::NAN, f64::min)
+}
+
+fn each(figures: impl IntoIterator<Item = impl Borrow<f64>>) -> impl Iterator<Item = f64> {
+    figures.into_iter().map(|figure| *figure.borrow())
 }
 
 /// [`deviation`] as a share of the mean; `None` for fewer than two figures.
 pub fn relative_deviation(figures: &[f64]) -> Option<f64> {
-    Some(deviation(figures)? / mean(figures.iter().copied()))
+    Some(deviation(figures)? / mean(figures))
 }
 
 /// Pearson's correlation coefficient of paired figures; NaN where either side does not vary. The correlation of
 /// [`ranks`] is Spearman's.
 pub fn correlation(one: &[f64], other: &[f64]) -> f64 {
     let around_mean = |row: &[f64]| -> Vec<f64> {
-        let middle = mean(row.iter().copied());
+        let middle = mean(row);
         row.iter().map(|figure| figure - middle).collect()
     };
     let product = |one: &[f64], other: &[f64]| -> f64 {
@@ -53,12 +59,12 @@ pub struct Sample(pub Vec<f64>);
 impl Sample {
     /// Its [`mean`].
     pub fn mean(&self) -> f64 {
-        mean(self.0.iter().copied())
+        mean(&self.0)
     }
 
     /// Its [`largest`] figure.
     pub fn largest(&self) -> f64 {
-        largest(self.0.iter().copied())
+        largest(&self.0)
     }
 
     /// Its [`relative_deviation`].

@@ -6,12 +6,15 @@
 //! distribution: where the mean of all figures like these lies in 95 of 100 such samples, if they spread
 //! about it normally. One figure says nothing of how figures spread, and has no interval.
 
+use std::borrow::Borrow;
+
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Arithmetic mean; NaN for an empty sample.
-pub fn mean(figures: impl IntoIterator<Item = f64>) -> f64 {
-    let add = |(sum, count), figure| (sum + figure, count + 1.0);
-    let (sum, count) = figures.into_iter().fold((0.0, 0.0), add);
+pub fn mean(figures: impl IntoIterator<Item = impl Borrow<f64>>) -> f64 {
+    let figures = figures.into_iter().map(|figure| *figure.borrow());
+    let add = |(sum, count), figure: f64| (sum + figure, count + 1.0);
+    let (sum, count) = figures.fold((0.0, 0.0), add);
     sum / count
 }
 
@@ -21,7 +24,7 @@ pub fn deviation(figures: &[f64]) -> Option<f64> {
         .len()
         .checked_sub(1)
         .filter(|&freedom| freedom > 0)?;
-    let middle = mean(figures.iter().copied());
+    let middle = mean(figures);
     let squares: f64 = figures.iter().map(|figure| (figure - middle).powi(2)).sum();
     Some((squares / freedom as f64).sqrt())
 }
@@ -49,7 +52,7 @@ impl Mean {
     /// Of these figures; `None` where there are none, or their sum is beyond all numbers.
     pub fn of(figures: &[f64]) -> Option<Self> {
         let count = figures.len();
-        let mean = Some(mean(figures.iter().copied())).filter(|mean| mean.is_finite())?;
+        let mean = Some(mean(figures)).filter(|mean| mean.is_finite())?;
         let half = deviation(figures).map(|of| t(count as f64 - 1.0) * of / (count as f64).sqrt());
         let half = half.filter(|half| half.is_finite());
         Some(Self { count, mean, half })

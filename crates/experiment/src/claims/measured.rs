@@ -1,5 +1,6 @@
 //! What experiments measured: figures by claim, and details for the claims' notes.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
@@ -60,16 +61,22 @@ impl Measured {
 }
 
 /// Figures with their names, for a detail: `mcf 67, omnetpp 44`.
-pub fn list<N: Display>(figures: impl IntoIterator<Item = (N, f64)>, decimals: usize) -> String {
+pub fn list<N: Display>(
+    figures: impl IntoIterator<Item = (N, impl Borrow<f64>)>,
+    decimals: usize,
+) -> String {
     let each = figures.into_iter();
-    let each = each.map(|(name, figure)| format!("{name} {figure:.decimals$}"));
+    let each = each.map(|(name, figure)| format!("{name} {:.decimals$}", figure.borrow()));
     each.collect::<Vec<_>>().join(", ")
 }
 
 /// The same with signs: `mcf +67, omnetpp -4`.
-pub fn changes<N: Display>(figures: impl IntoIterator<Item = (N, f64)>, decimals: usize) -> String {
+pub fn changes<N: Display>(
+    figures: impl IntoIterator<Item = (N, impl Borrow<f64>)>,
+    decimals: usize,
+) -> String {
     let each = figures.into_iter();
-    let each = each.map(|(name, figure)| format!("{name} {figure:+.decimals$}"));
+    let each = each.map(|(name, figure)| format!("{name} {:+.decimals$}", figure.borrow()));
     each.collect::<Vec<_>>().join(", ")
 }
 

@@ -129,7 +129,7 @@ impl Summary {
         Some(Self {
             policy: policy.to_owned(),
             trials: own.len(),
-            mean_seconds: mean(means.iter().copied()),
+            mean_seconds: mean(&means),
             worst_seconds: own
                 .iter()
                 .map(|trial| trial.worst_seconds())

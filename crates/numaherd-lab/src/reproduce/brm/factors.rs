@@ -33,7 +33,7 @@ fn locality(setup: &Setup) -> Result<Measured> {
     let slower: Vec<f64> = SETS_MIB.iter().map(slower).collect::<Result<_>>()?;
     let fitting = SETS_MIB.iter().filter(|&&set| set < CACHE_MIB).count();
     let mut measured = Measured::new();
-    measured.figure("fig4a-fits", largest(slower[..fitting].iter().copied()));
+    measured.figure("fig4a-fits", largest(&slower[..fitting]));
     measured.figure("fig4a-16", slower[2]);
     measured.figure("fig4a-256", slower[6]);
     measured.detail("remote-by-set", changes(by_set(&slower), 1));
@@ -52,9 +52,9 @@ fn contention(setup: &Setup) -> Result<Measured> {
         Ok(improvement(pair.intra.seconds, pair.inter.seconds))
     };
     let saved: Vec<f64> = SETS_MIB.iter().map(saved).collect::<Result<_>>()?;
-    let most = largest(saved.iter().copied());
+    let most = largest(&saved);
     let mut measured = Measured::new();
-    measured.figure("fig4b-fits", largest(saved[..2].iter().copied()));
+    measured.figure("fig4b-fits", largest(&saved[..2]));
     measured.figure("fig4b-most", most);
     measured.order("fig4b-diminishes", [most, saved[6]]);
     measured.detail("saved-by-set", changes(by_set(&saved), 1));

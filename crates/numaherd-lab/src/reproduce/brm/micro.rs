@@ -104,7 +104,7 @@ fn combined(setup: &Setup) -> Result<Measured> {
 
     let of_sets = slower(&c);
     measured.figure("fig5c-first", of_sets[0]);
-    measured.order("fig5c-then", [0.0, smallest(of_sets.iter().copied())]);
+    measured.order("fig5c-then", [0.0, smallest(&of_sets)]);
     measured.figure("fig5c-last", of_sets[5]);
     measured.detail("all-three", changes(by_set(&of_sets), 1));
 
@@ -176,8 +176,8 @@ fn schedulers(setup: &Setup, effort: &Effort) -> Result<Measured> {
         .iter()
         .map(|row| improvement(row.kernel.mean(), row.brm.mean()));
     let gains: Vec<f64> = gains.collect();
-    measured.figure("fig8a-least", smallest(gains.iter().copied()));
-    measured.figure("fig8a-most", largest(gains.iter().copied()));
+    measured.figure("fig8a-least", smallest(&gains));
+    measured.figure("fig8a-most", largest(&gains));
     measured.detail("gains", changes(by_set(&gains), 1));
     let mut of_policy = |of: fn(&Row) -> &Sample, behind: [&str; 2], deviation: [&str; 2]| {
         let each = |figure: &dyn Fn(&Row) -> f64| rows.iter().map(figure).collect::<Vec<f64>>();
@@ -186,7 +186,7 @@ fn schedulers(setup: &Setup, effort: &Effort) -> Result<Measured> {
             (deviation, each(&|row| of(row).deviation_percent())),
         ];
         for ([id, detail], figures) in figures {
-            measured.figure(id, largest(figures.iter().copied()));
+            measured.figure(id, largest(&figures));
             measured.detail(detail, changes(by_set(&figures), 1));
         }
     };

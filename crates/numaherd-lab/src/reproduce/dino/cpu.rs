@@ -59,24 +59,23 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let workload = Workload::new(jobs(&NAMED)?, Until::Completions(3));
     let all = Compared::of(testbed, &workload, &second, effort)?;
     let kernel = &all.kernel;
-    let average = |figures: &[f64]| mean(figures.iter().copied());
     let [plain, migrate, dino] = all.policies().map(|(_, runs)| runs.improvements(kernel));
     let mut measured = Measured::new();
 
     let hurt = plain.iter().filter(|&&gain| gain < -NONE).count();
     measured.figure("fig11-di-plain-hurts-many", hurt as f64);
-    let worst_known = -smallest(plain[..IN_TABLE].iter().copied());
+    let worst_known = -smallest(&plain[..IN_TABLE]);
     measured.figure("fig6-di-plain-worst", worst_known);
-    measured.figure("fig11-di-migrate-improves", average(&migrate));
-    measured.figure("fig11-dino-improves", average(&dino));
-    measured.figure("fig11-dino-best", largest(dino.iter().copied()));
+    measured.figure("fig11-di-migrate-improves", mean(&migrate));
+    measured.figure("fig11-dino-improves", mean(&dino));
+    measured.figure("fig11-dino-best", largest(&dino));
     let each = [
         ("di-plain", &plain),
         ("di-migrate", &migrate),
         ("dino", &dino),
     ];
     for (name, gains) in each {
-        let gains = NAMED.iter().zip(gains.iter().copied());
+        let gains = NAMED.iter().zip(gains.iter());
         measured.detail(format!("{name}-cpu"), changes(gains, 0));
     }
 
@@ -86,17 +85,17 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
         .map(|(one, other)| one - other)
         .collect();
     let faster = ahead.iter().filter(|&&gain| gain > 0.0).count() as f64;
-    measured.figure("fig11-dino-over-di-migrate", average(&ahead));
+    measured.figure("fig11-dino-over-di-migrate", mean(&ahead));
     measured.order(
         "fig11-dino-better-for-most",
         [faster, NAMED.len() as f64 - faster],
     );
     measured.detail("faster-under-dino", faster);
 
-    let worst = |runs: &Runs| average(&runs.worst_improvements(kernel));
+    let worst = |runs: &Runs| mean(&runs.worst_improvements(kernel));
     measured.figure("fig11-worst-dino", worst(&all.dino));
     measured.figure("fig11-worst-di-migrate", worst(&all.migrate));
-    measured.order("fig11-worst-di-plain", [worst(&all.plain), average(&plain)]);
+    measured.order("fig11-worst-di-plain", [worst(&all.plain), mean(&plain)]);
 
     deviations(&all, &mut measured);
     migrations(&all, &mut measured);
@@ -108,7 +107,7 @@ fn deviations(all: &Compared, measured: &mut Measured) {
     let mut means = Vec::new();
     for (name, runs) in [("default", &all.kernel)].into_iter().chain(all.policies()) {
         let deviations = runs.deviations();
-        let average = mean(deviations.iter().copied());
+        let average = mean(&deviations);
         measured.detail(format!("deviation-{name}"), format!("{average:.1}"));
         let most = largest(deviations);
         measured.detail(format!("largest-deviation-{name}"), format!("{most:.1}"));

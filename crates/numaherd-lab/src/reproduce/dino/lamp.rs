@@ -30,7 +30,7 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let [plain, migrate, dino] = all.policies().map(|(_, runs)| {
         let gains = runs.improvements(&all.kernel);
         let worst = largest(runs.worst_improvements(&all.kernel));
-        (mean(gains.iter().copied()), largest(gains), worst)
+        (mean(&gains), largest(gains), worst)
     });
     let mut measured = Measured::new();
     measured.figure("fig13-dino-improves-some", dino.1);

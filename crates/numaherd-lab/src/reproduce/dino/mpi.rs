@@ -98,19 +98,9 @@ impl Figures {
         Self {
             gains: first(Runs::improvements),
             worst_gains: first(Runs::worst_improvements),
-            moves: in_table
-                .map(|(_, job)| mean(policy(job).moves.iter().copied()))
-                .collect(),
+            moves: in_table.map(|(_, job)| mean(&policy(job).moves)).collect(),
         }
     }
-}
-
-fn least(figures: &[f64]) -> f64 {
-    smallest(figures.iter().copied())
-}
-
-fn most(figures: &[f64]) -> f64 {
-    largest(figures.iter().copied())
 }
 
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
@@ -124,37 +114,37 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let dino = Figures::of(&all, |job| &job.dino);
 
     let mut measured = Measured::new();
-    measured.figure("fig12-dino-improves-all", least(&dino.gains));
-    measured.figure("fig12-dino-best", most(&dino.gains));
+    measured.figure("fig12-dino-improves-all", smallest(&dino.gains));
+    measured.figure("fig12-dino-best", largest(&dino.gains));
     for (name, figures) in [("di-plain", &plain), ("di-migrate", &migrate)] {
-        measured.figure(format!("fig12-{name}-hurts"), -least(&figures.gains));
-        measured.figure(format!("fig12-{name}-worst"), -least(&figures.gains));
+        measured.figure(format!("fig12-{name}-hurts"), -smallest(&figures.gains));
+        measured.figure(format!("fig12-{name}-worst"), -smallest(&figures.gains));
     }
     let gapgeofem = |job: &(&&str, f64)| *job.0 == GAPGEOFEM;
-    let by_migrate = || JOBS.iter().zip(migrate.gains.iter().copied());
+    let by_migrate = || JOBS.iter().zip(migrate.gains.iter());
     let others = by_migrate().filter(|job| !gapgeofem(job)).map(|job| job.1);
     let own = by_migrate().find(gapgeofem).map_or(f64::NAN, |job| job.1);
     measured.order("fig7-gapgeofem-suffers-most", [smallest(others), own]);
     let ahead =
         (0..JOBS.len()).map(|job| dino.gains[job] - plain.gains[job].max(migrate.gains[job]));
     measured.figure("fig12-dino-over-others", smallest(ahead));
-    measured.figure("fig12-worst-dino", least(&dino.worst_gains));
-    let losses = [&plain, &migrate].map(|figures| -least(&figures.worst_gains));
-    measured.figure("fig12-worst-others", least(&losses));
+    measured.figure("fig12-worst-dino", smallest(&dino.worst_gains));
+    let losses = [&plain, &migrate].map(|figures| -smallest(&figures.worst_gains));
+    measured.figure("fig12-worst-others", smallest(&losses));
     for (name, figures) in [
         ("di-plain", &plain),
         ("di-migrate", &migrate),
         ("dino", &dino),
     ] {
-        let gains = JOBS.iter().zip(figures.gains.iter().copied());
+        let gains = JOBS.iter().zip(figures.gains.iter());
         measured.detail(format!("{name}-mpi"), changes(gains, 1));
     }
 
-    measured.figure("table1-mpi-di-migrate-least", least(&migrate.moves));
-    measured.figure("table1-mpi-di-migrate-most", most(&migrate.moves));
-    measured.figure("table1-mpi-dino", most(&dino.moves));
+    measured.figure("table1-mpi-di-migrate-least", smallest(&migrate.moves));
+    measured.figure("table1-mpi-di-migrate-most", largest(&migrate.moves));
+    measured.figure("table1-mpi-dino", largest(&dino.moves));
     for (name, figures) in [("di-migrate", &migrate), ("dino", &dino)] {
-        let moves = IN_TABLE.iter().zip(figures.moves.iter().copied());
+        let moves = IN_TABLE.iter().zip(figures.moves.iter());
         measured.detail(format!("{name}-mpi-moves"), list(moves, 0));
     }
     Ok(measured)

@@ -61,7 +61,7 @@ fn times<T: Copy>(
 
 fn by_value<T: Display>(values: &[T], times: &[f64]) -> String {
     let named = values.iter().map(|value| format!("{value}:"));
-    changes(named.zip(times.iter().copied()), 1)
+    changes(named.zip(times.iter()), 1)
 }
 
 pub(super) fn measure(setup: &Setup<'_>) -> Result<Measured> {
@@ -80,7 +80,7 @@ fn ageing(setup: &Setup<'_>, measured: &mut Measured) -> Result<()> {
     let times = times(setup, &values, |run, value| {
         run.with_unit(|unit| unit.cr_aging = (unit.cr_aging + value).saturating_sub(paper))
     })?;
-    measured.figure("fig13a-low", largest(times[1..3].iter().copied()));
+    measured.figure("fig13a-low", largest(&times[1..3]));
     measured.figure("fig13a-high", times[4]);
     measured.detail("ageing", by_value(&values, &times));
     Ok(())
@@ -121,7 +121,7 @@ fn entries(setup: &Setup<'_>, measured: &mut Measured) -> Result<()> {
         tlb.l1.ways = entries;
     })?;
     measured.order("fig14a", [without[4], with[4]]);
-    measured.figure("fig14b", largest(with[3..].iter().copied()));
+    measured.figure("fig14b", largest(&with[3..]));
     measured.detail("entries-without", by_value(&values, &without));
     measured.detail("entries-with", by_value(&values, &with));
     Ok(())

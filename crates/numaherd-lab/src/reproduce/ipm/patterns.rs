@@ -73,7 +73,7 @@ impl Sharing {
     /// Standard deviation of the cells (n), as a share of their mean.
     fn variation(&self) -> f64 {
         let cells: Vec<f64> = self.pairs().map(|(_, cell)| cell).collect();
-        let middle = mean(cells.iter().copied());
+        let middle = mean(&cells);
         let square = mean(cells.iter().map(|cell| (cell - middle).powi(2)));
         square.sqrt() / middle
     }

@@ -191,10 +191,6 @@ fn pressures(profiles: &[super::Profiled]) -> Measured {
     measured
 }
 
-fn average(slowdowns: &Slowdowns) -> f64 {
-    mean(slowdowns.iter().copied())
-}
-
 /// §4.3: WL1 and WL9 with every allocation map, and what N-MASS gains on average (abstract).
 fn influence_of_locality(outcomes: &[Outcome]) -> Measured {
     let of = |workload: usize| outcomes.iter().filter(move |one| one.workload == workload);
@@ -205,15 +201,15 @@ fn influence_of_locality(outcomes: &[Outcome]) -> Measured {
         let outcome = of(workload)
             .find(|one| one.map == map)
             .expect("every map is run");
-        let local = average(&outcome.maximum_local);
+        let local = mean(&outcome.maximum_local);
         let case = format!("wl{workload}-{map}");
         measured.order(
             format!("fig10-refined-{case}"),
-            [local, average(&outcome.n_mass)],
+            [local, mean(&outcome.n_mass)],
         );
         measured.order(
             format!("fig10-local-loses-{case}"),
-            [local, average(&outcome.default)],
+            [local, mean(&outcome.default)],
         );
     }
     measured.figure("fig10-default-wl9", default_most(9));
@@ -269,7 +265,7 @@ fn on_one_processor(outcomes: &[Outcome]) -> Measured {
 
     let behind = |under: fn(&Outcome) -> &Slowdowns, other: fn(&Outcome) -> &Slowdowns| {
         all.iter()
-            .map(move |one| average(under(one)) - average(other(one)))
+            .map(move |one| mean(under(one)) - mean(other(one)))
     };
     measured.figure(
         "fig11-average",
