@@ -13,6 +13,7 @@ mod doctor;
 pub mod exit;
 mod explain;
 pub mod laboratory;
+pub mod ledger;
 mod policies;
 pub mod print;
 mod record;

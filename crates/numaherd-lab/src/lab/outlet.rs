@@ -5,13 +5,13 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use numaherd_herd::ledger::Writer;
 use numaherd_lab_launcher::{Command, Guest, Stream};
 
 use numaherd::exit::coded;
+use numaherd::ledger;
 
 /// What each ledger begins with.
 const HEADER: &[u8] = b"{\"numaherd-ledger\":";
@@ -36,12 +36,7 @@ impl HostLedger {
     /// # Errors
     /// It cannot be made; the message says why.
     pub fn create(path: &Path) -> Result<Self> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        let begun = now.and_then(|time| u64::try_from(time.as_millis()).ok());
-        let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
-        Writer::create(path, program, begun, u64::MAX)
-            .and_then(|mut writer| writer.flush())
-            .map_err(coded)?;
+        ledger::create(path, u64::MAX)?.flush().map_err(coded)?;
         let file = OpenOptions::new()
             .append(true)
             .open(path)

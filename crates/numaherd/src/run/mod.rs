@@ -11,11 +11,9 @@ use std::io::{IsTerminal, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use numaherd_herd::journal::Journal;
-use numaherd_herd::ledger::Writer;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Control, Ending, Herd, Line, Requests, Summary, control};
 use numaherd_host::{Host, HostError, HostOptions};
@@ -31,8 +29,8 @@ use crate::config::file::steering;
 use crate::config::{Config, Effective};
 use crate::doctor;
 use crate::exit::{Exit, OrExit, coded, ended};
-use crate::print;
 use crate::release::{self, usual_journal};
+use crate::{ledger, print};
 use program::Program;
 pub use reload::Reload;
 
@@ -125,7 +123,10 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
     needs::check(&policy.name, &policy.needs(), &signals, &alternatives).map_err(coded)?;
     let journal = open_journal(&config)?;
-    let ledger = config.ledger.as_deref().map(create_ledger).transpose()?;
+    let ledger = config.ledger.as_deref();
+    let ledger = ledger
+        .map(|path| ledger::create(path, LEDGER_BYTES))
+        .transpose()?;
 
     // From here on there may be a program that was started for this run.
     let new_pages = if config.herd.dry_run {
@@ -231,11 +232,4 @@ fn open_journal(config: &Config) -> Result<Option<Journal>> {
 /// Says something on standard error. Nobody need be there: a terminal that has gone is no error.
 fn say(message: &str) {
     let _ = writeln!(std::io::stderr(), "numaherd: {message}");
-}
-
-fn create_ledger(path: &Path) -> Result<Writer> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-    let begun = now.and_then(|time| u64::try_from(time.as_millis()).ok());
-    let program = concat!("numaherd ", env!("CARGO_PKG_VERSION"));
-    Writer::create(path, program, begun, LEDGER_BYTES).map_err(coded)
 }

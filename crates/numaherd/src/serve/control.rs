@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use super::feed::{Feed, MOST_WATCHERS};
 use super::http::Web;
 use super::protocol::{MOST_REQUEST, Request, parse, refused};
+use crate::ledger::PROGRAM;
 use crate::run::Reload;
 
 /// Most connections at once.
@@ -182,7 +183,7 @@ impl Desk {
             }
             Request::Version => Ok(json!({
                 "ok": true,
-                "program": concat!("numaherd ", env!("CARGO_PKG_VERSION")),
+                "program": PROGRAM,
             })),
             request => {
                 let _turn = self.turn.lock().await;

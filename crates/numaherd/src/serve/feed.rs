@@ -7,12 +7,14 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use numaherd_herd::ledger::{Header, VERSION};
 use numaherd_herd::{Line, Record};
 use numaherd_show::run::RunModel;
+
+use crate::ledger::{PROGRAM, now_ms};
 
 /// What lines that wait may weigh together. A thread of a snapshot weighs one; some 300 bytes.
 const MOST_WAITING: usize = 1 << 16;
@@ -137,12 +139,10 @@ impl Fed {
 
 impl Feed {
     fn new() -> Arc<Self> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-        let begun = now.and_then(|time| u64::try_from(time.as_millis()).ok());
         let header = Header {
             version: VERSION,
-            program: concat!("numaherd ", env!("CARGO_PKG_VERSION")).to_owned(),
-            begun_unix_ms: begun,
+            program: PROGRAM.to_owned(),
+            begun_unix_ms: now_ms(),
         };
         Arc::new(Self {
             drawn: Mutex::default(),
