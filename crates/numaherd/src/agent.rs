@@ -2,7 +2,7 @@
 //! bound to some of them.
 
 use anyhow::{Context, Result};
-use numaherd_host::{AgentNews, AgentOptions, GuestAgent, GuestTags, HostError, Stop};
+use numaherd_host::{AgentNews, AgentOptions, GuestAgent, GuestTags, Stop};
 use numaherd_topology::CpuSet;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};

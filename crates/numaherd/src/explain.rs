@@ -1,7 +1,6 @@
 //! `numaherd explain`: what was seen, decided and done, from a ledger; of a run that goes on, from what
 //! there is of it now.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use numaherd_herd::HerdError;
 use numaherd_herd::journal::{self, Current, Journal, Restored};
 use numaherd_host::Threads;
 use numaherd_world::ThreadId;

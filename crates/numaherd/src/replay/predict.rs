@@ -53,10 +53,15 @@ pub struct Predictor {
     uncounted: u64,
     errors: [Vec<f64>; 2],
     moved: [Vec<f64>; 2],
-    /// Instructions by thread as the model has them: as recorded, and by each policy.
-    work: BTreeMap<(ProcessId, ThreadId), Vec<f64>>,
-    names: BTreeMap<ThreadId, String>,
+    work: BTreeMap<(ProcessId, ThreadId), Work>,
     processes: BTreeMap<ProcessId, String>,
+}
+
+/// What a thread does.
+struct Work {
+    name: String,
+    /// Its instructions as the model has them: as recorded, and under each policy.
+    instructions: Vec<f64>,
 }
 
 impl Predictor {
@@ -78,7 +83,6 @@ impl Predictor {
             errors: Default::default(),
             moved: Default::default(),
             work: BTreeMap::new(),
-            names: BTreeMap::new(),
             processes: BTreeMap::new(),
         }
     }
@@ -140,36 +144,30 @@ impl Predictor {
             return BTreeMap::new();
         };
         self.check(snapshot, &threads, &as_recorded);
-        let policies: Vec<Vec<(f64, f64)>> = self
-            .places
-            .iter()
-            .map(|places| {
-                let place = |thread: &&Thread| places.get(&thread.id).copied();
-                let there: Vec<CpuId> = threads
-                    .iter()
-                    .map(|thread| place(thread).unwrap_or(thread.place()))
-                    .collect();
-                let rates = (there != recorded)
-                    .then(|| self.solve(&threads, &there))
-                    .flatten();
-                self.rates(&threads, rates.as_ref().unwrap_or(&as_recorded))
-            })
-            .collect();
         let base = self.rates(&threads, &as_recorded);
+        let policies = self.places.iter().map(|places| {
+            let place = |thread: &&Thread| places.get(&thread.id).copied();
+            let places = threads.iter();
+            let there = places.map(|thread| place(thread).unwrap_or(thread.place()));
+            let there: Vec<CpuId> = there.collect();
+            let solved = match there == recorded {
+                true => None,
+                false => self.solve(&threads, &there),
+            };
+            solved.map_or_else(|| base.clone(), |solved| self.rates(&threads, &solved))
+        });
+        let policies: Vec<Vec<(f64, f64)>> = policies.collect();
         let span = self.since_ns as f64;
         for (at, thread) in threads.iter().enumerate() {
-            let key = (thread.process, thread.id);
-            let work = self
-                .work
-                .entry(key)
-                .or_insert_with(|| vec![0.0; policies.len() + 1]);
-            work[0] += base[at].0 * base[at].1 * span;
-            for (work, rates) in work[1..].iter_mut().zip(&policies) {
-                *work += rates[at].0 * rates[at].1 * span;
+            let work = self.work.entry((thread.process, thread.id));
+            let work = work.or_insert_with(|| Work {
+                name: thread.name.clone(),
+                instructions: vec![0.0; policies.len() + 1],
+            });
+            let rates = std::iter::once(&base).chain(&policies);
+            for (instructions, rates) in work.instructions.iter_mut().zip(rates) {
+                *instructions += rates[at].0 * rates[at].1 * span;
             }
-            self.names
-                .entry(thread.id)
-                .or_insert_with(|| thread.name.clone());
         }
         for process in &snapshot.processes {
             let name = || process.name.clone();
@@ -294,8 +292,8 @@ impl Predictor {
     }
 
     /// What came of it.
-    pub fn finish(self, replayed: &Replayed) -> Prediction {
-        let [model, before] = self.errors;
+    pub fn finish(mut self, replayed: &Replayed) -> Prediction {
+        let [model, before] = std::mem::take(&mut self.errors);
         let Some(errors) = Errors::of(model, before) else {
             let why = if self.uncounted > 0 {
                 "busy threads were not counted: their instructions, lines from memory or the nodes of their \
@@ -305,13 +303,10 @@ impl Predictor {
             };
             return Prediction::None(why.to_owned());
         };
-        let [model, before] = self.moved;
-        let effects = replayed.policies.iter().enumerate().map(|(at, policy)| {
-            policy
-                .missing
-                .is_none()
-                .then(|| effect(&self.work, &self.names, &self.processes, at + 1))
-        });
+        let [model, before] = std::mem::take(&mut self.moved);
+        let policies = (1..).zip(&replayed.policies);
+        let effects =
+            policies.map(|(at, policy)| policy.missing.is_none().then(|| self.effect(at)));
         Prediction::Predicted(Predicted {
             machine: self.hardware.topology().name().to_owned(),
             intervals: self.predicted,
@@ -321,6 +316,39 @@ impl Predictor {
             effects: effects.collect(),
         })
     }
+
+    /// What the placement of a policy, counted from 1, would change.
+    fn effect(&self, policy: usize) -> Effect {
+        let change = |(recorded, other): (f64, f64)| other / recorded - 1.0;
+        let mut by_process: BTreeMap<ProcessId, (f64, f64)> = BTreeMap::new();
+        let mut all = (0.0, 0.0);
+        let mut worst: Option<ThreadEffect> = None;
+        for (&(process, thread), work) in &self.work {
+            let both = (work.instructions[0], work.instructions[policy]);
+            for sum in [by_process.entry(process).or_default(), &mut all] {
+                *sum = (sum.0 + both.0, sum.1 + both.1);
+            }
+            let change = change(both);
+            if worst.as_ref().is_none_or(|worst| change < worst.change) {
+                worst = Some(ThreadEffect {
+                    tid: thread.tid,
+                    pid: process.pid,
+                    name: work.name.clone(),
+                    change,
+                });
+            }
+        }
+        let of_process = |(id, both): (ProcessId, (f64, f64))| ProcessEffect {
+            pid: id.pid,
+            name: self.processes.get(&id).cloned().unwrap_or_default(),
+            change: change(both),
+        };
+        Effect {
+            total: change(all),
+            processes: by_process.into_iter().map(of_process).collect(),
+            worst,
+        }
+    }
 }
 
 /// How threads go on.
@@ -328,42 +356,4 @@ struct Solved {
     /// Share of a CPU of each.
     shares: Vec<f64>,
     speeds: Vec<Speed>,
-}
-
-/// What a policy's placement would change.
-fn effect(
-    work: &BTreeMap<(ProcessId, ThreadId), Vec<f64>>,
-    names: &BTreeMap<ThreadId, String>,
-    processes: &BTreeMap<ProcessId, String>,
-    policy: usize,
-) -> Effect {
-    let change = |(recorded, other): (f64, f64)| other / recorded - 1.0;
-    let mut by_process: BTreeMap<ProcessId, (f64, f64)> = BTreeMap::new();
-    let mut all = (0.0, 0.0);
-    let mut worst: Option<ThreadEffect> = None;
-    for (&(process, thread), done) in work {
-        let both = (done[0], done[policy]);
-        for sum in [by_process.entry(process).or_default(), &mut all] {
-            *sum = (sum.0 + both.0, sum.1 + both.1);
-        }
-        let change = change(both);
-        if worst.as_ref().is_none_or(|worst| change < worst.change) {
-            worst = Some(ThreadEffect {
-                tid: thread.tid,
-                pid: process.pid,
-                name: names.get(&thread).cloned().unwrap_or_default(),
-                change,
-            });
-        }
-    }
-    let of_process = |(id, both): (ProcessId, (f64, f64))| ProcessEffect {
-        pid: id.pid,
-        name: processes.get(&id).cloned().unwrap_or_default(),
-        change: change(both),
-    };
-    Effect {
-        total: change(all),
-        processes: by_process.into_iter().map(of_process).collect(),
-        worst,
-    }
 }

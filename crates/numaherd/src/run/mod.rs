@@ -16,7 +16,7 @@ use anyhow::Result;
 use numaherd_herd::journal::Journal;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Control, Ending, Herd, Line, Requests, Summary, control};
-use numaherd_host::{Host, HostError, HostOptions};
+use numaherd_host::{Host, HostOptions};
 use numaherd_policy::Policy;
 use numaherd_policy::registry::{self, Entry, POLICIES};
 use numaherd_show::live::Live;

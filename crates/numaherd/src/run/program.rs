@@ -11,7 +11,7 @@ use numaherd_topology::Topology;
 use numaherd_world::NewPages;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::exit::{Exit, ended};
+use crate::exit::ended;
 
 /// The program that was started for this run; ended with it when the run cannot begin.
 pub struct Program(Child);

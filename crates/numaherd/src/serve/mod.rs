@@ -26,7 +26,7 @@ use numaherd_herd::Control;
 use tokio::sync::oneshot;
 
 use crate::cli::Serve;
-use crate::exit::{Exit, ended};
+use crate::exit::ended;
 use crate::release::usual_journal;
 use crate::run::{self, Attached, Reload};
 use allowed::Token;

@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli;
 use crate::cli::TopView as View;
-use crate::exit::{Exit, ended};
+use crate::exit::ended;
 use crate::print;
 use screen::{Happened, Screen};
 use source::{Polled, Source};
