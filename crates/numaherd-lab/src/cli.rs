@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use numaherd::cli::AffinityScope;
 use numaherd::exit::EXIT_CODES;
 use numaherd::laboratory::about;
-use numaherd_quantity::parse_time;
+use numaherd_quantity::{parse_bytes, parse_time};
 
 mod lab;
 mod trace;
@@ -270,18 +270,11 @@ same programs and date give the same bytes.";
 
 /// Reads `512KiB` or `2MiB` as KiB.
 fn cache_kib(text: &str) -> Result<u64, String> {
-    let (number, kib) = match (text.strip_suffix("KiB"), text.strip_suffix("MiB")) {
-        (Some(number), _) => (number, 1),
-        (_, Some(number)) => (number, 1024),
-        _ => return Err("a size is written 512KiB or 2MiB".to_owned()),
-    };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "a size is a whole number of KiB or MiB".to_owned())?;
-    match number.checked_mul(kib) {
+    let bytes = parse_bytes(text, 0).map_err(|error| error.to_string())?;
+    match bytes / 1024 {
         // A last-level cache of a terabyte is a mistake.
-        Some(kib @ 1..=0x4000_0000) => Ok(kib),
-        _ => Err("a cache has from 1KiB to 1048576MiB".to_owned()),
+        kib @ 1..=0x4000_0000 if bytes.is_multiple_of(1024) => Ok(kib),
+        _ => Err("a cache has from 1KiB to 1048576MiB, in whole KiB".to_owned()),
     }
 }
 
@@ -299,7 +292,7 @@ mod tests {
     #[test]
     fn sizes_of_caches_have_units() {
         assert_eq!(cache_kib("2MiB"), Ok(2048));
-        for wrong in ["0KiB", "2", "1.5MiB", "99999999999999MiB", "-1KiB", "MiB"] {
+        for wrong in ["0KiB", "2", "1.5KiB", "99999999999999MiB", "-1KiB", "MiB"] {
             assert!(cache_kib(wrong).is_err(), "{wrong}");
         }
     }

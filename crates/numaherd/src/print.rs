@@ -65,7 +65,7 @@ pub fn called() -> String {
 pub fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if text.chars().all(plain) {
+    if !text.is_empty() && text.chars().all(plain) {
         text
     } else {
         format!("'{}'", text.replace('\'', "'\\''"))

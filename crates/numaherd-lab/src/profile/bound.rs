@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 use numaherd::exit::{Exit, ended};
+use numaherd::print::quoted;
 use numaherd_topology::CpuSet;
 
 use crate::cli::ProfileRun;
@@ -50,26 +51,13 @@ pub fn numactl_missing(error: &std::io::Error) -> String {
     )
 }
 
-/// A command line as it is shown: the program's file name, quotes where a shell needs them.
+/// A command line as one would type it: the program's file name, quotes where a shell needs them.
 pub fn shown(command: &[OsString]) -> String {
-    let words = command.iter().enumerate().map(|(at, word)| {
-        let word = match at {
-            0 => Path::new(word)
-                .file_name()
-                .unwrap_or(word)
-                .to_string_lossy(),
-            _ => word.to_string_lossy(),
-        };
-        let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%{}".contains(c);
-        if !word.is_empty() && word.chars().all(plain) {
-            word.into_owned()
-        } else {
-            format!(
-                "'{}'",
-                word.replace(char::is_control, " ").replace('\'', r"'\''")
-            )
-        }
-    });
+    let program = Path::new(&command[0]);
+    let program = program.file_name().unwrap_or(&command[0]);
+    let words = std::iter::once(program).chain(command[1..].iter().map(OsString::as_os_str));
+    let words = words.map(|word| word.to_string_lossy().replace(char::is_control, " "));
+    let words = words.map(|word| quoted(Path::new(&word)));
     words.collect::<Vec<_>>().join(" ")
 }
 

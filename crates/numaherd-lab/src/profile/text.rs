@@ -1,6 +1,7 @@
 //! A profile as people and as `numaherd simulate` read it: a table, and TOML.
 
 use numaherd_experiment::table::{Table, figure as shown};
+use numaherd_quantity::bytes;
 use serde::Serialize;
 
 use super::derive::{InFlight, Latencies, Rates, Wait};
@@ -167,7 +168,7 @@ impl Profile {
             };
             table.row([
                 memory.to_owned(),
-                size(point.cache_bytes),
+                bytes(point.cache_bytes),
                 format!("{cpi:.3}{half}"),
                 shown(point.lines, 2),
                 shown(point.demand, 2),
@@ -206,7 +207,7 @@ impl Profile {
         }
         text += &format!(
             "; {} resident, {} thread{} at work.\n",
-            size(self.footprint_bytes),
+            bytes(self.footprint_bytes),
             self.threads,
             if self.threads == 1 { "" } else { "s" },
         );
@@ -252,14 +253,6 @@ fn figure(value: f64) -> String {
         text
     } else {
         text + ".0"
-    }
-}
-
-fn size(bytes: u64) -> String {
-    if bytes >= 10 << 20 || bytes.is_multiple_of(1 << 20) {
-        format!("{} MiB", bytes >> 20)
-    } else {
-        format!("{} KiB", bytes >> 10)
     }
 }
 

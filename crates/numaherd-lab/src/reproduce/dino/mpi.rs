@@ -120,10 +120,10 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
         measured.figure(format!("fig12-{name}-hurts"), -smallest(&figures.gains));
         measured.figure(format!("fig12-{name}-worst"), -smallest(&figures.gains));
     }
-    let gapgeofem = |job: &(&&str, f64)| *job.0 == GAPGEOFEM;
+    let gapgeofem = |job: &(&&str, &f64)| *job.0 == GAPGEOFEM;
     let by_migrate = || JOBS.iter().zip(migrate.gains.iter());
     let others = by_migrate().filter(|job| !gapgeofem(job)).map(|job| job.1);
-    let own = by_migrate().find(gapgeofem).map_or(f64::NAN, |job| job.1);
+    let own = by_migrate().find(gapgeofem).map_or(f64::NAN, |job| *job.1);
     measured.order("fig7-gapgeofem-suffers-most", [smallest(others), own]);
     let ahead =
         (0..JOBS.len()).map(|job| dino.gains[job] - plain.gains[job].max(migrate.gains[job]));
