@@ -12,34 +12,6 @@ use numaherd_experiment::claims::{Claims, Kind, Line, Paper, Record, Statement, 
 /// Width of the column of claims.
 const WORDS: u16 = 52;
 
-/// How many of some lines hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
-    hold: usize,
-    all: usize,
-}
-
-impl Tally {
-    fn of<'a>(lines: impl Iterator<Item = &'a Line>) -> Self {
-        lines.fold(Self::default(), |tally, line| Self {
-            hold: tally.hold + usize::from(line.holds),
-            all: tally.all + 1,
-        })
-    }
-
-    /// `9 of 10 (90 %)`.
-    fn shown(self) -> String {
-        match self.all {
-            0 => "none".to_owned(),
-            all => format!(
-                "{} of {all} ({:.0} %)",
-                self.hold,
-                (self.hold * 100) as f64 / all as f64
-            ),
-        }
-    }
-}
-
 /// The group in which a line counts.
 fn group(line: &Line) -> usize {
     match (line.statement, line.kind) {
@@ -55,16 +27,28 @@ const GROUPS: [&str; 3] = [
     "proxies of figures and bounds",
 ];
 
-fn tally(lines: &[Line], of: usize, paper: Option<Paper>) -> Tally {
+/// How many of a group's lines hold, of one paper or of all: `9 of 10 (90 %)`.
+fn tally(lines: &[Line], of: usize, paper: Option<Paper>) -> String {
     let wanted = |line: &&Line| group(line) == of && paper.is_none_or(|paper| line.paper == paper);
-    Tally::of(lines.iter().filter(wanted))
+    let (mut hold, mut all) = (0, 0);
+    for line in lines.iter().filter(wanted) {
+        hold += usize::from(line.holds);
+        all += 1;
+    }
+    match all {
+        0 => "none".to_owned(),
+        all => format!(
+            "{hold} of {all} ({:.0} %)",
+            (hold * 100) as f64 / all as f64
+        ),
+    }
 }
 
 /// How many claims hold, a line for each group.
 pub fn summary(lines: &[Line]) -> String {
     let mut text = String::new();
     for (at, what) in GROUPS.iter().enumerate() {
-        let shown = tally(lines, at, None).shown();
+        let shown = tally(lines, at, None);
         let _ = writeln!(text, "{:<42} {shown} hold", format!("{what}:"));
     }
     text
@@ -207,28 +191,20 @@ figures in percent, {share} % of the figure for a slope, a factor of two for a c
 these (a correlation, a bound at zero) show their own. The programs' compilers and the modelled core differ from
 the papers': the size of an effect is compared, not its last digits.
 
-|"
+"
     );
     let papers: Vec<Paper> = Paper::ALL
         .into_iter()
         .filter(|paper| record.lines.iter().any(|line| line.paper == *paper))
         .collect();
-    for paper in &papers {
-        let _ = write!(text, " | {}", paper.name());
-    }
-    text += " | all |\n|---|";
-    text += &"---|".repeat(papers.len() + 1);
-    text += "\n";
+    let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    let names = papers.iter().map(|paper| paper.name().to_owned());
+    text += &format!("| {}", row(names.chain(["all".to_owned()]).collect()));
+    text += &format!("|---|{}\n", "---|".repeat(papers.len() + 1));
     for (at, what) in GROUPS.iter().enumerate() {
-        let _ = write!(text, "| {what}");
-        for paper in &papers {
-            let _ = write!(
-                text,
-                " | {}",
-                tally(&record.lines, at, Some(*paper)).shown()
-            );
-        }
-        let _ = writeln!(text, " | {} |", tally(&record.lines, at, None).shown());
+        let papers = papers.iter().map(|&paper| Some(paper)).chain([None]);
+        let tallies = papers.map(|paper| tally(&record.lines, at, paper));
+        text += &row([(*what).to_owned()].into_iter().chain(tallies).collect());
     }
     text
 }

@@ -13,7 +13,7 @@ use anyhow::Result;
 use numaherd_trace::import::open;
 
 use crate::cli::Trace;
-use numaherd::exit::{Exit, ended};
+use numaherd::exit::ended;
 
 /// Does what was asked for.
 ///

@@ -54,6 +54,9 @@ const SCENARIO: &str = "/run/numaherd-brm.toml";
 const LOOK_MS: u64 = 5;
 const TICK_MS: u64 = 10;
 
+/// How long one run may take.
+const LIMIT: Duration = Duration::from_secs(3600);
+
 /// How much is run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -69,8 +72,6 @@ pub struct Options {
     pub strategy_steps: u64,
     /// How often each strategy is run; the paper's 10. 0 runs none.
     pub repeats: u32,
-    /// How long one run may take.
-    pub limit: Duration,
 }
 
 impl Options {
@@ -83,7 +84,6 @@ impl Options {
             steps: 8_000_000,
             strategy_steps: 80_000_000,
             repeats: 10,
-            limit: Duration::from_secs(3600),
         }
     }
 
@@ -165,7 +165,6 @@ pub fn measure(options: &Options, keep: &dyn Fn(&Measured) -> Result<()>) -> Res
     let mut bench = Bench {
         guests: lab::Guests::new(&machine, None),
         menagerie: menagerie()?,
-        limit: options.limit,
         bar: progress((2 * points.len() + strategy_runs) as u64),
     };
     let (together, apart) = (&layouts[0], halved(&layouts));
@@ -252,7 +251,6 @@ fn cpus_of(topology: &Topology, layout: &[u32]) -> String {
 struct Bench<'a> {
     guests: lab::Guests<'a>,
     menagerie: PathBuf,
-    limit: Duration,
     bar: ProgressBar,
 }
 
@@ -260,18 +258,20 @@ impl Bench<'_> {
     /// One run with its threads bound.
     fn assigned(&mut self, sizes: Sizes, cpus: &str) -> Result<Run> {
         let trial = self.run(sizes, Strategy::Bound(cpus), 0, LOOK_MS)?;
-        let missing = |what| {
-            let ms = 1e3 * seconds(&trial);
-            format!("{what} could not be counted in a run of {ms:.0} ms: it needs more steps")
+        let seconds = seconds(&trial);
+        let counted = |figure: Option<f64>, what| {
+            figure.with_context(|| {
+                let ms = 1e3 * seconds;
+                format!("{what} could not be counted in a run of {ms:.0} ms: it needs more steps")
+            })
         };
         Ok(Run {
-            seconds: seconds(&trial),
-            uncore_penalty: trial
-                .uncore_penalty
-                .with_context(|| missing("the uncore penalty"))?,
-            misses_per_1000_instructions: trial
-                .misses_per_1000_instructions
-                .with_context(|| missing("the miss rate"))?,
+            seconds,
+            uncore_penalty: counted(trial.uncore_penalty, "the uncore penalty")?,
+            misses_per_1000_instructions: counted(
+                trial.misses_per_1000_instructions,
+                "the miss rate",
+            )?,
         })
     }
 
@@ -344,7 +344,7 @@ impl Bench<'_> {
         let tried = Tried {
             scenario: Path::new(SCENARIO),
             menagerie: &self.menagerie,
-            limit: self.limit,
+            limit: LIMIT,
         };
         let result = self.guests.run(&self.bar, |guest| {
             guest.write_file(SCENARIO, &scenario)?;
