@@ -50,7 +50,7 @@ fn pages() -> Vec<PathBuf> {
 fn wrong(found: &Found) -> Option<String> {
     match Path::new(&found.words[0]).file_name()?.to_str()? {
         "numaherd" => match read(&found.words) {
-            Ok(contenders) => unknown(&contenders).or_else(|| missing(&found.words)),
+            Ok(names) => unknown(&names).or_else(|| missing(&found.words)),
             Err(error) => {
                 let shows = matches!(
                     error.kind(),
@@ -100,13 +100,13 @@ pub fn read(words: &[String]) -> Result<Vec<String>, clap::Error> {
 }
 
 /// The first name that is no policy's.
-fn unknown(contenders: &[String]) -> Option<String> {
-    // What stands for any name is written in capitals; two contenders of the lab are no policies.
+fn unknown(names: &[String]) -> Option<String> {
+    // What stands for any name is written in capitals; two names of the lab are no policies.
     let concrete = |name: &&String| {
         name.chars().any(char::is_lowercase)
             && !matches!(name.as_str(), "linux-balancing" | "numad")
     };
-    contenders
+    names
         .iter()
         .filter(concrete)
         .find_map(|name| Some(registry::halves(name).err()?.to_string()))

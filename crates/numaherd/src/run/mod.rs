@@ -144,7 +144,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     host_options.events = events;
     let mut host = Host::new(host_options, topology).map_err(coded)?;
     let (control, requests) = control.unwrap_or_else(control::pair);
-    let stop = signals::heed(host.stop(), reload.clone())?;
+    let stop = signals::watch(host.stop(), reload.clone())?;
     let mut service = service::Service::new();
     let (groups, settings) = (host.groups(), steering::settings(&config));
     let herd = Herd::new(&mut host, policy, settings, ledger, journal)

@@ -22,7 +22,7 @@ const BY: &str = "SIGHUP";
 ///
 /// # Errors
 /// The kernel refuses a handler, or a thread.
-pub fn heed(world: numaherd_host::Stop, reload: Reload) -> Result<Arc<AtomicBool>> {
+pub fn watch(world: numaherd_host::Stop, reload: Reload) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_default(signal, stop.clone())

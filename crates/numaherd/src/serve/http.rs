@@ -68,9 +68,9 @@ pub struct Web {
     kept: Mutex<[Option<(Instant, String)>; 3]>,
 }
 
-/// How an address was reached, which says what is asked of a request.
+/// How a request comes, which says what is asked of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
+pub enum Transport {
     /// By TCP: a token where there is one, else a local name.
     Tcp,
     /// By a UNIX socket, whose file says who may.
@@ -123,7 +123,7 @@ impl Web {
     }
 
     /// Serves a connection in a task of its own, or refuses it.
-    pub fn connected<S>(self: &Arc<Self>, mut stream: S, reached: Reached)
+    pub fn connected<S>(self: &Arc<Self>, mut stream: S, transport: Transport)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -139,7 +139,7 @@ impl Web {
         let web = self.clone();
         tokio::spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
-                ready(Ok::<_, Infallible>(web.answer(reached, &request)))
+                ready(Ok::<_, Infallible>(web.answer(transport, &request)))
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -184,8 +184,8 @@ impl Web {
     }
 
     /// Answers a request, at once: nothing in it waits.
-    fn answer(&self, reached: Reached, request: &Request<Incoming>) -> Response<String> {
-        let refused = self.objection(reached, request);
+    fn answer(&self, transport: Transport, request: &Request<Incoming>) -> Response<String> {
+        let refused = self.objection(transport, request);
         let mut response = refused.unwrap_or_else(|| self.shown(request.uri().path()));
         self.count(response.status().is_success());
         let headers = response.headers_mut();
@@ -222,7 +222,11 @@ impl Web {
     }
 
     /// Why a request is not answered, if it is not.
-    fn objection(&self, reached: Reached, request: &Request<Incoming>) -> Option<Response<String>> {
+    fn objection(
+        &self,
+        transport: Transport,
+        request: &Request<Incoming>,
+    ) -> Option<Response<String>> {
         let headers = request.headers();
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let why = "nothing can be changed here; ask with GET\n";
@@ -236,7 +240,7 @@ impl Web {
             let why = "requests have no body here\n";
             return Some(plain(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
-        if reached == Reached::Unix {
+        if transport == Transport::Unix {
             return None;
         }
         if let Some(token) = &self.token {

@@ -32,7 +32,7 @@ use crate::run::{self, Attached, Reload};
 use allowed::Token;
 use control::Desk;
 use feed::Feed;
-use http::{Reached, Web};
+use http::{Transport, Web};
 use listen::{Address, SocketFile};
 
 /// How much lower than the loop's the priority of what is not the loop is.
@@ -162,7 +162,7 @@ impl Sockets {
                 let web = web.clone();
                 tokio::spawn(accept(
                     move |cx| listener.poll_accept(cx),
-                    move |(stream, _)| web.connected(stream, Reached::Tcp),
+                    move |(stream, _)| web.connected(stream, Transport::Tcp),
                 ));
             }
             for listener in self.unix {
@@ -170,7 +170,7 @@ impl Sockets {
                 let web = web.clone();
                 tokio::spawn(accept(
                     move |cx| listener.poll_accept(cx),
-                    move |(stream, _)| web.connected(stream, Reached::Unix),
+                    move |(stream, _)| web.connected(stream, Transport::Unix),
                 ));
             }
             let listener = tokio::net::UnixListener::from_std(self.control)?;

@@ -2,7 +2,7 @@
 //! it is.
 //!
 //! What is shown is drawn by [`numaherd_show::top`] from ledger lines alone; here are the sources of
-//! lines ([`source`]) and the terminal ([`screen`]), and the loop between them: take lines, heed keys,
+//! lines ([`source`]) and the terminal ([`screen`]), and the loop between them: take lines, handle keys,
 //! draw when something has changed.
 
 mod screen;
@@ -25,7 +25,7 @@ use crate::print;
 use screen::{Happened, Screen};
 use source::{Polled, Source};
 
-/// How long lines are taken before keys are heeded.
+/// How long lines are taken before keys are handled.
 const TAKING: Duration = Duration::from_millis(10);
 
 /// How often a frame is drawn at most.
