@@ -274,7 +274,7 @@ fn cache_kib(text: &str) -> Result<u64, String> {
     match bytes / 1024 {
         // A last-level cache of a terabyte is a mistake.
         kib @ 1..=0x4000_0000 if bytes.is_multiple_of(1024) => Ok(kib),
-        _ => Err("a cache has from 1KiB to 1048576MiB, in whole KiB".to_owned()),
+        _ => Err("a cache has whole KiB, from 1KiB to 1048576MiB: 512KiB or 2MiB".to_owned()),
     }
 }
 

@@ -156,7 +156,7 @@ fn the_example_is_a_file_that_is_right_and_changes_nothing() {
     fs::write(folder.path().join("example.toml"), &example.stdout).unwrap();
     let check = numaherd(folder.path(), Some("example.toml"), &["config", "check"]);
     assert!(
-        out(&check).contains("is right: 0 keys set"),
+        out(&check).contains("is correct: 0 keys set"),
         "{}{}",
         out(&check),
         err(&check)
