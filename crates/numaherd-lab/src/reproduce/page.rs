@@ -30,7 +30,7 @@ const GROUPS: [&str; 3] = [
 /// How many of a group's lines hold, of one paper or of all: `9 of 10 (90 %)`.
 fn tally(lines: &[Line], of: usize, paper: Option<Paper>) -> String {
     let wanted = |line: &&Line| group(line) == of && paper.is_none_or(|paper| line.paper == paper);
-    let (mut hold, mut all) = (0, 0);
+    let (mut hold, mut all) = (0_usize, 0_usize);
     for line in lines.iter().filter(wanted) {
         hold += usize::from(line.holds);
         all += 1;

@@ -92,7 +92,7 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     );
     measured.detail("faster-under-dino", faster);
 
-    let worst = |runs: &Runs| mean(&runs.worst_improvements(kernel));
+    let worst = |runs: &Runs| mean(runs.worst_improvements(kernel));
     measured.figure("fig11-worst-dino", worst(&all.dino));
     measured.figure("fig11-worst-di-migrate", worst(&all.migrate));
     measured.order("fig11-worst-di-plain", [worst(&all.plain), mean(&plain)]);

@@ -130,7 +130,7 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     measured.figure("fig12-dino-over-others", smallest(ahead));
     measured.figure("fig12-worst-dino", smallest(&dino.worst_gains));
     let losses = [&plain, &migrate].map(|figures| -smallest(&figures.worst_gains));
-    measured.figure("fig12-worst-others", smallest(&losses));
+    measured.figure("fig12-worst-others", smallest(losses));
     for (name, figures) in [
         ("di-plain", &plain),
         ("di-migrate", &migrate),
