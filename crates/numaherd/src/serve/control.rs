@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use numaherd_herd::{Control, ControlError, Request as Asked};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
 use tokio::sync::{Mutex, Semaphore};
@@ -99,9 +99,10 @@ impl Desk {
     }
 
     /// Serves a connection in a task of its own, or refuses it.
-    pub fn connected(self: &Arc<Self>, mut stream: UnixStream) {
+    pub fn connected(self: &Arc<Self>, stream: UnixStream) {
         let place = self.room.clone().try_acquire_owned();
         let peer = stream.peer_cred();
+        let mut stream = BufReader::new(stream);
         let desk = self.clone();
         tokio::spawn(async move {
             let _place = match (place, peer) {
@@ -130,16 +131,15 @@ impl Desk {
         self.has_group || peer.uid() == 0 || peer.uid() == own
     }
 
-    async fn refuse(&self, stream: &mut UnixStream, why: &str) {
+    async fn refuse(&self, stream: &mut BufReader<UnixStream>, why: &str) {
         self.web.count(false);
         send(stream, refused(why).as_bytes()).await;
     }
 
     /// Answers line by line until the other side has gone, or is cut off.
-    async fn speak(self: &Arc<Self>, stream: &mut UnixStream, uid: u32) {
-        let mut heard: Vec<u8> = Vec::with_capacity(256);
+    async fn speak(self: &Arc<Self>, stream: &mut BufReader<UnixStream>, uid: u32) {
         loop {
-            let Some(line) = next_line(stream, &mut heard).await else {
+            let Some(line) = next_line(stream).await else {
                 return;
             };
             let line = match line {
@@ -197,7 +197,7 @@ impl Desk {
     }
 
     /// Streams the ledger's lines until one side ends.
-    async fn watch(&self, stream: &mut UnixStream) {
+    async fn watch(&self, stream: &mut BufReader<UnixStream>) {
         let Some(mut watching) = self.feed.watch() else {
             let why = format!(
                 "the herd has not begun, or {MOST_WATCHERS} watch it already, which is the most"
@@ -228,43 +228,30 @@ impl Desk {
         }
         let is_over = self.feed.look(|run, _| run.ended.is_some());
         if !is_over {
-            send(
-                stream,
-                refused("you read too slowly, and are not waited for").as_bytes(),
-            )
-            .await;
+            let why = refused("this watcher reads too slowly and is disconnected");
+            send(stream, why.as_bytes()).await;
         }
     }
 }
 
 /// The next line without its line feed, however it comes in pieces; `None` when the other side has gone
 /// or says nothing.
-async fn next_line(
-    stream: &mut UnixStream,
-    heard: &mut Vec<u8>,
-) -> Option<Result<Vec<u8>, String>> {
-    let line = timeout(IDLE, async {
-        loop {
-            if let Some(end) = heard.iter().position(|&byte| byte == b'\n') {
-                let mut line: Vec<u8> = heard.drain(..=end).collect();
-                line.pop();
-                return Some(Ok(line));
-            }
-            if heard.len() >= MOST_REQUEST {
-                return Some(Err(format!("a request has at most {MOST_REQUEST} bytes")));
-            }
-            let mut piece = [0; 1024];
-            match stream.read(&mut piece).await {
-                Ok(0) | Err(_) => return None,
-                Ok(bytes) => heard.extend_from_slice(&piece[..bytes]),
-            }
+async fn next_line(stream: &mut BufReader<UnixStream>) -> Option<Result<Vec<u8>, String>> {
+    let mut line = Vec::new();
+    let mut bounded = stream.take(MOST_REQUEST as u64);
+    let read = bounded.read_until(b'\n', &mut line);
+    timeout(IDLE, read).await.ok()?.ok()?;
+    match line.pop() {
+        Some(b'\n') => Some(Ok(line)),
+        Some(_) if line.len() + 1 >= MOST_REQUEST => {
+            Some(Err(format!("a request has at most {MOST_REQUEST} bytes")))
         }
-    });
-    line.await.ok().flatten()
+        _ => None,
+    }
 }
 
 /// Sends; says whether the other side took it in time.
-async fn send(stream: &mut UnixStream, bytes: &[u8]) -> bool {
+async fn send(stream: &mut BufReader<UnixStream>, bytes: &[u8]) -> bool {
     matches!(
         timeout(ANSWER_TIME, stream.write_all(bytes)).await,
         Ok(Ok(()))
