@@ -39,7 +39,7 @@ const MAY_USE: &[(&str, &str)] = &[
         "files quantity topology world hardware policy host model trace herd show experiment lab-launcher numaherd",
     ),
     ("testing", "topology world"),
-    ("menagerie", "quantity"),
+    ("menagerie", "quantity topology"),
     ("tests", ""),
 ];
 

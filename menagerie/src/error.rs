@@ -1,5 +1,6 @@
 //! Everything that can go wrong, in the words that the user reads.
 
+use numaherd_topology::{CpuId, CpuSet, NodeId, NodeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,16 +9,16 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// `--home` names a node that the machine has not.
     #[error("--home {node}: the machine has no such memory node; it has {present}")]
-    NoSuchNode { node: usize, present: String },
+    NoSuchNode { node: NodeId, present: NodeSet },
     /// `--home` names a node without memory.
     #[error("--home {node}: the node has CPUs but no memory; choose one of {present}")]
-    NodeWithoutMemory { node: usize, present: String },
+    NodeWithoutMemory { node: NodeId, present: NodeSet },
     /// A CPU named is offline, absent, or outside this process's affinity or cpuset.
     #[error("{option} {cpu}: this process may not run there; it may run on CPUs {allowed}")]
     CpuNotAllowed {
         option: &'static str,
-        cpu: usize,
-        allowed: String,
+        cpu: CpuId,
+        allowed: CpuSet,
     },
     /// More memory than there are addresses.
     #[error(
@@ -81,14 +82,14 @@ pub enum Error {
     #[error("could not bind {} of memory to node {node}: {source}{}", numaherd_quantity::bytes(*bytes), bind_advice(source, "--home"))]
     Bind {
         bytes: usize,
-        node: usize,
+        node: NodeId,
         source: io::Error,
     },
     /// The kernel would not deal memory out to nodes.
     #[error("could not interleave {} of memory over nodes {nodes}: {source}{}", numaherd_quantity::bytes(*bytes), bind_advice(source, "--memory interleave"))]
     Interleave {
         bytes: usize,
-        nodes: String,
+        nodes: NodeSet,
         source: io::Error,
     },
     /// The kernel gave addresses but no pages.
@@ -98,7 +99,7 @@ pub enum Error {
     #[error(
         "could not let a thread run on CPUs {cpus} only: {source}; a CPU may have gone offline or the cpuset may have changed"
     )]
-    Affinity { cpus: String, source: io::Error },
+    Affinity { cpus: CpuSet, source: io::Error },
     /// The kernel has no more threads to give.
     #[error(
         "could not start thread {index}: {source}; lower --threads, or raise the limit (ulimit -u, pids.max of the cgroup)"
@@ -188,7 +189,7 @@ mod tests {
             let source = io::Error::from_raw_os_error(code);
             Error::Bind {
                 bytes: 64 << 20,
-                node: 1,
+                node: NodeId(1),
                 source,
             }
             .to_string()

@@ -6,8 +6,9 @@
 //! pages may be moved, by the kernel as well.
 
 use crate::error::Error;
-use crate::machine::{Machine, format_list};
+use crate::machine::Machine;
 use crate::sys::{self, HugePages, Region};
+use numaherd_topology::{CpuId, CpuSet, NodeId, NodeSet};
 use rustix::param::page_size;
 use std::fmt;
 
@@ -15,17 +16,17 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub struct Placement {
     /// The node of the memory; the kernel's first-touch rule where none is named.
-    pub home: Option<usize>,
+    pub home: Option<NodeId>,
     /// Nodes that pages are dealt to in turn, where there is no home. Empty: first touch.
-    interleaved: Vec<usize>,
+    interleaved: NodeSet,
     /// Huge pages or not.
     pub huge_pages: HugePages,
     /// CPUs for setting up. All that the process may use where none are named.
-    start: Option<Vec<usize>>,
+    start: Option<CpuSet>,
     /// CPUs for the measured part, dealt to the members in turn. Empty: all of the process's.
-    pins: Vec<usize>,
+    pins: Vec<CpuId>,
     /// CPUs that the process was given.
-    allowed: Vec<usize>,
+    allowed: CpuSet,
 }
 
 /// On which CPUs a thread sets up its memory.
@@ -36,7 +37,7 @@ pub enum Start {
     /// Wherever the kernel puts the thread.
     Any,
     /// One CPU.
-    Cpu(usize),
+    Cpu(CpuId),
 }
 
 /// As on the command line.
@@ -54,35 +55,31 @@ impl Placement {
     /// Resolves what was asked for on `machine`, for the calling thread's affinity.
     pub fn new(
         machine: &Machine,
-        home: Option<usize>,
+        home: Option<NodeId>,
         start: Start,
-        pins: &[usize],
+        pins: &[CpuId],
         huge_pages: HugePages,
     ) -> Result<Placement, Error> {
         let allowed = sys::affinity().map_err(Error::system("read the process's affinity"))?;
         let home_cpus = home.map(|node| machine.cpus_of_home(node)).transpose()?;
-        let may_run = |option, cpu: usize| {
-            if allowed.contains(&cpu) {
-                Ok(cpu)
-            } else {
-                Err(Error::CpuNotAllowed {
-                    option,
-                    cpu,
-                    allowed: format_list(&allowed),
-                })
+        let may_run = |option, cpu| {
+            if allowed.contains(cpu) {
+                return Ok(cpu);
             }
+            let allowed = allowed.clone();
+            Err(Error::CpuNotAllowed {
+                option,
+                cpu,
+                allowed,
+            })
         };
         let start = match start {
             Start::Any => None,
-            Start::Cpu(cpu) => Some(vec![may_run("--start-cpu", cpu)?]),
+            Start::Cpu(cpu) => Some(CpuSet::from_iter([may_run("--start-cpu", cpu)?])),
             // A home of memory alone, or one whose CPUs are not ours, is filled from elsewhere.
             Start::Home => home_cpus
-                .map(|cpus| {
-                    cpus.into_iter()
-                        .filter(|cpu| allowed.contains(cpu))
-                        .collect()
-                })
-                .filter(|cpus: &Vec<usize>| !cpus.is_empty()),
+                .map(|cpus| cpus.intersection(&allowed))
+                .filter(|cpus| !cpus.is_empty()),
         };
         let pins = pins
             .iter()
@@ -90,7 +87,7 @@ impl Placement {
             .collect::<Result<_, _>>()?;
         Ok(Placement {
             home,
-            interleaved: Vec::new(),
+            interleaved: NodeSet::new(),
             huge_pages,
             start,
             pins,
@@ -99,7 +96,7 @@ impl Placement {
     }
 
     /// The same, with the pages of each memory dealt to `nodes` in turn.
-    pub fn interleaved(self, nodes: Vec<usize>) -> Placement {
+    pub fn interleaved(self, nodes: NodeSet) -> Placement {
         Placement {
             interleaved: nodes,
             ..self
@@ -132,7 +129,7 @@ impl Placement {
         }
         let result = set_up();
         match self.pin(index) {
-            Some(cpu) => confine(&[cpu])?,
+            Some(cpu) => confine(&CpuSet::from_iter([cpu]))?,
             None if self.start.is_some() => confine(&self.allowed)?,
             None => {}
         }
@@ -140,7 +137,7 @@ impl Placement {
     }
 
     /// The CPU dealt to member `index`, if CPUs are dealt.
-    pub fn pin(&self, index: usize) -> Option<usize> {
+    pub fn pin(&self, index: usize) -> Option<CpuId> {
         (!self.pins.is_empty()).then(|| self.pins[index % self.pins.len()])
     }
 
@@ -169,7 +166,7 @@ impl Placement {
             .set_huge_pages(self.huge_pages)
             .map_err(|source| Error::HugePages { source })?;
         let bound = match self.home {
-            Some(node) => region.bind(node),
+            Some(node) => region.bind(&NodeSet::from_iter([node])),
             None if self.interleaved.is_empty() => Ok(()),
             None => region.interleave(&self.interleaved),
         };
@@ -187,7 +184,7 @@ impl Placement {
             },
             None => Error::Interleave {
                 bytes,
-                nodes: format_list(&self.interleaved),
+                nodes: self.interleaved.clone(),
                 source,
             },
         }
@@ -197,7 +194,7 @@ impl Placement {
 /// Refuses a run of `count` times `each` bytes that the home node, or the machine, cannot hold.
 pub fn check_room(
     machine: &Machine,
-    home: Option<usize>,
+    home: Option<NodeId>,
     count: usize,
     each: usize,
 ) -> Result<(), Error> {
@@ -220,7 +217,7 @@ pub fn check_room(
 /// Refuses a kernel of `wanted` bytes that the home node, or the machine, cannot hold.
 pub fn check_class(
     machine: &Machine,
-    home: Option<usize>,
+    home: Option<NodeId>,
     kernel: &str,
     wanted: usize,
 ) -> Result<(), Error> {
@@ -244,9 +241,9 @@ pub fn whole_pages(bytes: usize) -> usize {
     bytes.next_multiple_of(page_size())
 }
 
-fn confine(cpus: &[usize]) -> Result<(), Error> {
+fn confine(cpus: &CpuSet) -> Result<(), Error> {
     sys::set_affinity(cpus).map_err(|source| Error::Affinity {
-        cpus: format_list(cpus),
+        cpus: cpus.clone(),
         source,
     })
 }
@@ -256,7 +253,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn placement(start: Start, pins: &[usize]) -> Result<Placement, Error> {
+    fn placement(start: Start, pins: &[CpuId]) -> Result<Placement, Error> {
         Placement::new(
             &Machine::at(Path::new("/")),
             None,
@@ -270,10 +267,10 @@ mod tests {
     fn a_thread_sets_up_where_it_starts_and_is_free_afterwards() {
         std::thread::spawn(|| {
             let allowed = sys::affinity().unwrap();
-            let last = *allowed.last().unwrap();
+            let last = allowed.last().unwrap();
             let during = placement(Start::Cpu(last), &[]).unwrap();
             let seen = during.settle(0, || Ok(sys::affinity().unwrap())).unwrap();
-            assert_eq!(seen, [last]);
+            assert_eq!(seen, CpuSet::from_iter([last]));
             assert_eq!(sys::affinity().unwrap(), allowed);
         })
         .join()
@@ -284,7 +281,7 @@ mod tests {
     fn a_failed_set_up_frees_the_thread_too() {
         std::thread::spawn(|| {
             let allowed = sys::affinity().unwrap();
-            let during = placement(Start::Cpu(allowed[0]), &[]).unwrap();
+            let during = placement(Start::Cpu(allowed.first().unwrap()), &[]).unwrap();
             let failed = during.settle(0, || Err::<(), _>(Error::TooLarge { count: 1, each: 1 }));
             assert!(failed.is_err());
             assert_eq!(sys::affinity().unwrap(), allowed);
@@ -296,7 +293,7 @@ mod tests {
     #[test]
     fn cpus_are_dealt_in_turn() {
         let allowed = sys::affinity().unwrap();
-        let pins = [allowed[0], *allowed.last().unwrap()];
+        let pins = [allowed.first().unwrap(), allowed.last().unwrap()];
         let dealt = placement(Start::Any, &pins).unwrap();
         assert_eq!(
             [0, 1, 2, 3].map(|i| dealt.pin(i).unwrap()),
@@ -307,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_cpu_out_of_reach_is_refused() {
-        let error = placement(Start::Cpu(1 << 20), &[]).unwrap_err();
+        let error = placement(Start::Cpu(CpuId(1 << 20)), &[]).unwrap_err();
         assert!(
             matches!(
                 error,
@@ -318,7 +315,7 @@ mod tests {
             ),
             "{error}"
         );
-        let error = placement(Start::Any, &[1 << 20]).unwrap_err();
+        let error = placement(Start::Any, &[CpuId(1 << 20)]).unwrap_err();
         assert!(
             matches!(
                 error,

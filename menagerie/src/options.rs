@@ -2,7 +2,6 @@
 
 use crate::access::AccessKind;
 use crate::kernels::{self, Class};
-use crate::machine;
 use crate::memory::Start;
 use crate::phases::PhaseLength;
 use crate::stream;
@@ -10,7 +9,9 @@ use crate::sys::HugePages;
 use crate::threads::Length;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use numaherd_quantity::{NotASize, parse_bytes};
+use numaherd_topology::{CpuId, CpuSet, ListError, NodeId};
 use serde::{Serialize, Serializer};
+use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -301,8 +302,8 @@ pub struct Memory {
 #[derive(Debug, Args, Serialize)]
 pub struct Place {
     /// Memory node that holds the working set at the start; pages may be moved afterwards
-    #[arg(long, value_name = "NODE")]
-    pub home: Option<usize>,
+    #[arg(long, value_name = "NODE", value_parser = node)]
+    pub home: Option<NodeId>,
     /// Where threads set up before they are free to run anywhere: home, any, or a CPU
     #[arg(long, value_name = "CPU", default_value = "home", value_parser = start)]
     #[serde(serialize_with = "as_start")]
@@ -314,7 +315,7 @@ pub struct Place {
 
 /// CPUs, at least one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CpuList(pub Vec<usize>);
+pub struct CpuList(pub Vec<CpuId>);
 
 /// What all workloads have.
 #[derive(Debug, Args, Serialize)]
@@ -432,22 +433,28 @@ fn offset(text: &str) -> Result<f64, String> {
     }
 }
 
+fn node(text: &str) -> Result<NodeId, ParseIntError> {
+    text.parse().map(NodeId)
+}
+
 fn start(text: &str) -> Result<Start, String> {
-    match text {
-        "home" => Ok(Start::Home),
-        "any" => Ok(Start::Any),
-        cpu => cpu
-            .parse()
-            .map(Start::Cpu)
-            .map_err(|_| "must be home, any or a CPU".to_owned()),
+    match (text, text.parse()) {
+        ("home", _) => Ok(Start::Home),
+        ("any", _) => Ok(Start::Any),
+        (_, Ok(cpu)) => Ok(Start::Cpu(CpuId(cpu))),
+        _ => Err("must be home, any or a CPU".to_owned()),
     }
 }
 
+/// CPUs in the order given, which is the order in which they are dealt.
 fn cpus(text: &str) -> Result<CpuList, String> {
-    match machine::parse_list(text) {
-        Some(list) if !list.is_empty() => Ok(CpuList(list)),
-        _ => Err("must be a list such as 0-3,8".to_owned()),
+    let ranges: Result<Vec<CpuSet>, ListError> = text.split(',').map(str::parse).collect();
+    let ranges = ranges.map_err(|error| error.to_string())?;
+    let cpus: Vec<CpuId> = ranges.iter().flat_map(CpuSet::iter).collect();
+    if cpus.is_empty() {
+        return Err("must be a list such as 0-3,8".to_owned());
     }
+    Ok(CpuList(cpus))
 }
 
 fn as_seconds<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -11,9 +11,10 @@
     reason = "mappings, mbind, CPU masks of any size, pointer chasing and counted instructions have no safe form"
 )]
 
+use numaherd_topology::{CpuSet, NodeSet};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::param::page_size;
-use std::ffi::{c_int, c_ulong, c_void};
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -23,9 +24,6 @@ pub const LINE: usize = 64;
 
 /// Bytes in a huge page of x86-64; mappings start on such a border so that huge pages fit.
 const HUGE_PAGE: usize = 2 << 20;
-
-/// Bits in one word of a kernel bit mask.
-const WORD_BITS: usize = c_ulong::BITS as usize;
 
 /// Fresh, zeroed, private memory of a whole number of pages, given back when dropped.
 #[derive(Debug)]
@@ -91,27 +89,27 @@ impl Region {
         }
     }
 
-    /// Binds the pages that will be touched to `node`.
-    pub fn bind(&self, node: usize) -> io::Result<()> {
-        self.mbind(libc::MPOL_BIND, &bit_mask(&[node]))
+    /// Binds the pages that will be touched to `nodes`.
+    pub fn bind(&self, nodes: &NodeSet) -> io::Result<()> {
+        self.mbind(libc::MPOL_BIND, nodes)
     }
 
     /// Deals the pages that will be touched to `nodes` in turn.
-    pub fn interleave(&self, nodes: &[usize]) -> io::Result<()> {
-        self.mbind(libc::MPOL_INTERLEAVE, &bit_mask(nodes))
+    pub fn interleave(&self, nodes: &NodeSet) -> io::Result<()> {
+        self.mbind(libc::MPOL_INTERLEAVE, nodes)
     }
 
     /// Takes a binding back. Pages stay where they are, but may be moved, and new ones may come
     /// from anywhere.
     pub fn unbind(&self) -> io::Result<()> {
-        self.mbind(libc::MPOL_DEFAULT, &[])
+        self.mbind(libc::MPOL_DEFAULT, &NodeSet::new())
     }
 
-    fn mbind(&self, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
+    fn mbind(&self, mode: c_int, nodes: &NodeSet) -> io::Result<()> {
         // The kernel reads one bit less than the count says.
-        let (words, bits) = match mask {
+        let (words, bits) = match nodes.as_words() {
             [] => (ptr::null(), 0),
-            mask => (mask.as_ptr(), mask.len() * WORD_BITS + 1),
+            mask => (mask.as_ptr(), mask.len() * 64 + 1),
         };
         // SAFETY: the range is this region's own; the mask is as long as `bits` says.
         let returned = unsafe {
@@ -367,21 +365,21 @@ pub fn spin(mut state: u64, iterations: u64) -> u64 {
     state
 }
 
-/// The CPUs that the calling thread may run on, ascending.
-pub fn affinity() -> io::Result<Vec<usize>> {
-    let mut mask: Vec<c_ulong> = vec![0; 16];
+/// The CPUs that the calling thread may run on.
+pub fn affinity() -> io::Result<CpuSet> {
+    let mut mask = vec![0u64; 16];
     loop {
         // SAFETY: the kernel writes at most the length given, which is the vector's own.
         let written = unsafe {
             libc::syscall(
                 libc::SYS_sched_getaffinity,
                 0,
-                mask.len() * size_of::<c_ulong>(),
+                size_of_val(&mask[..]),
                 mask.as_mut_ptr(),
             )
         };
         if written > 0 {
-            break;
+            return Ok(CpuSet::of_words(mask));
         }
         let error = io::Error::last_os_error();
         // EINVAL: the machine has more CPUs than the mask.
@@ -390,39 +388,26 @@ pub fn affinity() -> io::Result<Vec<usize>> {
         }
         mask = vec![0; mask.len() * 2];
     }
-    Ok((0..mask.len() * WORD_BITS)
-        .filter(|cpu| mask[cpu / WORD_BITS] >> (cpu % WORD_BITS) & 1 == 1)
-        .collect())
-}
-
-/// The kernel's mask of the bits named, no longer than it must be.
-fn bit_mask(bits: &[usize]) -> Vec<c_ulong> {
-    let words = bits.iter().max().map_or(1, |bit| bit / WORD_BITS + 1);
-    let mut mask: Vec<c_ulong> = vec![0; words];
-    for bit in bits {
-        mask[bit / WORD_BITS] |= 1 << (bit % WORD_BITS);
-    }
-    mask
 }
 
 /// Lets the calling thread run on `cpus` only.
-pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
-    let mask = bit_mask(cpus);
-    // SAFETY: the kernel reads as many bytes as the length says, which is the vector's own length.
-    let returned = unsafe {
+pub fn set_affinity(cpus: &CpuSet) -> io::Result<()> {
+    let mask = cpus.as_words();
+    // SAFETY: the kernel reads as many bytes as the length says, which is the slice's own length.
+    succeeded(unsafe {
         libc::syscall(
             libc::SYS_sched_setaffinity,
             0,
-            mask.len() * size_of::<c_ulong>(),
+            size_of_val(mask),
             mask.as_ptr(),
         )
-    };
-    succeeded(returned)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaherd_topology::NodeId;
 
     #[test]
     fn fresh_memory_is_zero_aligned_and_of_the_size_asked() {
@@ -436,7 +421,7 @@ mod tests {
     #[test]
     fn binding_to_a_node_that_cannot_be_is_refused() {
         let region = Region::map(1 << 12).unwrap();
-        assert!(region.bind(1 << 20).is_err());
+        assert!(region.bind(&NodeSet::from_iter([NodeId(1 << 20)])).is_err());
     }
 
     #[test]
@@ -492,8 +477,9 @@ mod tests {
     fn affinity_is_read_back_as_it_was_set() {
         std::thread::spawn(|| {
             let all = affinity().unwrap();
-            set_affinity(&all[..1]).unwrap();
-            assert_eq!(affinity().unwrap(), all[..1]);
+            let first: CpuSet = all.first().into_iter().collect();
+            set_affinity(&first).unwrap();
+            assert_eq!(affinity().unwrap(), first);
             set_affinity(&all).unwrap();
             assert_eq!(affinity().unwrap(), all);
         })
