@@ -182,7 +182,7 @@ fn what_is_wrong_is_refused_with_what_to_do() {
         ),
         (
             &["small.toml", "--set", "model.variation=9"],
-            "variation is 9",
+            "model.variation: must be a number from 0 to 0.5, not 9",
         ),
         (&["small.toml", "--repeat", "0"], "0 is not in 1.."),
     ];
