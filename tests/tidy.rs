@@ -17,8 +17,9 @@ const MAY_USE: &[(&str, &str)] = &[
     ("topology", "files quantity"),
     ("world", "files topology"),
     ("hardware", "topology"),
-    ("policy", "files topology world hardware"),
-    ("model", "files topology world"),
+    ("contention", ""),
+    ("policy", "files topology world hardware contention"),
+    ("model", "files topology world contention"),
     ("trace", "topology world hardware"),
     ("host", "files quantity topology world"),
     ("lab-launcher", "topology hardware lab-guest"),
@@ -50,6 +51,7 @@ const FOR_TESTS: &str = "testing";
 const PURE: &[&str] = &[
     "numaherd-files",
     "numaherd-quantity",
+    "numaherd-contention",
     "numaherd-topology",
     "numaherd-world",
     "numaherd-policy",
@@ -224,6 +226,7 @@ fn policies_and_values_do_no_io_and_read_no_clock() {
         "thread_rng",
     ];
     let why = "what decides is a pure function of what was observed";
+    assert_absent("crates/contention/src", &effects, &[], why);
     assert_absent("crates/policy/src", &effects, &[], why);
     assert_absent("crates/world/src", &effects, &[], why);
     // Its test that several threads may share a machine needs threads.

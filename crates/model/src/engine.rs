@@ -1,6 +1,6 @@
 //! The machine at work: processes, threads, pages and time, from event to event.
 //!
-//! Between two events nothing changes: every thread goes on at the speed that [`crate::contention`] found.
+//! Between two events nothing changes: every thread goes on at the speed that [`numaherd_contention`] found.
 //! Events are the end of a phase, of a program or of a pause, the start of a job, and what is done
 //! from outside (threads and pages moved). An epoch is the time between two of them; a thread that
 //! sleeps now and then is counted with the share of the time that it wants a CPU.
@@ -19,12 +19,12 @@ mod start;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use numaherd_contention::{Solution, Speed};
 use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{ProcessId, Tag, ThreadId};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::contention::{Solution, Speed};
 use crate::hardware::Hardware;
 use crate::job::{Completion, Job, Placement, Until, Work};
 use crate::kernel::Loads;

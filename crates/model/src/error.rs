@@ -1,5 +1,6 @@
 //! What can go wrong before a model runs.
 
+use numaherd_contention::CurveError;
 use numaherd_files::FileError;
 use numaherd_files::setting::Wrong;
 
@@ -18,11 +19,8 @@ pub enum ModelError {
         reason: String,
     },
     /// A curve of lines against cache that cannot be.
-    #[error("no curve of lines against cache: {why}")]
-    Curve {
-        /// What is wrong with it.
-        why: String,
-    },
+    #[error(transparent)]
+    Curve(#[from] CurveError),
     /// A file of program profiles cannot be read, or is wrong at a line and key.
     #[error(transparent)]
     File(#[from] FileError),

@@ -16,10 +16,10 @@
 
 use std::sync::Arc;
 
+use numaherd_contention::{Channel, Figures, LINE_BYTES, Seat};
 use numaherd_topology::machine::CacheSpec;
 use numaherd_topology::{CacheKind, CpuId, Link, Machine, NodeId, SharedBy, Topology, ways};
 
-use crate::contention::{Channel, Figures, LINE_BYTES, Seat};
 use crate::error::ModelError;
 
 /// Latency of a hit in the last-level cache of a Skylake-SP, in ns (FACTS 7.1): what the base cycles

@@ -6,9 +6,9 @@
 //!
 //! | question | where |
 //! |---|---|
-//! | how fast does each thread go on as things are | [`contention`]: the fixed point of an epoch |
-//! | who holds how much of a shared cache | [`contention::shares`]: footprint theory |
-//! | how long does a line wait at a controller or link | [`contention::loaded`]: the loaded-latency curve |
+//! | how fast does each thread go on as things are | [`numaherd_contention`]: the fixed point of an epoch |
+//! | who holds how much of a shared cache | [`numaherd_contention::shares`]: footprint theory |
+//! | how long does a line wait at a controller or link | [`numaherd_contention::loaded`]: the loaded-latency curve |
 //! | where would Linux put it | `kernel` |
 //! | where are the pages | `memory` |
 //! | what happens when | `engine`: from event to event |
@@ -20,7 +20,6 @@
 //! the base cycles; a thread that shares its CPU loses its share of time, not its cache; moving pages
 //! loads no controller.
 
-pub mod contention;
 mod cost_model;
 mod engine;
 mod error;
@@ -33,12 +32,12 @@ pub mod program;
 mod steady;
 mod world;
 
-pub use contention::{Factors, Speed};
 pub use cost_model::CostModel;
 pub use error::ModelError;
 pub use hardware::Hardware;
 pub use job::{Binding, Completion, Job, Placement, Until, Work};
 pub use micro::{Micro, Outcome};
+pub use numaherd_contention::{Factors, Speed};
 pub use program::{Library, Program};
 pub use steady::{Placed, Spread, alone, numa_penalty, steady, steady_spread};
 pub use world::{Model, Options};

@@ -14,8 +14,9 @@ mod derive;
 mod library;
 mod read;
 
-pub use crate::contention::{Curve, LINE_BYTES};
 pub use library::Library;
+use numaherd_contention::Demands;
+pub use numaherd_contention::{Curve, LINE_BYTES};
 
 /// What one process of a program asks of a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,13 +128,19 @@ impl Phase {
         }
     }
 
-    /// Lines that no prefetcher fetched, per 1000 instructions with `bytes` of cache: at most all
-    /// lines, and all of them where nothing is known of prefetching.
-    pub fn demand_at(&self, bytes: f64) -> f64 {
-        let lines = self.lines.at(bytes);
-        match &self.demand {
-            Some(demand) => demand.at(bytes).min(lines),
-            None => lines,
+    /// What the equations of contention want to know of it.
+    pub fn demands(&self) -> Demands<'_> {
+        Demands {
+            cycles_per_instruction: self.cycles_per_instruction,
+            lines: &self.lines,
+            demand: self.demand.as_ref(),
+            misses_in_flight: self.misses_in_flight,
+            written_per_line: self.written_per_line,
         }
+    }
+
+    /// Lines that no prefetcher fetched; see [`Demands::demand_at`].
+    pub fn demand_at(&self, bytes: f64) -> f64 {
+        self.demands().demand_at(bytes)
     }
 }

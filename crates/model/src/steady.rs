@@ -3,9 +3,9 @@
 //! For questions about a placement and nothing else: what it costs, and which factor of contention
 //! costs how much. The answers are those that [`crate::Model`] moves on by.
 
+use numaherd_contention::{Factors, Running, Solution, Speed, solve};
 use numaherd_topology::{CpuId, NodeId};
 
-use crate::contention::{Factors, Running, Solution, Speed, solve};
 use crate::hardware::Hardware;
 use crate::program::Phase;
 
@@ -71,7 +71,12 @@ pub fn steady_spread(hardware: &Hardware, threads: &[Spread<'_>], factors: Facto
         .iter()
         .map(|spread| {
             let seat = hardware.seat(spread.cpu);
-            Running::new(spread.phase, seat, spread.cpu_share, memory(spread))
+            Running::new(
+                spread.phase.demands(),
+                seat,
+                spread.cpu_share,
+                memory(spread),
+            )
         })
         .collect();
     let mut solution = Solution::default();

@@ -7,12 +7,11 @@
 //! thread all others have had the line once, each for the time that it takes to come over and for one
 //! write. Alone there, a thread takes each line once, from any thread of the process.
 
+use numaherd_contention::{Seat, Transfers};
 use numaherd_topology::CpuId;
 use numaherd_world::ThreadId;
 
 use super::{Engine, Thread};
-use crate::contention::Seat;
-use crate::contention::Transfers;
 use crate::kernel::Loads;
 
 /// Threads at one place, each counted with the share of its time that it is there.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use numaherd_contention::{Factors, Running, Solution, solve};
 use numaherd_topology::CpuId;
 use numaherd_world::ThreadId;
 
 use super::{Engine, Thread};
-use crate::contention::{Factors, Running, Solution, solve};
 use crate::kernel::Loads;
 use crate::steady::alone;
 
@@ -96,7 +96,7 @@ impl Engine {
                     intensity: thread.intensity,
                     transfers,
                     queue_ns,
-                    ..Running::new(phase, seat, share, thread.memory.clone())
+                    ..Running::new(phase.demands(), seat, share, thread.memory.clone())
                 }
             })
             .collect()
@@ -130,8 +130,9 @@ impl Engine {
         let slowdowns = self.threads.values().zip(&running).zip(&solution.speeds);
         let sum: f64 = slowdowns
             .map(|((thread, running), speed)| {
-                let solo = alone(&self.hardware, running.phase, thread.cpu).ns;
-                speed.ns / solo * running.phase.busy / running.cpu_share
+                let phase = self.phase(thread);
+                let solo = alone(&self.hardware, phase, thread.cpu).ns;
+                speed.ns / solo * phase.busy / running.cpu_share
             })
             .sum();
         (!self.threads.is_empty()).then(|| sum / self.threads.len() as f64)
@@ -147,7 +148,7 @@ impl Engine {
                 let seat = self.hardware.seat(cpu);
                 let alone = Running {
                     intensity: thread.intensity,
-                    ..Running::new(phase, seat, phase.busy, thread.memory.clone())
+                    ..Running::new(phase.demands(), seat, phase.busy, thread.memory.clone())
                 };
                 let mut solution = Solution::default();
                 solve(

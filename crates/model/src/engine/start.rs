@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use numaherd_contention::Speed;
 use numaherd_topology::{CpuId, CpuSet, NodeId};
 use numaherd_world::{ProcessId, Tag, ThreadId};
 
 use super::{Engine, PAGE_BYTES, Process, Refill, Seen, Thread};
-use crate::contention::Speed;
 use crate::job::{Binding, Job, Placement};
 use crate::kernel::Loads;
 use crate::memory::Memory;

@@ -11,7 +11,6 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::{Curve, Hot, Phase, Program};
-use crate::ModelError;
 
 mod sweep;
 
@@ -342,10 +341,7 @@ fn curve_of_mib(
     footprint_bytes: f64,
 ) -> Result<Curve, Wrong> {
     let bytes: Vec<(f64, f64)> = points.iter().map(|&(mib, n)| (mib * MIB, n)).collect();
-    Curve::new(accesses, &bytes, footprint_bytes).or_else(|error| match error {
-        ModelError::Curve { why } => wrong(at, key, why),
-        other => wrong(at, key, other.to_string()),
-    })
+    Curve::new(accesses, &bytes, footprint_bytes).or_else(|error| wrong(at, key, error.why))
 }
 
 /// A figure above 0 and at most `most`.

@@ -6,7 +6,7 @@
 //! in that time starting empty ([`Curve::held_after`]), so `W` is where the sum of these is the
 //! size of the cache. Bytes in a core's own caches come on top and take no room.
 
-use super::Curve;
+use crate::Curve;
 
 /// One user of a shared cache.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use crate::ModelError;
+use crate::CurveError;
 
 /// Bytes of a cache line, of every machine that the profiles speak of.
 pub const LINE_BYTES: f64 = 64.0;
@@ -63,14 +63,14 @@ impl Curve {
     /// per 1000 instructions), of a program with `footprint_bytes` of memory.
     ///
     /// # Errors
-    /// [`ModelError::Curve`] where there is no point, a figure is negative or not finite, sizes do
+    /// [`CurveError`] where there is no point, a figure is negative or not finite, sizes do
     /// not ascend from above 0, or lines rise with the size.
     pub fn new(
         cache_accesses: f64,
         points: &[(f64, f64)],
         footprint_bytes: f64,
-    ) -> Result<Self, ModelError> {
-        let wrong = |why: String| Err(ModelError::Curve { why });
+    ) -> Result<Self, CurveError> {
+        let wrong = |why: String| Err(CurveError { why });
         if points.is_empty() {
             return wrong("a curve needs one point at least".to_owned());
         }

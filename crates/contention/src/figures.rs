@@ -1,0 +1,88 @@
+//! What the equations know of a machine.
+
+/// The figures of a machine that the equations need.
+#[derive(Clone, Debug)]
+pub struct Figures {
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Idle latency in ns from the cores of each node to the memory of each: row `core * nodes + memory`.
+    pub latency_ns: Vec<f64>,
+    /// The controllers, one a node, in their order; then the links, each direction.
+    pub channels: Vec<Channel>,
+    /// The links that a line takes from each node to each, as channels: row `from * nodes + to`.
+    pub ways: Vec<Vec<u32>>,
+    /// Whether every line read from memory is asked after in all nodes' caches.
+    pub broadcast_probes: bool,
+    /// Bytes of the last-level cache of each domain.
+    pub llc_bytes: Vec<f64>,
+    /// Latency in ns of a hit there.
+    pub llc_ns: f64,
+    /// Bytes of a core's own caches that come on top of the last-level cache.
+    pub private_bytes: f64,
+    /// Bytes of the last of a core's own caches: what misses it asks the uncore.
+    pub own_bytes: f64,
+    /// Latency in ns of a hit there.
+    pub own_ns: f64,
+    /// Cache lines that a core has in flight at most, over a longer time.
+    pub in_flight: f64,
+    /// Clock in GHz.
+    pub clock_ghz: f64,
+    /// ns that a core takes for one cycle of the core that profiles were measured on.
+    pub ns_per_reference_cycle: f64,
+}
+
+/// A memory controller, or one direction of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    /// Lines per ns that it can carry.
+    pub capacity: f64,
+    /// The idle time in ns that the wait in front of it is a multiple of.
+    pub service_ns: f64,
+}
+
+impl Figures {
+    /// Idle latency in ns from the cores of a node to the memory of another.
+    pub fn latency_ns(&self, core: usize, memory: usize) -> f64 {
+        self.latency_ns[core * self.nodes + memory]
+    }
+
+    /// The links that a line takes from one node to another, as channels.
+    pub fn way(&self, from: usize, to: usize) -> &[u32] {
+        &self.ways[from * self.nodes + to]
+    }
+}
+
+/// Where a CPU is: places of its domain and its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Its memory domain.
+    pub domain: usize,
+    /// Its node.
+    pub node: usize,
+}
+
+/// Which contention there is; all of it on a real machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factors {
+    /// Threads take cache from each other.
+    pub cache: bool,
+    /// Lines wait for each other at controllers.
+    pub controllers: bool,
+    /// Lines wait for each other on links.
+    pub links: bool,
+}
+
+impl Factors {
+    /// All of them.
+    pub const ALL: Self = Self {
+        cache: true,
+        controllers: true,
+        links: true,
+    };
+    /// None: each thread as if alone, where it is.
+    pub const NONE: Self = Self {
+        cache: false,
+        controllers: false,
+        links: false,
+    };
+}

@@ -1,0 +1,79 @@
+//! The equations of contention: how fast each thread runs while all of them go on as they are.
+//!
+//! They have two users. The contention model knows its programs and moves on by the answers; a policy
+//! estimates the same figures from counters and predicts what a plan would bring. Neither has
+//! equations of its own.
+//!
+//! | question | where |
+//! |---|---|
+//! | how fast does each thread go on | [`solve()`]: the fixed point |
+//! | who holds how much of a shared cache | [`shares`]: footprint theory |
+//! | how long does a line wait at a controller or on a link | [`loaded`]: the loaded-latency curve |
+//! | how many lines does a program read with so much cache | [`Curve`] |
+//!
+//! Units: times in ns, sizes in bytes, lines of 64 bytes ([`LINE_BYTES`]) per 1000 instructions, capacities
+//! in lines per ns (64 GB/s are 1), shares from 0 to 1. Sources stand beside each equation. The only error is
+//! a curve that cannot be ([`CurveError`]); places beyond those of the [`Figures`] panic.
+//!
+//! # The fixed point
+//!
+//! Time for 1000 instructions of a thread, in ns:
+//!
+//! ```text
+//! t = 1000 cpi k  +  lines(c) sum_n m_n (L_n + w_n - L_llc) / F  +  sum_o x_o (T_o + w_o + q - L_llc) / F
+//! ```
+//!
+//! with `cpi` cycles of the reference core at `k` ns each; `lines(c)` cache lines read from memory
+//! with `c` bytes of cache; `m_n` the share of them that comes from node `n`, at an idle latency
+//! `L_n` and a wait `w_n` in the queues of the controller and the links on the way; `L_llc` the
+//! latency of a hit, which the base cycles hold already; and `F` lines in flight on average while
+//! the thread waits (Little's law): the program's own, or what the core can hold if that is less.
+//! Lines that it writes back load controllers and links, but nobody waits for them. `x_o` lines that
+//! another thread of the process wrote last come from that thread's cache, at an idle latency `T_o`,
+//! and cross links, not controllers; `q` is the wait for threads that want the same line.
+//!
+//! Of the same terms come the two counts of the uncore penalty (BRM §3.1), so that they never tell
+//! another story than the time. *Requests* are what a thread's own caches do not answer and no
+//! prefetcher asked for: `demand(o)`, with `o` the bytes of the core's own caches, and `x_o`. *Busy*
+//! is the time with one of them outstanding: all that is waited for, hits of the last-level cache
+//! included, over `F` (`F` in flight on average while any is, by Little's law):
+//!
+//! ```text
+//! busy = (lines(c) sum_n m_n (L_n + w_n) + (demand(o) - demand(c)) L_llc + sum_o x_o (T_o + w_o + q)) / F
+//! ```
+//!
+//! Lines that a prefetcher fetched are no requests, but where they come late a demand access waits
+//! for them: they count in the time as they do above.
+//!
+//! Three things depend on each other: shares of the caches on the threads' speeds
+//! ([`shares`]), waits on the lines asked for ([`loaded`]), speeds on both. They are
+//! found together by iteration, the waits by Newton's method on each channel with the others held,
+//! until no speed changes by more than a millionth part. Demand falls as waits grow, so there is
+//! one answer, and no channel ever carries more than it can: where many threads want too much, waits
+//! grow until their lines in flight allow no more.
+//!
+//! All of it is pure: a machine is its [`Figures`], a thread what it [demands](Running), and the answer
+//! depends on nothing else. Nodes, domains and channels are known by their places.
+//!
+//! A factor of contention can be taken away ([`Factors`]) to see what it costs: the split of DINO
+//! §2.1 without its difficulty of telling overlapping causes apart.
+
+mod curve;
+mod figures;
+pub mod loaded;
+mod running;
+pub mod shares;
+mod solve;
+
+pub use curve::{Curve, LINE_BYTES};
+pub use figures::{Channel, Factors, Figures, Seat};
+pub use running::{Demands, Running, Speed, Transfers};
+pub use solve::{Solution, solve};
+
+/// A curve of lines against cache that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no curve of lines against cache: {why}")]
+pub struct CurveError {
+    /// What is wrong with it.
+    pub why: String,
+}
