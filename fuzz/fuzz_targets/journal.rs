@@ -11,12 +11,36 @@ use std::fs;
 
 use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::{sealed, temporary};
-use numaherd_herd::journal::{Current, Journal};
+use numaherd_herd::journal::{Affinities, Journal};
 use numaherd_topology::CpuSet;
-use numaherd_world::AffinityResult;
+use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ThreadId};
 
 /// The boot that the seeds' journals are of.
 const BOOT: &str = "b";
+
+/// Threads that all have one mask; every third is gone.
+struct Machine {
+    mask: CpuSet,
+    asked: BTreeSet<ThreadId>,
+    given: BTreeSet<ThreadId>,
+}
+
+impl Affinities for Machine {
+    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
+        assert!(self.asked.insert(thread), "{thread} is asked for twice");
+        let bounds = Bounds {
+            mask: self.mask.clone(),
+            cpus: self.mask.clone(),
+        };
+        Ok((thread.tid % 3 != 0).then_some(bounds))
+    }
+
+    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
+        let is_first = self.given.insert(order.thread);
+        assert!(is_first, "{} is given back twice", order.thread);
+        AffinityResult::Done
+    }
+}
 
 fuzz_target!(|input: (bool, u8, &[u8])| {
     let (seal, cpu, text) = input;
@@ -33,28 +57,14 @@ fuzz_target!(|input: (bool, u8, &[u8])| {
     };
     let owed = journal.owed();
     let mask: CpuSet = [u32::from(cpu).into()].into_iter().collect();
-    let mut asked = BTreeSet::new();
-    let mut given = BTreeSet::new();
-    let report = journal.restore(
-        |thread| {
-            assert!(asked.insert(thread), "{thread} is asked for twice");
-            match thread.tid % 3 {
-                0 => Current::Gone,
-                _ => Current::Mask(mask.clone()),
-            }
-        },
-        |order| {
-            assert!(
-                given.insert(order.thread),
-                "{} is given back twice",
-                order.thread
-            );
-            AffinityResult::Done
-        },
-    );
-    let report = report.expect("the journal's directory can be written");
-    assert_eq!(asked.len(), owed);
-    assert_eq!(given.len(), report.restored.len());
+    let mut machine = Machine {
+        mask,
+        asked: BTreeSet::new(),
+        given: BTreeSet::new(),
+    };
+    let report = journal.restore(&mut machine);
+    assert_eq!(machine.asked.len(), owed);
+    assert_eq!(machine.given.len(), report.restored.len());
     assert!(report.failed.is_empty());
     assert_eq!(journal.owed(), 0);
     drop(journal);

@@ -2,16 +2,21 @@
 //!
 //! JSON lines, each sealed with a sum: a [`Header`] with the boot that it is of, then one [`Entry`]
 //! (`"kind":"change"`) for every mask that is about to be set: what was found, what gives it back,
-//! what is set. Nothing is set before its line is written and synced. A line `"kind":"settled"` says
-//! that a thread need not be given back any more.
+//! what is set. Nothing is set before its line is written. A line `"kind":"settled"` says
+//! that a thread need not be given back any more. A journal that owes nothing is not there.
+//!
+//! Nothing is synced to the disk: what has been written outlives the process, however that ends, and
+//! after a crash of the machine the journal is one of another boot. A busy disk delays nobody.
 //!
 //! Beside it lies `<name>.lock`, which the running instance holds locked (`flock`) and in which it
 //! has written who it is; the lock goes with the process, however that ends. What a killed instance
 //! left is in the journal that the next one opens, and [`Journal::restore`] gives it back. Opening a
 //! journal changes nothing by itself.
 //!
-//! Rules of giving back: the same thread (number and birth), and its mask is one that we set. A mask
-//! that someone else has set since is left alone and named. Thread numbers mean nothing after a
+//! Rules of giving back: the same thread (number and birth), and its mask is one that we set, or what the
+//! kernel has left of one ([`is_mask`](numaherd_world::is_mask)). A mask
+//! that someone else has set since is left alone and named. A damaged line is passed over and named; the
+//! file that has it is kept as `<name>.damaged`. Thread numbers mean nothing after a
 //! reboot: a journal of another boot is discarded with a message.
 
 mod read;
@@ -32,7 +37,7 @@ use crate::governor::ownership::Held;
 use crate::sealed::seal;
 use read::Found;
 
-pub use restore::{Current, Restored, restore};
+pub use restore::{Affinities, Restored, restore};
 
 /// The version of the format that is written, and the latest that is read.
 pub const VERSION: u64 = 1;
@@ -116,6 +121,7 @@ pub fn owed(path: &Path, boot: &str) -> Result<usize, HerdError> {
 
 /// What is in the journal at `path`; nothing where there is none.
 fn found(path: &Path) -> Result<Found, HerdError> {
+    is_a_file(path)?;
     match fs::read(path) {
         Ok(bytes) => read::read(path, &bytes),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Found::default()),
@@ -132,15 +138,18 @@ pub struct Journal {
     file: Option<File>,
     lines: usize,
     messages: Vec<String>,
-    // Held for as long as the journal is open.
-    _lock: File,
+    problems: Vec<String>,
+    // Whether the file has lines that cannot be read.
+    is_damaged: bool,
+    // Held for as long as the journal is open; none where none can be had.
+    _lock: Option<File>,
 }
 
 impl Journal {
     /// Opens the journal at `path`, made with its directory if need be, and takes its lock. `boot`
     /// is the id of this boot; `owner` is how this process names itself to a second instance, for
     /// instance `numaherd run, process 4711`. What an earlier instance left is read, and changes
-    /// nothing until [`Journal::restore`]; see [`Journal::messages`].
+    /// nothing until [`Journal::restore`].
     ///
     /// # Errors
     /// [`HerdError::JournalHeld`] when an instance is running, [`HerdError::NotOurs`] when the file
@@ -150,7 +159,25 @@ impl Journal {
             fs::create_dir_all(directory)
                 .map_err(|error| HerdError::io("make the journal's directory", directory, error))?;
         }
-        let lock = lock(path, owner)?;
+        Self::locked(path, boot, Some(lock(path, owner)?))
+    }
+
+    /// The same where nothing need be written: on a disk that is full or read-only too.
+    fn open_to_restore(path: &Path, boot: &str, owner: &str) -> Result<Self, HerdError> {
+        match Self::open(path, boot, owner) {
+            Err(HerdError::Io { source, .. }) if cannot_be_written(&source) => {}
+            opened => return opened,
+        }
+        let at = beside(path, ".lock");
+        let lock = match File::open(&at) {
+            Ok(file) => Some(locked(file, path, &at)?),
+            // Nobody can have made one.
+            Err(_) => None,
+        };
+        Self::locked(path, boot, lock)
+    }
+
+    fn locked(path: &Path, boot: &str, lock: Option<File>) -> Result<Self, HerdError> {
         let mut journal = Self {
             path: path.to_owned(),
             boot: boot.to_owned(),
@@ -158,15 +185,12 @@ impl Journal {
             file: None,
             lines: 0,
             messages: Vec::new(),
+            problems: Vec::new(),
+            is_damaged: false,
             _lock: lock,
         };
         journal.take_over()?;
         Ok(journal)
-    }
-
-    /// What is to be said about what was found: a damaged journal, one of an earlier boot.
-    pub fn messages(&self) -> &[String] {
-        &self.messages
     }
 
     /// How many threads are to be given back.
@@ -174,7 +198,7 @@ impl Journal {
         self.owed.len()
     }
 
-    /// Writes down masks that are about to be set, and has them on disk before it returns.
+    /// Writes down masks that are about to be set.
     ///
     /// # Errors
     /// [`HerdError::Io`]; nothing may be set then. The journal can be used again when there is room.
@@ -204,6 +228,9 @@ impl Journal {
         if owed.is_empty() {
             return Ok(());
         }
+        if self.owed.is_empty() {
+            return self.remove();
+        }
         let lines: Vec<Written> = owed
             .into_iter()
             .map(|thread| Written::Settled { thread })
@@ -220,13 +247,32 @@ impl Journal {
         if !self.owed.is_empty() {
             return Ok(true);
         }
+        self.remove().map(|()| false)
+    }
+
+    /// Removes the file of a journal that owes nothing.
+    fn remove(&mut self) -> Result<(), HerdError> {
+        self.keep_damaged()?;
         self.file = None;
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(HerdError::io("remove the journal", &self.path, error))
             }
-            _ => Ok(false),
+            _ => Ok(()),
         }
+    }
+
+    /// Keeps a file that is damaged under another name, before it goes.
+    fn keep_damaged(&mut self) -> Result<(), HerdError> {
+        if self.is_damaged {
+            let kept = beside(&self.path, ".damaged");
+            // One of before; where it stays the link is refused.
+            let _ = fs::remove_file(&kept);
+            fs::hard_link(&self.path, &kept)
+                .map_err(|error| HerdError::io("keep the damaged journal as", &kept, error))?;
+            self.is_damaged = false;
+        }
+        Ok(())
     }
 
     fn take_over(&mut self) -> Result<(), HerdError> {
@@ -236,10 +282,18 @@ impl Journal {
                 "the journal {} is of an earlier boot, whose threads are gone; it is discarded",
                 self.path.display()
             ));
-            return fs::remove_file(&self.path)
-                .map_err(|error| HerdError::io("remove the journal", &self.path, error));
+            return self.remove();
         }
-        self.messages.extend(found.damage);
+        if let Some(read::Damage { line, byte, lines }) = found.damage {
+            self.is_damaged = true;
+            self.problems.push(format!(
+                "the journal {} is damaged: {lines} of its lines cannot be read, the first is line {line} (byte \
+                 {byte}); what the others say of {} threads is restored, and the damaged file is kept as {}",
+                self.path.display(),
+                found.owed.len(),
+                beside(&self.path, ".damaged").display()
+            ));
+        }
         self.owed = found.owed;
         Ok(())
     }
@@ -249,7 +303,7 @@ impl Journal {
         let too_long = self.lines + lines.len() > 2 * self.owed.len() + LINES_TO_SPARE;
         match &mut self.file {
             Some(file) if !too_long => {
-                let written = file.write_all(&bytes).and_then(|()| file.sync_data());
+                let written = file.write_all(&bytes);
                 if let Err(error) = written {
                     // Half a line may be there now: the next write begins a new file.
                     self.file = None;
@@ -281,10 +335,10 @@ impl Journal {
             }
         }
         let new = beside(&self.path, ".new");
-        let file = write_synced(&new, &bytes)
-            .map_err(|error| HerdError::io("write the journal", &new, error))?;
+        let file =
+            write(&new, &bytes).map_err(|error| HerdError::io("write the journal", &new, error))?;
+        self.keep_damaged()?;
         fs::rename(&new, &self.path)
-            .and_then(|()| sync_directory(&self.path))
             .map_err(|error| HerdError::io("put the journal in place", &self.path, error))?;
         self.file = Some(file);
         self.lines = lines;
@@ -314,18 +368,50 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// Refuses what is there and is no file: reading a FIFO or a device might never end.
+fn is_a_file(path: &Path) -> Result<(), HerdError> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(HerdError::NotOurs {
+            path: path.to_owned(),
+            what: "journal",
+            why: "it is no regular file; name another with --journal".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether it failed because the disk is full or cannot be written at all.
+fn cannot_be_written(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(
+        error.kind(),
+        StorageFull | ReadOnlyFilesystem | QuotaExceeded
+    )
+}
+
 fn lock(path: &Path, owner: &str) -> Result<File, HerdError> {
     let at = beside(path, ".lock");
-    let io = |doing, error| HerdError::io(doing, &at, error);
-    let mut file = OpenOptions::new()
+    is_a_file(&at)?;
+    is_a_file(&beside(path, ".new"))?;
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .open(&at)
-        .map_err(|error| io("open the journal's lock", error))?;
+        .map_err(|error| HerdError::io("open the journal's lock", &at, error))?;
+    let mut file = locked(file, path, &at)?;
+    // Who holds it is only for a message to others; a disk that is full has no room for it.
+    let _ = file
+        .set_len(0)
+        .and_then(|()| file.write_all(owner.as_bytes()));
+    Ok(file)
+}
+
+/// Locks the file `at` that the journal at `path` has for it.
+fn locked(mut file: File, path: &Path, at: &Path) -> Result<File, HerdError> {
     match file.try_lock() {
-        Ok(()) => {}
+        Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             let mut owner = String::new();
             // Who holds it is only for the message.
@@ -335,25 +421,14 @@ fn lock(path: &Path, owner: &str) -> Result<File, HerdError> {
                 "" => "unknown process".to_owned(),
                 owner => owner.to_owned(),
             };
-            return Err(HerdError::JournalHeld { path, owner });
+            Err(HerdError::JournalHeld { path, owner })
         }
-        Err(TryLockError::Error(error)) => return Err(io("lock the journal", error)),
+        Err(TryLockError::Error(error)) => Err(HerdError::io("lock the journal", at, error)),
     }
-    file.set_len(0)
-        .and_then(|()| file.write_all(owner.as_bytes()))
-        .and_then(|()| file.flush())
-        .map_err(|error| io("write the journal's lock", error))?;
-    Ok(file)
 }
 
-fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
-    file.sync_all()?;
     Ok(file)
-}
-
-fn sync_directory(path: &Path) -> std::io::Result<()> {
-    let directory = path.parent().filter(|d| !d.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet};
-use numaherd_world::{ProcessId, ThreadId};
+use numaherd_world::{ProcessId, ThreadId, is_mask};
 
 #[derive(Clone, Debug)]
 struct Assignment {
@@ -104,7 +104,10 @@ impl Assignments {
         mask: &Arc<CpuSet>,
         cpuset: &CpuSet,
     ) -> Owner {
-        let same = |given: &CpuSet| given == &**mask || given.intersection(cpuset) == **mask;
+        // One of which the cpuset has left nothing names no core that still counts.
+        let same = |given: &CpuSet| {
+            given == &**mask || given.intersects(cpuset) && is_mask(mask, given, cpuset)
+        };
         let own = self.by_thread.get(&thread);
         let own = own.map(|own| same(&own.cpus).then_some(own.core));
         let owner = match own {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use numaherd_topology::CpuSet;
 
 use crate::files::Root;
-use crate::proc::cgroup::{Cgroups, Mounts, mounts};
+use crate::proc::cgroup::{Cgroups, Mounts, mounts, parse};
 
 /// A cpuset seen before; the number stays the same while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,14 @@ impl Cpusets {
         CpusetNumber(at)
     }
 
+    /// The CPUs that are online now of the cpuset of the thread with this folder of /proc.
+    pub(crate) fn cpus_of(&mut self, folder: &str) -> Arc<CpuSet> {
+        let text = self.root.read(&format!("{folder}/cgroup"));
+        let cgroups = text.map(|text| parse(&text)).unwrap_or_default();
+        let number = self.number(&cgroups);
+        self.cpus(number)
+    }
+
     /// Its CPUs that are online now.
     pub(crate) fn cpus(&mut self, number: CpusetNumber) -> Arc<CpuSet> {
         let known = &self.known[number.0];
@@ -119,7 +127,6 @@ impl Cpusets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::cgroup::parse;
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Cpusets) {
         let root = tempfile::tempdir().unwrap();

@@ -8,9 +8,9 @@ use std::time::Duration;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::in_step::lock;
 use numaherd_world::{
-    AffinityOutcome, AffinityResult, NewPages, NodeState, Orders, Outcome, PageOutcome, Pager,
-    Process, ProcessId, Progress, Sharing, Signal, SignalReport, Snapshot, ThreadId, Waker, World,
-    WorldError,
+    AffinityOutcome, AffinityResult, Bounds, NewPages, NodeState, Orders, Outcome, PageOutcome,
+    Pager, Process, ProcessId, Progress, Sharing, Signal, SignalReport, Snapshot, ThreadId, Waker,
+    World, WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -18,6 +18,7 @@ use crate::affinity;
 use crate::agent::Agents;
 use crate::assignments::Assignments;
 use crate::counters::Counters;
+use crate::cpusets::Cpusets;
 use crate::end_of_run::Ending;
 use crate::error::HostError;
 use crate::event_choice;
@@ -38,6 +39,7 @@ use crate::residency::Residencies;
 use crate::samples::{self, Recipe, Roster, Sampler};
 use crate::scan::{Scanner, Tick};
 use crate::stop::{Stop, WakeEvent};
+use crate::threads;
 use crate::vm::Machines;
 
 /// The live machine.
@@ -47,6 +49,8 @@ pub struct Host {
     options: HostOptions,
     signals: Vec<SignalReport>,
     scanner: Scanner,
+    /// For threads that are in no scan.
+    cpusets: Cpusets,
     assignments: Assignments,
     counters: Option<Counters>,
     recipe: Option<Recipe>,
@@ -120,6 +124,7 @@ impl Host {
         let share = options.residency_share;
         let mut host = Self {
             scanner: Scanner::new(root.clone(), &options, nodes),
+            cpusets: Cpusets::new(root.clone()),
             assignments: Assignments::set_before(&options.set_before),
             residencies: Residencies::new(root.clone(), page_bytes, share, only_node),
             machines: Machines::new(root.clone()),
@@ -335,6 +340,14 @@ impl World for Host {
 
     fn affinity_of(&self, thread: ThreadId) -> Option<CpuSet> {
         affinity::mask(&*self.shared.kernel, thread).ok().flatten()
+    }
+
+    fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
+        let online = self.shared.online();
+        let kernel = &*self.shared.kernel;
+        threads::bounds_of(kernel, &mut self.cpusets, Some(&online), thread)
+            .ok()
+            .flatten()
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use numaherd_herd::journal::{self, Current, Journal, Restored};
+use numaherd_herd::journal::{self, Affinities, Journal, Restored};
 use numaherd_host::Threads;
-use numaherd_world::ThreadId;
+use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ThreadId};
 use serde::Serialize;
 
 use crate::cli::Release;
@@ -30,6 +30,7 @@ struct Report {
     gone: u64,
     left_alone: Vec<Left>,
     failed: Vec<Left>,
+    problems: Vec<String>,
     messages: Vec<String>,
 }
 
@@ -57,6 +58,7 @@ impl From<Restored> for Report {
                 .map(|(t, name, mask)| left((t, name, why(mask))))
                 .collect(),
             failed: restored.failed.into_iter().map(left).collect(),
+            problems: restored.problems,
             messages: restored.messages,
         }
     }
@@ -70,9 +72,13 @@ pub fn release(options: &Release) -> Result<()> {
     let path = options.journal.clone().unwrap_or_else(configured_journal);
     let report = Report::from(restore(&path)?);
     print::shown(options.json, &report, || text(&report, &path))?;
-    match report.failed.len() {
-        0 => Ok(()),
-        n => Err(ended!(
+    match (report.failed.len(), report.problems.len()) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(ended!(
+            Failure,
+            "every affinity that the journal tells of is restored, but see above"
+        )),
+        (n, _) => Err(ended!(
             Failure,
             "the affinities of {n} threads could not be restored; see above"
         )),
@@ -91,26 +97,14 @@ fn configured_journal() -> PathBuf {
 
 fn restore(path: &Path) -> Result<Restored> {
     let owner = format!("numaherd release, process {}", std::process::id());
-    let threads = Threads::new(Path::new("/"));
-    let (current, apply) = (
-        |thread| current(&threads, thread),
-        |order| threads.set(&order),
-    );
-    journal::restore(path, &boot_id()?, &owner, current, apply).map_err(coded)
+    journal::restore(path, &boot_id()?, &owner, &mut Machine::live()).map_err(coded)
 }
 
 /// Gives back what an earlier run left in a journal that has been opened; what is to be said of it.
-///
-/// # Errors
-/// The journal cannot be written.
-pub fn give_back(journal: &mut Journal) -> Result<Vec<String>> {
-    let threads = Threads::new(Path::new("/"));
-    let (current, apply) = (
-        |thread| current(&threads, thread),
-        |order| threads.set(&order),
-    );
-    let report = Report::from(journal.restore(current, apply).map_err(coded)?);
-    let mut messages = report.messages.clone();
+pub fn give_back(journal: &mut Journal) -> Vec<String> {
+    let report = Report::from(journal.restore(&mut Machine::live()));
+    let mut messages = report.messages;
+    messages.extend(report.problems);
     if report.restored > 0 {
         let n = report.restored;
         messages.push(format!(
@@ -123,14 +117,25 @@ pub fn give_back(journal: &mut Journal) -> Result<Vec<String>> {
             left.tid, left.name, left.why
         ));
     }
-    Ok(messages)
+    messages
 }
 
-fn current(threads: &Threads, thread: ThreadId) -> Current {
-    match threads.mask(thread) {
-        Ok(Some(mask)) => Current::Mask(mask),
-        Ok(None) => Current::Gone,
-        Err(error) => Current::Unreadable { error },
+/// This machine's threads.
+struct Machine(Threads);
+
+impl Machine {
+    fn live() -> Self {
+        Self(Threads::new(Path::new("/")))
+    }
+}
+
+impl Affinities for Machine {
+    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
+        self.0.bounds_of(thread)
+    }
+
+    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
+        self.0.set(order)
     }
 }
 
@@ -145,7 +150,8 @@ pub fn boot_id() -> Result<String> {
 }
 
 fn text(report: &Report, path: &Path) -> Shown {
-    let mut text: String = report.messages.iter().map(|m| format!("{m}\n")).collect();
+    let said = report.messages.iter().chain(&report.problems);
+    let mut text: String = said.map(|message| format!("{message}\n")).collect();
     let Report {
         restored,
         as_found,
@@ -155,6 +161,9 @@ fn text(report: &Report, path: &Path) -> Shown {
         ..
     } = report;
     if restored + as_found + left_alone.len() + failed.len() == 0 && *gone == 0 {
+        if !report.problems.is_empty() {
+            return text;
+        }
         return text + &format!("Nothing to restore: {} is empty.\n", path.display());
     }
     text += &format!("{restored} threads restored, {as_found} unchanged, {gone} ended.\n");

@@ -5,6 +5,7 @@
 //! decides. A policy turns a snapshot into a [`Plan`]; the governor turns a plan into orders. All of
 //! these are values: they can be written to a ledger, read back, compared and made up in tests.
 
+mod bounds;
 pub mod in_step;
 mod machine;
 mod notice;
@@ -17,6 +18,7 @@ mod together;
 mod unmanaged;
 mod world;
 
+pub use bounds::{Bounds, is_mask, is_whole};
 pub use machine::{Agent, Tag, VirtualCpu, VirtualMachine};
 pub use notice::{Notice, Sharing};
 pub use orders::{

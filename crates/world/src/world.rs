@@ -1,6 +1,7 @@
 //! The trait of all worlds, and the order in which its methods may be called.
 //!
-//! [`World::topology`], [`World::signals`], [`World::waker`] and [`World::affinity_of`] at any time.
+//! [`World::topology`], [`World::signals`], [`World::waker`], [`World::affinity_of`] and [`World::bounds_of`]
+//! at any time.
 //! [`World::place_new_pages`] and then [`World::attend`] before time passes, and again, both, whenever
 //! another policy takes over while the world runs (not between a [`World::run_for`] that has run its
 //! time and the [`World::apply`] that follows); after their first, also before time passes,
@@ -37,6 +38,7 @@ use std::time::Duration;
 use numaherd_topology::{CpuSet, Topology};
 use serde::{Deserialize, Serialize};
 
+use crate::bounds::Bounds;
 use crate::notice::Notice;
 use crate::orders::{Orders, Outcome, PageOutcome};
 use crate::plan::PageOrder;
@@ -148,6 +150,13 @@ pub trait World {
     /// snapshot any more. `None` when it has ended, or when this world cannot tell.
     fn affinity_of(&self, _thread: ThreadId) -> Option<CpuSet> {
         None
+    }
+
+    /// The mask that a thread has now, with what it may use at all; likewise.
+    fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
+        let mask = self.affinity_of(thread)?;
+        let cpus = self.topology().online_cpus();
+        Some(Bounds { mask, cpus })
     }
 
     /// Carries out affinity orders, and page orders too when the pager has not been handed out.

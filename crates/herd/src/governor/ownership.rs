@@ -175,18 +175,17 @@ pub fn all_cpus(topology: &Topology) -> Arc<CpuSet> {
     Arc::new(topology.cpus().iter().map(|cpu| cpu.id).collect())
 }
 
-/// Whether the thread may run on every online CPU of its cpuset.
-fn is_whole(thread: &Thread, online: &CpuSet) -> bool {
-    thread
-        .cpuset
-        .intersection(online)
-        .is_subset(&thread.affinity)
+/// The CPUs of the thread's cpuset that are online.
+fn cpus(thread: &Thread, online: &CpuSet) -> CpuSet {
+    thread.cpuset.intersection(online)
 }
 
-/// Whether the thread's mask is `mask`, or what its cpuset has left of it.
+/// Whether the thread may run on every online CPU of its cpuset.
+fn is_whole(thread: &Thread, online: &CpuSet) -> bool {
+    numaherd_world::is_whole(&thread.affinity, &cpus(thread, online))
+}
+
+/// Whether the thread's mask is `mask`, or what the kernel has left of it.
 fn is_mask(thread: &Thread, mask: &CpuSet, online: &CpuSet) -> bool {
-    *thread.affinity == *mask || {
-        let left = mask.intersection(&thread.cpuset).intersection(online);
-        !left.is_empty() && thread.affinity.intersection(online) == left
-    }
+    numaherd_world::is_mask(&thread.affinity, mask, &cpus(thread, online))
 }

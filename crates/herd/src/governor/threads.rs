@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use numaherd_topology::{CpuId, CpuSet, DomainId, Topology};
 use numaherd_world::{
-    AffinityOrder, Placement, Plan, ProcessId, Release, Snapshot, Thread, ThreadId,
+    AffinityOrder, Bounds, Placement, Plan, ProcessId, Release, Snapshot, Thread, ThreadId,
 };
 
 use super::bounce::{BounceLimit, Bounces};
@@ -262,16 +262,16 @@ impl ThreadGovernor {
     }
 
     /// Takes out of the changes the giving back of threads that are in no snapshot any more and whose
-    /// mask, as `mask_now` tells it, is not the one that we set: someone else has changed it since.
+    /// mask, as `bounds_now` tells it, is not the one that we set: someone else has changed it since.
     /// They are forgotten and named in `left_alone`. A thread that cannot be told of stays in.
     pub fn leave_changed_alone(
         &mut self,
         governed: &mut Governed,
-        mask_now: impl Fn(ThreadId) -> Option<CpuSet>,
+        mut bounds_now: impl FnMut(ThreadId) -> Option<Bounds>,
     ) {
         let changed = |change: &mut Change| {
             let unseen = change.cause == Cause::GiveBack && change.from.is_none();
-            unseen && mask_now(change.order.thread).is_some_and(|now| now != *change.held.mask)
+            unseen && bounds_now(change.order.thread).is_some_and(|now| !now.is(&change.held.mask))
         };
         for change in governed.changes.extract_if(.., changed) {
             let id = change.order.thread;

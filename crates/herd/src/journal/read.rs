@@ -1,4 +1,4 @@
-//! Reads a journal, up to the damage.
+//! Reads a journal. A line that is damaged is passed over: each line stands by itself.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,8 +17,19 @@ pub(super) struct Found {
     pub(super) boot: Option<String>,
     /// The threads that are to be given back.
     pub(super) owed: BTreeMap<ThreadId, Owed>,
-    /// What is damaged.
-    pub(super) damage: Option<String>,
+    /// How many lines are damaged, and where the first is.
+    pub(super) damage: Option<Damage>,
+}
+
+/// Lines that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Damage {
+    /// The number of the first.
+    pub(super) line: usize,
+    /// The byte at which it begins.
+    pub(super) byte: usize,
+    /// How many there are.
+    pub(super) lines: usize,
 }
 
 #[derive(Deserialize)]
@@ -47,14 +58,12 @@ pub(super) fn read(path: &Path, bytes: &[u8]) -> Result<Found, HerdError> {
                 found.owed.remove(&thread);
             }
             None => {
-                found.damage = Some(format!(
-                    "the journal {} is damaged at line {} (byte {byte}); what is before \
-                     that can be restored ({} threads), what is after it cannot",
-                    path.display(),
-                    number + 2,
-                    found.owed.len()
-                ));
-                break;
+                let first = Damage {
+                    line: number + 2,
+                    byte,
+                    lines: 0,
+                };
+                found.damage.get_or_insert(first).lines += 1;
             }
         }
         byte += line.len();

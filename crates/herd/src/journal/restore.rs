@@ -4,23 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ThreadId};
 
 use super::{Journal, Owed};
 use crate::error::HerdError;
 
-/// What is known of a thread's mask now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Current {
-    /// The thread is there, of that number and birth, and has this mask.
-    Mask(CpuSet),
-    /// There is no such thread any more.
-    Gone,
-    /// Its mask cannot be read.
-    Unreadable {
-        /// What was tried, why it failed, what to do.
-        error: String,
-    },
+/// The affinities of a machine's threads.
+pub trait Affinities {
+    /// What a thread of that number and birth may use now; `None` when there is none any more.
+    ///
+    /// # Errors
+    /// It cannot be read: a sentence with what was tried, why it failed, what to do.
+    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String>;
+
+    /// Sets one.
+    fn set(&mut self, order: &AffinityOrder) -> AffinityResult;
 }
 
 /// What became of the threads of a journal.
@@ -36,46 +34,43 @@ pub struct Restored {
     pub left_alone: Vec<(ThreadId, String, CpuSet)>,
     /// Could not be given back; thread, name, error. They stay in the journal.
     pub failed: Vec<(ThreadId, String, String)>,
+    /// What is wrong with the journal: a sentence each.
+    pub problems: Vec<String>,
     /// What else is to be said.
     pub messages: Vec<String>,
 }
 
 impl Journal {
-    /// Gives back every thread that is owed, by the rules of the [module](super). `mask_now` tells a
-    /// thread's mask; `apply` sets one.
-    ///
-    /// # Errors
-    /// [`HerdError::Io`] when the journal cannot be written; what was given back stays so.
-    pub fn restore(
-        &mut self,
-        mut mask_now: impl FnMut(ThreadId) -> Current,
-        mut apply: impl FnMut(AffinityOrder) -> AffinityResult,
-    ) -> Result<Restored, HerdError> {
+    /// Gives back every thread that is owed, by the rules of the [module](super). A journal that cannot be
+    /// written keeps nobody bound: that is among the report's problems.
+    pub fn restore(&mut self, affinities: &mut dyn Affinities) -> Restored {
         let mut report = Restored {
+            problems: self.problems.clone(),
             messages: self.messages.clone(),
             ..Restored::default()
         };
         let mut settled = Vec::new();
         for (&thread, owed) in &self.owed {
-            let now = match mask_now(thread) {
-                Current::Mask(now) => now,
-                Current::Gone => {
+            match affinities.bounds_of(thread) {
+                Ok(None) => {
                     report.gone += 1;
                     settled.push(thread);
-                    continue;
                 }
-                Current::Unreadable { error } => {
+                Ok(Some(now)) => {
+                    if give_back(thread, owed, now, affinities, &mut report) {
+                        settled.push(thread);
+                    }
+                }
+                Err(error) => {
                     let name = owed.entry.name.clone();
                     report.failed.push((thread, name, error));
-                    continue;
                 }
-            };
-            if give_back(thread, owed, now, &mut apply, &mut report) {
-                settled.push(thread);
             }
         }
-        self.settle(&settled)?;
-        Ok(report)
+        if let Err(error) = self.settle(&settled) {
+            report.problems.push(error.to_string());
+        }
+        report
     }
 }
 
@@ -83,25 +78,29 @@ impl Journal {
 fn give_back(
     thread: ThreadId,
     owed: &Owed,
-    now: CpuSet,
-    apply: &mut impl FnMut(AffinityOrder) -> AffinityResult,
+    now: Bounds,
+    affinities: &mut dyn Affinities,
     report: &mut Restored,
 ) -> bool {
     let entry = &owed.entry;
-    if now == entry.found || now == entry.back {
-        report.as_found.push(thread);
+    if !owed.masks.iter().any(|mask| now.is(mask)) {
+        if now.mask == entry.found || now.is(&entry.back) {
+            report.as_found.push(thread);
+        } else {
+            let name = entry.name.clone();
+            report.left_alone.push((thread, name, now.mask));
+        }
         return true;
     }
-    if !owed.masks.contains(&now) {
-        report.left_alone.push((thread, entry.name.clone(), now));
-        return true;
-    }
+    // The kernel refuses a mask of which nothing is left; it may run anywhere then.
+    let is_left = entry.back.intersects(&now.cpus);
+    let cpus = if is_left { &entry.back } else { &now.cpus };
     let order = AffinityOrder {
         thread,
         core: None,
-        cpus: Arc::new(entry.back.clone()),
+        cpus: Arc::new(cpus.clone()),
     };
-    match apply(order) {
+    match affinities.set(&order) {
         // Narrowed to its cpuset, which is what giving back to the kernel means.
         AffinityResult::Done | AffinityResult::Narrowed { .. } => report.restored.push(thread),
         AffinityResult::Gone => report.gone += 1,
@@ -113,19 +112,22 @@ fn give_back(
     true
 }
 
-/// Opens the journal at `path`, gives back all that is owed and closes it: `release` after a kill.
+/// Opens the journal at `path`, gives back all that is owed and closes it: `release` after a kill. It does so
+/// even where nothing can be written.
 ///
 /// # Errors
-/// As [`Journal::open`] and [`Journal::restore`].
+/// As [`Journal::open`].
 pub fn restore(
     path: &Path,
     boot: &str,
     owner: &str,
-    mask_now: impl FnMut(ThreadId) -> Current,
-    apply: impl FnMut(AffinityOrder) -> AffinityResult,
+    affinities: &mut dyn Affinities,
 ) -> Result<Restored, HerdError> {
-    let mut journal = Journal::open(path, boot, owner)?;
-    let report = journal.restore(mask_now, apply)?;
-    journal.close()?;
+    let mut journal = Journal::open_to_restore(path, boot, owner)?;
+    let mut report = journal.restore(affinities);
+    if let Err(error) = journal.close() {
+        report.problems.push(error.to_string());
+    }
+    report.problems.dedup();
     Ok(report)
 }

@@ -15,9 +15,9 @@ use crate::ledger::{Placing, Record};
 impl Running<'_> {
     /// Leaves alone what someone else has changed since; the journal owes it nothing any more.
     pub(super) fn leave_changed_alone(&mut self, governed: &mut Governed) {
-        let world = &*self.world;
+        let world = &mut *self.world;
         self.governor
-            .leave_changed_alone(governed, |thread| world.affinity_of(thread));
+            .leave_changed_alone(governed, |thread| world.bounds_of(thread));
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.settle(&governed.left_alone)
         {

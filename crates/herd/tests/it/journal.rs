@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use numaherd_herd::HerdError;
-use numaherd_herd::journal::{Current, Entry, Journal, Restored, restore};
+use numaherd_herd::journal::{Affinities, Entry, Journal, Restored, restore};
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ThreadId};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -24,6 +23,47 @@ fn entry(number: u32, set: &str) -> Entry {
         found: cpus("0-7"),
         back: cpus("0-15"),
         set: cpus(set),
+    }
+}
+
+/// A machine with these threads, which obeys but for those that it `refuses`.
+struct Machine {
+    masks: BTreeMap<ThreadId, CpuSet>,
+    /// The CPUs that are online and in everyone's cpuset.
+    cpus: CpuSet,
+    refuses: Vec<ThreadId>,
+    set: Vec<ThreadId>,
+}
+
+impl Machine {
+    fn new(masks: &[(u32, &str)]) -> Self {
+        let masks = masks.iter().map(|&(n, mask)| (tid(n), cpus(mask)));
+        Self {
+            masks: masks.collect(),
+            cpus: cpus("0-15"),
+            refuses: Vec::new(),
+            set: Vec::new(),
+        }
+    }
+}
+
+impl Affinities for Machine {
+    fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
+        let cpus = self.cpus.clone();
+        let mask = self.masks.get(&thread).cloned();
+        Ok(mask.map(|mask| Bounds { mask, cpus }))
+    }
+
+    fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
+        assert_eq!(order.core, None);
+        assert!(order.cpus.intersects(&self.cpus), "the kernel refuses it");
+        if self.refuses.contains(&order.thread) {
+            let error = "EPERM".to_owned();
+            return AffinityResult::Failed { error };
+        }
+        self.masks.insert(order.thread, (*order.cpus).clone());
+        self.set.push(order.thread);
+        AffinityResult::Done
     }
 }
 
@@ -54,26 +94,26 @@ impl Place {
 
     /// Gives back; the machine has these masks and obeys. Returns the report and the masks after.
     fn restore(&self, masks: &[(u32, &str)]) -> (Restored, BTreeMap<ThreadId, CpuSet>) {
-        let masks: BTreeMap<ThreadId, CpuSet> = masks
-            .iter()
-            .map(|&(n, mask)| (tid(n), cpus(mask)))
-            .collect();
-        let mut after = masks.clone();
-        let report = restore(
-            &self.path(),
-            BOOT,
-            "the test",
-            |thread| match masks.get(&thread) {
-                Some(mask) => Current::Mask(mask.clone()),
-                None => Current::Gone,
-            },
-            |order: AffinityOrder| {
-                assert_eq!(order.core, None);
-                after.insert(order.thread, (*order.cpus).clone());
-                AffinityResult::Done
-            },
-        );
-        (report.unwrap(), after)
+        let mut machine = Machine::new(masks);
+        (self.restore_on(&mut machine), machine.masks)
+    }
+
+    fn restore_on(&self, machine: &mut Machine) -> Restored {
+        restore(&self.path(), BOOT, "the test", machine).unwrap()
+    }
+
+    /// Changes a byte of a line, counted from 0.
+    fn damage(&self, line: usize) -> usize {
+        let mut bytes = fs::read(self.path()).unwrap();
+        let lines = bytes.split_inclusive(|&byte| byte == b'\n');
+        let at = lines.take(line).map(<[u8]>::len).sum::<usize>();
+        bytes[at + 20] ^= 4;
+        fs::write(self.path(), bytes).unwrap();
+        at
+    }
+
+    fn damaged(&self) -> PathBuf {
+        self.path().with_file_name("journal.damaged")
     }
 }
 
@@ -111,14 +151,9 @@ fn a_mask_that_someone_else_has_set_since_is_left_alone_and_named() {
 #[test]
 fn what_could_not_be_given_back_stays_in_the_journal() {
     let place = Place::killed(&[entry(1, "0-3"), entry(2, "0-3")]);
-    let fails = |order: AffinityOrder| match order.thread.tid {
-        1 => AffinityResult::Done,
-        _ => AffinityResult::Failed {
-            error: "EPERM".to_owned(),
-        },
-    };
-    let ours = |_| Current::Mask(cpus("0-3"));
-    let report = restore(&place.path(), BOOT, "the test", ours, fails).unwrap();
+    let mut machine = Machine::new(&[(1, "0-3"), (2, "0-3")]);
+    machine.refuses = vec![tid(2)];
+    let report = place.restore_on(&mut machine);
     assert_eq!(report.restored, [tid(1)]);
     let failed = [(tid(2), "t2".to_owned(), "EPERM".to_owned())];
     assert_eq!(report.failed, failed);
@@ -181,27 +216,108 @@ fn a_journal_of_an_earlier_boot_is_discarded_with_a_message() {
 }
 
 #[test]
-fn a_damaged_journal_is_read_up_to_the_damage() {
+fn a_damaged_line_costs_no_other_thread_its_affinity_and_the_file_is_kept() {
     let place = Place::killed(&[entry(1, "0-3"), entry(2, "0-3"), entry(3, "0-3")]);
-    let mut bytes = fs::read(place.path()).unwrap();
-    let third = bytes
-        .split_inclusive(|&b| b == b'\n')
-        .take(2)
-        .map(<[u8]>::len)
-        .sum::<usize>();
-    bytes[third + 20] ^= 4;
-    fs::write(place.path(), bytes).unwrap();
+    let third = place.damage(2);
+    let damaged = fs::read(place.path()).unwrap();
     let masks = [(1, "0-3"), (2, "0-3"), (3, "0-3")];
-    let (report, _) = place.restore(&masks);
+    let (report, after) = place.restore(&masks);
+    assert_eq!(report.restored, [tid(1), tid(3)]);
+    assert_eq!(after[&tid(3)], cpus("0-15"));
+    assert_eq!(
+        report.problems,
+        [format!(
+            "the journal {} is damaged: 1 of its lines cannot be read, the first is line 3 (byte {third}); what \
+             the others say of 2 threads is restored, and the damaged file is kept as {}",
+            place.path().display(),
+            place.damaged().display()
+        )]
+    );
+    assert!(!place.path().exists(), "nothing is owed");
+    assert_eq!(fs::read(place.damaged()).unwrap(), damaged);
+}
+
+#[test]
+fn a_herd_that_goes_on_with_a_damaged_journal_keeps_the_damaged_file() {
+    let place = Place::killed(&[entry(1, "0-3"), entry(2, "0-3")]);
+    place.damage(1);
+    let damaged = fs::read(place.path()).unwrap();
+    place.open().record(&[entry(3, "0-3")]).unwrap();
+    assert_eq!(fs::read(place.damaged()).unwrap(), damaged);
+    let (report, _) = place.restore(&[(2, "0-3"), (3, "0-3")]);
+    assert_eq!(report.restored, [tid(2), tid(3)]);
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+fn a_mask_that_the_kernel_narrowed_since_is_still_ours() {
+    let left = [("0-2,4-15", "0-2"), ("2-5", "2-3"), ("6-9", "6-9")];
+    for (online_of_cpuset, mask) in left {
+        let place = Place::killed(&[entry(1, "0-3")]);
+        let mut machine = Machine::new(&[(1, mask)]);
+        machine.cpus = cpus(online_of_cpuset);
+        let report = place.restore_on(&mut machine);
+        assert_eq!(report.restored, [tid(1)], "{mask}");
+        assert_eq!(machine.masks[&tid(1)], cpus("0-15"));
+    }
+}
+
+#[test]
+fn where_nothing_is_left_of_what_was_found_the_thread_may_run_anywhere() {
+    let mut pinned = entry(1, "0-3");
+    pinned.back = cpus("0-1");
+    let place = Place::killed(&[pinned]);
+    let mut machine = Machine::new(&[(1, "4-7")]);
+    machine.cpus = cpus("4-7");
+    assert_eq!(place.restore_on(&mut machine).restored, [tid(1)]);
+    assert!(!place.path().exists());
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_keeps_nobody_bound() {
+    let place = Place::killed(&[entry(1, "0-3"), entry(2, "0-3")]);
+    let new = place.path().with_file_name("journal.new");
+    // Whatever is written anew has no place.
+    fs::create_dir_all(new.join("full")).unwrap();
+    let mut machine = Machine::new(&[(1, "0-3"), (2, "0-3")]);
+    machine.refuses = vec![tid(2)];
+    let mut journal = Journal::open(&place.path(), BOOT, "the test");
+    assert!(journal.is_err(), "no regular file");
+    fs::remove_dir_all(&new).unwrap();
+    journal = Journal::open(&place.path(), BOOT, "the test");
+    fs::create_dir_all(new.join("full")).unwrap();
+    let mut journal = journal.unwrap();
+    let report = journal.restore(&mut machine);
     assert_eq!(report.restored, [tid(1)]);
     assert!(
-        report.messages[0].ends_with(&format!(
-            "is damaged at line 3 (byte {third}); what is before that can be restored (1 \
-             threads), what is after it cannot"
-        )),
+        report.problems[0].contains("journal.new"),
         "{:?}",
-        report.messages
+        report.problems
     );
+    machine.refuses.clear();
+    let report = journal.restore(&mut machine);
+    assert_eq!(report.restored, [tid(2)]);
+    assert!(
+        report.problems.is_empty(),
+        "a file that owes nothing only goes"
+    );
+    assert!(!place.path().exists());
+}
+
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    for name in ["journal", "journal.lock", "journal.new"] {
+        let place = Place::new();
+        let at = place.path().with_file_name(name);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&at).status();
+        assert!(made.unwrap().success());
+        let error = Journal::open(&place.path(), BOOT, "the test").unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{error}");
+    }
+    let device = std::path::Path::new("/dev/zero");
+    let error = numaherd_herd::journal::owed(device, BOOT).unwrap_err();
+    assert!(matches!(error, HerdError::NotOurs { .. }), "{error}");
 }
 
 #[test]
@@ -250,22 +366,20 @@ proptest! {
             bytes[at] ^= 1 << bit;
         }
         bytes.truncate(cut.index(bytes.len() + 1));
+        let text_lines = bytes.iter().filter(|&&byte| byte == b'\n').count();
         fs::write(place.path(), bytes).unwrap();
-        let mut given = Vec::new();
-        let outcome = restore(
-            &place.path(),
-            BOOT,
-            "the test",
-            |_| Current::Mask(cpus("0-3")),
-            |order: AffinityOrder| {
-                given.push((order.thread, order.cpus));
-                AffinityResult::Done
-            },
-        );
-        prop_assert!(outcome.is_ok() || given.is_empty());
-        for (at, (thread, mask)) in given.iter().enumerate() {
-            prop_assert_eq!(*thread, entries[at].thread);
-            prop_assert_eq!(mask, &Arc::new(cpus("0-15")));
+        let mut machine = Machine::new(&[]);
+        machine.masks = (1..6).map(|n| (tid(n), cpus("0-3"))).collect();
+        let outcome = restore(&place.path(), BOOT, "the test", &mut machine);
+        prop_assert!(outcome.is_ok() || machine.set.is_empty());
+        for thread in &machine.set {
+            prop_assert!((1..6).any(|n| tid(n) == *thread));
+            prop_assert_eq!(&machine.masks[thread], &cpus("0-15"));
+        }
+        // Every thread whose line is whole, wherever the damage is.
+        if let (Ok(report), None) = (&outcome, flip) {
+            let whole = text_lines.min(6).saturating_sub(1);
+            prop_assert_eq!(report.restored.len(), whole);
         }
     }
 }

@@ -222,8 +222,7 @@ fn open_journal(config: &Config) -> Result<Option<Journal>> {
     let path = config.journal.clone().unwrap_or_else(usual_journal);
     let owner = format!("numaherd run, process {}", std::process::id());
     let mut journal = Journal::open(&path, &release::boot_id()?, &owner).map_err(coded)?;
-    let given_back = release::give_back(&mut journal)?;
-    for message in given_back {
+    for message in release::give_back(&mut journal) {
         say(&message);
     }
     Ok(Some(journal))
