@@ -65,6 +65,10 @@ fuzz_target!(|text: &str| {
             0 => 0.0,
             step => step as f64 / 20.0,
         },
+        smt_throughput: 1.0 + run.below(101) as f64 / 100.0,
+        llc_gb_per_s: run.below(100) as f64,
+        write_turnaround: run.below(90) as f64 / 100.0,
+        page_moves_disturb: run.below(2) == 1,
     };
     let jobs: Vec<Job> = rows
         .take(MOST_JOBS)

@@ -7,8 +7,11 @@ pub struct Figures {
     pub nodes: usize,
     /// Idle latency in ns from the cores of each node to the memory of each: row `core * nodes + memory`.
     pub latency_ns: Vec<f64>,
-    /// The controllers, one a node, in their order; then the links, each direction.
+    /// The controllers, one a node, in their order; then the links, each direction; then the last-level
+    /// caches, one a domain, where their bandwidth is known.
     pub channels: Vec<Channel>,
+    /// The first of the last-level caches' channels; `None`: they are never a bottleneck.
+    pub caches: Option<usize>,
     /// The links that a line takes from each node to each, as channels: row `from * nodes + to`.
     pub ways: Vec<Vec<u32>>,
     /// Whether every line read from memory is asked after in all nodes' caches.
@@ -27,11 +30,17 @@ pub struct Figures {
     pub in_flight: f64,
     /// Clock in GHz.
     pub clock_ghz: f64,
+    /// What two SMT siblings get done together, in what one does alone: from 1 (each half as much) to 2
+    /// (siblings are cores of their own, and share nothing).
+    pub smt_throughput: f64,
+    /// Share of a controller's capacity that is lost per share of writes among its lines, where it turns its
+    /// bus from reads to writes and back; 0: none.
+    pub write_turnaround: f64,
     /// ns that a core takes for one cycle of the core that profiles were measured on.
     pub ns_per_reference_cycle: f64,
 }
 
-/// A memory controller, or one direction of a link.
+/// A memory controller, one direction of a link, or the way into a last-level cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
     /// Lines per ns that it can carry.
@@ -44,6 +53,22 @@ impl Figures {
     /// Idle latency in ns from the cores of a node to the memory of another.
     pub fn latency_ns(&self, core: usize, memory: usize) -> f64 {
         self.latency_ns[core * self.nodes + memory]
+    }
+
+    /// The way into a domain's last-level cache, as a channel.
+    pub(crate) fn cache_channel(&self, domain: usize) -> Option<u32> {
+        self.caches.map(|first| (first + domain) as u32)
+    }
+
+    /// Whether there is contention for a channel.
+    pub(crate) fn counts(&self, channel: usize, factors: Factors) -> bool {
+        if channel < self.nodes {
+            factors.controllers
+        } else if self.caches.is_some_and(|first| channel >= first) {
+            factors.cache
+        } else {
+            factors.links
+        }
     }
 
     /// The links that a line takes from one node to another, as channels.
@@ -61,10 +86,19 @@ pub struct Seat {
     pub node: usize,
 }
 
+/// A hardware thread of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The core's place.
+    pub core: usize,
+    /// The CPU: threads on one CPU take turns, and so are no siblings of each other.
+    pub cpu: usize,
+}
+
 /// Which contention there is; all of it on a real machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Factors {
-    /// Threads take cache from each other.
+    /// Threads take cache from each other, and wait for each other at its door.
     pub cache: bool,
     /// Lines wait for each other at controllers.
     pub controllers: bool,

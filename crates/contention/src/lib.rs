@@ -52,6 +52,22 @@
 //! one answer, and no channel ever carries more than it can: where many threads want too much, waits
 //! grow until their lines in flight allow no more.
 //!
+//! Three more things are known, and left out unless a figure turns them on:
+//!
+//! * *The door of a last-level cache* ([`Figures::caches`]) is a channel like any other. Every line that the
+//!   core's own caches do not hold passes it, hit or miss, and waits there: `lines(o) w / F`. Its curve is that
+//!   of memory, for want of a measured one (derived).
+//! * *Turnaround* ([`Figures::write_turnaround`]): a controller whose lines are writes by a share `s` carries
+//!   `1 - k s` of its capacity. Measured on Skylake-SP and Cascade Lake: 6 % less at 3 reads to a write, 6 to
+//!   8 % at 2, 12 to 15 % at 1 (FACTS 7.2); least squares through nothing give `k` = 0.25, within 1.5 points
+//!   of each.
+//! * *SMT siblings* ([`Figures::smt_throughput`], `y`) share a core's issue slots while both compute, its lines
+//!   in flight while both wait, and its own caches all the time. A thread that computes takes `2 / y` times as
+//!   long while its sibling computes, too: `base (1 + (2 / y - 1) a b)`, with `a` the share of the time that the
+//!   sibling runs and `b` the part of that in which it computes; where it waits for memory, the core is the
+//!   other's. Linux counted with `y` = 1.15 up to 4.x (`smt_gain` = 1178 of 1024). The lines in flight that a
+//!   core can hold are divided as they are asked for.
+//!
 //! All of it is pure: a machine is its [`Figures`], a thread what it [demands](Running), and the answer
 //! depends on nothing else. Nodes, domains and channels are known by their places.
 //!
@@ -66,7 +82,7 @@ pub mod shares;
 mod solve;
 
 pub use curve::{Curve, LINE_BYTES};
-pub use figures::{Channel, Factors, Figures, Seat};
+pub use figures::{Channel, Factors, Figures, Lane, Seat};
 pub use running::{Demands, Running, Speed, Transfers};
 pub use solve::{Solution, solve};
 

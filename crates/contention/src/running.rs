@@ -1,6 +1,6 @@
 //! What the equations know of a thread, and what they answer.
 
-use crate::{Curve, Seat};
+use crate::{Curve, Lane, Seat};
 
 /// What a thread asks of a machine: figures of a program's profile, or estimates from counters.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +40,11 @@ pub struct Running<'a> {
     pub intensity: f64,
     /// Nodes and the share of its lines that each answers; the shares add up to 1.
     pub memory: Vec<(usize, f64)>,
+    /// Nodes and the share of its written lines that each takes, where those are not the nodes it reads
+    /// from: who copies reads here and writes there.
+    pub writes_to: Option<Vec<(usize, f64)>>,
+    /// The hardware thread that it has; `None`: a core of its own.
+    pub lane: Option<Lane>,
     /// Lines that other threads wrote last.
     pub transfers: Vec<Transfers>,
     /// Wait in ns of each of these for threads that want the same line.
@@ -60,6 +65,8 @@ impl<'a> Running<'a> {
             cpu_share,
             intensity: 1.0,
             memory,
+            writes_to: None,
+            lane: None,
             transfers: Vec::new(),
             queue_ns: 0.0,
         }
@@ -88,6 +95,8 @@ pub struct Speed {
     pub controller_ns: f64,
     /// Of that, waiting in queues of links.
     pub link_ns: f64,
+    /// Of that, waiting at the door of the last-level cache.
+    pub cache_ns: f64,
     /// Of that, what remote memory costs more than local memory when idle.
     pub remote_ns: f64,
     /// Bytes of cache it holds.

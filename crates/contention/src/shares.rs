@@ -15,25 +15,22 @@ pub struct User<'a> {
     pub curve: &'a Curve,
     /// Instructions per ns.
     pub rate: f64,
+    /// Bytes of its core's own caches that it may count on beside the shared one.
+    pub private_bytes: f64,
 }
 
 /// Bytes that each user holds, its core's own caches included. `window_ns` is where to start from
 /// (any positive number) and becomes the window that was found.
-pub fn shares(
-    users: &[User<'_>],
-    cache_bytes: f64,
-    private_bytes: f64,
-    window_ns: &mut f64,
-    held: &mut Vec<f64>,
-) {
+pub fn shares(users: &[User<'_>], cache_bytes: f64, window_ns: &mut f64, held: &mut Vec<f64>) {
     let fill = |window_ns: f64, held: &mut Vec<f64>| -> f64 {
         held.clear();
         held.extend(users.iter().map(|user| {
             let bytes = user.curve.held_after(window_ns * user.rate);
-            bytes.min(cache_bytes + private_bytes)
+            bytes.min(cache_bytes + user.private_bytes)
         }));
-        held.iter()
-            .map(|bytes| (bytes - private_bytes).max(0.0))
+        let shared = held.iter().zip(users);
+        shared
+            .map(|(bytes, user)| (bytes - user.private_bytes).max(0.0))
             .sum()
     };
     if users.len() == 1 || fill(f64::MAX, held) <= cache_bytes {

@@ -1,5 +1,7 @@
 //! The iteration: shares, waits and speeds found together.
 
+use std::collections::BTreeMap;
+
 use crate::shares::{User, shares};
 use crate::{Factors, Figures, LINE_BYTES, Running, Speed, loaded};
 
@@ -18,9 +20,11 @@ pub struct Solution {
     ns: Vec<f64>,
 }
 
-/// What does not change while the answer is looked for.
+/// What does not change while the answer is looked for, but for what siblings take.
 struct Thread {
     base_ns: f64,
+    /// The same with the core to itself.
+    own_base_ns: f64,
     /// Latency beyond a hit of a line from memory, without waits.
     idle_ns: f64,
     /// Latency of a line from another cache beyond what the base cycles hold of it, without waits on
@@ -29,7 +33,17 @@ struct Thread {
     transfer_base_ns: f64,
     transfers: f64,
     in_flight: f64,
+    /// The same with the core to itself.
+    own_in_flight: f64,
+    /// Threads on the other hardware threads of its core.
+    siblings: Vec<usize>,
+    /// Bytes of its core's own caches: the last of them, and what comes on top of the last level.
+    own_bytes: f64,
+    private_bytes: f64,
     cpu_share: f64,
+    /// The way into its last-level cache, and the lines that take it.
+    door: Option<u32>,
+    passing: f64,
     /// Channels of a line: which, how much of it waits there, how much of it loads it.
     lines: Vec<Use>,
     /// The same of a line from another cache.
@@ -41,6 +55,8 @@ struct Use {
     channel: u32,
     waits: f64,
     loads: f64,
+    /// Of the load, what is written.
+    written: f64,
 }
 
 /// Finds how fast each thread goes on.
@@ -50,18 +66,18 @@ pub fn solve(
     factors: Factors,
     solution: &mut Solution,
 ) {
-    let threads: Vec<Thread> = running.iter().map(|r| Thread::of(figures, r)).collect();
+    let mut threads: Vec<Thread> = running.iter().map(|r| Thread::of(figures, r)).collect();
+    find_siblings(figures, running, &mut threads);
     let mut domains: Vec<Vec<usize>> = vec![Vec::new(); figures.llc_bytes.len()];
     for (at, thread) in running.iter().enumerate() {
         domains[thread.seat.domain].push(at);
     }
     solution.waits.resize(figures.channels.len(), 0.0);
     solution.windows.resize(domains.len(), 1e6);
-    if !factors.controllers {
-        solution.waits[..figures.nodes].fill(0.0);
-    }
-    if !factors.links {
-        solution.waits[figures.nodes..].fill(0.0);
+    for (channel, wait) in solution.waits.iter_mut().enumerate() {
+        if !figures.counts(channel, factors) {
+            *wait = 0.0;
+        }
     }
     let mut held = vec![0.0; running.len()];
     let mut lines: Vec<f64> = vec![0.0; running.len()];
@@ -74,21 +90,23 @@ pub fn solve(
     let mut users = Vec::new();
     let mut shared = Vec::new();
     for round in 0..MOST_ROUNDS {
+        share_cores(figures, &mut threads, &ns);
         for (domain, members) in domains.iter().enumerate() {
             users.clear();
             users.extend(members.iter().map(|&at| User {
                 curve: running[at].demands.lines,
                 rate: 1000.0 / ns[at] * threads[at].cpu_share * running[at].intensity,
+                private_bytes: threads[at].private_bytes,
             }));
             let bytes = figures.llc_bytes[domain];
-            let private = figures.private_bytes;
             if factors.cache {
                 let window = &mut solution.windows[domain];
-                shares(&users, bytes, private, window, &mut shared);
+                shares(&users, bytes, window, &mut shared);
             } else {
                 shared.clear();
                 let alone = |user: &User<'_>| user.curve.held_after(f64::MAX);
-                shared.extend(users.iter().map(|user| alone(user).min(bytes + private)));
+                let most = |user: &User<'_>| bytes + user.private_bytes;
+                shared.extend(users.iter().map(|user| alone(user).min(most(user))));
             }
             for (&at, &bytes) in members.iter().zip(&shared) {
                 held[at] = bytes;
@@ -120,6 +138,59 @@ pub fn solve(
     solution.ns = ns;
 }
 
+/// Finds out who shares a core with whom, and divides its own caches evenly among them.
+fn find_siblings(figures: &Figures, running: &[Running<'_>], threads: &mut [Thread]) {
+    if figures.smt_throughput >= 2.0 {
+        return;
+    }
+    let mut cores: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+    for (at, thread) in running.iter().enumerate() {
+        if let Some(lane) = thread.lane {
+            cores.entry(lane.core).or_default().push((lane.cpu, at));
+        }
+    }
+    for members in cores.values() {
+        for &(cpu, at) in members {
+            let others = members.iter().filter(|&&(other, _)| other != cpu);
+            let siblings: Vec<usize> = others.map(|&(_, other)| other).collect();
+            let sharers: f64 = siblings.iter().map(|&other| threads[other].cpu_share).sum();
+            threads[at].own_bytes /= 1.0 + sharers;
+            threads[at].private_bytes /= 1.0 + sharers;
+            threads[at].siblings = siblings;
+        }
+    }
+    for (thread, running) in threads.iter_mut().zip(running) {
+        thread.passing = passing(running, thread.own_bytes);
+    }
+}
+
+/// What siblings take from each other at these speeds: issue slots while they compute, lines in flight while
+/// they wait.
+fn share_cores(figures: &Figures, threads: &mut [Thread], ns: &[f64]) {
+    let stretch = 2.0 / figures.smt_throughput - 1.0;
+    for at in 0..threads.len() {
+        if threads[at].siblings.is_empty() {
+            continue;
+        }
+        let (mut computing, mut asked) = (0.0, threads[at].own_in_flight);
+        for &sibling in &threads[at].siblings {
+            let other = &threads[sibling];
+            let computes = (other.base_ns / ns[sibling]).min(1.0);
+            computing += other.cpu_share * computes;
+            asked += other.cpu_share * (1.0 - computes) * other.own_in_flight;
+        }
+        let thread = &mut threads[at];
+        thread.base_ns = thread.own_base_ns * (1.0 + stretch * computing);
+        let part = (figures.in_flight / asked).min(1.0);
+        thread.in_flight = (thread.own_in_flight * part).max(1.0);
+    }
+}
+
+/// Lines that a thread's own caches of so many bytes do not hold, per 1000 instructions.
+fn passing(running: &Running<'_>, own_bytes: f64) -> f64 {
+    running.demands.lines.at(own_bytes) * running.intensity
+}
+
 /// Share of each channel's capacity that is asked for, and how fast that falls as its wait grows.
 fn demand(
     figures: &Figures,
@@ -130,6 +201,7 @@ fn demand(
 ) -> (Vec<f64>, Vec<f64>) {
     let mut asked = vec![0.0; figures.channels.len()];
     let mut falls = vec![0.0; figures.channels.len()];
+    let mut written = vec![0.0; figures.channels.len()];
     for ((thread, &lines), &ns) in threads.iter().zip(lines).zip(ns) {
         let now = thread.ns(lines, waits);
         // Between the speed settled last and the one these waits allow; equal in the end.
@@ -139,15 +211,29 @@ fn demand(
                 let channel = one.channel as usize;
                 let load = one.loads * lines * thread.cpu_share / time;
                 asked[channel] += load;
+                written[channel] += one.written * lines * thread.cpu_share / time;
                 falls[channel] += load / time * one.waits * lines / thread.in_flight;
             }
         };
         add(&thread.lines, lines);
         add(&thread.moved, thread.transfers);
+        if let Some(channel) = thread.door {
+            let door = Use {
+                channel,
+                waits: 1.0,
+                loads: 1.0,
+                written: 0.0,
+            };
+            add(&[door], thread.passing);
+        }
     }
     for channel in 0..asked.len() {
-        asked[channel] /= figures.channels[channel].capacity;
-        falls[channel] /= figures.channels[channel].capacity;
+        let mut capacity = figures.channels[channel].capacity;
+        if written[channel] > 0.0 && channel < figures.nodes {
+            capacity *= 1.0 - figures.write_turnaround * written[channel] / asked[channel];
+        }
+        asked[channel] /= capacity;
+        falls[channel] /= capacity;
     }
     (asked, falls)
 }
@@ -164,8 +250,7 @@ fn adjust(
     for _ in 0..3 {
         let (asked, falls) = demand(figures, threads, lines, ns, &solution.waits);
         for channel in 0..asked.len() {
-            let controller = channel < figures.nodes;
-            if controller && !factors.controllers || !controller && !factors.links {
+            if !figures.counts(channel, factors) {
                 continue;
             }
             let service = figures.channels[channel].service_ns;
@@ -190,16 +275,26 @@ impl Thread {
         let (mut idle_ns, mut transfer_ns, mut transfer_base_ns) = (0.0, 0.0, 0.0);
         for &(home, share) in &running.memory {
             idle_ns += share * (figures.latency_ns(node, home) - figures.llc_ns).max(0.0);
-            let written = share * demands.written_per_line;
-            add(&mut lines, home as u32, share, share + written);
+            let written = match running.writes_to {
+                None => share * demands.written_per_line,
+                Some(_) => 0.0,
+            };
+            add(&mut lines, home as u32, share, share + written, written);
             for &link in figures.way(home, node) {
-                add(&mut lines, link, share, share);
+                add(&mut lines, link, share, share, 0.0);
             }
             for &link in figures.way(node, home) {
-                add(&mut lines, link, 0.0, written);
+                add(&mut lines, link, 0.0, written, written);
             }
             if figures.broadcast_probes {
                 probes(figures, node, home, share, written, &mut lines);
+            }
+        }
+        for &(home, share) in running.writes_to.iter().flatten() {
+            let written = share * demands.written_per_line;
+            add(&mut lines, home as u32, 0.0, written, written);
+            for &link in figures.way(node, home) {
+                add(&mut lines, link, 0.0, written, written);
             }
         }
         let transfers: f64 = running.transfers.iter().map(|from| from.lines).sum();
@@ -209,17 +304,26 @@ impl Thread {
             transfer_ns += share * (idle_ns + running.queue_ns);
             transfer_base_ns += share * from.in_base_ns;
             for &link in figures.way(from.node, node) {
-                add(&mut moved, link, share, share);
+                add(&mut moved, link, share, share, 0.0);
             }
         }
+        let base_ns = 1000.0 * demands.cycles_per_instruction * figures.ns_per_reference_cycle;
+        let in_flight = demands.misses_in_flight.min(figures.in_flight).max(1.0);
         Self {
-            base_ns: 1000.0 * demands.cycles_per_instruction * figures.ns_per_reference_cycle,
+            base_ns,
+            own_base_ns: base_ns,
             idle_ns,
             transfer_ns,
             transfer_base_ns,
             transfers,
-            in_flight: demands.misses_in_flight.min(figures.in_flight).max(1.0),
+            in_flight,
+            own_in_flight: in_flight,
+            siblings: Vec::new(),
+            own_bytes: figures.own_bytes,
+            private_bytes: figures.private_bytes,
             cpu_share: running.cpu_share,
+            door: figures.cache_channel(running.seat.domain),
+            passing: passing(running, figures.own_bytes),
             lines,
             moved,
         }
@@ -227,7 +331,13 @@ impl Thread {
 
     /// Time for 1000 instructions with these waits.
     fn ns(&self, lines: f64, waits: &[f64]) -> f64 {
-        self.base_ns + self.memory_ns(lines, waits) + self.sharing_ns(waits)
+        self.base_ns + self.memory_ns(lines, waits) + self.sharing_ns(waits) + self.door_ns(waits)
+    }
+
+    /// Of that, waiting at the door of the last-level cache.
+    fn door_ns(&self, waits: &[f64]) -> f64 {
+        let wait = |channel: u32| self.passing * waits[channel as usize] / self.in_flight;
+        self.door.map_or(0.0, wait)
     }
 
     /// Of that, for lines from memory, beyond what hits would take.
@@ -270,15 +380,17 @@ impl Thread {
         let remote = mean(&|home| f64::from(u8::from(home != node)));
         let waits = &solution.waits;
         let demands = &running.demands;
-        let own = demands.demand_at(figures.own_bytes.min(held_bytes));
+        let own = demands.demand_at(self.own_bytes.min(held_bytes));
         let asked = own * running.intensity;
         let hits = asked - demands.demand_at(held_bytes) * running.intensity;
         let answered = (lines + hits) * figures.llc_ns + self.transfers * self.transfer_base_ns;
         let answered = answered / self.in_flight;
-        let busy = answered + self.memory_ns(lines, waits) + self.sharing_ns(waits);
+        let busy =
+            answered + self.memory_ns(lines, waits) + self.sharing_ns(waits) + self.door_ns(waits);
         Speed {
             ns,
             controller_ns: lines * controllers / self.in_flight,
+            cache_ns: self.door_ns(waits),
             link_ns: lines * links / self.in_flight,
             remote_ns: lines * mean(&|home| figures.latency_ns(node, home) - local)
                 / self.in_flight,
@@ -316,7 +428,7 @@ fn probes(
 ) {
     let mut carry = |from: usize, to: usize, bytes: f64| {
         for &link in figures.way(from, to) {
-            add(lines, link, 0.0, bytes / LINE_BYTES);
+            add(lines, link, 0.0, bytes / LINE_BYTES, 0.0);
         }
     };
     carry(node, home, 8.0 * (share + written));
@@ -327,15 +439,17 @@ fn probes(
     }
 }
 
-fn add(uses: &mut Vec<Use>, channel: u32, waits: f64, loads: f64) {
+fn add(uses: &mut Vec<Use>, channel: u32, waits: f64, loads: f64, written: f64) {
     if let Some(there) = uses.iter_mut().find(|one| one.channel == channel) {
         there.waits += waits;
         there.loads += loads;
+        there.written += written;
     } else {
         uses.push(Use {
             channel,
             waits,
             loads,
+            written,
         });
     }
 }

@@ -32,6 +32,7 @@ fn figures(nodes: usize) -> Figures {
         nodes,
         latency_ns,
         channels,
+        caches: None,
         ways,
         broadcast_probes: false,
         llc_bytes: vec![8.0 * MIB; nodes],
@@ -41,6 +42,8 @@ fn figures(nodes: usize) -> Figures {
         own_ns: 20.0,
         in_flight: 10.0,
         clock_ghz: 2.0,
+        smt_throughput: 2.0,
+        write_turnaround: 0.0,
         ns_per_reference_cycle: 0.5,
     }
 }
@@ -136,10 +139,10 @@ proptest! {
         let cache = cache_mib * MIB;
         let users: Vec<User<'_>> = threads
             .iter()
-            .map(|(kind, rate)| User { curve: &kind.curve, rate: *rate })
+            .map(|(kind, rate)| User { curve: &kind.curve, rate: *rate, private_bytes: 0.0 })
             .collect();
         let (mut window, mut held) = (1e6, Vec::new());
-        shares(&users, cache, 0.0, &mut window, &mut held);
+        shares(&users, cache, &mut window, &mut held);
         let sum: f64 = held.iter().sum();
         let wanted: f64 = users.iter().map(|user| user.curve.held_after(f64::MAX).min(cache)).sum();
         let full = wanted.min(cache);

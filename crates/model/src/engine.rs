@@ -9,17 +9,19 @@
 //! cache: it loses the time to fetch what it held, at its lines in flight, and asks the uncore for
 //! it; the lines are not counted as misses, so that miss rates are those of the profile. Pages take
 //! [`Options::page_move_ns`] each, which the thread they are moved for loses: the mover needs a CPU,
-//! and the process waits for its page tables.
+//! and the process waits for its page tables. What they take from others is counted where
+//! [`Options::page_moves_disturb`] says so (`copy`).
 
+mod copy;
 mod orders;
 mod sharing;
 mod speeds;
 mod start;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use numaherd_contention::{Solution, Speed};
+use numaherd_contention::{Curve, Solution, Speed};
 use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{ProcessId, Tag, ThreadId};
 use rand::{Rng, SeedableRng};
@@ -67,6 +69,10 @@ pub(crate) struct Thread {
     pause_ns: f64,
     /// Of that, what it fetches again after a move.
     refill: Refill,
+    /// Pages that are moved for it first of all.
+    copies: VecDeque<Copying>,
+    /// Pages of them per ns.
+    copied: f64,
     /// Where its lines come from.
     memory: Vec<(usize, f64)>,
     /// How much more or less than its profile it asks for just now, 1 on average.
@@ -82,6 +88,14 @@ pub(crate) struct Thread {
     /// Instructions per ns, waiting for a CPU or for its gang included.
     pace: f64,
     pub(crate) seen: Seen,
+}
+
+/// Pages on the way from one node to another.
+#[derive(Clone, Copy, Debug)]
+struct Copying {
+    from: usize,
+    to: usize,
+    pages: f64,
 }
 
 /// What a thread that has moved is still to fetch again.
@@ -142,6 +156,8 @@ pub struct Engine {
     pub(crate) all_cpus: Arc<CpuSet>,
     /// The jobs that leave the placement of their memory to the kernel.
     left_to_kernel: Vec<usize>,
+    /// Lines of a page that is copied: cache is no help.
+    page_lines: Curve,
     solution: Solution,
     /// Something changed since the solution was found.
     stale: bool,
@@ -169,6 +185,7 @@ impl Engine {
             next_pid: FIRST_PID,
             used_pages: vec![0; nodes],
             all_cpus,
+            page_lines: copy::page_lines(),
             solution: Solution::default(),
             stale: true,
             completions: Vec::new(),
@@ -215,6 +232,7 @@ impl Engine {
             let next = self.next_event(end);
             self.pass(next - self.now_ns);
             self.now_ns = next;
+            self.finish_copies();
             self.finish_phases();
             self.vary();
             self.wander();
@@ -252,7 +270,10 @@ impl Engine {
         let gangs = self.gang_pauses();
         let ends = self.threads.values().map(|thread| {
             let gang = self.jobs[thread.job].gang.and_then(|gang| gangs.get(&gang));
-            gang.unwrap_or(&thread.pause_ns) + thread.left / thread.pace
+            match thread.copies.front() {
+                Some(copying) => copying.pages / thread.copied,
+                None => gang.unwrap_or(&thread.pause_ns) + thread.left / thread.pace,
+            }
         });
         let first = ends.fold(f64::INFINITY, f64::min);
         let starts = self.jobs.iter().zip(&self.progress);
@@ -281,6 +302,11 @@ impl Engine {
     fn pass(&mut self, ns: f64) {
         let gangs = self.gang_pauses();
         for thread in self.threads.values_mut() {
+            if let Some(copying) = thread.copies.front_mut() {
+                copying.pages -= thread.copied * ns;
+                thread.seen.busy_ns += thread.share * ns;
+                continue;
+            }
             let own = thread.pause_ns.min(ns);
             thread.pause_ns -= own;
             let (refilled_ns, refilled) = thread.refill.pass(own);

@@ -12,15 +12,16 @@
 //!
 //! A controller carries what programs reach of it (`node_sustained_gb_per_s`, or else
 //! `node_gb_per_s`, which is then a measured figure), reads and write-backs together. SMT siblings
-//! count as cores of their own, as in the lab.
+//! count as cores of their own, as in the lab, unless [`Options::smt_throughput`] says what they share.
 
 use std::sync::Arc;
 
-use numaherd_contention::{Channel, Figures, LINE_BYTES, Seat};
+use numaherd_contention::{Channel, Figures, LINE_BYTES, Lane, Seat};
 use numaherd_topology::machine::CacheSpec;
 use numaherd_topology::{CacheKind, CpuId, Link, Machine, NodeId, SharedBy, Topology, ways};
 
 use crate::error::ModelError;
+use crate::world::Options;
 
 /// Latency of a hit in the last-level cache of a Skylake-SP, in ns (FACTS 7.1): what the base cycles
 /// of profiles measured on it hold.
@@ -112,6 +113,9 @@ impl Hardware {
                 false => in_flight,
             },
             clock_ghz,
+            caches: None,
+            smt_throughput: 2.0,
+            write_turnaround: 0.0,
             ns_per_reference_cycle: machine.core.cycles_scale.unwrap_or(1.0) / clock_ghz,
         };
         Ok(Self {
@@ -148,6 +152,39 @@ impl Hardware {
         Seat {
             domain: cpu.domain.index(),
             node: self.place(cpu.node),
+        }
+    }
+
+    /// The same machine with what the options say of it.
+    #[must_use]
+    pub fn with(mut self, options: &Options) -> Self {
+        let figures = &mut self.figures;
+        figures.smt_throughput = options.smt_throughput;
+        figures.write_turnaround = options.write_turnaround;
+        if let Some(first) = figures.caches.take() {
+            figures.channels.truncate(first);
+        }
+        if options.llc_gb_per_s > 0.0 {
+            figures.caches = Some(figures.channels.len());
+            let door = Channel {
+                capacity: options.llc_gb_per_s / LINE_BYTES,
+                service_ns: figures.llc_ns,
+            };
+            let doors = std::iter::repeat_n(door, figures.llc_bytes.len());
+            figures.channels.extend(doors);
+        }
+        self
+    }
+
+    /// The hardware thread that a CPU is.
+    ///
+    /// # Panics
+    /// For a CPU that the machine does not have.
+    pub(crate) fn lane(&self, cpu: CpuId) -> Lane {
+        let there = self.topology.cpu(cpu).expect("a CPU of this machine");
+        Lane {
+            core: there.core.index(),
+            cpu: cpu.index(),
         }
     }
 

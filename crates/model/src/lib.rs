@@ -16,9 +16,9 @@
 //! | what does BRM's micro-benchmark do | [`Micro`] |
 //! | what does a given placement cost, and why | [`steady()`], [`Factors`] |
 //!
-//! What the model leaves out: SMT siblings are cores of their own; caches but the last level are in
-//! the base cycles; a thread that shares its CPU loses its share of time, not its cache; moving pages
-//! loads no controller.
+//! What the model leaves out: caches but the last level are in the base cycles; a thread that shares its
+//! CPU loses its share of time, not its cache. What it leaves out unless [`Options`] turn it on: what SMT
+//! siblings share, the door of a shared cache, turnaround of controllers, the traffic of page moves.
 
 mod cost_model;
 mod engine;

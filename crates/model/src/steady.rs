@@ -71,12 +71,15 @@ pub fn steady_spread(hardware: &Hardware, threads: &[Spread<'_>], factors: Facto
         .iter()
         .map(|spread| {
             let seat = hardware.seat(spread.cpu);
-            Running::new(
-                spread.phase.demands(),
-                seat,
-                spread.cpu_share,
-                memory(spread),
-            )
+            Running {
+                lane: Some(hardware.lane(spread.cpu)),
+                ..Running::new(
+                    spread.phase.demands(),
+                    seat,
+                    spread.cpu_share,
+                    memory(spread),
+                )
+            }
         })
         .collect();
     let mut solution = Solution::default();

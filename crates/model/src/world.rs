@@ -47,6 +47,18 @@ settings! {
         /// own; 0: never. Linux before 3.8 knew of no home: it put a waking thread on its waker's CPU
         /// or an idle one, on any node (`select_task_rq_fair`, balancing of newly idle CPUs; recalled).
         wakes_elsewhere_s: f64 = 0.0, unit: "s", range: 0.0..=1e9;
+        /// What two SMT siblings get done together, in what one does alone. 2: each is a core of its own; Linux
+        /// counted with 1.15 up to 4.x (`smt_gain`).
+        smt_throughput: f64 = 2.0, range: 1.0..=2.0;
+        /// What a last-level cache can answer, hits and misses together; 0: as much as is asked of it. No
+        /// preset's source gives a figure.
+        llc_gb_per_s: f64 = 0.0, unit: "GB/s", range: 0.0..=1e9;
+        /// Share of a controller's bandwidth that is lost per share of writes among its lines: 0.25 on Skylake-SP
+        /// and Cascade Lake, 12 to 15 % with as many writes as reads (FACTS 7.2); 0: none.
+        write_turnaround: f64 = 0.0, range: 0.0..=0.9;
+        /// Whether pages that move take bandwidth of controllers and links from the other threads and wait there
+        /// themselves, and the process finds none of their lines in its caches afterwards.
+        page_moves_disturb: bool = false;
     }
     where check = Options::wakes_rarely
 }
@@ -85,6 +97,7 @@ impl Model {
     ) -> Result<Self, ModelError> {
         check_jobs(&hardware, &jobs)?;
         setting::check(&options).map_err(ModelError::Option)?;
+        let hardware = hardware.with(&options);
         let topology = hardware.topology().clone();
         let mut noise = Xoshiro256PlusPlus::seed_from_u64(options.seed);
         // 2^128 numbers on: what counters err by and what happens never draw the same ones.

@@ -5,8 +5,34 @@ use numaherd_world::{
     AffinityOrder, AffinityResult, PageFailure, PageOrder, PageOutcome, ThreadId,
 };
 
-use super::{Engine, PAGE_BYTES, Refill};
-use crate::program::LINE_BYTES;
+use super::{Copying, Engine, PAGE_BYTES, Refill, Thread};
+use crate::program::{LINE_BYTES, Phase};
+
+impl Thread {
+    /// Time for one line while it fetches many.
+    fn line_ns(&self, phase: &Phase, most_in_flight: f64) -> f64 {
+        let in_flight = phase.misses_in_flight.min(most_in_flight).max(1.0);
+        self.speed.latency_ns / in_flight
+    }
+
+    /// Lets it fetch bytes again that were in its cache.
+    fn fetch_again(&mut self, bytes: f64, line_ns: f64) {
+        let refill_ns = bytes / LINE_BYTES * line_ns;
+        if refill_ns > 0.0 {
+            self.pause_ns += refill_ns;
+            self.refill = Refill {
+                left_ns: self.refill.left_ns + refill_ns,
+                line_ns,
+            };
+        }
+    }
+}
+
+/// The share of its lines that a node answers.
+fn answered(memory: &[(usize, f64)], node: usize) -> f64 {
+    let there = memory.iter().filter(|&&(home, _)| home == node);
+    there.map(|&(_, share)| share).sum()
+}
 
 impl Engine {
     /// Puts a thread on a CPU; it pays for the lines that it left behind.
@@ -20,17 +46,8 @@ impl Engine {
         self.stale = true;
         if from.domain != there.domain {
             let phase = &self.jobs[thread.job].program.phases[thread.phase];
-            let in_flight = phase
-                .misses_in_flight
-                .min(self.hardware.figures.in_flight)
-                .max(1.0);
-            let line_ns = thread.speed.latency_ns / in_flight;
-            let refill_ns = thread.held_bytes / LINE_BYTES * line_ns;
-            thread.pause_ns += refill_ns;
-            thread.refill = Refill {
-                left_ns: thread.refill.left_ns + refill_ns,
-                line_ns,
-            };
+            let line_ns = thread.line_ns(phase, self.hardware.figures.in_flight);
+            thread.fetch_again(thread.held_bytes, line_ns);
             self.progress[thread.job].work.thread_moves += 1;
         }
     }
@@ -94,10 +111,26 @@ impl Engine {
             .values_mut()
             .filter(|t| t.process == order.process)
         {
+            let before = answered(&thread.memory, to);
             thread.memory = process.memory.answered_by(thread.index, nodes);
+            if self.options.page_moves_disturb {
+                let gone = (answered(&thread.memory, to) - before).max(0.0);
+                let phase = &self.jobs[thread.job].program.phases[thread.phase];
+                let line_ns = thread.line_ns(phase, self.hardware.figures.in_flight);
+                thread.fetch_again(thread.held_bytes * gone, line_ns);
+            }
         }
         if let Some(thread) = self.threads.get_mut(&order.thread) {
-            thread.pause_ns += took_ns;
+            if self.options.page_moves_disturb {
+                let copying = |&(from, pages): &(usize, u64)| Copying {
+                    from,
+                    to,
+                    pages: pages as f64,
+                };
+                thread.copies.extend(moved.from.iter().map(copying));
+            } else {
+                thread.pause_ns += took_ns;
+            }
         }
         self.progress[job].work.pages_moved += outcome.moved;
         self.stale = true;

@@ -29,7 +29,12 @@ impl Engine {
         let rounds = if gangs.is_empty() { 1 } else { GANG_ROUNDS };
         for _ in 0..rounds {
             let mut solution = std::mem::take(&mut self.solution);
-            let running = self.running(&loads, &idle, |thread| thread.cpu);
+            let mut running = self.running(&loads, &idle, |thread| thread.cpu);
+            for (thread, running) in self.threads.values().zip(&mut running) {
+                if let Some(copier) = self.copier(thread, running.cpu_share) {
+                    *running = copier;
+                }
+            }
             solve(
                 &self.hardware.figures,
                 &running,
@@ -49,11 +54,16 @@ impl Engine {
             self.solution = solution;
             let found = self.solution.speeds.iter().zip(shares);
             for (thread, (&speed, (share, uses_cache))) in self.threads.values_mut().zip(found) {
+                thread.share = share;
+                if !thread.copies.is_empty() {
+                    thread.copied = share / speed.ns;
+                    thread.pace = 0.0;
+                    continue;
+                }
                 thread.speed = speed;
                 if uses_cache {
                     thread.held_bytes = speed.held_bytes;
                 }
-                thread.share = share;
                 thread.pace = 1000.0 / speed.ns * share;
             }
             let mut threads: Vec<&mut Thread> = self.threads.values_mut().collect();
@@ -63,6 +73,9 @@ impl Engine {
                 let paces = gang.iter().map(|&at| threads[at].pace);
                 let slowest = paces.fold(f64::INFINITY, f64::min);
                 for &at in gang {
+                    if !threads[at].copies.is_empty() {
+                        continue;
+                    }
                     let waits = 1.0 - slowest / threads[at].pace;
                     change = change.max((waits - idle[at]).abs());
                     idle[at] = waits;
@@ -94,6 +107,7 @@ impl Engine {
                 let seat = self.hardware.seat(cpu);
                 Running {
                     intensity: thread.intensity,
+                    lane: Some(self.hardware.lane(cpu)),
                     transfers,
                     queue_ns,
                     ..Running::new(phase.demands(), seat, share, thread.memory.clone())

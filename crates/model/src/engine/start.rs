@@ -1,5 +1,6 @@
 //! Processes that start: where their threads and pages go.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use numaherd_contention::Speed;
@@ -57,6 +58,8 @@ impl Engine {
                 left: job.program.phases[0].instructions,
                 pause_ns: 0.0,
                 refill: Refill::default(),
+                copies: VecDeque::new(),
+                copied: 0.0,
                 memory: memory.answered_by(index, self.hardware.figures.nodes),
                 intensity: 1.0,
                 speed: Speed::default(),
