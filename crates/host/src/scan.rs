@@ -5,6 +5,10 @@
 //! `ESRCH`, whoever has its number by then). Folders of threads are listed only when a process says
 //! that it has another number of them, or when one of them has ended. Cgroups and allowed nodes,
 //! which seldom change, are looked at for a sixteenth of the threads each tick.
+//!
+//! A process's number may be used again while its files are read by path. What was read of a process is
+//! kept only if the number is still that process's afterwards: a process that has ended does not come
+//! back, so the number was its own all the while.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -64,6 +68,8 @@ struct WatchedThread {
 pub(crate) struct Scanner {
     root: Root,
     selection: Selection,
+    /// The processes that the selection names by number. A later one of the same number is not meant.
+    named: Vec<ProcessId>,
     groups: GroupRules,
     /// The rules as they are in this scan.
     rules: Arc<Vec<GroupRule>>,
@@ -96,7 +102,14 @@ impl Scanner {
     pub(crate) fn new(root: Root, options: &HostOptions, all_nodes: NodeSet) -> Self {
         let own_pid = root.is_live().then(std::process::id);
         let groups = GroupRules::new(&options.groups);
+        let named = match &options.selection {
+            Selection::Processes { pids, .. } => pids.as_slice(),
+            Selection::Child { pid } => std::slice::from_ref(pid),
+            _ => &[],
+        };
+        let named = named.iter().filter_map(|&pid| identity(&root, pid));
         Self {
+            named: named.collect(),
             rules: groups.now(),
             groups,
             cpusets: Cpusets::new(root.clone()),
@@ -203,7 +216,11 @@ impl Scanner {
         let Some(stat) = stat::parse(&text) else {
             return;
         };
-        if !self.is_selected(pid, &stat) {
+        let id = ProcessId {
+            pid,
+            born: stat.born,
+        };
+        if !self.is_selected(id, &stat) {
             // Spread the second looks over the scans.
             let again = self.scan + SELDOM - u64::from(pid) % (SELDOM / 2);
             self.passed_over.insert(pid, again);
@@ -211,10 +228,7 @@ impl Scanner {
         }
         self.passed_over.remove(&pid);
         let mut watched = Watched {
-            id: ProcessId {
-                pid,
-                born: stat.born,
-            },
+            id,
             name: String::from_utf8_lossy(stat.name).into_owned(),
             parent: stat.parent,
             allowed_nodes: self.allowed_nodes(pid),
@@ -224,17 +238,26 @@ impl Scanner {
             threads: BTreeMap::new(),
         };
         self.group(&mut watched);
-        self.watched.insert(pid, watched);
+        if self.is_there(id) {
+            self.watched.insert(pid, watched);
+        }
     }
 
-    fn is_selected(&mut self, pid: u32, stat: &stat::Stat<'_>) -> bool {
-        let from_watched = |scanner: &Self| scanner.watched.contains_key(&stat.parent);
+    /// Whether the number of a process is still its own.
+    fn is_there(&self, process: ProcessId) -> bool {
+        identity(&self.root, process.pid) == Some(process)
+    }
+
+    fn is_selected(&self, process: ProcessId, stat: &stat::Stat<'_>) -> bool {
+        let pid = process.pid;
+        let parent = || self.watched.get(&stat.parent);
+        let is_descendant = || parent().is_some_and(|parent| self.is_there(parent.id));
         match &self.selection {
             Selection::Machine => true,
-            Selection::Processes { pids, descendants } => {
-                pids.contains(&pid) || (*descendants && from_watched(self))
+            Selection::Processes { descendants, .. } => {
+                self.named.contains(&process) || (*descendants && is_descendant())
             }
-            Selection::Child { pid: child } => pid == *child || from_watched(self),
+            Selection::Child { .. } => self.named.contains(&process) || is_descendant(),
             Selection::Command { name } => {
                 let kept = &name.as_bytes()[..name.len().min(15)];
                 stat.name == kept
@@ -296,7 +319,7 @@ impl Scanner {
         !process.threads.is_empty()
     }
 
-    /// Takes up the threads that are new; false when the process is gone.
+    /// Takes up the threads that are new; false when the process is gone, whoever has its number now.
     fn list_threads(&mut self, tick: &mut Tick<'_>, process: &mut Watched) -> bool {
         let tids = match self
             .root
@@ -316,7 +339,7 @@ impl Scanner {
                 process.threads.insert(tid, thread);
             }
         }
-        true
+        self.is_there(process.id)
     }
 
     fn take_up(&mut self, process: &Watched, tid: u32) -> Option<WatchedThread> {
@@ -452,6 +475,13 @@ impl Scanner {
     }
 }
 
+/// The process that has this number now.
+fn identity(root: &Root, pid: u32) -> Option<ProcessId> {
+    let text = root.read(&format!("proc/{pid}/stat")).ok()?;
+    let born = stat::parse(&text)?.born;
+    Some(ProcessId { pid, born })
+}
+
 /// The part of the interval that a time is, 0 to 1.
 fn share(ns: u64, interval_ns: u64) -> f64 {
     if interval_ns == 0 {
@@ -478,4 +508,128 @@ fn read_again<'b>(
     };
     let length = file.read_at(buffer, 0).ok()?;
     Some(&buffer[..length])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::fake;
+    use crate::kernel::Errno;
+
+    const HERDED: u32 = 1000;
+    const STRANGER: u32 = 2000;
+
+    /// A tree in which number 7 goes to a stranger's process while the kernel is asked for a mask.
+    #[derive(Debug)]
+    struct Reuse {
+        root: Root,
+        armed: AtomicBool,
+    }
+
+    impl Kernel for Reuse {
+        fn affinity(&self, _: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
+            if self.armed.swap(false, Ordering::Relaxed) {
+                show(&self.root, 7, 1, 90, STRANGER, &[7, 8, 9]);
+            }
+            words.clear();
+            words.push(0b11);
+            Ok(())
+        }
+    }
+
+    /// Writes a process, in place: descriptors that are open answer with what it says now.
+    fn show(root: &Root, pid: u32, parent: u32, born: u64, user: u32, tids: &[u32]) {
+        let write = |path: String, text: String| {
+            let path = root.path(&path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let stat = |tid: u32| {
+            format!(
+                "{tid} (p) S {parent} 7 7 0 -1 0 0 0 0 0 7 5 0 0 20 0 {} 0 {born} 0 0 0 0 0 0 0 0 0 0 \
+                 0 0 0 17 0 0 0 0 0\n",
+                tids.len()
+            )
+        };
+        write(format!("proc/{pid}/stat"), stat(pid));
+        let status = format!("Uid:\t{user}\t{user}\t{user}\t{user}\n");
+        write(format!("proc/{pid}/status"), status);
+        for &tid in tids {
+            write(format!("proc/{pid}/task/{tid}/stat"), stat(tid));
+        }
+    }
+
+    fn scanner(root: &Root, selection: Selection) -> Scanner {
+        let nodes = "0".parse().unwrap();
+        Scanner::new(root.clone(), &HostOptions::new(selection), nodes)
+    }
+
+    fn scan(scanner: &mut Scanner, kernel: &Reuse) -> Vec<(u32, u64)> {
+        let mut tick = Tick {
+            kernel,
+            assignments: &mut Assignments::default(),
+            interval_ns: 1,
+            threads: Vec::new(),
+        };
+        scanner.scan(&mut tick, &"0-1".parse().unwrap(), 1).unwrap();
+        tick.threads
+            .iter()
+            .map(|thread| (thread.id.tid, thread.process.born))
+            .collect()
+    }
+
+    fn kernel(root: &Root) -> Reuse {
+        Reuse {
+            root: root.clone(),
+            armed: AtomicBool::new(false),
+        }
+    }
+
+    #[test]
+    fn a_number_that_went_to_a_stranger_between_two_scans_takes_no_thread_along() {
+        let (_folder, root) = fake::root();
+        show(&root, 7, 1, 70, HERDED, &[7]);
+        let kernel = kernel(&root);
+        let mut scanner = scanner(&root, Selection::User { uid: HERDED });
+        assert_eq!(scan(&mut scanner, &kernel), [(7, 70)]);
+        show(&root, 7, 1, 90, STRANGER, &[7, 8]);
+        for _ in 0..2 * SELDOM {
+            assert_eq!(scan(&mut scanner, &kernel), []);
+        }
+    }
+
+    #[test]
+    fn a_number_that_goes_to_a_stranger_while_threads_are_listed_takes_none_along() {
+        let (_folder, root) = fake::root();
+        show(&root, 7, 1, 70, HERDED, &[7, 8]);
+        let kernel = kernel(&root);
+        kernel.armed.store(true, Ordering::Relaxed);
+        let mut scanner = scanner(&root, Selection::User { uid: HERDED });
+        for _ in 0..2 * SELDOM {
+            assert_eq!(scan(&mut scanner, &kernel), []);
+        }
+        assert!(!kernel.armed.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_later_process_of_a_number_that_was_named_is_not_meant() {
+        let (_folder, root) = fake::root();
+        show(&root, 7, 1, 70, HERDED, &[7]);
+        let kernel = kernel(&root);
+        let named = Selection::Processes {
+            pids: vec![7],
+            descendants: true,
+        };
+        let mut scanner = scanner(&root, named);
+        show(&root, 8, 7, 75, HERDED, &[8]);
+        assert_eq!(scan(&mut scanner, &kernel), [(7, 70), (8, 75)]);
+        // What the stranger starts is not watched either, although its parent's number was.
+        show(&root, 7, 1, 90, STRANGER, &[7]);
+        show(&root, 9, 7, 95, STRANGER, &[9]);
+        for _ in 0..2 * SELDOM {
+            assert_eq!(scan(&mut scanner, &kernel), [(8, 75)]);
+        }
+    }
 }
