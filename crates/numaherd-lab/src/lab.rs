@@ -17,6 +17,7 @@ use crate::cli::LabRun;
 use herded::Herded;
 pub use herded::herding_program;
 use numaherd::exit::{Exit, OrExit, ended};
+use numaherd::print;
 
 /// A preset or a machine file.
 ///
@@ -95,7 +96,7 @@ pub fn once_more<T>(bar: &ProgressBar, mut attempt: impl FnMut() -> Result<T>) -
         Err(error) if is_dead(&error) => {
             // Before the bar is suspended: it is locked then.
             let doing = bar.message();
-            bar.suspend(|| eprintln!("numaherd: {doing}: {error:#}; once more"));
+            bar.suspend(|| print::say(format!("{doing}: {error:#}; once more")));
             attempt()
         }
         other => other,
@@ -149,10 +150,10 @@ pub fn run(options: &LabRun) -> Result<ExitCode> {
     let (finished, attended) =
         numaherd_lab_launcher::run_beside(&run, stdout, stderr, attend).map_err(error)?;
     if let Some(told) = &finished.out_of_memory {
-        eprintln!("numaherd: the guest ran out of memory: {told}");
+        print::say(format!("the guest ran out of memory: {told}"));
     }
     if let Some(herded) = &herded {
-        eprint!("{}", herded.next_steps());
+        print::aside(&herded.next_steps());
     }
     attended.transpose()?;
     Ok(ExitCode::from(finished.exit_code()))

@@ -2,6 +2,8 @@
 //!
 //! `numaherd lab …`, `numaherd simulate …` and the like start this program.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod cli;
 mod compare;
 mod guest;

@@ -51,7 +51,7 @@ pub fn advise(options: &Advise) -> Result<()> {
         return Err(ended(Exit::Failure, message));
     }
     if let Some(lack) = lack_text(options.want, advice.lacks) {
-        eprintln!("numaherd: {lack}");
+        print::say(lack);
     }
     print::out(&format!("{}\n", advice.nodes))
 }

@@ -33,7 +33,7 @@ pub fn agent(options: &Agent) -> Result<()> {
     // Whoever waits for it (systemd, a script) may go on now; nobody need be waiting.
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
     agent
-        .run(|news| eprintln!("numaherd: {}", news_text(news)))
+        .run(|news| print::say(news_text(news)))
         .map_err(coded)
 }
 

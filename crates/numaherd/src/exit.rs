@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use numaherd_herd::HerdError;
 use numaherd_host::HostError;
 
+use crate::print;
+
 /// Why the program ends, as its exit code. `run -- CMD` and `lab run` pass on the exit code of the
 /// command instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub enum Exit {
     Busy = 6,
     /// A claim of a paper that held before no longer holds.
     ClaimFell = 7,
+    /// A ledger is damaged. What comes before the damage was shown, as far as there is any.
+    Damaged = 8,
 }
 
 /// Shown at the end of `numaherd --help`.
@@ -38,6 +42,7 @@ Exit codes:
   5  something is not installed (the lab: `make setup`)
   6  another numaherd is running
   7  a claim of a paper that held before no longer holds (`reproduce`)
+  8  a ledger is damaged; what comes before the damage was shown
 `run -- CMD` and `lab run -- CMD` exit with CMD's own exit code (128 + N if signal N killed it).";
 
 /// An error that ends the program with a code of its own.
@@ -89,6 +94,7 @@ impl Coded for HerdError {
             Self::MissingSignals(_) => Exit::SignalMissing,
             Self::Setting(_) | Self::NewPages { .. } => Exit::Usage,
             Self::NotOurs { .. } | Self::Newer { .. } => Exit::Usage,
+            Self::Damaged { .. } => Exit::Damaged,
             Self::Io { source, .. } => match source.kind() {
                 ErrorKind::NotFound | ErrorKind::IsADirectory => Exit::Usage,
                 ErrorKind::PermissionDenied => Exit::Permission,
@@ -137,7 +143,7 @@ pub fn of(error: &anyhow::Error) -> Option<Exit> {
 /// Ends a program: says what is wrong, if anything is.
 pub fn end(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        eprintln!("numaherd: {error:#}");
+        print::say(format!("{error:#}"));
         code(&error)
     })
 }

@@ -12,7 +12,7 @@ use numaherd_show::explain::{Choice, Reading, short, text, whole};
 
 use crate::cli::Explain;
 use crate::config::Effective;
-use crate::exit::{Coded, Exit, OrExit, ended};
+use crate::exit::{Coded, Exit, OrExit, coded, ended};
 use crate::print::{self, called, quoted};
 
 /// The ledger of a service whose configuration names none.
@@ -21,8 +21,8 @@ const USUAL_LEDGER: &str = "/var/lib/numaherd/ledger";
 /// Prints what a ledger tells. Of a damaged one, what is whole, and where the damage is.
 ///
 /// # Errors
-/// The file cannot be read, is no ledger or that of a later program, or does not hold the process,
-/// thread or decision that was asked for; the message says which there are.
+/// The file cannot be read, is damaged, is no ledger or that of a later program, or does not hold the
+/// process, thread or decision that was asked for; the message says which there are.
 pub fn explain(options: &Explain) -> Result<()> {
     let (path, is_named) = match &options.ledger {
         Some(path) => (path.clone(), true),
@@ -51,7 +51,8 @@ pub fn explain(options: &Explain) -> Result<()> {
             let command = format!("{} explain {}", called(), quoted(&path));
             short(&explanation, &command)
         }
-    })
+    })?;
+    read.damage.map_or(Ok(()), |damage| Err(coded(damage)))
 }
 
 fn choice(options: &Explain) -> Choice {
@@ -101,7 +102,10 @@ fn read(path: &Path, choice: Choice) -> Result<Read, HerdError> {
             // Turned over or replaced meanwhile: what is read is of one file.
             Ok(Next::Begins(_)) if read.lines > 0 => break,
             Ok(Next::Begins(_)) => {}
-            Ok(Next::NothingYet) => break,
+            Ok(Next::NothingYet) => {
+                read.damage = follow.cut();
+                break;
+            }
             Err(error) => {
                 read.damage = Some(error);
                 break;
@@ -206,6 +210,31 @@ mod tests {
         assert_eq!(explained.lines, 1);
         let damage = explained.damage.unwrap().to_string();
         assert!(damage.contains("its sum is wrong"), "{damage}");
+    }
+
+    #[test]
+    fn a_ledger_that_is_cut_off_is_damaged_once_nobody_writes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger");
+        let writer = Writer::create(&path, "test", None, 1 << 20).unwrap();
+        drop(writer);
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap();
+        file.write_all(b"{\"record\":0,\"at_ns\":0,\"kind\":\"not")
+            .unwrap();
+        let (exit, message) = refused(&path);
+        assert_eq!(exit, Exit::Damaged);
+        assert!(message.contains("line 2 (byte"), "{message}");
+        assert!(message.contains("cut off after 33 bytes"), "{message}");
+    }
+
+    #[test]
+    fn a_file_without_lines_is_refused_without_reading_it_all() {
+        let (exit, message) = refused(Path::new("/dev/zero"));
+        assert_eq!(exit, Exit::Usage);
+        assert!(message.contains("longer than 65536 bytes"), "{message}");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! work, and prints what they give. Exit codes are in `exit.rs`. The laboratory (`numaherd-lab`)
 //! shares what is public here.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod advise;
 mod agent;
 pub mod cli;

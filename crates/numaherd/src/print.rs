@@ -1,5 +1,9 @@
 //! Printing: text for people or JSON for programs, and quiet when the reader has gone.
+//!
+//! Everything that the programs print goes through here: `println!` and `eprintln!` panic where the
+//! output cannot be written, and lints forbid them.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -46,6 +50,17 @@ pub fn file(path: &Path, text: &str) -> Result<()> {
         return out(text);
     }
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Says something beside the output, on standard error, as this program.
+pub fn say(message: impl fmt::Display) {
+    aside(&format!("numaherd: {message}\n"));
+}
+
+/// Prints text beside the output, on standard error. Nobody need be there to read it: a terminal that
+/// has gone or a disk that is full is no error.
+pub fn aside(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// `numaherd` as it was called, so that a command in a message can be typed as it stands. The

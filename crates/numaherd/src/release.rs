@@ -89,7 +89,7 @@ pub fn release(options: &Release) -> Result<()> {
 /// configuration that is wrong is said, and what is owed in the usual one given back all the same.
 fn configured_journal() -> PathBuf {
     let configured = Effective::of_file(None).unwrap_or_else(|error| {
-        eprintln!("numaherd: {error:#}");
+        print::say(format!("{error:#}"));
         Effective::default()
     });
     configured.config.journal.unwrap_or_else(usual_journal)

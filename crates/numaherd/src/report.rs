@@ -14,13 +14,13 @@ use numaherd_herd::ledger::Reader;
 use numaherd_show::report::{Reading, Run, page};
 
 use crate::cli::Report;
-use crate::exit::{coded, ended};
+use crate::exit::{Exit, coded, ended};
 use crate::print;
 
 /// Writes the page, whole or not at all. Ledgers are read line by line, several at once.
 ///
 /// # Errors
-/// A file cannot be read, is no ledger or that of a later program; the page cannot be written, or
+/// A file cannot be read, is damaged, is no ledger or that of a later program; the page cannot be written, or
 /// would be written over a ledger that it is drawn from.
 pub fn report(options: &Report) -> Result<()> {
     let output = options.output.as_path();
@@ -30,20 +30,22 @@ pub fn report(options: &Report) -> Result<()> {
     }
     let names = names(&options.ledgers);
     let runs = read_all(&options.ledgers, &names)?;
-    for (path, run) in options.ledgers.iter().zip(&runs) {
-        if let Some(damage) = run.damage() {
-            eprintln!(
-                "numaherd: drawn up to the damage of {}: {damage}",
-                path.display()
-            );
-        }
-    }
     let page = page(&runs);
     if is_standard {
-        return print::out(&page);
+        print::out(&page)?;
+    } else {
+        write(output, page.as_bytes())
+            .with_context(|| format!("cannot write the page {}", output.display()))?;
     }
-    write(output, page.as_bytes())
-        .with_context(|| format!("cannot write the page {}", output.display()))
+    let damaged = options.ledgers.iter().zip(&runs);
+    let damaged = damaged.filter_map(|(path, run)| Some((path.display(), run.damage()?)));
+    let damaged: Vec<String> = damaged
+        .map(|(path, damage)| format!("drawn up to the damage of {path}: {damage}"))
+        .collect();
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    Err(ended(Exit::Damaged, damaged.join("\nnumaherd: ")))
 }
 
 /// What people are shown ledgers by: their files' names, or their whole paths where names are alike.
@@ -142,7 +144,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::{self, Exit};
+    use crate::exit;
 
     /// A file with this text, and its folder.
     fn folder_with(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {

@@ -317,3 +317,28 @@ fn nothing_to_release_is_said() {
         out(&output)
     );
 }
+
+#[test]
+fn full_outputs_are_a_failure_and_no_panic() {
+    for (command, code) in [
+        (&["policies"][..], 1),
+        (&["topology"], 1),
+        (&["explain", "/dev/zero"], 2),
+        (&["report", "/dev/zero", "--output", "-"], 2),
+    ] {
+        let full = || {
+            fs::OpenOptions::new()
+                .write(true)
+                .open("/dev/full")
+                .unwrap()
+        };
+        let status = Command::new(NUMAHERD)
+            .args(command)
+            .env("NUMAHERD_CONFIG", "none")
+            .stdout(full())
+            .stderr(full())
+            .status()
+            .expect("the program can be started");
+        assert_eq!(status.code(), Some(code), "{command:?}");
+    }
+}

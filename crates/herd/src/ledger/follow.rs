@@ -12,12 +12,12 @@
 //! ledger of hours need not keep it in memory.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::reader::{damaged, header, in_order, record, without_feed};
+use super::reader::{damaged, header, in_order, is_being_written, read_line, record, without_feed};
 use super::{Header, Line, Record};
 use crate::error::HerdError;
 
@@ -110,6 +110,13 @@ impl Follow {
     pub fn unfinished(&self) -> usize {
         let open = self.file.as_ref();
         open.map_or(0, |open| open.begun.len())
+    }
+
+    /// The damage that an unfinished line is, where nobody is writing the file any more.
+    pub fn cut(&self) -> Option<HerdError> {
+        let open = self.file.as_ref().filter(|open| !open.begun.is_empty())?;
+        let why = format!("the line is cut off after {} bytes", open.begun.len());
+        (!is_being_written(&open.file)).then(|| damaged(&self.path, open.line, open.byte, why))
     }
 
     /// What comes next, as far as it is there.
@@ -223,8 +230,7 @@ impl Follow {
 impl Open {
     /// The next line with its line feed, if it is there to its end.
     fn next_line(&mut self, path: &Path) -> Result<Option<(Vec<u8>, Place)>, HerdError> {
-        let read = self.lines.read_until(b'\n', &mut self.begun);
-        read.map_err(|error| HerdError::io("read the ledger", path, error))?;
+        read_line(&mut self.lines, &mut self.begun, path, self.line, self.byte)?;
         if !self.begun.ends_with(b"\n") {
             return Ok(None);
         }
@@ -254,10 +260,6 @@ pub struct Watched<R> {
     missing: u64,
 }
 
-/// Longest line that is taken from a herd, in bytes: beyond any that a machine of 100,000 threads
-/// makes, and little enough to be held.
-const LONGEST_LINE: u64 = 1 << 28;
-
 impl<R: BufRead> Watched<R> {
     /// Reads the header; `path` is for messages.
     ///
@@ -266,8 +268,7 @@ impl<R: BufRead> Watched<R> {
     /// when what comes is no header of a ledger that can be read.
     pub fn begin(mut from: R, path: &Path) -> Result<(Self, Header), HerdError> {
         let mut first = Vec::new();
-        read_line(&mut from, &mut first)
-            .map_err(|error| HerdError::io("read from", path, error))?;
+        read_line(&mut from, &mut first, path, 1, 0)?;
         let header = header(path, without_feed(&first))?;
         let watched = Self {
             from,
@@ -296,8 +297,7 @@ impl<R: BufRead> Watched<R> {
     pub fn next(&mut self) -> Result<Option<Line>, HerdError> {
         loop {
             let mut bytes = Vec::new();
-            read_line(&mut self.from, &mut bytes)
-                .map_err(|error| HerdError::io("read from", &self.path, error))?;
+            read_line(&mut self.from, &mut bytes, &self.path, self.number + 1, 0)?;
             if bytes.is_empty() {
                 return Ok(None);
             }
@@ -326,11 +326,6 @@ impl<R> std::fmt::Debug for Watched<R> {
             .field("line", &self.number)
             .finish_non_exhaustive()
     }
-}
-
-fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
-    from.by_ref().take(LONGEST_LINE).read_until(b'\n', line)?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Reads a ledger line by line, up to the damage.
 //!
 //! Property: whatever happens to a ledger's bytes, what is read is a prefix of what was written, and
-//! the reader says at which line and byte it ends.
+//! the reader says at which line and byte it ends. A last line that is still being written is neither read
+//! nor damage.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor};
+use std::fs::{File, TryLockError};
+use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -18,6 +20,8 @@ use crate::sealed::{SEAL, is_whole};
 /// that names it. Records of kinds that this program does not know are passed over and counted.
 pub struct Reader {
     path: PathBuf,
+    /// The file that the lines come from; none for a ledger in memory.
+    file: Option<Arc<File>>,
     lines: Box<dyn BufRead + Send>,
     header: Header,
     line: u64,
@@ -44,7 +48,9 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Self, HerdError> {
         let file =
             File::open(path).map_err(|error| HerdError::io("open the ledger", path, error))?;
-        Self::read(path, Box::new(BufReader::new(file)))
+        let file = Arc::new(file);
+        let lines = BufReader::new(file.clone());
+        Self::read(path, Some(file), Box::new(lines))
     }
 
     /// Reads a ledger from memory; `path` is for messages.
@@ -52,20 +58,23 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Self, HerdError> {
-        Self::read(path, Box::new(Cursor::new(bytes)))
+        Self::read(path, None, Box::new(Cursor::new(bytes)))
     }
 
-    fn read(path: &Path, mut lines: Box<dyn BufRead + Send>) -> Result<Self, HerdError> {
+    fn read(
+        path: &Path,
+        file: Option<Arc<File>>,
+        mut lines: Box<dyn BufRead + Send>,
+    ) -> Result<Self, HerdError> {
         let mut first = Vec::new();
-        let read = lines
-            .read_until(b'\n', &mut first)
-            .map_err(|error| HerdError::io("read the ledger", path, error))?;
+        read_line(&mut lines, &mut first, path, 1, 0)?;
         Ok(Self {
             path: path.to_owned(),
+            file,
             lines,
             header: header(path, without_feed(&first))?,
             line: 1,
-            byte: read as u64,
+            byte: first.len() as u64,
             next_sequence: None,
             skipped: 0,
             ended: false,
@@ -86,15 +95,14 @@ impl Reader {
         loop {
             let at = self.byte;
             let mut bytes = Vec::new();
-            let read = self
-                .lines
-                .read_until(b'\n', &mut bytes)
-                .map_err(|error| HerdError::io("read the ledger", &self.path, error))?;
-            if read == 0 {
+            read_line(&mut self.lines, &mut bytes, &self.path, self.line + 1, at)?;
+            let is_unfinished = !bytes.ends_with(b"\n");
+            let file = self.file.as_deref().filter(|_| is_unfinished);
+            if bytes.is_empty() || file.is_some_and(is_being_written) {
                 return Ok(None);
             }
             self.line += 1;
-            self.byte += read as u64;
+            self.byte += bytes.len() as u64;
             let line = record(&bytes)
                 .and_then(|line| in_order(line, &mut self.next_sequence))
                 .map_err(|why| damaged(&self.path, self.line, at, why))?;
@@ -169,6 +177,70 @@ impl Ledger {
     }
 }
 
+/// Longest first line that is taken, in bytes: a header says little.
+const LONGEST_HEADER: usize = 1 << 16;
+/// Longest line after it, in bytes: beyond any that a machine of 1,000,000 threads makes, and little enough
+/// to be held.
+const LONGEST_LINE: usize = 1 << 28;
+
+/// Reads on to the end of a line, of which `line` may hold the beginning. The line is `number`, from 1,
+/// and begins at `byte`. What ends before its line feed is left as it is.
+pub(super) fn read_line(
+    from: &mut impl BufRead,
+    line: &mut Vec<u8>,
+    path: &Path,
+    number: u64,
+    byte: u64,
+) -> Result<(), HerdError> {
+    let most = if number == 1 {
+        LONGEST_HEADER
+    } else {
+        LONGEST_LINE
+    };
+    let left = most.saturating_sub(line.len()) as u64;
+    from.by_ref()
+        .take(left)
+        .read_until(b'\n', line)
+        .map_err(|error| HerdError::io("read", path, error))?;
+    if line.len() < most || line.ends_with(b"\n") {
+        return Ok(());
+    }
+    // Whoever keeps the beginning of a line need not keep this one.
+    *line = Vec::new();
+    Err(if number == 1 {
+        not_ours(
+            path,
+            &format!("its first line is longer than {most} bytes; {GIVE}"),
+        )
+    } else {
+        damaged(
+            path,
+            number,
+            byte,
+            format!("the line is longer than {most} bytes"),
+        )
+    })
+}
+
+/// Whether a [`super::Writer`] has this file open, by its lock.
+pub(super) fn is_being_written(file: &File) -> bool {
+    let is_locked = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    // Only to look: whoever begins to write may have it.
+    let _ = file.unlock();
+    is_locked
+}
+
+/// What to do about a file that is no ledger.
+const GIVE: &str = "give a file that `numaherd run` wrote";
+
+fn not_ours(path: &Path, why: &str) -> HerdError {
+    HerdError::NotOurs {
+        path: path.to_owned(),
+        what: "ledger",
+        why: why.to_owned(),
+    }
+}
+
 /// The record that a line holds, with or without its line feed; why it holds none.
 pub(super) fn record(bytes: &[u8]) -> Result<Line, String> {
     let text = without_feed(bytes);
@@ -205,18 +277,12 @@ pub(super) fn in_order(line: Line, next: &mut Option<u64>) -> Result<Line, Strin
 }
 
 pub(super) fn header(path: &Path, line: &[u8]) -> Result<Header, HerdError> {
-    let not_ours = |why: &str| HerdError::NotOurs {
-        path: path.to_owned(),
-        what: "ledger",
-        why: why.to_owned(),
-    };
     if line.is_empty() {
-        return Err(not_ours("the file is empty"));
+        return Err(not_ours(path, "the file is empty"));
     }
     let Ok(AnyHeader { version }) = serde_json::from_slice(line) else {
-        return Err(not_ours(
-            "its first line is not a ledger's header; give a file that `numaherd run` wrote",
-        ));
+        let why = format!("its first line is not a ledger's header; {GIVE}");
+        return Err(not_ours(path, &why));
     };
     let whole = is_whole(line);
     // A later version may seal its lines in another way; a seal of ours that is wrong is damage.

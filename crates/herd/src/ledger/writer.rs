@@ -3,6 +3,8 @@
 //! When the file has grown to half of what is allowed it is renamed to `<name>.1` (in place of an
 //! earlier one) and a new file is begun with the same header and start: both are ledgers in
 //! themselves, and together they hold at least the latest half of what is allowed.
+//!
+//! The file is locked (`flock`) while it is written.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -149,9 +151,12 @@ pub(super) fn older(path: &Path) -> PathBuf {
 }
 
 fn begin(path: &Path) -> Result<BufWriter<File>, HerdError> {
-    File::create_new(path)
-        .map(BufWriter::new)
-        .map_err(|error| HerdError::io("make the ledger", path, error))
+    let file =
+        File::create_new(path).map_err(|error| HerdError::io("make the ledger", path, error))?;
+    // By the lock readers know that a line which is not whole yet will be. A file system without locks
+    // lets them take it for damage.
+    let _ = file.try_lock();
+    Ok(BufWriter::new(file))
 }
 
 fn keep_as_older(path: &Path) -> Result<(), HerdError> {

@@ -1,10 +1,11 @@
 //! A ledger is read back as written, bounded in size, and read up to the damage.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use numaherd_herd::ledger::{Header, Ledger, Notice, Reader, VERSION, Writer};
+use numaherd_herd::ledger::{Follow, Header, Ledger, Next, Notice, Reader, VERSION, Writer};
 use numaherd_herd::{Herd, HerdError, Line, Record, Settings};
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::Snapshot;
@@ -328,4 +329,44 @@ fn every_field_of_the_example_is_documented() {
             );
         }
     }
+}
+
+#[test]
+fn a_first_line_without_end_is_no_ledger_and_is_not_held() {
+    let refused = Reader::open(Path::new("/dev/zero"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("its first line is longer than 65536 bytes"),
+        "{refused}"
+    );
+    let followed = Follow::new(Path::new("/dev/zero")).next();
+    assert_eq!(followed.unwrap_err().to_string(), refused);
+}
+
+#[test]
+fn a_line_that_is_being_written_is_no_damage_until_its_writer_is_gone() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    let mut writer = Writer::create(&path, "numaherd test", Some(1), 100 * MIB).unwrap();
+    writer.write(&notice(0, "whole")).unwrap();
+    writer.flush().unwrap();
+    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"{\"record\":1,\"at_").unwrap();
+    let follow = || {
+        let mut follow = Follow::new(&path);
+        while !matches!(follow.next().unwrap(), Next::NothingYet) {}
+        follow.cut().map(|damage| damage.to_string())
+    };
+    let ledger = Ledger::read(&path).unwrap();
+    assert_eq!(ledger.lines, [notice(0, "whole")]);
+    assert!(ledger.damage.is_none(), "{:?}", ledger.damage);
+    assert_eq!(follow(), None);
+    drop(writer);
+    let ledger = Ledger::read(&path).unwrap();
+    assert_eq!(ledger.lines, [notice(0, "whole")]);
+    assert!(ledger.damage.unwrap().to_string().contains("line 3"));
+    let cut = follow().unwrap();
+    assert!(cut.contains("line 3"), "{cut}");
+    assert!(cut.contains("cut off after 15 bytes"), "{cut}");
 }

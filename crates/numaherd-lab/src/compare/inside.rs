@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
+use numaherd::print;
 use numaherd_experiment::scenario::Program;
 use numaherd_experiment::statistics::mean;
 use numaherd_experiment::{Scenario, Trial};
@@ -119,7 +120,7 @@ impl Drop for Numad {
             .stdin(Stdio::null())
             .status();
         if !status.is_ok_and(|status| status.success()) {
-            eprintln!("numaherd: numad did not end as `numad -i 0` asked it to");
+            print::say("numad did not end as `numad -i 0` asked it to");
         }
     }
 }

@@ -116,7 +116,7 @@ pub fn compare(options: &LabCompare) -> Result<()> {
             Ok(outcome) => outcomes.push(outcome),
             Err(error) => {
                 let error = format!("{error:#}");
-                bar.suspend(|| eprintln!("numaherd: {policy}, repeat {at}: {error}"));
+                bar.suspend(|| print::say(format!("{policy}, repeat {at}: {error}")));
                 failed.push(Failed {
                     policy: policy.clone(),
                     repeat: at,
@@ -141,13 +141,16 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         };
         print::file(path, &(serde_json::to_string_pretty(&all)? + "\n"))?;
     }
-    println!(
-        "{}: {} ({}, {} repeats)",
-        scenario.name, scenario.about, scenario.machine, repeat
-    );
-    println!("{}\n{}\n", table::table(&summaries), table::LEGEND);
-    println!("{}", table::verdict(&scenario, &summaries));
-    print!("{}", next_steps(options, &trials));
+    print::out(&format!(
+        "{}: {} ({}, {repeat} repeats)\n{}\n{}\n\n{}\n{}",
+        scenario.name,
+        scenario.about,
+        scenario.machine,
+        table::table(&summaries),
+        table::LEGEND,
+        table::verdict(&scenario, &summaries),
+        next_steps(options, &trials),
+    ))?;
     if !failed.is_empty() {
         bail!(
             "{} of {} trials failed and are not in the figures",
@@ -256,8 +259,7 @@ pub fn trial(options: &LabTrial) -> Result<()> {
         ledger: options.ledger.clone(),
     };
     let outcome = inside::run(&scenario(&options.scenario)?, &trial, &options.menagerie)?;
-    println!("{}", serde_json::to_string(&outcome)?);
-    Ok(())
+    print::out(&(serde_json::to_string(&outcome)? + "\n"))
 }
 
 #[cfg(test)]

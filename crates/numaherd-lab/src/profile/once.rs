@@ -22,6 +22,7 @@ use crate::cli::ProfileRun;
 use crate::guest::{Model, Scratch};
 use crate::held::release;
 use numaherd::exit::ended;
+use numaherd::print;
 
 /// Time between two readings of the counters.
 pub const TICK: Duration = Duration::from_millis(20);
@@ -99,8 +100,7 @@ pub fn run(options: &ProfileRun) -> Result<()> {
         ));
     }
     measured.check(cpu_seconds, options)?;
-    println!("{}", serde_json::to_string(&measured)?);
-    Ok(())
+    print::out(&(serde_json::to_string(&measured)? + "\n"))
 }
 
 /// What this machine counts lines from memory with.

@@ -90,7 +90,7 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
             let why = format!("{left_out}; a record needs them all");
             return Err(ended(Exit::NotSetUp, why));
         }
-        eprintln!("numaherd: {left_out}");
+        print::say(left_out);
     }
     let others = match &options.from {
         Some(path) => read(path)?,
@@ -99,13 +99,13 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
     show(options, &findings.record, others)?;
     let fallen = fallen(&findings, &before);
     for line in &fallen {
-        eprintln!(
-            "numaherd: held before and no longer does: {} {} ({}): {}",
+        print::say(format!(
+            "held before and no longer does: {} {} ({}): {}",
             line.paper.name(),
             line.section,
             line.id,
             line.what
-        );
+        ));
     }
     let is_error = !options.quick && options.record.is_none() && options.from.is_none();
     if is_error && !fallen.is_empty() {

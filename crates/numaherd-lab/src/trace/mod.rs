@@ -14,6 +14,7 @@ use numaherd_trace::import::open;
 
 use crate::cli::Trace;
 use numaherd::exit::ended;
+use numaherd::print;
 
 /// Does what was asked for.
 ///
@@ -38,7 +39,7 @@ fn opened(path: &Path) -> Result<numaherd_trace::Trace> {
     let (trace, imported) =
         open(path).map_err(|error| ended!(Usage, "{}: {error}", path.display()))?;
     if let Some(imported) = imported {
-        eprint!("{}", import::said(&imported));
+        print::aside(&import::said(&imported));
     }
     Ok(trace)
 }

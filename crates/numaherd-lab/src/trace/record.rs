@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use numaherd::print;
 use numaherd_experiment::table::Table;
 use numaherd_lab_launcher::{Command, RecordOptions, Recorded, RunOptions};
 use numaherd_quantity::{bytes, count};
@@ -38,14 +39,15 @@ pub fn record(options: &TraceRecord) -> Result<ExitCode> {
     )
     .map_err(lab::error)?;
     if let Some(told) = &recorded.finished.out_of_memory {
-        eprintln!("numaherd: the guest ran out of memory: {told}");
+        print::say(format!("the guest ran out of memory: {told}"));
     }
     let file = &options.output;
     let trace =
         Trace::open(file).with_context(|| format!("cannot read {} back", file.display()))?;
-    eprint!("numaherd: {}: {}", file.display(), said(&recorded, &trace));
+    let said = said(&recorded, &trace);
+    print::aside(&format!("numaherd: {}: {said}", file.display()));
     if options.threads {
-        eprintln!("{}", threads(&trace));
+        print::aside(&format!("{}\n", threads(&trace)));
     }
     Ok(ExitCode::from(recorded.finished.exit_code()))
 }

@@ -44,10 +44,22 @@ pub fn ask(
     request: &Request,
     patience: Duration,
 ) -> io::Result<BufReader<UnixStream>> {
-    let mut stream = UnixStream::connect(path)?;
+    put(UnixStream::connect(path)?, request, patience)
+}
+
+fn put(
+    mut stream: UnixStream,
+    request: &Request,
+    patience: Duration,
+) -> io::Result<BufReader<UnixStream>> {
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
-    stream.write_all(protocol::line(request).as_bytes())?;
+    match stream.write_all(protocol::line(request).as_bytes()) {
+        // A herd that refuses whoever asks says so and hangs up, without waiting for the request: why is
+        // there to be read.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        written => written?,
+    }
     Ok(BufReader::new(stream))
 }
 
@@ -133,5 +145,21 @@ fn watch(mut from: BufReader<UnixStream>, path: &Path, as_json: bool) -> Result<
             Ok(None) => return Ok(()),
             Err(error) => return Err(ended(Exit::Failure, error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_read_although_nobody_takes_the_request() {
+        let (mut herd, own) = UnixStream::pair().unwrap();
+        let refusal = protocol::refused("uid 7 may not ask this herd");
+        herd.write_all(refusal.as_bytes()).unwrap();
+        drop(herd);
+        let from = put(own, &Request::Version, PATIENCE).unwrap();
+        let why = answer(from, Path::new("herd")).unwrap_err().to_string();
+        assert_eq!(why, "the herd refused: uid 7 may not ask this herd");
     }
 }

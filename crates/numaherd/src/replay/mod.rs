@@ -27,7 +27,7 @@ use settings::Settings;
 /// whole.
 ///
 /// # Errors
-/// The file is no ledger or that of a later program; a policy, a setting or the machine is unknown;
+/// The file is damaged, no ledger or that of a later program; a policy, a setting or the machine is unknown;
 /// nothing in the ledger is what any of the policies goes by.
 pub fn replay(options: &Replay) -> Result<()> {
     let recording = Recording::open(&options.ledger).map_err(coded)?;
@@ -44,7 +44,11 @@ pub fn replay(options: &Replay) -> Result<()> {
             text.trim_end()
         ));
     }
-    print::shown(options.json, &replayed, || text(&replayed))
+    print::shown(options.json, &replayed, || text(&replayed))?;
+    match &replayed.damage {
+        Some(damage) => Err(ended(Exit::Damaged, damage)),
+        None => Ok(()),
+    }
 }
 
 /// All of a recording under all of the policies, in one pass.

@@ -18,13 +18,14 @@ use numaherd_herd::{Change, Control, ControlError, Request};
 use numaherd_host::GroupRules;
 use serde::Serialize;
 
-use super::{ROOT, groups, say, service};
+use super::{ROOT, groups, service};
 use crate::cli::Run;
 use crate::config::file::groups::Group;
 use crate::config::file::steering;
 use crate::config::keys::as_toml;
 use crate::config::{Config, Effective, Values, values};
 use crate::exit::{Exit, OrExit, ended};
+use crate::print::say;
 
 /// How long the herd may take to answer. It is woken, so that it answers when what it is doing is done.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 
 use crate::cli::Serve;
 use crate::exit::ended;
+use crate::print;
 use crate::release::usual_journal;
 use crate::run::{self, Attached, Reload};
 use allowed::Token;
@@ -81,8 +82,8 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
     let _ = stop.send(());
     match serving.join() {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => eprintln!("numaherd: it could not be served: {error:#}"),
-        Err(_) => eprintln!("numaherd: the thread that serves has ended by a fault"),
+        Ok(Err(error)) => print::say(format!("it could not be served: {error:#}")),
+        Err(_) => print::say("the thread that serves has ended by a fault"),
     }
     came
 }
@@ -127,7 +128,7 @@ impl Sockets {
                 }
                 Address::Unix(path) => unix.push(at(path.clone())?),
             }
-            eprintln!("numaherd: serving at {address}");
+            print::say(format!("serving at {address}"));
         }
         Ok(Self {
             tcp,

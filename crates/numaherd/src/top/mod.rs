@@ -53,7 +53,8 @@ pub fn top(options: &cli::Top) -> Result<ExitCode> {
     let mut top = Top::new(timeline, source.name(), source.grows(), look);
     chosen(options, &mut top)?;
     if is_frame {
-        return one_frame(options, &mut top, &mut source);
+        one_frame(options, &mut top, &mut source)?;
+        return source.whole().map(|()| ExitCode::SUCCESS);
     }
     if !std::io::stdout().is_terminal() {
         return Err(ended!(
@@ -127,7 +128,7 @@ fn look(options: &cli::Top) -> Look {
 }
 
 /// Prints or draws one frame.
-fn one_frame(options: &cli::Top, top: &mut Top, source: &mut Source) -> Result<ExitCode> {
+fn one_frame(options: &cli::Top, top: &mut Top, source: &mut Source) -> Result<()> {
     if source.is_file() {
         source.take_all(top)?;
     } else {
@@ -148,7 +149,7 @@ fn one_frame(options: &cli::Top, top: &mut Top, source: &mut Source) -> Result<E
     if options.once {
         print::out(&text(&frame))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Shows a run until a key or a signal ends it; the signal.

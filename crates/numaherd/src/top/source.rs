@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use numaherd_herd::Line;
 use numaherd_herd::ledger::{Follow, Next, Place};
+use numaherd_herd::{HerdError, Line};
 use numaherd_show::top::Top;
 
 use crate::cli;
@@ -33,8 +33,9 @@ pub struct File {
     follow: Follow,
     is_followed: bool,
     places: Vec<Place>,
-    /// The first line, read to see whether it is a ledger.
     over: bool,
+    /// Why nothing more of it is read, if not because it ends.
+    damage: Option<HerdError>,
 }
 
 /// What a herd says.
@@ -160,6 +161,17 @@ impl Source {
         Ok(())
     }
 
+    /// Refuses a ledger that could not be read to its end, once what there is of it was shown.
+    ///
+    /// # Errors
+    /// The damage.
+    pub fn whole(self) -> Result<()> {
+        match self {
+            Self::File(file) => file.damage.map_or(Ok(()), |damage| Err(coded(damage))),
+            Self::Herd(_) => Ok(()),
+        }
+    }
+
     /// A line again, by its place among those that came.
     pub fn again(&self, place: u64) -> Option<Arc<Line>> {
         let Self::File(file) = self else {
@@ -183,6 +195,7 @@ impl File {
             is_followed,
             places: Vec::new(),
             over: false,
+            damage: None,
         })
     }
 
@@ -208,10 +221,8 @@ impl File {
                     );
                     if !self.is_followed {
                         self.over = true;
-                        let cut = self.follow.unfinished();
-                        top.ended((cut > 0).then(|| {
-                            format!("the ledger ends in a line that is cut off ({cut} bytes)")
-                        }));
+                        self.damage = self.follow.cut();
+                        top.ended(self.damage.as_ref().map(ToString::to_string));
                         return Polled::Some;
                     }
                     return polled;
@@ -219,6 +230,7 @@ impl File {
                 Err(error) => {
                     self.over = true;
                     top.ended(Some(error.to_string()));
+                    self.damage = Some(error);
                     return Polled::Some;
                 }
             }
