@@ -79,7 +79,13 @@ impl Running<'_> {
 
     /// Tells governor, journal and summary what was done.
     fn note(&mut self, now_ns: u64, changes: &[ThreadChange], outcomes: &[AffinityOutcome]) -> u64 {
-        let done = self.governor.carried_out(now_ns, changes, outcomes);
+        let mut done = self.governor.carried_out(now_ns, changes, outcomes);
+        // What was never set is not owed.
+        for (thread, mask) in &done.failed {
+            if self.world.affinity_of(*thread).as_ref() != Some(&**mask) {
+                done.settled.push(*thread);
+            }
+        }
         let totals = &mut self.record.summary.totals;
         totals.thread_moves += done.moves;
         totals.undone += done.undone;

@@ -540,6 +540,30 @@ fn what_the_kernel_refuses_is_said_once_and_the_rest_goes_on() {
 }
 
 #[test]
+fn what_the_kernel_refused_to_set_is_not_owed() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(2);
+    let refused = "sched_setaffinity: EPERM".to_owned();
+    world.refuses.insert(tid(1), refused);
+    let mut owed = Vec::new();
+    let herd = Herd::new(
+        &mut world,
+        policy(everyone_to(5)),
+        Settings::default(),
+        None,
+        Some(journal(&directory)),
+    );
+    // Seen after each line of the ledger, and so after each change.
+    let herd = herd.watched(|_| {
+        owed.push(numaherd_herd::journal::owed(&journal_path(&directory), "this boot").unwrap());
+    });
+    herd.run(&GO).unwrap();
+    assert_eq!(owed.iter().max(), Some(&2), "both were about to be set");
+    assert_eq!(owed[owed.len() / 2], 1, "one was");
+    assert!(!journal_path(&directory).exists(), "nothing is owed");
+}
+
+#[test]
 fn a_cpuset_that_forbids_every_target_is_said_once() {
     let mut world = fake(1);
     world.thread(1).cpuset = Arc::new(cpus("0-3"));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use numaherd_topology::CpuId;
+use numaherd_topology::{CpuId, CpuSet};
 use numaherd_world::{AffinityOutcome, AffinityResult, ThreadId};
 
 use super::{Cause, Change, ThreadGovernor};
@@ -23,6 +23,8 @@ pub struct Done {
     pub narrowed: Vec<(ThreadId, Held)>,
     /// Threads that need not be given back any more: they are back, or gone.
     pub settled: Vec<ThreadId>,
+    /// Masks that were not set, on threads that have none of ours, unless the world says otherwise.
+    pub failed: Vec<(ThreadId, Arc<CpuSet>)>,
     /// What a person should know.
     pub notices: Vec<String>,
 }
@@ -55,8 +57,11 @@ impl ThreadGovernor {
                     done.settled.push(change.order.thread);
                 }
                 AffinityResult::Failed { error } => {
+                    let thread = change.order.thread;
                     if change.cause == Cause::GiveBack {
-                        self.holdings.drop_thread(change.order.thread);
+                        self.holdings.drop_thread(thread);
+                    } else if self.holdings.get(thread).is_none() {
+                        done.failed.push((thread, change.held.mask.clone()));
                     }
                     if self.said.insert((change.held.process, "failed")) {
                         let who =
