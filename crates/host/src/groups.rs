@@ -11,7 +11,8 @@ use numaherd_world::Unmanaged;
 
 use crate::files::Root;
 use crate::latest::Latest;
-use crate::proc::{cgroup, status};
+use crate::proc::cgroup;
+use crate::users::of_process;
 
 /// The kernel keeps so many bytes of a name.
 const NAME_BYTES: usize = 15;
@@ -92,7 +93,7 @@ pub(crate) fn group_of(rules: &[GroupRule], root: &Root, pid: u32, name: &str) -
         any && (pids.is_empty() || pids.contains(&pid))
             && (commands.is_empty() || commands.iter().any(|c| is_named(c, name)))
             && (users.is_empty() || {
-                let user = user.get_or_insert_with(|| user_of(root, pid));
+                let user = user.get_or_insert_with(|| of_process(root, pid));
                 user.is_some_and(|user| users.contains(&user))
             })
             && (paths.is_empty() || {
@@ -104,11 +105,6 @@ pub(crate) fn group_of(rules: &[GroupRule], root: &Root, pid: u32, name: &str) -
         name: matching.name.clone(),
         steered: matching.steered,
     })
-}
-
-fn user_of(root: &Root, pid: u32) -> Option<u32> {
-    let text = root.read(&format!("proc/{pid}/status")).ok()?;
-    status::parse(&text).user
 }
 
 fn cgroups_of(root: &Root, pid: u32) -> cgroup::Cgroups {

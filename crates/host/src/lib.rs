@@ -81,4 +81,4 @@ pub use node_room::{NodeRoom, rooms};
 pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
 pub use stop::Stop;
 pub use threads::Threads;
-pub use users::user_number;
+pub use users::{confined_to, user_number, user_of};

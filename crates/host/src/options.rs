@@ -107,6 +107,8 @@ pub struct HostOptions {
     pub root: PathBuf,
     /// Which threads are watched.
     pub selection: Selection,
+    /// The user whose processes alone are watched, whatever is selected; see [`crate::confined_to`].
+    pub only_user: Option<u32>,
     /// Which of them are of which group; the first rule that matches decides.
     pub groups: Vec<GroupRule>,
     /// By which rule new pages of the selected child go, set before it began
@@ -134,6 +136,7 @@ impl HostOptions {
         Self {
             root: PathBuf::from("/"),
             selection,
+            only_user: None,
             groups: Vec::new(),
             started_with: NewPages::FirstTouch,
             include_pinned: false,

@@ -8,12 +8,12 @@ use numaherd_world::{Signal, SignalReport};
 use crate::files::Root;
 use crate::kernel::Errno;
 use crate::proc::cpuinfo::Processor;
-use crate::proc::status;
+use crate::proc::status::{self, Status};
 
 /// Capability numbers (include/uapi/linux/capability.h).
 const SYS_PTRACE: u32 = 19;
 const SYS_ADMIN: u32 = 21;
-const SYS_NICE: u32 = 23;
+pub(crate) const SYS_NICE: u32 = 23;
 const PERFMON: u32 = 38;
 
 /// Why something cannot be had, and what would help.
@@ -48,7 +48,7 @@ impl fmt::Display for Refusal {
 pub(crate) struct Reasons {
     /// `kernel.perf_event_paranoid`; `None` where the kernel has no perf events.
     pub(crate) paranoid: Option<i32>,
-    capabilities: u64,
+    own: Status,
     /// Whether system calls go through a filter.
     pub(crate) filtered: bool,
     pub(crate) hypervisor: bool,
@@ -62,14 +62,14 @@ impl Reasons {
             .unwrap_or_default();
         Self {
             paranoid: root.number("proc/sys/kernel/perf_event_paranoid"),
-            capabilities: own.capabilities.unwrap_or(0),
             filtered: own.seccomp == Some(2),
+            own,
             hypervisor: processor.hypervisor,
         }
     }
 
     fn has(&self, capability: u32) -> bool {
-        self.capabilities >> capability & 1 == 1
+        self.own.has(capability)
     }
 
     pub(crate) fn may_watch_all(&self) -> bool {

@@ -26,6 +26,7 @@ use crate::groups::{Belongs, GroupRule, GroupRules, group_of};
 use crate::kernel::Kernel;
 use crate::options::{HostOptions, Selection};
 use crate::proc::{cgroup, decimal, stat, status, words};
+use crate::users;
 
 /// Ticks between two looks at what seldom changes.
 const SELDOM: u64 = 16;
@@ -70,6 +71,7 @@ pub(crate) struct Scanner {
     selection: Selection,
     /// The processes that the selection names by number. A later one of the same number is not meant.
     named: Vec<ProcessId>,
+    only_user: Option<u32>,
     groups: GroupRules,
     /// The rules as they are in this scan.
     rules: Arc<Vec<GroupRule>>,
@@ -110,6 +112,7 @@ impl Scanner {
         let named = named.iter().filter_map(|&pid| identity(&root, pid));
         Self {
             named: named.collect(),
+            only_user: options.only_user,
             rules: groups.now(),
             groups,
             cpusets: Cpusets::new(root.clone()),
@@ -220,7 +223,8 @@ impl Scanner {
             pid,
             born: stat.born,
         };
-        if !self.is_selected(id, &stat) {
+        let of_other = |&user: &u32| users::of_process(&self.root, pid) != Some(user);
+        if !self.is_selected(id, &stat) || self.only_user.as_ref().is_some_and(of_other) {
             // Spread the second looks over the scans.
             let again = self.scan + SELDOM - u64::from(pid) % (SELDOM / 2);
             self.passed_over.insert(pid, again);
@@ -266,10 +270,7 @@ impl Scanner {
                 .root
                 .read(&format!("proc/{pid}/cgroup"))
                 .is_ok_and(|text| cgroup::parse(&text).within(path)),
-            Selection::User { uid } => self
-                .root
-                .read(&format!("proc/{pid}/status"))
-                .is_ok_and(|text| status::parse(&text).user == Some(*uid)),
+            Selection::User { uid } => users::of_process(&self.root, pid) == Some(*uid),
         }
     }
 
@@ -611,6 +612,16 @@ mod tests {
             assert_eq!(scan(&mut scanner, &kernel), []);
         }
         assert!(!kernel.armed.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn who_may_place_one_users_threads_alone_watches_no_others() {
+        let (_folder, root) = fake::root();
+        show(&root, 7, 1, 70, HERDED, &[7]);
+        show(&root, 8, 1, 80, STRANGER, &[8]);
+        let mut scanner = scanner(&root, Selection::Machine);
+        scanner.only_user = Some(HERDED);
+        assert_eq!(scan(&mut scanner, &kernel(&root)), [(7, 70)]);
     }
 
     #[test]

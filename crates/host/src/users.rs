@@ -1,8 +1,32 @@
-//! Users by name.
+//! Users: by name, of processes, and the one whose threads alone this program may place.
 
 use std::path::Path;
 
 use crate::error::HostError;
+use crate::files::Root;
+use crate::perf_errors::SYS_NICE;
+use crate::proc::status::{self, Status};
+
+/// The user of a process, as whom it acts; `None` where there is no such process.
+pub fn user_of(root: &Path, pid: u32) -> Option<u32> {
+    of_process(&Root::new(root), pid)
+}
+
+/// The user whose threads alone this program may place; `None` where it may place everyone's
+/// (`CAP_SYS_NICE`).
+pub fn confined_to(root: &Path) -> Option<u32> {
+    let own = read(&Root::new(root), "self")?;
+    own.user.filter(|_| !own.has(SYS_NICE))
+}
+
+pub(crate) fn of_process(root: &Root, pid: u32) -> Option<u32> {
+    read(root, &pid.to_string())?.user
+}
+
+fn read(root: &Root, process: &str) -> Option<Status> {
+    let text = root.read(&format!("proc/{process}/status")).ok()?;
+    Some(status::parse(&text))
+}
 
 /// The number of a user by name, from `/etc/passwd` under a root; a number is taken as it is.
 ///

@@ -32,9 +32,7 @@ pub fn agent(options: &Agent) -> Result<()> {
     stop_on_signals(agent.stop())?;
     // Whoever waits for it (systemd, a script) may go on now; nobody need be waiting.
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);
-    agent
-        .run(|news| print::say(news_text(news)))
-        .map_err(coded)
+    agent.run(|news| print::say(news_text(news))).map_err(coded)
 }
 
 fn once_text(told: &GuestTags) -> String {

@@ -19,6 +19,13 @@ pub struct Status {
     pub seccomp: Option<u64>,
 }
 
+impl Status {
+    /// Whether it has a capability in effect (its number in include/uapi/linux/capability.h).
+    pub fn has(&self, capability: u32) -> bool {
+        self.capabilities.unwrap_or(0) >> capability & 1 == 1
+    }
+}
+
 /// Reads a status file.
 pub fn parse(text: &[u8]) -> Status {
     let mut status = Status::default();

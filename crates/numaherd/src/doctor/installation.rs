@@ -4,16 +4,15 @@
 //! be in the way of a herd that starts.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use numaherd_herd::journal::owed;
 use numaherd_host::{Finding, Verdict};
 use numaherd_world::Signal;
-use rustix::fs::{major, minor};
 
 use crate::config::{Effective, USUAL_FILE};
 use crate::release::usual_journal;
+use crate::run::machine_lock::{HERDS_LOCK, holders, shown};
 
 /// Everything that is to be said of it. `lacks` says what a policy needs that cannot be had here,
 /// `instead` is one that runs.
@@ -22,11 +21,13 @@ pub fn look(
     lacks: impl Fn(&str) -> Vec<Signal>,
     instead: Option<&str>,
 ) -> Vec<Finding> {
-    vec![
+    let mut findings = vec![
         configuration(root, lacks, instead),
         service(root),
         journal(root),
-    ]
+    ];
+    findings.extend(other_herds(root));
+    findings
 }
 
 fn finding(subject: &str, verdict: Verdict, found: String, remedy: Option<&str>) -> Finding {
@@ -39,7 +40,7 @@ fn finding(subject: &str, verdict: Verdict, found: String, remedy: Option<&str>)
 }
 
 /// A path of the machine, under the root.
-fn below(root: &Path, path: &Path) -> std::path::PathBuf {
+fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
@@ -121,16 +122,34 @@ fn service(root: &Path) -> Finding {
     finding("service", verdict, found.to_owned(), remedy)
 }
 
-fn journal(root: &Path) -> Finding {
-    let live = root == Path::new("/");
-    let path = if live {
-        usual_journal()
-    } else {
-        root.join("run/numaherd/journal")
+/// A file beside the usual journal.
+fn beside_journal(root: &Path, name: &str) -> PathBuf {
+    let journal = match root == Path::new("/") {
+        true => usual_journal(),
+        false => root.join("run/numaherd/journal"),
     };
+    journal.with_file_name(name)
+}
+
+/// Herds whose journals are elsewhere.
+fn other_herds(root: &Path) -> Option<Finding> {
+    let usual = holders(root, &beside_journal(root, "journal.lock"));
+    let mut herds = holders(root, &beside_journal(root, HERDS_LOCK));
+    herds.retain(|herd| !usual.contains(herd));
+    if herds.is_empty() {
+        return None;
+    }
+    let found = format!("running with a journal of its own: {}", shown(&herds));
+    let remedy =
+        "its threads are left alone by a second herd without --take-over; to place them, stop it";
+    Some(finding("another herd", Verdict::Weak, found, Some(remedy)))
+}
+
+fn journal(root: &Path) -> Finding {
+    let path = beside_journal(root, "journal");
     let say = |verdict, found, remedy| finding("journal", verdict, found, remedy);
     let lock = path.with_file_name("journal.lock");
-    if is_locked(root, &lock) {
+    if !holders(root, &lock).is_empty() {
         let owner = fs::read_to_string(&lock).unwrap_or_default();
         let owner = match owner.trim() {
             "" => "another program",
@@ -164,20 +183,4 @@ fn journal(root: &Path) -> Finding {
             Some("numaherd release; the next run does the same"),
         ),
     }
-}
-
-/// Whether someone holds a lock on a file, by the kernel's list: `1: FLOCK ADVISORY WRITE 4711
-/// 08:01:1234 0 EOF`, the sixth word being device and inode.
-pub(super) fn is_locked(root: &Path, file: &Path) -> bool {
-    let Ok(about) = fs::metadata(file) else {
-        return false;
-    };
-    let device = about.dev();
-    let (major, minor) = (major(device), minor(device));
-    let name = format!("{major:02x}:{minor:02x}:{}", about.ino());
-    let locks = fs::read_to_string(root.join("proc/locks")).unwrap_or_default();
-    locks.lines().any(|line| {
-        let mut words = line.split_whitespace();
-        words.nth(1) == Some("FLOCK") && words.nth(3) == Some(&name)
-    })
 }

@@ -1,6 +1,7 @@
 //! The level by its rules, the installation by its files, and what a person reads of a captured machine.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 
 use numaherd_herd::journal::{Entry, Journal};
 use numaherd_host::{MOVING, PLACING};
@@ -8,6 +9,7 @@ use numaherd_world::{ProcessId, ThreadId};
 use tempfile::TempDir;
 
 use super::*;
+use crate::run::machine_lock::holders;
 
 /// A machine of so many nodes, each a memory domain, on which these signals are measured.
 fn machine(nodes: usize, domains: usize, measured: &[Signal]) -> Machine {
@@ -287,7 +289,42 @@ fn a_lock_is_seen_without_taking_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.lock");
     let file = fs::File::create(&path).unwrap();
-    assert!(!installation::is_locked(Path::new("/"), &path));
+    assert_eq!(holders(Path::new("/"), &path), []);
     file.try_lock().unwrap();
-    assert!(installation::is_locked(Path::new("/"), &path));
+    assert_eq!(holders(Path::new("/"), &path), [std::process::id()]);
+}
+
+#[test]
+fn a_herd_with_a_journal_of_its_own_is_named() {
+    let tree = tree(&[
+        ("run/numaherd/herds.lock", ""),
+        ("run/numaherd/journal.lock", "numaherd run, process 11"),
+    ]);
+    let word = |name: &str, process: u32| {
+        let about = fs::metadata(tree.path().join(name)).unwrap();
+        let device = about.dev();
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let at = format!("{major:02x}:{minor:02x}:{}", about.ino());
+        format!("1: FLOCK  ADVISORY  READ {process} {at} 0 EOF\n")
+    };
+    let found = |locks: &[String]| {
+        fs::create_dir_all(tree.path().join("proc")).unwrap();
+        fs::write(tree.path().join("proc/locks"), locks.concat()).unwrap();
+        let findings = installation::look(tree.path(), |_| vec![], None);
+        let other = findings
+            .into_iter()
+            .find(|one| one.subject == "another herd");
+        other.map(|other| other.found)
+    };
+    let usual = [
+        word("run/numaherd/herds.lock", 11),
+        word("run/numaherd/journal.lock", 11),
+    ];
+    assert_eq!(found(&usual), None);
+    let [herds, journal] = usual;
+    let other = word("run/numaherd/herds.lock", 12);
+    assert_eq!(
+        found(&[herds, journal, other]).unwrap(),
+        "running with a journal of its own: process 12"
+    );
 }

@@ -1,13 +1,14 @@
 //! `numaherd run`: herds this machine's threads and pages, until told to stop.
 
 mod groups;
+pub mod machine_lock;
 mod program;
 mod reload;
 mod selection;
 mod service;
 mod signals;
 
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::cli::Run;
 use crate::config::file::steering;
 use crate::config::{Config, Effective};
 use crate::doctor;
-use crate::exit::{Exit, OrExit, coded, ended};
+use crate::exit::{self, Exit, OrExit, coded, ended};
 use crate::release::{self, usual_journal};
 use crate::{ledger, print};
 use program::Program;
@@ -79,8 +80,7 @@ pub fn run(options: &Run) -> Result<ExitCode> {
         let mut live = Live::new();
         attached.watchers.push(Box::new(move |line: &Arc<Line>| {
             if let Some(text) = live.line(line) {
-                // A terminal that has gone is no error.
-                let _ = writeln!(std::io::stderr(), "{text}");
+                print::aside(&format!("{text}\n"));
             }
         }));
     }
@@ -95,9 +95,9 @@ pub fn run(options: &Run) -> Result<ExitCode> {
 pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let effective = Effective::of(options)?;
     if effective.file.is_some() {
-        say(&effective.to_string());
+        print::say(&effective);
         for notice in &effective.notices {
-            say(&notice.to_string());
+            print::say(notice);
         }
     }
     let Attached {
@@ -122,6 +122,22 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let events = doctor::event_table(config.events.as_deref())?;
     let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
     needs::check(&policy.name, &policy.needs(), &signals, &alternatives).map_err(coded)?;
+    // Whoever only looks may look at everybody.
+    let only_user = match config.herd.dry_run {
+        true => None,
+        false => numaherd_host::confined_to(Path::new(ROOT)),
+    };
+    let select = |program: Option<&Program>| {
+        let pids = &options.selection.pid;
+        selection::selection(Path::new(ROOT), pids, &config.selection, program, only_user)
+    };
+    if options.program.is_empty() {
+        // Before anything is made.
+        select(None)?;
+    }
+    let lock = (!config.herd.dry_run)
+        .then(|| machine_lock::lock(config.herd.limits.take_over))
+        .transpose()?;
     let journal = open_journal(&config)?;
     let ledger = config.ledger.as_deref();
     let ledger = ledger
@@ -135,9 +151,8 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         policy.new_pages
     };
     let program = Program::start(&options.program, new_pages, &topology)?;
-    let selection =
-        selection::selection(&options.selection.pid, &config.selection, program.as_ref())?;
-    let mut host_options = HostOptions::new(selection);
+    let mut host_options = HostOptions::new(select(program.as_ref())?);
+    host_options.only_user = only_user;
     host_options.groups = groups::rules(Path::new(ROOT), &config.group)?;
     host_options.started_with = new_pages;
     host_options.include_pinned = config.herd.limits.take_over;
@@ -163,6 +178,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     }
     let summary = herd.run(&stop).map_err(coded)?;
     let stopped = summary.ending == Ending::Stopped;
+    drop(lock);
     let code = program.map(|program| program.finish(stopped)).transpose()?;
     match printed {
         Some(printed) => printed(&summary)?,
@@ -221,14 +237,23 @@ fn open_journal(config: &Config) -> Result<Option<Journal>> {
     }
     let path = config.journal.clone().unwrap_or_else(usual_journal);
     let owner = format!("numaherd run, process {}", std::process::id());
-    let mut journal = Journal::open(&path, &release::boot_id()?, &owner).map_err(coded)?;
+    let opened = Journal::open(&path, &release::boot_id()?, &owner).map_err(coded);
+    let mut journal = opened.map_err(|error| match config.journal {
+        Some(_) => error,
+        None => elsewhere(error),
+    })?;
     for message in release::give_back(&mut journal) {
-        say(&message);
+        print::say(message);
     }
     Ok(Some(journal))
 }
 
-/// Says something on standard error. Nobody need be there: a terminal that has gone is no error.
-fn say(message: &str) {
-    let _ = writeln!(std::io::stderr(), "numaherd: {message}");
+/// An error about the usual journal, with the way to have it elsewhere.
+fn elsewhere(error: anyhow::Error) -> anyhow::Error {
+    let exit = exit::of(&error).unwrap_or(Exit::Failure);
+    if exit == Exit::Busy {
+        return error;
+    }
+    let advice = "--journal FILE, or `journal = \"FILE\"` in the configuration, puts it elsewhere";
+    ended(exit, format!("{error}; {advice}"))
 }

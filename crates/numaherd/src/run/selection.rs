@@ -1,28 +1,47 @@
 //! Which threads a run looks after, as the command line or the configuration says it.
+//!
+//! Who may not place everyone's threads places his own: whom he names must be his, and of the rest only
+//! his own are meant.
 
 use std::path::Path;
 
 use anyhow::Result;
-use numaherd_host::{HostError, Selection};
+use numaherd_host::{HostError, Selection, user_of};
 
-use super::ROOT;
 use super::program::Program;
 use crate::config::file::SelectionSettings;
-use crate::exit::coded;
+use crate::exit::{coded, ended};
 
-/// Whose threads: those of the program that was started, or those that are chosen.
+/// Whose threads: those of the program that was started, or those that are chosen. `only_user` is the
+/// user whose threads alone may be placed.
 ///
 /// # Errors
-/// There is no such user.
+/// There is no such user, or the processes that are named are others'.
 pub fn selection(
+    root: &Path,
     pids: &[u32],
     chosen: &SelectionSettings,
     program: Option<&Program>,
+    only_user: Option<u32>,
 ) -> Result<Selection> {
     if let Some(program) = program {
         return Ok(Selection::Child { pid: program.pid() });
     }
+    let is_others = |user: u32| only_user.is_some_and(|own| own != user);
+    let denied = |what: String| {
+        ended!(
+            Permission,
+            "{what} of another user, and this user may place only his own threads: run as root, or give \
+             numaherd CAP_SYS_NICE"
+        )
+    };
     if !pids.is_empty() {
+        if let Some(pid) = pids
+            .iter()
+            .find(|&&pid| user_of(root, pid).is_some_and(is_others))
+        {
+            return Err(denied(format!("process {pid} is")));
+        }
         return Ok(Selection::Processes {
             pids: pids.to_vec(),
             descendants: true,
@@ -35,10 +54,13 @@ pub fn selection(
         return Ok(Selection::Command { name: name.clone() });
     }
     if let Some(user) = &chosen.user {
-        let uid = user_number(Path::new(ROOT), user).map_err(coded)?;
+        let uid = user_number(root, user).map_err(coded)?;
+        if is_others(uid) {
+            return Err(denied(format!("the processes of {user} are")));
+        }
         return Ok(Selection::User { uid });
     }
-    Ok(Selection::Machine)
+    Ok(only_user.map_or(Selection::Machine, |uid| Selection::User { uid }))
 }
 
 /// A user's number, where it is given by that or by name.
@@ -49,5 +71,54 @@ pub fn user_number(root: &Path, user: &str) -> Result<u32, HostError> {
     match user.parse() {
         Ok(number) => Ok(number),
         Err(_) => numaherd_host::user_number(root, user),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::{self, Exit};
+
+    /// A tree with process 7 of user 1000 and process 8 of user 2000.
+    fn tree() -> tempfile::TempDir {
+        let tree = tempfile::tempdir().unwrap();
+        for (pid, uid) in [(7, 1000), (8, 2000)] {
+            let folder = tree.path().join(format!("proc/{pid}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            let status = format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
+            std::fs::write(folder.join("status"), status).unwrap();
+        }
+        tree
+    }
+
+    fn selected(pids: &[u32], user: Option<&str>, only_user: Option<u32>) -> Result<Selection> {
+        let chosen = SelectionSettings {
+            user: user.map(str::to_owned),
+            ..SelectionSettings::default()
+        };
+        selection(tree().path(), pids, &chosen, None, only_user)
+    }
+
+    #[test]
+    fn who_may_place_everyone_chooses_anyone() {
+        assert_eq!(selected(&[], None, None).unwrap(), Selection::Machine);
+        assert!(selected(&[7, 8], None, None).is_ok());
+        assert!(selected(&[], Some("2000"), None).is_ok());
+    }
+
+    #[test]
+    fn an_ordinary_user_places_his_own_and_is_told_so_of_others() {
+        let own = Selection::User { uid: 1000 };
+        assert_eq!(selected(&[], None, Some(1000)).unwrap(), own);
+        assert_eq!(selected(&[], Some("1000"), Some(1000)).unwrap(), own);
+        assert!(selected(&[7], None, Some(1000)).is_ok());
+        for refused in [
+            selected(&[7, 8], None, Some(1000)),
+            selected(&[], Some("2000"), Some(1000)),
+        ] {
+            let error = refused.unwrap_err();
+            assert_eq!(exit::of(&error), Some(Exit::Permission), "{error}");
+            assert!(error.to_string().contains("run as root"), "{error}");
+        }
     }
 }
