@@ -12,12 +12,14 @@ use crate::error::{FileError, Finding, shortened};
 use crate::near::{nearest, or};
 
 /// A TOML text under the name that messages give it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Document<'t> {
     /// What messages call the file.
     pub file: &'t str,
     /// Its text.
     pub text: &'t str,
+    /// The bytes at which its lines end, ascending.
+    line_feeds: Vec<usize>,
 }
 
 /// Where each key is: the bytes of key and value, by the key's dotted name (`cache[0].ways` in a
@@ -27,7 +29,13 @@ pub type Places = BTreeMap<String, Range<usize>>;
 impl<'t> Document<'t> {
     /// A text, and the name that messages give it.
     pub fn new(text: &'t str, file: &'t str) -> Self {
-        Self { file, text }
+        let bytes = text.bytes().enumerate();
+        let line_feeds = bytes.filter_map(|(at, byte)| (byte == b'\n').then_some(at));
+        Self {
+            file,
+            text,
+            line_feeds: line_feeds.collect(),
+        }
     }
 
     /// Reads the text into a type.
@@ -65,8 +73,7 @@ impl<'t> Document<'t> {
 
     /// The line, from 1, that a byte of the text is on.
     pub fn line(&self, byte: usize) -> usize {
-        let before = self.text.as_bytes().iter().take(byte);
-        1 + before.filter(|&&byte| byte == b'\n').count()
+        1 + self.line_feeds.partition_point(|&feed| feed < byte)
     }
 
     /// What is wrong at a place of the text.
@@ -242,6 +249,13 @@ mod tests {
             refused("name = \n"),
             "a.toml:1: not TOML: string values must be quoted, expected literal string"
         );
+    }
+
+    #[test]
+    fn lines_are_counted_from_one_up_to_the_byte() {
+        let document = Document::new("a\n\nb\n", "a.toml");
+        let lines: Vec<usize> = (0..=6).map(|byte| document.line(byte)).collect();
+        assert_eq!(lines, [1, 1, 2, 3, 3, 4, 4]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The command line as a person meets it: help, answers, and what is said when something is wrong.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -341,4 +343,52 @@ fn full_outputs_are_a_failure_and_no_panic() {
             .expect("the program can be started");
         assert_eq!(status.code(), Some(code), "{command:?}");
     }
+}
+
+/// Runs numaherd as a user without rights or a runtime directory. Only root can; nothing where he cannot
+/// run the program.
+fn as_nobody(arguments: &[&str]) -> Option<Output> {
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let output = Command::new(NUMAHERD)
+        .args(arguments)
+        .env("NUMAHERD_CONFIG", "none")
+        .env_remove("XDG_RUNTIME_DIR")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output();
+    output.ok()
+}
+
+#[test]
+fn an_ordinary_user_is_refused_others_threads_before_anything_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let journal = folder.path().join("journal");
+    let run = |selection: [&str; 2]| {
+        let journal = journal.to_str().unwrap();
+        let policy = ["run", "--policy", "linux", "--journal", journal];
+        as_nobody(&[&policy[..], &selection].concat())
+    };
+    for (selection, said) in [
+        (["--pid", "1"], "process 1 is of another user"),
+        (["--user", "root"], "the processes of root are of another user"),
+    ] {
+        let Some(output) = run(selection) else { return };
+        assert_code(&output, 4);
+        assert!(err(&output).contains(said), "{}", err(&output));
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_user_without_a_runtime_directory_is_told_of_journal() {
+    let run = ["run", "--policy", "linux", "--", "true"];
+    let Some(output) = as_nobody(&run) else {
+        return;
+    };
+    assert_code(&output, 4);
+    assert!(err(&output).contains("; --journal FILE, or"), "{}", err(&output));
 }

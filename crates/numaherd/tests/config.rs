@@ -200,3 +200,46 @@ fn a_run_says_which_file_it_reads_and_a_named_one_must_be_there() {
         assert!(err(&output).contains(expected), "{}", err(&output));
     }
 }
+
+#[test]
+fn a_check_finds_what_cannot_be_on_this_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = |text: &str| {
+        fs::write(folder.path().join("n.toml"), text).unwrap();
+        let output = numaherd(folder.path(), None, &["config", "check", "n.toml"]);
+        (output.status.code(), err(&output))
+    };
+    fs::create_dir(folder.path().join("kept")).unwrap();
+    fs::write(folder.path().join("notes"), "milk, bread\n").unwrap();
+    for (text, expected) in [
+        (
+            "[herd.limits]\nnodes = \"999\"",
+            "n.toml line 2: herd.limits.nodes: this machine has no nodes 999",
+        ),
+        (
+            "[herd.limits]\ncpus = \"0,9999\"",
+            "n.toml line 2: herd.limits.cpus: this machine has no CPUs 9999",
+        ),
+        (
+            "ledger = \"a\\u0000b\"",
+            "n.toml:1: ledger: must be the path of a file, which has no NUL",
+        ),
+        (
+            "journal = \"\"",
+            "n.toml:1: journal: must be the path of a file, not empty",
+        ),
+        (
+            "policy = \"dino\"\nledger = \"kept\"",
+            "n.toml line 2: ledger: cannot use ",
+        ),
+        ("ledger = \"notes\"", "n.toml line 1: ledger: cannot use "),
+        ("journal = \"kept\"", "n.toml line 1: journal: cannot "),
+    ] {
+        let (code, said) = told(text);
+        assert_eq!(code, Some(2), "{text}: {said}");
+        assert!(said.contains(expected), "{said}");
+    }
+    let right =
+        "ledger = \"new\"\njournal = \"of/no/run\"\n[herd.limits]\ncpus = \"0\"\nnodes = \"0\"";
+    assert_eq!(told(right), (Some(0), String::new()));
+}

@@ -135,7 +135,8 @@ pub struct CacheSpec {
     pub kind: CacheKind,
     /// Size in KiB.
     pub size_kib: u64,
-    /// Associativity; 0 where no source gives it (a model then takes it as fully associative).
+    /// Associativity; 0 where no source gives it (a model then takes a small one as fully associative, and
+    /// refuses a large one).
     #[serde(default)]
     pub ways: u32,
     /// Line size in bytes.

@@ -167,6 +167,11 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
         "my.toml:27: cache[1].latency_ns: -20 is not a positive number",
     );
     told(
+        "latency_ns = 20",
+        "latency_ns = 9e300",
+        "my.toml:27: cache[1].latency_ns: 9e300; figures below 1e-9 or above 1e9 are taken for mistakes",
+    );
+    told(
         "node_gb_per_s = 50",
         "distance = [[10, 20], [20, 10]]",
         "my.toml:30: memory.distance: 2 rows for 5 nodes",

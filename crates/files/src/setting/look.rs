@@ -44,13 +44,14 @@ pub fn read<T: Value + DeserializeOwned>(text: &str, file: &str) -> Result<(T, R
     };
     looking.table("", looking.root, &table);
     looking.done()?;
-    let settings: T = document.parse()?;
+    let settings: T = looking.document.parse()?;
     for wrong in all_wrong(&settings) {
         let finding = looking.of(wrong);
         looking.findings.push(finding);
     }
     looking.done()?;
-    let line = |(key, place): (&String, &Range<usize>)| (key.clone(), document.line(place.start));
+    let line =
+        |(key, place): (&String, &Range<usize>)| (key.clone(), looking.document.line(place.start));
     let read = Read {
         lines: looking.places.iter().map(line).collect(),
         notices: looking.notices,

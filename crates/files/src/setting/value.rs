@@ -184,6 +184,19 @@ impl Value for String {
 
 impl Value for PathBuf {
     const KIND: Kind = Kind::Text;
+
+    fn check(&self, key: &str, _: &Setting, wrong: &mut Vec<Wrong>) {
+        let path = self.as_os_str().as_encoded_bytes();
+        let why = match () {
+            () if path.is_empty() => "must be the path of a file, not empty",
+            () if path.contains(&0) => "must be the path of a file, which has no NUL character",
+            () => return,
+        };
+        wrong.push(Wrong {
+            key: key.to_owned(),
+            why: why.to_owned(),
+        });
+    }
 }
 
 impl Value for f64 {

@@ -31,7 +31,7 @@ impl Config {
         let (domain_of_core, node_of_domain) = domains(machine);
         let first = machine.caches.first();
         let base = Self::of_equal_nodes(1, latency_ns, controller);
-        let l1 = private(machine, 1).map(|spec| cache(spec, 0.0));
+        let l1 = private(machine, 1).map(|spec| cache(machine, spec, 0.0));
         let l2 = private(machine, 2);
         let config = Self {
             line_bytes: first.map_or(64, |cache| u64::from(cache.line_bytes)),
@@ -43,7 +43,7 @@ impl Config {
                 depth_lines: u64::from(depth),
                 ..own
             }),
-            l1: given(machine, "a first-level data cache", l1)?,
+            l1: given(machine, "a first-level data cache", l1.transpose()?)?,
             l2: l2.map(|spec| outer_cache(machine, spec)).transpose()?,
             llc: last_level(machine)?,
             tlb: machine
@@ -121,20 +121,25 @@ fn last_level(machine: &Machine) -> Result<Cache, HardwareError> {
 /// A cache whose latency counts.
 fn outer_cache(machine: &Machine, spec: &CacheSpec) -> Result<Cache, HardwareError> {
     let key = format!("the latency of the level-{} cache", spec.level);
-    Ok(cache(spec, given(machine, &key, spec.latency_ns)?))
+    cache(machine, spec, given(machine, &key, spec.latency_ns)?)
 }
 
-fn cache(spec: &CacheSpec, hit_ns: f64) -> Cache {
+/// The most lines of a cache whose ways are not given: each access looks at all of them.
+const MOST_WAYS: u64 = 4096;
+
+fn cache(machine: &Machine, spec: &CacheSpec, hit_ns: f64) -> Result<Cache, HardwareError> {
     let bytes = spec.size_kib << 10;
     let lines = bytes / u64::from(spec.line_bytes).max(1);
-    Cache {
+    let key = format!("the ways of the level-{} cache", spec.level);
+    let ways = match spec.ways {
+        0 => given(machine, &key, (lines <= MOST_WAYS).then_some(lines))?,
+        ways => ways.into(),
+    };
+    Ok(Cache {
         bytes,
-        ways: match spec.ways {
-            0 => lines as usize,
-            ways => ways as usize,
-        },
+        ways: ways as usize,
         hit_ns,
-    }
+    })
 }
 
 fn tlb(machine: &Machine, spec: &TlbSpec) -> Result<Tlb, HardwareError> {
@@ -193,7 +198,11 @@ mod tests {
     #[test]
     fn what_the_file_leaves_out_is_named() {
         type Change = fn(&mut Machine);
-        let cases: [(Change, &str); 4] = [
+        let cases: [(Change, &str); 5] = [
+            (
+                |m| m.caches.iter_mut().for_each(|cache| cache.ways = 0),
+                "the ways of the level-3 cache",
+            ),
             (|m| m.core.clock_ghz = None, "core.clock_ghz"),
             (
                 |m| {

@@ -70,6 +70,14 @@ impl Writer {
         Ok(writer)
     }
 
+    /// Whether a ledger may be begun at `path`, by what is there; nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Writer::create`], as far as it can be known.
+    pub fn check(path: &Path) -> Result<(), HerdError> {
+        is_there(path).map(drop)
+    }
+
     /// Where it is written.
     pub fn path(&self) -> &Path {
         &self.path
@@ -166,16 +174,16 @@ fn keep_as_older(path: &Path) -> Result<(), HerdError> {
 
 /// Whether a ledger is there already. Anything else that is there is refused.
 fn is_there(path: &Path) -> Result<bool, HerdError> {
-    let file = match File::open(path) {
-        Ok(file) => file,
+    // A named pipe would wait for its writer when it is opened.
+    let regular = match fs::metadata(path) {
+        Ok(about) => about.is_file(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(HerdError::io("open the ledger", path, error)),
+        Err(error) => return Err(HerdError::io("look at the ledger", path, error)),
     };
-    let regular = file.metadata().is_ok_and(|meta| meta.is_file());
     let mut first = Vec::new();
     if regular {
-        file.take(MARK.len() as u64)
-            .read_to_end(&mut first)
+        File::open(path)
+            .and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut first))
             .map_err(|error| HerdError::io("read the ledger", path, error))?;
     }
     if regular && (first.is_empty() || first == MARK) {

@@ -1,11 +1,19 @@
 //! `numaherd config`: what holds and what sets it, whether a file is right, what every key means.
 
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::Path;
+
 use anyhow::Result;
 use comfy_table::{Table, presets};
 use numaherd_files::setting::joined;
+use numaherd_herd::HerdError;
+use numaherd_herd::journal;
+use numaherd_herd::ledger::Writer;
 use numaherd_policy::groups::Policies;
 use numaherd_policy::registry;
 use numaherd_quantity::counted;
+use numaherd_topology::{CpuSet, IdSet, NodeSet, sysfs};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -14,7 +22,7 @@ use super::keys::{self, Key, as_toml};
 use super::{Config, Effective, USUAL_FILE, Values, example, milliseconds, values};
 use crate::cli::{Config as Command, ConfigCheck, ConfigKeys, ConfigShow};
 use crate::doctor;
-use crate::exit::{Exit, OrExit, ended};
+use crate::exit::{Coded, Exit, OrExit, ended};
 use crate::print::{self, Shown};
 
 /// Does what is asked.
@@ -189,8 +197,7 @@ fn check(options: &ConfigCheck) -> Result<()> {
             "There is no {USUAL_FILE}, and no other file is given: the built-in settings apply.\n"
         ));
     };
-    // What it names has to be right as well.
-    doctor::event_table(effective.config.events.as_deref())?;
+    check_here(&effective)?;
     let set = values(&effective.config);
     let keys = effective
         .origins
@@ -207,6 +214,66 @@ fn check(options: &ConfigCheck) -> Result<()> {
         notices.collect::<String>(),
         file.display()
     ))
+}
+
+/// What a configuration names has to be right on this machine as well.
+fn check_here(effective: &Effective) -> Result<()> {
+    let Config {
+        events,
+        ledger,
+        journal,
+        herd,
+        ..
+    } = &effective.config;
+    doctor::event_table(events.as_deref())?;
+    let refused = |key: &str, why: &dyn fmt::Display| match effective.origin(key) {
+        Some(origin) => ended!(Usage, "{origin}: {key}: {why}"),
+        None => ended!(Usage, "{key}: {why}"),
+    };
+    // What this user may not see, and what is not there yet, is no mistake.
+    let is_wrong = |error: &HerdError| error.exit() == Exit::Usage && !is_missing(error);
+    let ledger = ledger.as_deref().map(Writer::check);
+    let journal = journal
+        .as_deref()
+        .map(|path| journal::owed(path, "").map(drop));
+    for (key, looked) in [("ledger", ledger), ("journal", journal)] {
+        if let Some(Err(error)) = looked.filter(|looked| looked.as_ref().is_err_and(is_wrong)) {
+            return Err(refused(key, &error));
+        }
+    }
+    let limits = &herd.limits;
+    if limits.cpus.is_none() && limits.nodes.is_none() {
+        return Ok(());
+    }
+    let topology = sysfs::read(Path::new("/"))?;
+    let cpus: CpuSet = topology.cpus().iter().map(|cpu| cpu.id).collect();
+    let nodes: NodeSet = topology.nodes().iter().map(|node| node.id).collect();
+    if let Some(absent) = limits.cpus.as_ref().and_then(|limit| absent(limit, &cpus)) {
+        let why = format!("this machine has no CPUs {absent}; it has {cpus}");
+        return Err(refused("herd.limits.cpus", &why));
+    }
+    if let Some(absent) = limits
+        .nodes
+        .as_ref()
+        .and_then(|limit| absent(limit, &nodes))
+    {
+        let why = format!("this machine has no nodes {absent}; it has {nodes}");
+        return Err(refused("herd.limits.nodes", &why));
+    }
+    Ok(())
+}
+
+fn is_missing(error: &HerdError) -> bool {
+    matches!(error, HerdError::Io { source, .. } if source.kind() == ErrorKind::NotFound)
+}
+
+/// What of a limit is not on the machine, if anything.
+fn absent<T: Copy + Into<u32> + From<u32>>(
+    limit: &IdSet<T>,
+    machine: &IdSet<T>,
+) -> Option<IdSet<T>> {
+    let absent = limit.difference(machine);
+    (!absent.is_empty()).then_some(absent)
 }
 
 /// A key, as JSON.

@@ -1,6 +1,7 @@
 //! What a machine file's figures must hold to, beyond being of the right type.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use super::{CacheSpec, Machine, SharedBy, TlbLevelSpec, TlbSpec};
 use crate::parts::LARGEST_NODES;
@@ -31,11 +32,18 @@ fn require<W: Into<String>>(is_right: bool, key: &str, why: impl FnOnce() -> W) 
     }
 }
 
+/// What figures may be, whatever they count: times in ns, bandwidths in GB/s, clocks in GHz.
+const FIGURES: RangeInclusive<f64> = 1e-9..=1e9;
+
 fn positive(key: &str, value: Option<f64>) -> Checked {
     let Some(value) = value else { return Ok(()) };
     let is_positive = value.is_finite() && value > 0.0;
     require(is_positive, key, || {
         format!("{value} is not a positive number")
+    })?;
+    require(FIGURES.contains(&value), key, || {
+        let (least, most) = (FIGURES.start(), FIGURES.end());
+        format!("{value:e}; figures below {least:e} or above {most:e} are taken for mistakes")
     })
 }
 
@@ -225,6 +233,7 @@ fn check_tlb(tlb: &TlbSpec) -> Checked {
     require(ns.is_finite() && ns >= 0.0, "tlb.miss_ns", || {
         format!("{ns} is not 0 or more")
     })?;
+    positive("tlb.miss_ns", (ns > 0.0).then_some(ns))?;
     check_tlb_level("tlb.l1", &tlb.l1)?;
     require(
         tlb.l1.latency_ns.is_none(),
