@@ -286,22 +286,36 @@ fn a_ledger_of_a_run_is_explained() {
     let output = numaherd(&["explain", &ledger, "--json"]);
     assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok());
 
-    // Cut off in its last line it is as one that is still written.
+    // Cut off in its last line, it is damaged: nobody writes it any more.
     let changed = path("changed");
     let mut bytes = fs::read(&ledger).unwrap();
     bytes.truncate(bytes.len() - 10);
     fs::write(&changed, &bytes).unwrap();
+    for command in [
+        &["explain"][..],
+        &["top", "--once"],
+        &["replay", "--policy", "linux"],
+    ] {
+        let output = numaherd(&[command, &[&changed]].concat());
+        assert_code(&output, 8);
+        assert!(!output.stdout.is_empty(), "what is whole is shown");
+        assert!(err(&output).contains("cut off"), "{}", err(&output));
+    }
+    // While somebody holds it as a herd does, the line is not damage.
+    let written = fs::File::open(&changed).unwrap();
+    written.try_lock().unwrap();
     let output = numaherd(&["explain", &changed]);
     assert_code(&output, 0);
     let unended: Vec<_> = out(&output).split_whitespace().map(str::to_owned).collect();
     let unended = unended.join(" ");
     assert!(unended.contains("Its end is not recorded"), "{unended}");
+    drop(written);
     // In any other line a change is damage.
     let second = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 20;
     bytes[second] ^= 1;
     fs::write(&changed, &bytes).unwrap();
     let output = numaherd(&["explain", &changed]);
-    assert_code(&output, 0);
+    assert_code(&output, 8);
     assert!(out(&output).contains("DAMAGED"), "{}", out(&output));
     let output = numaherd(&["explain", "/proc/self/status"]);
     assert_code(&output, 2);
@@ -374,7 +388,10 @@ fn an_ordinary_user_is_refused_others_threads_before_anything_is_made() {
     };
     for (selection, said) in [
         (["--pid", "1"], "process 1 is of another user"),
-        (["--user", "root"], "the processes of root are of another user"),
+        (
+            ["--user", "root"],
+            "the processes of root are of another user",
+        ),
     ] {
         let Some(output) = run(selection) else { return };
         assert_code(&output, 4);
@@ -390,5 +407,9 @@ fn a_user_without_a_runtime_directory_is_told_of_journal() {
         return;
     };
     assert_code(&output, 4);
-    assert!(err(&output).contains("; --journal FILE, or"), "{}", err(&output));
+    assert!(
+        err(&output).contains("; --journal FILE, or"),
+        "{}",
+        err(&output)
+    );
 }

@@ -89,7 +89,7 @@ fn a_damaged_ledger_is_drawn_and_the_damage_is_told() {
     bytes.truncate(bytes.len() * 2 / 3);
     fs::write(&ledgers[0], bytes).unwrap();
     let output = report(&ledgers[..1], "-");
-    assert_code(&output, 0);
+    assert_code(&output, 8);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("drawn up to the damage"), "{told}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("Damaged ledger."));
