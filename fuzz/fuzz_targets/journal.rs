@@ -8,12 +8,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::{sealed, temporary};
 use numaherd_herd::journal::{Affinities, Journal};
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ThreadId};
 
 /// The boot that the seeds' journals are of.
 const BOOT: &str = "b";
@@ -33,6 +34,10 @@ impl Affinities for Machine {
             cpus: self.mask.clone(),
         };
         Ok((thread.tid % 3 != 0).then_some(bounds))
+    }
+
+    fn bound_to(&mut self, _: &[Arc<CpuSet>], _: u64) -> Vec<Bound> {
+        Vec::new()
     }
 
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult {

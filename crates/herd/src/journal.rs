@@ -15,7 +15,8 @@
 //!
 //! Rules of giving back: the same thread (number and birth), and its mask is one that we set, or what the
 //! kernel has left of one ([`is_mask`](numaherd_world::is_mask)). A mask
-//! that someone else has set since is left alone and named. A damaged line is passed over and named; the
+//! that someone else has set since is left alone and named. Then the same for their heirs, which stand in no
+//! journal ([`heirs`](crate::heirs)), until none is found. A damaged line is passed over and named; the
 //! file that has it is kept as `<name>.damaged`. Thread numbers mean nothing after a
 //! reboot: a journal of another boot is discarded with a message.
 
@@ -27,9 +28,10 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{ProcessId, ThreadId};
+use numaherd_world::{Kinship, ProcessId, ThreadId};
 use serde::{Deserialize, Serialize};
 
 use crate::error::HerdError;
@@ -70,6 +72,12 @@ pub struct Entry {
     pub back: CpuSet,
     /// The mask that is set.
     pub set: CpuSet,
+    /// From whom its process descends.
+    #[serde(default)]
+    pub kin: Kinship,
+    /// Who was born before has not inherited the mask, in clock ticks since boot.
+    #[serde(default)]
+    pub since: u64,
 }
 
 impl Entry {
@@ -82,6 +90,8 @@ impl Entry {
             found: (*held.found).clone(),
             back: (*held.back).clone(),
             set: (*held.mask).clone(),
+            kin: (*held.kin).clone(),
+            since: held.since,
         }
     }
 }
@@ -105,6 +115,25 @@ pub(crate) struct Owed {
     pub(crate) entry: Entry,
     // All masks of ours that it may have now; `entry.set` is the latest.
     pub(crate) masks: Vec<CpuSet>,
+}
+
+impl Owed {
+    /// What its heirs may have.
+    fn held(&self) -> impl Iterator<Item = Held> {
+        let entry = &self.entry;
+        let (found, back) = (Arc::new(entry.found.clone()), Arc::new(entry.back.clone()));
+        let kin = Arc::new(entry.kin.clone());
+        self.masks.iter().map(move |mask| Held {
+            process: entry.process,
+            name: entry.name.clone(),
+            found: found.clone(),
+            back: back.clone(),
+            mask: Arc::new(mask.clone()),
+            kin: kin.clone(),
+            // A journal of an earlier version does not say.
+            since: entry.since.max(entry.thread.born),
+        })
+    }
 }
 
 /// How many threads the journal at `path` owes in this `boot`, without a lock and without a change: for
@@ -208,11 +237,21 @@ impl Journal {
         }
         let lines: Vec<Written> = entries.iter().cloned().map(Written::Change).collect();
         // First what is owed, so that a journal written anew holds it as well.
-        let before = self.owed.clone();
+        let before: Vec<_> = entries
+            .iter()
+            .map(|entry| (entry.thread, self.owed.get(&entry.thread).cloned()))
+            .collect();
         for entry in entries {
             owe(&mut self.owed, entry.clone());
         }
-        self.append(&lines).inspect_err(|_| self.owed = before)
+        self.append(&lines).inspect_err(|_| {
+            for (thread, was) in before {
+                match was {
+                    Some(was) => self.owed.insert(thread, was),
+                    None => self.owed.remove(&thread),
+                };
+            }
+        })
     }
 
     /// Notes that threads need not be given back any more.

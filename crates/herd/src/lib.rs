@@ -13,6 +13,7 @@ pub mod control;
 pub mod error;
 pub mod governor;
 mod groups;
+mod heirs;
 pub mod journal;
 pub mod ledger;
 pub mod needs;

@@ -20,7 +20,7 @@ mod record;
 mod requests;
 mod thinned;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,7 +29,7 @@ use numaherd_policy::Random;
 use numaherd_policy::groups::{OwnOfAll, Policies};
 use numaherd_topology::Topology;
 use numaherd_world::{
-    NewPages, Outcome, Plan, ProcessId, Progress, Sharing, Snapshot, World, WorldError,
+    NewPages, Outcome, Plan, ProcessId, Progress, Sharing, Snapshot, ThreadId, World, WorldError,
 };
 use rand::SeedableRng;
 
@@ -182,6 +182,10 @@ struct Running<'w> {
     /// How much threads shared pages since the last interval, as the paging found out.
     shared: BTreeMap<ProcessId, Sharing>,
     last: Option<Arc<Snapshot>>,
+    /// Threads that are back, or gone. Until their heirs have been looked for they stay in the journal.
+    settling: Vec<ThreadId>,
+    /// Threads that we have done with although they have a mask like one of ours.
+    done_with: BTreeSet<ThreadId>,
 }
 
 /// How the herd is paused.
@@ -282,6 +286,8 @@ impl<'w> Running<'w> {
             record,
             shared: BTreeMap::new(),
             last: None,
+            settling: Vec::new(),
+            done_with: BTreeSet::new(),
         }
     }
 
@@ -378,6 +384,7 @@ impl<'w> Running<'w> {
             return Ok(());
         }
         let snapshot = self.look()?;
+        self.find_heirs(false);
         let plan = self
             .placements
             .plan(&snapshot, &self.topology, &mut self.random);

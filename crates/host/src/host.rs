@@ -8,9 +8,9 @@ use std::time::Duration;
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::in_step::lock;
 use numaherd_world::{
-    AffinityOutcome, AffinityResult, Bounds, NewPages, NodeState, Orders, Outcome, PageOutcome,
-    Pager, Process, ProcessId, Progress, Sharing, Signal, SignalReport, Snapshot, ThreadId, Waker,
-    World, WorldError,
+    AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, NewPages, NodeState, Orders, Outcome,
+    PageOutcome, Pager, Process, ProcessId, Progress, Sharing, Signal, SignalReport, Snapshot,
+    ThreadId, Waker, World, WorldError,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -18,14 +18,13 @@ use crate::affinity;
 use crate::agent::Agents;
 use crate::assignments::Assignments;
 use crate::counters::Counters;
-use crate::cpusets::Cpusets;
 use crate::end_of_run::Ending;
 use crate::error::HostError;
 use crate::event_choice;
 use crate::files::Root;
 use crate::groups::GroupRules;
 use crate::ipm_unit::{self, IpmUnit};
-use crate::kernel::{Kernel, monotonic_ns, of_root, since_boot_ns};
+use crate::kernel::{Kernel, births_now, monotonic_ns, of_root, since_boot_ns};
 use crate::latest::Latest;
 use crate::memory_blocks::MemoryBlocks;
 use crate::new_pages;
@@ -39,6 +38,7 @@ use crate::residency::Residencies;
 use crate::samples::{self, Recipe, Roster, Sampler};
 use crate::scan::{Scanner, Tick};
 use crate::stop::{Stop, WakeEvent};
+use crate::sweep::{Sweep, Wanted, kinship};
 use crate::threads;
 use crate::vm::Machines;
 
@@ -49,8 +49,8 @@ pub struct Host {
     options: HostOptions,
     signals: Vec<SignalReport>,
     scanner: Scanner,
-    /// For threads that are in no scan.
-    cpusets: Cpusets,
+    /// Finds threads that are in no scan.
+    sweep: Sweep,
     assignments: Assignments,
     counters: Option<Counters>,
     recipe: Option<Recipe>,
@@ -124,7 +124,7 @@ impl Host {
         let share = options.residency_share;
         let mut host = Self {
             scanner: Scanner::new(root.clone(), &options, nodes),
-            cpusets: Cpusets::new(root.clone()),
+            sweep: Sweep::new(root.clone()),
             assignments: Assignments::set_before(&options.set_before),
             residencies: Residencies::new(root.clone(), page_bytes, share, only_node),
             machines: Machines::new(root.clone()),
@@ -345,9 +345,29 @@ impl World for Host {
     fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
         let online = self.shared.online();
         let kernel = &*self.shared.kernel;
-        threads::bounds_of(kernel, &mut self.cpusets, Some(&online), thread)
-            .ok()
-            .flatten()
+        let cpusets = self.sweep.cpusets(&online);
+        threads::bounds_of(kernel, cpusets, thread).ok().flatten()
+    }
+
+    fn births_now(&self) -> u64 {
+        births_now()
+    }
+
+    fn kinship(&self, process: ProcessId) -> Kinship {
+        kinship(&self.shared.root, process.pid)
+            .filter(|(born, _)| *born == process.born)
+            .map_or_else(Kinship::default, |(_, kin)| kin)
+    }
+
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, thoroughly: bool) -> Vec<Bound> {
+        let online = self.shared.online();
+        let wanted = Wanted {
+            masks,
+            since,
+            thoroughly,
+            is_watched: &|pid| self.scanner.has_process(pid),
+        };
+        self.sweep.find(&*self.shared.kernel, &online, &wanted)
     }
 
     fn apply(&mut self, orders: &Orders) -> Outcome {

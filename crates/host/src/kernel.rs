@@ -151,6 +151,11 @@ pub(crate) fn since_boot_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Boottime))
 }
 
+/// Now as thread starts are told: in clock ticks since boot.
+pub(crate) fn births_now() -> u64 {
+    since_boot_ns() / (1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+}
+
 fn nanoseconds(time: Timespec) -> u64 {
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec)

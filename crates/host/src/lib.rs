@@ -64,6 +64,7 @@ mod residency;
 mod samples;
 mod scan;
 mod stop;
+mod sweep;
 mod sys;
 mod threads;
 mod users;

@@ -2,20 +2,22 @@
 //! needs.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ThreadId};
 
 use crate::affinity;
 use crate::cpusets::Cpusets;
 use crate::files::Root;
 use crate::kernel::{Errno, Kernel, Live};
+use crate::sweep::{Sweep, Wanted};
 
 /// The threads under a root.
 #[derive(Debug)]
 pub struct Threads {
     live: Live,
-    cpusets: Cpusets,
+    sweep: Sweep,
 }
 
 impl Threads {
@@ -23,9 +25,15 @@ impl Threads {
     pub fn new(root: &Path) -> Self {
         let root = Root::new(root);
         Self {
-            cpusets: Cpusets::new(root.clone()),
+            sweep: Sweep::new(root.clone()),
             live: Live { root },
         }
+    }
+
+    fn online(&self) -> CpuSet {
+        // Where it is not known, none counts as offline.
+        let all = || (0..=u32::from(u16::MAX)).map(Into::into).collect();
+        self.live.root.online_cpus().unwrap_or_else(all)
     }
 
     /// What a thread may use now; `None` when it has ended.
@@ -33,10 +41,22 @@ impl Threads {
     /// # Errors
     /// The kernel does not tell; a sentence with why.
     pub fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String> {
-        let Self { live, cpusets } = self;
-        let online = live.root.online_cpus();
-        bounds_of(live, cpusets, online.as_ref(), thread)
+        let online = self.online();
+        bounds_of(&self.live, self.sweep.cpusets(&online), thread)
             .map_err(|errno| format!("cannot read the affinity of {thread}: {errno}"))
+    }
+
+    /// The threads of the whole machine that were born at `since` or later, in clock ticks since boot, and have
+    /// one of these masks, or what the kernel has left of one.
+    pub fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
+        let online = self.online();
+        let wanted = Wanted {
+            masks,
+            since,
+            thoroughly: true,
+            is_watched: &|_| false,
+        };
+        self.sweep.find(&self.live, &online, &wanted)
     }
 
     /// Gives a thread the CPUs of an order, checked and read back.
@@ -45,18 +65,15 @@ impl Threads {
     }
 }
 
-/// What a thread may use now, its cpuset read anew; `None` when it has ended. Where it is not known which CPUs
-/// are `online` those of its mask count.
+/// What a thread may use now; `None` when it has ended.
 pub(crate) fn bounds_of(
     kernel: &dyn Kernel,
     cpusets: &mut Cpusets,
-    online: Option<&CpuSet>,
     thread: ThreadId,
 ) -> Result<Option<Bounds>, Errno> {
     let Some(mask) = affinity::mask(kernel, thread)? else {
         return Ok(None);
     };
-    cpusets.begin(online.unwrap_or(&mask));
     let cpus = (*cpusets.cpus_of(&format!("proc/{}", thread.tid))).clone();
     Ok(Some(Bounds { mask, cpus }))
 }

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use numaherd_herd::journal::{self, Affinities, Journal, Restored};
 use numaherd_host::Threads;
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ThreadId};
+use numaherd_topology::CpuSet;
+use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ThreadId};
 use serde::Serialize;
 
 use crate::cli::Release;
@@ -26,6 +28,7 @@ pub fn usual_journal() -> PathBuf {
 #[derive(Serialize)]
 struct Report {
     restored: usize,
+    heirs: u64,
     as_found: usize,
     gone: u64,
     left_alone: Vec<Left>,
@@ -52,6 +55,7 @@ impl From<Restored> for Report {
         let why = |mask| format!("someone else has set its CPUs to {mask} since");
         Self {
             restored: restored.restored.len(),
+            heirs: restored.heirs,
             as_found: restored.as_found.len(),
             gone: restored.gone,
             left_alone: changed
@@ -108,7 +112,8 @@ pub fn give_back(journal: &mut Journal) -> Vec<String> {
     if report.restored > 0 {
         let n = report.restored;
         messages.push(format!(
-            "gave {n} threads back that an earlier run had left placed"
+            "gave {n} threads back that an earlier run had left placed{}",
+            of_these(report.heirs)
         ));
     }
     for left in report.left_alone.iter().chain(&report.failed) {
@@ -134,6 +139,10 @@ impl Affinities for Machine {
         self.0.bounds_of(thread)
     }
 
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound> {
+        self.0.bound_to(masks, since)
+    }
+
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
         self.0.set(order)
     }
@@ -149,11 +158,20 @@ pub fn boot_id() -> Result<String> {
     Ok(id.trim().to_owned())
 }
 
+/// How many of the threads that were restored are heirs, where there are some.
+fn of_these(heirs: u64) -> String {
+    match heirs {
+        0 => String::new(),
+        n => format!(" ({n} of them started by others that Numaherd had placed)"),
+    }
+}
+
 fn text(report: &Report, path: &Path) -> Shown {
     let said = report.messages.iter().chain(&report.problems);
     let mut text: String = said.map(|message| format!("{message}\n")).collect();
     let Report {
         restored,
+        heirs,
         as_found,
         gone,
         left_alone,
@@ -166,7 +184,10 @@ fn text(report: &Report, path: &Path) -> Shown {
         }
         return text + &format!("Nothing to restore: {} is empty.\n", path.display());
     }
-    text += &format!("{restored} threads restored, {as_found} unchanged, {gone} ended.\n");
+    text += &format!(
+        "{restored} threads restored{}, {as_found} unchanged, {gone} ended.\n",
+        of_these(*heirs)
+    );
     for left in left_alone {
         text += &format!(
             "thread {} ({}) left alone: {}\n",

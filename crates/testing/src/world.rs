@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use numaherd_topology::{CpuSet, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, NewPages, Notice, Orders, Outcome, PageOrder,
-    PageOutcome, Pager, Progress, Sample, Signal, SignalReport, SignalState, Snapshot, Thread,
-    ThreadId, World, WorldError,
+    AffinityOrder, AffinityOutcome, AffinityResult, Bound, Bounds, Kinship, NewPages, Notice,
+    Orders, Outcome, PageOrder, PageOutcome, Pager, ProcessId, Progress, Sample, Signal,
+    SignalReport, SignalState, Snapshot, Thread, ThreadId, World, WorldError,
 };
 
 use crate::orders::moved;
@@ -58,6 +58,10 @@ pub struct FakeWorld {
     pub dies: Vec<ThreadId>,
     /// Threads that are there, but not among those that are observed.
     pub unseen: Vec<ThreadId>,
+    /// From whom the process of a number descends, and whether it is an orphan.
+    pub kin: BTreeMap<u32, (Kinship, bool)>,
+    /// Threads that start one by one, each right after orders were carried out.
+    pub starts: Vec<Thread>,
     /// Intervals until the world ends.
     pub ends_after: u64,
     /// The interval in which nothing can be seen any more.
@@ -92,6 +96,8 @@ impl FakeWorld {
             refuses: BTreeMap::new(),
             dies: Vec::new(),
             unseen: Vec::new(),
+            kin: BTreeMap::new(),
+            starts: Vec::new(),
             ends_after: u64::MAX,
             blind_from: u64::MAX,
             applied: Vec::new(),
@@ -239,8 +245,55 @@ impl World for FakeWorld {
         there.map(|there| (*there.affinity).clone())
     }
 
+    fn bounds_of(&mut self, thread: ThreadId) -> Option<Bounds> {
+        let there = self.threads.iter().find(|there| there.id == thread)?;
+        Some(self.bounds(there))
+    }
+
+    fn kinship(&self, process: ProcessId) -> Kinship {
+        let known = self.kin.get(&process.pid);
+        known.map(|(kin, _)| kin.clone()).unwrap_or_default()
+    }
+
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64, _: bool) -> Vec<Bound> {
+        let there = self.threads.iter().map(|thread| Bound {
+            thread: thread.id,
+            process: thread.process,
+            name: thread.name.clone(),
+            bounds: self.bounds(thread),
+            kin: self.kinship(thread.process),
+            is_orphan: self.kin.get(&thread.process.pid).is_some_and(|kin| kin.1),
+        });
+        there
+            .filter(|bound| bound.thread.born >= since)
+            .filter(|bound| masks.iter().any(|mask| bound.bounds.is(mask)))
+            .collect()
+    }
+
     fn apply(&mut self, orders: &Orders) -> Outcome {
         self.applied.push(orders.clone());
+        let outcomes = self.carry_out(orders);
+        if !self.starts.is_empty() {
+            self.threads.push(self.starts.remove(0));
+        }
+        outcomes
+    }
+
+    fn pager(&mut self) -> Option<Box<dyn Pager>> {
+        self.asked.push(Asked::Pager);
+        self.pager.take()
+    }
+}
+
+impl FakeWorld {
+    fn bounds(&self, thread: &Thread) -> Bounds {
+        Bounds {
+            mask: (*thread.affinity).clone(),
+            cpus: thread.cpuset.intersection(&self.online),
+        }
+    }
+
+    fn carry_out(&mut self, orders: &Orders) -> Outcome {
         let outcome = |order: &AffinityOrder| AffinityOutcome {
             thread: order.thread,
             result: self.set(order),
@@ -249,11 +302,6 @@ impl World for FakeWorld {
             affinities: orders.affinities.iter().map(outcome).collect(),
             pages: orders.pages.iter().map(|order| moved(order, 1)).collect(),
         }
-    }
-
-    fn pager(&mut self) -> Option<Box<dyn Pager>> {
-        self.asked.push(Asked::Pager);
-        self.pager.take()
     }
 }
 

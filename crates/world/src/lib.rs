@@ -7,6 +7,7 @@
 
 mod bounds;
 pub mod in_step;
+mod kinship;
 mod machine;
 mod notice;
 mod orders;
@@ -19,6 +20,7 @@ mod unmanaged;
 mod world;
 
 pub use bounds::{Bounds, is_mask, is_whole};
+pub use kinship::{Bound, Kinship};
 pub use machine::{Agent, Tag, VirtualCpu, VirtualMachine};
 pub use notice::{Notice, Sharing};
 pub use orders::{

@@ -39,12 +39,13 @@ use numaherd_topology::{CpuSet, Topology};
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::Bounds;
+use crate::kinship::{Bound, Kinship};
 use crate::notice::Notice;
 use crate::orders::{Orders, Outcome, PageOutcome};
 use crate::plan::PageOrder;
 use crate::sample::Sample;
 use crate::signal::{Signal, SignalReport};
-use crate::snapshot::{Snapshot, ThreadId};
+use crate::snapshot::{ProcessId, Snapshot, ThreadId};
 
 /// Whether a world goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +158,23 @@ pub trait World {
         let mask = self.affinity_of(thread)?;
         let cpus = self.topology().online_cpus();
         Some(Bounds { mask, cpus })
+    }
+
+    /// Now on the clock by which births are told.
+    fn births_now(&self) -> u64 {
+        0
+    }
+
+    /// From whom a process descends.
+    fn kinship(&self, _process: ProcessId) -> Kinship {
+        Kinship::default()
+    }
+
+    /// The threads of the whole machine, observed or not, that were born at `since` or later and have one of
+    /// these masks, or what the kernel has left of one. Where it need not be `thoroughly`, only those are
+    /// sure to be named that are in a process which is new since the last call, or which had such threads then.
+    fn bound_to(&mut self, _masks: &[Arc<CpuSet>], _since: u64, _thoroughly: bool) -> Vec<Bound> {
+        Vec::new()
     }
 
     /// Carries out affinity orders, and page orders too when the pager has not been handed out.

@@ -8,14 +8,15 @@
 //!   given back at the end;
 //! * so was a new thread of another process that comes with a mask that we set, when the world, which
 //!   knows the parents of processes, says that it has a core of ours ([`Thread::assigned`]);
+//! * so is an heir, wherever it is (`heirs`);
 //! * any other mask is someone else's: a user's `taskset`, `numactl`, an OpenMP runtime. A thread
 //!   that was there before cannot have inherited its mask, though it be the same as one of ours.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use numaherd_topology::{CpuSet, Topology};
-use numaherd_world::{ProcessId, Snapshot, Thread, ThreadId};
+use numaherd_world::{Kinship, ProcessId, Snapshot, Thread, ThreadId};
 
 /// Whose affinity a thread has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,12 @@ pub struct Held {
     pub back: Arc<CpuSet>,
     /// The mask that we last set.
     pub mask: Arc<CpuSet>,
+    /// From whom its process descends.
+    pub kin: Arc<Kinship>,
+    /// Who was born before has not inherited the mask (on the clock of [`World::births_now`]).
+    ///
+    /// [`World::births_now`]: numaherd_world::World::births_now
+    pub since: u64,
 }
 
 /// The masks that we have set.
@@ -92,6 +99,8 @@ impl Holdings {
             found,
             back,
             mask,
+            kin: Arc::default(),
+            since: 0,
         }
     }
 
@@ -109,10 +118,21 @@ impl Holdings {
         self.threads.remove(&thread);
     }
 
-    /// Forgets the masks of processes that are gone.
+    /// What was set in each process, each mask once: what heirs may have.
+    pub fn donors(&self) -> Vec<Held> {
+        self.masks.values().flatten().cloned().collect()
+    }
+
+    /// Whether a thread was in the last snapshot: its mask now is none that it was born with.
+    pub fn has_seen(&self, thread: ThreadId) -> bool {
+        self.seen.binary_search(&thread).is_ok()
+    }
+
+    /// Forgets the masks of processes that are gone, and in which no thread is to be given back.
     pub fn keep_processes(&mut self, snapshot: &Snapshot) {
+        let held: BTreeSet<ProcessId> = self.threads.values().map(|held| held.process).collect();
         self.masks
-            .retain(|&process, _| snapshot.process(process).is_some());
+            .retain(|process, _| snapshot.process(*process).is_some() || held.contains(process));
     }
 
     /// Takes in the threads that were started with a mask of ours since the last call; returns what
@@ -130,7 +150,7 @@ impl Holdings {
         if self.masks.is_empty() {
             return Vec::new();
         }
-        let new = |thread: &&Thread| self.seen.binary_search(&thread.id).is_err();
+        let new = |thread: &&Thread| !self.has_seen(thread.id);
         let heirs = snapshot
             .threads
             .iter()

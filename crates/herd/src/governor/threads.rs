@@ -168,6 +168,13 @@ impl ThreadGovernor {
         &self.holdings
     }
 
+    /// Takes in heirs that were found elsewhere than in a snapshot.
+    pub(crate) fn adopt(&mut self, heirs: Vec<(ThreadId, Held)>) {
+        for (thread, held) in heirs {
+            self.holdings.hold(thread, held);
+        }
+    }
+
     /// From now on within other limits. Threads are held as before, and nothing that limits count is
     /// forgotten: budgets are not filled again, and what went to and fro is still frozen.
     pub fn set_limits(&mut self, limits: &Limits) {

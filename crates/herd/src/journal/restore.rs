@@ -1,13 +1,17 @@
 //! Gives back what an instance left that could not do it itself.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ThreadId};
 
-use super::{Journal, Owed};
+use super::{Entry, Journal, Owed, owe};
 use crate::error::HerdError;
+use crate::governor::ownership::Held;
+use crate::heirs::{LONGEST, heirs, masks, since, still_started};
 
 /// The affinities of a machine's threads.
 pub trait Affinities {
@@ -16,6 +20,10 @@ pub trait Affinities {
     /// # Errors
     /// It cannot be read: a sentence with what was tried, why it failed, what to do.
     fn bounds_of(&mut self, thread: ThreadId) -> Result<Option<Bounds>, String>;
+
+    /// The threads of the whole machine that were born at `since` or later, in clock ticks since boot, and have
+    /// one of these masks, or what the kernel has left of one.
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], since: u64) -> Vec<Bound>;
 
     /// Sets one.
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult;
@@ -26,6 +34,8 @@ pub trait Affinities {
 pub struct Restored {
     /// Given back.
     pub restored: Vec<ThreadId>,
+    /// How many of these stood in no journal: heirs.
+    pub heirs: u64,
     /// Had already what was found.
     pub as_found: Vec<ThreadId>,
     /// Ended meanwhile.
@@ -67,10 +77,48 @@ impl Journal {
                 }
             }
         }
+        if !self.restore_heirs(affinities, &mut report) {
+            // Whoever tries again needs to know whose heirs they are.
+            return report;
+        }
         if let Err(error) = self.settle(&settled) {
             report.problems.push(error.to_string());
         }
         report
+    }
+
+    /// Gives the heirs of all threads that are owed back, until none is found. Says whether that was so.
+    fn restore_heirs(&mut self, affinities: &mut dyn Affinities, report: &mut Restored) -> bool {
+        let mut donors: Vec<Held> = self.owed.values().flat_map(Owed::held).collect();
+        let mut known: BTreeSet<ThreadId> = self.owed.keys().copied().collect();
+        let begun = Instant::now();
+        while !donors.is_empty() {
+            let mut bound = affinities.bound_to(&masks(&donors), since(&donors));
+            bound.retain(|thread| known.insert(thread.thread));
+            let found = heirs(&donors, bound);
+            if found.is_empty() {
+                break;
+            }
+            for (thread, held) in found {
+                let mut owed = BTreeMap::new();
+                owe(&mut owed, Entry::of(thread, &held));
+                let (now, before) = (affinities.bounds_of(thread), report.restored.len());
+                let is_settled = match now {
+                    Ok(Some(now)) => give_back(thread, &owed[&thread], now, affinities, report),
+                    Ok(None) | Err(_) => true,
+                };
+                report.heirs += (report.restored.len() - before) as u64;
+                if !is_settled {
+                    self.owed.append(&mut owed);
+                }
+                donors.push(held);
+            }
+            if begun.elapsed() > LONGEST {
+                report.problems.push(still_started(report.heirs));
+                return false;
+            }
+        }
+        true
     }
 }
 

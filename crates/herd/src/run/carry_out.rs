@@ -1,16 +1,21 @@
 //! Carrying out: what is about to change is written down, the world changes it, and governor, journal and
 //! summary are told what came of it. Likewise for giving back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
-use numaherd_world::{AffinityOutcome, Orders, Outcome, Snapshot, ThreadId};
+use numaherd_world::{AffinityOutcome, Bound, Orders, Outcome, Snapshot, ThreadId};
 
 use super::Running;
 use crate::governor::ownership::Held;
 use crate::governor::{Governed, Guard, Refusal, ThreadChange};
+use crate::heirs;
 use crate::journal::Entry;
 use crate::ledger::{Placing, Record};
+
+/// After so many passes without an end it is said what is waited for.
+const MANY_PASSES: u32 = 5;
 
 impl Running<'_> {
     /// Leaves alone what someone else has changed since; the journal owes it nothing any more.
@@ -18,11 +23,7 @@ impl Running<'_> {
         let world = &mut *self.world;
         self.governor
             .leave_changed_alone(governed, |thread| world.bounds_of(thread));
-        if let Some(journal) = &mut self.journal
-            && let Err(error) = journal.settle(&governed.left_alone)
-        {
-            self.record.notice(error.to_string());
-        }
+        self.settling.extend(&governed.left_alone);
     }
 
     /// Has in the journal what is about to change. What cannot be written down is refused. In a dry run
@@ -33,6 +34,7 @@ impl Running<'_> {
             self.write_down_adopted(&governed.adopted);
             return;
         }
+        self.note_descent(&mut governed.changes);
         let Some(journal) = &mut self.journal else {
             return;
         };
@@ -61,6 +63,19 @@ impl Running<'_> {
         let kept: BTreeSet<ThreadId> = governed.changes.iter().map(|c| c.order.thread).collect();
         governed.undone.retain(|undo| kept.contains(&undo.thread));
         governed.stolen.retain(|steal| kept.contains(&steal.thread));
+    }
+
+    /// Notes by what the heirs of threads that are about to be placed will be known.
+    fn note_descent(&self, changes: &mut [ThreadChange]) {
+        let now = self.world.births_now();
+        let mut kin = BTreeMap::new();
+        for change in changes.iter_mut().filter(|c| c.order.core.is_some()) {
+            let process = change.held.process;
+            let kin = kin.entry(process);
+            let kin = kin.or_insert_with(|| Arc::new(self.world.kinship(process)));
+            change.held.kin = kin.clone();
+            change.held.since = now;
+        }
     }
 
     /// Has the changes carried out. In a dry run nothing is done and nothing came of it.
@@ -95,11 +110,11 @@ impl Running<'_> {
         }
         if let Some(journal) = &mut self.journal {
             let narrowed: Vec<Entry> = entries(&done.narrowed).collect();
-            let written = journal.record(&narrowed);
-            if let Err(error) = written.and_then(|()| journal.settle(&done.settled)) {
+            if let Err(error) = journal.record(&narrowed) {
                 self.record.notice(error.to_string());
             }
         }
+        self.settling.extend(&done.settled);
         done.settled.len() as u64
     }
 
@@ -115,20 +130,75 @@ impl Running<'_> {
 
     /// Gives back every thread that still has a mask of ours, at the end of a run.
     pub(super) fn give_back_at_the_end(&mut self) {
-        if self.governor.holdings().iter().next().is_none() {
+        if self.governor.holdings().donors().is_empty() {
             return;
         }
         // Masks may have changed since the last interval; where the world cannot be seen any more,
         // the last snapshot must do. What is observed just now is no interval and is not recorded.
         let fresh = self.world.observe().ok().map(Arc::new);
         if let Some(snapshot) = fresh.or_else(|| self.last.clone()) {
-            self.give_back(&snapshot);
+            self.give_back_all(&snapshot, true);
         }
+    }
+
+    /// Takes in the heirs of threads that we placed, wherever they are on the machine; they are given back with
+    /// what has left the selection. Returns how many there are. Threads that were given back before need
+    /// not stay in the journal for their sake any more.
+    pub(super) fn find_heirs(&mut self, thoroughly: bool) -> usize {
+        let holdings = self.governor.holdings();
+        let donors = holdings.donors();
+        let mut found = Vec::new();
+        if !donors.is_empty() {
+            let mut bound =
+                self.world
+                    .bound_to(&heirs::masks(&donors), heirs::since(&donors), thoroughly);
+            let there: BTreeSet<ThreadId> = bound.iter().map(|bound| bound.thread).collect();
+            self.done_with.extend(&self.settling);
+            self.done_with.retain(|thread| there.contains(thread));
+            bound.retain(|Bound { thread, .. }| {
+                let is_known = holdings.get(*thread).is_some() || holdings.has_seen(*thread);
+                !is_known && !self.done_with.contains(thread)
+            });
+            found = heirs::heirs(&donors, bound);
+        }
+        self.write_down_adopted(&found);
+        let settled = std::mem::take(&mut self.settling);
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.settle(&settled)
+        {
+            self.record.notice(error.to_string());
+        }
+        let count = found.len();
+        self.governor.adopt(found);
+        count
+    }
+
+    /// Gives back every thread that has a mask of ours and then their heirs, until none is found; returns how
+    /// many got theirs back.
+    pub(super) fn give_back_all(&mut self, snapshot: &Snapshot, thoroughly: bool) -> u64 {
+        let begun = Instant::now();
+        let mut given_back = 0;
+        let mut passes = 0;
+        while self.find_heirs(thoroughly || passes > 0) > 0
+            || self.governor.holdings().iter().next().is_some()
+        {
+            if begun.elapsed() > heirs::LONGEST {
+                self.record.notice(heirs::still_started(given_back));
+                break;
+            }
+            if passes == MANY_PASSES {
+                self.record.notice(heirs::waiting());
+            }
+            given_back += self.give_back(snapshot);
+            passes += 1;
+        }
+        given_back
     }
 
     /// Gives back every thread that has a mask of ours; returns how many got theirs back.
     pub(super) fn give_back(&mut self, snapshot: &Snapshot) -> u64 {
         let mut governed = self.governor.release(snapshot);
+        self.write_down_adopted(&governed.adopted);
         self.leave_changed_alone(&mut governed);
         for notice in &governed.notices {
             self.record.notice(notice.clone());

@@ -106,12 +106,15 @@ impl Running<'_> {
     pub(super) fn watch(&mut self, paused: Paused) -> Result<u64, WorldError> {
         let snapshot = self.look()?;
         self.record.saw(&snapshot, &Governed::default());
+        let given_back = if paused.give_back {
+            let holds_any = self.governor.holdings().iter().next().is_some();
+            self.give_back_all(&snapshot, holds_any)
+        } else {
+            self.find_heirs(false);
+            0
+        };
         let adopted = self.governor.watch(&snapshot);
         self.write_down_adopted(&adopted);
-        let given_back = match paused.give_back {
-            true => self.give_back(&snapshot),
-            false => 0,
-        };
         self.hear_paging();
         self.record.flush();
         Ok(given_back)

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use numaherd_herd::HerdError;
 use numaherd_herd::journal::{Affinities, Entry, Journal, Restored, restore};
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bounds, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, Kinship, ThreadId};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -23,6 +24,11 @@ fn entry(number: u32, set: &str) -> Entry {
         found: cpus("0-7"),
         back: cpus("0-15"),
         set: cpus(set),
+        kin: Kinship {
+            session: 40,
+            ..Kinship::default()
+        },
+        since: 0,
     }
 }
 
@@ -32,6 +38,10 @@ struct Machine {
     /// The CPUs that are online and in everyone's cpuset.
     cpus: CpuSet,
     refuses: Vec<ThreadId>,
+    /// The processes of threads that are in no journal.
+    kin: BTreeMap<ThreadId, (u32, Kinship)>,
+    /// Masks of threads that start each time that one is asked for those that are bound.
+    starts: Vec<(u32, &'static str)>,
     set: Vec<ThreadId>,
 }
 
@@ -42,6 +52,8 @@ impl Machine {
             masks: masks.collect(),
             cpus: cpus("0-15"),
             refuses: Vec::new(),
+            kin: BTreeMap::new(),
+            starts: Vec::new(),
             set: Vec::new(),
         }
     }
@@ -52,6 +64,30 @@ impl Affinities for Machine {
         let cpus = self.cpus.clone();
         let mask = self.masks.get(&thread).cloned();
         Ok(mask.map(|mask| Bounds { mask, cpus }))
+    }
+
+    fn bound_to(&mut self, masks: &[Arc<CpuSet>], _: u64) -> Vec<Bound> {
+        let bound = self.masks.iter().map(|(&thread, mask)| {
+            let (process, kin) = self.kin.get(&thread).cloned().unwrap_or_default();
+            Bound {
+                thread,
+                process: pid(process),
+                name: format!("t{}", thread.tid),
+                bounds: Bounds {
+                    mask: mask.clone(),
+                    cpus: self.cpus.clone(),
+                },
+                is_orphan: kin.parent == 0,
+                kin,
+            }
+        });
+        let is_ours = |bound: &Bound| masks.iter().any(|mask| bound.bounds.is(mask));
+        let bound = bound.filter(is_ours).collect();
+        if !self.starts.is_empty() {
+            let (number, mask) = self.starts.remove(0);
+            self.masks.insert(tid(number), cpus(mask));
+        }
+        bound
     }
 
     fn set(&mut self, order: &AffinityOrder) -> AffinityResult {
@@ -260,6 +296,72 @@ fn a_mask_that_the_kernel_narrowed_since_is_still_ours() {
         assert_eq!(report.restored, [tid(1)], "{mask}");
         assert_eq!(machine.masks[&tid(1)], cpus("0-15"));
     }
+}
+
+/// Thread 1 of process 1 was placed. Thread 2 is of the same process, 3 its child, 4 the child's, 5 an orphan of
+/// the same session; 6 is a stranger, and 7 a child whose user has set its mask.
+fn family() -> (Place, Machine) {
+    let place = Place::killed(&[entry(1, "0-3")]);
+    let all = (1..=6).map(|number| (number, "0-3")).chain([(7, "0-1")]);
+    let mut machine = Machine::new(&all.collect::<Vec<_>>());
+    let of = |parent, session| Kinship {
+        parent,
+        session,
+        ..Kinship::default()
+    };
+    let kin = [
+        (2, (1, of(99, 40))),
+        (3, (3, of(1, 0))),
+        (4, (4, of(3, 0))),
+        (5, (5, of(0, 40))),
+        (6, (6, of(98, 41))),
+        (7, (7, of(1, 40))),
+    ];
+    machine.kin = kin.into_iter().map(|(n, kin)| (tid(n), kin)).collect();
+    (place, machine)
+}
+
+#[test]
+fn the_heirs_of_a_killed_herd_are_given_back_and_no_stranger_is() {
+    let (place, mut machine) = family();
+    let report = place.restore_on(&mut machine);
+    let mut restored = report.restored.clone();
+    restored.sort_unstable();
+    assert_eq!(restored, (1..=5).map(tid).collect::<Vec<_>>());
+    assert_eq!(report.heirs, 4);
+    assert_eq!(machine.masks[&tid(5)], cpus("0-15"));
+    assert_eq!(machine.masks[&tid(6)], cpus("0-3"));
+    assert_eq!(machine.masks[&tid(7)], cpus("0-1"));
+}
+
+#[test]
+fn heirs_that_start_while_others_are_given_back_are_found_too() {
+    let (place, mut machine) = family();
+    machine.starts = vec![(8, "0-3"), (9, "0-3")];
+    for number in [8, 9] {
+        let kin = machine.kin[&tid(4)].clone();
+        machine.kin.insert(tid(number), kin);
+    }
+    assert_eq!(place.restore_on(&mut machine).heirs, 6);
+    assert_eq!(machine.masks[&tid(9)], cpus("0-15"));
+}
+
+#[test]
+fn the_heirs_of_a_thread_that_has_ended_are_found() {
+    let (place, mut machine) = family();
+    machine.masks.remove(&tid(1));
+    let report = place.restore_on(&mut machine);
+    assert_eq!((report.gone, report.heirs), (1, 4));
+}
+
+#[test]
+fn an_heir_that_cannot_be_given_back_stays_in_the_journal() {
+    let (place, mut machine) = family();
+    machine.refuses = vec![tid(5)];
+    let report = place.restore_on(&mut machine);
+    assert_eq!(report.failed.len(), 1);
+    machine.refuses.clear();
+    assert_eq!(place.restore_on(&mut machine).restored, [tid(5)]);
 }
 
 #[test]

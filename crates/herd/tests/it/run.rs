@@ -14,8 +14,8 @@ use numaherd_herd::{
 use numaherd_policy::{Needs, Own, Place, Policy, Random};
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
-    Counts, PageFailure, PageOrder, PageOutcome, Placement, Signal, SignalReport, SignalState,
-    Snapshot, ThreadId,
+    Counts, Kinship, PageFailure, PageOrder, PageOutcome, Placement, Signal, SignalReport,
+    SignalState, Snapshot, ThreadId,
 };
 use tempfile::TempDir;
 
@@ -105,6 +105,105 @@ fn a_thread_that_leaves_the_selection_is_given_back_unless_someone_changed_its_m
         ]
     );
     assert!(!journal_path(&directory).exists(), "nothing is owed");
+}
+
+/// A thread of a process of its own that has the mask which thread 1 was given, an orphan of its session.
+fn daemon(world: &mut Fake, number: u32) -> numaherd_world::Thread {
+    let session = Kinship {
+        session: 40,
+        ..Kinship::default()
+    };
+    world.kin.insert(1, (session.clone(), false));
+    world.kin.insert(number, (session, true));
+    let mut daemon = thread(number, number, 5, &world.topology.clone());
+    daemon.affinity = Arc::new(cpus("4-7"));
+    daemon
+}
+
+#[test]
+fn an_heir_outside_the_selection_is_given_back_while_it_runs() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 2 {
+            let daemon = daemon(world, 9);
+            world.unseen = vec![daemon.id];
+            world.threads.push(daemon);
+        }
+        if interval == 3 {
+            assert_eq!(world.masks()[&tid(9)], cpus("0-7"));
+        }
+    });
+    daemon(&mut world, 9);
+    let journal = Some(journal(&directory));
+    let placing = policy(everyone_to(5));
+    Herd::new(&mut world, placing, Settings::default(), None, journal)
+        .run(&GO)
+        .unwrap();
+    let given_back = &world.applied[1].affinities;
+    assert_eq!((given_back.len(), given_back[0].thread), (1, tid(9)));
+    assert!(!journal_path(&directory).exists(), "nothing is owed");
+}
+
+#[test]
+fn a_thread_whose_user_gave_it_a_mask_of_ours_is_not_touched() {
+    let mut world = fake(1).scripted(|interval, world| {
+        if interval == 2 {
+            // Its parent lives and is no thread of ours.
+            let mut stranger = daemon(world, 9);
+            world.kin.get_mut(&9).unwrap().1 = false;
+            stranger.id = tid(9);
+            world.unseen = vec![stranger.id];
+            world.threads.push(stranger);
+        }
+    });
+    daemon(&mut world, 9);
+    let placing = policy(everyone_to(5));
+    Herd::new(&mut world, placing, Settings::default(), None, None)
+        .run(&GO)
+        .unwrap();
+    assert_eq!(world.masks()[&tid(9)], cpus("4-7"));
+}
+
+#[test]
+fn what_starts_while_others_are_given_back_is_given_back_too() {
+    let directory = TempDir::new().unwrap();
+    let mut world = fake(1);
+    let (first, second) = (daemon(&mut world, 8), daemon(&mut world, 9));
+    // It starts when the herd is told to give back, and the next when that is given back.
+    let starts = vec![first, second];
+    world = world.scripted(move |interval, world| {
+        if interval == 4 {
+            world.starts.clone_from(&starts);
+        }
+    });
+    world.unseen = vec![tid(8), tid(9)];
+    let journal = Some(journal(&directory));
+    let placing = policy(everyone_to(5));
+    let summary = Herd::new(&mut world, placing, Settings::default(), None, journal)
+        .run(&GO)
+        .unwrap();
+    assert!(world.masks().values().all(|mask| *mask == cpus("0-7")));
+    assert_eq!(summary.totals.restored, Some(3));
+    assert!(!journal_path(&directory).exists(), "nothing is owed");
+}
+
+#[test]
+fn a_thread_stays_in_the_journal_until_its_heirs_have_been_looked_for() {
+    let directory = TempDir::new().unwrap();
+    let path = journal_path(&directory);
+    let owed = move || numaherd_herd::journal::owed(&path, "this boot").unwrap();
+    let mut world = fake(2).scripted(move |interval, world| match interval {
+        2 => world.unseen = vec![tid(1)],
+        // It is back by now, and what it may have started just before is known at the end of this interval.
+        3 => assert_eq!(owed(), 2),
+        4 => assert_eq!(owed(), 1),
+        _ => {}
+    });
+    let journal = Some(journal(&directory));
+    let placing = policy(everyone_to(5));
+    Herd::new(&mut world, placing, Settings::default(), None, journal)
+        .run(&GO)
+        .unwrap();
 }
 
 #[test]

@@ -17,6 +17,9 @@ pub struct Stat<'a> {
     pub name: &'a [u8],
     pub state: u8,
     pub parent: u32,
+    /// Its process group and session; 0 where they are not known.
+    pub group: u32,
+    pub session: u32,
     pub flags: u64,
     /// User and system time in clock ticks.
     pub ran_ticks: u64,
@@ -77,6 +80,8 @@ pub fn parse(text: &[u8]) -> Option<Stat<'_>> {
     };
     let state = *field(3)?.first()?;
     let parent = decimal(field(4)?)?.try_into().ok()?;
+    let mut number = |at| decimal(field(at)?)?.try_into().ok();
+    let (group, session) = (number(5).unwrap_or(0), number(6).unwrap_or(0));
     let flags = decimal(field(9)?)?;
     let user = decimal(field(14)?)?;
     let system = decimal(field(15)?)?;
@@ -89,6 +94,8 @@ pub fn parse(text: &[u8]) -> Option<Stat<'_>> {
         name,
         state,
         parent,
+        group,
+        session,
         flags,
         ran_ticks: user.saturating_add(system),
         threads,
@@ -113,7 +120,7 @@ mod tests {
         let stat = parse(text.as_bytes()).unwrap();
         assert_eq!(stat.name, b"worker");
         assert_eq!(stat.state, b'S');
-        assert_eq!(stat.parent, 1);
+        assert_eq!((stat.parent, stat.group, stat.session), (1, 4242, 4242));
         assert_eq!(stat.ran_ticks, 12);
         assert_eq!(stat.threads, 3);
         assert_eq!(stat.born, 97597);

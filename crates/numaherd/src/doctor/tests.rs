@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use numaherd_herd::journal::{Entry, Journal};
 use numaherd_host::{MOVING, PLACING};
-use numaherd_world::{ProcessId, ThreadId};
+use numaherd_world::{Kinship, ProcessId, ThreadId};
 use tempfile::TempDir;
 
 use super::*;
@@ -203,6 +203,8 @@ fn journal(boot: &str, changes: usize, settled: bool) -> String {
         found: "0-3".parse().unwrap(),
         back: "0-3".parse().unwrap(),
         set: "1".parse().unwrap(),
+        kin: Kinship::default(),
+        since: 0,
     };
     for _ in 0..changes {
         journal.record(std::slice::from_ref(&entry)).unwrap();

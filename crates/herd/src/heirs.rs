@@ -1,0 +1,275 @@
+//! Heirs: threads that were started with a mask of ours by threads that we had placed, or by heirs.
+//!
+//! A thread is an heir if all of this holds:
+//! * it was born no earlier than the mask was first set in the process of its *donor*;
+//! * it has that mask, or what the kernel has left of it;
+//! * it is in the donor's process; or its process is a child of it; or its process is an orphan and shares session,
+//!   process group or cgroup with it ([`Kinship::may_be_of`](numaherd_world::Kinship::may_be_of)).
+//!
+//! It is due what its donor is due. A thread whose user gave it just such a mask, after the mask was set in a process
+//! of its family, cannot be told from an heir. Those with another parent that lives, and those with
+//! any other mask, can.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use numaherd_topology::CpuSet;
+use numaherd_world::{Bound, ThreadId};
+
+use crate::governor::ownership::Held;
+
+/// How long heirs are looked for where new ones are found again and again: whoever stops a herd waits for it.
+pub(crate) const LONGEST: Duration = Duration::from_secs(10);
+
+/// What is to be said when many passes have found new ones.
+pub(crate) fn waiting() -> String {
+    format!(
+        "threads are being started faster than their affinities can be restored; this goes on for at most {} s",
+        LONGEST.as_secs()
+    )
+}
+
+/// What is to be said when new ones are found even then.
+pub(crate) fn still_started(given_back: u64) -> String {
+    format!(
+        "for {} s threads have been started again and again with affinities that Numaherd had set; {given_back} \
+         of them were restored, but some may be left: stop what starts them, and run `numaherd release`",
+        LONGEST.as_secs()
+    )
+}
+
+/// The masks that heirs may have, each once.
+pub(crate) fn masks(donors: &[Held]) -> Vec<Arc<CpuSet>> {
+    let masks: BTreeSet<&[u64]> = donors.iter().map(|donor| donor.mask.as_words()).collect();
+    let of_words = |words: &[u64]| Arc::new(CpuSet::of_words(words.to_vec()));
+    masks.into_iter().map(of_words).collect()
+}
+
+/// No heir was born before.
+pub(crate) fn since(donors: &[Held]) -> u64 {
+    donors.iter().map(|donor| donor.since).min().unwrap_or(0)
+}
+
+/// The heirs among threads that are `bound`, with what is held of each, heirs of heirs included.
+pub(crate) fn heirs(donors: &[Held], mut bound: Vec<Bound>) -> Vec<(ThreadId, Held)> {
+    let mut heirs: Vec<(ThreadId, Held)> = Vec::new();
+    loop {
+        let before = heirs.len();
+        bound.retain(|thread| {
+            let known = donors.iter().chain(heirs.iter().map(|(_, held)| held));
+            let near = known.filter_map(|donor| Some((distance(thread, donor)?, donor)));
+            let Some((_, donor)) = near.min_by_key(|(distance, _)| *distance) else {
+                return true;
+            };
+            let held = Held {
+                process: thread.process,
+                name: thread.name.clone(),
+                kin: thread.kin.clone().into(),
+                since: thread.thread.born,
+                ..donor.clone()
+            };
+            heirs.push((thread.thread, held));
+            false
+        });
+        if heirs.len() == before {
+            return heirs;
+        }
+    }
+}
+
+/// How near a thread is to the donor of its mask; `None` where that is none.
+fn distance(thread: &Bound, donor: &Held) -> Option<u8> {
+    if thread.thread.born < donor.since {
+        return None;
+    }
+    let is_child =
+        || thread.kin.parent == donor.process.pid && thread.process.born >= donor.process.born;
+    let distance = if thread.process == donor.process {
+        0
+    } else if is_child() {
+        1
+    } else if thread.is_orphan && thread.kin.may_be_of(&donor.kin) {
+        2
+    } else {
+        return None;
+    };
+    thread.bounds.is(&donor.mask).then_some(distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use numaherd_testing::{cpus, pid};
+    use numaherd_world::{Bounds, Kinship};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What was set in process 1, whose threads had all CPUs, at time 50.
+    fn donor() -> Held {
+        Held {
+            process: pid(1),
+            name: "donor".to_owned(),
+            found: Arc::new(cpus("0-7")),
+            back: Arc::new(cpus("0-15")),
+            mask: Arc::new(cpus("2-3")),
+            kin: Arc::new(kin(0)),
+            since: 50,
+        }
+    }
+
+    fn kin(parent: u32) -> Kinship {
+        Kinship {
+            parent,
+            group: 11,
+            session: 12,
+            cgroup: Some("/a".to_owned()),
+            user: Some(1000),
+        }
+    }
+
+    /// A process of one thread with the donor's mask that was born later, a child of this one.
+    fn bound(number: u32, parent: u32) -> Bound {
+        Bound {
+            thread: ThreadId {
+                tid: number,
+                born: 60,
+            },
+            process: pid(number),
+            name: "heir".to_owned(),
+            bounds: Bounds {
+                mask: cpus("2-3"),
+                cpus: cpus("0-7"),
+            },
+            kin: kin(parent),
+            is_orphan: false,
+        }
+    }
+
+    fn found(bound: Vec<Bound>) -> Vec<u32> {
+        let mut found: Vec<u32> = heirs(&[donor()], bound)
+            .iter()
+            .map(|(thread, held)| {
+                assert_eq!(*held.back, cpus("0-15"));
+                thread.tid
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn threads_of_the_process_its_children_and_their_children() {
+        let mut sibling = bound(10, 0);
+        sibling.process = pid(1);
+        assert_eq!(found(vec![bound(5, 4), bound(4, 1), sibling]), [4, 5, 10]);
+    }
+
+    #[test]
+    fn an_orphan_shows_its_descent_by_session_group_or_cgroup() {
+        let other = Kinship {
+            parent: 1000,
+            ..Kinship::default()
+        };
+        let relatives = [
+            Kinship {
+                session: 12,
+                ..other.clone()
+            },
+            Kinship {
+                group: 11,
+                ..other.clone()
+            },
+            Kinship {
+                cgroup: Some("/a".to_owned()),
+                ..other.clone()
+            },
+        ];
+        for kin in relatives {
+            let mut orphan = Bound {
+                kin,
+                ..bound(4, 1000)
+            };
+            assert_eq!(found(vec![orphan.clone()]), [0; 0], "its parent lives");
+            orphan.is_orphan = true;
+            assert_eq!(found(vec![orphan]), [4]);
+        }
+        let stranger = Bound {
+            kin: other,
+            is_orphan: true,
+            ..bound(4, 1000)
+        };
+        assert_eq!(found(vec![stranger]), [0; 0]);
+    }
+
+    #[test]
+    fn in_the_root_cgroup_the_user_counts() {
+        let of = |user| Kinship {
+            user,
+            ..Kinship::default()
+        };
+        assert!(of(Some(1000)).may_be_of(&of(Some(1000))));
+        assert!(!of(Some(1000)).may_be_of(&of(Some(1001))));
+        assert!(!of(None).may_be_of(&of(None)));
+    }
+
+    #[test]
+    fn one_with_another_mask_or_born_before_is_none() {
+        let mut other = bound(4, 1);
+        other.bounds.mask = cpus("2");
+        let mut before = bound(5, 1);
+        before.thread.born = 49;
+        assert_eq!(found(vec![other, before]), [0; 0]);
+    }
+
+    #[test]
+    fn it_is_due_what_its_nearest_donor_is_due() {
+        let mut pinned = donor();
+        pinned.process = pid(4);
+        pinned.back = Arc::new(cpus("4"));
+        let mut child = bound(5, 4);
+        child.is_orphan = true;
+        let found = heirs(&[donor(), pinned], vec![child]);
+        assert_eq!(*found[0].1.back, cpus("4"));
+    }
+
+    proptest! {
+        #[test]
+        fn whoever_is_an_heir_has_the_mask_is_younger_and_is_found_in_any_order(
+            made in prop::collection::vec((0u32..12, 40u64..70, any::<bool>(), any::<bool>()), 0..12),
+            turn in any::<prop::sample::Index>(),
+        ) {
+            let mut all: Vec<Bound> = (20..).zip(made).map(|(number, (parent, born, is_ours, is_orphan))| {
+                let parent = if parent == 0 { 1 } else { 19 + parent };
+                let mut made = Bound { is_orphan, ..bound(number, parent) };
+                made.thread.born = born;
+                made.kin = Kinship { parent, ..Kinship::default() };
+                if !is_ours {
+                    made.bounds.mask = cpus("3");
+                }
+                made
+            }).collect();
+            let first = found(all.clone());
+            for bound in all.iter().filter(|bound| first.contains(&bound.thread.tid)) {
+                prop_assert!(bound.thread.born >= 50);
+                prop_assert_eq!(&bound.bounds.mask, &cpus("2-3"));
+            }
+            if !all.is_empty() {
+                let at = turn.index(all.len());
+                all.rotate_left(at);
+            }
+            prop_assert_eq!(found(all), first);
+        }
+    }
+
+    #[test]
+    fn each_mask_is_asked_for_once() {
+        let other = Held {
+            process: pid(7),
+            since: 40,
+            ..donor()
+        };
+        assert_eq!(masks(&[donor(), other.clone()]).len(), 1);
+        assert_eq!(since(&[donor(), other]), 40);
+    }
+}

@@ -1,0 +1,287 @@
+//! Finds threads by their mask, anywhere on the machine: those that were started with one of ours may
+//! be in processes that nobody looks at.
+//!
+//! A process that has been looked at is passed over until the next thorough look, unless it has such threads and
+//! nobody watches it: whatever starts with a mask of ours is a new process, or is in one that has such threads.
+
+use std::sync::Arc;
+
+use numaherd_topology::CpuSet;
+use numaherd_world::{Bound, Bounds, Kinship, ProcessId, ThreadId, is_mask, is_whole};
+
+use crate::cpusets::Cpusets;
+use crate::files::Root;
+use crate::kernel::Kernel;
+use crate::proc::{cgroup, stat, status};
+
+/// Time in ns between two thorough looks that nobody asked for.
+const SELDOM_NS: u64 = 16_000_000_000;
+
+/// Looks at all threads of the machine.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    root: Root,
+    cpusets: Cpusets,
+    /// The processes that need not be looked at again soon, ascending.
+    passed_over: Vec<u32>,
+    /// When the next thorough look is due.
+    thorough_at_ns: u64,
+}
+
+/// A process, from whom it descends, and whether it is an orphan.
+type Family = (ProcessId, Kinship, bool);
+
+/// What is looked for.
+pub(crate) struct Wanted<'w> {
+    /// Threads with one of these masks, or what the kernel has left of one,
+    pub(crate) masks: &'w [Arc<CpuSet>],
+    /// born no earlier than this, in clock ticks since boot.
+    pub(crate) since: u64,
+    /// Whether in all processes.
+    pub(crate) thoroughly: bool,
+    /// Whether others look after the new threads of the process of that number.
+    pub(crate) is_watched: &'w dyn Fn(u32) -> bool,
+}
+
+impl Sweep {
+    pub(crate) fn new(root: Root) -> Self {
+        Self {
+            cpusets: Cpusets::new(root.clone()),
+            root,
+            passed_over: Vec::new(),
+            thorough_at_ns: 0,
+        }
+    }
+
+    /// The cpusets as they are now, with those CPUs online.
+    pub(crate) fn cpusets(&mut self, online: &CpuSet) -> &mut Cpusets {
+        self.cpusets.begin(online);
+        &mut self.cpusets
+    }
+
+    /// Finds them.
+    pub(crate) fn find(
+        &mut self,
+        kernel: &dyn Kernel,
+        online: &CpuSet,
+        wanted: &Wanted<'_>,
+    ) -> Vec<Bound> {
+        self.cpusets.begin(online);
+        let mut pids = self.root.numbers("proc", "").unwrap_or_default();
+        let now_ns = kernel.now_ns();
+        let is_thorough = wanted.thoroughly || now_ns >= self.thorough_at_ns;
+        if is_thorough {
+            self.thorough_at_ns = now_ns + SELDOM_NS;
+        }
+        let mut found = Vec::new();
+        let before = std::mem::take(&mut self.passed_over);
+        pids.retain(|&pid| {
+            let is_known = !is_thorough && before.binary_search(&pid).is_ok();
+            is_known || {
+                let of_process = self.of_process(kernel, online, wanted, pid);
+                let has_none = of_process.is_empty();
+                found.extend(of_process);
+                has_none || (wanted.is_watched)(pid)
+            }
+        });
+        self.passed_over = pids;
+        found
+    }
+
+    fn of_process(
+        &mut self,
+        kernel: &dyn Kernel,
+        online: &CpuSet,
+        wanted: &Wanted<'_>,
+        pid: u32,
+    ) -> Vec<Bound> {
+        let tids = self.root.numbers(&format!("proc/{pid}/task"), "");
+        let mut words = Vec::new();
+        let mut mask_of = |tid| {
+            let answer = kernel.affinity(tid, &mut words);
+            answer.ok().map(|()| CpuSet::of_words(words.clone()))
+        };
+        let mut found = Vec::new();
+        let mut process = None;
+        for tid in tids.unwrap_or_default() {
+            let Some(mask) = mask_of(tid).filter(|mask| !is_whole(mask, online)) else {
+                continue;
+            };
+            let folder = format!("proc/{pid}/task/{tid}");
+            let cpus = (*self.cpusets.cpus_of(&folder)).clone();
+            let is_wanted = |given: &Arc<CpuSet>| is_mask(&mask, given, &cpus);
+            if is_whole(&mask, &cpus) || !wanted.masks.iter().any(is_wanted) {
+                continue;
+            }
+            let bounds = Bounds { mask, cpus };
+            // A number may be used again at any time: the mask must be this thread's before and after.
+            let process = process.get_or_insert_with(|| self.process(pid));
+            if let Some(bound) = self.known(&folder, process.as_ref(), tid, bounds)
+                && bound.thread.born >= wanted.since
+                && mask_of(tid).as_ref() == Some(&bound.bounds.mask)
+                && kernel.born(tid) == Some(bound.thread.born)
+            {
+                found.push(bound);
+            }
+        }
+        found
+    }
+
+    /// What files tell of a thread; nothing of one that is the kernel's own or has ended.
+    fn known(
+        &self,
+        folder: &str,
+        process: Option<&Family>,
+        tid: u32,
+        bounds: Bounds,
+    ) -> Option<Bound> {
+        let text = self.root.read(&format!("{folder}/stat")).ok()?;
+        let stat = stat::parse(&text).filter(|stat| !stat.has_ended() && !stat.is_kernels())?;
+        let (process, kin, is_orphan) = process?.clone();
+        Some(Bound {
+            thread: ThreadId {
+                tid,
+                born: stat.born,
+            },
+            process,
+            name: String::from_utf8_lossy(stat.name).into_owned(),
+            is_orphan,
+            bounds,
+            kin,
+        })
+    }
+
+    fn process(&self, pid: u32) -> Option<Family> {
+        let (born, kin) = kinship(&self.root, pid)?;
+        let is_orphan = self.is_orphan(&kin);
+        Some((ProcessId { pid, born }, kin, is_orphan))
+    }
+
+    /// Whether the parent may have got the process when the one that started it ended: whoever takes orphans in
+    /// is in another session than they, or is the first process.
+    fn is_orphan(&self, kin: &Kinship) -> bool {
+        let session = || {
+            let text = self.root.read(&format!("proc/{}/stat", kin.parent)).ok()?;
+            Some(stat::parse(&text)?.session)
+        };
+        kin.parent <= 1 || session() != Some(kin.session)
+    }
+}
+
+/// When a process was born, and from whom it descends.
+pub(crate) fn kinship(root: &Root, pid: u32) -> Option<(u64, Kinship)> {
+    let read = |name: &str| root.read(&format!("proc/{pid}/{name}"));
+    let text = read("stat").ok()?;
+    let stat = stat::parse(&text)?;
+    let cgroups = read("cgroup").map(|text| cgroup::parse(&text));
+    let cgroups = cgroups.unwrap_or_default();
+    let paths: Vec<&str> = cgroups.paths().map(String::as_str).collect();
+    let is_root = paths.iter().all(|path| *path == "/");
+    let kin = Kinship {
+        parent: stat.parent,
+        group: stat.group,
+        session: stat.session,
+        cgroup: (!is_root).then(|| paths.join(" ")),
+        user: read("status")
+            .ok()
+            .and_then(|text| status::parse(&text).user),
+    };
+    Some((stat.born, kin))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::fake::{self, FakeKernel};
+
+    fn cpus(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    /// A machine of eight CPUs.
+    struct Machine {
+        folder: tempfile::TempDir,
+        kernel: FakeKernel,
+        sweep: Sweep,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let (folder, root) = fake::root();
+            fs::create_dir_all(folder.path().join("proc")).unwrap();
+            Self {
+                folder,
+                kernel: FakeKernel::default(),
+                sweep: Sweep::new(root),
+            }
+        }
+
+        /// A process of one thread.
+        fn process(&self, pid: u32, parent: u32, session: u32, born: u64, mask: &str) {
+            let stat = format!(
+                "{pid} (p) S {parent} {pid} {session} 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {born} 0 0 0 0 0 0 0 0 \
+                 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
+            );
+            for folder in [format!("proc/{pid}"), format!("proc/{pid}/task/{pid}")] {
+                let folder = self.folder.path().join(folder);
+                fs::create_dir_all(&folder).unwrap();
+                fs::write(folder.join("stat"), &stat).unwrap();
+                fs::write(folder.join("cgroup"), "0::/a\n").unwrap();
+            }
+            self.kernel.thread(pid, born, cpus(mask));
+        }
+
+        /// The processes that are found, and which of them are orphans.
+        fn find(&mut self, thoroughly: bool) -> Vec<(u32, bool)> {
+            let wanted = Wanted {
+                masks: &[Arc::new(cpus("2-3"))],
+                since: 50,
+                thoroughly,
+                is_watched: &|pid| pid == 20,
+            };
+            let found = self.sweep.find(&self.kernel, &cpus("0-7"), &wanted);
+            let shown = |bound: &Bound| (bound.process.pid, bound.is_orphan);
+            found.iter().map(shown).collect()
+        }
+    }
+
+    #[test]
+    fn threads_are_found_by_mask_and_birth() {
+        let mut machine = Machine::new();
+        machine.process(10, 1, 10, 60, "2-3");
+        machine.process(11, 10, 10, 60, "2-3");
+        machine.process(12, 11, 12, 60, "2-3");
+        machine.process(13, 1, 10, 49, "2-3");
+        machine.process(14, 1, 10, 60, "2");
+        machine.process(15, 1, 10, 60, "0-7");
+        assert_eq!(machine.find(true), [(10, true), (11, false), (12, true)]);
+    }
+
+    #[test]
+    fn what_has_none_or_is_watched_is_passed_over_until_the_next_thorough_look() {
+        let mut machine = Machine::new();
+        machine.process(10, 1, 10, 60, "2-3");
+        machine.process(11, 1, 11, 60, "0-7");
+        machine.process(20, 1, 20, 60, "2-3");
+        assert_eq!(machine.find(false).len(), 2, "the first look is thorough");
+        machine.kernel.thread(11, 60, cpus("2-3"));
+        machine.process(12, 1, 12, 60, "2-3");
+        assert_eq!(machine.find(false), [(10, true), (12, true)]);
+        assert_eq!(machine.find(true).len(), 4);
+        machine.kernel.wait(
+            std::time::Duration::from_secs(16),
+            &crate::stop::Stop::new().unwrap(),
+        );
+        assert_eq!(machine.find(false).len(), 4, "time has passed");
+    }
+
+    #[test]
+    fn a_number_that_is_anothers_by_now_is_dropped() {
+        let mut machine = Machine::new();
+        machine.process(10, 1, 10, 60, "2-3");
+        machine.kernel.thread(10, 61, cpus("2-3"));
+        assert_eq!(machine.find(true), []);
+    }
+}

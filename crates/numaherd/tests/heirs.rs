@@ -1,0 +1,154 @@
+//! What a placed process starts is nobody's to keep bound: on this machine, with real processes and affinities.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long anything may take. Far longer than it does: nothing is learnt from it but that it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something holds.
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The CPUs that a process may run on; nothing where there is none.
+fn mask(pid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// A busy process that starts a daemon of another name when told to, whose parent ends at once.
+struct Parent {
+    folder: tempfile::TempDir,
+    child: Child,
+    found: String,
+    daemons: Vec<u32>,
+}
+
+impl Parent {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Busy, or nobody places it.
+        let script = "
+            while :; do
+                if [ -e go ]; then
+                    read name < go; rm go
+                    (setsid sh -c 'echo $$ > \"$0\".new; mv \"$0\".new \"$0\"; exec sleep 1000' \"$name\" &)
+                fi
+            done";
+        let child = Command::new("sh")
+            .args(["-c", script])
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self {
+            found: mask(child.id()),
+            folder,
+            child,
+            daemons: Vec::new(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Starts a daemon; its number.
+    fn daemon(&mut self, name: &str) -> u32 {
+        fs::write(self.path("go.new"), format!("{name}\n")).unwrap();
+        fs::rename(self.path("go.new"), self.path("go")).unwrap();
+        let path = self.path(name);
+        wait_until("the daemon starts", || path.exists());
+        let pid = fs::read_to_string(path).unwrap().trim().parse().unwrap();
+        self.daemons.push(pid);
+        pid
+    }
+
+    /// Has a herd place the parent, which it names by its number, and nothing else.
+    fn herd(&self) -> Child {
+        let herd = Command::new(env!("CARGO_BIN_EXE_numaherd"))
+            .args([
+                "run", "--config", "none", "--policy", "random", "--scope", "core",
+            ])
+            .args(["--interval", "20ms", "--pid", &self.child.id().to_string()])
+            .args([Path::new("--journal"), &self.path("journal")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait_until("it is placed", || mask(self.child.id()) != self.found);
+        herd
+    }
+
+    fn release(&self) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_numaherd"))
+            .args([
+                Path::new("release"),
+                Path::new("--json"),
+                Path::new("--journal"),
+            ])
+            .arg(self.path("journal"))
+            .output()
+            .unwrap()
+    }
+}
+
+impl Drop for Parent {
+    fn drop(&mut self) {
+        let number = |pid: u32| Pid::from_raw(pid.cast_signed());
+        for &pid in &self.daemons {
+            let _ = number(pid).map(|pid| kill_process(pid, Signal::KILL));
+        }
+        let _ = number(self.child.id()).map(|pid| kill_process(pid, Signal::KILL));
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn release_finds_what_was_started_since_the_last_interval_of_a_killed_run() {
+    let mut parent = Parent::start();
+    let mut herd = parent.herd();
+    // From here on it sees nothing any more.
+    signal(&herd, Signal::STOP);
+    let daemon = parent.daemon("daemon");
+    signal(&herd, Signal::KILL);
+    herd.wait().unwrap();
+    assert_ne!(mask(daemon), parent.found, "it has inherited its mask");
+    let released = parent.release();
+    assert!(released.status.success(), "{released:?}");
+    assert_eq!(mask(daemon), parent.found);
+    assert_eq!(mask(parent.child.id()), parent.found);
+    let report: serde_json::Value = serde_json::from_slice(&released.stdout).unwrap();
+    assert!(report["heirs"].as_u64() >= Some(1), "{report}");
+}
+
+#[test]
+fn a_running_herd_gives_back_what_started_outside_its_selection() {
+    let mut parent = Parent::start();
+    let mut herd = parent.herd();
+    let daemon = parent.daemon("daemon");
+    wait_until("it is given back", || mask(daemon) == parent.found);
+    signal(&herd, Signal::TERM);
+    let last = parent.daemon("last");
+    assert!(herd.wait().unwrap().success());
+    assert_eq!(mask(last), parent.found);
+    assert_eq!(mask(parent.child.id()), parent.found);
+    assert!(!parent.path("journal").exists(), "nothing is owed");
+}
