@@ -121,7 +121,14 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
+// One after the other: an orphan that another herd's program started cannot be told from one of its own where both are
+// in one cgroup.
 #[test]
+fn heirs_get_their_affinity_back() {
+    release_finds_what_was_started_since_the_last_interval_of_a_killed_run();
+    a_running_herd_gives_back_what_started_outside_its_selection();
+}
+
 fn release_finds_what_was_started_since_the_last_interval_of_a_killed_run() {
     let mut parent = Parent::start();
     let mut herd = parent.herd();
@@ -139,7 +146,6 @@ fn release_finds_what_was_started_since_the_last_interval_of_a_killed_run() {
     assert!(report["heirs"].as_u64() >= Some(1), "{report}");
 }
 
-#[test]
 fn a_running_herd_gives_back_what_started_outside_its_selection() {
     let mut parent = Parent::start();
     let mut herd = parent.herd();
