@@ -182,7 +182,7 @@ mod tests {
             },
             Kinship {
                 cgroup: Some("/a".to_owned()),
-                ..other.clone()
+                ..other
             },
         ];
         for kin in relatives {
