@@ -94,13 +94,7 @@ impl Running<'_> {
 
     /// Tells governor, journal and summary what was done.
     fn note(&mut self, now_ns: u64, changes: &[ThreadChange], outcomes: &[AffinityOutcome]) -> u64 {
-        let mut done = self.governor.carried_out(now_ns, changes, outcomes);
-        // What was never set is not owed.
-        for (thread, mask) in &done.failed {
-            if self.world.affinity_of(*thread).as_ref() != Some(&**mask) {
-                done.settled.push(*thread);
-            }
-        }
+        let done = self.governor.carried_out(now_ns, changes, outcomes);
         let totals = &mut self.record.summary.totals;
         totals.thread_moves += done.moves;
         totals.undone += done.undone;
@@ -110,7 +104,14 @@ impl Running<'_> {
         }
         if let Some(journal) = &mut self.journal {
             let narrowed: Vec<Entry> = entries(&done.narrowed).collect();
-            if let Err(error) = journal.record(&narrowed) {
+            // What was never set is not owed, and has no heirs.
+            let never_set = done
+                .failed
+                .iter()
+                .filter(|(thread, mask)| self.world.affinity_of(*thread).as_ref() != Some(&**mask));
+            let never_set: Vec<ThreadId> = never_set.map(|(thread, _)| *thread).collect();
+            let written = journal.record(&narrowed);
+            if let Err(error) = written.and_then(|()| journal.settle(&never_set)) {
                 self.record.notice(error.to_string());
             }
         }
