@@ -368,5 +368,5 @@ fn a_line_that_is_being_written_is_no_damage_until_its_writer_is_gone() {
     assert!(ledger.damage.unwrap().to_string().contains("line 3"));
     let cut = follow().unwrap();
     assert!(cut.contains("line 3"), "{cut}");
-    assert!(cut.contains("cut off after 15 bytes"), "{cut}");
+    assert!(cut.contains("cut off after 16 bytes"), "{cut}");
 }
