@@ -2,16 +2,31 @@
 //!
 //! The cost is the mean over the threads of the time for an instruction, relative to the thread
 //! alone with its memory local: the mean slowdown, 1 when nobody disturbs anybody. Memory stays where
-//! it is. Only a modelled machine can tell this; it is what an oracle decides by.
+//! it is, unless the question says where it goes. Only a modelled machine can tell this; it is what an oracle decides by.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use numaherd_topology::CpuId;
-use numaherd_world::ThreadId;
+use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::in_step::{InStep, lock};
+use numaherd_world::{ProcessId, ThreadId};
 
 use crate::engine::Engine;
 use crate::world::Model;
+
+/// Memory that can be placed by itself: the pages of a process that all its threads use, or those that one of
+/// them uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Whose it is.
+    pub process: ProcessId,
+    /// The thread that uses it, or the first of those that do.
+    pub thread: ThreadId,
+    /// Whether all threads of the process use it.
+    pub is_shared: bool,
+    /// Runs of page numbers; the pages of a run are used alike.
+    pub runs: Vec<Range<u64>>,
+}
 
 /// Asks a [`Model`] about layouts, also while a herd runs it.
 #[derive(Clone)]
@@ -40,6 +55,30 @@ impl CostModel {
     pub fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
         let engine = lock(&self.shared);
         engine.slowdown(layout)
+    }
+
+    /// The memory of the threads that run, in parts that can be placed each by itself.
+    pub fn parts(&self) -> Vec<Part> {
+        let engine = lock(&self.shared);
+        engine.parts()
+    }
+
+    /// [`CostModel::slowdown`], were the pages of each part spread over nodes by weights, `None` for those that
+    /// stay, in the order of [`CostModel::parts`]. `None` also where a node has no room for them.
+    pub fn joint_slowdown(
+        &self,
+        layout: &[(ThreadId, CpuId)],
+        homes: &[Option<Vec<(NodeId, u32)>>],
+    ) -> Option<f64> {
+        let engine = lock(&self.shared);
+        engine.joint_slowdown(layout, homes)
+    }
+
+    /// A mean slowdown that no layout can be below, wherever memory is: every thread alone, with its memory on
+    /// the node that is best for where it runs. `None` when no thread runs.
+    pub fn least_joint_slowdown(&self) -> Option<f64> {
+        let engine = lock(&self.shared);
+        engine.least_joint_slowdown()
     }
 
     /// A mean slowdown that no layout can be below: every thread alone, where that is best for its

@@ -13,6 +13,7 @@
 //! [`Options::page_moves_disturb`] says so (`copy`).
 
 mod copy;
+mod joint;
 mod orders;
 mod sharing;
 mod speeds;

@@ -89,14 +89,62 @@ impl Memory {
 
     /// Nodes and the share of one thread's accesses that each answers, without empty ones.
     pub(crate) fn answered_by(&self, thread: usize, nodes: usize) -> Vec<(usize, f64)> {
+        self.answered_given(thread, nodes, None, None)
+    }
+
+    /// The same were the shared pages, or the thread's own, spread over all nodes by these shares.
+    pub(crate) fn answered_given(
+        &self,
+        thread: usize,
+        nodes: usize,
+        shared: Option<Vec<f64>>,
+        own: Option<Vec<f64>>,
+    ) -> Vec<(usize, f64)> {
         let mut parts = vec![0.0; nodes];
-        let own = 1.0 - self.shared_accesses;
-        self.spread(self.shared.clone(), self.shared_accesses, &mut parts);
-        self.spread(self.own[thread].clone(), own, &mut parts);
+        let regions = [
+            (self.shared.clone(), self.shared_accesses, shared),
+            (self.own[thread].clone(), 1.0 - self.shared_accesses, own),
+        ];
+        for (region, accesses, home) in regions {
+            match home {
+                None => self.spread(region, accesses, &mut parts),
+                Some(_) if region.is_empty() => {}
+                Some(home) => {
+                    for (part, share) in parts.iter_mut().zip(home) {
+                        *part += accesses * share;
+                    }
+                }
+            }
+        }
         let all: f64 = parts.iter().sum();
         let parts = parts.into_iter().enumerate();
         let parts = parts.filter(|&(_, part)| part > 0.0);
         parts.map(|(node, part)| (node, part / all)).collect()
+    }
+
+    /// The runs of pages of a thread's own, or of those that all share, each of which is accessed evenly.
+    pub(crate) fn alike(&self, thread: Option<usize>) -> Vec<Range<u64>> {
+        let region = thread.map_or(&self.shared, |thread| &self.own[thread]);
+        if region.is_empty() {
+            return Vec::new();
+        }
+        let (hot, _) = self.hot_part(region);
+        let cold = hot.end..region.end;
+        [hot, cold]
+            .into_iter()
+            .filter(|run| !run.is_empty())
+            .collect()
+    }
+
+    /// Pages of some runs by node.
+    pub(crate) fn in_runs(&self, runs: &[Range<u64>], nodes: usize) -> Vec<u64> {
+        let mut pages = vec![0; nodes];
+        for run in runs {
+            for (overlap, node) in self.within(run.clone()) {
+                pages[node] += overlap.end - overlap.start;
+            }
+        }
+        pages
     }
 
     /// Adds to each node its part of the accesses to a region.

@@ -118,6 +118,15 @@ impl Engine {
 
     /// See [`crate::CostModel::slowdown`].
     pub(crate) fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
+        self.slowdown_with(layout, &BTreeMap::new())
+    }
+
+    /// The same with the lines of some threads from elsewhere.
+    pub(super) fn slowdown_with(
+        &self,
+        layout: &[(ThreadId, CpuId)],
+        memory: &BTreeMap<ThreadId, Vec<(usize, f64)>>,
+    ) -> Option<f64> {
         let topology = self.hardware.topology();
         let mut to: BTreeMap<ThreadId, CpuId> = self
             .threads
@@ -133,7 +142,12 @@ impl Engine {
             loads.add(cpu, self.phase(&self.threads[id]).busy);
         }
         let idle = vec![0.0; self.threads.len()];
-        let running = self.running(&loads, &idle, |thread| to[&thread.id]);
+        let mut running = self.running(&loads, &idle, |thread| to[&thread.id]);
+        for (id, running) in self.threads.keys().zip(&mut running) {
+            if let Some(memory) = memory.get(id) {
+                running.memory.clone_from(memory);
+            }
+        }
         let mut solution = Solution::default();
         solve(
             &self.hardware.figures,
@@ -154,15 +168,23 @@ impl Engine {
 
     /// See [`crate::CostModel::least_slowdown`].
     pub(crate) fn least_slowdown(&self) -> Option<f64> {
+        self.least_with(|thread| vec![thread.memory.clone()])
+    }
+
+    /// The same with the best of those places of each thread's memory.
+    pub(super) fn least_with(
+        &self,
+        memories: impl Fn(&Thread) -> Vec<Vec<(usize, f64)>>,
+    ) -> Option<f64> {
         let domains = self.hardware.topology().domains().iter();
         let seats: Vec<CpuId> = domains.filter_map(|d| d.cpus.iter().next()).collect();
         let best = |thread: &Thread| {
             let phase = self.phase(thread);
-            let at = |&cpu: &CpuId| {
+            let at = |(cpu, memory): (CpuId, Vec<(usize, f64)>)| {
                 let seat = self.hardware.seat(cpu);
                 let alone = Running {
                     intensity: thread.intensity,
-                    ..Running::new(phase.demands(), seat, phase.busy, thread.memory.clone())
+                    ..Running::new(phase.demands(), seat, phase.busy, memory)
                 };
                 let mut solution = Solution::default();
                 solve(
@@ -173,7 +195,11 @@ impl Engine {
                 );
                 solution.speeds[0].ns
             };
-            let fastest = seats.iter().map(at).fold(f64::INFINITY, f64::min);
+            let memories = memories(thread);
+            let pairs = seats
+                .iter()
+                .flat_map(|&cpu| memories.iter().map(move |m| (cpu, m.clone())));
+            let fastest = pairs.map(at).fold(f64::INFINITY, f64::min);
             fastest / alone(&self.hardware, phase, thread.cpu).ns
         };
         let sum: f64 = self.threads.values().map(best).sum();
