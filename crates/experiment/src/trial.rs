@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Summary};
 use numaherd_model::{Completion, Hardware, Job, Model, Options, Until, Work};
-use numaherd_policy::{CostModel, Means, registry};
+use numaherd_policy::{CostModel, Home, Means, Part, registry};
 use numaherd_topology::CpuId;
 use numaherd_world::{ThreadId, World};
 
@@ -132,5 +132,23 @@ impl CostModel for LayoutCosts {
 
     fn least(&self, _: &[ThreadId]) -> Option<f64> {
         self.0.least_slowdown()
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let part = |part: numaherd_model::Part| Part {
+            process: part.process,
+            thread: part.thread,
+            is_shared: part.is_shared,
+            runs: part.runs,
+        };
+        self.0.parts().into_iter().map(part).collect()
+    }
+
+    fn joint_cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
+        self.0.joint_slowdown(layout, homes)
+    }
+
+    fn joint_least(&self, _: &[ThreadId]) -> Option<f64> {
+        self.0.least_joint_slowdown()
     }
 }

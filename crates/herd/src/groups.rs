@@ -96,6 +96,7 @@ impl Placements {
             };
             let placements = part.placement.place(seen, topology, random);
             plan.placements.extend(placements);
+            plan.pages.extend(part.placement.pages(seen));
             plan.releases.extend(part.placement.release(seen));
         }
         plan

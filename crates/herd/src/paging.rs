@@ -26,6 +26,8 @@ use crate::settings::Limits;
 #[derive(Debug)]
 pub(crate) struct Placed {
     pub(crate) threads: Vec<PlacedThread>,
+    /// The pages that it wants moved together with the threads.
+    pub(crate) pages: Vec<PageOrder>,
     pub(crate) snapshot: Arc<Snapshot>,
 }
 
@@ -155,6 +157,7 @@ impl PagingHalf {
         self.governor.advance(now_ns.max(seen.latest_ns()));
         let mut plan: Vec<PageOrder> = Vec::new();
         for told in told {
+            plan.extend(told.pages);
             plan.extend(self.paging.placed(&told.threads, &told.snapshot));
             self.governor.see(told.snapshot);
         }

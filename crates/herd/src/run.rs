@@ -401,6 +401,7 @@ impl<'w> Running<'w> {
                 &outcome,
                 self.settings.dry_run,
             ),
+            pages: plan.pages.clone(),
             snapshot: snapshot.clone(),
         };
         self.record_placing(&snapshot, recorded, plan, governed, outcome);

@@ -3,10 +3,29 @@
 //! Only modelled worlds have one: they know the programs. Policies that use it (`oracle`) are yardsticks
 //! for those that do not.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use numaherd_topology::CpuId;
-use numaherd_world::ThreadId;
+use numaherd_topology::{CpuId, NodeId};
+use numaherd_world::{ProcessId, ThreadId};
+
+/// Memory that can be placed by itself: the pages of a process that all its threads use, or those that
+/// one of them uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Whose it is.
+    pub process: ProcessId,
+    /// The thread that its pages are moved for: the one that uses them, or any of them.
+    pub thread: ThreadId,
+    /// Whether all threads of the process use it.
+    pub is_shared: bool,
+    /// Runs of page numbers; the pages of a run are used alike.
+    pub runs: Vec<Range<u64>>,
+}
+
+/// The nodes that pages are spread over, each with its weight: of every run, each node gets the share that
+/// its weight has in all. `None`: the pages stay where they are.
+pub type Home = Option<Vec<(NodeId, u32)>>;
 
 /// Predicts what layouts cost.
 pub trait CostModel: Send + Sync {
@@ -21,6 +40,26 @@ pub trait CostModel: Send + Sync {
     /// `None` when no such figure is known. A search that cannot try all layouts states it as its
     /// bound.
     fn least(&self, threads: &[ThreadId]) -> Option<f64> {
+        let _ = threads;
+        None
+    }
+
+    /// The memory of the threads that run, in parts, in an order that stays the same while nothing else
+    /// happens; none where pages cannot be placed.
+    fn parts(&self) -> Vec<Part> {
+        Vec::new()
+    }
+
+    /// [`CostModel::cost`], were each part of the memory at its home, in the order of [`CostModel::parts`];
+    /// `None` also where a node has no room for what is to be on it.
+    fn joint_cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
+        let stays = homes.iter().all(Option::is_none);
+        stays.then(|| self.cost(layout)).flatten()
+    }
+
+    /// A cost that no layout of these threads can be below, wherever memory is; `None` when no such figure
+    /// is known.
+    fn joint_least(&self, threads: &[ThreadId]) -> Option<f64> {
         let _ = threads;
         None
     }

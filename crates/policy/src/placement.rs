@@ -4,6 +4,7 @@ mod arrange;
 pub mod brm;
 pub mod di;
 pub mod dino;
+pub mod joint_oracle;
 pub mod linux;
 pub mod n_mass;
 pub mod oracle;

@@ -30,6 +30,12 @@ pub trait Place: Send {
         random: &mut Random,
     ) -> Vec<Placement>;
 
+    /// The pages that it wants moved together with its threads. Asked right after [`Place::place`], with the
+    /// same snapshot; what its paging wants comes on top.
+    fn pages(&mut self, _snapshot: &Snapshot) -> Vec<PageOrder> {
+        Vec::new()
+    }
+
     /// The threads that it gives back to the kernel: they get their own affinity back, and count as
     /// never placed until it names them again. Asked right after [`Place::place`], with the same
     /// snapshot; a thread that was just placed, or that holds no core of ours, is refused.

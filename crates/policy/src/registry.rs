@@ -25,6 +25,7 @@ use crate::paging::{whole_set, window};
 use crate::placement::brm::{self, Brm};
 use crate::placement::di::{self, DistributedIntensity};
 use crate::placement::dino::{self, Dino};
+use crate::placement::joint_oracle::{self, JointOracle};
 use crate::placement::linux::Linux;
 use crate::placement::n_mass::{self, NMass, Steps};
 use crate::placement::oracle::{self, Oracle};
@@ -140,6 +141,7 @@ const OUR_POLICIES: &[Entry] = &[
 #[rustfmt::skip]
 pub const MODELLED: &[Entry] = &[
     Entry { name: "oracle", placement: "oracle", paging: "stay", new_pages: FIRST_TOUCH, about: "The layout of threads that would cost least; for modelled worlds only", source: "baseline of the papers" },
+    Entry { name: "joint-oracle", placement: "joint-oracle", paging: "stay", new_pages: FIRST_TOUCH, about: "The threads' layout and the pages' nodes that would together cost least; for modelled worlds only", source: "chosen here" },
 ];
 
 #[rustfmt::skip]
@@ -157,6 +159,7 @@ const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "placement"], make: |settings, _| staged(settings, BySharing::tlb_miss_history(settings)) },
     Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, settings: &["placement"], make: |settings, _| staged(settings, BySharing::kmaf(settings)) },
     Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| staged(settings, Oracle::new(settings, means.cost_model.clone()?)) },
+    Half { name: "joint-oracle", about: "The threads' layout and the pages' nodes that would together cost least", source: "chosen here", rules: joint_oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| staged(settings, JointOracle::new(settings, means.cost_model.clone()?)) },
 ];
 
 #[rustfmt::skip]
@@ -383,6 +386,9 @@ mod tests {
             refused("oracle+window"),
             "\"oracle+window\" needs the cost of every layout, which only modelled worlds know: \
              simulate it, or choose another policy"
+        );
+        assert!(
+            refused("joint-oracle").starts_with("\"joint-oracle\" needs the cost of every layout")
         );
         let needs: Vec<String> = needs("oracle")
             .unwrap()

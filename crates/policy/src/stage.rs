@@ -23,7 +23,9 @@
 use std::borrow::Cow;
 
 use numaherd_topology::{CpuId, CpuSet, NodeId, Topology};
-use numaherd_world::{Placement, Release, Residency, Signal, Snapshot, Thread, ThreadId};
+use numaherd_world::{
+    PageOrder, Placement, Release, Residency, Signal, Snapshot, Thread, ThreadId,
+};
 
 use crate::busy::Busy;
 use crate::classes::{Class, Classed, Classes};
@@ -44,6 +46,11 @@ pub trait PlacementRule: Send {
     /// The seats of threads, in any order. A thread without a seat stays as it is; one that is seated
     /// where it is will be held there.
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat>;
+
+    /// See [`Place::pages`]. Asked after [`Self::seat`].
+    fn pages(&mut self) -> Vec<PageOrder> {
+        Vec::new()
+    }
 
     /// Why a thread that has a CPU and gets no seat is given back to the kernel; `None` for one that
     /// keeps its CPU. Asked after [`Self::seat`]. Unless a rule says otherwise, a thread is given back
@@ -359,6 +366,10 @@ impl<P: PlacementRule> Place for Staged<P> {
         let releases = stage.releases(rule, &seated);
         self.releases = releases;
         placements
+    }
+
+    fn pages(&mut self, _: &Snapshot) -> Vec<PageOrder> {
+        self.rule.pages()
     }
 
     fn release(&mut self, _: &Snapshot) -> Vec<Release> {

@@ -159,7 +159,7 @@ impl Candidate {
         let Plan {
             placements,
             releases,
-            ..
+            pages,
         } = self
             .placements
             .plan(&seen, &self.topology, &mut self.random);
@@ -171,7 +171,7 @@ impl Candidate {
             undone: Vec::new(),
             stolen: Vec::new(),
             places: Vec::new(),
-            pages: Vec::new(),
+            pages,
         };
         self.go_to(interval, &mut decided);
         decided.pages = self.page_orders(&decided);
@@ -212,7 +212,7 @@ impl Candidate {
     /// What the paging wants, which is told where the threads are.
     fn page_orders(&mut self, decided: &Decided) -> Vec<PageOrder> {
         let Some(paging) = &mut self.paging else {
-            return Vec::new();
+            return decided.pages.clone();
         };
         let topology = &self.topology;
         let named = |thread: ThreadId| decided.placements.iter().any(|p| p.thread == thread);
@@ -237,6 +237,7 @@ impl Candidate {
             });
         let told = Placed {
             threads: placed.collect(),
+            pages: decided.pages.clone(),
             snapshot: decided.seen.clone(),
         };
         let nobody = |_: &[PageOrder]| Vec::new();

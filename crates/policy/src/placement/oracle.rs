@@ -142,7 +142,7 @@ impl PlacementRule for Oracle {
 }
 
 /// The threads of a pool as N-MASS sees them.
-fn items(stage: &Stage<'_>, pool: &Pool, penalties: &PenaltySettings) -> Vec<Item> {
+pub(super) fn items(stage: &Stage<'_>, pool: &Pool, penalties: &PenaltySettings) -> Vec<Item> {
     let item = |&thread: &usize| {
         let here = stage.topology.node_of(stage.thread(thread).place());
         let miss_rate = stage.miss_rate(thread);
@@ -157,7 +157,7 @@ fn items(stage: &Stage<'_>, pool: &Pool, penalties: &PenaltySettings) -> Vec<Ite
 
 /// Where a local search starts besides where the threads are: DI's layout, maximum-local's and
 /// n-mass's.
-fn starts(
+pub(super) fn starts(
     slots: &PoolSlots,
     topology: &Topology,
     items: &[Item],

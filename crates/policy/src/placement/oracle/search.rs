@@ -174,6 +174,7 @@ impl<Cost: Fn(&[At]) -> Option<f64>> Search<'_, Cost> {
     }
 }
 
-fn is_lower(cost: f64, than: f64) -> bool {
+/// Whether a cost is lower by more than rounding.
+pub fn is_lower(cost: f64, than: f64) -> bool {
     cost < than - LOWER * than.abs()
 }

@@ -1,0 +1,417 @@
+//! Joint oracle: the layout of threads and the homes of pages that would together cost least.
+//!
+//! Problem: `oracle` leaves memory where it is, so a policy that moves pages can beat it, and what it shows is no
+//! bound for those. Rule: of all layouts of the threads together with all homes of their memory, or of as many
+//! as may be tried, the pair of the lowest cost ([`crate::cost_model`]). Only modelled worlds can be asked.
+//!
+//! Which layouts: those of [`oracle`](crate::placement::oracle). Which homes ([`homes`]): each part of the memory
+//! (the pages that all threads of a process use, and those of each thread) stays, or is spread over nodes by
+//! weights: quarters, or the next finer that divides evenly among all nodes with memory. Where there are no more
+//! pairs than may be tried (`oracle.layouts`), all are tried, and the answer is the best there is.
+//!
+//! Beyond that they are searched in turn. Each layout is tried with memory as it is, with the threads, spread
+//! evenly, and at the homes found last; then the homes of the best layout are improved part by part; and again,
+//! while that lowers the cost. So it never costs more than the layout of `oracle` found within as many tries, with
+//! memory as it is or with its threads. How far it is from the best nobody knows, but for a cost that no pair can
+//! be below, which the plan names where the world knows it.
+//!
+//! Of equal costs, threads and pages stay. The cost of moving is not part of it; threads and pages are placed
+//! anew only when something changed ([`crate::changes`]), among others the homes. Pools of threads are dealt
+//! with one after the other, as with `oracle`.
+//!
+//! Terms: a *home* is the nodes that a part of memory is spread over, with their weights. Source: the yardstick
+//! is chosen here; published oracles place either threads or pages (DINO 3.3.1; IPM 5.2). Weights in place of one
+//! node: BWAP (IPDPS 2020).
+//!
+//! Properties: no pair that was tried costs less; where all are tried none does; equal input gives equal output;
+//! a part that stays is in no order.
+
+pub mod homes;
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use numaherd_topology::{CpuId, Topology};
+use numaherd_world::{PageOrder, Pages, ProcessId, Signal, ThreadId};
+
+use crate::changes::LastSeats;
+use crate::cost_model::{CostModel, Home, Part};
+use crate::penalty::PenaltySettings;
+use crate::placement::oracle::layouts::Space;
+use crate::placement::oracle::search::{self, Found};
+use crate::placement::oracle::{OracleSettings, items, starts};
+use crate::placement::slots::{At, PoolSlots};
+use crate::policy::{Needs, Random};
+use crate::pools::Pool;
+use crate::reason::{Figure, Reason, Words};
+use crate::rules::Rule;
+use crate::settings::{NMassSettings, Settings};
+use crate::stage::{PlacementRule, Seat, Stage};
+use crate::words;
+use homes::Homes;
+
+/// The rules that plans name.
+pub const RULES: &[Rule] = &[BEST, BEST_FOUND];
+const BEST: Rule = Rule {
+    name: "joint-oracle: best of all",
+    source: "chosen here",
+    what: "No layout of the threads would cost less, wherever their memory were: all were tried.",
+};
+const BEST_FOUND: Rule = Rule {
+    name: "joint-oracle: best found",
+    source: "chosen here",
+    what: "Of the layouts and homes of memory that were tried none would cost less; there are more than may \
+           be tried.",
+};
+
+/// See the top of this file.
+#[derive(Clone)]
+pub struct JointOracle {
+    cost_model: Arc<dyn CostModel>,
+    settings: OracleSettings,
+    n_mass: NMassSettings,
+    penalties: PenaltySettings,
+    last: LastSeats,
+    pages: Vec<PageOrder>,
+}
+
+impl JointOracle {
+    /// Nothing seen yet.
+    pub fn new(settings: &Settings, cost_model: Arc<dyn CostModel>) -> Self {
+        Self {
+            cost_model,
+            settings: settings.oracle,
+            n_mass: settings.n_mass,
+            penalties: settings.penalty.clone(),
+            last: LastSeats::new(settings.oracle.changed_by),
+            pages: Vec::new(),
+        }
+    }
+}
+
+impl PlacementRule for JointOracle {
+    fn needs(&self) -> Needs<'_> {
+        Needs::of(&[Signal::CpuUse, Signal::MissRate, Signal::Residency])
+    }
+
+    fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
+        let (cost_model, most) = (&*self.cost_model, self.settings.layouts);
+        let (penalties, n_mass) = (&self.penalties, &self.n_mass);
+        let mut pages = Vec::new();
+        let anew = || {
+            let mut before = Before {
+                parts: cost_model.parts(),
+                homes: Vec::new(),
+                placed: Vec::new(),
+            };
+            before.homes.resize(before.parts.len(), None);
+            stage.pool_by_pool(|pool, slots| {
+                let starts = starts(
+                    &slots,
+                    stage.topology,
+                    &items(stage, pool, penalties),
+                    n_mass,
+                );
+                let search = Joint::new(stage, pool, &slots, &before, cost_model, most);
+                let (found, homes) = search.search(&starts, random)?;
+                let cpus = slots.cpus(&found.layout);
+                let ids = search.ids.clone();
+                let least = cost_model.joint_least(&ids);
+                for &part in &search.own {
+                    pages.extend(orders(&before.parts[part], &homes[part], &found));
+                }
+                before.homes = homes;
+                before
+                    .placed
+                    .extend(ids.into_iter().zip(cpus.iter().copied()));
+                let sits: Vec<_> = slots
+                    .sits
+                    .iter()
+                    .map(|sits| sits.map(|at| slots.cpu(at)))
+                    .collect();
+                let why = move |at: usize| because(&found, least, sits[at]);
+                Some((cpus, why))
+            })
+        };
+        let seats = self
+            .last
+            .seats(stage, |thread| stage.miss_rate(thread), anew);
+        self.pages = pages;
+        seats
+    }
+
+    fn pages(&mut self) -> Vec<PageOrder> {
+        std::mem::take(&mut self.pages)
+    }
+}
+
+/// What earlier pools have been given.
+struct Before {
+    parts: Vec<Part>,
+    homes: Vec<Home>,
+    placed: Vec<(ThreadId, CpuId)>,
+}
+
+/// The search for one pool.
+struct Joint<'a> {
+    before: &'a Before,
+    cost_model: &'a dyn CostModel,
+    topology: &'a Topology,
+    slots: &'a PoolSlots,
+    space: Space,
+    ids: Vec<ThreadId>,
+    processes: Vec<ProcessId>,
+    /// The parts whose home is looked for, as places in `before.parts`.
+    own: Vec<usize>,
+    homes: Homes,
+    most: usize,
+    tried: Cell<usize>,
+}
+
+impl<'a> Joint<'a> {
+    fn new(
+        stage: &Stage<'a>,
+        pool: &Pool,
+        slots: &'a PoolSlots,
+        before: &'a Before,
+        cost_model: &'a dyn CostModel,
+        most: usize,
+    ) -> Self {
+        let threads = || pool.busy.iter().map(|&thread| stage.thread(thread));
+        let processes: Vec<ProcessId> = threads().map(|thread| thread.process).collect();
+        let is_own = |&at: &usize| {
+            let (part, home) = (&before.parts[at], &before.homes[at]);
+            home.is_none() && processes.contains(&part.process)
+        };
+        let own: Vec<usize> = (0..before.parts.len()).filter(is_own).collect();
+        let allowed = |&at: &usize| {
+            let process = stage.snapshot.process(before.parts[at].process);
+            let nodes = stage.topology.nodes().iter();
+            let nodes = nodes.filter(|node| node.online && node.memory_bytes > 0);
+            let nodes = nodes.map(|node| node.id);
+            nodes
+                .filter(|&node| process.is_none_or(|known| known.allowed_nodes.contains(node)))
+                .collect()
+        };
+        Self {
+            homes: Homes::new(own.iter().map(allowed).collect()),
+            space: Space::new(slots, stage.topology, pool.busy.len()),
+            ids: threads().map(|thread| thread.id).collect(),
+            topology: stage.topology,
+            tried: Cell::new(0),
+            processes,
+            own,
+            before,
+            cost_model,
+            slots,
+            most,
+        }
+    }
+
+    /// The pair of least cost that was tried: the layout, and homes of all parts.
+    fn search(&self, starts: &[Vec<At>], random: &mut Random) -> Option<(Found, Vec<Home>)> {
+        let homes = self.homes.count_up_to(self.most);
+        let pairs = homes.and_then(|homes| self.space.count_up_to(self.most / homes.max(1)));
+        let (mut found, own) = match pairs {
+            Some(_) => self.all(starts, random)?,
+            None => self.in_turn(starts, random)?,
+        };
+        found.all = pairs.is_some();
+        found.tried = self.tried.get();
+        found.exhausted = found.tried >= self.most;
+        Some((found, self.with(&own)))
+    }
+
+    /// Tries every pair.
+    fn all(&self, starts: &[Vec<At>], random: &mut Random) -> Option<(Found, Vec<Home>)> {
+        let of_layout = |layout: &[At]| {
+            let mut best: Option<(f64, Vec<Home>)> = None;
+            self.homes.walk(|homes| {
+                let cost = self.cost(layout, homes);
+                if let Some(cost) = cost
+                    && (best.as_ref()).is_none_or(|(least, _)| search::is_lower(cost, *least))
+                {
+                    best = Some((cost, homes.to_vec()));
+                }
+            });
+            best
+        };
+        let cost = |layout: &[At]| of_layout(layout).map(|(cost, _)| cost);
+        let found = search::search(&self.space, self.slots, starts, self.most, cost, random)?;
+        // Where the threads are was asked once more, and does not count.
+        let tried = self.tried.get();
+        let (_, homes) = of_layout(&found.layout)?;
+        let each = self.tried.get() - tried;
+        self.tried.set(found.tried * each);
+        Some((found, homes))
+    }
+
+    /// Searches layouts and homes in turn.
+    fn in_turn(&self, starts: &[Vec<At>], random: &mut Random) -> Option<(Found, Vec<Home>)> {
+        let mut starts = starts.to_vec();
+        let mut best: Option<(Found, Vec<Home>)> = None;
+        let last: RefCell<Option<Vec<Home>>> = RefCell::new(None);
+        loop {
+            let of_layout = |layout: &[At]| {
+                let mut candidates = vec![
+                    vec![None; self.own.len()],
+                    self.with_threads(layout),
+                    self.homes.even(),
+                ];
+                candidates.extend(last.borrow().clone());
+                let mut best: Option<(f64, Vec<Home>)> = None;
+                for homes in candidates {
+                    if self.tried.get() >= self.most {
+                        break;
+                    }
+                    if let Some(cost) = self.cost(layout, &homes)
+                        && (best.as_ref()).is_none_or(|(least, _)| search::is_lower(cost, *least))
+                    {
+                        best = Some((cost, homes));
+                    }
+                }
+                best
+            };
+            let known = RefCell::new(Vec::new());
+            let cost = |layout: &[At]| {
+                let (cost, homes) = of_layout(layout)?;
+                let mut known = known.borrow_mut();
+                let is_best =
+                    |(_, least, _): &(Vec<At>, f64, Vec<Home>)| search::is_lower(cost, *least);
+                if known.last().is_none_or(is_best) {
+                    known.push((layout.to_vec(), cost, homes));
+                }
+                Some(cost)
+            };
+            // A part of the tries is for homes.
+            let layouts = (self.most.saturating_sub(self.tried.get()) / 8).max(1);
+            let Some(mut found) =
+                search::search(&self.space, self.slots, &starts, layouts, cost, random)
+            else {
+                return best;
+            };
+            let (_, cost, mut homes) = known.into_inner().pop()?;
+            found.cost = cost;
+            self.homes.descend(&mut homes, &mut found.cost, |homes| {
+                (self.tried.get() < self.most)
+                    .then(|| self.cost(&found.layout, homes))
+                    .flatten()
+            });
+            if let Some((before, _)) = &best {
+                if !search::is_lower(found.cost, before.cost) {
+                    return best;
+                }
+                found.before = before.before;
+            }
+            starts = vec![found.layout.clone()];
+            *last.borrow_mut() = Some(homes.clone());
+            best = Some((found, homes));
+        }
+    }
+
+    fn cost(&self, layout: &[At], own: &[Home]) -> Option<f64> {
+        self.tried.set(self.tried.get() + 1);
+        let cpus = self.ids.iter().copied().zip(self.slots.cpus(layout));
+        let all: Vec<_> = self.before.placed.iter().copied().chain(cpus).collect();
+        let cost = self.cost_model.joint_cost(&all, &self.with(own));
+        cost.filter(|cost| !cost.is_nan())
+    }
+
+    /// The homes of all parts, with those that are looked for.
+    fn with(&self, own: &[Home]) -> Vec<Home> {
+        let mut homes = self.before.homes.clone();
+        for (&part, home) in self.own.iter().zip(own) {
+            homes[part].clone_from(home);
+        }
+        homes
+    }
+
+    /// Memory where the threads of a layout are: a thread's own with it, and what several use evenly on their
+    /// nodes.
+    fn with_threads(&self, layout: &[At]) -> Vec<Home> {
+        let cpus = self.slots.cpus(layout);
+        let node = |at: usize| self.topology.node_of(cpus[at]);
+        let home = |&part: &usize| {
+            let part = &self.before.parts[part];
+            let users = (0..self.ids.len()).filter(|&at| {
+                if part.is_shared {
+                    self.processes[at] == part.process
+                } else {
+                    self.ids[at] == part.thread
+                }
+            });
+            let mut nodes: Vec<_> = users.filter_map(node).collect();
+            nodes.sort_unstable();
+            nodes.dedup();
+            (!nodes.is_empty()).then(|| nodes.into_iter().map(|node| (node, 1)).collect())
+        };
+        self.own.iter().map(home).collect()
+    }
+}
+
+/// The orders that take a part to its home, run by run: neighbouring pages to each node, as many as its weight
+/// says. Pages that are there already are passed over by the world.
+fn orders(part: &Part, home: &Home, found: &Found) -> Vec<PageOrder> {
+    let Some(home) = home else {
+        return Vec::new();
+    };
+    let rule = if found.all { BEST } else { BEST_FOUND };
+    let all: u64 = home.iter().map(|&(_, weight)| u64::from(weight)).sum();
+    let mut orders = Vec::new();
+    for run in &part.runs {
+        let pages = run.end - run.start;
+        let until = |weight: u64| {
+            run.start + (u128::from(pages) * u128::from(weight) / u128::from(all)) as u64
+        };
+        let mut before = 0;
+        for &(to, weight) in home {
+            let first = until(before);
+            before += u64::from(weight);
+            let count = until(before) - first;
+            if count > 0 {
+                orders.push(PageOrder {
+                    process: part.process,
+                    thread: part.thread,
+                    pages: Pages::Window { first, count },
+                    to,
+                    rule: Cow::Borrowed(rule.name),
+                    why: format!(
+                        "with {weight} of {all} parts on node {to}, layout and memory cost {:.4}",
+                        found.cost
+                    ),
+                });
+            }
+        }
+    }
+    orders
+}
+
+/// Why a thread gets its seat.
+fn because(found: &Found, least: Option<f64>, from: Option<CpuId>) -> Reason {
+    let cost = |cost| Figure::Measured(cost, 4);
+    let (rule, why) = if found.all {
+        let why = words!(
+            "layout and memory cost {cost}, the least of all {tried} pairs there are",
+            cost = cost(found.cost),
+            tried = found.tried,
+        );
+        (BEST, why)
+    } else {
+        let why = words!(
+            "layout and memory cost {cost}, the least of {tried} pairs tried by local search",
+            cost = cost(found.cost),
+            tried = found.tried,
+        );
+        let bound = match least {
+            Some(least) => words!("; no pair can cost less than {least}", least = cost(least)),
+            None => words!("; how much less another would cost is not known"),
+        };
+        (BEST_FOUND, why.and(bound))
+    };
+    let instead_of = |from: CpuId| -> Words { words!("CPU {from}: part of another layout", from) };
+    rule.because(why).instead_of(from.map(instead_of))
+}
+
+#[cfg(test)]
+mod tests;
