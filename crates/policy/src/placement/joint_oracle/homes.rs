@@ -75,7 +75,7 @@ impl Homes {
     /// Improves homes part by part while that lowers the cost.
     pub fn descend(
         &self,
-        homes: &mut Vec<Home>,
+        homes: &mut [Home],
         cost: &mut f64,
         mut of: impl FnMut(&[Home]) -> Option<f64>,
     ) {

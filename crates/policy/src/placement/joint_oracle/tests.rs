@@ -36,7 +36,8 @@ impl CostModel for Costs {
             process: Scene::process(number),
             thread: tid(number),
             is_shared: false,
-            runs: vec![u64::from(number) * 1000..u64::from(number) * 1000 + 100],
+            runs: std::iter::once(u64::from(number) * 1000..u64::from(number) * 1000 + 100)
+                .collect(),
         };
         (0..self.at.len() as u32).map(part).collect()
     }
