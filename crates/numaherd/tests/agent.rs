@@ -144,7 +144,7 @@ fn a_mask_in_the_guest_becomes_a_tag_on_the_host_and_goes_with_its_thread() {
     let said: Vec<&String> = seen
         .gaps
         .iter()
-        .filter(|gap| gap.contains("not believed"))
+        .filter(|gap| gap.contains("is ignored"))
         .collect();
     assert_eq!(said.len(), 1, "{:?}", seen.gaps);
     assert!(said[0].contains("numaherd-lab"), "{}", said[0]);
