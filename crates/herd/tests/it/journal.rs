@@ -469,12 +469,12 @@ proptest! {
             bytes[at] ^= 1 << bit;
         }
         bytes.truncate(cut.index(bytes.len() + 1));
-        let lines = |bytes: &[u8]| -> Vec<Vec<u8>> {
-            bytes.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect()
-        };
         // A line whose newline alone is cut off is whole; so is its sum.
-        let whole_lines = lines(&bytes).iter().zip(lines(&written));
-        let whole_lines = whole_lines.filter(|(left, was)| *left == was && !was.is_empty()).count();
+        let whole_lines = bytes
+            .split(|&byte| byte == b'\n')
+            .zip(written.split(|&byte| byte == b'\n'))
+            .filter(|(left, was)| left == was && !was.is_empty())
+            .count();
         fs::write(place.path(), bytes).unwrap();
         let mut machine = Machine::new(&[]);
         machine.masks = (1..6).map(|n| (tid(n), cpus("0-3"))).collect();
