@@ -11,9 +11,9 @@ use std::sync::atomic::AtomicBool;
 use numaherd_herd::ledger::Writer;
 use numaherd_herd::{Herd, Summary};
 use numaherd_model::{Completion, Hardware, Job, Model, Options, Until, Work};
-use numaherd_policy::{CostModel, Home, Means, Part, registry};
+use numaherd_policy::{CostModel, Home, Means, registry};
 use numaherd_topology::CpuId;
-use numaherd_world::{ThreadId, World};
+use numaherd_world::{MemoryPart, ThreadId, World};
 
 use crate::{ExperimentError, Settings};
 
@@ -134,14 +134,8 @@ impl CostModel for LayoutCosts {
         self.0.least_slowdown()
     }
 
-    fn parts(&self) -> Vec<Part> {
-        let part = |part: numaherd_model::Part| Part {
-            process: part.process,
-            thread: part.thread,
-            is_shared: part.is_shared,
-            runs: part.runs,
-        };
-        self.0.parts().into_iter().map(part).collect()
+    fn parts(&self) -> Vec<MemoryPart> {
+        self.0.parts()
     }
 
     fn joint_cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {

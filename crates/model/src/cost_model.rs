@@ -4,29 +4,14 @@
 //! alone with its memory local: the mean slowdown, 1 when nobody disturbs anybody. Memory stays where
 //! it is, unless the question says where it goes. Only a modelled machine can tell this; it is what an oracle decides by.
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::in_step::{InStep, lock};
-use numaherd_world::{ProcessId, ThreadId};
+use numaherd_world::{MemoryPart, ThreadId};
 
 use crate::engine::Engine;
 use crate::world::Model;
-
-/// Memory that can be placed by itself: the pages of a process that all its threads use, or those that one of
-/// them uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Whose it is.
-    pub process: ProcessId,
-    /// The thread that uses it, or the first of those that do.
-    pub thread: ThreadId,
-    /// Whether all threads of the process use it.
-    pub is_shared: bool,
-    /// Runs of page numbers; the pages of a run are used alike.
-    pub runs: Vec<Range<u64>>,
-}
 
 /// Asks a [`Model`] about layouts, also while a herd runs it.
 #[derive(Clone)]
@@ -58,7 +43,7 @@ impl CostModel {
     }
 
     /// The memory of the threads that run, in parts that can be placed each by itself.
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self) -> Vec<MemoryPart> {
         let engine = lock(&self.shared);
         engine.parts()
     }

@@ -32,7 +32,7 @@ pub mod program;
 mod steady;
 mod world;
 
-pub use cost_model::{CostModel, Part};
+pub use cost_model::CostModel;
 pub use error::ModelError;
 pub use hardware::Hardware;
 pub use job::{Binding, Completion, Job, Placement, Until, Work};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use numaherd_model::{Hardware, Job, Library, Model, Options, Part, Placement, Until};
+use numaherd_model::{Hardware, Job, Library, Model, Options, Placement, Until};
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId};
-use numaherd_world::{AffinityOrder, Orders, PageOrder, Pages, ThreadId, World};
+use numaherd_world::{AffinityOrder, MemoryPart, Orders, PageOrder, Pages, ThreadId, World};
 
 /// Four programs of one thread, and one whose threads share pages, all memory on node 0.
 fn model() -> Model {
@@ -34,7 +34,7 @@ fn layout(model: &mut Model) -> Vec<(ThreadId, CpuId)> {
         .collect()
 }
 
-fn order(part: &Part, first: u64, count: u64, to: u32) -> PageOrder {
+fn order(part: &MemoryPart, first: u64, count: u64, to: u32) -> PageOrder {
     PageOrder {
         process: part.process,
         thread: part.thread,

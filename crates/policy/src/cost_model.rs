@@ -3,25 +3,10 @@
 //! Only modelled worlds have one: they know the programs. Policies that use it (`oracle`) are yardsticks
 //! for those that do not.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, NodeId};
-use numaherd_world::{ProcessId, ThreadId};
-
-/// Memory that can be placed by itself: the pages of a process that all its threads use, or those that
-/// one of them uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Whose it is.
-    pub process: ProcessId,
-    /// The thread that its pages are moved for: the one that uses them, or any of them.
-    pub thread: ThreadId,
-    /// Whether all threads of the process use it.
-    pub is_shared: bool,
-    /// Runs of page numbers; the pages of a run are used alike.
-    pub runs: Vec<Range<u64>>,
-}
+use numaherd_world::{MemoryPart, ThreadId};
 
 /// The nodes that pages are spread over, each with its weight: of every run, each node gets the share that
 /// its weight has in all. `None`: the pages stay where they are.
@@ -46,7 +31,7 @@ pub trait CostModel: Send + Sync {
 
     /// The memory of the threads that run, in parts, in an order that stays the same while nothing else
     /// happens; none where pages cannot be placed.
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<MemoryPart> {
         Vec::new()
     }
 

@@ -31,7 +31,7 @@ pub mod settings;
 pub mod stage;
 pub mod uncore;
 
-pub use cost_model::{CostModel, Home, Means, NoCosts, Part};
+pub use cost_model::{CostModel, Home, Means, NoCosts};
 pub use error::PolicyError;
 pub use policy::{Basis, Needs, Own, Paging, Place, PlacedThread, Policy, Random};
 pub use settings::Settings;

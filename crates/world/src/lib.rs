@@ -26,7 +26,7 @@ pub use notice::{Notice, Sharing};
 pub use orders::{
     AffinityOrder, AffinityOutcome, AffinityResult, Orders, Outcome, PageFailure, PageOutcome,
 };
-pub use plan::{AffinityScope, PageOrder, Pages, Placement, Plan, Release};
+pub use plan::{AffinityScope, MemoryPart, PageOrder, Pages, Placement, Plan, Release};
 pub use sample::{MemorySource, Sample};
 pub use signal::{Signal, SignalReport, SignalState};
 pub use snapshot::{Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId};

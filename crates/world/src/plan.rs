@@ -1,6 +1,7 @@
 //! A plan: what a policy wants, each decision with its reason and the alternative it beat.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use numaherd_topology::{CpuId, NodeId};
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,20 @@ pub enum Pages {
         /// How many.
         count: u64,
     },
+}
+
+/// Memory that can be placed by itself: the pages of a process that all its threads use, or those that
+/// one of them uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryPart {
+    /// Whose it is.
+    pub process: ProcessId,
+    /// The thread that its pages are moved for: the one that uses them, or any of them.
+    pub thread: ThreadId,
+    /// Whether all threads of the process use it.
+    pub is_shared: bool,
+    /// Runs of page numbers; the pages of a run are used alike.
+    pub runs: Vec<Range<u64>>,
 }
 
 /// Pages that are to be on another node.

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use numaherd_topology::{CpuId, NodeId};
-use numaherd_world::{ProcessId, ThreadId};
+use numaherd_world::{MemoryPart, ProcessId, ThreadId};
 
 use super::{Engine, PAGE_BYTES, Thread};
-use crate::cost_model::Part;
 
 /// A part of a process's memory: which thread's own, or `None` for what all share.
 type Key = (ProcessId, Option<usize>);
@@ -14,7 +13,7 @@ type Key = (ProcessId, Option<usize>);
 impl Engine {
     /// Each process's shared pages, then each thread's own, without empty ones and those of threads that
     /// have ended.
-    fn keyed_parts(&self) -> Vec<(Key, Part)> {
+    fn keyed_parts(&self) -> Vec<(Key, MemoryPart)> {
         let mut parts = Vec::new();
         let mut threads: BTreeMap<ProcessId, Vec<&Thread>> = BTreeMap::new();
         for thread in self.threads.values() {
@@ -28,7 +27,7 @@ impl Engine {
                 let runs = memory.alike(index);
                 if !runs.is_empty() {
                     let thread = thread.id;
-                    let part = Part {
+                    let part = MemoryPart {
                         process,
                         thread,
                         is_shared: index.is_none(),
@@ -42,7 +41,7 @@ impl Engine {
     }
 
     /// See [`crate::CostModel::parts`].
-    pub(crate) fn parts(&self) -> Vec<Part> {
+    pub(crate) fn parts(&self) -> Vec<MemoryPart> {
         let parts = self.keyed_parts().into_iter();
         parts.map(|(_, part)| part).collect()
     }

@@ -4,7 +4,7 @@
 //! bound for those. Rule: of all layouts of the threads together with all homes of their memory, or of as many
 //! as may be tried, the pair of the lowest cost ([`crate::cost_model`]). Only modelled worlds can be asked.
 //!
-//! Which layouts: those of [`oracle`](crate::placement::oracle). Which homes ([`homes`]): each part of the memory
+//! Which layouts: those of `oracle`. Which homes ([`homes`]): each part of the memory
 //! (the pages that all threads of a process use, and those of each thread) stays, or is spread over nodes by
 //! weights: quarters, or the next finer that divides evenly among all nodes with memory. Where there are no more
 //! pairs than may be tried (`oracle.layouts`), all are tried, and the answer is the best there is.
@@ -12,8 +12,8 @@
 //! Beyond that they are searched in turn. Each layout is tried with memory as it is, with the threads, spread
 //! evenly, and at the homes found last; then the homes of the best layout are improved part by part; and again,
 //! while that lowers the cost. So it never costs more than the layout of `oracle` found within as many tries, with
-//! memory as it is or with its threads. How far it is from the best nobody knows, but for a cost that no pair can
-//! be below, which the plan names where the world knows it.
+//! memory as it is or with its threads. The distance to the best pair is unknown. Where the world knows a cost that
+//! no pair can be below, the plan names it.
 //!
 //! Of equal costs, threads and pages stay. The cost of moving is not part of it; threads and pages are placed
 //! anew only when something changed ([`crate::changes`]), among others the homes. Pools of threads are dealt
@@ -33,10 +33,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use numaherd_topology::{CpuId, Topology};
-use numaherd_world::{PageOrder, Pages, ProcessId, Signal, ThreadId};
+use numaherd_world::{MemoryPart, PageOrder, Pages, ProcessId, Signal, ThreadId};
 
 use crate::changes::LastSeats;
-use crate::cost_model::{CostModel, Home, Part};
+use crate::cost_model::{CostModel, Home};
 use crate::penalty::PenaltySettings;
 use crate::placement::oracle::layouts::Space;
 use crate::placement::oracle::search::{self, Found};
@@ -148,7 +148,7 @@ impl PlacementRule for JointOracle {
 
 /// What earlier pools have been given.
 struct Before {
-    parts: Vec<Part>,
+    parts: Vec<MemoryPart>,
     homes: Vec<Home>,
     placed: Vec<(ThreadId, CpuId)>,
 }
@@ -352,7 +352,7 @@ impl<'a> Joint<'a> {
 
 /// The orders that take a part to its home, run by run: neighbouring pages to each node, as many as its weight
 /// says. Pages that are there already are passed over by the world.
-fn orders(part: &Part, home: &Home, found: &Found) -> Vec<PageOrder> {
+fn orders(part: &MemoryPart, home: &Home, found: &Found) -> Vec<PageOrder> {
     let Some(home) = home else {
         return Vec::new();
     };

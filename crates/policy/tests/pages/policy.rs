@@ -318,14 +318,17 @@ fn see(page: &mut String, entry: &Entry, policy: &Policy) {
             "numaherd simulate memory-on-one-node --policies {beside}"
         );
     }
-    let _ = writeln!(
-        page,
-        "numaherd trace record -o cg.trace -- menagerie kernel cg --class S --threads 8\n\
-         numaherd trace simulate cg.trace --machine ipm-simics-4x2 --policies {beside}"
-    );
+    // It asks for homes of memory, which only the model answers.
+    if name != "joint-oracle" {
+        let _ = writeln!(
+            page,
+            "numaherd trace record -o cg.trace -- menagerie kernel cg --class S --threads 8\n\
+             numaherd trace simulate cg.trace --machine ipm-simics-4x2 --policies {beside}"
+        );
+    }
     if entry.new_pages == NewPages::Interleave {
         let _ = writeln!(page, "numaherd run --policy {name} -- ./my-program");
-    } else if modelled && entry.new_pages == NewPages::FirstTouch && name != "oracle" {
+    } else if modelled && entry.new_pages == NewPages::FirstTouch && !name.ends_with("oracle") {
         let _ = writeln!(page, "numaherd run --policy {name} --dry-run --for 10s");
     }
     page.push_str("```\n");

@@ -31,8 +31,8 @@ impl CostModel for Costs {
         self.joint_cost(layout, &vec![None; self.at.len()])
     }
 
-    fn parts(&self) -> Vec<Part> {
-        let part = |number: u32| Part {
+    fn parts(&self) -> Vec<MemoryPart> {
+        let part = |number: u32| MemoryPart {
             process: Scene::process(number),
             thread: tid(number),
             is_shared: false,
@@ -239,7 +239,7 @@ fn a_plan_says_what_was_tried_and_the_bound() {
         fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
             self.0.cost(layout)
         }
-        fn parts(&self) -> Vec<Part> {
+        fn parts(&self) -> Vec<MemoryPart> {
             self.0.parts()
         }
         fn joint_cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
