@@ -1,4 +1,5 @@
-//! Links in the documents lead somewhere: to a file or folder of the tree, and to a heading in it.
+//! Links in the documents lead somewhere: to a file or folder of the tree, and to a heading in it, or a
+//! function of it (`file.rs#function`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,6 +104,10 @@ fn broken(page: &Path, target: &str) -> Option<String> {
         return None;
     }
     let text = fs::read_to_string(&path).unwrap_or_default();
+    if path.extension().is_some_and(|end| end == "rs") {
+        let has = text.contains(&format!("fn {heading}("));
+        return (!has).then(|| format!("there is no such function in {}", shown(&path)));
+    }
     let found = anchors(&text).iter().any(|known| known == heading);
     (!found).then(|| format!("there is no such heading in {}", shown(&path)))
 }

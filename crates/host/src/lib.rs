@@ -82,4 +82,4 @@ pub use node_room::{NodeRoom, rooms};
 pub use options::{HostOptions, PageOptions, SampleOptions, Selection};
 pub use stop::Stop;
 pub use threads::Threads;
-pub use users::{confined_to, user_number, user_of};
+pub use users::{Confined, confined_to, user_number, user_of};

@@ -11,7 +11,7 @@ use crate::proc::cpuinfo::Processor;
 use crate::proc::status::{self, Status};
 
 /// Capability numbers (include/uapi/linux/capability.h).
-const SYS_PTRACE: u32 = 19;
+pub(crate) const SYS_PTRACE: u32 = 19;
 const SYS_ADMIN: u32 = 21;
 pub(crate) const SYS_NICE: u32 = 23;
 const PERFMON: u32 = 38;

@@ -1,10 +1,10 @@
-//! Users: by name, of processes, and the one whose threads alone this program may place.
+//! Users: by name, of processes, and the one whose processes alone this program may steer.
 
 use std::path::Path;
 
 use crate::error::HostError;
 use crate::files::Root;
-use crate::perf_errors::SYS_NICE;
+use crate::perf_errors::{SYS_NICE, SYS_PTRACE};
 use crate::proc::status::{self, Status};
 
 /// The user of a process, as whom it acts; `None` where there is no such process.
@@ -12,11 +12,27 @@ pub fn user_of(root: &Path, pid: u32) -> Option<u32> {
     of_process(&Root::new(root), pid)
 }
 
-/// The user whose threads alone this program may place; `None` where it may place everyone's
-/// (`CAP_SYS_NICE`).
-pub fn confined_to(root: &Path) -> Option<u32> {
+/// The one user whose processes this program may steer, and which capability it would need for those of
+/// others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confined {
+    /// The user.
+    pub user: u32,
+    /// The capability's name.
+    pub lacks: &'static str,
+}
+
+/// To whose processes this program is confined; `None` where it may steer everyone's: place their threads
+/// (`CAP_SYS_NICE`), and with `memory` see where their pages are and move them (`CAP_SYS_PTRACE`).
+pub fn confined_to(root: &Path, memory: bool) -> Option<Confined> {
     let own = read(&Root::new(root), "self")?;
-    own.user.filter(|_| !own.has(SYS_NICE))
+    let lacks = match (own.has(SYS_NICE), own.has(SYS_PTRACE)) {
+        (false, _) => "CAP_SYS_NICE",
+        (true, false) if memory => "CAP_SYS_PTRACE",
+        _ => return None,
+    };
+    let user = own.user?;
+    Some(Confined { user, lacks })
 }
 
 pub(crate) fn of_process(root: &Root, pid: u32) -> Option<u32> {
@@ -52,4 +68,32 @@ pub fn user_number(root: &Path, name: &str) -> Result<u32, HostError> {
             name: name.to_owned(),
             path,
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a program with these capabilities in effect may steer, without and with others' memory.
+    fn confined(capabilities: &str) -> [Option<&'static str>; 2] {
+        let tree = tempfile::tempdir().unwrap();
+        let own = tree.path().join("proc/self");
+        std::fs::create_dir_all(&own).unwrap();
+        let status = format!("Uid:\t7\t7\t7\t7\nCapEff:\t{capabilities}\n");
+        std::fs::write(own.join("status"), status).unwrap();
+        [false, true].map(|memory| {
+            let confined = confined_to(tree.path(), memory)?;
+            assert_eq!(confined.user, 7);
+            Some(confined.lacks)
+        })
+    }
+
+    #[test]
+    fn others_threads_need_one_capability_and_their_memory_another() {
+        let (nice, trace) = (Some("CAP_SYS_NICE"), Some("CAP_SYS_PTRACE"));
+        assert_eq!(confined("0000000000000000"), [nice, nice]);
+        assert_eq!(confined("0000000000080000"), [nice, nice]);
+        assert_eq!(confined("0000000000800000"), [None, trace]);
+        assert_eq!(confined("0000000000880000"), [None, None]);
+    }
 }

@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::Agent;
 use crate::exit::coded;
-use crate::print;
+use crate::{print, privileges};
 
 /// Tells the host until a signal ends it, or once.
 ///
@@ -29,6 +29,7 @@ pub fn agent(options: &Agent) -> Result<()> {
         let told = agent.once().map_err(coded)?;
         return print::out(&once_text(&told));
     }
+    privileges::keep(privileges::LOOKING);
     stop_on_signals(agent.stop())?;
     // Whoever waits for it (systemd, a script) may go on now; nobody need be waiting.
     let _ = sd_notify::notify(false, &[NotifyState::Ready]);

@@ -18,6 +18,7 @@ pub mod laboratory;
 pub mod ledger;
 mod policies;
 pub mod print;
+mod privileges;
 mod record;
 mod release;
 mod replay;

@@ -183,6 +183,13 @@ impl Policies {
         needs
     }
 
+    /// Whether any of them moves pages, or goes by where they are.
+    pub fn use_memory(&self) -> bool {
+        let goes_by_it = |part: &Part| part.placement.needs().signals.contains(&Signal::Residency);
+        let mut parts = self.parts.iter();
+        parts.any(|part| part.paging.moves_pages() || goes_by_it(part))
+    }
+
     /// What a person should know about what the pagings go by, each sentence once.
     pub fn caveats(&self) -> Vec<&'static str> {
         let mut caveats: Vec<_> = self

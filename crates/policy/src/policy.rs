@@ -129,6 +129,11 @@ pub trait Paging: Send {
         Basis::default()
     }
 
+    /// Whether it ever orders pages to move.
+    fn moves_pages(&self) -> bool {
+        true
+    }
+
     /// Told once an interval, after the placement has been carried out: all threads that have been
     /// given a core, ascending by thread. Threads that are not named any more are forgotten.
     fn placed(&mut self, _threads: &[PlacedThread], _snapshot: &Snapshot) -> Vec<PageOrder> {

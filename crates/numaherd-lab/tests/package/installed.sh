@@ -51,6 +51,8 @@ say "it is at work" "$(systemctl is-active numaherd)" active
 main=$(shown MainPID)
 say "it has three capabilities" "$(sed -n 's/^CapEff:[[:space:]]*//p' "/proc/$main/status")" 0000004000880000
 until_holds differs $p "$found" && echo "a busy program was placed"
+serving=$(grep -l '^numaherd-serve' /proc/"$main"/task/*/comm)
+say "its sockets are served without any" "$(sed -n 's/^CapPrm:[[:space:]]*//p' "${serving%comm}status")" 0000000000000000
 until_holds tells random && echo "systemctl status tells the policy"
 numaherd ctl status >/run/status 2>&1 || cat /run/status
 grep -q random /run/status && echo "ctl tells the policy"
@@ -89,6 +91,41 @@ say "release gives back after kill -9" "$(mask $p)" "$found"
 rm -r /etc/systemd/system/numaherd.service.d
 systemctl daemon-reload
 systemctl reset-failed numaherd
+
+# A call that the unit's filter lacks ends the program at once. It does all that it can: counts or finds
+# that it cannot, places threads, moves pages, answers HTTP and every request, reads its configuration
+# again, gives back. Without a call that it needs, this would end it.
+dropin=/etc/systemd/system/numaherd.service.d/kill.conf
+mkdir ${dropin%/*} /etc/systemd/system/look.service.d
+printf '[Service]\nSystemCallErrorNumber=kill\nRestart=no\n' | tee $dropin >/etc/systemd/system/look.service.d/kill.conf
+systemctl daemon-reload
+configure 'policy = "random+whole-set"'
+systemctl start numaherd
+until_holds differs $p "$found"
+moved() { fetch /metrics | grep -q '^numaherd_pages_moved_total{.*} [1-9]'; }
+fetch() {
+    bash -c 'exec 3<>/dev/tcp/127.0.0.1/9741; printf "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" "$0" >&3; cat <&3' "$1"
+}
+until_holds moved
+for page in / /status /healthz; do fetch $page >/dev/null; done
+timeout 1 numaherd ctl watch >/dev/null
+for request in status 'pause --give-back' resume 'policy dino' 'policy brm' 'policy n-mass' 'policy ipm' \
+    'policy random' reload; do
+    numaherd ctl $request >/run/asked 2>&1 || grep -q 'needs the signal' /run/asked || cat /run/asked
+done
+systemctl reload numaherd
+systemctl start look
+systemctl stop numaherd
+say "no call that it needs is filtered" "$(shown Result) $(systemctl is-failed look)" "success inactive"
+printf 'SystemCallFilter=~sched_setaffinity\n' >>$dropin
+systemctl daemon-reload
+systemctl start numaherd
+until_holds has_failed
+say "a call that is filtered ends it" "$(shown ExecMainStatus)" 31
+rm -r ${dropin%/*} /etc/systemd/system/look.service.d
+systemctl daemon-reload
+systemctl reset-failed numaherd
+configure 'policy = "random"'
 
 systemctl start numaherd
 until_holds differs $p "$found"

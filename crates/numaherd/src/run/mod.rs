@@ -17,7 +17,7 @@ use anyhow::Result;
 use numaherd_herd::journal::Journal;
 use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Control, Ending, Herd, Line, Requests, Summary, control};
-use numaherd_host::{Host, HostOptions};
+use numaherd_host::{Confined, Host, HostOptions, Selection};
 use numaherd_policy::Policy;
 use numaherd_policy::registry::{self, Entry, POLICIES};
 use numaherd_show::live::Live;
@@ -31,7 +31,7 @@ use crate::config::{Config, Effective};
 use crate::doctor;
 use crate::exit::{self, Exit, OrExit, coded, ended};
 use crate::release::{self, usual_journal};
-use crate::{ledger, print};
+use crate::{ledger, print, privileges};
 use program::Program;
 pub use reload::Reload;
 
@@ -123,13 +123,20 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let signals = numaherd_host::signals(Path::new(ROOT), &topology, &events);
     needs::check(&policy.name, &policy.needs(), &signals, &alternatives).map_err(coded)?;
     // Whoever only looks may look at everybody.
-    let only_user = match config.herd.dry_run {
+    let confined = |memory| match config.herd.dry_run {
         true => None,
-        false => numaherd_host::confined_to(Path::new(ROOT)),
+        false => numaherd_host::confined_to(Path::new(ROOT), memory),
     };
+    let uses_memory = policy.use_memory();
+    // Of another policy, later on.
+    let lacks_memory = match uses_memory {
+        true => None,
+        false => confined(true).filter(|_| confined(false).is_none()),
+    };
+    let confined = confined(uses_memory);
     let select = |program: Option<&Program>| {
         let pids = &options.selection.pid;
-        selection::selection(Path::new(ROOT), pids, &config.selection, program, only_user)
+        selection::selection(Path::new(ROOT), pids, &config.selection, program, confined)
     };
     if options.program.is_empty() {
         // Before anything is made.
@@ -151,8 +158,21 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         policy.new_pages
     };
     let program = Program::start(&options.program, new_pages, &topology)?;
-    let mut host_options = HostOptions::new(select(program.as_ref())?);
-    host_options.only_user = only_user;
+    privileges::keep(match program {
+        Some(_) => privileges::PLACING | privileges::ENDING,
+        None => privileges::PLACING,
+    });
+    let selection = select(program.as_ref())?;
+    if let Some(Confined { user, lacks }) = confined
+        && selection == (Selection::User { uid: user })
+        && config.selection.user.is_none()
+    {
+        print::say(format!(
+            "only processes of this user ({user}) are herded: those of others need {lacks}"
+        ));
+    }
+    let mut host_options = HostOptions::new(selection);
+    host_options.only_user = confined.map(|own| own.user);
     host_options.groups = groups::rules(Path::new(ROOT), &config.group)?;
     host_options.started_with = new_pages;
     host_options.include_pinned = config.herd.limits.take_over;
@@ -174,7 +194,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
             }
         }));
     if printed.is_none() {
-        reload.begin(options, effective, control, groups);
+        reload.begin(options, effective, control, groups, lacks_memory);
     }
     let summary = herd.run(&stop).map_err(coded)?;
     let stopped = summary.ending == Ending::Stopped;

@@ -15,9 +15,11 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use numaherd_herd::{Change, Control, ControlError, Request};
-use numaherd_host::GroupRules;
+use numaherd_host::{Confined, GroupRules};
+use numaherd_policy::groups::Policies;
 use serde::Serialize;
 
+use super::selection::denied;
 use super::{ROOT, groups, service};
 use crate::cli::Run;
 use crate::config::file::groups::Group;
@@ -52,6 +54,8 @@ struct Running {
     began_dry: bool,
     control: Control,
     groups: GroupRules,
+    /// Why it may not go over to a policy that uses memory, where it may not.
+    lacks_memory: Option<Confined>,
     /// The policy that was asked for by name, if one was.
     asked_policy: Option<String>,
     /// Whether the latest reload changed nothing because something was wrong.
@@ -88,6 +92,7 @@ impl Reload {
         held: Effective,
         control: Control,
         groups: GroupRules,
+        lacks_memory: Option<Confined>,
     ) {
         let began_dry = held.config.herd.dry_run;
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(Running {
@@ -96,6 +101,7 @@ impl Reload {
             began_dry,
             control,
             groups,
+            lacks_memory,
             asked_policy: None,
             in_trouble: false,
         });
@@ -175,8 +181,7 @@ impl Running {
         let policy = if policies_of(wanted) == policies_of(held) {
             None
         } else {
-            let policy = steering::policy(wanted);
-            Some(policy.or_exit(Exit::Usage)?)
+            Some(self.policy(wanted)?)
         };
         let settings = steering::settings(wanted);
         let change = Change {
@@ -193,7 +198,7 @@ impl Running {
     fn change_policy(&mut self, name: &str, by: &str) -> Result<String> {
         let mut wanted = self.held.config.clone();
         wanted.policy = Some(name.to_owned());
-        let policy = steering::policy(&wanted).or_exit(Exit::Usage)?;
+        let policy = self.policy(&wanted)?;
         let told = format!("the policy is {} from now on", policy.name);
         let change = Change {
             policy: Some(policy),
@@ -204,6 +209,18 @@ impl Running {
         self.held.config = wanted;
         self.asked_policy = Some(name.to_owned());
         Ok(late.unwrap_or(told))
+    }
+
+    /// The policy of a configuration, if it may be had.
+    fn policy(&self, wanted: &Config) -> Result<Policies> {
+        let policy = steering::policy(wanted).or_exit(Exit::Usage)?;
+        match self.lacks_memory.filter(|_| policy.use_memory()) {
+            Some(Confined { lacks, .. }) => {
+                let what = format!("{} uses the memory of processes", policy.name);
+                Err(denied(&what, lacks))
+            }
+            None => Ok(policy),
+        }
     }
 
     /// Asks the herd for a change. Says so where the herd has not answered yet: the change will be made

@@ -1,18 +1,18 @@
 //! Which threads a run looks after, as the command line or the configuration says it.
 //!
 //! Who may not place everyone's threads places his own: whom he names must be his, and of the rest only
-//! his own are meant.
+//! his own are meant. So does who may not touch everyone's memory, under a policy that goes by it.
 
 use std::path::Path;
 
 use anyhow::Result;
-use numaherd_host::{HostError, Selection, user_of};
+use numaherd_host::{Confined, HostError, Selection, user_of};
 
 use super::program::Program;
 use crate::config::file::SelectionSettings;
 use crate::exit::{coded, ended};
 
-/// Whose threads: those of the program that was started, or those that are chosen. `only_user` is the
+/// Whose threads: those of the program that was started, or those that are chosen. `confined` is the
 /// user whose threads alone may be placed.
 ///
 /// # Errors
@@ -22,18 +22,15 @@ pub fn selection(
     pids: &[u32],
     chosen: &SelectionSettings,
     program: Option<&Program>,
-    only_user: Option<u32>,
+    confined: Option<Confined>,
 ) -> Result<Selection> {
     if let Some(program) = program {
         return Ok(Selection::Child { pid: program.pid() });
     }
-    let is_others = |user: u32| only_user.is_some_and(|own| own != user);
+    let is_others = |user: u32| confined.is_some_and(|own| own.user != user);
     let denied = |what: String| {
-        ended!(
-            Permission,
-            "{what} of another user, and this user may place only his own threads: run as root, or give \
-             numaherd CAP_SYS_NICE"
-        )
+        let lacks = confined.map_or("", |own| own.lacks);
+        denied(&format!("{what} of another user"), lacks)
     };
     if !pids.is_empty() {
         if let Some(pid) = pids
@@ -60,7 +57,23 @@ pub fn selection(
         }
         return Ok(Selection::User { uid });
     }
-    Ok(only_user.map_or(Selection::Machine, |uid| Selection::User { uid }))
+    let own = confined.map(|own| Selection::User { uid: own.user });
+    Ok(own.unwrap_or(Selection::Machine))
+}
+
+/// The error of what would need a capability that is not there.
+pub fn denied(what: &str, lacks: &str) -> anyhow::Error {
+    let instead = match lacks {
+        "CAP_SYS_PTRACE" => {
+            ", or choose a policy that neither moves pages nor goes by where they are"
+        }
+        _ => "",
+    };
+    ended!(
+        Permission,
+        "{what}, and without {lacks} this user may steer only his own: run as root, give numaherd \
+         {lacks}{instead}"
+    )
 }
 
 /// A user's number, where it is given by that or by name.
@@ -91,12 +104,14 @@ mod tests {
         tree
     }
 
-    fn selected(pids: &[u32], user: Option<&str>, only_user: Option<u32>) -> Result<Selection> {
+    fn selected(pids: &[u32], user: Option<&str>, confined: Option<u32>) -> Result<Selection> {
+        let lacks = "CAP_SYS_PTRACE";
+        let confined = confined.map(|user| Confined { user, lacks });
         let chosen = SelectionSettings {
             user: user.map(str::to_owned),
             ..SelectionSettings::default()
         };
-        selection(tree().path(), pids, &chosen, None, only_user)
+        selection(tree().path(), pids, &chosen, None, confined)
     }
 
     #[test]
@@ -118,7 +133,12 @@ mod tests {
         ] {
             let error = refused.unwrap_err();
             assert_eq!(exit::of(&error), Some(Exit::Permission), "{error}");
-            assert!(error.to_string().contains("run as root"), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("give numaherd CAP_SYS_PTRACE, or choose"),
+                "{error}"
+            );
         }
     }
 }

@@ -23,11 +23,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use numaherd_herd::Control;
+use rustix::thread::CapabilitySet;
 use tokio::sync::oneshot;
 
 use crate::cli::Serve;
 use crate::exit::ended;
 use crate::print;
+use crate::privileges;
 use crate::release::usual_journal;
 use crate::run::{self, Attached, Reload};
 use allowed::Token;
@@ -58,6 +60,7 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
         .name("numaherd-fold".to_owned())
         .spawn(move || {
             lower_priority();
+            privileges::keep(CapabilitySet::empty());
             fed.take_in();
         })
         .context("cannot start the thread that processes the loop's records")?;
@@ -67,6 +70,7 @@ pub fn serve(options: &Serve) -> Result<ExitCode> {
         .name("numaherd-serve".to_owned())
         .spawn(move || {
             lower_priority();
+            privileges::keep(privileges::SERVING);
             sockets.serve(feed, asking, reloading, stopped)
         })
         .context("cannot start a thread that serves")?;

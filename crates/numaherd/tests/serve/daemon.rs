@@ -87,6 +87,10 @@ impl Daemon {
         }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn control(&self) -> &Path {
         &self.control
     }

@@ -3,6 +3,7 @@
 
 mod attack;
 mod daemon;
+mod privileges;
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -14,6 +14,10 @@ use crate::policy::Paging;
 pub struct Stay;
 
 impl Paging for Stay {
+    fn moves_pages(&self) -> bool {
+        false
+    }
+
     fn listens(&self) -> bool {
         false
     }
