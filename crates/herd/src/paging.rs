@@ -20,7 +20,7 @@ use numaherd_world::{Notice, PageOrder, PageOutcome, ProcessId, Sample, Sharing,
 use crate::governor::{GovernedPages, PageGovernor};
 use crate::groups::Pagings;
 use crate::ledger::PagingTick;
-use crate::settings::Limits;
+use crate::settings::Settings;
 
 /// What the placement tells the paging, once an interval.
 #[derive(Debug)]
@@ -48,15 +48,12 @@ impl Observed {
 }
 
 /// What is to be otherwise from now on.
-#[derive(Default)]
 pub(crate) struct PagingChange {
     /// Another policy's paging; `None` keeps the one in charge.
     pub(crate) paging: Option<Pagings>,
     /// Other random numbers; `None` goes on with those in use.
     pub(crate) random: Option<Random>,
-    pub(crate) limits: Limits,
-    pub(crate) dry_run: bool,
-    pub(crate) cadence: Duration,
+    pub(crate) settings: Settings,
 }
 
 /// What the paging tells the placement.
@@ -89,17 +86,16 @@ impl PagingHalf {
     /// Nothing seen yet.
     pub(crate) fn new(
         paging: Pagings,
-        governor: PageGovernor,
+        settings: &Settings,
         topology: Arc<Topology>,
         random: Random,
-        dry_run: bool,
     ) -> Self {
         Self {
             paging,
-            governor,
+            governor: PageGovernor::new(&settings.limits, &topology),
             topology,
             random,
-            dry_run,
+            dry_run: settings.dry_run,
             samples: 0,
             remote: 0,
             notices: 0,
@@ -108,8 +104,8 @@ impl PagingHalf {
 
     /// Goes on otherwise. Orders of a paging that is replaced and that wait for bandwidth are refused.
     pub(crate) fn change(&mut self, change: PagingChange) -> Option<News> {
-        self.governor.set_limits(&change.limits);
-        self.dry_run = change.dry_run;
+        self.governor.set_limits(&change.settings.limits);
+        self.dry_run = change.settings.dry_run;
         if let Some(random) = change.random {
             self.random = random;
         }

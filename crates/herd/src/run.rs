@@ -35,7 +35,7 @@ use rand::SeedableRng;
 
 use crate::control::Requests;
 use crate::error::HerdError;
-use crate::governor::{Governed, PageGovernor, ThreadGovernor};
+use crate::governor::{Governed, ThreadGovernor};
 use crate::groups::{Placements, halves};
 use crate::journal::Journal;
 use crate::ledger::{Line, Placing, Record, Start, Writer};
@@ -121,34 +121,38 @@ impl<'w> Herd<'w> {
     /// that the policy needs and this world does not measure ([`HerdError::MissingSignals`]), or a
     /// rule for new pages that this world cannot follow ([`HerdError::NewPages`]). A
     /// world that fails later ends the run with [`Ending::Failed`].
-    pub fn run(mut self, stop: &AtomicBool) -> Result<Summary, HerdError> {
+    pub fn run(self, stop: &AtomicBool) -> Result<Summary, HerdError> {
         self.settings.check()?;
-        let needs = self.policy.needs();
-        needs::check(
-            &self.policy.name,
-            &needs,
-            self.world.signals(),
-            &self.alternatives,
-        )?;
-        self.ask_world()?;
+        let dry_run = self.settings.dry_run;
+        ask_world(&mut *self.world, &self.policy, &self.alternatives, dry_run)?;
         let mut running = Running::begin(self);
         let ending = running.run(stop);
         Ok(running.end(ending))
     }
-
-    /// Says to the world what the policy wants of it before time passes. In a dry run new pages go
-    /// where they would without us.
-    fn ask_world(&mut self) -> Result<(), HerdError> {
-        if !self.settings.dry_run {
-            place_new_pages(&mut *self.world, &self.policy.name, self.policy.new_pages)?;
-        }
-        self.world.attend(&self.policy.needs());
-        Ok(())
-    }
 }
 
-/// Has the world place new pages by the rule of a policy.
-fn place_new_pages(world: &mut dyn World, policy: &str, rule: NewPages) -> Result<(), HerdError> {
+/// Says to the world what a policy wants of it before time passes, if it can do that.
+fn ask_world(
+    world: &mut dyn World,
+    policy: &Policies,
+    alternatives: &[Alternative],
+    dry_run: bool,
+) -> Result<(), HerdError> {
+    let needs = policy.needs();
+    needs::check(&policy.name, &needs, world.signals(), alternatives)?;
+    place_new_pages(world, &policy.name, policy.new_pages, dry_run)?;
+    world.attend(&needs);
+    Ok(())
+}
+
+/// Has the world place new pages by the rule of a policy; in a dry run, where they would go without it.
+fn place_new_pages(
+    world: &mut dyn World,
+    policy: &str,
+    rule: NewPages,
+    dry_run: bool,
+) -> Result<(), HerdError> {
+    let rule = if dry_run { NewPages::FirstTouch } else { rule };
     let placed = world.place_new_pages(rule);
     placed.map_err(|error| HerdError::NewPages {
         policy: policy.to_owned(),
@@ -234,10 +238,9 @@ impl<'w> Running<'w> {
         let (placements, pagings) = halves(policy.parts);
         let half = PagingHalf::new(
             pagings,
-            PageGovernor::new(&settings.limits, &topology),
+            &settings,
             topology.clone(),
             paging_random,
-            settings.dry_run,
         );
         let pager = world.pager();
         let summary = Summary::new(&policy.name, settings.dry_run);
@@ -390,17 +393,9 @@ impl<'w> Running<'w> {
             .plan(&snapshot, &self.topology, &mut self.random);
         let mut governed = self.governor.govern(&snapshot, &plan);
         let recorded = self.record.saw(&snapshot, &governed);
-        self.leave_changed_alone(&mut governed);
-        self.write_down(&mut governed);
-        let outcome = self.carry_out(&snapshot, &governed);
+        let outcome = self.carry_out(&snapshot, &mut governed);
         let told = Placed {
-            threads: placed(
-                &snapshot,
-                &self.topology,
-                &governed.changes,
-                &outcome,
-                self.settings.dry_run,
-            ),
+            threads: placed(&snapshot, &self.topology, &governed.changes, &outcome),
             pages: plan.pages.clone(),
             snapshot: snapshot.clone(),
         };

@@ -85,7 +85,7 @@ impl PagingInStep {
 
     /// Goes on otherwise.
     pub(crate) fn change(&mut self, change: PagingChange) -> Option<News> {
-        self.cadence = change.cadence;
+        self.cadence = change.settings.paging_interval();
         self.half.change(change)
     }
 

@@ -87,7 +87,7 @@ impl PagingThread {
     /// Has it go on otherwise. Waits for a round that is under way.
     pub(crate) fn change(&self, change: PagingChange) -> Option<News> {
         let mut shared = lock(&self.shared);
-        shared.cadence = change.cadence;
+        shared.cadence = change.settings.paging_interval();
         shared.half.change(change)
     }
 

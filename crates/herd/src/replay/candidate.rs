@@ -27,7 +27,7 @@ use rand::SeedableRng;
 
 use super::carried::Carried;
 use super::recording::{Interval, places};
-use crate::governor::{PageGovernor, Refusal, Stolen, ThreadGovernor, Undone};
+use crate::governor::{Refusal, Stolen, ThreadGovernor, Undone};
 use crate::groups::{Placements, halves};
 use crate::paging::{News, Observed, PagingHalf, Placed};
 use crate::settings::Settings;
@@ -113,20 +113,16 @@ impl Candidate {
         let wants = Wants::of(&policy);
         let cadence = policy.placement.needs().own.interval;
         let policies = Policies::from(policy);
-        let settings = settings.clone().resolved(&policies.own());
+        let settings = Settings {
+            dry_run: true,
+            ..settings.clone().resolved(&policies.own())
+        };
         let random = Random::seed_from_u64(settings.seed);
         let mut paging_random = random.clone();
         paging_random.jump();
         let (placements, pagings) = halves(policies.parts);
-        let paging = wants.paging.is_empty().then(|| {
-            PagingHalf::new(
-                pagings,
-                PageGovernor::new(&settings.limits, topology),
-                topology.clone(),
-                paging_random,
-                true,
-            )
-        });
+        let paging = || PagingHalf::new(pagings, &settings, topology.clone(), paging_random);
+        let paging = wants.paging.is_empty().then(paging);
         let governor = || ThreadGovernor::new(&settings.limits, topology);
         Self {
             wants,

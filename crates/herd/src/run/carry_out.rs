@@ -19,21 +19,43 @@ const MANY_PASSES: u32 = 5;
 
 impl Running<'_> {
     /// Leaves alone what someone else has changed since; the journal owes it nothing any more.
-    pub(super) fn leave_changed_alone(&mut self, governed: &mut Governed) {
+    fn leave_changed_alone(&mut self, governed: &mut Governed) {
         let world = &mut *self.world;
         self.governor
             .leave_changed_alone(governed, |thread| world.bounds_of(thread));
         self.settling.extend(&governed.left_alone);
     }
 
-    /// Has in the journal what is about to change. What cannot be written down is refused. In a dry run
-    /// nothing is, but threads may still be held from before it became one, and what they start is held
-    /// too.
-    pub(super) fn write_down(&mut self, governed: &mut Governed) {
+    /// Has the changes carried out, once the journal says how threads were found. In a dry run nothing is
+    /// done and nothing came of it; but threads may still be held from before it became one, and what they
+    /// start is held too.
+    pub(super) fn carry_out(&mut self, snapshot: &Snapshot, governed: &mut Governed) -> Outcome {
+        self.leave_changed_alone(governed);
+        self.write_down_adopted(&governed.adopted);
         if self.settings.dry_run {
-            self.write_down_adopted(&governed.adopted);
-            return;
+            return Outcome::default();
         }
+        self.write_down(governed);
+        if governed.changes.is_empty() {
+            return Outcome::default();
+        }
+        self.apply(snapshot, governed).0
+    }
+
+    /// Has orders carried out by the world; returns what became of them, and how many threads need not be
+    /// given back any more.
+    fn apply(&mut self, snapshot: &Snapshot, governed: &Governed) -> (Outcome, u64) {
+        let orders = Orders {
+            affinities: governed.orders(),
+            pages: Vec::new(),
+        };
+        let outcome = self.world.apply(&orders);
+        let settled = self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
+        (outcome, settled)
+    }
+
+    /// Has in the journal what is about to change. What cannot be written down is refused.
+    fn write_down(&mut self, governed: &mut Governed) {
         self.note_descent(&mut governed.changes);
         let Some(journal) = &mut self.journal else {
             return;
@@ -43,8 +65,7 @@ impl Running<'_> {
             .iter()
             .filter(|change| change.order.core.is_some());
         let placed = placed.map(|change| Entry::of(change.order.thread, &change.held));
-        let entries = entries(&governed.adopted).chain(placed);
-        let Err(error) = journal.record(&entries.collect::<Vec<_>>()) else {
+        let Err(error) = journal.record(&placed.collect::<Vec<_>>()) else {
             return;
         };
         self.record.notice(format!(
@@ -76,20 +97,6 @@ impl Running<'_> {
             change.held.kin = kin.clone();
             change.held.since = now;
         }
-    }
-
-    /// Has the changes carried out. In a dry run nothing is done and nothing came of it.
-    pub(super) fn carry_out(&mut self, snapshot: &Snapshot, governed: &Governed) -> Outcome {
-        if self.settings.dry_run || governed.changes.is_empty() {
-            return Outcome::default();
-        }
-        let orders = Orders {
-            affinities: governed.orders(),
-            pages: Vec::new(),
-        };
-        let outcome = self.world.apply(&orders);
-        self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
-        outcome
     }
 
     /// Tells governor, journal and summary what was done.
@@ -207,18 +214,13 @@ impl Running<'_> {
         if governed.changes.is_empty() {
             return 0;
         }
-        let orders = Orders {
-            affinities: governed.orders(),
-            pages: Vec::new(),
-        };
-        let outcome = self.world.apply(&orders);
-        let given_back = self.note(snapshot.time_ns, &governed.changes, &outcome.affinities);
+        let (outcome, given_back) = self.apply(snapshot, &governed);
         *self.record.summary.totals.restored.get_or_insert(0) += given_back;
         let recorded = self.record.last_recorded();
         self.record.add(|| {
             Record::Placing(Placing {
                 snapshot: recorded,
-                affinities: orders.affinities,
+                affinities: governed.orders(),
                 carried_out: true,
                 ..Placing::default()
             })

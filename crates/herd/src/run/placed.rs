@@ -8,14 +8,13 @@ use numaherd_world::{AffinityResult, Outcome, Snapshot, Thread, ThreadId};
 
 use crate::governor::ThreadChange;
 
-/// The threads that have been given a core, ascending, with the plan's doing. In a dry run those that
-/// the plan would have given one, so that the page orders that would follow are seen too.
+/// The threads that have been given a core, ascending, with the plan's doing. A change of which nothing is
+/// known, as in a dry run, counts as done, so that the page orders that would follow are seen too.
 pub(super) fn placed(
     snapshot: &Snapshot,
     topology: &Topology,
     changes: &[ThreadChange],
     outcome: &Outcome,
-    dry_run: bool,
 ) -> Vec<PlacedThread> {
     let changed: BTreeMap<ThreadId, usize> = (0..)
         .zip(changes)
@@ -26,7 +25,7 @@ pub(super) fn placed(
             None => thread.assigned,
             Some(&at) => {
                 let result = outcome.affinities.get(at).map(|outcome| &outcome.result);
-                core_after(thread, &changes[at], result, dry_run)
+                core_after(thread, &changes[at], result)
             }
         }?;
         let before = topology.node_of(thread.place());
@@ -46,12 +45,10 @@ fn core_after(
     thread: &Thread,
     change: &ThreadChange,
     result: Option<&AffinityResult>,
-    dry_run: bool,
 ) -> Option<CpuId> {
     let core = change.order.core;
     let took = match result {
-        None => dry_run,
-        Some(AffinityResult::Done) => true,
+        None | Some(AffinityResult::Done) => true,
         Some(AffinityResult::Narrowed { now }) => core.is_none_or(|core| now.contains(core)),
         Some(AffinityResult::Gone) => return None,
         Some(AffinityResult::Failed { .. }) => false,

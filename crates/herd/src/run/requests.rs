@@ -19,13 +19,12 @@
 use numaherd_policy::groups::Policies;
 use numaherd_world::WorldError;
 
-use super::{Paused, Running, generators, place_new_pages};
+use super::{Paused, Running, ask_world, generators, place_new_pages};
 use crate::control::{Change, ControlError, MOST_WAITING, Request, Requests};
 use crate::error::HerdError;
 use crate::governor::Governed;
 use crate::groups::halves;
 use crate::ledger::{Asked, Controlled, Record};
-use crate::needs;
 use crate::paging::PagingChange;
 use crate::settings::Settings;
 
@@ -155,7 +154,13 @@ impl Running<'_> {
     ) -> Result<(), HerdError> {
         let given = settings.unwrap_or_else(|| self.given.clone());
         given.check()?;
-        self.ask_world_again(policy.as_ref(), given.dry_run)?;
+        let (world, dry_run) = (&mut *self.world, given.dry_run);
+        if let Some(policy) = &policy {
+            ask_world(world, policy, &self.alternatives, dry_run)?;
+        } else if dry_run != self.settings.dry_run {
+            let policy = &self.record.summary.policy;
+            place_new_pages(world, policy, self.new_pages, dry_run)?;
+        }
         let mut caveats = Vec::new();
         let paging = policy.map(|policy| {
             caveats = policy.caveats();
@@ -178,45 +183,14 @@ impl Running<'_> {
         let news = self.paging.change(PagingChange {
             paging,
             random: paging_random,
-            limits: used.limits.clone(),
-            dry_run: used.dry_run,
-            cadence: used.paging_interval(),
+            settings: used.clone(),
         });
-        self.record.summary.dry_run = used.dry_run;
+        self.record.summary.dry_run = dry_run;
         self.record.set_cadence(used);
         self.hear_paging();
         self.hear(news);
         for caveat in caveats {
             self.record.notice(caveat.to_owned());
-        }
-        Ok(())
-    }
-
-    /// Says to the world what is wanted of it from now on, if it can do that. In a dry run new pages go
-    /// where they would without us.
-    fn ask_world_again(
-        &mut self,
-        policy: Option<&Policies>,
-        dry_run: bool,
-    ) -> Result<(), HerdError> {
-        if let Some(policy) = policy {
-            let needs = policy.needs();
-            needs::check(
-                &policy.name,
-                &needs,
-                self.world.signals(),
-                &self.alternatives,
-            )?;
-        }
-        let name = policy.map_or(&self.record.summary.policy, |policy| &policy.name);
-        let wanted = policy.map_or(self.new_pages, |policy| policy.new_pages);
-        if dry_run && !self.settings.dry_run {
-            place_new_pages(&mut *self.world, name, numaherd_world::NewPages::FirstTouch)?;
-        } else if !dry_run && (policy.is_some() || self.settings.dry_run) {
-            place_new_pages(&mut *self.world, name, wanted)?;
-        }
-        if let Some(policy) = policy {
-            self.world.attend(&policy.needs());
         }
         Ok(())
     }

@@ -63,11 +63,15 @@ fn a_world_that_cannot_place_new_pages_is_not_run() {
 }
 
 #[test]
-fn a_dry_run_leaves_new_pages_alone() {
+fn a_dry_run_leaves_new_pages_where_they_are_first_touched() {
     let mut world = fake();
     Herd::new(&mut world, interleaving(), settings(true), None, None)
         .run(&GO)
         .unwrap();
-    let asked = [Asked::Attend(vec![Signal::MissRate]), Asked::Pager];
+    let asked = [
+        Asked::NewPages(NewPages::FirstTouch),
+        Asked::Attend(vec![Signal::MissRate]),
+        Asked::Pager,
+    ];
     assert_eq!(world.asked, asked);
 }
