@@ -1,4 +1,4 @@
-//! Recordings as worlds: every policy and the governor on snapshots that nobody vouches for.
+//! Recordings played again: every policy and the governor on snapshots that nobody vouches for.
 //!
 //! The input is a ledger whose lines have no sums yet ([`sealed`] adds them), and which policy to
 //! run on it, dry, with the settings that the ledger says it was recorded with.
@@ -14,9 +14,10 @@ use std::sync::atomic::AtomicBool;
 use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::sealed;
 use numaherd_herd::ledger::{Reader, Record};
-use numaherd_herd::{Herd, Replay, Settings};
+use numaherd_herd::{Herd, Settings};
 use numaherd_policy::registry;
-use numaherd_world::{Snapshot, World};
+use numaherd_testing::Played;
+use numaherd_world::Snapshot;
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (policy, text) = input;
@@ -24,21 +25,27 @@ fuzz_target!(|input: (u8, &[u8])| {
     let Ok(reader) = Reader::of_bytes(path, sealed(text)) else {
         return;
     };
-    let Ok(mut replay) = Replay::of(reader, path) else {
+    let mut records = reader.map_while(Result::ok).map(|line| line.record);
+    let Some(Record::Start(start)) = records.next() else {
         return;
     };
+    let online = start.topology.online_cpus();
+    let snapshots = records.filter_map(|record| match record {
+        Record::Snapshot(snapshot) => Some(snapshot),
+        _ => None,
+    });
+    let mut world = Played::new(start.topology, start.signals, snapshots);
     let entry = &registry::POLICIES[usize::from(policy) % registry::POLICIES.len()];
     let settings = numaherd_policy::Settings::default();
     let policy = registry::build(entry.name, &settings).expect("defaults are right");
     let settings = Settings {
         dry_run: true,
-        ..replay.start().settings.clone()
+        ..start.settings
     };
     let limits = settings.limits.clone();
-    let online = replay.topology().online_cpus();
     let mut seen: Option<Snapshot> = None;
     let herd =
-        Herd::new(&mut replay, policy, settings, None, None).watched(|line| match &line.record {
+        Herd::new(&mut world, policy, settings, None, None).watched(|line| match &line.record {
             Record::Snapshot(snapshot) => seen = Some(snapshot.clone()),
             Record::Placing(placing) => {
                 let Some(seen) = &seen else { return };

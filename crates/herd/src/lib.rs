@@ -4,8 +4,8 @@
 //! [`Policy`](numaherd_policy::Policy) for a plan, and has the [`governor`] turn the plan into
 //! orders. What keeps users safe is in the governor and nowhere else. Affinities as they were found
 //! are in the [`journal`] before the first of them changes. All that was seen, wanted, refused and
-//! done is in the [`ledger`], from which everything a person sees is drawn, and which [`replay`]
-//! turns into a world again.
+//! done is in the [`ledger`], from which everything a person sees is drawn. [`replay`] asks other policies
+//! what they would have decided on it.
 //!
 //! The crate knows no concrete world and makes no system calls but to read and write its own files.
 
@@ -29,7 +29,6 @@ pub use error::HerdError;
 pub use governor::{Guard, Refusal};
 pub use journal::Journal;
 pub use ledger::{Line, Record};
-pub use replay::Replay;
 pub use run::Herd;
 pub use settings::{AffinityScope, GroupLimits, Limits, Settings, Steal, StealWhen, Worse};
 pub use summary::{Ending, Summary, Totals};

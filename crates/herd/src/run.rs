@@ -236,12 +236,7 @@ impl<'w> Running<'w> {
         let (random, paging_random) = generators(settings.seed);
         let caveats = policy.caveats();
         let (placements, pagings) = halves(policy.parts);
-        let half = PagingHalf::new(
-            pagings,
-            &settings,
-            topology.clone(),
-            paging_random,
-        );
+        let half = PagingHalf::new(pagings, &settings, topology.clone(), paging_random);
         let pager = world.pager();
         let summary = Summary::new(&policy.name, settings.dry_run);
         let mut record = Recorder::new(ledger, watchers, summary, PassedOver::new(&settings));

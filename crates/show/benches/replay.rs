@@ -12,9 +12,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use numaherd_herd::ledger::Reader;
-use numaherd_herd::replay::{Basis, Candidate, Recording};
+use numaherd_herd::replay::{Basis, Candidate};
 use numaherd_policy::registry;
-use numaherd_show::replay::{Comparison, text};
+use numaherd_show::replay::{Comparison, Recording, text};
 
 use hour::{SECONDS, THREADS, least, ms, write};
 
@@ -54,7 +54,8 @@ fn row(name: &str, took: Duration, reading: Duration) {
 }
 
 fn replay(path: &Path, policies: &[&str], basis: Basis) -> String {
-    let mut recording = Recording::open(path).expect("a ledger");
+    let reader = Reader::open(path).expect("a ledger");
+    let mut recording = Recording::of(reader, path).expect("a ledger");
     let topology = recording.topology().clone();
     let settings = recording.start().settings.clone();
     let mut candidates: Vec<Candidate> = policies

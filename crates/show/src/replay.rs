@@ -1,6 +1,6 @@
 //! A recording replayed: how other policies' decisions compare with the recorded ones.
 //!
-//! A [`Comparison`] takes in the recording interval by interval, with what each replayed policy decided
+//! A [`Comparison`] takes in a [`Recording`] interval by interval, with what each replayed policy decided
 //! on it, and ends as a [`Replayed`]: values that serialize, and that [`text`] writes for people.
 //!
 //! Terms. A *thread-interval* is one thread in one interval; threads that must be left alone do not
@@ -24,6 +24,7 @@ mod content;
 mod decisions;
 mod effect;
 mod recorded;
+mod recording;
 mod text;
 
 pub use agreement::{Agreement, Shares};
@@ -32,4 +33,5 @@ pub use content::Content;
 pub use decisions::{Choice, Side};
 pub use effect::{Effect, Errors, Predicted, Prediction, ProcessEffect, ThreadEffect};
 pub use recorded::{Lacking, Recorded, Replayable, recorded};
+pub use recording::Recording;
 pub use text::text;

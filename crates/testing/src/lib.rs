@@ -1,14 +1,15 @@
 //! Machines, threads, snapshots and worlds made up for tests and benchmarks.
 //!
 //! One of each: [`Shape`] makes a machine, [`seen`] makes what a world observes, [`orders`] what a plan
-//! asks for and what came of it, [`Scene`] is a machine with one snapshot of it, and [`FakeWorld`] is a
-//! scripted [`World`](numaherd_world::World). A test says only what matters to it and takes the rest
+//! asks for and what came of it, [`Scene`] is a machine with one snapshot of it, [`FakeWorld`] is a
+//! scripted [`World`](numaherd_world::World), and [`Played`] shows given snapshots. A test says only what matters to it and takes the rest
 //! as it is: threads are busy and may run anywhere, half of each node's memory is free, page moves
 //! succeed. [`sysfs::write`] writes a machine as a tree that the readers of sysfs understand.
 //!
 //! Everything here panics on what a test cannot mean, for instance a list of CPUs that is none.
 
 pub mod orders;
+pub mod played;
 pub mod scene;
 pub mod seen;
 pub mod shape;
@@ -16,6 +17,7 @@ pub mod sysfs;
 pub mod world;
 
 pub use orders::{all_pages, moved, notice, place, plan_of, release, sample, window};
+pub use played::Played;
 pub use scene::Scene;
 pub use seen::{
     PAGE_BYTES, SECOND_NS, counts, cpus, nodes, pid, process, snapshot, thread, tid,

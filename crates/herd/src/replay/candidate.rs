@@ -26,7 +26,7 @@ use numaherd_world::{PageOrder, Placement, Plan, Release, Signal, Snapshot, Thre
 use rand::SeedableRng;
 
 use super::carried::Carried;
-use super::recording::{Interval, places};
+use super::interval::{Interval, places};
 use crate::governor::{Refusal, Stolen, ThreadGovernor, Undone};
 use crate::groups::{Placements, halves};
 use crate::paging::{News, Observed, PagingHalf, Placed};

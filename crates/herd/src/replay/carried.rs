@@ -25,7 +25,7 @@ use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Outcome, Snapshot, Thread, ThreadId,
 };
 
-use super::recording::Interval;
+use super::interval::Interval;
 
 /// What a thread was given.
 #[derive(Clone, Debug)]

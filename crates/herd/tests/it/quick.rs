@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use numaherd_herd::governor::Guard;
 use numaherd_herd::ledger::{Ledger, Writer};
-use numaherd_herd::{AffinityScope, Herd, Record, Replay, Settings, Summary};
+use numaherd_herd::{AffinityScope, Herd, Record, Settings, Summary};
 use numaherd_policy::settings::CandidatesBy;
 use numaherd_policy::{Needs, Own, Place, Policy, Random, registry};
 use numaherd_topology::Topology;
@@ -14,6 +14,7 @@ use numaherd_world::{Placement, Snapshot, Thread};
 use tempfile::TempDir;
 
 use crate::fake::{Fake, MIB, ToldPaging, machine, place, policy, policy_with, thread};
+use crate::replay::played;
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -229,20 +230,20 @@ fn a_replay_sees_what_was_recorded_and_decides_there_as_it_did() {
         });
         placings.collect()
     };
-    let recorded = Ledger::read(&path).unwrap().lines;
-    assert_eq!(plans(&recorded).len(), 3);
+    let recorded = Ledger::read(&path).unwrap();
+    assert_eq!(plans(&recorded.lines).len(), 3);
 
-    let mut replay = Replay::open(&path).unwrap();
+    let (start, mut world) = played(&recorded);
     let settings = Settings {
         dry_run: true,
-        ..replay.start().settings.clone()
+        ..start.settings
     };
     let mut replayed = Vec::new();
-    Herd::new(&mut replay, brisk(decide()), settings, None, None)
+    Herd::new(&mut world, brisk(decide()), settings, None, None)
         .watched(|line| replayed.push(line.clone()))
         .run(&GO)
         .unwrap();
-    assert_eq!(plans(&replayed), plans(&recorded));
+    assert_eq!(plans(&replayed), plans(&recorded.lines));
 }
 
 /// What a placement is told to do.

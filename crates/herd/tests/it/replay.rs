@@ -1,14 +1,13 @@
-//! A recording is a world: the same policy on it decides the same.
+//! A recording played again: the same policy on it decides the same.
 
-use std::fs;
 use std::sync::atomic::AtomicBool;
 
-use numaherd_herd::ledger::{Ledger, Writer};
-use numaherd_herd::{Ending, Herd, Record, Replay, Settings};
+use numaherd_herd::ledger::{Ledger, Start, Writer};
+use numaherd_herd::{Ending, Herd, Record, Settings};
 use numaherd_world::{Placement, Snapshot};
 use tempfile::TempDir;
 
-use crate::fake::{Fake, MIB, everyone_to, machine, policy, thread};
+use crate::fake::{Fake, MIB, Played, everyone_to, machine, policy, thread};
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -32,6 +31,27 @@ fn record(path: &std::path::Path) {
     .unwrap();
 }
 
+/// How the recorded run began, and its snapshots as a world.
+pub fn played(ledger: &Ledger) -> (Start, Played<std::vec::IntoIter<Snapshot>>) {
+    let Record::Start(start) = ledger.lines[0].record.clone() else {
+        panic!("{:?}", ledger.lines[0]);
+    };
+    let world = Played::new(
+        start.topology.clone(),
+        start.signals.clone(),
+        snapshots(ledger).into_iter(),
+    );
+    (start, world)
+}
+
+fn snapshots(ledger: &Ledger) -> Vec<Snapshot> {
+    let snapshots = ledger.lines.iter().filter_map(|line| match &line.record {
+        Record::Snapshot(snapshot) => Some(snapshot.clone()),
+        _ => None,
+    });
+    snapshots.collect()
+}
+
 fn plans(ledger: &Ledger) -> Vec<Vec<Placement>> {
     let placings = ledger.lines.iter().filter_map(|line| match &line.record {
         Record::Placing(placing) => Some(placing.plan.placements.clone()),
@@ -45,14 +65,15 @@ fn a_replayed_policy_decides_as_it_did() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("run.ledger");
     record(&path);
+    let ledger = Ledger::read(&path).unwrap();
     let mut seen: Vec<Snapshot> = Vec::new();
     let mut decided: Vec<Vec<Placement>> = Vec::new();
-    let mut replay = Replay::open(&path).unwrap();
+    let (start, mut world) = played(&ledger);
     let settings = Settings {
         dry_run: true,
-        ..replay.start().settings.clone()
+        ..start.settings
     };
-    let summary = Herd::new(&mut replay, policy(everyone_to(3)), settings, None, None)
+    let summary = Herd::new(&mut world, policy(everyone_to(3)), settings, None, None)
         .watched(|line| match &line.record {
             Record::Snapshot(snapshot) => seen.push(snapshot.clone()),
             Record::Placing(placing) => decided.push(placing.plan.placements.clone()),
@@ -62,50 +83,7 @@ fn a_replayed_policy_decides_as_it_did() {
         .unwrap();
     assert_eq!(summary.ending, Ending::World);
     assert_eq!(summary.totals.intervals, 4);
-    let ledger = Ledger::read(&path).unwrap();
-    let recorded: Vec<Snapshot> = ledger
-        .lines
-        .iter()
-        .filter_map(|line| match &line.record {
-            Record::Snapshot(snapshot) => Some(snapshot.clone()),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(seen, recorded, "to the last bit");
+    assert_eq!(seen, snapshots(&ledger), "to the last bit");
     // The last of the recorded ones is the release at the end.
     assert_eq!(decided, plans(&ledger)[..4]);
-}
-
-#[test]
-fn a_damaged_recording_is_replayed_up_to_the_damage() {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("run.ledger");
-    record(&path);
-    let bytes = fs::read(&path).unwrap();
-    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let mut replay = Replay::open(&path).unwrap();
-    let settings = Settings {
-        dry_run: true,
-        ..Settings::default()
-    };
-    let summary = Herd::new(&mut replay, policy(everyone_to(3)), settings, None, None)
-        .run(&GO)
-        .unwrap();
-    assert_eq!(summary.ending, Ending::World);
-    assert!(summary.totals.intervals < 4);
-    assert!(replay.damage().unwrap().contains("is damaged at line"));
-}
-
-#[test]
-fn a_recording_is_not_changed() {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("run.ledger");
-    record(&path);
-    let mut replay = Replay::open(&path).unwrap();
-    let settings = Settings::default();
-    let summary = Herd::new(&mut replay, policy(everyone_to(3)), settings, None, None)
-        .run(&GO)
-        .unwrap();
-    assert_eq!(summary.totals.thread_moves, 0);
-    assert!(summary.notices[0].contains("a recording cannot be changed"));
 }

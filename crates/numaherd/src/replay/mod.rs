@@ -8,13 +8,14 @@ mod machine;
 mod predict;
 mod settings;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use numaherd_herd::replay::{Basis, Candidate, Recording};
+use numaherd_herd::ledger::Reader;
+use numaherd_herd::replay::{Basis, Candidate};
 use numaherd_model::Library;
 use numaherd_policy::registry;
-use numaherd_show::replay::{Comparison, Prediction, Replayed, text};
+use numaherd_show::replay::{Comparison, Prediction, Recording, Replayed, text};
 
 use crate::cli::Replay;
 use crate::exit::{Exit, OrExit, coded, ended};
@@ -30,8 +31,7 @@ use settings::Settings;
 /// The file is damaged, no ledger or that of a later program; a policy, a setting or the machine is unknown;
 /// nothing in the ledger is what any of the policies goes by.
 pub fn replay(options: &Replay) -> Result<()> {
-    let recording = Recording::open(&options.ledger).map_err(coded)?;
-    let replayed = replayed(recording, options)?;
+    let replayed = replayed(open(&options.ledger)?, options)?;
     if replayed
         .policies
         .iter()
@@ -49,6 +49,11 @@ pub fn replay(options: &Replay) -> Result<()> {
         Some(damage) => Err(ended(Exit::Damaged, damage)),
         None => Ok(()),
     }
+}
+
+fn open(path: &Path) -> Result<Recording> {
+    let reader = Reader::open(path).map_err(coded)?;
+    Recording::of(reader, path).map_err(coded)
 }
 
 /// All of a recording under all of the policies, in one pass.

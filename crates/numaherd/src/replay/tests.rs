@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Parser;
-use numaherd_herd::replay::{Basis, Candidate, Decided, Interval, Recording};
+use numaherd_herd::replay::{Basis, Candidate, Decided, Interval};
 use numaherd_model::{Hardware, Job, Library, Until};
 use numaherd_show::replay::{Predicted, Prediction, Replayed, text};
 use numaherd_topology::{Machine, NodeId};
@@ -61,12 +61,12 @@ fn options(arguments: &[&str]) -> Replay {
 fn replay_of(path: &Path, arguments: &[&str]) -> Replayed {
     let path = path.to_str().unwrap();
     let options = options(&[&[path], arguments].concat());
-    replayed(Recording::open(&options.ledger).unwrap(), &options).unwrap()
+    replayed(open(&options.ledger).unwrap(), &options).unwrap()
 }
 
 /// Shows a recording to its own policy, interval by interval.
 fn with_its_own(path: &Path, basis: Basis, mut check: impl FnMut(&Interval, &Decided)) -> u64 {
-    let mut recording = Recording::open(path).unwrap();
+    let mut recording = open(path).unwrap();
     let start = recording.start().clone();
     let policy = registry::build(&start.policy, &numaherd_policy::Settings::default()).unwrap();
     let topology = recording.topology().clone();
@@ -220,7 +220,7 @@ fn figures_gone_mad_are_not_predicted_by() {
     let hardware = Hardware::of(&Machine::preset("xeon-e5520-2s").unwrap()).unwrap();
     for share in [1e290, f64::NAN, f64::INFINITY, 1e20] {
         let mut predictor = Predictor::new(hardware.clone(), Library::default(), 0);
-        for mut interval in &mut Recording::open(&path).unwrap() {
+        for mut interval in &mut open(&path).unwrap() {
             let mut snapshot = (*interval.snapshot).clone();
             for thread in &mut snapshot.threads {
                 thread.cpu_share = share;
@@ -271,7 +271,7 @@ fn without_the_machines_figures_there_is_no_prediction_and_it_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");
     record("linux", true, 3, &path);
-    let mut recording = Recording::open(&path).unwrap();
+    let mut recording = open(&path).unwrap();
     let other = Machine::preset("lab-4x2").unwrap().topology().unwrap();
     assert!(matches!(
         machine::of(None, &other).unwrap(),
@@ -314,7 +314,7 @@ fn settings_are_the_recorded_ones_unless_told_otherwise() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger");
     record("brm", true, 1, &path);
-    let recording = Recording::open(&path).unwrap();
+    let recording = open(&path).unwrap();
     let start = recording.start();
     let of = |name: &str, arguments: &[&str]| {
         let path = path.to_str().unwrap();

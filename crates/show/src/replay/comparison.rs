@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use numaherd_herd::ledger::Start;
-use numaherd_herd::replay::{Basis, Candidate, Decided, Interval, Recording};
+use numaherd_herd::replay::{Basis, Candidate, Decided, Interval};
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::Signal;
 use serde::Serialize;
@@ -12,6 +12,7 @@ use super::agreement::{Agreement, Shares};
 use super::content::Content;
 use super::decisions::{Choice, Choices, Wanted};
 use super::effect::Prediction;
+use super::recording::Recording;
 use crate::words::nanoseconds;
 
 /// Moments of the time line at most; when there are more, neighbours become one.

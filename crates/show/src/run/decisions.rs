@@ -27,6 +27,7 @@ impl RunModel {
         let Record::Placing(placing) = &line.record else {
             return;
         };
+        history.placed(placing, outcome.map(|(_, outcome)| outcome));
         for wish in &placing.plan.placements {
             rule(&mut self.more.rules, &wish.rule, &wish.why).wanted += 1;
         }

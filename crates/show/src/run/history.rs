@@ -1,8 +1,8 @@
 //! What a reader keeps of the past beyond the model's present state.
 
 use numaherd_herd::Line;
-use numaherd_herd::ledger::Controlled;
-use numaherd_world::Snapshot;
+use numaherd_herd::ledger::{Controlled, Placing};
+use numaherd_world::{Outcome, Snapshot};
 
 use super::RunModel;
 use super::decision::{PageDecision, ThreadDecision};
@@ -15,6 +15,9 @@ pub(crate) trait History {
 
     /// An interval was seen; the model holds its figures.
     fn interval(&mut self, _: &RunModel, _: &Snapshot) {}
+
+    /// A placing, with its outcome where that is recorded; the decisions in it come next.
+    fn placed(&mut self, _: &Placing, _: Option<&Outcome>) {}
 
     /// A thread's order was carried out, refused, or planned.
     fn decided(&mut self, _: &RunModel, _: &ThreadDecision<'_>) {}
