@@ -14,11 +14,11 @@
 //! journal changes nothing by itself.
 //!
 //! Rules of giving back: the same thread (number and birth), and its mask is one that we set, or what the
-//! kernel has left of one ([`is_mask`](numaherd_world::is_mask)). A mask
-//! that someone else has set since is left alone and named. Then the same for their heirs, which stand in no
-//! journal ([`heirs`](crate::heirs)), until none is found. A damaged line is passed over and named; the
-//! file that has it is kept as `<name>.damaged`. Thread numbers mean nothing after a
-//! reboot: a journal of another boot is discarded with a message.
+//! kernel has left of one ([`is_mask`](numaherd_world::is_mask)). A mask that someone else has set since is
+//! left alone and named. Then the same for their heirs ([`heirs`](crate::heirs)), which are written down first,
+//! until none is found. A damaged line is passed over and named; the file that has it is kept as
+//! `<name>.damaged`. Thread numbers mean nothing after a reboot: a journal of another boot is discarded with a
+//! message.
 
 mod read;
 mod restore;

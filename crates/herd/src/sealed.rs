@@ -65,6 +65,29 @@ mod tests {
         assert_eq!(value["a"], 1);
     }
 
+    /// Of a line as short as this one.
+    #[test]
+    fn any_two_flipped_bits_and_any_cut_of_a_line_are_seen() {
+        let mut line = seal(&json!({"kind": "settled"}));
+        line.pop();
+        let whole = line.clone();
+        for cut in 0..line.len() {
+            assert!(!is_whole(&line[..cut]), "{cut}");
+        }
+        for first in 0..line.len() * 8 {
+            line[first / 8] ^= 1 << (first % 8);
+            assert!(!is_whole(&line), "{first}");
+            for second in 0..first {
+                line[second / 8] ^= 1 << (second % 8);
+                assert!(!is_whole(&line), "{first} and {second}");
+                line[second / 8] ^= 1 << (second % 8);
+            }
+            line[first / 8] ^= 1 << (first % 8);
+        }
+        assert_eq!(line, whole);
+        assert!(is_whole(&line));
+    }
+
     proptest! {
         #[test]
         fn one_flipped_bit_is_seen(name in ".{0,40}", at in any::<prop::sample::Index>(), bit in 0u8..8) {

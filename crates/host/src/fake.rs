@@ -1,7 +1,9 @@
 //! A kernel for tests: threads, masks, pages and nodes in memory, and every refusal on order.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -41,6 +43,9 @@ struct State {
     refuse_affinity: Option<Errno>,
     narrow_to: Option<CpuSet>,
     reuse_after_set: Option<(u32, u64)>,
+    /// A folder of processes, one of them, and the one that it starts and that has its place by the time that it is
+    /// looked at.
+    succeed: Option<(PathBuf, u32, u32)>,
     /// Page address to node, or to a negative errno.
     pages: BTreeMap<u64, i32>,
     /// Pages that never move: a status that they keep.
@@ -86,6 +91,11 @@ impl FakeKernel {
 
     pub(crate) fn reuse_after_set(&self, tid: u32, born: u64) {
         self.with(|state| state.reuse_after_set = Some((tid, born)));
+    }
+
+    /// The process of one thread starts another, and ends before its mask can be read.
+    pub(crate) fn succeed(&self, proc: &Path, pid: u32, by: u32) {
+        self.with(|state| state.succeed = Some((proc.to_owned(), pid, by)));
     }
 
     /// Base pages from `first` (a page number) on, on a node.
@@ -153,6 +163,16 @@ impl FakeKernel {
 
 impl Kernel for FakeKernel {
     fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
+        self.with(|state| {
+            if let Some((proc, _, by)) = state.succeed.take_if(|(_, pid, _)| *pid == tid) {
+                let thread = state.threads.remove(&tid).expect("it is there");
+                state.threads.insert(by, thread);
+                let of = |pid: u32| proc.join(pid.to_string());
+                fs::rename(of(tid), of(by)).unwrap();
+                let task = |tid: u32| of(by).join("task").join(tid.to_string());
+                fs::rename(task(tid), task(by)).unwrap();
+            }
+        });
         let mask = self.mask(tid).ok_or(Errno::SRCH)?;
         words.clear();
         words.extend_from_slice(mask.as_words());

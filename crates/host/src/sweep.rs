@@ -3,6 +3,10 @@
 //!
 //! A process that has been looked at is passed over until the next thorough look, unless it has such threads and
 //! nobody watches it: whatever starts with a mask of ours is a new process, or is in one that has such threads.
+//!
+//! A thread may start another and end before it is looked at. Hence each list is read again until nothing new is in
+//! it: if no such thread is found then, there is none, nor anyone who could start one but those who are watched. Where
+//! processes start faster than they can be looked at, this would not end, so that a list is read [`MOST_LISTS`] times.
 
 use std::sync::Arc;
 
@@ -16,6 +20,9 @@ use crate::proc::{cgroup, stat, status};
 
 /// Time in ns between two thorough looks that nobody asked for.
 const SELDOM_NS: u64 = 16_000_000_000;
+
+/// How often a list is read in one look (chosen here).
+const MOST_LISTS: usize = 16;
 
 /// Looks at all threads of the machine.
 #[derive(Debug)]
@@ -67,7 +74,6 @@ impl Sweep {
         wanted: &Wanted<'_>,
     ) -> Vec<Bound> {
         self.cpusets.begin(online);
-        let mut pids = self.root.numbers("proc", "").unwrap_or_default();
         let now_ns = kernel.now_ns();
         let is_thorough = wanted.thoroughly || now_ns >= self.thorough_at_ns;
         if is_thorough {
@@ -75,17 +81,34 @@ impl Sweep {
         }
         let mut found = Vec::new();
         let before = std::mem::take(&mut self.passed_over);
-        pids.retain(|&pid| {
-            let is_known = !is_thorough && before.binary_search(&pid).is_ok();
-            is_known || {
-                let of_process = self.of_process(kernel, online, wanted, pid);
-                let has_none = of_process.is_empty();
-                found.extend(of_process);
-                has_none || (wanted.is_watched)(pid)
+        let mut known = Vec::new();
+        for _ in 0..MOST_LISTS {
+            let mut pids = self.unknown("proc", &mut known);
+            if pids.is_empty() {
+                break;
             }
-        });
-        self.passed_over = pids;
+            pids.retain(|&pid| {
+                let is_known = !is_thorough && before.binary_search(&pid).is_ok();
+                is_known || {
+                    let of_process = self.of_process(kernel, online, wanted, pid);
+                    let has_none = of_process.is_empty();
+                    found.extend(of_process);
+                    has_none || (wanted.is_watched)(pid)
+                }
+            });
+            self.passed_over.append(&mut pids);
+        }
+        self.passed_over.sort_unstable();
         found
+    }
+
+    /// The numbers in a folder that are not `known` yet; now they are.
+    fn unknown(&self, folder: &str, known: &mut Vec<u32>) -> Vec<u32> {
+        let mut numbers = self.root.numbers(folder, "").unwrap_or_default();
+        numbers.retain(|number| known.binary_search(number).is_err());
+        known.extend(&numbers);
+        known.sort_unstable();
+        numbers
     }
 
     fn of_process(
@@ -95,7 +118,9 @@ impl Sweep {
         wanted: &Wanted<'_>,
         pid: u32,
     ) -> Vec<Bound> {
-        let tids = self.root.numbers(&format!("proc/{pid}/task"), "");
+        let list = format!("proc/{pid}/task");
+        let (mut listed, mut lists) = (Vec::new(), 0);
+        let mut tids = Vec::new();
         let mut words = Vec::new();
         let mut mask_of = |tid| {
             let answer = kernel.affinity(tid, &mut words);
@@ -103,11 +128,18 @@ impl Sweep {
         };
         let mut found = Vec::new();
         let mut process = None;
-        for tid in tids.unwrap_or_default() {
+        loop {
+            if tids.is_empty() && lists < MOST_LISTS {
+                tids = self.unknown(&list, &mut listed);
+                lists += 1;
+            }
+            let Some(tid) = tids.pop() else {
+                return found;
+            };
             let Some(mask) = mask_of(tid).filter(|mask| !is_whole(mask, online)) else {
                 continue;
             };
-            let folder = format!("proc/{pid}/task/{tid}");
+            let folder = format!("{list}/{tid}");
             let cpus = (*self.cpusets.cpus_of(&folder)).clone();
             let is_wanted = |given: &Arc<CpuSet>| is_mask(&mask, given, &cpus);
             if is_whole(&mask, &cpus) || !wanted.masks.iter().any(is_wanted) {
@@ -124,7 +156,6 @@ impl Sweep {
                 found.push(bound);
             }
         }
-        found
     }
 
     /// What files tell of a thread; nothing of one that is the kernel's own or has ended.
@@ -275,6 +306,15 @@ mod tests {
             &crate::stop::Stop::new().unwrap(),
         );
         assert_eq!(machine.find(false).len(), 4, "time has passed");
+    }
+
+    #[test]
+    fn whoever_starts_another_and_ends_before_it_is_looked_at_is_followed() {
+        let mut machine = Machine::new();
+        machine.process(10, 1, 10, 60, "2-3");
+        let proc = machine.folder.path().join("proc");
+        machine.kernel.succeed(&proc, 10, 9);
+        assert_eq!(machine.find(true), [(9, true)]);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! Rules, in order:
 //! * a mask that covers every online CPU of the thread's cpuset is nobody's: the kernel places it;
 //! * the mask that we last set is ours, also when the kernel has narrowed it to a smaller cpuset;
+//! * so is, for the first thread of a process, any mask that we set in the process: a thread that starts another
+//!   program takes the first one's place, its number and its birth, and keeps the mask that it had itself
+//!   (execve(2));
 //! * a thread that is new since the last snapshot, and comes with a mask that we set in the same
 //!   process, was started by a thread that we had placed and inherited the mask: it is ours, and is
 //!   given back at the end;
@@ -78,10 +81,17 @@ impl Holdings {
             return Owner::Kernel;
         }
         let ours = match self.threads.get(&thread.id) {
-            Some(held) => is_mask(thread, &held.mask, online),
+            Some(held) => self.is_ours(thread.id, held, |mask| is_mask(thread, mask, online)),
             None => false,
         };
         if ours { Owner::Ours } else { Owner::Other }
+    }
+
+    /// Whether the mask of a thread of which this is held `is` one of ours.
+    pub fn is_ours(&self, thread: ThreadId, held: &Held, is: impl Fn(&CpuSet) -> bool) -> bool {
+        let set_in_process = || self.masks.get(&held.process).into_iter().flatten();
+        is(&held.mask)
+            || is_first(thread, held.process) && set_in_process().any(|set| is(&set.mask))
     }
 
     /// What will be held of a thread once it is given `mask`.
@@ -135,10 +145,11 @@ impl Holdings {
             .retain(|process, _| snapshot.process(*process).is_some() || held.contains(process));
     }
 
-    /// Takes in the threads that were started with a mask of ours since the last call; returns what
-    /// was taken in.
+    /// Takes in the threads that were started with a mask of ours since the last call, and those that have taken
+    /// the place of another with theirs; returns what was taken in.
     pub fn adopt(&mut self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
-        let heirs = self.heirs(snapshot);
+        let mut heirs = self.heirs(snapshot);
+        heirs.extend(self.successors(snapshot));
         for (thread, held) in &heirs {
             self.hold(*thread, held.clone());
         }
@@ -172,6 +183,20 @@ impl Holdings {
         heirs.collect()
     }
 
+    /// The threads that we hold and that have come to another mask of ours by starting another program.
+    fn successors(&self, snapshot: &Snapshot) -> Vec<(ThreadId, Held)> {
+        let successor = |(&id, held): (&ThreadId, &Held)| {
+            let thread = snapshot.thread(id)?;
+            let is = |mask: &CpuSet| is_mask(thread, mask, &snapshot.online);
+            let mask = thread.affinity.clone();
+            (!is(&held.mask) && self.is_ours(id, held, is)).then(|| {
+                let held = held.clone();
+                (id, Held { mask, ..held })
+            })
+        };
+        self.threads.iter().filter_map(successor).collect()
+    }
+
     fn donor(&self, thread: &Thread, online: &CpuSet) -> Option<&Held> {
         let own = self.masks.get(&thread.process).into_iter().flatten();
         let vouched_for = thread.assigned.is_some();
@@ -179,6 +204,11 @@ impl Holdings {
         own.chain(others)
             .find(|held| is_mask(thread, &held.mask, online))
     }
+}
+
+/// Whether the thread is the first of the process, whose place another may take.
+pub(crate) fn is_first(thread: ThreadId, process: ProcessId) -> bool {
+    thread.tid == process.pid
 }
 
 /// What of the machine counts for ownership.

@@ -93,6 +93,45 @@ mod tests {
         assert!(bucket.allows());
     }
 
+    /// After any moment s the bucket holds no more than if it had been full then: the burst, what has flowed in
+    /// since, less what was taken since. It holds the least of these.
+    #[test]
+    fn every_short_course_leaves_the_least_that_any_full_moment_leaves() {
+        const BURST: f64 = 3.0;
+        let steps = || {
+            [0u64, 1, 2]
+                .into_iter()
+                .flat_map(|pass| [0.0, 1.0, 2.0, 5.0].map(|cost| (pass, cost)))
+        };
+        let mut courses = vec![vec![]];
+        for _ in 0..4 {
+            let longer = courses
+                .iter()
+                .flat_map(|course| steps().map(|step| [&course[..], &[step]].concat()));
+            courses = longer.collect();
+        }
+        assert_eq!(courses.len(), 12usize.pow(4));
+        for course in courses {
+            let mut bucket = TokenBucket::full(1.0, BURST, 0);
+            // For each moment: what a bucket that was full then would hold now.
+            let mut since = vec![BURST];
+            let mut now = 0;
+            for &(pass, cost) in &course {
+                now += pass;
+                bucket.advance(now * 1_000_000_000);
+                since.iter_mut().for_each(|held| *held += pass as f64);
+                since.push(BURST);
+                let held = since.iter().copied().fold(f64::INFINITY, f64::min);
+                assert_eq!(bucket.tokens, held, "{course:?}");
+                assert_eq!(bucket.allows(), held >= 1.0, "{course:?}");
+                if bucket.allows() {
+                    bucket.take(cost);
+                    since.iter_mut().for_each(|held| *held -= cost);
+                }
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn what_is_taken_keeps_to_rate_and_burst(

@@ -24,7 +24,7 @@ use numaherd_world::{
 };
 
 use super::bounce::{BounceLimit, Bounces};
-use super::ownership::{Held, Holdings, Machine, Owner, all_cpus};
+use super::ownership::{Held, Holdings, Machine, Owner, all_cpus, is_first};
 use super::worse::Judge;
 use super::{Guard, Objection, Refusal, Stolen, Undone, Verdict, shown, unless};
 use crate::settings::{AffinityScope, Limits};
@@ -265,6 +265,10 @@ impl ThreadGovernor {
         for &id in &governed.left_alone {
             self.holdings.drop_thread(id);
         }
+        // A thread that takes the place of a process's first one has been given back before it.
+        governed
+            .changes
+            .sort_by_key(|change| is_first(change.order.thread, change.held.process));
         governed
     }
 
@@ -276,11 +280,14 @@ impl ThreadGovernor {
         governed: &mut Governed,
         mut bounds_now: impl FnMut(ThreadId) -> Option<Bounds>,
     ) {
-        let changed = |change: &mut Change| {
+        let mut changed = |change: &mut Change| {
+            let (id, held) = (change.order.thread, &change.held);
             let unseen = change.cause == Cause::GiveBack && change.from.is_none();
-            unseen && bounds_now(change.order.thread).is_some_and(|now| !now.is(&change.held.mask))
+            let is_ours = |now: Bounds| self.holdings.is_ours(id, held, |mask| now.is(mask));
+            unseen && bounds_now(id).is_some_and(|now| !is_ours(now))
         };
-        for change in governed.changes.extract_if(.., changed) {
+        let changed: Vec<Change> = governed.changes.extract_if(.., &mut changed).collect();
+        for change in changed {
             let id = change.order.thread;
             self.holdings.drop_thread(id);
             governed.left_alone.push(id);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use numaherd_topology::CpuSet;
-use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ThreadId};
+use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ProcessId, ThreadId};
 
 use super::{Entry, Journal, Owed, owe};
 use crate::error::HerdError;
-use crate::governor::ownership::Held;
+use crate::governor::ownership::{Held, is_first};
 use crate::heirs::{LONGEST, heirs, masks, since, still_started};
 
 /// The affinities of a machine's threads.
@@ -60,14 +60,28 @@ impl Journal {
             ..Restored::default()
         };
         let mut settled = Vec::new();
-        for (&thread, owed) in &self.owed {
+        let mut set_in: BTreeMap<ProcessId, Vec<&CpuSet>> = BTreeMap::new();
+        for owed in self.owed.values() {
+            let set = set_in.entry(owed.entry.process).or_default();
+            set.extend(&owed.masks);
+        }
+        // A thread that takes the place of a process's first one has been given back before it.
+        let mut owed: Vec<(&ThreadId, &Owed)> = self.owed.iter().collect();
+        owed.sort_by_key(|(thread, owed)| is_first(**thread, owed.entry.process));
+        for (&thread, owed) in owed {
+            let process = owed.entry.process;
             match affinities.bounds_of(thread) {
                 Ok(None) => {
                     report.gone += 1;
                     settled.push(thread);
                 }
                 Ok(Some(now)) => {
-                    if give_back(thread, owed, now, affinities, &mut report) {
+                    // Another thread may have taken its place, with its own mask (`ownership`).
+                    let masks = owed.masks.iter();
+                    let others = set_in[&process].iter().copied();
+                    let others = others.filter(|_| is_first(thread, process));
+                    let is_ours = masks.chain(others).any(|mask| now.is(mask));
+                    if give_back(thread, &owed.entry, is_ours, now, affinities, &mut report) {
                         settled.push(thread);
                     }
                 }
@@ -77,18 +91,25 @@ impl Journal {
                 }
             }
         }
-        if !self.restore_heirs(affinities, &mut report) {
+        report.restored.sort_unstable();
+        if !self.restore_heirs(affinities, &mut settled, &mut report) {
             // Whoever tries again needs to know whose heirs they are.
             return report;
         }
         if let Err(error) = self.settle(&settled) {
             report.problems.push(error.to_string());
         }
+        report.problems.dedup();
         report
     }
 
     /// Gives the heirs of all threads that are owed back, until none is found. Says whether that was so.
-    fn restore_heirs(&mut self, affinities: &mut dyn Affinities, report: &mut Restored) -> bool {
+    fn restore_heirs(
+        &mut self,
+        affinities: &mut dyn Affinities,
+        settled: &mut Vec<ThreadId>,
+        report: &mut Restored,
+    ) -> bool {
         let mut donors: Vec<Held> = self.owed.values().flat_map(Owed::held).collect();
         let mut known: BTreeSet<ThreadId> = self.owed.keys().copied().collect();
         let begun = Instant::now();
@@ -99,17 +120,26 @@ impl Journal {
             if found.is_empty() {
                 break;
             }
+            // Whoever goes on after a kill finds those that they have started by them.
+            let entries = found.iter().map(|(thread, held)| Entry::of(*thread, held));
+            if let Err(error) = self.record(&entries.collect::<Vec<_>>()) {
+                report.problems.push(error.to_string());
+            }
             for (thread, held) in found {
-                let mut owed = BTreeMap::new();
-                owe(&mut owed, Entry::of(thread, &held));
-                let (now, before) = (affinities.bounds_of(thread), report.restored.len());
-                let is_settled = match now {
-                    Ok(Some(now)) => give_back(thread, &owed[&thread], now, affinities, report),
+                let entry = Entry::of(thread, &held);
+                let before = report.restored.len();
+                let is_settled = match affinities.bounds_of(thread) {
+                    Ok(Some(now)) => {
+                        let is_ours = now.is(&held.mask);
+                        give_back(thread, &entry, is_ours, now, affinities, report)
+                    }
                     Ok(None) | Err(_) => true,
                 };
                 report.heirs += (report.restored.len() - before) as u64;
-                if !is_settled {
-                    self.owed.append(&mut owed);
+                if is_settled {
+                    settled.push(thread);
+                } else {
+                    owe(&mut self.owed, entry);
                 }
                 donors.push(held);
             }
@@ -122,16 +152,17 @@ impl Journal {
     }
 }
 
-/// Gives one thread back; returns whether it need not be looked at again.
+/// Gives one thread back, if the mask that it has now is one of ours; returns whether it need not be looked at
+/// again.
 fn give_back(
     thread: ThreadId,
-    owed: &Owed,
+    entry: &Entry,
+    is_ours: bool,
     now: Bounds,
     affinities: &mut dyn Affinities,
     report: &mut Restored,
 ) -> bool {
-    let entry = &owed.entry;
-    if !owed.masks.iter().any(|mask| now.is(mask)) {
+    if !is_ours {
         if now.mask == entry.found || now.is(&entry.back) {
             report.as_found.push(thread);
         } else {

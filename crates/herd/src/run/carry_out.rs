@@ -139,6 +139,8 @@ impl Running<'_> {
     /// Gives back every thread that still has a mask of ours, at the end of a run.
     pub(super) fn give_back_at_the_end(&mut self) {
         if self.governor.holdings().donors().is_empty() {
+            // What ended just before it was to be placed is not owed.
+            self.find_heirs(false);
             return;
         }
         // Masks may have changed since the last interval; where the world cannot be seen any more,

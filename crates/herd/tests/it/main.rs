@@ -12,6 +12,7 @@ mod journal;
 mod ledger;
 mod pages;
 mod policies;
+mod promise;
 mod properties;
 mod quick;
 mod replay;
