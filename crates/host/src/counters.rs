@@ -156,6 +156,11 @@ impl Counters {
         }
     }
 
+    /// Whether a thread has counters. One that has not run since they were read need not be read.
+    pub(crate) fn has(&self, thread: ThreadId) -> bool {
+        self.groups.contains_key(&thread)
+    }
+
     /// The counts of a thread since the last call for it; `None` at first sight, or when it did not
     /// run or had no turn.
     pub(crate) fn read(&mut self, kernel: &dyn Kernel, thread: ThreadId) -> Option<Counts> {

@@ -194,7 +194,9 @@ impl Host {
         );
         if let Some(counters) = &mut self.counters {
             for thread in &mut threads {
-                thread.counts = counters.read(kernel, thread.id);
+                if thread.cpu_share > 0.0 || !counters.has(thread.id) {
+                    thread.counts = counters.read(kernel, thread.id);
+                }
             }
             gaps.extend(counters.end_tick(|thread| alive.contains(&thread)));
         }

@@ -43,6 +43,12 @@ pub trait Kernel: Debug + Send + Sync {
         Err(Errno::NOSYS)
     }
 
+    /// CPU time so far in ns of all threads of a process, those that have ended included; `None` where that is not
+    /// known.
+    fn process_ran_ns(&self, _pid: u32) -> Option<u64> {
+        None
+    }
+
     /// Sets the affinity mask of a thread.
     ///
     /// # Errors
@@ -178,6 +184,10 @@ pub(crate) struct Live {
 impl Kernel for Live {
     fn affinity(&self, tid: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
         sys::affinity::get(tid, words)
+    }
+
+    fn process_ran_ns(&self, pid: u32) -> Option<u64> {
+        sys::process_clock::ran_ns(pid)
     }
 
     fn set_affinity(&self, tid: u32, cpus: &CpuSet) -> Result<(), Errno> {

@@ -1,10 +1,22 @@
 //! Finding processes and threads, and looking at them once a tick.
 //!
-//! A tick must be cheap with thousands of threads: the stat and schedstat files of a thread stay
-//! open and are read anew with one call each (a descriptor of a thread that has ended answers
-//! `ESRCH`, whoever has its number by then). Folders of threads are listed only when a process says
-//! that it has another number of them, or when one of them has ended. Cgroups and allowed nodes,
-//! which seldom change, are looked at for a sixteenth of the threads each tick.
+//! A tick must be cheap with thousands of threads, most of which sleep:
+//!
+//! * One system call says how much CPU time all threads of a process have had so far. If that is what it was in the last
+//!   tick, none of them has run: nothing of them is read but their masks, which others may change.
+//! * Otherwise those that ran when they were last looked at are looked at; one that did not, after as many ticks as it
+//!   had slept by then, at most [`ASLEEP`]. Where the time of the process has grown by more than theirs, and what is
+//!   missing has come to [`UNSEEN`] of the interval, all its threads are looked at. So a thread that wakes is seen at once
+//!   if it runs for longer than that, and within [`ASLEEP`] ticks if not: it counts as sleeping until then, and its time
+//!   counts when it is seen.
+//! * To look at a thread is to read its schedstat file, and the rest only if that has changed. The files of threads that
+//!   run stay open and are read anew with one call each (a descriptor of a thread that has ended answers `ESRCH`,
+//!   whoever has its number by then), up to [`MOST_OPEN`] threads: each holds some 10 kB of the kernel's memory.
+//!
+//! Folders of threads are listed only when a process says that it has another number of them, or when one of them has
+//! ended. Cgroups and allowed nodes, which seldom change, are looked at every [`SELDOM`] ticks, cgroup and scheduling
+//! class of a thread that sleeps every [`ASLEEP`]. Where the kernel does not tell the time of a process (a captured
+//! tree), all threads are looked at in each tick.
 //!
 //! A process's number may be used again while its files are read by path. What was read of a process is
 //! kept only if the number is still that process's afterwards: a process that has ended does not come
@@ -30,6 +42,13 @@ use crate::users;
 
 /// Ticks between two looks at what seldom changes.
 const SELDOM: u64 = 16;
+/// Ticks between two looks at a thread that sleeps, at most (chosen here: 16 of 1,000 threads a tick). A multiple of
+/// [`SELDOM`].
+const ASLEEP: u64 = 64;
+/// The part of an interval that threads of a process may have run without being looked at (chosen here: a hundredth).
+const UNSEEN: u64 = 100;
+/// Threads whose files stay open, at most (chosen here: some 40 MB of the kernel's memory).
+const MOST_OPEN: usize = 4096;
 /// Longest stat file that can be: 52 numbers of 20 digits and a name.
 const STAT_BYTES: usize = 2048;
 
@@ -47,6 +66,11 @@ pub(crate) struct Watched {
     /// CPU time of all its threads in the last interval, in ns.
     pub(crate) ran_ns: u64,
     threads: BTreeMap<u32, WatchedThread>,
+    /// CPU time so far in ns that the kernel tells of all its threads, where it does.
+    told_ns: Option<u64>,
+    /// The part of it that is not in the times of its threads, as of the last look at all of them: that of threads that
+    /// have ended.
+    elsewhere_ns: u64,
 }
 
 /// A thread that is watched.
@@ -62,7 +86,28 @@ struct WatchedThread {
     waited_ns: u64,
     affinity: Arc<CpuSet>,
     cpuset: CpusetNumber,
+    cpu: CpuId,
+    /// Why its scheduling says that nobody should place it, if so.
+    unmanaged: Option<Unmanaged>,
+    /// Whether it is a thread of the kernel's own.
+    is_kernels: bool,
+    /// Whether it is alive, and its mask can be read.
+    is_shown: bool,
+    /// The scans in which it was last looked at, and last found to have run.
+    looked_in: u64,
+    ran_in: u64,
 }
+
+impl WatchedThread {
+    /// Whether it is to be looked at in a scan, by how long it had slept when it last was.
+    fn is_due(&self, scan: u64) -> bool {
+        let slept = self.looked_in - self.ran_in;
+        scan - self.looked_in >= slept.clamp(1, ASLEEP)
+    }
+}
+
+/// The number of a thread is nobody's now, or another's.
+struct Gone;
 
 /// Looks at threads.
 #[derive(Debug)]
@@ -88,6 +133,8 @@ pub(crate) struct Scanner {
     buffer: Vec<u8>,
     mask: Vec<u64>,
     unreadable: usize,
+    /// Threads whose files are open.
+    open: usize,
 }
 
 /// One scan: what it goes by, and the threads that it has seen.
@@ -129,6 +176,7 @@ impl Scanner {
             buffer: Vec::new(),
             mask: Vec::new(),
             unreadable: 0,
+            open: 0,
         }
     }
 
@@ -169,6 +217,8 @@ impl Scanner {
     ) -> std::io::Result<Vec<String>> {
         self.scan += 1;
         self.unreadable = 0;
+        let threads = self.watched.values().flat_map(|p| p.threads.values());
+        self.open = threads.filter(|thread| thread.stat.is_some()).count();
         self.cpusets.begin(online);
         let rules = self.groups.now();
         let regroup = !Arc::ptr_eq(&self.rules, &rules);
@@ -240,6 +290,8 @@ impl Scanner {
             grouped_as: String::new(),
             ran_ns: 0,
             threads: BTreeMap::new(),
+            told_ns: None,
+            elsewhere_ns: 0,
         };
         self.group(&mut watched);
         if self.is_there(id) {
@@ -302,22 +354,112 @@ impl Scanner {
         }
         process.ran_ns = 0;
         let from = tick.threads.len();
-        let mut siblings = None;
-        let mut threads = std::mem::take(&mut process.threads);
-        let before = threads.len();
-        threads.retain(|_, thread| {
-            let said = self.look(tick, process, thread);
-            siblings = said.or(siblings);
-            said.is_some()
-        });
-        let complete = threads.len() == before && siblings == Some(threads.len() as u64);
-        process.threads = threads;
-        if !complete && !self.list_threads(tick, process) {
+        let before = process.threads.len();
+        let siblings = self.look_at_threads(tick, process);
+        // Of threads that have slept, none has ended or started another.
+        let is_complete = process.threads.len() == before
+            && match siblings {
+                Some(siblings) => siblings == before as u64,
+                None => before > 0,
+            };
+        if !is_complete && !self.list_threads(tick, process) {
             // Nothing of a process that ended under our eyes is reported.
             tick.threads.truncate(from);
             return false;
         }
+        if before == 0 {
+            // What its threads ran until now is known from the next scan on.
+            process.told_ns = None;
+        }
         !process.threads.is_empty()
+    }
+
+    /// Looks at the threads that are known, as far as is needed. Gives the number that the process has, where it may be
+    /// another one than before.
+    fn look_at_threads(&mut self, tick: &mut Tick<'_>, process: &mut Watched) -> Option<u64> {
+        let scan = self.scan;
+        let before = process.told_ns;
+        process.told_ns = tick.kernel.process_ran_ns(process.id.pid);
+        let has_slept = before.is_some() && before == process.told_ns;
+        let mut threads = std::mem::take(&mut process.threads);
+        let mut siblings = None;
+        let is_turn =
+            |thread: &WatchedThread| (scan + u64::from(thread.id.tid)).is_multiple_of(ASLEEP);
+        let is_due = |thread: &WatchedThread| {
+            is_turn(thread) || !has_slept && (before.is_none() || thread.is_due(scan))
+        };
+        self.look_at_some(tick, process, &mut threads, &mut siblings, is_due);
+        if let Some(told_ns) = process.told_ns.filter(|_| !has_slept) {
+            let seen_ns: u64 = threads.values().map(|thread| thread.ran_ns).sum();
+            let unseen_ns = told_ns.saturating_sub(process.elsewhere_ns + seen_ns);
+            if before.is_none() || unseen_ns > tick.interval_ns / UNSEEN {
+                self.look_at_some(tick, process, &mut threads, &mut siblings, |_| true);
+                let seen_ns: u64 = threads.values().map(|thread| thread.ran_ns).sum();
+                process.elsewhere_ns = told_ns.saturating_sub(seen_ns);
+            }
+        }
+        threads.retain(|_, thread| {
+            thread.looked_in == scan || self.pass_over(tick, process, thread, &mut siblings)
+        });
+        process.threads = threads;
+        if has_slept {
+            return siblings;
+        }
+        siblings.or_else(|| {
+            let text = self.root.read(&format!("proc/{}/stat", process.id.pid));
+            // None at all: it has ended.
+            let stat = text.ok();
+            let stat = stat.as_deref().and_then(stat::parse);
+            Some(stat.map_or(0, |stat| stat.threads))
+        })
+    }
+
+    /// Looks at those threads that are wanted and have not been looked at in this scan, and forgets those that are gone.
+    fn look_at_some(
+        &mut self,
+        tick: &mut Tick<'_>,
+        process: &mut Watched,
+        threads: &mut BTreeMap<u32, WatchedThread>,
+        siblings: &mut Option<u64>,
+        is_wanted: impl Fn(&WatchedThread) -> bool,
+    ) {
+        let scan = self.scan;
+        threads.retain(|_, thread| {
+            if thread.looked_in == scan || !is_wanted(thread) {
+                return true;
+            }
+            match self.look(tick, process, thread) {
+                Ok(said) => {
+                    *siblings = said.or(*siblings);
+                    true
+                }
+                Err(Gone) => {
+                    process.elsewhere_ns += thread.ran_ns;
+                    false
+                }
+            }
+        });
+    }
+
+    /// Shows a thread that has slept, as far as is known, with the mask that it has now; false when it is gone.
+    fn pass_over(
+        &mut self,
+        tick: &mut Tick<'_>,
+        process: &mut Watched,
+        known: &mut WatchedThread,
+        siblings: &mut Option<u64>,
+    ) -> bool {
+        if !known.is_shown {
+            return true;
+        }
+        if tick.kernel.affinity(known.id.tid, &mut self.mask).is_err() {
+            let said = self.look(tick, process, known);
+            *siblings = said.as_ref().map_or(*siblings, |said| said.or(*siblings));
+            return said.is_ok();
+        }
+        self.take_mask(known);
+        self.show(tick, process, known, 0, 0);
+        true
     }
 
     /// Takes up the threads that are new; false when the process is gone, whoever has its number now.
@@ -335,7 +477,7 @@ impl Scanner {
         for tid in tids {
             if !process.threads.contains_key(&tid)
                 && let Some(mut thread) = self.take_up(process, tid)
-                && self.look(tick, process, &mut thread).is_some()
+                && self.look(tick, process, &mut thread).is_ok()
             {
                 process.threads.insert(tid, thread);
             }
@@ -346,26 +488,30 @@ impl Scanner {
     fn take_up(&mut self, process: &Watched, tid: u32) -> Option<WatchedThread> {
         let folder = format!("proc/{}/task/{tid}", process.id.pid);
         let mut buffer = [0; STAT_BYTES];
-        // Without a descriptor to spare the file is opened each time.
-        let file = self.root.open(&format!("{folder}/stat")).ok();
-        let text = read_again(&self.root, file.as_ref(), &folder, "stat", &mut buffer)?;
+        let text = read_again(&self.root, None, &folder, "stat", &mut buffer)?;
         let stat = stat::parse(text)?;
         let born = stat.born;
-        let schedstat = self.root.open(&format!("{folder}/schedstat")).ok();
         let mut thread = WatchedThread {
             id: ThreadId { tid, born },
             name: String::new(),
-            stat: file,
-            schedstat,
+            stat: None,
+            schedstat: None,
             ran_ns: 0,
             waited_ns: 0,
             affinity: Arc::default(),
             cpuset: self.cpuset_of(&folder),
+            cpu: CpuId(stat.cpu),
+            unmanaged: None,
+            is_kernels: false,
+            is_shown: false,
+            looked_in: self.scan,
+            ran_in: self.scan,
         };
         // What it ran before this interval began is not this interval's.
         let in_this_interval = born.saturating_mul(self.tick_ns) >= self.last_boot_ns;
         if self.last_boot_ns == 0 || !in_this_interval {
-            (thread.ran_ns, thread.waited_ns) = self.times(&thread, &folder, &stat);
+            let kept = self.kept_times(&thread, &folder);
+            (thread.ran_ns, thread.waited_ns) = kept.unwrap_or_else(|| self.times_of(&stat));
         }
         Some(thread)
     }
@@ -381,15 +527,17 @@ impl Scanner {
     /// CPU time and time of waiting for a CPU so far in ns, to the nanosecond where the kernel keeps
     /// them (`sched_info`: the wait is added up when it ends, so one that lasts over several
     /// intervals is counted in its last).
-    fn times(&self, thread: &WatchedThread, folder: &str, stat: &stat::Stat<'_>) -> (u64, u64) {
+    fn kept_times(&self, thread: &WatchedThread, folder: &str) -> Option<(u64, u64)> {
         let mut buffer = [0; 128];
         let file = thread.schedstat.as_ref();
-        let kept =
-            read_again(&self.root, file, folder, "schedstat", &mut buffer).and_then(|text| {
-                let mut numbers = words(text);
-                Some((decimal(numbers.next()?)?, decimal(numbers.next()?)?))
-            });
-        kept.unwrap_or((stat.ran_ticks * self.tick_ns, 0))
+        let text = read_again(&self.root, file, folder, "schedstat", &mut buffer)?;
+        let mut numbers = words(text);
+        Some((decimal(numbers.next()?)?, decimal(numbers.next()?)?))
+    }
+
+    /// The same where it does not keep them.
+    fn times_of(&self, stat: &stat::Stat<'_>) -> (u64, u64) {
+        (stat.ran_ticks * self.tick_ns, 0)
     }
 
     fn is_seldom(&self, number: u32) -> bool {
@@ -397,50 +545,98 @@ impl Scanner {
     }
 
     /// Looks at one thread, and adds it to the tick if it is alive. Gives the number of threads that its
-    /// process has; `None` where it is gone.
+    /// process has, if it was read.
     fn look(
         &mut self,
         tick: &mut Tick<'_>,
         process: &mut Watched,
         known: &mut WatchedThread,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>, Gone> {
         let tid = known.id.tid;
-        let folder = if known.stat.is_none() || known.schedstat.is_none() || self.is_seldom(tid) {
+        let folder = if known.stat.is_none() || self.is_seldom(tid) {
             format!("proc/{}/task/{tid}", process.id.pid)
         } else {
             String::new()
         };
+        known.looked_in = self.scan;
         // The mask first: if the stat file then still answers, the number was this thread's.
         let mask = tick.kernel.affinity(tid, &mut self.mask);
+        let kept = self.kept_times(known, &folder);
+        let has_slept = kept == Some((known.ran_ns, known.waited_ns));
+        let may_rest = process.told_ns.is_some() && known.is_shown && !self.is_seldom(tid);
+        if has_slept && may_rest && mask.is_ok() {
+            self.take_mask(known);
+            self.show(tick, process, known, 0, 0);
+            return Ok(None);
+        }
         let mut buffer = [0; STAT_BYTES];
         let file = known.stat.as_ref();
-        let text = read_again(&self.root, file, &folder, "stat", &mut buffer)?;
-        let stat = stat::parse(text).filter(|stat| stat.born == known.id.born)?;
-        if stat.has_ended() || mask.is_err() {
-            return Some(stat.threads);
+        let text = read_again(&self.root, file, &folder, "stat", &mut buffer).ok_or(Gone)?;
+        let stat = stat::parse(text).filter(|stat| stat.born == known.id.born);
+        let stat = stat.ok_or(Gone)?;
+        known.is_shown = !stat.has_ended() && mask.is_ok();
+        if !known.is_shown {
+            return Ok(Some(stat.threads));
         }
-        while self.mask.last() == Some(&0) {
-            self.mask.pop();
-        }
-        if known.affinity.as_words() != self.mask {
-            known.affinity = Arc::new(CpuSet::of_words(self.mask.clone()));
-        }
+        self.take_mask(known);
         if known.name.as_bytes() != stat.name {
             known.name = String::from_utf8_lossy(stat.name).into_owned();
             if tid == process.id.pid {
                 process.name.clone_from(&known.name);
             }
         }
-        if self.is_seldom(tid) {
-            known.cpuset = self.cpuset_of(&folder);
-        }
         if tid == process.id.pid {
             process.parent = stat.parent;
         }
-        let (ran_ns, waited_ns) = self.times(known, &folder, &stat);
+        known.cpu = CpuId(stat.cpu);
+        known.unmanaged = stat.unmanaged();
+        known.is_kernels = stat.is_kernels();
+        let (ran_ns, waited_ns) = kept.unwrap_or_else(|| self.times_of(&stat));
         let ran_in_interval = ran_ns.saturating_sub(known.ran_ns);
         let waited_in_interval = waited_ns.saturating_sub(known.waited_ns);
         (known.ran_ns, known.waited_ns) = (ran_ns, waited_ns);
+        let siblings = stat.threads;
+        if ran_in_interval > 0 {
+            known.ran_in = self.scan;
+            self.keep_open(known, &folder);
+        } else if self.scan - known.ran_in >= ASLEEP {
+            (known.stat, known.schedstat) = (None, None);
+        }
+        if self.is_seldom(tid) {
+            known.cpuset = self.cpuset_of(&folder);
+        }
+        self.show(tick, process, known, ran_in_interval, waited_in_interval);
+        Ok(Some(siblings))
+    }
+
+    /// Keeps the files of a thread open, if there is room; otherwise they are opened each time.
+    fn keep_open(&mut self, known: &mut WatchedThread, folder: &str) {
+        if known.stat.is_none() && self.open < MOST_OPEN {
+            let open = |name: &str| self.root.open(&format!("{folder}/{name}")).ok();
+            (known.stat, known.schedstat) = (open("stat"), open("schedstat"));
+            self.open += 1;
+        }
+    }
+
+    /// Notes the mask that was just read as that of a thread.
+    fn take_mask(&mut self, known: &mut WatchedThread) {
+        while self.mask.last() == Some(&0) {
+            self.mask.pop();
+        }
+        if known.affinity.as_words() != self.mask {
+            known.affinity = Arc::new(CpuSet::of_words(self.mask.clone()));
+        }
+    }
+
+    /// Adds a thread to the tick, by what is known of it.
+    fn show(
+        &mut self,
+        tick: &mut Tick<'_>,
+        process: &mut Watched,
+        known: &WatchedThread,
+        ran_in_interval: u64,
+        waited_in_interval: u64,
+    ) {
         process.ran_ns += ran_in_interval;
         let cpuset = self.cpusets.cpus(known.cpuset);
         let (id, parent) = (process.id, process.parent);
@@ -451,18 +647,18 @@ impl Scanner {
             Owner::Nobody | Owner::Foreign => None,
         };
         let of_group = || process.group.as_ref().and_then(Belongs::unmanaged);
-        let unmanaged = stat.unmanaged().or_else(of_group).or_else(|| {
+        let unmanaged = known.unmanaged.clone().or_else(of_group).or_else(|| {
             let cpus = Some((*known.affinity).clone());
             (owner == Owner::Foreign && !self.include_pinned)
                 .then_some(Unmanaged::UserAffinity { cpus })
         });
         // The kernel's own threads are bound for reasons of its own.
-        let is_pinned = !stat.is_kernels() && assignments.is_pinned(known.id);
+        let is_pinned = !known.is_kernels && assignments.is_pinned(known.id);
         tick.threads.push(Thread {
             id: known.id,
             process: id,
             name: known.name.clone(),
-            cpu: CpuId(stat.cpu),
+            cpu: known.cpu,
             assigned,
             affinity: known.affinity.clone(),
             cpuset,
@@ -472,7 +668,6 @@ impl Scanner {
             counts: None,
             unmanaged,
         });
-        Some(stat.threads)
     }
 }
 
@@ -483,12 +678,12 @@ fn identity(root: &Root, pid: u32) -> Option<ProcessId> {
     Some(ProcessId { pid, born })
 }
 
-/// The part of the interval that a time is, 0 to 1.
+/// The part of the interval that a time is, 0 to 1, in millionths: the clocks are no better, and it is written short.
 fn share(ns: u64, interval_ns: u64) -> f64 {
     if interval_ns == 0 {
         return 0.0;
     }
-    (ns as f64 / interval_ns as f64).min(1.0)
+    (ns as f64 / interval_ns as f64 * 1e6).round().min(1e6) / 1e6
 }
 
 /// Reads a small file from its start: by its open descriptor, or else by its path.
@@ -513,7 +708,7 @@ fn read_again<'b>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use super::*;
     use crate::fake;
@@ -586,6 +781,165 @@ mod tests {
             root: root.clone(),
             armed: AtomicBool::new(false),
         }
+    }
+
+    /// A process of sleepers, of which the kernel tells how long it ran.
+    struct Sleepers {
+        _folder: tempfile::TempDir,
+        scanner: Scanner,
+        clock: Clock,
+    }
+
+    /// What the kernel tells of it: its time in ns, and the mask of all its threads.
+    #[derive(Debug, Default)]
+    struct Clock {
+        ran_ns: AtomicU64,
+        mask: AtomicU64,
+    }
+
+    impl Kernel for Clock {
+        fn affinity(&self, _: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
+            words.clear();
+            words.push(self.mask.load(Ordering::Relaxed));
+            Ok(())
+        }
+
+        fn process_ran_ns(&self, _: u32) -> Option<u64> {
+            Some(self.ran_ns.load(Ordering::Relaxed))
+        }
+    }
+
+    const SECOND_NS: u64 = 1_000_000_000;
+    const SLEEPERS: [u32; 4] = [7, 8, 9, 10];
+
+    impl Sleepers {
+        /// That have been asleep for a long time.
+        fn new() -> Self {
+            let (folder, root) = fake::root();
+            show(&root, 7, 1, 70, HERDED, &SLEEPERS);
+            let mut sleepers = Self {
+                scanner: scanner(&root, Selection::Machine),
+                clock: Clock::default(),
+                _folder: folder,
+            };
+            sleepers.clock.mask.store(0b11, Ordering::Relaxed);
+            SLEEPERS.iter().for_each(|&tid| sleepers.write(tid, 0));
+            for _ in 0..3 * ASLEEP {
+                sleepers.scan();
+            }
+            sleepers
+        }
+
+        fn write(&self, tid: u32, ran_ns: u64) {
+            let path = format!("proc/7/task/{tid}/schedstat");
+            std::fs::write(self.scanner.root.path(&path), format!("{ran_ns} 0 1\n")).unwrap();
+        }
+
+        /// A thread has run for so long in all, and its process with it.
+        fn run(&mut self, tid: u32, ran_ns: u64) {
+            self.write(tid, ran_ns);
+            self.clock.ran_ns.fetch_add(ran_ns, Ordering::Relaxed);
+        }
+
+        fn scan(&mut self) -> Vec<Thread> {
+            let mut tick = Tick {
+                kernel: &self.clock,
+                assignments: &mut Assignments::default(),
+                interval_ns: SECOND_NS,
+                threads: Vec::new(),
+            };
+            let online = "0-1".parse().unwrap();
+            self.scanner.scan(&mut tick, &online, 1).unwrap();
+            tick.threads
+        }
+
+        /// In how many scans a thread is first said to have run, and for which share.
+        fn seen(&mut self, tid: u32) -> Option<(u64, f64)> {
+            (1..=ASLEEP).find_map(|scan| {
+                let threads = self.scan();
+                assert_eq!(threads.len(), SLEEPERS.len());
+                let thread = threads.iter().find(|thread| thread.id.tid == tid)?;
+                (thread.cpu_share > 0.0).then_some((scan, thread.cpu_share))
+            })
+        }
+    }
+
+    #[test]
+    fn a_sleeper_that_runs_for_long_is_seen_at_once() {
+        for tid in SLEEPERS {
+            let mut sleepers = Sleepers::new();
+            sleepers.run(tid, SECOND_NS / UNSEEN + 1);
+            assert_eq!(sleepers.seen(tid), Some((1, 0.01)));
+            // It is looked at in the next scans, too.
+            sleepers.run(tid, SECOND_NS / UNSEEN + 2_001);
+            assert_eq!(sleepers.seen(tid), Some((1, 0.000_002)));
+        }
+    }
+
+    #[test]
+    fn a_sleeper_that_runs_for_a_moment_is_seen_in_time() {
+        for tid in SLEEPERS {
+            let mut sleepers = Sleepers::new();
+            sleepers.run(tid, 5_000_000);
+            let (scans, share) = sleepers.seen(tid).unwrap();
+            assert!(scans <= ASLEEP);
+            assert_eq!(share, 0.005);
+        }
+    }
+
+    #[test]
+    fn moments_of_many_sleepers_are_seen_when_they_have_come_to_much() {
+        let mut sleepers = Sleepers::new();
+        SLEEPERS
+            .iter()
+            .for_each(|&tid| sleepers.run(tid, 4_000_000));
+        let threads = sleepers.scan();
+        assert!(threads.iter().all(|thread| thread.cpu_share == 0.004));
+    }
+
+    #[test]
+    fn nothing_is_read_of_a_process_that_sleeps_but_its_masks() {
+        let mut sleepers = Sleepers::new();
+        // No kernel would say so while the time of the process stands still.
+        SLEEPERS
+            .iter()
+            .for_each(|&tid| sleepers.write(tid, 4_000_000));
+        sleepers.clock.mask.store(0b1, Ordering::Relaxed);
+        let threads = sleepers.scan();
+        assert!(
+            threads
+                .iter()
+                .all(|thread| *thread.affinity == "0".parse().unwrap())
+        );
+        let seen = threads.iter().filter(|thread| thread.cpu_share > 0.0);
+        assert!(seen.count() <= 1, "one may have its turn");
+    }
+
+    #[test]
+    fn a_thread_that_a_sleeper_starts_is_seen_at_once() {
+        let mut sleepers = Sleepers::new();
+        let root = sleepers.scanner.root.clone();
+        show(&root, 7, 1, 70, HERDED, &[7, 8, 9, 10, 11]);
+        sleepers.run(8, 1_000);
+        let tids: Vec<u32> = sleepers.scan().iter().map(|thread| thread.id.tid).collect();
+        assert_eq!(tids, [7, 8, 9, 10, 11]);
+    }
+
+    #[test]
+    fn only_threads_that_run_hold_files() {
+        let mut sleepers = Sleepers::new();
+        let open = |sleepers: &Sleepers| {
+            let threads = sleepers.scanner.watched[&7].threads.values();
+            threads.filter(|thread| thread.stat.is_some()).count()
+        };
+        assert_eq!(open(&sleepers), 0);
+        sleepers.run(9, SECOND_NS / 2);
+        sleepers.scan();
+        assert_eq!(open(&sleepers), 1);
+        for _ in 0..3 * ASLEEP {
+            sleepers.scan();
+        }
+        assert_eq!(open(&sleepers), 0);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub(crate) mod affinity;
 pub(crate) mod new_pages;
 pub(crate) mod page_moves;
 pub(crate) mod perf;
+pub(crate) mod process_clock;
 pub(crate) mod ring;
 
 use rustix::io::Errno;
