@@ -2,8 +2,10 @@
 //!
 //! Everything a person sees is drawn from it, live or later. Format, with every field, in
 //! `docs/ledger.md`: JSON lines, each sealed with a sum; a header line, then [`Line`]s whose
-//! sequence goes up by one. [`Writer`] bounds its size; [`Reader`] reads up to the damage.
+//! sequence goes up by one. A snapshot is written as its changes since the one before (`changes`), and whole again from
+//! time to time. [`Writer`] bounds its size; [`Reader`] reads up to the damage.
 
+mod changes;
 mod control;
 mod follow;
 mod reader;
@@ -28,8 +30,8 @@ pub use follow::{Follow, Next, Place, Watched};
 pub use reader::{Ledger, Reader};
 pub use writer::Writer;
 
-/// The version of the format that is written, and the latest that is read.
-pub const VERSION: u64 = 1;
+/// The version of the format that is written, and the latest that is read. All snapshots of version 1 are whole.
+pub const VERSION: u64 = 2;
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,51 +69,39 @@ impl Header {
 
 impl Line {
     /// A line out of its JSON, without looking at its sum: first its place and its kind, then the members
-    /// of that kind.
+    /// of that kind. It stands by itself: changes of the snapshot before are [`Record::Unknown`] here.
     ///
     /// # Errors
     /// What is wrong with the JSON.
     pub fn read(text: &[u8]) -> serde_json::Result<Self> {
-        // One struct after the other, all read in place. An enum of kinds that serde tells apart keeps a
-        // line's members until it knows the kind: a ledger takes half as long again to read, and a
-        // reader of every kind is compiled twice.
-        #[derive(Deserialize)]
-        struct Place<'l> {
-            record: u64,
-            at_ns: u64,
-            #[serde(borrow)]
-            kind: Cow<'l, str>,
-        }
-        #[derive(Deserialize)]
-        struct LedgerEnded {
-            error: String,
-        }
-        let place: Place<'_> = serde_json::from_slice(text)?;
-        let record = match &*place.kind {
-            "start" => Record::Start(serde_json::from_slice(text)?),
-            "snapshot" => Record::Snapshot(serde_json::from_slice(text)?),
-            "placing" => Record::Placing(serde_json::from_slice(text)?),
-            "outcome" => Record::Outcome(serde_json::from_slice(text)?),
-            "paging" => Record::Paging(serde_json::from_slice(text)?),
-            "notice" => Record::Notice(serde_json::from_slice(text)?),
-            "control" => Record::Control(serde_json::from_slice(text)?),
-            "ledger-ended" => {
-                let LedgerEnded { error } = serde_json::from_slice(text)?;
-                Record::LedgerEnded { error }
-            }
-            "end" => Record::End(serde_json::from_slice(text)?),
-            _ => Record::Unknown,
-        };
-        Ok(Self {
-            sequence: place.record,
-            time_ns: place.at_ns,
-            record,
-        })
+        let head: Head<'_> = serde_json::from_slice(text)?;
+        let record = Record::read(&head.kind, text)?;
+        Ok(head.line(record))
     }
 
     /// The line that a ledger has it as, sealed, with its line feed: for those who hand a ledger on.
     pub fn sealed(&self) -> Vec<u8> {
         seal(self)
+    }
+}
+
+/// What every line begins with.
+#[derive(Serialize, Deserialize)]
+struct Head<'l> {
+    record: u64,
+    at_ns: u64,
+    #[serde(borrow)]
+    kind: Cow<'l, str>,
+}
+
+impl Head<'_> {
+    /// The line that begins like this.
+    fn line(&self, record: Record) -> Line {
+        Line {
+            sequence: self.record,
+            time_ns: self.at_ns,
+            record,
+        }
     }
 }
 
@@ -147,6 +137,34 @@ pub enum Record {
     End(Summary),
     /// A kind that a later program wrote.
     Unknown,
+}
+
+impl Record {
+    /// The record that a line of this kind holds.
+    fn read(kind: &str, text: &[u8]) -> serde_json::Result<Self> {
+        // One struct after the other, all read in place. An enum of kinds that serde tells apart keeps a
+        // line's members until it knows the kind: a ledger takes half as long again to read, and a
+        // reader of every kind is compiled twice.
+        #[derive(Deserialize)]
+        struct LedgerEnded {
+            error: String,
+        }
+        Ok(match kind {
+            "start" => Self::Start(serde_json::from_slice(text)?),
+            "snapshot" => Self::Snapshot(serde_json::from_slice(text)?),
+            "placing" => Self::Placing(serde_json::from_slice(text)?),
+            "outcome" => Self::Outcome(serde_json::from_slice(text)?),
+            "paging" => Self::Paging(serde_json::from_slice(text)?),
+            "notice" => Self::Notice(serde_json::from_slice(text)?),
+            "control" => Self::Control(serde_json::from_slice(text)?),
+            "ledger-ended" => {
+                let LedgerEnded { error } = serde_json::from_slice(text)?;
+                Self::LedgerEnded { error }
+            }
+            "end" => Self::End(serde_json::from_slice(text)?),
+            _ => Self::Unknown,
+        })
+    }
 }
 
 /// How it began; at the head of the later part of a ledger that was turned over, how it goes on.

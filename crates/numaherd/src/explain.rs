@@ -193,7 +193,7 @@ mod tests {
             time_ns: 0,
             record: Record::Notice(Notice { text: text.clone() }),
         };
-        writer.write(&line(0)).unwrap();
+        writer.write(line(0)).unwrap();
         writer.flush().unwrap();
         let mut file = std::fs::OpenOptions::new()
             .append(true)

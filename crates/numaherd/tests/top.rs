@@ -80,12 +80,12 @@ fn a_ledger_that_is_still_written() {
     let lines = Run::new().lines(4);
     let mut writer = made::writer(&path);
     for line in &lines[..3] {
-        writer.write(line).unwrap();
+        writer.write(line.clone()).unwrap();
     }
     writer.flush().unwrap();
     terminal.wait_for("live 2.0 s");
     for line in &lines[3..] {
-        writer.write(line).unwrap();
+        writer.write(line.clone()).unwrap();
     }
     writer.flush().unwrap();
     terminal.wait_for("ended 4.0 s");

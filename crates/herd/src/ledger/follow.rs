@@ -17,6 +17,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::changes::{Unfolded, is_changes};
 use super::reader::{damaged, header, in_order, is_being_written, read_line, record, without_feed};
 use super::{Header, Line, Record};
 use crate::error::HerdError;
@@ -28,16 +29,26 @@ const CHUNK: usize = 1 << 18;
 #[derive(Clone, Debug)]
 pub struct Place {
     file: Arc<File>,
-    byte: u64,
-    bytes: usize,
+    /// Where to begin: at the line, or at the whole snapshot that it has changes of.
+    from: u64,
+    to: u64,
 }
 
 impl Place {
     /// Reads the line again; `None` when the file does not hold it any more.
     pub fn read(&self) -> Option<Line> {
-        let mut bytes = vec![0; self.bytes];
-        self.file.read_exact_at(&mut bytes, self.byte).ok()?;
-        record(&bytes).ok()
+        let mut bytes = vec![0; usize::try_from(self.to - self.from).ok()?];
+        self.file.read_exact_at(&mut bytes, self.from).ok()?;
+        let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
+        let last = lines.pop()?;
+        let mut unfolded = Unfolded::default();
+        if let [whole, between @ ..] = &lines[..] {
+            record(&mut unfolded, whole).ok()?;
+            for line in between.iter().filter(|line| is_changes(without_feed(line))) {
+                record(&mut unfolded, line).ok()?;
+            }
+        }
+        record(&mut unfolded, last).ok()
     }
 }
 
@@ -81,6 +92,9 @@ struct Open {
     line: u64,
     /// Whether a record of it was read.
     has_record: bool,
+    unfolded: Unfolded,
+    /// Where the latest whole snapshot begins.
+    whole_at: u64,
 }
 
 impl Follow {
@@ -146,7 +160,7 @@ impl Follow {
                 }
                 continue;
             };
-            let Some((bytes, place)) = open.next_line(&self.path)? else {
+            let Some((bytes, mut place)) = open.next_line(&self.path)? else {
                 if self.is_replaced()? {
                     self.file = None;
                     continue;
@@ -162,8 +176,10 @@ impl Follow {
             let first = !open.has_record;
             open.line += 1;
             open.has_record = true;
-            let line = record(&bytes).and_then(|line| self.ordered(line, first));
-            let line = line.map_err(|why| damaged(&self.path, at, place.byte, why))?;
+            let byte = place.from;
+            let line = open.record(&bytes, &mut place);
+            let line = line.and_then(|line| self.ordered(line, first));
+            let line = line.map_err(|why| damaged(&self.path, at, byte, why))?;
             match line {
                 Some(line) if line.record == Record::Unknown => self.skipped += 1,
                 Some(line) => return Ok(Next::Line(line, place)),
@@ -198,6 +214,8 @@ impl Follow {
                     byte: 0,
                     line: 1,
                     has_record: false,
+                    unfolded: Unfolded::default(),
+                    whole_at: 0,
                 }))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -235,13 +253,27 @@ impl Open {
             return Ok(None);
         }
         let line = std::mem::take(&mut self.begun);
+        let from = self.byte;
+        self.byte += line.len() as u64;
         let place = Place {
             file: self.file.clone(),
-            byte: self.byte,
-            bytes: line.len(),
+            from,
+            to: self.byte,
         };
-        self.byte += line.len() as u64;
         Ok(Some((line, place)))
+    }
+
+    /// The record that the line at `place` holds.
+    fn record(&mut self, bytes: &[u8], place: &mut Place) -> Result<Line, String> {
+        let line = record(&mut self.unfolded, bytes)?;
+        if matches!(line.record, Record::Snapshot(_)) {
+            if is_changes(without_feed(bytes)) {
+                place.from = self.whole_at;
+            } else {
+                self.whole_at = place.from;
+            }
+        }
+        Ok(line)
     }
 
     /// Bytes that were read, once no line is left.
@@ -258,6 +290,7 @@ pub struct Watched<R> {
     number: u64,
     last_sequence: Option<u64>,
     missing: u64,
+    unfolded: Unfolded,
 }
 
 impl<R: BufRead> Watched<R> {
@@ -276,6 +309,7 @@ impl<R: BufRead> Watched<R> {
             number: 1,
             last_sequence: None,
             missing: 0,
+            unfolded: Unfolded::default(),
         };
         Ok((watched, header))
     }
@@ -302,7 +336,8 @@ impl<R: BufRead> Watched<R> {
                 return Ok(None);
             }
             self.number += 1;
-            let line = record(&bytes).map_err(|why| damaged(&self.path, self.number, 0, why))?;
+            let line = record(&mut self.unfolded, &bytes)
+                .map_err(|why| damaged(&self.path, self.number, 0, why))?;
             if line.record == Record::Unknown {
                 continue;
             }
@@ -384,7 +419,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger");
         let mut writer = Writer::create(&path, "test", None, 1 << 30).unwrap();
-        lines.iter().for_each(|line| writer.write(line).unwrap());
+        lines
+            .iter()
+            .for_each(|line| writer.write(line.clone()).unwrap());
         writer.flush().unwrap();
         fs::read(&path).unwrap()
     }
@@ -399,7 +436,8 @@ mod tests {
         let mut writer = Writer::create(&path, "test", None, 16_000).unwrap();
         let mut all = Vec::new();
         for some in lines.chunks(7) {
-            some.iter().for_each(|line| writer.write(line).unwrap());
+            some.iter()
+                .for_each(|line| writer.write(line.clone()).unwrap());
             writer.flush().unwrap();
             all.extend(heard(&mut follow));
         }
@@ -420,13 +458,13 @@ mod tests {
         let mut follow = Follow::new(&path);
         lines[..3]
             .iter()
-            .for_each(|line| writer.write(line).unwrap());
+            .for_each(|line| writer.write(line.clone()).unwrap());
         writer.flush().unwrap();
         let mut all = heard(&mut follow);
         // Turned over more than once before the next look; the file that was open is read to its end.
         lines[3..]
             .iter()
-            .for_each(|line| writer.write(line).unwrap());
+            .for_each(|line| writer.write(line.clone()).unwrap());
         writer.flush().unwrap();
         all.extend(heard(&mut follow));
         assert!(follow.missing() > 0);
@@ -442,7 +480,9 @@ mod tests {
         for number in [5, 3] {
             let lines = lines(number);
             let mut writer = Writer::create(&path, "test", None, 1 << 20).unwrap();
-            lines.iter().for_each(|line| writer.write(line).unwrap());
+            lines
+                .iter()
+                .for_each(|line| writer.write(line.clone()).unwrap());
             writer.flush().unwrap();
             assert_eq!(heard(&mut follow), lines);
         }

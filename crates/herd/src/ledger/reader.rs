@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::changes::Unfolded;
 use super::sound::flaw;
 use super::{Header, Line, Record, VERSION};
 use crate::error::HerdError;
@@ -27,6 +28,7 @@ pub struct Reader {
     line: u64,
     byte: u64,
     next_sequence: Option<u64>,
+    unfolded: Unfolded,
     skipped: u64,
     ended: bool,
 }
@@ -76,6 +78,7 @@ impl Reader {
             line: 1,
             byte: first.len() as u64,
             next_sequence: None,
+            unfolded: Unfolded::default(),
             skipped: 0,
             ended: false,
         })
@@ -103,7 +106,7 @@ impl Reader {
             }
             self.line += 1;
             self.byte += bytes.len() as u64;
-            let line = record(&bytes)
+            let line = record(&mut self.unfolded, &bytes)
                 .and_then(|line| in_order(line, &mut self.next_sequence))
                 .map_err(|why| damaged(&self.path, self.line, at, why))?;
             if line.record != Record::Unknown {
@@ -241,8 +244,8 @@ fn not_ours(path: &Path, why: &str) -> HerdError {
     }
 }
 
-/// The record that a line holds, with or without its line feed; why it holds none.
-pub(super) fn record(bytes: &[u8]) -> Result<Line, String> {
+/// The record that the next line of a file holds, with or without its line feed; why it holds none.
+pub(super) fn record(unfolded: &mut Unfolded, bytes: &[u8]) -> Result<Line, String> {
     let text = without_feed(bytes);
     if !is_whole(text) {
         return Err(if bytes.ends_with(b"\n") {
@@ -251,12 +254,9 @@ pub(super) fn record(bytes: &[u8]) -> Result<Line, String> {
             "the line is cut off or its sum is wrong".to_owned()
         });
     }
-    let line = Line::read(text)
-        .map_err(|error| format!("the line is intact but is not a record: {error}"))?;
-    match flaw(&line.record) {
-        Some(flaw) => Err(format!("the line is intact but {flaw}")),
-        None => Ok(line),
-    }
+    let read = unfolded.line(text);
+    let sound = read.and_then(|line| flaw(&line.record).map_or(Ok(line), Err));
+    sound.map_err(|flaw| format!("the line is intact but {flaw}"))
 }
 
 /// The line, if it is the one to come; which that is, `next` knows after the first line of a file.

@@ -4,14 +4,18 @@
 //! earlier one) and a new file is begun with the same header and start: both are ledgers in
 //! themselves, and together they hold at least the latest half of what is allowed.
 //!
+//! A snapshot is written as its changes since the one before wherever that is in the same file ([`super::changes`]).
+//!
 //! The file is locked (`flock`) while it is written.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::{Header, Line, Record, Start, VERSION};
+use super::changes::{Changes, ChangesLine, KIND, MOST_CHANGES};
+use super::{Head, Header, Line, Record, Start, VERSION};
 use crate::error::HerdError;
 use crate::sealed::{seal, seal_into};
 
@@ -29,6 +33,10 @@ pub struct Writer {
     // The first record, with what has changed since. It is repeated in each file so that each can be
     // read by itself.
     start: Option<Start>,
+    // The latest snapshot in this file, and the bytes of the latest whole one and of the changes since.
+    last: Option<Arc<Line>>,
+    whole_bytes: u64,
+    changes_bytes: u64,
     written: u64,
     // Lines in this file after the start.
     lines: u64,
@@ -62,6 +70,9 @@ impl Writer {
             header,
             line: Vec::new(),
             start: None,
+            last: None,
+            whole_bytes: 0,
+            changes_bytes: 0,
             written: 0,
             lines: 0,
             most_bytes,
@@ -88,15 +99,18 @@ impl Writer {
     /// # Errors
     /// [`HerdError::Io`]: the disk is full or failing. The ledger ends there; what was written
     /// before is whole.
-    pub fn write(&mut self, line: &Line) -> Result<(), HerdError> {
+    pub fn write(&mut self, line: impl Into<Arc<Line>>) -> Result<(), HerdError> {
         let mut bytes = std::mem::take(&mut self.line);
-        seal_into(&mut bytes, line);
-        let written = self.write_sealed(&bytes, line);
+        let written = self.write_sealed(&mut bytes, line.into());
         self.line = bytes;
         written
     }
 
-    fn write_sealed(&mut self, bytes: &[u8], line: &Line) -> Result<(), HerdError> {
+    fn write_sealed(&mut self, bytes: &mut Vec<u8>, line: Arc<Line>) -> Result<(), HerdError> {
+        let mut is_whole = !self.seal_changes(bytes, &line);
+        if is_whole {
+            seal_into(bytes, &*line);
+        }
         let half = self.most_bytes / 2;
         if let Some(start) = &self.start
             && self.lines > 0
@@ -104,9 +118,14 @@ impl Writer {
         {
             let again = Line {
                 record: Record::Start(start.clone()),
-                ..line.clone()
+                ..Line::clone(&line)
             };
             self.turn_over(&seal(&again))?;
+            if !is_whole {
+                // The new file does not hold what has changed.
+                seal_into(bytes, &*line);
+                is_whole = true;
+            }
         }
         match (&line.record, &mut self.start) {
             (Record::Start(start), _) => self.start = Some(start.clone()),
@@ -116,7 +135,37 @@ impl Writer {
             }
             _ => self.lines += 1,
         }
+        if matches!(line.record, Record::Snapshot(_)) {
+            let bytes = bytes.len() as u64;
+            if is_whole {
+                (self.whole_bytes, self.changes_bytes) = (bytes, 0);
+            } else {
+                self.changes_bytes += bytes;
+            }
+            self.last = Some(line);
+        }
         self.write_bytes(bytes)
+    }
+
+    /// Makes `bytes` the line with the changes that a snapshot is, if it is to be written as such.
+    fn seal_changes(&self, bytes: &mut Vec<u8>, line: &Line) -> bool {
+        let last = self.last.as_deref().map(|last| &last.record);
+        let (Some(Record::Snapshot(last)), Record::Snapshot(now)) = (last, &line.record) else {
+            return false;
+        };
+        if self.changes_bytes >= self.whole_bytes.saturating_mul(MOST_CHANGES) {
+            return false;
+        }
+        let Some(changes) = Changes::between(last, now) else {
+            return false;
+        };
+        let head = Head {
+            record: line.sequence,
+            at_ns: line.time_ns,
+            kind: KIND.into(),
+        };
+        seal_into(bytes, &ChangesLine { head, changes });
+        true
     }
 
     /// Hands what was written to the operating system.
@@ -135,6 +184,7 @@ impl Writer {
         self.file = begin(&self.path)?;
         self.written = 0;
         self.lines = 0;
+        self.last = None;
         self.write_header()?;
         self.write_bytes(start)
     }

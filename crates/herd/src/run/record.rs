@@ -65,7 +65,7 @@ impl<'w> Recorder<'w> {
         for watcher in &mut self.watchers {
             watcher(&line);
         }
-        let written = self.ledger.as_mut().map(|ledger| ledger.write(&line));
+        let written = self.ledger.as_mut().map(|ledger| ledger.write(line));
         self.end_ledger_on(written);
     }
 

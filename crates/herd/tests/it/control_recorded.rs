@@ -53,7 +53,7 @@ fn what_was_asked_is_in_the_ledger_and_the_later_part_of_it_begins_with_what_hol
         ],
     );
     world.ends_after = 120;
-    let writer = Writer::create(&path, "the test", None, 64 * 1024).unwrap();
+    let writer = Writer::create(&path, "the test", None, 32 * 1024).unwrap();
     let mut asked: Vec<Line> = Vec::new();
     Herd::new(
         &mut world,

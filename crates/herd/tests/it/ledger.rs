@@ -115,7 +115,7 @@ fn a_snapshot_that_no_world_takes_is_damage() {
             if let Record::Snapshot(snapshot) = &mut line.record {
                 change(snapshot);
             }
-            writer.write(&line).unwrap();
+            writer.write(line).unwrap();
         }
         writer.flush().unwrap();
         let ledger = read(fs::read(&path).unwrap()).unwrap();
@@ -154,10 +154,10 @@ fn a_snapshot_that_no_world_takes_is_damage() {
 
 #[test]
 fn a_ledger_of_a_later_version_is_refused() {
-    let error = read(b"{\"numaherd-ledger\":2,\"program\":\"numaherd 9\"}\n".to_vec());
+    let error = read(b"{\"numaherd-ledger\":3,\"program\":\"numaherd 9\"}\n".to_vec());
     assert_eq!(
         error.unwrap_err().to_string(),
-        "the ledger is a ledger with format version 2, but this program reads versions up to 1; use \
+        "the ledger is a ledger with format version 3, but this program reads versions up to 2; use \
          the program that wrote it"
     );
 }
@@ -179,14 +179,14 @@ fn records_of_unknown_kind_are_passed_over_and_counted() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("run.ledger");
     let mut writer = Writer::create(&path, "numaherd test", None, MIB).unwrap();
-    writer.write(&notice(0, "before")).unwrap();
+    writer.write(notice(0, "before")).unwrap();
     let strange = Line {
         sequence: 1,
         time_ns: 0,
         record: Record::Unknown,
     };
-    writer.write(&strange).unwrap();
-    writer.write(&notice(2, "after")).unwrap();
+    writer.write(strange).unwrap();
+    writer.write(notice(2, "after")).unwrap();
     writer.flush().unwrap();
     let ledger = Ledger::read(&path).unwrap();
     assert_eq!(ledger.lines, [notice(0, "before"), notice(2, "after")]);
@@ -201,10 +201,10 @@ fn a_ledger_keeps_to_its_size_and_each_file_can_be_read_by_itself() {
     let path = directory.path().join("run.ledger");
     let most = 40_000;
     let mut writer = Writer::create(&path, "numaherd test", None, most).unwrap();
-    writer.write(&lines[0]).unwrap();
+    writer.write(lines[0].clone()).unwrap();
     for sequence in 1..2000 {
         let text = format!("sentence number {sequence}");
-        writer.write(&notice(sequence, &text)).unwrap();
+        writer.write(notice(sequence, &text)).unwrap();
     }
     writer.flush().unwrap();
     let older = directory.path().join("run.ledger.1");
@@ -273,7 +273,7 @@ fn example() -> String {
     let topology = machine(2, 1);
     let threads = vec![thread(4711, 4711, 0, &topology)];
     let mut world = Fake::new(topology, threads);
-    world.ends_after = 1;
+    world.ends_after = 2;
     Herd::new(
         &mut world,
         policy(everyone_to(1)),
@@ -307,7 +307,7 @@ fn the_format_is_as_documented() {
         );
     }
     for kind in [
-        "start", "snapshot", "placing", "outcome", "paging", "notice", "end",
+        "start", "snapshot", "changes", "placing", "outcome", "paging", "notice", "end",
     ] {
         assert!(
             text.contains(&format!("### `{kind}`")),
@@ -349,7 +349,7 @@ fn a_line_that_is_being_written_is_no_damage_until_its_writer_is_gone() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("run.ledger");
     let mut writer = Writer::create(&path, "numaherd test", Some(1), 100 * MIB).unwrap();
-    writer.write(&notice(0, "whole")).unwrap();
+    writer.write(notice(0, "whole")).unwrap();
     writer.flush().unwrap();
     let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
     file.write_all(b"{\"record\":1,\"at_").unwrap();

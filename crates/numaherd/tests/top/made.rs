@@ -183,7 +183,7 @@ pub fn writer(path: &Path) -> Writer {
 pub fn write(path: &Path, lines: &[Line]) {
     let mut writer = writer(path);
     for line in lines {
-        writer.write(line).unwrap();
+        writer.write(line.clone()).unwrap();
     }
     writer.flush().unwrap();
 }

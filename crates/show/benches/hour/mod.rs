@@ -68,7 +68,7 @@ pub fn write(path: &Path) {
             time_ns,
             record,
         };
-        writer.write(&line).expect("room on the disk");
+        writer.write(line).expect("room on the disk");
         sequence += 1;
     };
     put(

@@ -386,7 +386,7 @@ impl Made {
         let begun = Some(1_700_000_000_000);
         let mut writer = Writer::create(&path, "numaherd 0.1.0", begun, most_bytes).unwrap();
         for line in &self.lines {
-            writer.write(line).unwrap();
+            writer.write(line.clone()).unwrap();
         }
         writer.flush().unwrap();
         std::fs::read(&path).unwrap()
