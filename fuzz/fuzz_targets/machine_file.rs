@@ -32,8 +32,10 @@ fuzz_target!(|text: &str| {
     assert_eq!(again, machine);
 
     let shape = &machine.shape;
-    let cpus = u64::from(shape.nodes)
-        .saturating_mul(shape.domains_per_node.into())
+    let domains = shape.domains_per_node.list(shape.nodes as usize);
+    let cpus = domains
+        .into_iter()
+        .fold(0u64, |all, domains| all.saturating_add(domains.into()))
         .saturating_mul(shape.cores_per_domain.into())
         .saturating_mul(shape.threads_per_core.into());
     if cpus > LARGEST_EXPANDED || u64::from(shape.nodes) > LARGEST_EXPANDED {

@@ -24,15 +24,14 @@ use crate::shape::{NodeShape, Shape};
 /// [`Error::Shape`] where QEMU cannot build it.
 pub fn shape(machine: &Machine, memory_mib: Option<u64>) -> Result<Shape> {
     let shape = &machine.shape;
-    let cpus_per_node = shape.domains_per_node * shape.cores_per_domain * shape.threads_per_core;
-    let nodes = (0..shape.nodes)
+    let cpus_per_domain = shape.cores_per_domain * shape.threads_per_core;
+    let nodes = (0..shape.nodes as usize)
         .map(|node| NodeShape {
-            cpus: if shape.memory_only_nodes.contains(&node) {
-                0
-            } else {
-                cpus_per_node
+            cpus: shape.domains_per_node.of(node) * cpus_per_domain,
+            memory_mib: match (shape.memory_per_node_mib.of(node), memory_mib) {
+                (0, _) => 0,
+                (own, other) => other.unwrap_or(own),
             },
-            memory_mib: memory_mib.unwrap_or(shape.memory_per_node_mib),
         })
         .collect();
     let distances = match &machine.memory.distance {

@@ -14,11 +14,14 @@
 //! `node_gb_per_s`, which is then a measured figure), reads and write-backs together. SMT siblings
 //! count as cores of their own, as in the lab, unless [`Options::smt_throughput`] says what they share.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numaherd_contention::{Channel, Figures, LINE_BYTES, Lane, Seat};
 use numaherd_topology::machine::CacheSpec;
-use numaherd_topology::{CacheKind, CpuId, Link, Machine, NodeId, SharedBy, Topology, ways};
+use numaherd_topology::{
+    CacheKind, CpuId, Domain, Link, Machine, NodeId, PackageId, SharedBy, Topology, ways,
+};
 
 use crate::error::ModelError;
 use crate::world::Options;
@@ -50,7 +53,8 @@ impl Hardware {
             .topology()
             .map_err(|error| refuse(error.to_string()))?;
         let memory = &machine.memory;
-        let gb_per_s = memory.node_sustained_gb_per_s.or(memory.node_gb_per_s);
+        let peak = memory.node_gb_per_s.as_ref();
+        let gb_per_s = memory.node_sustained_gb_per_s.as_ref().or(peak);
         let last = last_level(machine);
         let missing: Vec<&str> = [
             ("memory.latency_ns", memory.latency_ns.is_none()),
@@ -77,7 +81,6 @@ impl Hardware {
         let nodes = topology.nodes().len();
         let links = machine.links();
         let ways = ways(nodes, &links).map_err(|error| refuse(error.to_string()))?;
-        let domain_bytes = last.size_kib as f64 * 1024.0 / domains_that_share(machine, last);
         let bytes = |cache: &CacheSpec| cache.size_kib as f64 * 1024.0;
         let own = machine.caches.iter().filter(|cache| {
             cache.shared_by == SharedBy::Core
@@ -91,7 +94,7 @@ impl Hardware {
             capacity: gb_per_s / LINE_BYTES,
             service_ns,
         };
-        let controllers = (0..nodes).map(|node| channel(gb_per_s, rows[node][node]));
+        let controllers = (0..nodes).map(|node| channel(gb_per_s.of(node), rows[node][node]));
         let of_links = links
             .iter()
             .map(|link| channel(link.gb_per_s, hop_ns(rows, link)));
@@ -103,7 +106,7 @@ impl Hardware {
             channels: controllers.chain(of_links).collect(),
             ways: ways.into_iter().map(places).collect(),
             broadcast_probes: memory.broadcast_probes,
-            llc_bytes: vec![domain_bytes; topology.domains().len()],
+            llc_bytes: llc_bytes(&topology, last),
             llc_ns,
             private_bytes: private.map_or(0.0, bytes),
             own_bytes: own.map_or(0.0, bytes),
@@ -214,15 +217,21 @@ fn last_level(machine: &Machine) -> Option<&CacheSpec> {
         .max_by_key(|cache| cache.level)
 }
 
-/// Over how many domains one cache of that kind is spread: more than one only where it belongs to a
-/// whole package.
-fn domains_that_share(machine: &Machine, last: &CacheSpec) -> f64 {
-    match last.shared_by {
-        SharedBy::Core | SharedBy::Domain => 1.0,
-        SharedBy::Package => {
-            f64::from(machine.shape.nodes_per_package * machine.shape.domains_per_node)
-        }
+/// What each domain has of the last-level cache: all of its own, or its part where one belongs to a
+/// package of several.
+fn llc_bytes(topology: &Topology, last: &CacheSpec) -> Vec<f64> {
+    let bytes = last.size_kib as f64 * 1024.0;
+    let domains = topology.domains();
+    if last.shared_by != SharedBy::Package {
+        return vec![bytes; domains.len()];
     }
+    let package = |domain: &Domain| topology.cpu(domain.cpus.first()?)?.package;
+    let mut sharing: BTreeMap<Option<PackageId>, usize> = BTreeMap::new();
+    for domain in domains {
+        *sharing.entry(package(domain)).or_default() += 1;
+    }
+    let part = |domain| bytes / sharing[&package(domain)] as f64;
+    domains.iter().map(part).collect()
 }
 
 /// What a link adds to the latency of a line in ns, beside the nearest memory of the machine: on some

@@ -86,9 +86,10 @@ pub struct PlacedThread {
     pub thread: ThreadId,
     /// Of which process.
     pub process: ProcessId,
-    /// The node of the core that it has been given.
+    /// Where its pages would be near: the node of the core that it has been given, or, where that has no
+    /// memory, the nearest that has.
     pub node: NodeId,
-    /// The node of the core that it had before, when this interval's plan moved it.
+    /// The same of the core that it had before, when this interval's plan moved it.
     pub moved_from: Option<NodeId>,
 }
 

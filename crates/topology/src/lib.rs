@@ -36,7 +36,7 @@ pub use draw::draw;
 pub use error::ReadError;
 pub use id::{CoreId, CpuId, DomainId, NodeId, PackageId};
 pub use links::{Link, NoWay, ways};
-pub use machine::{Machine, SharedBy, TlbLevelSpec, TlbManagement, TlbSpec};
+pub use machine::{Machine, PerNode, SharedBy, TlbLevelSpec, TlbManagement, TlbSpec};
 pub use parts::{CpuPart, Parts};
 pub use set::{CpuSet, IdSet, ListError, NodeSet};
 pub use topology::{

@@ -10,12 +10,12 @@
 //!
 //! [shape]
 //! nodes = 4               # memory nodes
-//! domains_per_node = 1    # last-level caches in each node
+//! domains_per_node = 1    # last-level caches in each node; or a list of one number for each node:
+//!                         # [2, 1, 0], 0 for a node without cores
 //! cores_per_domain = 2
 //! threads_per_core = 1
 //! nodes_per_package = 1   # 2 or more: sub-NUMA clustering
-//! memory_per_node_mib = 1024
-//! memory_only_nodes = []  # nodes that have no cores
+//! memory_per_node_mib = 1024  # or a list, 0 for a node without memory
 //!
 //! [[cache]]               # nearest first; shared by "core" or "domain" (or "package")
 //! level = 1
@@ -30,8 +30,9 @@
 //! [memory]
 //! distance = [[10, 20], [20, 10]]      # SLIT
 //! latency_ns = [[90, 150], [150, 90]]  # idle, from the cores of a row to the memory of a column
-//! node_gb_per_s = 12.8                 # per node
-//! node_sustained_gb_per_s = 11.0       # what programs reach of it, where the figure above is a peak
+//! node_gb_per_s = 12.8                 # per node; or a list (that of a node without memory is never used)
+//! node_sustained_gb_per_s = 11.0       # what programs reach of it, where the figure above is a peak;
+//!                                      # or a list
 //! modified_line_ns = [[40, 130], [130, 40]]  # of a line that a core of the column's node has written,
 //!                                      # from another core of a row's; diagonal: same domain
 //! link_gb_per_s = 6.4                  # per link and direction; or a full matrix: link_matrix_gb_per_s
@@ -60,8 +61,11 @@ use crate::topology::CacheKind;
 
 mod check;
 mod expand;
+mod per_node;
 mod presets;
 mod read;
+
+pub use per_node::PerNode;
 
 /// A machine file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -95,9 +99,9 @@ pub struct Machine {
 pub struct Shape {
     /// Memory nodes.
     pub nodes: u32,
-    /// Last-level caches in each node.
-    #[serde(default = "one")]
-    pub domains_per_node: u32,
+    /// Last-level caches in each node; 0 for a node that has memory but no cores.
+    #[serde(default = "one_in_each")]
+    pub domains_per_node: PerNode<u32>,
     /// Cores that share a last-level cache.
     pub cores_per_domain: u32,
     /// SMT siblings.
@@ -106,11 +110,8 @@ pub struct Shape {
     /// Nodes in a package: 2 or more with sub-NUMA clustering.
     #[serde(default = "one")]
     pub nodes_per_package: u32,
-    /// Memory of each node in MiB.
-    pub memory_per_node_mib: u64,
-    /// Nodes that have memory but no cores.
-    #[serde(default)]
-    pub memory_only_nodes: Vec<u32>,
+    /// Memory of each node in MiB; 0 for a node without.
+    pub memory_per_node_mib: PerNode<u64>,
 }
 
 /// Who shares a cache.
@@ -165,11 +166,11 @@ pub struct Memory {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modified_line_ns: Option<Vec<Vec<f64>>>,
     /// Read bandwidth of each node in GB/s.
-    pub node_gb_per_s: Option<f64>,
+    pub node_gb_per_s: Option<PerNode<f64>>,
     /// What programs reach of it with all cores, in GB/s; left out where `node_gb_per_s` was
     /// itself measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_sustained_gb_per_s: Option<f64>,
+    pub node_sustained_gb_per_s: Option<PerNode<f64>>,
     /// Bandwidth of every link per direction in GB/s.
     pub link_gb_per_s: Option<f64>,
     /// Bandwidth from row to column in GB/s, where links differ.
@@ -247,6 +248,10 @@ pub struct CoreSpec {
 
 fn one() -> u32 {
     1
+}
+
+fn one_in_each() -> PerNode<u32> {
+    PerNode::All(1)
 }
 
 fn line() -> u32 {

@@ -307,6 +307,27 @@ impl Topology {
         Some(self.distances.rows[self.node_index(from)?][self.node_index(to)?])
     }
 
+    /// The node whose memory is nearest to a node: itself where it has memory, else by the SLIT, the first
+    /// of several. A node that does not exist is its own.
+    pub fn memory_near(&self, node: NodeId) -> NodeId {
+        self.nearest(node, |node| node.online && node.memory_bytes > 0)
+    }
+
+    /// The node whose CPUs are nearest to a node's memory: itself where it has CPUs, else by the SLIT, the
+    /// first of several. A node that does not exist is its own.
+    pub fn cpus_near(&self, node: NodeId) -> NodeId {
+        self.nearest(node, |node| !node.cpus.is_empty())
+    }
+
+    fn nearest(&self, to: NodeId, is_one: impl Fn(&Node) -> bool) -> NodeId {
+        if self.node(to).is_none_or(&is_one) {
+            return to;
+        }
+        let candidates = self.nodes.iter().filter(|node| is_one(node));
+        let nearest = candidates.min_by_key(|node| self.distance(to, node.id));
+        nearest.map_or(to, |node| node.id)
+    }
+
     /// The online CPUs.
     pub fn online_cpus(&self) -> CpuSet {
         let online = self.cpus.iter().filter(|cpu| cpu.online);

@@ -11,12 +11,11 @@ source = "made up for this test"
 
 [shape]
 nodes = 5
-domains_per_node = 2
+domains_per_node = [2, 2, 2, 2, 0]
 cores_per_domain = 2
 threads_per_core = 2
 nodes_per_package = 2
 memory_per_node_mib = 64
-memory_only_nodes = [4]
 
 [[cache]]
 level = 1
@@ -71,9 +70,51 @@ fn cores_come_first_then_their_siblings() {
 }
 
 #[test]
+fn nodes_may_differ_in_all_that_they_have() {
+    let text = SOCKETS
+        .replace("[2, 2, 2, 2, 0]", "[0, 3, 1, 1, 2]")
+        .replace("mib = 64", "mib = [64, 0, 128, 64, 32]")
+        .replace("node_gb_per_s = 50", "node_gb_per_s = [50, 1, 40, 30, 20]");
+    let topology = parse(&text).unwrap().topology().unwrap();
+    let nodes = topology.nodes().iter();
+    let nodes: Vec<_> = nodes
+        .map(|node| (node.cpus.to_string(), node.memory_bytes >> 20))
+        .collect();
+    let expected = [
+        ("", 64),
+        ("0-5,14-19", 0),
+        ("6-7,20-21", 128),
+        ("8-9,22-23", 64),
+        ("10-13,24-27", 32),
+    ];
+    assert_eq!(nodes, expected.map(|(cpus, mib)| (cpus.to_owned(), mib)));
+    // Nodes 1 and 2, and 3 and 4, for node 0 has no cores.
+    let package = |cpu| topology.cpu(CpuId(cpu)).unwrap().package.unwrap().0;
+    let packages = [5, 7, 8, 27].map(package);
+    assert_eq!(packages, [0, 0, 1, 1]);
+    let near = |node| {
+        [
+            topology.memory_near(NodeId(node)).0,
+            topology.cpus_near(NodeId(node)).0,
+        ]
+    };
+    assert_eq!(
+        [near(0), near(1), near(2), near(9)],
+        [[0, 1], [0, 1], [2, 2], [9, 9]]
+    );
+    let timing = topology.timing();
+    let own = timing.node_gb_per_s.as_ref().unwrap();
+    assert_eq!(own[..], [50.0, 1.0, 40.0, 30.0, 20.0]);
+    assert_eq!(
+        timing.link_gb_per_s.as_ref().unwrap()[2][..3],
+        [20.0, 20.0, 40.0]
+    );
+}
+
+#[test]
 fn a_cache_that_spans_nodes_makes_a_domain_in_each() {
     let text = SOCKETS
-        .replace("domains_per_node = 2", "domains_per_node = 1")
+        .replace("[2, 2, 2, 2, 0]", "[1, 1, 1, 1, 0]")
         .replace("shared_by = \"domain\"", "shared_by = \"package\"");
     let machine = parse(&text).unwrap();
     assert_eq!(machine.caches[1].shared_by, SharedBy::Package);
@@ -136,15 +177,36 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
         "noddes = 5",
         "my.toml:7: shape.noddes: unknown field `noddes`; did you mean `nodes`?",
     );
+    let domains = "domains_per_node = [2, 2, 2, 2, 0]";
     told(
-        "[4]",
-        "[5]",
-        "my.toml:13: shape.memory_only_nodes: node 5 is not in 0-4",
+        domains,
+        "domains_per_node = [2, 2, 2, 2]",
+        "my.toml:8: shape.domains_per_node: 4 numbers for 5 nodes",
     );
     told(
-        "[4]",
-        "[]",
+        domains,
+        "domains_per_node = 0",
+        "my.toml:8: shape.domains_per_node: no node has cores",
+    );
+    told(
+        domains,
+        "domains_per_node = \"two\"",
+        "my.toml:8: shape.domains_per_node: must be a number, or a list of numbers, one for each node",
+    );
+    told(
+        domains,
+        "",
         "my.toml:11: shape.nodes_per_package: 5 nodes with cores cannot be divided into packages of 2",
+    );
+    told(
+        "memory_per_node_mib = 64",
+        "memory_per_node_mib = [0, 0, 0, 0, 0]",
+        "my.toml:12: shape.memory_per_node_mib: no node has memory",
+    );
+    told(
+        "node_gb_per_s = 50",
+        "node_gb_per_s = [50, 50]",
+        "my.toml:29: memory.node_gb_per_s: 2 numbers for 5 nodes",
     );
     told(
         "cores_per_domain = 2",
@@ -154,32 +216,32 @@ fn a_wrong_file_is_refused_with_file_line_and_key() {
     told(
         "size_kib = 1024",
         "size_kib = 0",
-        "my.toml:25: cache[1].size_kib: 0 KiB cannot be",
+        "my.toml:24: cache[1].size_kib: 0 KiB cannot be",
     );
     told(
         "ways = 8",
         "ways = 7",
-        "my.toml:19: cache[0].ways: 512 lines cannot be divided into 7 ways",
+        "my.toml:18: cache[0].ways: 512 lines cannot be divided into 7 ways",
     );
     told(
         "latency_ns = 20",
         "latency_ns = -20",
-        "my.toml:27: cache[1].latency_ns: -20 is not a positive number",
+        "my.toml:26: cache[1].latency_ns: -20 is not a positive number",
     );
     told(
         "latency_ns = 20",
         "latency_ns = 9e300",
-        "my.toml:27: cache[1].latency_ns: 9e300; figures below 1e-9 or above 1e9 are taken for mistakes",
+        "my.toml:26: cache[1].latency_ns: 9e300; figures below 1e-9 or above 1e9 are taken for mistakes",
     );
     told(
         "node_gb_per_s = 50",
         "distance = [[10, 20], [20, 10]]",
-        "my.toml:30: memory.distance: 2 rows for 5 nodes",
+        "my.toml:29: memory.distance: 2 rows for 5 nodes",
     );
     told(
         "clock_ghz = 2.0",
         "clock_ghz = nan",
-        "my.toml:34: core.clock_ghz: NaN is not a positive number",
+        "my.toml:33: core.clock_ghz: NaN is not a positive number",
     );
     told(
         "source = \"made up for this test\"",

@@ -22,7 +22,8 @@ impl Config {
     pub fn of(machine: &Machine) -> Result<Self, HardwareError> {
         let (memory, core) = (&machine.memory, &machine.core);
         let latency_ns = given(machine, "memory.latency_ns", memory.latency_ns.clone())?;
-        let controller = given(machine, "memory.node_gb_per_s", memory.node_gb_per_s)?;
+        let controllers = memory.node_gb_per_s.as_ref();
+        let controllers = given(machine, "memory.node_gb_per_s", controllers)?;
         let clock_ghz = given(machine, "core.clock_ghz", core.clock_ghz)?;
         let instruction_ns = given(machine, "core.ns_per_instruction", core.ns_per_instruction)?;
         let depth = given(machine, "core.prefetch_lines", core.prefetch_lines)?;
@@ -30,7 +31,7 @@ impl Config {
         let window = given(machine, "core.reorder_window", core.reorder_window)?;
         let (domain_of_core, node_of_domain) = domains(machine);
         let first = machine.caches.first();
-        let base = Self::of_equal_nodes(1, latency_ns, controller);
+        let base = Self::of_equal_nodes(1, latency_ns, 1.0);
         let l1 = private(machine, 1).map(|spec| cache(machine, spec, 0.0));
         let l2 = private(machine, 2);
         let config = Self {
@@ -51,6 +52,7 @@ impl Config {
                 .as_ref()
                 .map(|spec| tlb(machine, spec))
                 .transpose()?,
+            controller_gb_per_s: controllers.list(base.nodes()),
             domain_of_core,
             node_of_domain,
             links: machine.links(),
@@ -75,10 +77,10 @@ fn given<T>(machine: &Machine, key: &str, value: Option<T>) -> Result<T, Hardwar
 /// The domain of each core, and the node of each domain.
 fn domains(machine: &Machine) -> (Vec<usize>, Vec<usize>) {
     let shape = &machine.shape;
-    let nodes: Vec<usize> = (0..shape.nodes)
-        .filter(|node| !shape.memory_only_nodes.contains(node))
-        .flat_map(|node| (0..shape.domains_per_node).map(move |_| node as usize))
-        .collect();
+    let domains = shape.domains_per_node.list(shape.nodes as usize);
+    let nodes = domains.into_iter().enumerate();
+    let nodes = nodes.flat_map(|(node, domains)| (0..domains).map(move |_| node));
+    let nodes: Vec<usize> = nodes.collect();
     let cores = (shape.cores_per_domain * shape.threads_per_core) as usize;
     let of_core = (0..nodes.len())
         .flat_map(|domain| (0..cores).map(move |_| domain))
@@ -107,7 +109,10 @@ fn last_level(machine: &Machine) -> Result<Cache, HardwareError> {
     let shape = &machine.shape;
     let is_domains = |spec: &&CacheSpec| match spec.shared_by {
         SharedBy::Domain => true,
-        SharedBy::Package => shape.nodes_per_package == 1 && shape.domains_per_node == 1,
+        SharedBy::Package => {
+            let domains = shape.domains_per_node.list(shape.nodes as usize);
+            shape.nodes_per_package == 1 && domains.iter().all(|&domains| domains <= 1)
+        }
         SharedBy::Core => shape.cores_per_domain == 1,
     };
     match data_caches(machine).next_back().filter(is_domains) {

@@ -223,11 +223,12 @@ impl Candidate {
                 thread.assigned.is_some() || core != thread.place() || named(thread.id)
             })
             .filter_map(|(thread, core)| {
-                let before = topology.node_of(thread.place());
+                let near = |cpu| Some(topology.memory_near(topology.node_of(cpu)?));
+                let before = near(thread.place());
                 Some(PlacedThread {
                     thread: thread.id,
                     process: thread.process,
-                    node: topology.node_of(core)?,
+                    node: near(core)?,
                     moved_from: before.filter(|_| thread.place() != core),
                 })
             });

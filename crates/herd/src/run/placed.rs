@@ -28,11 +28,12 @@ pub(super) fn placed(
                 core_after(thread, &changes[at], result)
             }
         }?;
-        let before = topology.node_of(thread.place());
+        let near = |cpu| Some(topology.memory_near(topology.node_of(cpu)?));
+        let before = near(thread.place());
         Some(PlacedThread {
             thread: thread.id,
             process: thread.process,
-            node: topology.node_of(core)?,
+            node: near(core)?,
             moved_from: before.filter(|_| thread.place() != core),
         })
     };

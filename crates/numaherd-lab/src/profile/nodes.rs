@@ -129,7 +129,7 @@ pub fn read(code: Option<i32>, stdout: &[u8], stderr: &[u8]) -> Result<Measured>
 
 #[cfg(test)]
 mod tests {
-    use numaherd_topology::Machine;
+    use numaherd_topology::{Machine, PerNode};
 
     use super::*;
 
@@ -160,7 +160,9 @@ mod tests {
 
     #[test]
     fn memory_without_cpus_is_far_and_no_place_to_measure_from() {
-        let found = nodes(|machine| machine.shape.memory_only_nodes = vec![0, 1]).unwrap();
+        let found =
+            nodes(|machine| machine.shape.domains_per_node = PerNode::Each(vec![0, 0, 1, 1]))
+                .unwrap();
         assert_eq!((found.local, found.remote), (NodeId(2), NodeId(0)));
         assert_eq!(found.aside, [NodeId(3)]);
     }

@@ -6,8 +6,9 @@
 //! process's home goes to the first CPU there that no busy thread has; one that is at home is held.
 //!
 //! Terms: a thread is *busy* as in [`crate::busy`]; a process's *home* is the node with most of its
-//! pages. Source: chosen here, as the worked example of docs/researchers.md; after N-MASS 3.3,
-//! Algorithm 2, without its order. Properties: a thread leaves no home; no CPU gets a second busy one.
+//! pages, or, where that has no CPUs, the nearest that has. Source: chosen here, as the worked example of
+//! docs/researchers.md; after N-MASS 3.3, Algorithm 2, without its order. Properties: a thread leaves no
+//! home; no CPU gets a second busy one.
 
 use numaherd_world::{NewPages, Signal};
 
@@ -44,7 +45,8 @@ impl PlacementRule for Homeward {
         let seats = stage.busy().filter_map(|(pool, thread)| {
             let pages = stage.residency(thread)?;
             let node = pages.home()?;
-            let home = pool.cpus.intersection(&stage.topology.node(node)?.cpus);
+            let near = stage.topology.cpus_near(node);
+            let home = pool.cpus.intersection(&stage.topology.node(near)?.cpus);
             let here = stage.thread(thread).place();
             let cpu = match home.contains(here) {
                 true => here,

@@ -66,7 +66,7 @@ pub struct Access<'a> {
     pub sample: &'a Sample,
     /// The number of its page.
     pub page: u64,
-    /// The node that the thread ran on.
+    /// The node that the thread ran on, or, where that has no memory, the nearest that has.
     pub node: NodeId,
     /// Whether a snapshot has shown its process. Without that there is no order.
     pub is_known: bool,
@@ -206,7 +206,7 @@ impl<R: PageRule, O: Orders> Paging for Driven<R, O> {
             let access = Access {
                 sample,
                 page: sample.address / self.orders.page_bytes(),
-                node,
+                node: topology.memory_near(node),
                 is_known: self.orders.knows(sample.process),
                 topology,
             };
@@ -228,15 +228,17 @@ impl<R: PageRule, O: Orders> Paging for Driven<R, O> {
         if !self.rule.takes_notices() {
             return Vec::new();
         }
-        let wishes = notices.iter().filter(|notice| notice.from != notice.to);
-        let wishes = wishes.map(|notice| Wish {
-            process: notice.process,
-            thread: notice.thread,
-            page: notice.page,
-            to: notice.to,
-            stays: false,
-            time_ns: notice.time_ns,
-            sample: None,
+        let wishes = notices.iter().filter_map(|notice| {
+            let to = topology.memory_near(notice.to);
+            (notice.from != to).then_some(Wish {
+                process: notice.process,
+                thread: notice.thread,
+                page: notice.page,
+                to,
+                stays: false,
+                time_ns: notice.time_ns,
+                sample: None,
+            })
         });
         let now_ns = notices.last().map_or(0, |notice| notice.time_ns);
         self.orders(wishes.collect(), topology, now_ns)

@@ -121,8 +121,9 @@ fn is_remote(sample: &Sample, placed: &PlacedThread, topology: &Topology) -> boo
     if sample.source == MemorySource::Cache {
         return false;
     }
+    let near = |cpu| Some(topology.memory_near(topology.node_of(cpu)?));
     sample.node.map_or_else(
-        || sample.source.is_remote() && topology.node_of(sample.cpu) == Some(placed.node),
+        || sample.source.is_remote() && near(sample.cpu) == Some(placed.node),
         |node| node != placed.node,
     )
 }

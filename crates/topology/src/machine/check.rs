@@ -1,9 +1,8 @@
 //! What a machine file's figures must hold to, beyond being of the right type.
 
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use super::{CacheSpec, Machine, SharedBy, TlbLevelSpec, TlbSpec};
+use super::{CacheSpec, Machine, PerNode, SharedBy, TlbLevelSpec, TlbSpec};
 use crate::parts::LARGEST_NODES;
 use crate::set::LARGEST_PARSED;
 
@@ -51,6 +50,27 @@ fn at_least_one(key: &str, value: u32) -> Checked {
     require(value > 0, key, || "0 where at least 1 is needed")
 }
 
+/// Refuses a list that has not one figure for each node.
+fn one_for_each<T: Copy>(key: &str, figures: &PerNode<T>, nodes: u32) -> Checked {
+    let given = match figures {
+        PerNode::All(_) => return Ok(()),
+        PerNode::Each(figures) => figures.len(),
+    };
+    require(given == nodes as usize, key, || {
+        format!("{given} numbers for {nodes} nodes")
+    })
+}
+
+/// Bandwidths of nodes.
+fn bandwidths(key: &str, figures: Option<&PerNode<f64>>, nodes: u32) -> Checked {
+    let Some(figures) = figures else {
+        return Ok(());
+    };
+    one_for_each(key, figures, nodes)?;
+    let mut given = figures.given().iter();
+    given.try_for_each(|&figure| positive(key, Some(figure)))
+}
+
 fn matrix(key: &str, rows: Option<&Vec<Vec<f64>>>, nodes: usize) -> Checked {
     let Some(rows) = rows else { return Ok(()) };
     square(key, rows, nodes)?;
@@ -93,42 +113,43 @@ impl Machine {
     }
 
     fn check_shape(&self) -> Checked {
-        const ONLY: &str = "shape.memory_only_nodes";
+        const DOMAINS: &str = "shape.domains_per_node";
+        const MEMORY: &str = "shape.memory_per_node_mib";
         let shape = &self.shape;
         let nodes = shape.nodes;
         at_least_one("shape.nodes", nodes)?;
-        at_least_one("shape.domains_per_node", shape.domains_per_node)?;
         at_least_one("shape.cores_per_domain", shape.cores_per_domain)?;
         at_least_one("shape.threads_per_core", shape.threads_per_core)?;
         at_least_one("shape.nodes_per_package", shape.nodes_per_package)?;
         require(nodes <= LARGEST_NODES, "shape.nodes", || {
             format!("{nodes} nodes; more than {LARGEST_NODES} are taken for a mistake")
         })?;
-        let memory_only: BTreeSet<u32> = shape.memory_only_nodes.iter().copied().collect();
-        let is_each_once = memory_only.len() == shape.memory_only_nodes.len();
-        require(is_each_once, ONLY, || "a node is listed twice")?;
-        if let Some(&node) = memory_only.last().filter(|&&node| node >= nodes) {
-            return wrong(ONLY, format!("node {node} is not in 0-{}", nodes - 1));
-        }
-        let with_cores = nodes as usize - memory_only.len();
-        require(with_cores > 0, ONLY, || "no node is left with cores")?;
+        one_for_each(DOMAINS, &shape.domains_per_node, nodes)?;
+        one_for_each(MEMORY, &shape.memory_per_node_mib, nodes)?;
+        let domains = shape.domains_per_node.list(nodes as usize);
+        let with_cores = domains.iter().filter(|&&domains| domains > 0).count();
+        require(with_cores > 0, DOMAINS, || "no node has cores")?;
         let of_package = shape.nodes_per_package;
         let fits = with_cores.is_multiple_of(of_package as usize);
         require(fits, "shape.nodes_per_package", || {
             format!("{with_cores} nodes with cores cannot be divided into packages of {of_package}")
         })?;
-        let cpus = u64::from(shape.domains_per_node)
+        let all = domains
+            .iter()
+            .fold(0u64, |all, &domains| all + u64::from(domains));
+        let cpus = all
             .saturating_mul(shape.cores_per_domain.into())
-            .saturating_mul(shape.threads_per_core.into())
-            .saturating_mul(with_cores as u64);
+            .saturating_mul(shape.threads_per_core.into());
         require(cpus <= LARGEST_PARSED.into(), "shape", || {
             format!("{cpus} CPUs; more than {LARGEST_PARSED} are taken for a mistake")
         })?;
-        let mib = shape.memory_per_node_mib;
-        let is_memory = (1..=u64::MAX >> 20).contains(&mib);
-        require(is_memory, "shape.memory_per_node_mib", || {
-            format!("{mib} MiB cannot be")
-        })
+        let memory = shape.memory_per_node_mib.given();
+        for mib in memory {
+            let is_memory = *mib <= u64::MAX >> 20;
+            require(is_memory, MEMORY, || format!("{mib} MiB cannot be"))?;
+        }
+        let has_memory = memory.iter().any(|&mib| mib > 0);
+        require(has_memory, MEMORY, || "no node has memory")
     }
 
     fn check_cache(&self, index: usize, cache: &CacheSpec) -> Checked {
@@ -199,11 +220,12 @@ impl Machine {
         }
         let links = memory.link_matrix_gb_per_s.as_ref();
         let modified = memory.modified_line_ns.as_ref();
-        let sustained = memory.node_sustained_gb_per_s;
+        let sustained = memory.node_sustained_gb_per_s.as_ref();
         matrix("memory.latency_ns", memory.latency_ns.as_ref(), nodes)?;
         matrix("memory.modified_line_ns", modified, nodes)?;
-        positive("memory.node_gb_per_s", memory.node_gb_per_s)?;
-        positive("memory.node_sustained_gb_per_s", sustained)?;
+        let all = self.shape.nodes;
+        bandwidths("memory.node_gb_per_s", memory.node_gb_per_s.as_ref(), all)?;
+        bandwidths("memory.node_sustained_gb_per_s", sustained, all)?;
         positive("memory.link_gb_per_s", memory.link_gb_per_s)?;
         matrix("memory.link_matrix_gb_per_s", links, nodes)?;
         let are_both = links.is_some() && memory.link_gb_per_s.is_some();

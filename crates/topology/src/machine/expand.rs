@@ -5,6 +5,8 @@
 //! cores, core `c` has the CPUs `c`, `c + C`, `c + 2C` and so on. Nodes without cores take no CPU
 //! numbers. Packages are the nodes that have cores, in order, `nodes_per_package` at a time.
 
+use std::ops::Range;
+
 use super::{CacheSpec, Machine, SharedBy};
 use crate::id::{CpuId, NodeId, PackageId};
 use crate::parts::{CpuPart, Parts, square};
@@ -27,17 +29,15 @@ impl Machine {
                 id: NodeId(node),
                 online: true,
                 cpus: numbering.cpus_of_node(node),
-                memory_bytes: self.shape.memory_per_node_mib << 20,
+                memory_bytes: self.shape.memory_per_node_mib.of(node as usize) << 20,
             })
             .collect();
         let cpus = (0..numbering.cores * numbering.threads)
             .map(|cpu| CpuPart {
                 id: CpuId(cpu),
                 online: true,
-                package: Some(PackageId(
-                    cpu % numbering.cores / numbering.cores_per_package,
-                )),
-                siblings: numbering.cpus_of(cpu % numbering.cores, 1),
+                package: Some(numbering.package_of(cpu % numbering.cores)),
+                siblings: numbering.cpus_of(&(cpu % numbering.cores..cpu % numbering.cores + 1)),
                 capacity: None,
             })
             .collect();
@@ -59,13 +59,17 @@ impl Machine {
         let nodes = self.shape.nodes as usize;
         let memory = &self.memory;
         // The diagonal is no link; it repeats a figure that is there, so that every entry is one.
+        let bandwidths = memory.node_gb_per_s.as_ref();
         let uniform = memory.link_gb_per_s.map(|link| {
-            let local = memory.node_gb_per_s.unwrap_or(link);
-            square(nodes, |from, to| if from == to { local } else { link })
+            let local = |node| bandwidths.map_or(link, |gb| gb.of(node));
+            square(
+                nodes,
+                |from, to| if from == to { local(from) } else { link },
+            )
         });
         Timing {
             latency_ns: memory.latency_ns.clone(),
-            node_gb_per_s: memory.node_gb_per_s.map(|gb| vec![gb; nodes]),
+            node_gb_per_s: bandwidths.map(|gb| gb.list(nodes)),
             link_gb_per_s: memory.link_matrix_gb_per_s.clone().or(uniform),
         }
     }
@@ -76,63 +80,72 @@ struct Numbering {
     cores: u32,
     threads: u32,
     cores_per_domain: u32,
-    cores_per_node: u32,
-    cores_per_package: u32,
-    /// The place of each node among those with cores.
-    place: Vec<Option<u32>>,
+    /// The cores of each node; none of a node without.
+    of_nodes: Vec<Range<u32>>,
+    /// The cores of each package.
+    of_packages: Vec<Range<u32>>,
 }
 
 impl Numbering {
     fn of(machine: &Machine) -> Self {
         let shape = &machine.shape;
-        let cores_per_node = shape.domains_per_node * shape.cores_per_domain;
-        let mut places = 0..;
-        let place = (0..shape.nodes).map(|node| {
-            let has_cores = !shape.memory_only_nodes.contains(&node);
-            has_cores.then(|| places.next()).flatten()
+        let mut cores = 0;
+        let domains = shape.domains_per_node.list(shape.nodes as usize);
+        let of_nodes = domains.into_iter().map(|domains| {
+            let first = cores;
+            cores += domains * shape.cores_per_domain;
+            first..cores
         });
-        let place: Vec<Option<u32>> = place.collect();
+        let of_nodes: Vec<Range<u32>> = of_nodes.collect();
+        let with_cores: Vec<_> = of_nodes.iter().filter(|node| !node.is_empty()).collect();
+        let packages = with_cores.chunks(shape.nodes_per_package as usize);
+        let package = |nodes: &[&Range<u32>]| nodes[0].start..nodes[nodes.len() - 1].end;
         Self {
-            cores: cores_per_node * places.start,
+            cores,
             threads: shape.threads_per_core,
             cores_per_domain: shape.cores_per_domain,
-            cores_per_node,
-            cores_per_package: cores_per_node * shape.nodes_per_package,
-            place,
+            of_packages: packages.map(package).collect(),
+            of_nodes,
         }
     }
 
-    /// The CPUs of `count` cores from core `first` on.
-    fn cpus_of(&self, first: u32, count: u32) -> CpuSet {
-        (0..self.threads)
-            .flat_map(|thread| {
-                let base = thread * self.cores + first;
-                base..base + count
-            })
-            .map(CpuId)
-            .collect()
+    fn package_of(&self, core: u32) -> PackageId {
+        let before = self
+            .of_packages
+            .partition_point(|package| package.end <= core);
+        PackageId(before as u32)
+    }
+
+    /// The CPUs of cores.
+    fn cpus_of(&self, cores: &Range<u32>) -> CpuSet {
+        let numbers = |thread: u32| {
+            let base = thread * self.cores;
+            base + cores.start..base + cores.end
+        };
+        (0..self.threads).flat_map(numbers).map(CpuId).collect()
     }
 
     fn cpus_of_node(&self, node: u32) -> CpuSet {
-        match self.place[node as usize] {
-            Some(place) => self.cpus_of(place * self.cores_per_node, self.cores_per_node),
-            None => CpuSet::new(),
-        }
+        self.cpus_of(&self.of_nodes[node as usize])
     }
 
     fn caches(&self, spec: &CacheSpec) -> impl Iterator<Item = Cache> {
-        let cores = match spec.shared_by {
-            SharedBy::Core => 1,
-            SharedBy::Domain => self.cores_per_domain,
-            SharedBy::Package => self.cores_per_package,
+        let each = |cores: u32| {
+            let firsts = (0..self.cores).step_by(cores as usize);
+            firsts.map(move |first| first..first + cores).collect()
         };
-        (0..self.cores / cores).map(move |index| Cache {
+        let sharing: Vec<Range<u32>> = match spec.shared_by {
+            SharedBy::Core => each(1),
+            SharedBy::Domain => each(self.cores_per_domain),
+            SharedBy::Package => self.of_packages.clone(),
+        };
+        sharing.into_iter().map(move |cores| Cache {
             level: spec.level,
             kind: spec.kind,
             size_bytes: Some(spec.size_kib << 10),
             line_bytes: Some(spec.line_bytes),
             ways: (spec.ways > 0).then_some(spec.ways),
-            cpus: self.cpus_of(index * cores, cores),
+            cpus: self.cpus_of(&cores),
         })
     }
 }

@@ -23,6 +23,7 @@ const FILES: &[(&str, &str)] = embedded![
     "lab-4x2-fast",
     "lab-4x2-half",
     "lab-8x2",
+    "lab-uneven",
     "opteron-8356-4s",
     "uma-4x2",
     "xeon-6980p-2s",

@@ -1,0 +1,42 @@
+//! Figures of nodes: one for all of them, or one for each.
+
+use serde::{Deserialize, Serialize};
+
+/// A figure of every node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "must be a number, or a list of numbers, one for each node"
+)]
+pub enum PerNode<T> {
+    /// The same for all nodes.
+    All(T),
+    /// One for each node, in order.
+    Each(Vec<T>),
+}
+
+impl<T: Copy> PerNode<T> {
+    /// The figure of a node.
+    ///
+    /// # Panics
+    /// For a node beyond a list, which [`Machine::parse`](super::Machine::parse) refuses.
+    pub fn of(&self, node: usize) -> T {
+        match self {
+            Self::All(figure) => *figure,
+            Self::Each(figures) => figures[node],
+        }
+    }
+
+    /// The figures of so many nodes.
+    pub fn list(&self, nodes: usize) -> Vec<T> {
+        (0..nodes).map(|node| self.of(node)).collect()
+    }
+
+    /// Every figure that is written down.
+    pub(super) fn given(&self) -> &[T] {
+        match self {
+            Self::All(figure) => std::slice::from_ref(figure),
+            Self::Each(figures) => figures,
+        }
+    }
+}
