@@ -16,6 +16,7 @@ mod replay;
 mod report;
 mod serve;
 mod top;
+mod trial;
 
 pub use config::{Config, ConfigCheck, ConfigKeys, ConfigShow};
 pub use explain::Explain;
@@ -24,6 +25,7 @@ pub use replay::{Record, Replay};
 pub use report::Report;
 pub use serve::{Ctl, Serve};
 pub use top::{Top, View as TopView};
+pub use trial::Trial;
 
 /// Decide which core every thread runs on and which memory node every page lives on.
 #[derive(Debug, Parser)]
@@ -60,6 +62,8 @@ pub enum Command {
     Record(Box<Record>),
     /// Show what policies would have decided in a recorded run
     Replay(Box<Replay>),
+    /// Measure on this machine whether a policy helps: it and Linux in turn, in random order
+    Trial(Box<Trial>),
     /// Write one run, or several side by side, as a page of charts and tables
     Report(Report),
     /// Restore the affinities that a killed run has changed

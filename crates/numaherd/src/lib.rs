@@ -28,6 +28,7 @@ mod run;
 pub mod serve;
 mod top;
 mod topology;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -63,6 +64,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Explain(options) => explain::explain(&options).map(done),
         Command::Record(options) => record::record(&options),
         Command::Replay(options) => replay::replay(&options).map(done),
+        Command::Trial(options) => trial::trial(&options).map(done),
         Command::Report(options) => report::report(&options).map(done),
         Command::Release(options) => release::release(&options).map(done),
         Command::Agent(options) => agent::agent(&options).map(done),

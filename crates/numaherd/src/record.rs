@@ -21,7 +21,7 @@ use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
 
 use crate::cli::{self, Run};
 use crate::exit::{Exit, OrExit, coded};
-use crate::run::{self, Attached, Recording};
+use crate::run::{self, Attached, Purpose};
 use crate::{doctor, print};
 
 /// The machine that is recorded.
@@ -55,8 +55,9 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
     };
     let attached = Attached {
         watchers: vec![Box::new(watcher)],
-        recording: Some(Recording {
-            policy: watching(attended)?,
+        purpose: Some(Purpose {
+            policy: Some(watching(attended)?),
+            begin: Box::new(|_| Ok(())),
             printed: Box::new(printed),
         }),
         ..Attached::default()

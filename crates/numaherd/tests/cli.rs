@@ -38,6 +38,7 @@ fn assert_code(output: &Output, code: i32) {
 #[test]
 fn help_names_every_option() {
     insta::assert_snapshot!("help-run", out(&numaherd(&["run", "--help"])));
+    insta::assert_snapshot!("help-trial", out(&numaherd(&["trial", "--help"])));
 }
 
 #[test]

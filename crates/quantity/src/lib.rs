@@ -4,6 +4,7 @@
 //! Pure functions over numbers and text. Where a figure is shown, the doc comment of its function
 //! has an example of each form.
 
+pub mod any_time;
 mod bytes;
 mod count;
 pub mod statistics;

@@ -34,6 +34,7 @@ use crate::release::{self, usual_journal};
 use crate::{ledger, print, privileges};
 use program::Program;
 pub use reload::Reload;
+pub use signals::Ender;
 
 /// The machine that `run` herds.
 const ROOT: &str = "/";
@@ -54,17 +55,19 @@ pub struct Attached<'a> {
     pub control: Option<(Control, Requests)>,
     /// Reads the configuration again once the herd runs. Whoever keeps a clone can ask for it.
     pub reload: Reload,
-    /// Makes it a recording for later replays.
-    pub recording: Option<Recording<'a>>,
+    /// Makes it something else than a run: a recording for later replays, a trial.
+    pub purpose: Option<Purpose<'a>>,
 }
 
 /// Prints what came of a run.
 pub type Print<'a> = Box<dyn FnOnce(&Summary) -> Result<()> + 'a>;
 
-/// What a recording has in place of what is configured. It records every interval.
-pub struct Recording<'a> {
-    /// Moves nothing, and goes by all that is to be recorded.
-    pub policy: Policy,
+/// What a recording or a trial has in place of what is configured. It records every interval.
+pub struct Purpose<'a> {
+    /// In place of the configured policy.
+    pub policy: Option<Policy>,
+    /// Begins what else takes part, just before the loop does; it may end the run.
+    pub begin: Box<dyn FnOnce(Ender) -> Result<()> + 'a>,
     /// Prints what came of it.
     pub printed: Print<'a>,
 }
@@ -104,18 +107,18 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         mut watchers,
         control,
         reload,
-        recording,
+        purpose,
     } = attached;
     let mut config = effective.config.clone();
-    let (policy, printed) = match recording {
-        Some(recording) => {
-            config.herd.record_interval_ms = 0;
-            (recording.policy.into(), Some(recording.printed))
-        }
-        None => {
-            let policy = steering::policy(&config).or_exit(Exit::Usage)?;
-            (policy, None)
-        }
+    let (mut own_policy, mut begin, mut printed) = (None, None, None);
+    if let Some(purpose) = purpose {
+        config.herd.record_interval_ms = 0;
+        own_policy = purpose.policy;
+        (begin, printed) = (Some(purpose.begin), Some(purpose.printed));
+    }
+    let policy = match own_policy {
+        Some(policy) => policy.into(),
+        None => steering::policy(&config).or_exit(Exit::Usage)?,
     };
     let topology = Arc::new(sysfs::read(Path::new(ROOT))?);
     let alternatives = alternatives();
@@ -179,7 +182,8 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     host_options.events = events;
     let mut host = Host::new(host_options, topology).map_err(coded)?;
     let (control, requests) = control.unwrap_or_else(control::pair);
-    let stop = signals::watch(host.stop(), reload.clone())?;
+    let world = host.stop();
+    let stop = signals::watch(world.clone(), reload.clone())?;
     let mut service = service::Service::new();
     let (groups, settings) = (host.groups(), steering::settings(&config));
     let herd = Herd::new(&mut host, policy, settings, ledger, journal)
@@ -195,6 +199,9 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         }));
     if printed.is_none() {
         reload.begin(options, effective, control, groups, lacks_memory);
+    }
+    if let Some(begin) = begin {
+        begin(Ender::of(&stop, world))?;
     }
     let summary = herd.run(&stop).map_err(coded)?;
     let stopped = summary.ending == Ending::Stopped;

@@ -17,6 +17,27 @@ use super::service;
 /// By which name the ledger knows who asked.
 const BY: &str = "SIGHUP";
 
+/// Ends a run as SIGINT does.
+pub struct Ender {
+    asked: Arc<AtomicBool>,
+    world: numaherd_host::Stop,
+}
+
+impl Ender {
+    /// By the flag that the loop goes by, and the world that may be waiting.
+    pub(super) fn of(asked: &Arc<AtomicBool>, world: numaherd_host::Stop) -> Self {
+        let asked = asked.clone();
+        Self { asked, world }
+    }
+
+    /// Ends it, once it has done what it is doing.
+    pub fn end(&self) {
+        service::stopping();
+        self.asked.store(true, Ordering::Relaxed);
+        self.world.ask();
+    }
+}
+
 /// A flag that SIGINT and SIGTERM set, waking the world as well. A second of these ends the program
 /// at once; what it owes is in the journal. SIGHUP reloads.
 ///
@@ -31,14 +52,12 @@ pub fn watch(world: numaherd_host::Stop, reload: Reload) -> Result<Arc<AtomicBoo
     }
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
-    let (asked, had_terminal) = (stop.clone(), on_terminal());
+    let (ender, had_terminal) = (Ender::of(&stop, world), on_terminal());
     let watch = move || {
         for signal in signals.forever() {
             let hung_up = signal == SIGHUP && had_terminal && !on_terminal();
             if signal != SIGHUP || hung_up {
-                service::stopping();
-                asked.store(true, Ordering::Relaxed);
-                world.ask();
+                ender.end();
                 return;
             }
             // What came of it has been said.

@@ -1,0 +1,264 @@
+//! How a trial runs: which side when, what counts, and what it comes to. Pure: the machine, its clock included,
+//! is handed in.
+//!
+//! Two blocks, one for each side, are a pair; which comes first is drawn for each pair. The beginning of every
+//! block does not count, whether or not the side has changed, since what the former side left behind (cold caches, pages
+//! on their way, a policy that has yet to decide) is of neither. The figure of a pair is the logarithm of the
+//! ratio of the two rates of progress.
+//!
+//! What this takes away: whatever changes over time, slowly or in phases, is as often for a side as against it, since a
+//! coin decides which of two neighbouring blocks a side gets. What it cannot take away: effects that
+//! outlast the dropped part of a block, such as pages that stay where a policy moved them. They make the sides
+//! more alike.
+
+use std::time::Duration;
+
+use numaherd_policy::Random;
+use numaherd_quantity::any_time::AnyTime;
+use numaherd_quantity::statistics::Mean;
+use rand::{Rng, SeedableRng};
+use serde::Serialize;
+
+/// Fewest pairs of which an interval is made. Of fewer, more than 5 in 100 agree by the draw of their order alone,
+/// where whatever changes over time outweighs all else.
+pub const LEAST_PAIRS: usize = 6;
+
+/// One of the two that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// The policy that is tried.
+    Policy,
+    /// What it is compared with.
+    Against,
+}
+
+/// How a trial is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Design {
+    /// Length of a block.
+    pub block: Duration,
+    /// How much of its beginning does not count.
+    pub washout: Duration,
+    /// Pairs of blocks.
+    pub pairs: usize,
+    /// Seed of the order within pairs.
+    pub seed: u64,
+    /// Whether it ends as soon as a difference is shown.
+    pub stop_early: bool,
+}
+
+/// The counter of progress as it was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// When it stood there.
+    pub at: Duration,
+    /// What it showed.
+    pub value: f64,
+}
+
+/// Why a trial ends before its last pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// Someone ended it, or what is measured has ended.
+    Stopped,
+    /// It cannot go on: a sentence with the reason.
+    Failed(String),
+}
+
+/// What a trial is conducted on.
+pub trait Machine {
+    /// The time.
+    fn now(&self) -> Duration;
+    /// Waits until then.
+    ///
+    /// # Errors
+    /// It was stopped meanwhile.
+    fn wait_until(&mut self, at: Duration) -> Result<(), Halt>;
+    /// Lets this side place threads from now on.
+    ///
+    /// # Errors
+    /// It was refused, or all has ended.
+    fn switch(&mut self, to: Side) -> Result<(), Halt>;
+    /// Reads the counter of progress.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn progress(&mut self) -> Result<Reading, Halt>;
+}
+
+/// Both blocks of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// Which side came first.
+    pub first: Side,
+    /// Progress per second under the policy.
+    pub policy: f64,
+    /// Progress per second under what it is compared with.
+    pub against: f64,
+}
+
+impl Pair {
+    /// The logarithm of the ratio of the two.
+    pub fn log_ratio(&self) -> f64 {
+        (self.policy / self.against).ln()
+    }
+}
+
+/// What happens, for whoever looks on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event<'a> {
+    /// A block has begun, of which nothing counts yet.
+    Dropping(Side),
+    /// From now on it counts.
+    Measuring(Side),
+    /// A pair is complete; all pairs so far.
+    Pair(&'a [Pair]),
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With the last pair.
+    Complete,
+    /// Before, since a difference was shown.
+    Early,
+    /// Before, for another reason.
+    Halted(Halt),
+}
+
+/// Conducts a trial. Returns the complete pairs, and how it ended.
+pub fn conduct(
+    design: &Design,
+    machine: &mut impl Machine,
+    mut happens: impl FnMut(Event<'_>),
+) -> (Vec<Pair>, End) {
+    let mut random = Random::seed_from_u64(design.seed);
+    let mut pairs = Vec::with_capacity(design.pairs);
+    let mut last = None;
+    while pairs.len() < design.pairs {
+        let sides = match random.random() {
+            true => [Side::Policy, Side::Against],
+            false => [Side::Against, Side::Policy],
+        };
+        match pair(design, sides, machine, &mut last, &mut happens) {
+            Ok(pair) => pairs.push(pair),
+            Err(halt) => return (pairs, End::Halted(halt)),
+        }
+        happens(Event::Pair(&pairs));
+        let is_shown = || Verdict::of(&pairs, design).is_some_and(|verdict| verdict.is_shown());
+        if design.stop_early && pairs.len() < design.pairs && is_shown() {
+            return (pairs, End::Early);
+        }
+    }
+    (pairs, End::Complete)
+}
+
+fn pair(
+    design: &Design,
+    sides: [Side; 2],
+    machine: &mut impl Machine,
+    last: &mut Option<Reading>,
+    happens: &mut impl FnMut(Event<'_>),
+) -> Result<Pair, Halt> {
+    let mut rates = [0.0; 2];
+    for (side, rate) in sides.into_iter().zip(&mut rates) {
+        let begun = machine.now();
+        machine.switch(side)?;
+        happens(Event::Dropping(side));
+        machine.wait_until(begun + design.washout)?;
+        let from = read(machine, last)?;
+        happens(Event::Measuring(side));
+        machine.wait_until(begun + design.block)?;
+        let to = read(machine, last)?;
+        *rate = (to.value - from.value) / to.at.saturating_sub(from.at).as_secs_f64();
+        if to.at <= from.at || *rate <= 0.0 {
+            return Err(Halt::Failed(format!(
+                "there was no progress in {:.1} s, the counter stayed at {}; a trial needs a counter that rises in \
+                 every block: take longer blocks (--block), or another counter",
+                design.block.saturating_sub(design.washout).as_secs_f64(),
+                to.value
+            )));
+        }
+    }
+    let [policy, against] = match sides[0] {
+        Side::Policy => rates,
+        Side::Against => [rates[1], rates[0]],
+    };
+    let first = sides[0];
+    Ok(Pair {
+        first,
+        policy,
+        against,
+    })
+}
+
+/// The counter, which only rises.
+fn read(machine: &mut impl Machine, last: &mut Option<Reading>) -> Result<Reading, Halt> {
+    let reading = machine.progress()?;
+    if let Some(before) = last.replace(reading)
+        && reading.value < before.value
+    {
+        return Err(Halt::Failed(format!(
+            "the counter of progress fell from {} to {}: a trial needs one that only rises (was the program started \
+             again?)",
+            before.value, reading.value
+        )));
+    }
+    Ok(reading)
+}
+
+/// What the pairs say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// The mean of the logarithms of ratios, with half of its 95 % interval.
+    log: Mean,
+}
+
+impl Verdict {
+    /// Of these pairs; `None` where they are too few for an interval.
+    pub fn of(pairs: &[Pair], design: &Design) -> Option<Self> {
+        let log = AnyTime::planned(design.pairs).mean(&log_ratios(pairs))?;
+        (pairs.len() >= LEAST_PAIRS && log.half.is_some()).then_some(Self { log })
+    }
+
+    /// Whether a difference is shown: the interval excludes none.
+    pub fn is_shown(&self) -> bool {
+        self.log.mean.abs() > self.half_log()
+    }
+
+    fn half_log(&self) -> f64 {
+        self.log.half.unwrap_or(f64::INFINITY)
+    }
+
+    /// How much faster the policy is, as a share.
+    pub fn gain(&self) -> f64 {
+        self.log.mean.exp_m1()
+    }
+
+    /// The interval of [`Verdict::gain`].
+    pub fn interval(&self) -> [f64; 2] {
+        let half = self.half_log();
+        [self.log.mean - half, self.log.mean + half].map(f64::exp_m1)
+    }
+
+    /// Half of the interval's length.
+    pub fn half(&self) -> f64 {
+        let [low, high] = self.interval();
+        (high - low) / 2.0
+    }
+}
+
+fn log_ratios(pairs: &[Pair]) -> Vec<f64> {
+    pairs.iter().map(Pair::log_ratio).collect()
+}
+
+/// How many pairs it takes to see a gain of this share in four trials of five, by how far these pairs spread.
+/// `None` where that is not known, or nobody could wait for it.
+pub fn pairs_to_see(gain: f64, pairs: &[Pair]) -> Option<usize> {
+    let deviation = numaherd_quantity::statistics::deviation(&log_ratios(pairs))?;
+    AnyTime::to_see(gain.ln_1p(), deviation)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,364 @@
+//! Where a trial's counter of progress comes from: a command that prints it, a Prometheus endpoint, or what the
+//! machine counts of the selected threads.
+
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// How long a command or an endpoint may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longest answer of an endpoint, in bytes.
+const MOST_ANSWER: u64 = 64 << 20;
+
+/// How much of what a command printed is shown.
+const SHOWN: usize = 60;
+
+/// Where the counter comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// This shell command prints it.
+    Command(String),
+    /// An endpoint's text has it.
+    Prometheus(Endpoint),
+    /// What the machine counts: instructions, or else CPU time.
+    World,
+}
+
+/// A metric of a Prometheus endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    url: String,
+    /// Host and port.
+    host: String,
+    path: String,
+    metric: String,
+    /// As they are written within the braces; a sample has them all.
+    labels: Vec<String>,
+}
+
+impl Endpoint {
+    /// Of an address and a metric as a person writes them: `http://localhost:9100/metrics`,
+    /// `requests_total{method="GET"}`.
+    ///
+    /// # Errors
+    /// It is no such address, or no such metric.
+    pub fn parse(url: &str, metric: &str) -> Result<Self, String> {
+        let Some(rest) = url.strip_prefix("http://") else {
+            return Err(format!(
+                "--prometheus: {url:?} is no http:// address; for any other, use --progress with a command such as curl"
+            ));
+        };
+        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let has_port = host
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let wrong = || {
+            format!("--prometheus: {metric:?} is no metric; write NAME or NAME{{LABEL=\"VALUE\"}}")
+        };
+        let (name, labels) = sample(metric)
+            .filter(|(_, _, rest)| rest.is_empty())
+            .map(|(name, labels, _)| (name, labels))
+            .ok_or_else(wrong)?;
+        if host.is_empty() {
+            return Err(format!("--prometheus: {url:?} names no host"));
+        }
+        Ok(Self {
+            url: url.to_owned(),
+            host: if has_port {
+                host.to_owned()
+            } else {
+                format!("{host}:80")
+            },
+            path: if path.is_empty() {
+                "/metrics".to_owned()
+            } else {
+                path.to_owned()
+            },
+            metric: name.to_owned(),
+            labels: labels.into_iter().map(str::to_owned).collect(),
+        })
+    }
+
+    /// The sum of all samples of the metric.
+    fn value(&self, text: &str) -> Result<f64, String> {
+        let mut sum = None;
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        for (name, labels, rest) in lines.filter_map(sample) {
+            let is_meant = name == self.metric
+                && self
+                    .labels
+                    .iter()
+                    .all(|label| labels.contains(&label.as_str()));
+            if !is_meant {
+                continue;
+            }
+            // A time may follow the value.
+            let value = rest
+                .split_whitespace()
+                .next()
+                .and_then(|value| value.parse::<f64>().ok());
+            let Some(value) = value.filter(|value| value.is_finite()) else {
+                return Err(format!(
+                    "{}: {name} is {:?}, which is no number",
+                    self.url,
+                    rest.trim()
+                ));
+            };
+            sum = Some(sum.unwrap_or(0.0) + value);
+        }
+        sum.ok_or_else(|| format!("{} has no metric {}", self.url, self.named()))
+    }
+
+    fn named(&self) -> String {
+        match self.labels.as_slice() {
+            [] => self.metric.clone(),
+            labels => format!("{}{{{}}}", self.metric, labels.join(",")),
+        }
+    }
+
+    /// The endpoint's text. HTTP/1.0, so that it comes in one piece.
+    fn text(&self) -> Result<String, String> {
+        let cannot = |error: &dyn fmt::Display| format!("cannot read {}: {error}", self.url);
+        let fails = |error: std::io::Error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                cannot(&format!("no answer within {} s", PATIENCE.as_secs()))
+            }
+            _ => cannot(&error),
+        };
+        let address = self.host.to_socket_addrs().map_err(fails)?.next();
+        let address = address.ok_or_else(|| cannot(&"the host has no address"))?;
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(fails)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(fails)?;
+        let request = format!(
+            "GET {} HTTP/1.0\r\nHost: {}\r\nAccept: text/plain\r\n\r\n",
+            self.path, self.host
+        );
+        stream.write_all(request.as_bytes()).map_err(fails)?;
+        let (begun, mut answer) = (Instant::now(), Vec::new());
+        let mut piece = [0; 16 << 10];
+        loop {
+            let left = PATIENCE.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(fails(ErrorKind::TimedOut.into()));
+            }
+            stream.set_read_timeout(Some(left)).map_err(fails)?;
+            match stream.read(&mut piece).map_err(fails)? {
+                0 => break,
+                length => answer.extend_from_slice(&piece[..length]),
+            }
+            if answer.len() as u64 > MOST_ANSWER {
+                return Err(cannot(&"the answer does not end"));
+            }
+        }
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer
+            .split_once("\r\n\r\n")
+            .ok_or_else(|| cannot(&"the answer is not HTTP"))?;
+        let status = head.lines().next().unwrap_or_default();
+        match status.split(' ').nth(1) {
+            Some("200") => Ok(body.to_owned()),
+            _ => Err(cannot(&format!("it answered {status:?}"))),
+        }
+    }
+}
+
+/// A line of Prometheus's text format as name, labels as they are written, and what follows: a value, and maybe a time.
+fn sample(line: &str) -> Option<(&str, Vec<&str>, &str)> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let (name, mut rest) = line.split_at(line.find(|c| !is_name(c)).unwrap_or(line.len()));
+    if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let mut labels = Vec::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        let (mut quoted, mut escaped, mut begin) = (false, false, 0);
+        let end = inside.char_indices().find_map(|(at, c)| {
+            let ends = !quoted && matches!(c, ',' | '}');
+            if ends {
+                labels.push(inside[begin..at].trim());
+                begin = at + 1;
+            }
+            quoted ^= c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            (ends && c == '}').then_some(at)
+        })?;
+        labels.retain(|label| !label.is_empty());
+        rest = &inside[end + 1..];
+    }
+    Some((name, labels, rest))
+}
+
+impl Source {
+    /// What a command or an endpoint says now; `None` of what the machine counts.
+    ///
+    /// # Errors
+    /// A sentence with what was tried and what came of it.
+    pub fn read(&self) -> Option<Result<f64, String>> {
+        match self {
+            Self::Command(command) => Some(printed(command)),
+            Self::Prometheus(endpoint) => {
+                Some(endpoint.text().and_then(|text| endpoint.value(&text)))
+            }
+            Self::World => None,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(command) => write!(f, "what `{command}` prints"),
+            Self::Prometheus(endpoint) => write!(f, "{} of {}", endpoint.named(), endpoint.url),
+            Self::World => f.write_str("what the machine counts"),
+        }
+    }
+}
+
+/// The number that a command prints.
+fn printed(command: &str) -> Result<f64, String> {
+    let output = output(command).map_err(|why| format!("--progress: `{command}` {why}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let text = text.trim();
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said
+            .trim()
+            .lines()
+            .last()
+            .map(|line| format!(": {}", short(line)));
+        return Err(format!(
+            "--progress: `{command}` ended with {}{}",
+            output.status,
+            said.unwrap_or_default()
+        ));
+    }
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+    number.ok_or_else(|| match text {
+        "" => format!("--progress: `{command}` printed nothing; it has to print a number"),
+        _ => format!(
+            "--progress: `{command}` printed {:?}; it has to print a number and nothing else",
+            short(text)
+        ),
+    })
+}
+
+fn short(text: &str) -> String {
+    let mut short: String = text.chars().take(SHOWN).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// Runs a shell command. It has a process group of its own: a Ctrl-C for the trial is not for it.
+fn output(command: &str) -> Result<Output, String> {
+    let child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| format!("cannot be started: {error}"))?;
+    let group = Pid::from_child(&child);
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("progress".to_owned());
+    let wait = move || {
+        // Whoever waits for it may have given up.
+        let _ = sender.send(child.wait_with_output());
+    };
+    thread
+        .spawn(wait)
+        .map_err(|error| format!("cannot be waited for: {error}"))?;
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(output) => output.map_err(|error| format!("cannot be read: {error}")),
+        Err(_) => {
+            // It may have ended in between.
+            let _ = kill_process_group(group, Signal::KILL);
+            Err(format!("did not end within {} s", PATIENCE.as_secs()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# HELP requests_total All requests.\n# TYPE requests_total counter\n\
+        requests_total{method=\"GET\",path=\"/a b,}\\\"\"} 10 1700000000\n\
+        requests_total{method=\"POST\",path=\"/\"} 5\n\
+        requests_totals 99\nup 1\nodd NaN\nbig 1.5e9\n";
+
+    fn value(metric: &str) -> Result<f64, String> {
+        Endpoint::parse("http://localhost:9100", metric).and_then(|endpoint| endpoint.value(TEXT))
+    }
+
+    #[test]
+    fn a_metric_is_the_sum_of_its_samples_with_the_labels_that_are_named() {
+        assert_eq!(value("requests_total"), Ok(15.0));
+        assert_eq!(value("requests_total{method=\"GET\"}"), Ok(10.0));
+        assert_eq!(
+            value("requests_total{path=\"/\", method=\"POST\"}"),
+            Ok(5.0)
+        );
+        assert_eq!(value("big"), Ok(1.5e9));
+        assert_eq!(
+            value("requests_total{method=\"PUT\"}"),
+            Err("http://localhost:9100 has no metric requests_total{method=\"PUT\"}".to_owned())
+        );
+        assert_eq!(
+            value("odd"),
+            Err("http://localhost:9100: odd is \"NaN\", which is no number".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_address_has_a_host_and_usual_port_and_path() {
+        let of = |url| Endpoint::parse(url, "up").map(|endpoint| (endpoint.host, endpoint.path));
+        let expected = |host: &str, path: &str| Ok((host.to_owned(), path.to_owned()));
+        assert_eq!(of("http://[::1]:9100"), expected("[::1]:9100", "/metrics"));
+        assert_eq!(
+            of("http://a.example/m?x=1"),
+            expected("a.example:80", "/m?x=1")
+        );
+        for wrong in ["https://a/", "localhost:9100", "http:///metrics"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["", "sum(a)", "a b", "a{b=\"c\"", "1a"] {
+            let refused = Endpoint::parse("http://a", wrong).unwrap_err();
+            assert!(
+                refused.contains("is no metric; write NAME"),
+                "{wrong}: {refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_command_prints_a_number_or_what_it_did_is_told() {
+        assert_eq!(printed("echo 12.5"), Ok(12.5));
+        let wrong = |command: &str| printed(command).unwrap_err();
+        assert_eq!(
+            wrong("echo OK 1"),
+            "--progress: `echo OK 1` printed \"OK 1\"; it has to print a number and nothing else"
+        );
+        assert_eq!(
+            wrong("true"),
+            "--progress: `true` printed nothing; it has to print a number"
+        );
+        assert_eq!(
+            wrong("echo inf"),
+            "--progress: `echo inf` printed \"inf\"; it has to print a number and nothing else"
+        );
+        assert_eq!(
+            wrong("echo no >&2; exit 3"),
+            "--progress: `echo no >&2; exit 3` ended with exit status: 3: no"
+        );
+    }
+}
