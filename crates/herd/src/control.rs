@@ -12,13 +12,14 @@
 //! turn comes. No more than [`MOST_WAITING`] wait at once.
 
 use std::fmt;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use numaherd_policy::groups::Policies;
 use numaherd_world::Waker;
 
+use crate::ledger::Trial;
 use crate::settings::Settings;
 
 /// The most requests that wait for the loop at once: more than people send, and little to hold.
@@ -32,10 +33,16 @@ pub enum Request {
         /// that they have.
         give_back: bool,
     },
+    /// To pause, take threads back to the CPUs on which they were found when decisions began (at the start,
+    /// or after the latest pause), and give them the affinities back that they were found with: the kernel
+    /// goes on from where it was.
+    TakeBack,
     /// To go on after a pause.
     Resume,
     /// To go on by another policy, other settings, or both, from the next decision on.
     Change(Box<Change>),
+    /// To record what a trial, which goes on by these requests, says of itself. Changes nothing.
+    Trial(Box<Trial>),
 }
 
 /// Another policy and other settings. Threads keep the cores that they have been given until the
@@ -85,12 +92,12 @@ impl ControlError {
 /// What others hold. Clones ask the same herd.
 #[derive(Clone)]
 pub struct Control {
-    requests: Sender<Waiting>,
+    requests: SyncSender<Waiting>,
     waker: Arc<Mutex<Option<Waker>>>,
     name: Arc<str>,
 }
 
-/// What the loop hears.
+/// What the loop hears. Whoever waits for an answer when it is dropped has none to wait for.
 pub struct Requests {
     requests: Receiver<Waiting>,
     waker: Arc<Mutex<Option<Waker>>>,
@@ -105,7 +112,7 @@ pub(crate) struct Waiting {
 }
 
 /// Where an answer goes, if anybody waits for it.
-pub(crate) struct Answer(Option<Sender<Result<(), ControlError>>>);
+pub(crate) struct Answer(Option<SyncSender<Result<(), ControlError>>>);
 
 impl Answer {
     /// Says what came of it. Whoever asked may have gone.
@@ -118,7 +125,7 @@ impl Answer {
 
 /// Two ends that belong together.
 pub fn pair() -> (Control, Requests) {
-    let (sender, receiver) = bounded(MOST_WAITING);
+    let (sender, receiver) = sync_channel(MOST_WAITING);
     let waker = Arc::default();
     let control = Control {
         requests: sender,
@@ -147,7 +154,7 @@ impl Control {
     /// # Errors
     /// [`ControlError`]: why it was not met, or not yet.
     pub fn ask(&self, request: Request, patience: Duration) -> Result<(), ControlError> {
-        let (answer, answered) = bounded(1);
+        let (answer, answered) = sync_channel(1);
         self.send(request, Answer(Some(answer)))?;
         match answered.recv_timeout(patience) {
             Ok(answer) => answer,
@@ -207,5 +214,22 @@ impl fmt::Debug for Control {
 impl fmt::Debug for Requests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Requests").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_herd_that_ends_leaves_nobody_waiting() {
+        let (control, requests) = pair();
+        let (answer, answered) = sync_channel(1);
+        control.send(Request::Resume, Answer(Some(answer))).unwrap();
+        drop(requests);
+        // As `ask` waits: it would wait for ever if the request still lay there.
+        assert!(answered.recv().is_err());
+        let late = control.ask(Request::Resume, Duration::MAX);
+        assert_eq!(late, Err(ControlError::Ended));
     }
 }

@@ -10,6 +10,7 @@ mod control;
 mod follow;
 mod reader;
 mod sound;
+mod trial;
 mod writer;
 
 use std::borrow::Cow;
@@ -28,6 +29,7 @@ use crate::summary::Summary;
 pub use control::{Asked, Changed, Controlled};
 pub use follow::{Follow, Next, Place, Watched};
 pub use reader::{Ledger, Reader};
+pub use trial::{Design, Pair, Side, Trial, TrialEnd, TrialPlan};
 pub use writer::Writer;
 
 /// The version of the format that is written, and the latest that is read. All snapshots of version 1 are whole.
@@ -128,6 +130,8 @@ pub enum Record {
     Notice(Notice),
     /// What was asked of the running herd, and what came of it.
     Control(Controlled),
+    /// What a trial says of itself.
+    Trial(Trial),
     /// The ledger cannot be written any more, and the run goes on without: only watchers see it.
     LedgerEnded {
         /// What was tried, why it failed, what to do.
@@ -157,6 +161,7 @@ impl Record {
             "paging" => Self::Paging(serde_json::from_slice(text)?),
             "notice" => Self::Notice(serde_json::from_slice(text)?),
             "control" => Self::Control(serde_json::from_slice(text)?),
+            "trial" => Self::Trial(serde_json::from_slice(text)?),
             "ledger-ended" => {
                 let LedgerEnded { error } = serde_json::from_slice(text)?;
                 Self::LedgerEnded { error }

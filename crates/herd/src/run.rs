@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use numaherd_policy::Random;
 use numaherd_policy::groups::{OwnOfAll, Policies};
-use numaherd_topology::Topology;
+use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{
     NewPages, Outcome, Plan, ProcessId, Progress, Sharing, Snapshot, ThreadId, World, WorldError,
 };
@@ -182,6 +182,8 @@ struct Running<'w> {
     alternatives: Vec<Alternative>,
     requests: Option<Requests>,
     paused: Option<Paused>,
+    /// Where each thread was when decisions began, or began again; `None` before the first of these.
+    found: Option<Found>,
     record: Recorder<'w>,
     /// How much threads shared pages since the last interval, as the paging found out.
     shared: BTreeMap<ProcessId, Sharing>,
@@ -191,6 +193,9 @@ struct Running<'w> {
     /// Threads that we have done with although they have a mask like one of ours.
     done_with: BTreeSet<ThreadId>,
 }
+
+/// On which CPU each thread was.
+type Found = BTreeMap<ThreadId, CpuId>;
 
 /// How the herd is paused.
 #[derive(Clone, Copy, Debug)]
@@ -281,6 +286,7 @@ impl<'w> Running<'w> {
             alternatives,
             requests,
             paused: None,
+            found: None,
             record,
             shared: BTreeMap::new(),
             last: None,
@@ -378,10 +384,14 @@ impl<'w> Running<'w> {
     /// What follows an interval, from its snapshot to its records.
     fn interval(&mut self) -> Result<(), WorldError> {
         if let Some(paused) = self.paused {
-            self.watch(paused)?;
+            self.watch(paused, None)?;
             return Ok(());
         }
         let snapshot = self.look()?;
+        self.found.get_or_insert_with(|| {
+            let threads = snapshot.threads.iter();
+            threads.map(|thread| (thread.id, thread.cpu)).collect()
+        });
         self.find_heirs(false);
         let plan = self
             .placements

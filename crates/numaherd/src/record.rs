@@ -57,7 +57,8 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
         watchers: vec![Box::new(watcher)],
         purpose: Some(Purpose {
             policy: Some(watching(attended)?),
-            begin: Box::new(|_| Ok(())),
+            own_group: false,
+            begin: Box::new(drop),
             printed: Box::new(printed),
         }),
         ..Attached::default()

@@ -43,13 +43,19 @@ impl Busy {
     /// Waits until it may use these CPUs, or others.
     #[track_caller]
     fn await_cpus(&self, are_meant: impl Fn(&str) -> bool) {
-        // A channel on which nothing comes: it waits for a millisecond at a time.
-        let (_sender, pause) = mpsc::channel::<()>();
-        let begun = Instant::now();
-        while !are_meant(&self.cpus()) {
-            assert!(begun.elapsed() < PATIENCE, "its CPUs are {}", self.cpus());
-            let _ = pause.recv_timeout(Duration::from_millis(1));
-        }
+        wait_until("its CPUs change", || are_meant(&self.cpus()));
+    }
+}
+
+/// Waits until something holds.
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    // A channel on which nothing comes: it waits for a millisecond at a time.
+    let (_sender, pause) = mpsc::channel::<()>();
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        let _ = pause.recv_timeout(Duration::from_millis(1));
     }
 }
 
@@ -113,10 +119,6 @@ impl Place {
 fn a_trial_that_is_interrupted_restores_affinities_and_says_what_is_known() {
     let (place, busy) = (Place::new(), Busy::start());
     let before = busy.cpus();
-    if before == "0" {
-        // One CPU: there is nothing to choose.
-        return;
-    }
     let trial = place
         .command(&["--pid", &busy.pid(), "--time", "1h", "--json"])
         .args(["--progress", "date +%s%N"])
@@ -142,9 +144,12 @@ fn a_trial_that_is_interrupted_restores_affinities_and_says_what_is_known() {
 fn a_complete_trial_has_a_line_per_pair_and_a_report() {
     let (place, busy) = (Place::new(), Busy::start());
     let before = busy.cpus();
+    let (ledger, page) = (place.path("trial.ledger"), place.path("page.html"));
     // A counter that rises with time, whoever places threads.
     let counter = "date +%s%N";
     let output = place.trial(&[
+        "--ledger",
+        ledger.to_str().unwrap(),
         "--pid",
         &busy.pid(),
         "--time",
@@ -171,10 +176,40 @@ fn a_complete_trial_has_a_line_per_pair_and_a_report() {
         "(6 pairs), 95 %\n",
         "progress: what `date +%s%N` prints\n",
         "method: 6 of 6 pairs of blocks of 200 ms, of which the first 60 ms do not count, in random order (seed 1); ",
-        "every affinity is restored\n",
+        "carried over: ",
     ] {
         assert!(out.contains(expected), "{expected:?} is not in {out}");
     }
+    let mut report = Command::new(env!("CARGO_BIN_EXE_numaherd"));
+    let report = report.arg("report").arg(ledger).arg("-o").arg(&page);
+    assert!(report.status().unwrap().success());
+    let page = fs::read_to_string(page).unwrap();
+    for line in out.lines() {
+        let said = line.split_once(": ").map_or(line, |(_, said)| said);
+        assert!(page.contains(said), "{said:?} is not on the page");
+    }
+}
+
+#[test]
+fn a_program_ends_with_all_that_it_has_started() {
+    let place = Place::new();
+    let started = place.path("started");
+    let script = "sleep 1000 > /dev/null 2>&1 & echo $! > \"$0\".new; mv \"$0\".new \"$0\"; wait";
+    let trial = place
+        .command(&["--time", "1h", "--progress", "date +%s%N", "--"])
+        .args(["sh", "-c", script, started.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    wait_until("the program starts another", || started.exists());
+    let other = fs::read_to_string(started).unwrap();
+    kill_process(Pid::from_child(&trial), Signal::TERM).unwrap();
+    let output = trial.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let stat = format!("/proc/{}/stat", other.trim());
+    // Whoever has to may take a while to ask how it ended.
+    let has_ended = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+    wait_until("what it started has ended", has_ended);
 }
 
 #[test]
@@ -262,6 +297,15 @@ fn what_cannot_be_measured_ends_the_trial_and_is_named() {
         said.contains("`echo soon` printed \"soon\"; it has to print a number"),
         "{said}"
     );
+    // It has all that its user has, though the herd has given up what it does not need.
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let own = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let said = failed(&[
+        "--progress",
+        "sed -n 's/^CapEff:[[:space:]]*/has /p' /proc/self/status",
+    ]);
+    let has = format!("printed \"has {}\"", own.unwrap().trim());
+    assert!(said.contains(&has), "{said}");
     let said = failed(&["--progress", "echo 7"]);
     assert!(
         said.contains("there was no progress in 0.1 s, the counter stayed at 7"),
@@ -323,7 +367,7 @@ fn an_endpoint_counts_until_it_has_gone() {
     );
     // One reading before the first pair, four in each.
     assert!(
-        out.starts_with("2 pairs: too few to show a difference"),
+        out.starts_with("no difference could be shown: 2 pairs are too few"),
         "{out}"
     );
     assert!(

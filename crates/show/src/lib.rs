@@ -7,6 +7,7 @@
 //! * [`metrics`] and [`mod@page`]: the same for a scraper and for a browser;
 //! * [`replay`]: how other policies' decisions on a recording compare with the recorded ones;
 //! * [`top`]: a run on a terminal, now or at any moment;
+//! * [`trial`]: what an experiment with a policy and Linux in turn came to;
 //! * [`report`]: a page of charts and tables, of one run or of several side by side.
 //!
 //! Values in, text or serializable values out: nothing here reads a file, asks a clock or knows a
@@ -28,6 +29,7 @@ pub mod run;
 pub mod status;
 pub mod summary;
 pub mod top;
+pub mod trial;
 mod words;
 
 pub use error::ShowError;

@@ -346,7 +346,7 @@ impl RunModel {
                 self.totals = summary.totals.clone();
                 self.end = Some(Arc::new(summary.clone()));
             }
-            Record::Outcome(_) | Record::Unknown => {}
+            Record::Outcome(_) | Record::Trial(_) | Record::Unknown => {}
         }
         self.at = (line.sequence, line.time_ns);
     }

@@ -96,6 +96,11 @@ impl<K: Ord + Copy, P: Ord + Copy> Bounces<K, P> {
         history.moves.push_back((now_ns, from, to));
     }
 
+    /// Forgets where the thing has gone, and that it is frozen.
+    pub fn forget(&mut self, thing: K) {
+        self.things.remove(&thing);
+    }
+
     /// The place that the thing last went to, as far as is remembered.
     pub fn last_place(&self, thing: K) -> Option<P> {
         self.things.get(&thing)?.moves.back().map(|&(.., to)| to)

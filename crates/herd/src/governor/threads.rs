@@ -48,6 +48,8 @@ pub enum Cause {
     Steal,
     /// The plan's entry of that number, which is a release, gives the thread back.
     Release(usize),
+    /// The plan's entry of that number takes the thread back to where it was found; what a request asks for.
+    Return(usize),
     /// The thread is no longer among those to be steered, or herding ends.
     GiveBack,
 }
@@ -92,7 +94,7 @@ impl Change {
     /// The place in the plan of the entry that asked for it, if one did.
     pub fn entry(&self) -> Option<usize> {
         match self.cause {
-            Cause::Placement(entry) | Cause::Release(entry) => Some(entry),
+            Cause::Placement(entry) | Cause::Release(entry) | Cause::Return(entry) => Some(entry),
             Cause::Undo | Cause::Steal | Cause::GiveBack => None,
         }
     }
@@ -270,6 +272,43 @@ impl ThreadGovernor {
             .changes
             .sort_by_key(|change| is_first(change.order.thread, change.held.process));
         governed
+    }
+
+    /// Changes that take the threads that we hold back to the CPUs on which they were `found`, and the plan that
+    /// they are of. They come before a giving back: each mask is that one CPU, and no limit of moves
+    /// counts them, for no policy asked for them.
+    pub fn take_back(
+        &self,
+        snapshot: &Snapshot,
+        found: &BTreeMap<ThreadId, CpuId>,
+    ) -> (Plan, Governed) {
+        let (mut plan, mut governed) = (Plan::default(), Governed::default());
+        for (id, held) in self.holdings.iter() {
+            let (Some(thread), Some(&to)) = (snapshot.thread(id), found.get(&id)) else {
+                continue;
+            };
+            let is_ours = self.holdings.owner(thread, &snapshot.online) == Owner::Ours;
+            let may_be_there =
+                allowed(thread, &snapshot.online, None).contains(to) && held.back.contains(to);
+            if thread.cpu == to || !is_ours || !may_be_there || thread.unmanaged.is_some() {
+                continue;
+            }
+            let (cause, mask) = (
+                Cause::Return(plan.placements.len()),
+                CpuSet::from_iter([to]),
+            );
+            let change = self.change(snapshot, thread, Some(to), Arc::new(mask), cause);
+            governed.changes.push(change);
+            plan.placements.push(Placement {
+                thread: id,
+                from: thread.place(),
+                to,
+                rule: "trial: take back".into(),
+                why: format!("it was on CPU {to} when decisions began, and is given back there"),
+                instead_of: String::new(),
+            });
+        }
+        (plan, governed)
     }
 
     /// Takes out of the changes the giving back of threads that are in no snapshot any more and whose

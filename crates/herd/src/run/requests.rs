@@ -4,7 +4,8 @@
 //! always, and threads that are started with a mask of ours are held like those that started them. With
 //! `give_back` threads get the affinities back that they were found with, also those that are started
 //! with a mask of ours just then. For that the interval ends where it is asked for: what is given back
-//! is what is seen then.
+//! is what is seen then. A *taking back* moves threads to where they were found first: the kernel goes on from
+//! where it was, not from where the policy left them.
 //!
 //! *Resume.* Decisions go on with the next interval. What was being judged when the herd was paused is
 //! judged no more: nobody saw what happened meanwhile.
@@ -16,10 +17,12 @@
 //!
 //! Each request is recorded with what came of it before it is answered.
 
-use numaherd_policy::groups::Policies;
-use numaherd_world::WorldError;
+use std::sync::Arc;
 
-use super::{Paused, Running, ask_world, generators, place_new_pages};
+use numaherd_policy::groups::Policies;
+use numaherd_world::{AffinityResult, Snapshot, WorldError};
+
+use super::{Found, Paused, Running, ask_world, generators, place_new_pages};
 use crate::control::{Change, ControlError, MOST_WAITING, Request, Requests};
 use crate::error::HerdError;
 use crate::governor::Governed;
@@ -39,18 +42,19 @@ impl Running<'_> {
                 break;
             };
             let (asked, outcome) = match waiting.request {
-                Request::Pause { give_back } => {
-                    let paused = self.pause(give_back);
-                    let restored = paused.as_ref().ok().copied().flatten();
-                    is_over |= restored.is_some();
-                    let asked = Asked::Pause {
-                        give_back,
-                        given_back: restored.unwrap_or(0),
-                    };
-                    (asked, paused.map(drop))
+                Request::Pause { give_back } => self.asked_to_pause(give_back, None, &mut is_over),
+                Request::TakeBack => {
+                    let found = self.found.take();
+                    self.asked_to_pause(true, found, &mut is_over)
                 }
                 Request::Resume => (Asked::Resume, self.resume()),
                 Request::Change(change) => self.change(*change),
+                Request::Trial(trial) => {
+                    self.record.add(|| Record::Trial(*trial));
+                    self.record.flush();
+                    waiting.answer.give(Ok(()));
+                    continue;
+                }
             };
             let controlled = Controlled {
                 by: waiting.by.to_string(),
@@ -64,8 +68,28 @@ impl Running<'_> {
         is_over
     }
 
+    fn asked_to_pause(
+        &mut self,
+        give_back: bool,
+        found: Option<Found>,
+        is_over: &mut bool,
+    ) -> (Asked, Result<(), ControlError>) {
+        let paused = self.pause(give_back, found);
+        let restored = paused.as_ref().ok().copied().flatten();
+        *is_over |= restored.is_some();
+        let asked = Asked::Pause {
+            give_back,
+            given_back: restored.unwrap_or(0),
+        };
+        (asked, paused.map(drop))
+    }
+
     /// Pauses. Where threads are given back the interval is over; returns how many were.
-    fn pause(&mut self, give_back: bool) -> Result<Option<u64>, ControlError> {
+    fn pause(
+        &mut self,
+        give_back: bool,
+        found: Option<Found>,
+    ) -> Result<Option<u64>, ControlError> {
         let refused = match self.paused {
             Some(Paused { give_back: true }) => {
                 Some("it is already paused, and affinities are restored")
@@ -84,7 +108,7 @@ impl Running<'_> {
         if !give_back {
             return Ok(None);
         }
-        let given_back = self.watch(paused).map_err(|error| {
+        let given_back = self.watch(paused, found).map_err(|error| {
             self.paused = before;
             self.paging.pause(before.is_some());
             ControlError::refused(error)
@@ -98,13 +122,22 @@ impl Running<'_> {
         }
         self.paging.pause(false);
         self.governor.resume();
+        self.found = None;
         Ok(())
     }
 
-    /// An interval of a pause: it is seen and recorded. Returns how many threads were given back.
-    pub(super) fn watch(&mut self, paused: Paused) -> Result<u64, WorldError> {
-        let snapshot = self.look()?;
+    /// An interval of a pause: it is seen and recorded. Threads are taken back to where they were `found` before
+    /// they are given back. Returns how many were given back.
+    pub(super) fn watch(
+        &mut self,
+        paused: Paused,
+        found: Option<Found>,
+    ) -> Result<u64, WorldError> {
+        let mut snapshot = self.look()?;
         self.record.saw(&snapshot, &Governed::default());
+        if let Some(found) = found {
+            self.take_back(Arc::make_mut(&mut snapshot), &found);
+        }
         let given_back = if paused.give_back {
             let holds_any = self.governor.holdings().iter().next().is_some();
             self.give_back_all(&snapshot, holds_any)
@@ -117,6 +150,30 @@ impl Running<'_> {
         self.hear_paging();
         self.record.flush();
         Ok(given_back)
+    }
+
+    /// Takes threads back to the CPUs on which they were found. The snapshot then says what they have.
+    fn take_back(&mut self, snapshot: &mut Snapshot, found: &Found) {
+        let (plan, mut governed) = self.governor.take_back(snapshot, found);
+        if plan.is_empty() {
+            return;
+        }
+        let outcome = self.carry_out(snapshot, &mut governed);
+        for (change, outcome) in governed.changes.iter().zip(&outcome.affinities) {
+            let affinity = match &outcome.result {
+                AffinityResult::Done => change.order.cpus.clone(),
+                AffinityResult::Narrowed { now } => Arc::new(now.clone()),
+                AffinityResult::Gone | AffinityResult::Failed { .. } => continue,
+            };
+            let id = change.order.thread;
+            if let Ok(at) = snapshot
+                .threads
+                .binary_search_by_key(&id, |thread| thread.id)
+            {
+                snapshot.threads[at].affinity = affinity;
+            }
+        }
+        self.record_placing(snapshot, true, plan, governed, outcome);
     }
 
     /// Records what the paging has done by now, before what comes next.

@@ -12,7 +12,7 @@ use numaherd_herd::{
     Settings, Summary,
 };
 use numaherd_policy::{Needs, Place, Policy, Random};
-use numaherd_topology::{CpuSet, Topology};
+use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{NewPages, Placement, Signal, SignalState, Snapshot};
 use tempfile::TempDir;
 
@@ -107,6 +107,7 @@ impl Ran {
             Record::Paging(_) => "paging",
             Record::Notice(_) => "notice",
             Record::Control(_) => "CONTROL",
+            Record::Trial(_) => "trial",
             Record::End(_) => "end",
             Record::LedgerEnded { .. } => "ledger-ended",
             Record::Unknown => "unknown",
@@ -237,6 +238,76 @@ fn a_pause_that_gives_back_leaves_nothing_held_and_nothing_owed() {
         Some(6),
         "at the pause and at the end"
     );
+}
+
+#[test]
+fn a_taking_back_puts_threads_where_they_were_found_and_leaves_nothing_held() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("journal");
+    let journal = Journal::open(&path, "this boot", "the test").unwrap();
+    let (control, requests) = pair();
+    let seen: Arc<Mutex<Vec<(usize, u32, u32)>>> = Arc::default();
+    let noted = seen.clone();
+    let mut world = fake().scripted(move |interval, world| {
+        let cpus = [1, 2].map(|number| world.thread(number).cpu.0);
+        noted.lock().unwrap().push((owed(&path), cpus[0], cpus[1]));
+        match interval {
+            // Linux moves one meanwhile, and that is where it is found the next time.
+            3 => world.thread(1).cpu = CpuId(1),
+            2 | 5 => control.tell(Request::TakeBack).unwrap(),
+            4 => control.tell(Request::Resume).unwrap(),
+            _ => {}
+        }
+    });
+    world.ends_after = 7;
+    world.thread(2).cpu = CpuId(2);
+    // Once to and fro is one time too many, were it the policy's.
+    let settings = Settings {
+        limits: Limits {
+            bounce_limit: 1,
+            thread_bounce_limit: Some(1),
+            moves_per_interval: 2,
+            ..Limits::default()
+        },
+        ..Settings::default()
+    };
+    let ran = run_with(
+        &mut world,
+        policy(everyone_to(5)),
+        settings,
+        requests,
+        Some(journal),
+    );
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [
+            (0, 0, 2),
+            (2, 5, 5),
+            (2, 5, 5),
+            (0, 0, 2),
+            (0, 1, 2),
+            (2, 5, 5),
+            (0, 1, 2),
+        ]
+    );
+    let asked = Was::Pause {
+        give_back: true,
+        given_back: 2,
+    };
+    assert_eq!(ran.controlled()[0].asked, asked);
+    let taken: Vec<&Placement> = ran
+        .lines
+        .iter()
+        .filter_map(|line| match &line.record {
+            Record::Placing(placing) => Some(&placing.plan.placements),
+            _ => None,
+        })
+        .flatten()
+        .filter(|one| one.rule == "trial: take back")
+        .collect();
+    assert_eq!(taken.len(), 4);
+    assert_eq!((taken[0].from, taken[0].to), (CpuId(5), CpuId(0)));
+    assert!(ran.summary.totals.refusals.is_empty());
 }
 
 #[test]

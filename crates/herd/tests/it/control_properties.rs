@@ -28,6 +28,7 @@ enum Ask {
     Pause {
         give_back: bool,
     },
+    TakeBack,
     Resume,
     Policy(Vec<(u32, u32)>),
     Settings(Set),
@@ -104,6 +105,7 @@ fn event() -> impl Strategy<Value = Event> {
     let ask = prop_oneof![
         any::<bool>().prop_map(|give_back| Ask::Pause { give_back }),
         any::<bool>().prop_map(|give_back| Ask::Pause { give_back }),
+        Just(Ask::TakeBack),
         Just(Ask::Resume),
         Just(Ask::Resume),
         plan().prop_map(Ask::Policy),
@@ -163,6 +165,7 @@ fn request(ask: &Ask, world: &Fake) -> Request {
         Ask::Pause { give_back } => Request::Pause {
             give_back: *give_back,
         },
+        Ask::TakeBack => Request::TakeBack,
         Ask::Resume => Request::Resume,
         Ask::Policy(plan) => change(Some(wandering("another", plan, world)), None),
         Ask::Settings(set) => change(None, Some(set.settings())),
@@ -346,7 +349,8 @@ proptest! {
                 }
                 Record::Placing(Placing { plan, affinities, .. }) if paused.is_some() => {
                     let gives_back = affinities.iter().all(|order| order.core.is_none());
-                    prop_assert!(plan.is_empty() && gives_back, "{:?}", line);
+                    let takes_back = plan.placements.iter().all(|one| one.rule == "trial: take back");
+                    prop_assert!(if plan.is_empty() { gives_back } else { takes_back }, "{:?}", line);
                 }
                 Record::Paging(tick) => prop_assert!(paused.is_none(), "{:?}", tick),
                 _ => {}

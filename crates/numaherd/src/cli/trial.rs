@@ -14,11 +14,12 @@ use super::SelectionOptions;
 #[derive(Debug, Args)]
 #[command(after_help = TRIAL_HELP)]
 pub struct Trial {
-    /// The policy to try
+    /// The policy to try [default: the configured one, or dino]
     #[arg(long, value_name = "NAME")]
-    pub policy: String,
+    pub policy: Option<String>,
 
-    /// What to compare it with: linux (affinities restored, nothing decided), or another policy
+    /// What to compare it with: linux (threads where Linux had them, with their affinities restored, and nothing
+    /// decided), or another policy
     #[arg(long, value_name = "NAME", default_value = "linux")]
     pub against: String,
 
@@ -75,7 +76,7 @@ pub struct Trial {
     #[arg(long)]
     pub json: bool,
 
-    /// Start this program, and end it with the trial
+    /// Start this program in a process group of its own, and end the group with the trial
     #[arg(last = true, value_name = "CMD")]
     pub program: Vec<OsString>,
 }

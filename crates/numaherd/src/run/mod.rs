@@ -66,8 +66,10 @@ pub type Print<'a> = Box<dyn FnOnce(&Summary) -> Result<()> + 'a>;
 pub struct Purpose<'a> {
     /// In place of the configured policy.
     pub policy: Option<Policy>,
+    /// Whether the program that is started is to be a process group of its own, which is ended whole.
+    pub own_group: bool,
     /// Begins what else takes part, just before the loop does; it may end the run.
-    pub begin: Box<dyn FnOnce(Ender) -> Result<()> + 'a>,
+    pub begin: Box<dyn FnOnce(Ender) + 'a>,
     /// Prints what came of it.
     pub printed: Print<'a>,
 }
@@ -111,9 +113,10 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     } = attached;
     let mut config = effective.config.clone();
     let (mut own_policy, mut begin, mut printed) = (None, None, None);
+    let mut own_group = false;
     if let Some(purpose) = purpose {
         config.herd.record_interval_ms = 0;
-        own_policy = purpose.policy;
+        (own_policy, own_group) = (purpose.policy, purpose.own_group);
         (begin, printed) = (Some(purpose.begin), Some(purpose.printed));
     }
     let policy = match own_policy {
@@ -160,7 +163,8 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     } else {
         policy.new_pages
     };
-    let program = Program::start(&options.program, new_pages, &topology)?;
+    let stop = signals::stop()?;
+    let program = Program::start(&options.program, new_pages, &topology, own_group)?;
     privileges::keep(match program {
         Some(_) => privileges::PLACING | privileges::ENDING,
         None => privileges::PLACING,
@@ -183,7 +187,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let mut host = Host::new(host_options, topology).map_err(coded)?;
     let (control, requests) = control.unwrap_or_else(control::pair);
     let world = host.stop();
-    let stop = signals::watch(world.clone(), reload.clone())?;
+    signals::watch(Ender::of(&stop, world.clone()), reload.clone())?;
     let mut service = service::Service::new();
     let (groups, settings) = (host.groups(), steering::settings(&config));
     let herd = Herd::new(&mut host, policy, settings, ledger, journal)
@@ -201,7 +205,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
         reload.begin(options, effective, control, groups, lacks_memory);
     }
     if let Some(begin) = begin {
-        begin(Ender::of(&stop, world))?;
+        begin(Ender::of(&stop, world));
     }
     let summary = herd.run(&stop).map_err(coded)?;
     let stopped = summary.ending == Ending::Stopped;

@@ -1,20 +1,25 @@
 //! The program that `numaherd run -- CMD` starts: its new pages go by the policy's rule from its first
-//! one on, and it ends with the run.
+//! one on, and it ends with the run. One that is a process group of its own ends with all that is in it; a
+//! terminal's Ctrl-C does not reach it, and it does not read from the terminal.
 
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitCode};
+use std::io::IsTerminal;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 use numaherd_host::start_with_new_pages;
 use numaherd_topology::Topology;
 use numaherd_world::NewPages;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::exit::ended;
 
 /// The program that was started for this run; ended with it when the run cannot begin.
-pub struct Program(Child);
+pub struct Program {
+    child: Child,
+    own_group: bool,
+}
 
 impl Program {
     /// Starts it; nothing where no program is named.
@@ -25,6 +30,7 @@ impl Program {
         program: &[OsString],
         new_pages: NewPages,
         topology: &Topology,
+        own_group: bool,
     ) -> Result<Option<Self>> {
         let Some((name, arguments)) = program.split_first() else {
             return Ok(None);
@@ -32,15 +38,21 @@ impl Program {
         let mut command = Command::new(name);
         start_with_new_pages(command.args(arguments), new_pages, topology)
             .map_err(|error| ended!(Usage, "cannot start {}: {}", name.display(), error.reason))?;
+        if own_group {
+            command.process_group(0);
+            if std::io::stdin().is_terminal() {
+                command.stdin(Stdio::null());
+            }
+        }
         let child = command
             .spawn()
             .map_err(|error| ended!(Usage, "cannot start {}: {error}", name.display()))?;
-        Ok(Some(Self(child)))
+        Ok(Some(Self { child, own_group }))
     }
 
     /// Its process number.
     pub fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 
     /// Waits for its end, having asked for it when the run was stopped; its exit code.
@@ -49,23 +61,30 @@ impl Program {
     /// The kernel does not say how it ended.
     pub fn finish(mut self, stopped: bool) -> Result<ExitCode> {
         if stopped {
-            // It may have ended already; then there is nobody to ask.
-            let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+            self.send(Signal::TERM);
         }
-        let status = self.0.wait().context("cannot wait for the program")?;
+        let status = self.child.wait().context("cannot wait for the program")?;
         let code = status.code().or_else(|| Some(128 + status.signal()?));
         Ok(ExitCode::from(
             code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
         ))
     }
+
+    /// Sends a signal to it, or to its group. It may have ended already; then there is nobody to send it to.
+    fn send(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        let _ = match self.own_group {
+            true => kill_process_group(pid, signal),
+            false => kill_process(pid, signal),
+        };
+    }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
-            // Ended in between: nothing to end.
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        if let Ok(None) = self.child.try_wait() {
+            self.send(Signal::KILL);
+            let _ = self.child.wait();
         }
     }
 }

@@ -38,21 +38,29 @@ impl Ender {
     }
 }
 
-/// A flag that SIGINT and SIGTERM set, waking the world as well. A second of these ends the program
-/// at once; what it owes is in the journal. SIGHUP reloads.
+/// A flag that SIGINT and SIGTERM set. A second of these ends the program at once; what it owes is in the
+/// journal.
 ///
 /// # Errors
-/// The kernel refuses a handler, or a thread.
-pub fn watch(world: numaherd_host::Stop, reload: Reload) -> Result<Arc<AtomicBool>> {
+/// The kernel refuses a handler.
+pub fn stop() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_default(signal, stop.clone())
             .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
             .context("cannot watch for signals")?;
     }
+    Ok(stop)
+}
+
+/// From now on SIGINT and SIGTERM wake the world as well, and SIGHUP reloads.
+///
+/// # Errors
+/// The kernel refuses a handler, or a thread.
+pub fn watch(ender: Ender, reload: Reload) -> Result<()> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
-    let (ender, had_terminal) = (Ender::of(&stop, world), on_terminal());
+    let had_terminal = on_terminal();
     let watch = move || {
         for signal in signals.forever() {
             let hung_up = signal == SIGHUP && had_terminal && !on_terminal();
@@ -68,7 +76,7 @@ pub fn watch(world: numaherd_host::Stop, reload: Reload) -> Result<Arc<AtomicBoo
     thread
         .spawn(watch)
         .context("cannot start a thread that watches for signals")?;
-    Ok(stop)
+    Ok(())
 }
 
 /// Whether somebody sits at a terminal that this program was started on.

@@ -7,46 +7,16 @@
 //! ratio of the two rates of progress.
 //!
 //! What this takes away: whatever changes over time, slowly or in phases, is as often for a side as against it, since a
-//! coin decides which of two neighbouring blocks a side gets. What it cannot take away: effects that
-//! outlast the dropped part of a block, such as pages that stay where a policy moved them. They make the sides
-//! more alike.
+//! coin decides which of two neighbouring blocks a side gets. Where threads were left is undone by whoever
+//! switches. What it cannot take away: effects that outlast the dropped part of a block, such as pages that
+//! stay where a policy moved them. They make the sides more alike.
 
 use std::time::Duration;
 
+use numaherd_herd::ledger::{Design, Pair, Side};
 use numaherd_policy::Random;
-use numaherd_quantity::any_time::AnyTime;
-use numaherd_quantity::statistics::Mean;
+use numaherd_show::trial::Verdict;
 use rand::{Rng, SeedableRng};
-use serde::Serialize;
-
-/// Fewest pairs of which an interval is made. Of fewer, more than 5 in 100 agree by the draw of their order alone,
-/// where whatever changes over time outweighs all else.
-pub const LEAST_PAIRS: usize = 6;
-
-/// One of the two that are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Side {
-    /// The policy that is tried.
-    Policy,
-    /// What it is compared with.
-    Against,
-}
-
-/// How a trial is made.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Design {
-    /// Length of a block.
-    pub block: Duration,
-    /// How much of its beginning does not count.
-    pub washout: Duration,
-    /// Pairs of blocks.
-    pub pairs: usize,
-    /// Seed of the order within pairs.
-    pub seed: u64,
-    /// Whether it ends as soon as a difference is shown.
-    pub stop_early: bool,
-}
 
 /// The counter of progress as it was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,24 +57,6 @@ pub trait Machine {
     fn progress(&mut self) -> Result<Reading, Halt>;
 }
 
-/// Both blocks of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Pair {
-    /// Which side came first.
-    pub first: Side,
-    /// Progress per second under the policy.
-    pub policy: f64,
-    /// Progress per second under what it is compared with.
-    pub against: f64,
-}
-
-impl Pair {
-    /// The logarithm of the ratio of the two.
-    pub fn log_ratio(&self) -> f64 {
-        (self.policy / self.against).ln()
-    }
-}
-
 /// What happens, for whoever looks on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event<'a> {
@@ -134,9 +86,9 @@ pub fn conduct(
     mut happens: impl FnMut(Event<'_>),
 ) -> (Vec<Pair>, End) {
     let mut random = Random::seed_from_u64(design.seed);
-    let mut pairs = Vec::with_capacity(design.pairs);
+    let mut pairs = Vec::with_capacity(design.pairs_planned);
     let mut last = None;
-    while pairs.len() < design.pairs {
+    while pairs.len() < design.pairs_planned {
         let sides = match random.random() {
             true => [Side::Policy, Side::Against],
             false => [Side::Against, Side::Policy],
@@ -147,7 +99,7 @@ pub fn conduct(
         }
         happens(Event::Pair(&pairs));
         let is_shown = || Verdict::of(&pairs, design).is_some_and(|verdict| verdict.is_shown());
-        if design.stop_early && pairs.len() < design.pairs && is_shown() {
+        if design.stop_early && pairs.len() < design.pairs_planned && is_shown() {
             return (pairs, End::Early);
         }
     }
@@ -166,17 +118,17 @@ fn pair(
         let begun = machine.now();
         machine.switch(side)?;
         happens(Event::Dropping(side));
-        machine.wait_until(begun + design.washout)?;
+        machine.wait_until(begun + design.washout())?;
         let from = read(machine, last)?;
         happens(Event::Measuring(side));
-        machine.wait_until(begun + design.block)?;
+        machine.wait_until(begun + design.block())?;
         let to = read(machine, last)?;
         *rate = (to.value - from.value) / to.at.saturating_sub(from.at).as_secs_f64();
         if to.at <= from.at || *rate <= 0.0 {
             return Err(Halt::Failed(format!(
                 "there was no progress in {:.1} s, the counter stayed at {}; a trial needs a counter that rises in \
                  every block: take longer blocks (--block), or another counter",
-                design.block.saturating_sub(design.washout).as_secs_f64(),
+                design.measured().as_secs_f64(),
                 to.value
             )));
         }
@@ -206,58 +158,6 @@ fn read(machine: &mut impl Machine, last: &mut Option<Reading>) -> Result<Readin
         )));
     }
     Ok(reading)
-}
-
-/// What the pairs say.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
-    /// The mean of the logarithms of ratios, with half of its 95 % interval.
-    log: Mean,
-}
-
-impl Verdict {
-    /// Of these pairs; `None` where they are too few for an interval.
-    pub fn of(pairs: &[Pair], design: &Design) -> Option<Self> {
-        let log = AnyTime::planned(design.pairs).mean(&log_ratios(pairs))?;
-        (pairs.len() >= LEAST_PAIRS && log.half.is_some()).then_some(Self { log })
-    }
-
-    /// Whether a difference is shown: the interval excludes none.
-    pub fn is_shown(&self) -> bool {
-        self.log.mean.abs() > self.half_log()
-    }
-
-    fn half_log(&self) -> f64 {
-        self.log.half.unwrap_or(f64::INFINITY)
-    }
-
-    /// How much faster the policy is, as a share.
-    pub fn gain(&self) -> f64 {
-        self.log.mean.exp_m1()
-    }
-
-    /// The interval of [`Verdict::gain`].
-    pub fn interval(&self) -> [f64; 2] {
-        let half = self.half_log();
-        [self.log.mean - half, self.log.mean + half].map(f64::exp_m1)
-    }
-
-    /// Half of the interval's length.
-    pub fn half(&self) -> f64 {
-        let [low, high] = self.interval();
-        (high - low) / 2.0
-    }
-}
-
-fn log_ratios(pairs: &[Pair]) -> Vec<f64> {
-    pairs.iter().map(Pair::log_ratio).collect()
-}
-
-/// How many pairs it takes to see a gain of this share in four trials of five, by how far these pairs spread.
-/// `None` where that is not known, or nobody could wait for it.
-pub fn pairs_to_see(gain: f64, pairs: &[Pair]) -> Option<usize> {
-    let deviation = numaherd_quantity::statistics::deviation(&log_ratios(pairs))?;
-    AnyTime::to_see(gain.ln_1p(), deviation)
 }
 
 #[cfg(test)]

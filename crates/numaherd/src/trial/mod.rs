@@ -1,25 +1,27 @@
 //! `numaherd trial`: whether a policy helps on this machine, by experiment.
 //!
 //! A run whose policy is switched on and off. The loop, its governor and its journal are those of `run`; a thread beside
-//! it conducts ([`conduct`]) and switches over the herd's control, as `numaherd ctl` does: Linux is a pause in
-//! which threads have their own affinities back. So whatever ends a run ends a trial, and leaves the same behind:
-//! nothing. Progress is what the user names, or else what the machine counts ([`progress`]).
+//! it conducts ([`conduct`]) and switches over the herd's control, as `numaherd ctl` does: Linux is a pause that
+//! begins with threads back where Linux had them, and with their own affinities. So whatever ends a run ends a
+//! trial, and leaves the same behind: nothing. Progress is what the user names, or else what the machine
+//! counts ([`progress`]). What came of it, [`numaherd_show::trial`] says, from the records that the ledger has too.
 
 mod conduct;
+mod live;
 mod progress;
-mod report;
 
 use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use numaherd_herd::ledger::{self, Design, Side, TrialEnd, TrialPlan};
 use numaherd_herd::{Change, Control, ControlError, Line, Record, Request, Summary, control};
 use numaherd_policy::groups::Policies;
-use numaherd_quantity::time;
+use numaherd_quantity::{nanoseconds, time};
+use numaherd_show::trial::{LEAST_PAIRS, LINUX, Trial};
 use numaherd_world::{NewPages, Signal, Snapshot};
 
 use crate::cli::{self, Run};
@@ -28,15 +30,12 @@ use crate::config::{Config, Effective};
 use crate::exit::{Exit, OrExit, ended};
 use crate::print;
 use crate::run::{self, Attached, Ender, Purpose};
-use conduct::{Design, End, Event, Halt, LEAST_PAIRS, Machine, Pair, Reading, Side, conduct};
+use conduct::{End, Event, Halt, Machine, Reading, conduct};
+use live::Live;
 use progress::{Endpoint, Source};
-use report::{Names, Report};
 
 /// How long the herd may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Which policy is a pause with affinities restored.
-const LINUX: &str = "linux";
 
 /// By which name the ledger knows who asked.
 const BY: &str = "trial";
@@ -50,11 +49,7 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
     let run = as_run(options);
     let config = Effective::of(&run)?.config;
     let source = source(options)?;
-    let design = design(options, &config, &source)?;
-    let names = Names {
-        policy: options.policy.clone(),
-        against: options.against.clone(),
-    };
+    let plan = plan(options, &config, &source)?;
     let (news, heard) = mpsc::channel();
     let counted = Arc::new(Mutex::new(Counted::default()));
     let (herd, requests) = control::pair();
@@ -62,41 +57,35 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
         began: Instant::now(),
         heard,
         control: herd.named(BY),
-        source: source.clone(),
+        source,
         counted: counted.clone(),
         config,
-        names: names.clone(),
+        plan,
         selected: selected(options),
         now: Some(Side::Policy),
     };
-    let thread = RefCell::new(None);
+    let (begin, begun) = mpsc::channel();
+    // Now, as long as there are all privileges that the command of `--progress` may need.
+    let thread = std::thread::Builder::new()
+        .name("trial".to_owned())
+        .spawn(move || Some(conductor.conduct(&begun.recv().ok()?)))
+        .context("cannot start a thread for the trial")?;
     let failed = RefCell::new(None);
-    let begin = |ender: Ender| {
-        let builder = std::thread::Builder::new().name("trial".to_owned());
-        let started = builder.spawn(move || conductor.conduct(&design, &ender));
-        *thread.borrow_mut() = Some(started.context("cannot start a thread for the trial")?);
-        Ok(())
-    };
     let stop = news.clone();
     let printed = |summary: &Summary| {
         // It may have ended already.
         let _ = stop.send(News::Stop);
-        let joined = thread.take().map(JoinHandle::<(Vec<Pair>, End)>::join);
-        let Some(Ok((pairs, end))) = joined else {
+        let Ok(Some(trial)) = thread.join() else {
             return Err(ended!(Failure, "the thread of the trial has died"));
         };
-        if let End::Halted(Halt::Failed(why)) = &end {
+        if let Some(TrialEnd::Failed(why)) = &trial.ended {
             *failed.borrow_mut() = Some(why.clone());
         }
-        let is_instructions = lock(&counted).is_instructions;
-        let progress = report::progress(&source, is_instructions);
-        let report = Report::of(&names, &design, progress, pairs, &end, summary);
-        print::shown(options.json, &report, || report.text())
+        print::shown(options.json, &trial.report(summary), || trial.text(summary))
     };
-    let seen = counted.clone();
     let attached = Attached {
         watchers: vec![Box::new(move |line: &Arc<Line>| {
-            if lock(&seen).take_in(&line.record) {
+            if lock(&counted).take_in(&line.record) {
                 // The conductor may have given up.
                 let _ = news.send(News::First);
             }
@@ -104,7 +93,11 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
         control: Some((herd, requests)),
         purpose: Some(Purpose {
             policy: None,
-            begin: Box::new(begin),
+            own_group: true,
+            begin: Box::new(move |ender| {
+                // It waits for this.
+                let _ = begin.send(ender);
+            }),
             printed: Box::new(printed),
         }),
         ..Attached::default()
@@ -119,7 +112,7 @@ pub fn trial(options: &cli::Trial) -> Result<()> {
 /// What `run` would be told.
 fn as_run(options: &cli::Trial) -> Run {
     Run {
-        policy: Some(options.policy.clone()),
+        policy: options.policy.clone(),
         selection: options.selection.clone(),
         seed: options.seed,
         config: options.config.clone(),
@@ -163,22 +156,22 @@ fn source(options: &cli::Trial) -> Result<Source> {
 ///
 /// # Errors
 /// A policy is unknown, or cannot be switched off; or the times do not go together.
-fn design(options: &cli::Trial, config: &Config, source: &Source) -> Result<Design> {
+fn plan(options: &cli::Trial, config: &Config, source: &Source) -> Result<TrialPlan> {
+    let (policy, against) = (config.policy(), &options.against);
     if config.herd.dry_run {
         return Err(ended!(
             Usage,
             "herd.dry_run is set: a trial of a dry run would compare Linux with Linux"
         ));
     }
-    if options.policy == options.against {
+    if policy == against {
         return Err(ended!(
             Usage,
-            "a trial of {} against itself shows nothing",
-            options.policy
+            "a trial of {policy} against itself shows nothing"
         ));
     }
     let mut interval = Duration::ZERO;
-    for name in [&options.policy, &options.against] {
+    for name in [policy, against] {
         let policies = policies(config, name)?;
         if policies.new_pages != NewPages::FirstTouch {
             return Err(ended!(
@@ -191,7 +184,7 @@ fn design(options: &cli::Trial, config: &Config, source: &Source) -> Result<Desi
         let settings = steering::settings(config).resolved(&policies.own());
         interval = interval.max(settings.placement_interval(u64::MAX));
     }
-    let shown = |length: Duration| time(length.as_nanos() as u64);
+    let shown = |length: Duration| time(nanoseconds(length));
     let block = options.block;
     let washout = options.washout.unwrap_or(block.mul_f64(0.3));
     if washout < interval {
@@ -232,12 +225,18 @@ fn design(options: &cli::Trial, config: &Config, source: &Source) -> Result<Desi
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(0, |now| u64::from(now.subsec_micros()))
     };
-    Ok(Design {
-        block,
-        washout,
-        pairs,
-        seed: options.seed.unwrap_or_else(from_clock),
-        stop_early: options.stop_early,
+    Ok(TrialPlan {
+        policy: policy.to_owned(),
+        against: against.clone(),
+        counter: source.to_string(),
+        is_named: *source != Source::World,
+        design: Design {
+            block_ns: nanoseconds(block),
+            washout_ns: nanoseconds(washout),
+            pairs_planned: pairs,
+            seed: options.seed.unwrap_or_else(from_clock),
+            stop_early: options.stop_early,
+        },
     })
 }
 
@@ -325,37 +324,48 @@ struct Conductor {
     source: Source,
     counted: Arc<Mutex<Counted>>,
     config: Config,
-    names: Names,
+    plan: TrialPlan,
     selected: String,
     /// Who places threads now; `None`: a switch has failed.
     now: Option<Side>,
 }
 
 impl Conductor {
-    /// Conducts, showing on standard error how it goes on, and ends the run.
-    fn conduct(mut self, design: &Design, ender: &Ender) -> (Vec<Pair>, End) {
-        let mut live = report::Live::new(&self.names, design, std::io::stderr().is_terminal());
-        let control = self.control.clone();
-        let mut happens = |event: Event<'_>| {
-            // A terminal that has gone is no error.
-            let _ = std::io::stderr().write_all(live.event(event).as_bytes());
-            if let Event::Pair(pairs) = event {
-                let why = report::pair_line(pairs, design);
-                // What finds no room in the queue is missing in the ledger only.
-                let _ = control.tell(Request::Change(Box::new(Change {
-                    policy: None,
-                    settings: None,
-                    why,
-                })));
-            }
+    /// Conducts, showing on standard error how it goes on and recording each pair, and ends the run.
+    fn conduct(mut self, ender: &Ender) -> Trial {
+        let ready = self.ready();
+        let (plan, control) = (self.plan.clone(), self.control.clone());
+        let record = |pair, ended| {
+            Request::Trial(Box::new(ledger::Trial {
+                plan: plan.clone(),
+                pair,
+                ended,
+            }))
         };
-        let (pairs, end) = match self.ready() {
-            Ok(()) => conduct(design, &mut self, &mut happens),
+        let mut live = Live::new(&plan, std::io::stderr().is_terminal());
+        let (pairs, end) = match ready {
             Err(halt) => (Vec::new(), End::Halted(halt)),
+            Ok(()) => conduct(&plan.design, &mut self, |event| {
+                // A terminal that has gone is no error.
+                let _ = std::io::stderr().write_all(live.event(event).as_bytes());
+                if let Event::Pair(pairs) = event {
+                    // Where the herd has ended meanwhile, the pair is missing in the ledger only.
+                    let _ = control.ask(record(pairs.last().copied(), None), PATIENCE);
+                }
+            }),
         };
         let _ = std::io::stderr().write_all(live.over().as_bytes());
+        let ended = match end {
+            End::Early => Some(TrialEnd::Early),
+            End::Halted(Halt::Failed(why)) => Some(TrialEnd::Failed(why)),
+            End::Complete | End::Halted(Halt::Stopped) => None,
+        };
+        if ended.is_some() {
+            // Where the herd has ended meanwhile, the ledger has how.
+            let _ = self.ask(record(None, ended.clone()));
+        }
         ender.end();
-        (pairs, end)
+        Trial { plan, pairs, ended }
     }
 
     /// Waits for the first snapshot, and looks whether there is anything to place and to measure.
@@ -364,10 +374,13 @@ impl Conductor {
             return Err(Halt::Stopped);
         }
         self.some_match()?;
-        let (threads, managed) = {
+        let (threads, managed, is_instructions) = {
             let counted = lock(&self.counted);
-            (counted.threads, counted.managed)
+            (counted.threads, counted.managed, counted.is_instructions)
         };
+        if self.source == Source::World && is_instructions {
+            "instructions of the selected threads".clone_into(&mut self.plan.counter);
+        }
         if managed == 0 {
             return Err(Halt::Failed(format!(
                 "none of the {threads} threads may be placed, so that no policy can make a difference; `{} run --dry-run` \
@@ -398,7 +411,7 @@ impl Conductor {
             })
     }
 
-    /// Lets another policy decide. In between, all threads have their own affinities.
+    /// Lets another policy decide. In between, all threads are where Linux had them.
     fn change(&self, name: &str) -> Result<(), Halt> {
         let policies =
             policies(&self.config, name).map_err(|error| Halt::Failed(format!("{error:#}")))?;
@@ -407,7 +420,7 @@ impl Conductor {
             settings: None,
             why: format!("a block of {name}"),
         };
-        self.ask(Request::Pause { give_back: true })?;
+        self.ask(Request::TakeBack)?;
         self.ask(Request::Change(Box::new(change)))?;
         self.ask(Request::Resume)
     }
@@ -427,15 +440,11 @@ impl Machine for Conductor {
 
     fn switch(&mut self, to: Side) -> Result<(), Halt> {
         if self.now.take() != Some(to) {
-            let name = match to {
-                Side::Policy => &self.names.policy,
-                Side::Against => &self.names.against,
-            };
-            let is_linux = self.names.against == LINUX;
             match to {
-                Side::Against if is_linux => self.ask(Request::Pause { give_back: true })?,
-                Side::Policy if is_linux => self.ask(Request::Resume)?,
-                _ => self.change(name)?,
+                Side::Against if self.plan.against == LINUX => self.ask(Request::TakeBack)?,
+                Side::Policy if self.plan.against == LINUX => self.ask(Request::Resume)?,
+                Side::Against => self.change(&self.plan.against)?,
+                Side::Policy => self.change(&self.plan.policy)?,
             }
         }
         self.now = Some(to);

@@ -27,7 +27,7 @@ pub enum Source {
     Command(String),
     /// An endpoint's text has it.
     Prometheus(Endpoint),
-    /// What the machine counts: instructions, or else CPU time.
+    /// What the machine counts: CPU time, or instructions where it counts these.
     World,
 }
 
@@ -216,7 +216,7 @@ impl fmt::Display for Source {
         match self {
             Self::Command(command) => write!(f, "what `{command}` prints"),
             Self::Prometheus(endpoint) => write!(f, "{} of {}", endpoint.named(), endpoint.url),
-            Self::World => f.write_str("what the machine counts"),
+            Self::World => f.write_str("CPU time of the selected threads"),
         }
     }
 }

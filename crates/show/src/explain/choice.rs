@@ -181,6 +181,7 @@ fn kind(record: &Record) -> &'static str {
         Record::Paging(_) => "a look at the pages",
         Record::Notice(_) => "a notice",
         Record::Control(_) => "something that was asked of the herd",
+        Record::Trial(_) => "a pair of blocks of a trial",
         Record::LedgerEnded { .. } => "the end of the ledger",
         Record::End(_) => "the end",
         Record::Unknown => "of a later program",

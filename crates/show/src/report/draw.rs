@@ -7,6 +7,7 @@
 
 mod dots;
 mod matrix;
+mod pairs;
 mod placements;
 mod strips;
 
@@ -18,6 +19,7 @@ use super::columns::Clock;
 
 pub(super) use dots::{Dots, dots};
 pub(super) use matrix::matrix;
+pub(super) use pairs::pairs;
 pub(super) use placements::placements;
 pub(super) use strips::{Chart, Drawn, Strip};
 

@@ -1,8 +1,10 @@
 //! What a page draws of the past: figures over time as columns, the first and last moves, each thread
-//! and process that ever was. It does not grow with the length of the run.
+//! and process that ever was. It does not grow with the length of the run, but by a few bytes for each pair
+//! of a trial.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use numaherd_herd::{Line, Record};
 use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Snapshot, ThreadId};
 
@@ -11,6 +13,7 @@ use super::tracks::{ProcessTrack, ThreadTrack};
 use crate::run::decision::{PageDecision, ThreadDecision};
 use crate::run::traffic::{Traffic, imbalance};
 use crate::run::{Decision, DecisionOutcome, History, RunModel, Work, sum};
+use crate::trial::Trial;
 use crate::words::cut;
 
 /// The most moves that are shown one by one: so many of the first and so many of the last.
@@ -30,6 +33,8 @@ pub(super) struct Charts {
     pub(super) page_errors: Sentences,
     pub(super) notices: Sentences,
     pub(super) gaps: Sentences,
+    /// What the run was a trial of, where it was one.
+    pub(super) trial: Option<Trial>,
 }
 
 /// The whole machine over time.
@@ -189,6 +194,12 @@ impl Seen {
 }
 
 impl History for Charts {
+    fn line(&mut self, line: &Line) {
+        if let Record::Trial(record) = &line.record {
+            Trial::take(&mut self.trial, record);
+        }
+    }
+
     fn interval(&mut self, run: &RunModel, snapshot: &Snapshot) {
         // Without a start the machine is not known, and nothing can be drawn.
         let Some(traffic) = &run.traffic else {

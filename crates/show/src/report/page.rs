@@ -3,6 +3,7 @@
 mod compared;
 mod one;
 mod tables;
+mod trial;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use numaherd_world::{ProcessId, ThreadId};

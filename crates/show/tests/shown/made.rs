@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use numaherd_herd::ledger::{
-    Asked, Controlled, Ledger, Notice, PagingTick, Placing, Reader, Start, Writer,
+    Asked, Controlled, Ledger, Notice, PagingTick, Placing, Reader, Start, Trial, Writer,
 };
 use numaherd_herd::{
     AffinityScope, Ending, Guard, Limits, Line, Record, Refusal, Settings, Summary, Totals,
@@ -347,6 +347,11 @@ impl Made {
             asked,
             refused: None,
         }));
+    }
+
+    /// A record of a trial.
+    pub fn trial(&mut self, trial: Trial) {
+        self.add(Record::Trial(trial));
     }
 
     pub fn end(&mut self, summary: Summary) {

@@ -6,7 +6,7 @@ pub mod page;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-use numaherd_herd::ledger::Reader;
+use numaherd_herd::ledger::{Design, Pair, Reader, Side, Trial, TrialEnd, TrialPlan};
 use numaherd_herd::{Guard, HerdError, Line, Record};
 use numaherd_show::report::{Reading, Run};
 use numaherd_topology::CpuId;
@@ -85,8 +85,46 @@ fn machines() -> Made {
     made
 }
 
+/// A trial of 20 pairs about this gain in percent, that ended when a difference was shown.
+fn trial(gain: f64) -> Made {
+    let mut made = Made::new("dino", false);
+    let plan = TrialPlan {
+        policy: "dino".to_owned(),
+        against: "linux".to_owned(),
+        counter: "what `cat done` prints".to_owned(),
+        is_named: true,
+        design: Design {
+            block_ns: 10_000_000_000,
+            washout_ns: 3_000_000_000,
+            pairs_planned: 30,
+            seed: 7,
+            stop_early: true,
+        },
+    };
+    let record = |pair, ended| Trial {
+        plan: plan.clone(),
+        pair,
+        ended,
+    };
+    for second in 0..20 {
+        made.second(vec![thread(1, 1, "server", 0, 900, 2.0, 1.0)], vec![]);
+        made.trial(record(
+            Some(Pair {
+                first: Side::Policy,
+                policy: 100.0 + gain + f64::from(second % 5) - 2.0,
+                against: 100.0,
+            }),
+            None,
+        ));
+    }
+    made.trial(record(None, Some(TrialEnd::Early)));
+    made.end(ended("dino"));
+    made
+}
+
 fn all_runs() -> Vec<Made> {
     vec![
+        trial(12.0),
         runs::nothing(),
         runs::faster(),
         runs::slower_and_undone(),
@@ -109,6 +147,28 @@ fn a_page_is_html_that_needs_no_mending_and_nothing_from_elsewhere() {
     for made in all_runs() {
         page_of(&made).assert_sound();
     }
+}
+
+#[test]
+fn a_trial_has_its_result_how_it_was_made_and_its_pairs() {
+    let page = page_of(&trial(12.0));
+    let text = page.text();
+    for expected in [
+        "dino: +12.0 % +- 1.1 (20 pairs), 95 %",
+        "Progress: what `cat done` prints.",
+        "Method: 20 of 30 pairs of blocks of 10 s, of which the first 3 s do not count, in random order (seed 7); the \
+         interval holds whenever a trial is ended; ended early, as a difference was shown.",
+        "Carried over: no thread had to leave its CPU; no page was moved.",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in {text}");
+    }
+    assert_eq!(page.html.matches("<circle class=\"run\"").count(), 20);
+    let nothing = page_of(&trial(0.0)).text();
+    assert!(
+        nothing.contains("no difference could be shown; to see 1 % it would take"),
+        "{nothing}"
+    );
+    assert!(!page_of(&runs::faster()).text().contains("Gain by pair"));
 }
 
 #[test]
@@ -236,7 +296,9 @@ const HOSTILE: [&str; 5] = [
 /// Every text that a ledger holds, changed.
 fn with_texts(made: &Made, text: &str) -> Vec<Line> {
     fn change(value: &mut serde_json::Value, text: &str) {
-        const TEXTS: [&str; 14] = [
+        const TEXTS: [&str; 16] = [
+            "against",
+            "counter",
             "name",
             "why",
             "rule",
@@ -318,6 +380,9 @@ fn figures_gone_mad_are_drawn_within_the_chart() {
         made.second(vec![mad], vec![process(1, "mad", &[(0, u64::MAX), (9, 1)])]);
     }
     page_of(&made).assert_sound();
+    for gain in [f64::MAX, -100.0, -1e300, 1e-300] {
+        page_of(&trial(gain)).assert_sound();
+    }
 }
 
 #[test]

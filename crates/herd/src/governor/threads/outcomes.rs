@@ -102,6 +102,11 @@ impl ThreadGovernor {
         let (Some(from), Some(domain)) = (change.from.and_then(domain), domain(to)) else {
             return;
         };
+        if matches!(change.cause, Cause::Return(_)) {
+            // Where it went before is undone, and says nothing of where it may go.
+            self.bounces.forget(thread);
+            return;
+        }
         if from == domain {
             return;
         }

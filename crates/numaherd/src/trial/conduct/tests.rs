@@ -1,12 +1,14 @@
 //! Trials on simulated machines, whose true gain is known: how often a trial claims one where there is none,
 //! whether it finds one that there is, and what it does with counters that are none.
 
+use numaherd_show::trial::{LEAST_PAIRS, pairs_to_see};
+
 use super::*;
 
 const DESIGN: Design = Design {
-    block: Duration::from_secs(10),
-    washout: Duration::from_secs(3),
-    pairs: 30,
+    block_ns: 10_000_000_000,
+    washout_ns: 3_000_000_000,
+    pairs_planned: 30,
     seed: 0,
     stop_early: false,
 };
@@ -126,7 +128,7 @@ impl Machine for Simulated {
 fn trial(seed: u64, noise: Noise, effect: f64, pairs: usize) -> (Vec<Pair>, Design, bool) {
     let design = Design {
         seed,
-        pairs,
+        pairs_planned: pairs,
         ..DESIGN
     };
     let mut ever_shown = false;

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use numaherd_herd::Guard;
 
 use super::tables;
+use super::trial::trial;
 use super::{Escaped, name, process_name};
 use crate::report::Run;
 use crate::report::draw::{Chart, Drawn, Strip, brief, colour, matrix, placements};
@@ -29,6 +30,7 @@ pub(super) fn one(number: usize, run: &Run, is_only: bool) -> Markup {
             }
             (what(run))
             (told(run))
+            (trial(number, run))
             (key(run))
             @match &run.charts.seen {
                 Some(seen) => (charts(number, run, seen)),
