@@ -2,6 +2,7 @@
 #
 #   make demo    see real threads herded on a real multi-node kernel (the lab)
 #   make test    everything that CI checks
+#   make fuzz    feeds every reader until each has had 10^8 inputs; can be stopped at any time, and goes on later
 #   make bench   speed and memory, as ratios against a named alternative in the same run
 #   make lint    format, lints, licences and sources of dependencies
 #   make package Debian packages: numaherd (program, service, manual pages, completions) and numaherd-lab
@@ -15,7 +16,7 @@ CARGO ?= cargo
 REPEAT ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: demo test bench lint package setup build guest clean
+.PHONY: demo test fuzz bench lint package setup build guest clean
 
 setup:
 	@scripts/setup.sh
@@ -33,6 +34,9 @@ demo: build
 
 test: guest lint
 	$(CARGO) test --workspace --locked
+
+fuzz:
+	@scripts/fuzz.sh --all
 
 bench: build
 	@scripts/bench.sh

@@ -1,16 +1,31 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for a while: the readers of untrusted text and bytes (docs/fuzzing.md).
+# Runs fuzz targets: the readers of untrusted text and bytes (docs/fuzzing.md).
 #
 #   scripts/fuzz.sh                 every target for 60 seconds
 #   scripts/fuzz.sh 600             every target for 600 seconds
 #   scripts/fuzz.sh 600 cpulist     only the named targets
+#   scripts/fuzz.sh --all           one after another, the one with the fewest inputs first, until each has had 10^8;
+#                                   can be stopped at any time, and goes on where it stopped
+#   scripts/fuzz.sh --keep cpulist FILE
+#                                   makes an input on which a target fails as small as possible and puts it among the
+#                                   seeds, which `cargo test -p numaherd-fuzz` replays
+#   scripts/fuzz.sh --coverage      how much of each reader the inputs reach that were found until now
 #
-# Each starts from its committed seeds (fuzz/seeds/NAME) and from the findings of earlier runs
-# (fuzz/corpus/NAME, not committed). Exit code: 0 if every target passed, 1 if one failed, 2 if it could not
-# run. Installs cargo-fuzz if it is missing. A stable toolchain is enough, because the readers are safe
-# Rust and need no sanitizer.
+# Each target starts from its committed seeds (fuzz/seeds/NAME) and from the findings of earlier runs
+# (fuzz/corpus/NAME, not committed). fuzz/corpus/inputs counts the inputs of each. Exit code: 0 if every target passed,
+# 1 if one failed, 2 if it could not run. Installs cargo-fuzz if it is missing. A stable toolchain is enough, because
+# the readers are safe Rust and need no sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# What every reader gets in all, and how long a target runs before another has its turn.
+enough=100000000
+turn=120
+
+counts=fuzz/corpus/inputs
+# Names would be of no use in a backtrace without lines; the rest is as fast as it can be.
+export CARGO_PROFILE_RELEASE_OPT_LEVEL=${CARGO_PROFILE_RELEASE_OPT_LEVEL:-3} CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
+options=(--sanitizer none --features fuzz)
 
 say() { printf 'fuzz: %s\n' "$*"; }
 die() {
@@ -18,8 +33,100 @@ die() {
     exit 2
 }
 
-seconds=${1:-60}
-[[ $seconds =~ ^[1-9][0-9]*$ ]] || die "'$seconds' is not a number of seconds; usage: scripts/fuzz.sh [seconds] [target...]"
+# The inputs that a target has had.
+inputs() { awk -v name="$1" '$1 == name { count = $2 } END { print count + 0 }' "$counts"; }
+
+# Adds to them.
+add_inputs() {
+    local sum=$(($(inputs "$1") + $2))
+    { grep -v "^$1 " "$counts" || true; echo "$1 $sum"; } | sort >"$counts.new"
+    mv "$counts.new" "$counts"
+}
+
+# Runs a target for some seconds; says what came of it.
+run() {
+    local target=$1 seconds=$2 passed=true
+    mkdir -p "fuzz/corpus/$target"
+    # Inputs up to 8 KiB. An input that takes over 10 s or 1 GiB counts as a failure, like a panic. The
+    # shell's limit stops an input that allocates all memory at once, before libFuzzer checks.
+    (
+        ulimit -v $((8 << 20))
+        cargo fuzz run "${options[@]}" "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
+            -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=1024 \
+            -print_final_stats=1
+    ) >"$log" 2>&1 || passed=false
+    local had
+    had=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    add_inputs "$target" "${had:-0}"
+    if $passed; then
+        say "$target passed with ${had:-an unknown number of} inputs in $seconds s ($(inputs "$target") in all)"
+        return 0
+    fi
+    say "$target FAILED:"
+    # The panic with its backtrace, or libFuzzer's message (out of memory, too slow), and how to
+    # reproduce it. The input itself may be long and is in the file.
+    grep -a -A 25 -m 1 -e panicked -e 'ERROR: libFuzzer' -e 'memory allocation of' "$log" || tail -n 25 "$log"
+    local input
+    input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
+    [ -z "$input" ] || say "mend the reader, and keep the input as a test: scripts/fuzz.sh --keep $target $input"
+    return 1
+}
+
+keep() {
+    local target=$1 input=$2 small seed
+    small=$(mktemp)
+    cp "$input" "$small"
+    # Fails where the input does no harm: then it is as small as it was.
+    cargo fuzz tmin "${options[@]}" "$target" "$input" -- -exact_artifact_path="$small" >"$log" 2>&1 ||
+        say "$target does not fail on $input; it is kept as it is"
+    seed=fuzz/seeds/$target/failed-$(sha1sum "$small" | cut -c 1-8)
+    mv "$small" "$seed"
+    chmod 644 "$seed"
+    say "kept as $seed ($(wc -c <"$seed") bytes): add it to the commit that mends the reader"
+}
+
+# Runs all inputs that were found until now in a build of its own, and prints how much of each reader they reach.
+coverage() {
+    local host tools into=target/coverage target program
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    tools=$(rustc --print sysroot)/lib/rustlib/$host/bin
+    [ -x "$tools/llvm-cov" ] || die "there is no llvm-cov of Rust's own version here: rustup component add llvm-tools"
+    RUSTFLAGS="-C instrument-coverage" CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+        cargo fuzz build "${options[@]}" --target-dir "$into"
+    for target in "${targets[@]}"; do
+        program=$into/$host/release/$target
+        local -a inputs=("fuzz/seeds/$target") files
+        [ ! -d "fuzz/corpus/$target" ] || inputs+=("fuzz/corpus/$target")
+        rm -f "$into/$target".*
+        LLVM_PROFILE_FILE="$into/$target.profraw" "$program" -runs=0 -max_len=8192 "${inputs[@]}" >"$log" 2>&1 ||
+            die "$target fails on what was found: $(tail -n 1 "$log")"
+        "$tools/llvm-profdata" merge -sparse "$into/$target.profraw" -o "$into/$target.profdata"
+        # The target names the files of its reader in its first lines; a folder stands for all files in it.
+        mapfile -t files < <(sed -n 's/^\/\/! Reader: //p' "fuzz/fuzz_targets/$target.rs" | tr ' ' '\n' |
+            while read -r path; do find "$PWD/$path" -name '*.rs'; done)
+        "$tools/llvm-cov" report "$program" -instr-profile="$into/$target.profdata" "${files[@]}" |
+            awk -v target="$target" '$1 == "TOTAL" { printf "| `%s` | %d | %s |\n", target, $8, $10 }'
+    done
+}
+
+seconds=60
+all=false
+keeps=false
+covers=false
+case ${1:-} in
+    --all) all=true ;;
+    --coverage) covers=true ;;
+    --keep)
+        if [ $# != 3 ] || [ ! -f "$3" ]; then die "usage: scripts/fuzz.sh --keep TARGET FILE"; fi
+        keeps=true
+        ;;
+    '') ;;
+    *)
+        seconds=$1
+        [[ $seconds =~ ^[1-9][0-9]*$ ]] ||
+            die "'$seconds' is not a number of seconds; usage: scripts/fuzz.sh [seconds] [target...]"
+        ;;
+esac
 shift || true
 
 command -v c++ >/dev/null || die "libFuzzer is built from C++ source and there is no c++ here: install the package g++"
@@ -29,45 +136,46 @@ if ! cargo fuzz --version >/dev/null 2>&1; then
         die "cargo-fuzz could not be installed; the message above says why"
 fi
 
-known=$(cargo fuzz list)
+mapfile -t known < <(cargo fuzz list)
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || mapfile -t targets <<<"$known"
+$keeps && targets=("$1")
+[ ${#targets[@]} -gt 0 ] || targets=("${known[@]}")
 for target in "${targets[@]}"; do
-    grep -qxF -- "$target" <<<"$known" || die "there is no target '$target'; the targets are: ${known//$'\n'/ }"
-    [ -d "fuzz/seeds/$target" ] || die "$target has no seeds: put a few small inputs into fuzz/seeds/$target"
+    [[ " ${known[*]} " == *" $target "* ]] || die "there is no target '$target'; the targets are: ${known[*]}"
 done
-
-say "building ${#targets[@]} targets"
-cargo fuzz build --sanitizer none || die "the targets do not build; the message above says why"
+mkdir -p fuzz/corpus
+touch "$counts"
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-failed=()
-for target in "${targets[@]}"; do
-    mkdir -p "fuzz/corpus/$target"
-    # Inputs up to 8 KiB. An input that takes over 10 s or 1 GiB counts as a failure, like a panic. The
-    # shell's limit stops an input that allocates all memory at once, before libFuzzer checks.
-    if (
-        ulimit -v $((8 << 20))
-        cargo fuzz run --sanitizer none "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
-            -max_total_time="$seconds" -max_len=8192 -timeout=10 -rss_limit_mb=1024 \
-            -print_final_stats=1
-    ) >"$log" 2>&1; then
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-        say "$target passed with ${runs:-an unknown number of} inputs in $seconds s"
-    else
-        say "$target FAILED:"
-        # The panic with its backtrace, or libFuzzer's message (out of memory, too slow), and how to
-        # reproduce it. The input itself may be long and is in the file.
-        grep -a -A 25 -m 1 -e panicked -e 'ERROR: libFuzzer' -e 'memory allocation of' "$log" || tail -n 25 "$log"
-        grep -a 'cargo fuzz run .*artifacts' "$log" || true
-        failed+=("$target")
+if $covers; then
+    coverage
+    exit 0
+fi
+
+say "building ${#targets[@]} targets"
+cargo fuzz build "${options[@]}" || die "the targets do not build; the message above says why"
+
+if $keeps; then
+    keep "$1" "$2"
+    exit 0
+fi
+
+while $all; do
+    next=$(for target in "${targets[@]}"; do echo "$(inputs "$target") $target"; done | sort -n | head -n 1)
+    if [ "${next%% *}" -ge $enough ]; then
+        say "every target has had $enough inputs"
+        exit 0
     fi
+    run "${next#* }" $turn || exit 1
 done
 
-if [ ${#failed[@]} -gt 0 ]; then
-    say "failed: ${failed[*]}. Each input is kept in fuzz/artifacts/NAME/; run it again with"
-    say "    cargo fuzz run --sanitizer none NAME fuzz/artifacts/NAME/FILE"
+failed=()
+for target in "${targets[@]}"; do
+    run "$target" "$seconds" || failed+=("$target")
+done
+[ ${#failed[@]} -eq 0 ] || {
+    say "failed: ${failed[*]}"
     exit 1
-fi
+}
 say "all ${#targets[@]} targets passed"

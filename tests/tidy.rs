@@ -42,10 +42,14 @@ const MAY_USE: &[(&str, &str)] = &[
     ("testing", "topology world"),
     ("menagerie", "quantity topology"),
     ("tests", ""),
+    (FUZZ, ""),
 ];
 
 /// The crate that makes things up for tests: no program may contain it.
 const FOR_TESTS: &str = "testing";
+
+/// The crate of the fuzz targets: it is a test of all others.
+const FUZZ: &str = "fuzz";
 
 /// Crates that decide or describe: nothing in them may reach the operating system.
 const PURE: &[&str] = &[
@@ -106,7 +110,7 @@ fn dependencies_point_downwards() {
         });
         for dependency in list(&package["dependencies"]) {
             let used = bare(text(&dependency["name"]));
-            let is_test_only = dependency["kind"] == "dev";
+            let is_test_only = dependency["kind"] == "dev" || name == FUZZ;
             if !is_test_only {
                 assert_ne!(used, FOR_TESTS, "{name}: tests alone may use {FOR_TESTS}");
             }

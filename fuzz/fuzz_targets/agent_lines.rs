@@ -3,17 +3,18 @@
 //! Holds: no bytes make the host panic; what it believes goes beyond neither the machine's vCPUs nor
 //! the guest's own word; where the stream is cut makes no difference; a line that was believed can be
 //! written, and reads back the same.
-#![no_main]
+//!
+//! Reader: crates/host/src/agent/hearing.rs crates/host/src/agent/protocol.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_host::agent::protocol;
 use numaherd_world::Agent;
 
 use numaherd_host::agent::hearing::Hearing;
 
-fuzz_target!(|input: (u8, u8, &[u8])| {
+numaherd_fuzz::target!(|input: (u8, u8, &[u8])| {
     let (vcpus, cut, stream) = input;
     let known = u32::from(vcpus);
     let now = Duration::from_secs(1);

@@ -2,14 +2,15 @@
 //!
 //! Holds: no text makes the reader panic; an error names the file; ids are unique; tolerances are distances; with
 //! a figure for each claim and each detail of the notes, judging gives a line for each claim, in their order.
-#![no_main]
+//!
+//! Reader: crates/experiment/src/claims/file.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::collections::BTreeSet;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_experiment::claims::{Measured, Statement, parse};
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let claims = match parse(text, "claims.toml") {
         Ok(claims) => claims,
         Err(error) => {
@@ -17,7 +18,11 @@ fuzz_target!(|text: &str| {
             return;
         }
     };
-    let ids: BTreeSet<&str> = claims.claims.iter().map(|claim| claim.id.as_str()).collect();
+    let ids: BTreeSet<&str> = claims
+        .claims
+        .iter()
+        .map(|claim| claim.id.as_str())
+        .collect();
     assert_eq!(ids.len(), claims.claims.len());
     let mut measured = Measured::new();
     for claim in &claims.claims {

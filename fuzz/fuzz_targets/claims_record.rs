@@ -3,12 +3,13 @@
 //! Holds: no text makes the reader panic; a record that was read can be written and reads back the same; nothing
 //! has fallen since itself; put together with the record that the program was built with, no line of a paper
 //! that only one of them has is lost.
-#![no_main]
+//!
+//! Reader: crates/experiment/src/claims/record.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_experiment::claims::{Paper, Record};
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let path = "record.json".as_ref();
     let Ok(record) = Record::parse(text, path) else {
         return;

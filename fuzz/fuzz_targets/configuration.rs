@@ -3,9 +3,9 @@
 //! Holds: no text makes the reader panic; what is wrong is told with the file's name, in a bounded number
 //! of bytes without control characters but line feeds, however long the keys and values are; what is
 //! accepted is written and read back the same, and every key that it has is on a line of the file.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+//!
+//! Reader: crates/numaherd/src/config/file
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use numaherd::config::file::Config;
 
@@ -15,7 +15,7 @@ numaherd_fuzz::changes_figures!();
 /// near names and the reason.
 const MOST_TOLD: usize = 20_000;
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     match Config::parse(text, "fuzz.toml") {
         Err(wrong) => {
             assert!(!wrong.findings().is_empty());

@@ -2,12 +2,13 @@
 //!
 //! Holds: no bytes make the reader panic; whatever is refused is answered with one line of JSON, of a few
 //! hundred bytes, that says why; a request can be written and reads back the same.
-#![no_main]
+//!
+//! Reader: crates/numaherd/src/serve/protocol.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd::serve::protocol;
 
-fuzz_target!(|line: &[u8]| {
+numaherd_fuzz::target!(|line: &[u8]| {
     match protocol::parse(line) {
         Ok(request) => {
             let written = protocol::line(&request);
@@ -22,7 +23,8 @@ fuzz_target!(|line: &[u8]| {
             let answer = protocol::refused(&why);
             assert!(answer.len() < 1000, "{answer}");
             assert_eq!(answer.matches('\n').count(), 1);
-            let value: serde_json::Value = serde_json::from_str(&answer).expect("an answer is JSON");
+            let value: serde_json::Value =
+                serde_json::from_str(&answer).expect("an answer is JSON");
             assert_eq!(value["ok"], false);
         }
     }

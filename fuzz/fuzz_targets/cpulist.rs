@@ -2,12 +2,13 @@
 //!
 //! Holds: no text makes the reader panic, and a set prints as a list that reads back as the same
 //! set and prints the same.
-#![no_main]
+//!
+//! Reader: crates/topology/src/set.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_topology::CpuSet;
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let Ok(set) = text.parse::<CpuSet>() else {
         return;
     };

@@ -2,17 +2,18 @@
 //!
 //! Holds: no text makes the reader panic; an error names the file; of what is accepted every set has
 //! a name of its own, and with the built-in ones behind it none is lost.
-#![no_main]
+//!
+//! Reader: crates/host/src/events.rs crates/host/src/events
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_host::EventTable;
 
 numaherd_fuzz::changes_figures!();
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let table = match EventTable::parse(text, Path::new("fuzz.toml")) {
         Ok(table) => table,
         Err(error) => {

@@ -2,9 +2,10 @@
 //!
 //! Holds: no text makes the reader or the check panic; a description that was read can be written
 //! and read back the same; what passes the check is a machine.
-#![no_main]
+//!
+//! Reader: crates/hardware/src/config.rs crates/hardware/src/config
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_hardware::{Config, Machine, Memory, Span};
 
 /// Sizes above which a machine is checked but not built: building takes memory by cache size.
@@ -12,7 +13,7 @@ const LARGEST_BUILT: u64 = 1 << 22;
 
 numaherd_fuzz::changes_figures!();
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let Ok(config) = toml::from_str::<Config>(text) else {
         return;
     };

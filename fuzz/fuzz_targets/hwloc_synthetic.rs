@@ -2,19 +2,20 @@
 //!
 //! Holds: no text makes the reader panic; what is accepted is a topology of as many CPUs as the
 //! string's counts multiply to, and survives JSON.
-#![no_main]
+//!
+//! Reader: crates/topology/src/hwloc/synthetic.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::{Corpus, fuzz_target};
 use numaherd_topology::{Topology, hwloc};
 
 /// CPUs above which a string is passed over: a machine may have a million, and is slow to expand
 /// without being wrong.
 const MOST_CPUS: usize = 2048;
 
-fuzz_target!(|text: &str| -> Corpus {
+numaherd_fuzz::target!(|text: &str| {
     let objects = objects(text);
     if objects > MOST_CPUS {
-        return Corpus::Reject;
+        return false;
     }
     match hwloc::synthetic(text) {
         Ok(topology) => {
@@ -25,7 +26,7 @@ fuzz_target!(|text: &str| -> Corpus {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    Corpus::Keep
+    true
 });
 
 /// The product of all counts, which stand after colons that are not in parentheses.

@@ -1,14 +1,15 @@
 //! hwloc XML (`lstopo --of xml`), of versions 2 and 3.
 //!
 //! Holds: no text makes the reader panic, and a topology that was read survives JSON.
-#![no_main]
+//!
+//! Reader: crates/topology/src/hwloc/xml.rs crates/topology/src/hwloc/objects.rs crates/topology/src/hwloc/bitmap.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::path::Path;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_topology::{Topology, hwloc};
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     match hwloc::xml(text, Path::new("fuzz.xml")) {
         Ok(topology) => {
             let json = serde_json::to_string(&topology).expect("a topology can be written");

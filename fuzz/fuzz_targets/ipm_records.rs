@@ -3,16 +3,17 @@
 //! Holds: no bytes make the reader panic; it comes to an end after at most a record per header; an error
 //! is the last thing it tells, in a sentence; what was read can be written as the record that it came
 //! from.
-#![no_main]
+//!
+//! Reader: crates/host/src/ipm_records.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_host::ipm_records;
 
 use numaherd_host::ipm_records::{NoRecord, Notification, Record, SharingPart};
 
 const HEADER_BYTES: usize = 16;
 
-fuzz_target!(|bytes: &[u8]| {
+numaherd_fuzz::target!(|bytes: &[u8]| {
     let read: Vec<Result<Record, NoRecord>> = ipm_records::records(bytes).collect();
     assert!(read.len() <= bytes.len() / HEADER_BYTES + 1);
     assert!(read.iter().rev().skip(1).all(Result::is_ok));

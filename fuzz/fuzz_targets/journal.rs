@@ -4,13 +4,14 @@
 //!
 //! Holds: no bytes make the reader panic; a mask is only ever given back to a thread whose mask is
 //! one that the journal says we set; what is given back is gone from the journal afterwards.
-#![no_main]
+//!
+//! Reader: crates/herd/src/journal/read.rs crates/herd/src/journal/restore.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::{sealed, temporary};
 use numaherd_herd::journal::{Affinities, Journal};
 use numaherd_topology::CpuSet;
@@ -33,7 +34,7 @@ impl Affinities for Machine {
             mask: self.mask.clone(),
             cpus: self.mask.clone(),
         };
-        Ok((thread.tid % 3 != 0).then_some(bounds))
+        Ok((!thread.tid.is_multiple_of(3)).then_some(bounds))
     }
 
     fn bound_to(&mut self, _: &[Arc<CpuSet>], _: u64) -> Vec<Bound> {
@@ -47,7 +48,7 @@ impl Affinities for Machine {
     }
 }
 
-fuzz_target!(|input: (bool, u8, &[u8])| {
+numaherd_fuzz::target!(|input: (bool, u8, &[u8])| {
     let (seal, cpu, text) = input;
     let directory = temporary();
     let path = directory.path().join("journal");

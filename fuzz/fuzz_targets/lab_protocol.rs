@@ -2,12 +2,13 @@
 //!
 //! Holds: no bytes make the decoder panic; every message that it returns survives another encoding;
 //! where the stream is cut makes no difference.
-#![no_main]
+//!
+//! Reader: crates/lab/guest/src/protocol.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_lab_guest::protocol::{Decoder, Message, ProtocolError, ToGuest, ToHost};
 
-fuzz_target!(|input: (u8, &[u8])| {
+numaherd_fuzz::target!(|input: (u8, &[u8])| {
     let (cut, stream) = input;
     check::<ToGuest>(stream, cut);
     check::<ToHost>(stream, cut);

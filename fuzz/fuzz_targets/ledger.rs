@@ -4,15 +4,16 @@
 //!
 //! Holds: no bytes make the reader panic, sealed or not; every line that is read can be written and
 //! reads back the same; what is read of a damaged ledger is a beginning of what was written.
-#![no_main]
+//!
+//! Reader: crates/herd/src/ledger/reader.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::path::Path;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::sealed;
 use numaherd_herd::ledger::{Ledger, Line, Reader};
 
-fuzz_target!(|input: (u16, u8, &[u8])| {
+numaherd_fuzz::target!(|input: (u16, u8, &[u8])| {
     let (at, change, text) = input;
     let _ = read(text.to_vec());
     let mut bytes = sealed(text);

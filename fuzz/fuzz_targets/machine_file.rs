@@ -4,11 +4,12 @@
 //! same; and what [`Machine::parse`] accepts is a topology, as its documentation promises. The
 //! topology in turn survives JSON, and where the machine has all figures that the contention model needs,
 //! those that the model makes of them are figures.
-#![no_main]
+//!
+//! Reader: crates/topology/src/machine
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::path::Path;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_model::Hardware;
 use numaherd_topology::{Machine, Topology};
 
@@ -18,7 +19,7 @@ const LARGEST_EXPANDED: u64 = 512;
 
 numaherd_fuzz::changes_figures!();
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let path = Path::new("fuzz.toml");
     let machine = match Machine::parse(text, path) {
         Ok(machine) => machine,

@@ -9,14 +9,15 @@
 //! number that can be; no controller carries more than it can; no thread
 //! runs where it may not; no page is lost or counted twice; no layout costs less than the least that
 //! is foreseen; the clock ends where it was to.
-#![no_main]
+//!
+//! Reader: crates/model/src/engine.rs crates/model/src/engine
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_herd::ledger::Record;
 use numaherd_herd::{Herd, Settings};
 use numaherd_model::{Binding, Hardware, Job, Library, Model, Options, Placement, Program, Until};
@@ -42,7 +43,7 @@ const MOST_LAYOUTS: usize = 50;
 
 numaherd_fuzz::changes_figures!();
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let (numbers, profiles) = text.split_once("\n\n").unwrap_or((text, ""));
     let mut rows = numbers.lines().map(Numbers::of);
     let Some(mut run) = rows.next() else { return };
@@ -52,7 +53,9 @@ fuzz_target!(|text: &str| {
     let Some(programs) = programs(profiles, &hardware) else {
         return;
     };
-    let policies: Vec<_> = registry::policies().filter(|entry| can_have(entry)).collect();
+    let policies: Vec<_> = registry::policies()
+        .filter(|entry| can_have(entry))
+        .collect();
     let policy = policies[run.below(policies.len())].name;
     let options = Options {
         seed: run.next(),

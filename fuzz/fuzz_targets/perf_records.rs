@@ -3,14 +3,15 @@
 //! Holds: no bytes make the reader panic; it comes to an end after at most a record per eight
 //! bytes; damage that is found in a header is the last thing it tells; a sample that was read can
 //! be written as the record that it came from.
-#![no_main]
+//!
+//! Reader: crates/host/src/records.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_host::records;
 
 use numaherd_host::records::{Layout, RawSample, Record};
 
-fuzz_target!(|input: (bool, bool, &[u8])| {
+numaherd_fuzz::target!(|input: (bool, bool, &[u8])| {
     let (weight_parts, physical, bytes) = input;
     let layout = Layout {
         weight_parts,

@@ -3,16 +3,17 @@
 //! The input's first line is an event's terms; each further line is a term and its format.
 //!
 //! Holds: no description makes the reader panic.
-#![no_main]
+//!
+//! Reader: crates/host/src/pmu.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::fs;
 
-use libfuzzer_sys::fuzz_target;
+use numaherd_fuzz::temporary;
 use numaherd_host::files;
 use numaherd_host::pmu;
-use numaherd_fuzz::temporary;
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let directory = temporary();
     let device = directory.path().join("sys/bus/event_source/devices/p");
     for folder in ["events", "format"] {

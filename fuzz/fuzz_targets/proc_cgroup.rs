@@ -2,13 +2,13 @@
 //!
 //! Holds: no bytes make either reader panic; a thread is within each cgroup that it is in, and
 //! within the root; what was read can be written and reads back the same.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+//!
+//! Reader: crates/host/src/proc/cgroup.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use numaherd_host::proc::cgroup::{Cgroups, mounts, parse};
 
-fuzz_target!(|text: &[u8]| {
+numaherd_fuzz::target!(|text: &[u8]| {
     let cgroups = parse(text);
     let all = || {
         cgroups

@@ -2,13 +2,13 @@
 //!
 //! Holds: no bytes make the reader panic; idle time is a part of all time, and what was read can be
 //! written and reads back the same.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+//!
+//! Reader: crates/host/src/proc/cpu_times.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use numaherd_host::proc::cpu_times::parse;
 
-fuzz_target!(|text: &[u8]| {
+numaherd_fuzz::target!(|text: &[u8]| {
     let times = parse(text);
     let written: String = times
         .iter()

@@ -1,13 +1,13 @@
 //! `/proc/cpuinfo`.
 //!
 //! Holds: no bytes make the reader panic, and what was read can be written and reads back the same.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+//!
+//! Reader: crates/host/src/proc/cpuinfo.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use numaherd_host::proc::cpuinfo::{Processor, parse};
 
-fuzz_target!(|text: &[u8]| {
+numaherd_fuzz::target!(|text: &[u8]| {
     let processor = parse(text);
     assert_eq!(parse(written(&processor).as_bytes()), processor);
 });

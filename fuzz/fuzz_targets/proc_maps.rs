@@ -2,14 +2,15 @@
 //!
 //! Holds: no bytes make the reader panic, ranges are never empty, and what was read can be written
 //! and reads back the same.
-#![no_main]
+//!
+//! Reader: crates/host/src/proc/maps.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_host::proc;
 
 use std::fmt::Write as _;
 
-fuzz_target!(|text: &[u8]| {
+numaherd_fuzz::target!(|text: &[u8]| {
     let mappings = proc::maps::parse(text);
     let mut written = String::new();
     for mapping in &mappings {

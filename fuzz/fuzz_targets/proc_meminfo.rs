@@ -1,13 +1,13 @@
 //! `meminfo`, of the machine and of a node.
 //!
 //! Holds: no bytes make the reader panic, and what was read can be written and reads back the same.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+//!
+//! Reader: crates/host/src/proc/meminfo.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use numaherd_host::proc::meminfo::parse;
 
-fuzz_target!(|text: &[u8]| {
+numaherd_fuzz::target!(|text: &[u8]| {
     let Some((total, free)) = parse(text) else {
         return;
     };

@@ -2,14 +2,15 @@
 //!
 //! Holds: no bytes and no page size make the reader panic; what was read, in base pages, can be
 //! written and reads back the same; all mappings together have no node twice.
-#![no_main]
+//!
+//! Reader: crates/host/src/proc/numa_maps.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_host::proc;
 
 use std::collections::BTreeSet;
 
-fuzz_target!(|input: (u64, &[u8])| {
+numaherd_fuzz::target!(|input: (u64, &[u8])| {
     let (page_bytes, text) = input;
     for page_bytes in [page_bytes, 4096] {
         let mappings = proc::numa_maps::parse(text, page_bytes);

@@ -2,12 +2,13 @@
 //!
 //! Holds: no bytes make the reader panic; the name is found whatever is in it, and the fields that
 //! are used can be written as a stat file that reads back the same.
-#![no_main]
+//!
+//! Reader: crates/host/src/proc/stat.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_host::proc;
 
-fuzz_target!(|text: &[u8]| {
+numaherd_fuzz::target!(|text: &[u8]| {
     let Some(stat) = proc::stat::parse(text) else {
         return;
     };
@@ -18,8 +19,10 @@ fuzz_target!(|text: &[u8]| {
     written.push(stat.state);
     written.extend_from_slice(
         format!(
-            " {} 0 0 0 0 {} 0 0 0 0 {} 0 0 0 20 0 {} 0 {}{} {} {} {} 0\n",
+            " {} {} {} 0 0 {} 0 0 0 0 {} 0 0 0 20 0 {} 0 {}{} {} {} {} 0\n",
             stat.parent,
+            stat.group,
+            stat.session,
             stat.flags,
             stat.ran_ticks,
             stat.threads,

@@ -2,13 +2,13 @@
 //!
 //! Holds: no bytes make the reader panic, and what was read can be written as a status file that
 //! reads back the same.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+//!
+//! Reader: crates/host/src/proc/status.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use numaherd_host::proc::status::{Status, parse};
 
-fuzz_target!(|text: &[u8]| {
+numaherd_fuzz::target!(|text: &[u8]| {
     let status = parse(text);
     assert_eq!(parse(written(&status).as_bytes()), status);
 });

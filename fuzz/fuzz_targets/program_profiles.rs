@@ -3,17 +3,18 @@
 //! Holds: no text makes the reader panic, or take memory that no machine has; an error names the
 //! file; of what is accepted every figure can be modelled: more cache never fetches more lines, a
 //! thread that has it to itself never holds less as it goes on, nor more than its memory.
-#![no_main]
+//!
+//! Reader: crates/model/src/program/read.rs crates/model/src/program/read
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::path::Path;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_model::Library;
 use numaherd_model::program::{Curve, Phase, Program};
 
 numaherd_fuzz::changes_figures!();
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let library = match Library::parse(text, Path::new("fuzz.toml")) {
         Ok(library) => library,
         Err(error) => {

@@ -3,15 +3,16 @@
 //! Holds: no bytes make the readers panic; a name that was read can be written on a command line, its
 //! commas twice, and reads back the same; a vCPU's cgroup belongs to a domain, and the domain is the
 //! same one with the vCPU's part taken off.
-#![no_main]
+//!
+//! Reader: crates/host/src/vm/command_line.rs crates/host/src/vm/libvirt.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_host::vm::command_line;
 use numaherd_host::vm::libvirt;
 
 use numaherd_host::vm::command_line::{CommandLine, Socket};
 
-fuzz_target!(|text: &[u8]| {
+numaherd_fuzz::target!(|text: &[u8]| {
     let line = command_line::parse(text);
     for socket in line.monitors.iter().chain(&line.agent) {
         if let Socket::Path { path, .. } = socket {

@@ -3,12 +3,13 @@
 //! Holds: no bytes make the reader of messages or those of answers panic; no conversation takes more
 //! time than it has, or takes in more than it may; nothing is said before a greeting came; vCPUs that
 //! are read are in order, each once.
-#![no_main]
+//!
+//! Reader: crates/host/src/vm/qmp.rs crates/host/src/vm/answers.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::io;
 use std::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_host::vm::answers::{self, Backend, Name, Status};
 
 use numaherd_host::vm::qmp::{Conversation, Limits, NoAnswer, Wire};
@@ -64,7 +65,7 @@ impl Wire for &mut Side<'_> {
     }
 }
 
-fuzz_target!(|input: (Vec<(u8, u8)>, &[u8])| {
+numaherd_fuzz::target!(|input: (Vec<(u8, u8)>, &[u8])| {
     let (pieces, bytes) = input;
     let mut side = Side {
         bytes,
@@ -84,9 +85,8 @@ fuzz_target!(|input: (Vec<(u8, u8)>, &[u8])| {
 
 /// Asks everything; whether there was a greeting.
 fn converse(side: &mut Side<'_>) -> bool {
-    let mut talk = match Conversation::begin(&mut *side, LIMITS) {
-        Ok(talk) => talk,
-        Err(_) => return side.said > 0,
+    let Ok(mut talk) = Conversation::begin(&mut *side, LIMITS) else {
+        return side.said > 0;
     };
     let mut ask = |question: &str| match talk.ask(question) {
         Ok(answer) => Some(answer),

@@ -6,12 +6,13 @@
 //! Holds: no recording makes the loop, a policy or the governor panic; each move that a plan wants
 //! is of a thread that was seen; each order that passes the governor is for CPUs that the thread's
 //! cpuset, the machine and the limits allow, and never for a thread that is not to be touched.
-#![no_main]
+//!
+//! Reader: crates/herd/src/replay.rs crates/herd/src/replay
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::sealed;
 use numaherd_herd::ledger::{Reader, Record};
 use numaherd_herd::{Herd, Settings};
@@ -19,7 +20,7 @@ use numaherd_policy::registry;
 use numaherd_testing::Played;
 use numaherd_world::Snapshot;
 
-fuzz_target!(|input: (u8, &[u8])| {
+numaherd_fuzz::target!(|input: (u8, &[u8])| {
     let (policy, text) = input;
     let path = Path::new("fuzz.ledger");
     let Ok(reader) = Reader::of_bytes(path, sealed(text)) else {

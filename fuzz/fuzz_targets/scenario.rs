@@ -2,16 +2,17 @@
 //!
 //! Holds: no text makes the reader panic; an error names file and line; what is accepted has
 //! something to run and to measure, and an end; what counts is among what will have been run.
-#![no_main]
+//!
+//! Reader: crates/experiment/src/scenario/read.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_experiment::scenario::{Count, Cpus, MOST_REPEATS, until_in_words};
 use numaherd_experiment::{Scenario, World};
 use numaherd_model::Until;
 
 numaherd_fuzz::changes_figures!();
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     for world in [World::Lab, World::Model, World::Trace] {
         match Scenario::parse(text, "fuzz.toml", world) {
             Ok(scenario) => accepted(&scenario, world),
@@ -35,7 +36,11 @@ fn refused(said: &str, text: &str) {
 fn accepted(scenario: &Scenario, world: World) {
     assert!(!scenario.policies.is_empty());
     assert!((1..=MOST_REPEATS).contains(&scenario.repeat));
-    let least = if scenario.count == Count::Second { 2 } else { 1 };
+    let least = if scenario.count == Count::Second {
+        2
+    } else {
+        1
+    };
     match scenario.until {
         Until::Completions(all) => assert!(all >= least),
         Until::Time(time) => assert!(!time.is_zero() && scenario.count == Count::All),

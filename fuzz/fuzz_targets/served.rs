@@ -4,13 +4,14 @@
 //!
 //! Holds: no recording makes any of them panic, wherever lines are lost; the page has the size of a page,
 //! and its text is no markup; the metrics are whole, a sample a line; the state is JSON.
-#![no_main]
+//!
+//! Reader: crates/show/src/status.rs crates/show/src/metrics.rs crates/show/src/metrics crates/show/src/page.rs crates/show/src/page
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::sealed;
 use numaherd_herd::ledger::{Ledger, Reader};
 use numaherd_show::metrics::{self, View};
@@ -18,7 +19,7 @@ use numaherd_show::page::page;
 use numaherd_show::run::RunModel;
 use numaherd_show::status;
 
-fuzz_target!(|recording: &[u8]| {
+numaherd_fuzz::target!(|recording: &[u8]| {
     let Ok(reader) = Reader::of_bytes(Path::new("fuzz.ledger"), sealed(recording)) else {
         return;
     };

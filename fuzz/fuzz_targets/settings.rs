@@ -2,15 +2,16 @@
 //!
 //! Holds: no text makes either reader or check panic; settings that were read can be written and
 //! read back the same; settings that pass the check build every policy and give both intervals.
-#![no_main]
+//!
+//! Reader: crates/policy/src/settings.rs crates/herd/src/settings.rs crates/herd/src/settings
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_herd::Settings as HerdSettings;
 use numaherd_policy::{Settings as PolicySettings, registry};
 
 numaherd_fuzz::changes_figures!();
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     match PolicySettings::parse(text) {
         Ok(settings) => {
             let written = toml::to_string(&settings).expect("settings can be written");

@@ -5,12 +5,13 @@
 //!
 //! Holds: no recording makes any of them panic; each thread and process that a snapshot names can
 //! be explained; a page has the size of a page.
-#![no_main]
+//!
+//! Reader: crates/show/src/explain.rs crates/show/src/explain crates/show/src/report.rs crates/show/src/report crates/show/src/live.rs crates/show/src/summary.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::path::Path;
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::sealed;
 use numaherd_herd::ledger::{Ledger, Reader, Record};
 use numaherd_show::explain::{self, Choice, short, text, whole};
@@ -18,7 +19,7 @@ use numaherd_show::live::Live;
 use numaherd_show::report::{Reading, page};
 use numaherd_show::summary::summary;
 
-fuzz_target!(|recording: &[u8]| {
+numaherd_fuzz::target!(|recording: &[u8]| {
     let Ok(reader) = Reader::of_bytes(Path::new("fuzz.ledger"), sealed(recording)) else {
         return;
     };

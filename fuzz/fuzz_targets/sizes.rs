@@ -2,12 +2,13 @@
 //!
 //! Holds: no text makes the reader panic; the plain number of bytes reads back the same, and what is
 //! printed reads back to within its last digit.
-#![no_main]
+//!
+//! Reader: crates/quantity/src/bytes.rs
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_quantity::{bytes, parse_bytes};
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let Ok(size) = parse_bytes(text, 1) else {
         return;
     };

@@ -7,12 +7,13 @@
 //! Holds: no tree makes the reader panic; a topology that was read can be written as a tree that
 //! reads back the same. What no sysfs shows is left out of the comparison, as `sysfs::write` says:
 //! latencies and bandwidths, and what there is to know of offline CPUs and nodes.
-#![no_main]
+//!
+//! Reader: crates/topology/src/sysfs.rs crates/topology/src/sysfs
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::fs;
 use std::path::Path;
 
-use libfuzzer_sys::{Corpus, fuzz_target};
 use numaherd_fuzz::temporary;
 use numaherd_topology::{CpuSet, Topology, sysfs};
 
@@ -20,16 +21,16 @@ use numaherd_topology::{CpuSet, Topology, sysfs};
 const MOST_FILES: usize = 400;
 const DEEPEST: usize = 12;
 
-fuzz_target!(|manifest: &str| -> Corpus {
+numaherd_fuzz::target!(|manifest: &str| {
     let root = temporary();
     if !unpack(manifest, root.path()) {
-        return Corpus::Reject;
+        return false;
     }
     match sysfs::read(root.path()) {
         Ok(read) => reads_back(&read),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    Corpus::Keep
+    true
 });
 
 fn reads_back(first: &Topology) {
@@ -54,7 +55,8 @@ fn reads_back(first: &Topology) {
 
 fn written_and_read(topology: &Topology) -> Topology {
     let root = temporary();
-    numaherd_testing::sysfs::write(topology, root.path()).expect("a directory of our own can be written");
+    numaherd_testing::sysfs::write(topology, root.path())
+        .expect("a directory of our own can be written");
     sysfs::read(root.path()).expect("what is written can be read")
 }
 

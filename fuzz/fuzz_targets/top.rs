@@ -5,18 +5,19 @@
 //!
 //! Holds: nothing makes it panic; a frame has the size of its screen, and in no cell anything but one
 //! letter that is seen; a frame can be written as text and drawn as a picture.
-#![no_main]
+//!
+//! Reader: crates/show/src/top.rs crates/show/src/top
+#![cfg_attr(feature = "fuzz", no_main)]
 
 use std::path::Path;
 use std::sync::Arc;
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_fuzz::sealed;
 use numaherd_herd::Line;
 use numaherd_herd::ledger::{Ledger, Reader};
 use numaherd_show::top::{Key, Look, Timeline, Top, svg, text};
 
-fuzz_target!(|input: &[u8]| {
+numaherd_fuzz::target!(|input: &[u8]| {
     let at = input.iter().position(|&byte| byte == 0);
     let (recording, keys) = input.split_at(at.unwrap_or(input.len()));
     let Ok(reader) = Reader::of_bytes(Path::new("fuzz.ledger"), sealed(recording)) else {

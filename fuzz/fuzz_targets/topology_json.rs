@@ -2,12 +2,13 @@
 //!
 //! Holds: no text makes the reader panic or take memory that the text does not account for; a
 //! topology that was read can be written and read back the same, and printed the same again.
-#![no_main]
+//!
+//! Reader: crates/topology/src/topology.rs crates/topology/src/parts.rs crates/topology/src/parts
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_topology::Topology;
 
-fuzz_target!(|text: &str| {
+numaherd_fuzz::target!(|text: &str| {
     let topology: Topology = match serde_json::from_str(text) {
         Ok(topology) => topology,
         Err(error) => {

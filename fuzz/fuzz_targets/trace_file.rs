@@ -8,9 +8,10 @@
 //! Holds: no bytes make the reader panic; after a check nothing that is read is damaged; of a trace
 //! that was changed, each thread's events are a beginning of those that were written; one that was
 //! not changed is read whole.
-#![no_main]
+//!
+//! Reader: crates/trace/src/file.rs crates/trace/src/file
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_trace::info::info;
 use numaherd_trace::{Encoder, Event, Kind, ThreadInfo, Trace, Writer};
 
@@ -18,7 +19,7 @@ use numaherd_trace::{Encoder, Event, Kind, ThreadInfo, Trace, Writer};
 const MOST_EVENTS: usize = 2000;
 const FRAME: usize = 50;
 
-fuzz_target!(|input: (u8, [(u16, u8); 3], u16, &[u8])| {
+numaherd_fuzz::target!(|input: (u8, [(u16, u8); 3], u16, &[u8])| {
     let (choice, changes, cut, bytes) = input;
     if choice % 2 == 0 {
         read(bytes.to_vec());
@@ -58,7 +59,11 @@ fn read(bytes: Vec<u8>) -> Option<Vec<Vec<Event>>> {
     let mut all = Vec::new();
     for mut reader in trace.all_threads() {
         let (mut thread, mut events) = (Vec::new(), Vec::new());
-        while reader.next_frame(&mut events).expect("it was checked").is_some() {
+        while reader
+            .next_frame(&mut events)
+            .expect("it was checked")
+            .is_some()
+        {
             thread.append(&mut events);
         }
         all.push(thread);
@@ -78,7 +83,9 @@ fn threads(bytes: &[u8]) -> Vec<Vec<Event>> {
             2 => Kind::Sleep,
             _ => Kind::Wake,
         };
-        let word = |at: usize| u32::from_le_bytes([event[at], event[at + 1], event[at + 2], event[at + 3]]);
+        let word = |at: usize| {
+            u32::from_le_bytes([event[at], event[at + 1], event[at + 2], event[at + 3]])
+        };
         threads[thread].push(Event {
             kind,
             bytes: event[1],

@@ -2,14 +2,15 @@
 //!
 //! Holds: no text makes the readers panic; what they make of it is a whole trace with the events
 //! that they said; lines are not more than the text has, nor bad lines more than lines.
-#![no_main]
+//!
+//! Reader: crates/trace/src/import.rs crates/trace/src/import
+#![cfg_attr(feature = "fuzz", no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use numaherd_trace::Trace;
 use numaherd_trace::import::{Format, import};
 use numaherd_trace::info::info;
 
-fuzz_target!(|text: &[u8]| {
+numaherd_fuzz::target!(|text: &[u8]| {
     let (bytes, imported) = match import(text, Vec::new()) {
         Ok(read) => read,
         Err(error) => {

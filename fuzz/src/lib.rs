@@ -1,6 +1,77 @@
-//! What several targets share.
+//! What the targets share, and the replay of their seeds.
+//!
+//! A target is a file of `fuzz_targets`, twice: with the feature `fuzz` a program around libFuzzer, and without it a
+//! function, so that an ordinary test compiles each of them and runs it on every input of `seeds`.
+
+// The targets, which name this crate, are modules of its test.
+#[cfg(test)]
+extern crate self as numaherd_fuzz;
+
+#[cfg(feature = "fuzz")]
+mod figures;
 
 use std::path::Path;
+
+use arbitrary::{Arbitrary, Unstructured};
+
+#[cfg(feature = "fuzz")]
+pub use figures::figures_changed;
+
+/// A target: what is done with an input, which is made from bytes as [`Arbitrary`] says. It panics where something does
+/// not hold. It may return false for an input that is of no use to find others.
+#[macro_export]
+macro_rules! target {
+    (|$input:ident: $type:ty| $body:expr) => {
+        #[cfg(feature = "fuzz")]
+        libfuzzer_sys::fuzz_target!(|data: &[u8]| -> libfuzzer_sys::Corpus {
+            if run(data) {
+                libfuzzer_sys::Corpus::Keep
+            } else {
+                libfuzzer_sys::Corpus::Reject
+            }
+        });
+
+        /// Runs the target; returns whether the input is of use.
+        pub fn run(data: &[u8]) -> bool {
+            let body = |$input: $type| $body;
+            $crate::input(data).is_some_and(|input| $crate::Use::is_of_use(&body(input)))
+        }
+    };
+}
+
+/// Has the inputs of a target changed by [`figures_changed`].
+#[macro_export]
+macro_rules! changes_figures {
+    () => {
+        #[cfg(feature = "fuzz")]
+        libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+            $crate::figures_changed(data, size, max_size, seed)
+        });
+    };
+}
+
+/// The input that bytes stand for; `None` where they stand for none.
+pub fn input<'d, T: Arbitrary<'d>>(data: &'d [u8]) -> Option<T> {
+    T::arbitrary_take_rest(Unstructured::new(data)).ok()
+}
+
+/// What a target says of an input.
+pub trait Use {
+    /// Whether it is of use to find others.
+    fn is_of_use(&self) -> bool;
+}
+
+impl Use for () {
+    fn is_of_use(&self) -> bool {
+        true
+    }
+}
+
+impl Use for bool {
+    fn is_of_use(&self) -> bool {
+        *self
+    }
+}
 
 /// A new directory, in memory where the system has such a place; it goes when the value is dropped.
 pub fn temporary() -> tempfile::TempDir {
@@ -37,92 +108,6 @@ pub fn sealed(text: &[u8]) -> Vec<u8> {
     sealed
 }
 
-/// Has the inputs of a target changed by [`figures_changed`].
-#[macro_export]
-macro_rules! changes_figures {
-    () => {
-        libfuzzer_sys::fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
-            $crate::figures_changed(data, size, max_size, seed)
-        });
-    };
-}
-
-/// Changes a text: every other time one of its numbers, and
-/// else whatever libFuzzer would change. Of files that are mostly figures, its own changes leave
-/// hardly one in a hundred that can be read, and what is wrong with figures lies behind the reader.
-pub fn figures_changed(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
-    let mut random = u64::from(seed) ^ 0x9E37_79B9_7F4A_7C15;
-    let mut drawn = |below: usize| {
-        // Splitmix, whose only duty here is to be another number each time.
-        random = random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (random ^ random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        ((mixed ^ mixed >> 31) % below as u64) as usize
-    };
-    let numbers = numbers(&data[..size]);
-    if numbers.is_empty() || drawn(2) == 0 {
-        return libfuzzer_sys::fuzzer_mutate(data, size, max_size);
-    }
-    let of = numbers[drawn(numbers.len())].clone();
-    let other = numbers[drawn(numbers.len())].clone();
-    let was = std::str::from_utf8(&data[of.clone()]).unwrap_or("0");
-    let value: f64 = was.parse().unwrap_or(0.0);
-    let new = match drawn(6) {
-        0 => NUMBERS[drawn(NUMBERS.len())].to_owned(),
-        1 => String::from_utf8_lossy(&data[other]).into_owned(),
-        2 => (value * [0.5, 0.9, 1.1, 2.0, 10.0, 1e3][drawn(6)]).to_string(),
-        3 => (value.trunc() + 1.0).to_string(),
-        4 => (value.trunc() - 1.0).to_string(),
-        _ => drawn(100).to_string(),
-    };
-    let changed = [&data[..of.start], new.as_bytes(), &data[of.end..size]].concat();
-    let size = changed.len().min(max_size);
-    data[..size].copy_from_slice(&changed[..size]);
-    size
-}
-
-/// Numbers at which something changes.
-const NUMBERS: [&str; 14] = [
-    "0",
-    "-0.0",
-    "1",
-    "-1",
-    "0.5",
-    "1e-300",
-    "5e-324",
-    "1e9",
-    "1e18",
-    "1.7976931348623157e308",
-    "inf",
-    "nan",
-    "4294967295",
-    "9223372036854775807",
-];
-
-/// Where the numbers of a text are that do not belong to a word.
-fn numbers(text: &[u8]) -> Vec<std::ops::Range<usize>> {
-    let within = |at: usize| {
-        let letter = text[at];
-        letter.is_ascii_digit()
-            || letter == b'.'
-            || letter == b'e' && at > 0 && text[at - 1].is_ascii_digit()
-    };
-    let mut numbers = Vec::new();
-    let mut at = 0;
-    while at < text.len() {
-        let start = at;
-        while at < text.len() && within(at) {
-            at += 1;
-        }
-        let alone = start == 0
-            || !(text[start - 1].is_ascii_alphanumeric() || b"_-\"".contains(&text[start - 1]));
-        if at > start && alone && text[start].is_ascii_digit() {
-            numbers.push(start..at);
-        }
-        at = at.max(start + 1);
-    }
-    numbers
-}
-
 /// CRC-32 as in IEEE 802.3, written from its definition, bit by bit: an independent second to the
 /// table in `herd`.
 fn crc32(bytes: &[u8]) -> u32 {
@@ -138,4 +123,130 @@ fn crc32(bytes: &[u8]) -> u32 {
         }
     }
     !sum
+}
+
+/// All targets, as modules.
+#[cfg(test)]
+#[path = "../fuzz_targets"]
+mod fuzz_targets {
+    macro_rules! all {
+        ($($name:ident)*) => {
+            $(mod $name;)*
+
+            /// The name of each, and what runs it.
+            pub const ALL: &[(&str, fn(&[u8]) -> bool)] = &[$((stringify!($name), $name::run)),*];
+        };
+    }
+
+    all! {
+        agent_lines
+        claims_file
+        claims_record
+        configuration
+        control_request
+        cpulist
+        event_table
+        hardware_config
+        hwloc_synthetic
+        hwloc_xml
+        ipm_records
+        journal
+        lab_protocol
+        ledger
+        machine_file
+        model_run
+        perf_records
+        pmu_events
+        proc_cgroup
+        proc_cpu_times
+        proc_cpuinfo
+        proc_maps
+        proc_meminfo
+        proc_numa_maps
+        proc_stat
+        proc_status
+        program_profiles
+        qemu_process
+        qmp
+        replay
+        scenario
+        served
+        settings
+        show
+        sizes
+        sysfs_tree
+        top
+        topology_json
+        trace_file
+        trace_import
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::fuzz_targets::ALL;
+
+    fn in_folder(name: &str) -> Vec<PathBuf> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+        let entries = fs::read_dir(folder).unwrap();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    }
+
+    /// The seeds, and every input that a target failed on once.
+    #[test]
+    fn every_target_passes_its_seeds() {
+        let mut failed = Vec::new();
+        for (name, run) in ALL {
+            let seeds = in_folder(&format!("seeds/{name}"));
+            assert!(!seeds.is_empty(), "{name} has no seeds");
+            for seed in seeds {
+                let bytes = fs::read(&seed).unwrap();
+                if std::panic::catch_unwind(|| run(&bytes)).is_err() {
+                    failed.push(seed);
+                }
+            }
+        }
+        assert!(
+            failed.is_empty(),
+            "{failed:#?} failed; the panics above say why"
+        );
+    }
+
+    #[test]
+    fn every_target_names_the_files_of_its_reader() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        for path in in_folder("fuzz_targets") {
+            let text = fs::read_to_string(&path).unwrap();
+            let mut lines = text.lines();
+            let files = lines.find_map(|line| line.strip_prefix("//! Reader: "));
+            let files = files.unwrap_or_else(|| panic!("{} names no reader", path.display()));
+            for file in files.split(' ') {
+                assert!(root.join(file).exists(), "{}: {file}", path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn every_target_is_a_program_and_a_module() {
+        let manifest = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+        let manifest: toml::Table = manifest.unwrap().parse().unwrap();
+        let programs = manifest["bin"].as_array().unwrap().iter();
+        let mut programs: Vec<&str> = programs.map(|b| b["name"].as_str().unwrap()).collect();
+        programs.sort_unstable();
+        let modules: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        assert_eq!(programs, modules);
+        for (folder, ending) in [("fuzz_targets", ".rs"), ("seeds", "")] {
+            let paths = in_folder(folder);
+            let names = paths
+                .iter()
+                .map(|path| path.file_name().unwrap().to_str().unwrap());
+            let expected: Vec<String> = modules.iter().map(|m| format!("{m}{ending}")).collect();
+            assert_eq!(names.collect::<Vec<_>>(), expected, "{folder}");
+        }
+    }
 }
