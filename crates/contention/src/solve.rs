@@ -5,19 +5,41 @@ use std::collections::BTreeMap;
 use crate::shares::{User, shares};
 use crate::{Factors, Figures, LINE_BYTES, Running, Speed, loaded};
 
-/// Speeds that change by less than this part are settled.
+/// Speeds that change by less than this part are settled, where nobody asks for less.
 const SETTLED: f64 = 1e-6;
 /// Rounds after which an answer must do; settling takes some ten to thirty.
 const MOST_ROUNDS: usize = 300;
 
 /// An answer, kept as the start of the next one: little changes from epoch to epoch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Solution {
     /// How each thread goes on.
     pub speeds: Vec<Speed>,
+    /// Speeds that change by less than this part are settled.
+    settled: f64,
     waits: Vec<f64>,
     windows: Vec<f64>,
     ns: Vec<f64>,
+}
+
+impl Default for Solution {
+    fn default() -> Self {
+        Self::within(SETTLED)
+    }
+}
+
+impl Solution {
+    /// No answer yet. Speeds that change by less than this part from one round to the next are settled: a
+    /// search among layouts whose demands are estimates needs no more than a hundredth.
+    pub fn within(settled: f64) -> Self {
+        Self {
+            speeds: Vec::new(),
+            settled,
+            waits: Vec::new(),
+            windows: Vec::new(),
+            ns: Vec::new(),
+        }
+    }
 }
 
 /// What does not change while the answer is looked for, but for what siblings take.
@@ -126,7 +148,7 @@ pub fn solve(
                 (new * ns[at]).sqrt()
             };
         }
-        if change < SETTLED {
+        if change < solution.settled {
             break;
         }
     }

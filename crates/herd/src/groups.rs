@@ -73,6 +73,14 @@ struct PlacementOf {
 }
 
 impl Placements {
+    /// How long the next interval should be at most: as the most impatient of them says, if one says so.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        self.0
+            .iter()
+            .filter_map(|part| part.placement.next_look())
+            .min()
+    }
+
     /// What they want done with threads.
     pub(crate) fn plan(
         &mut self,
@@ -111,11 +119,11 @@ impl PlacementOf {
             Some(since) => since.with_later(snapshot),
             None => snapshot.clone(),
         };
-        let wanted_ns = if self.asked {
-            self.interval_ns
-        } else {
-            self.interval_ns.min(nanoseconds(FIRST))
-        };
+        let next = self.placement.next_look();
+        let next = next.or_else(|| (!self.asked).then_some(FIRST));
+        let wanted_ns = next.map_or(self.interval_ns, |next| {
+            self.interval_ns.min(nanoseconds(next))
+        });
         // To the nearest interval.
         if since.interval_ns.saturating_add(snapshot.interval_ns / 2) < wanted_ns {
             self.since = Some(since);

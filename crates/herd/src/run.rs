@@ -141,7 +141,7 @@ fn ask_world(
     let needs = policy.needs();
     needs::check(&policy.name, &needs, world.signals(), alternatives)?;
     place_new_pages(world, &policy.name, policy.new_pages, dry_run)?;
-    world.attend(&needs);
+    world.attend(&policy.attends());
     Ok(())
 }
 
@@ -308,6 +308,10 @@ impl<'w> Running<'w> {
             let Some(interval) = self.settings.next_interval(seen, now_ns) else {
                 return Ending::Length;
             };
+            let interval = self
+                .placements
+                .next_look()
+                .map_or(interval, |next| next.min(interval));
             let done = match self.wait(interval) {
                 Waited::Over => self.interval(),
                 Waited::Seen => Ok(()),

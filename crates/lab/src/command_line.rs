@@ -14,7 +14,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use numaherd_lab_guest::protocol::PORT_NAME;
+use numaherd_lab_guest::protocol::{LAST_LEVEL, PORT_NAME};
 
 use crate::shape::Shape;
 
@@ -25,6 +25,9 @@ pub struct Model {
     pub plugin: PathBuf,
     /// The plugin's configuration file, as text; see [`crate::machine::hardware`].
     pub configuration: String,
+    /// Bytes of the modelled last-level cache, which the guest's sysfs shows in place of the size that QEMU's
+    /// CPU claims.
+    pub last_level_bytes: u64,
     /// How guest time runs while the model is on.
     pub time: Time,
     /// Further arguments of the plugin, as `name=value`.
@@ -140,6 +143,8 @@ pub fn arguments(
     if time == Some(Time::Modelled) {
         parameters.push(MODELLED_TIME_PARAMETERS);
     }
+    let last_level = model.map(|model| format!("{LAST_LEVEL}{}", model.last_level_bytes));
+    parameters.extend(last_level.as_deref());
     parameters.extend(kernel_parameters.iter().map(String::as_str));
     arguments.option("-append", parameters.join(" "));
     // Not `stdio`, which would also read what the host tells the agent.
@@ -314,6 +319,7 @@ mod tests {
         let model = Model {
             plugin: "/a,b/plugin.so".into(),
             configuration: "unused here".to_owned(),
+            last_level_bytes: 2 << 20,
             time: Time::Modelled,
             arguments: vec!["skew_ns=9".to_owned()],
             recording: Some(Recording {

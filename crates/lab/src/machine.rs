@@ -94,12 +94,15 @@ fn with_ipm(machine: &Machine, ipm: &IpmConfig) -> Result<Value> {
 /// As [`hardware`] and [`find_plugin`]; [`Error::Shape`] when the machine file gives no TLBs and they
 /// are asked for.
 pub fn model(machine: &Machine, ipm: Option<&IpmConfig>) -> Result<Model> {
+    let hardware = hardware(machine)?;
+    let last_level_bytes = hardware.llc.bytes as u64;
     let configuration = match ipm {
         Some(ipm) => with_ipm(machine, ipm)?,
-        None => json!(hardware(machine)?),
+        None => json!(hardware),
     };
     Ok(Model {
         plugin: find_plugin()?,
+        last_level_bytes,
         configuration: configuration.to_string(),
         time: Time::Modelled,
         arguments: Vec::new(),

@@ -251,6 +251,7 @@ fn a_model_without_its_plugin_is_refused() {
     options.model = Some(numaherd_lab_launcher::Model {
         plugin: "/no/such/plugin".into(),
         configuration: String::new(),
+        last_level_bytes: 2 << 20,
         time: numaherd_lab_launcher::Time::Modelled,
         arguments: Vec::new(),
         recording: None,

@@ -190,6 +190,18 @@ impl Policies {
         parts.any(|part| part.paging.moves_pages() || goes_by_it(part))
     }
 
+    /// All signals that they use where they can be had, each once: those that they need among them.
+    pub fn attends(&self) -> Vec<Signal> {
+        let also = self
+            .parts
+            .iter()
+            .flat_map(|part| part.placement.needs().also.to_vec());
+        let mut attends: Vec<Signal> = self.needs().into_iter().chain(also).collect();
+        attends.sort_unstable();
+        attends.dedup();
+        attends
+    }
+
     /// What a person should know about what the pagings go by, each sentence once.
     pub fn caveats(&self) -> Vec<&'static str> {
         let mut caveats: Vec<_> = self

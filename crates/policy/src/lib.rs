@@ -15,6 +15,7 @@ pub mod changes;
 pub mod classes;
 pub mod cost_model;
 mod error;
+pub mod estimate;
 pub mod groups;
 pub mod mapping;
 mod memory;

@@ -1,6 +1,7 @@
 //! Pagings: which node each page lives on. One file each; those that judge accesses are rules under one
 //! [`driver`].
 
+pub mod by_use;
 pub mod counted;
 mod credits;
 pub mod driver;

@@ -1,5 +1,6 @@
 //! Placements: which core each thread runs on. One file (or folder) each; what they share beside.
 
+pub mod adaptive;
 mod arrange;
 pub mod brm;
 pub mod di;

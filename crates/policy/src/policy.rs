@@ -36,6 +36,12 @@ pub trait Place: Send {
         Vec::new()
     }
 
+    /// How long the next interval should be at most; `None`: as long as the loop's own. Asked before the first
+    /// snapshot and after each [`Place::place`].
+    fn next_look(&self) -> Option<Duration> {
+        None
+    }
+
     /// The threads that it gives back to the kernel: they get their own affinity back, and count as
     /// never placed until it names them again. Asked right after [`Place::place`], with the same
     /// snapshot; a thread that was just placed, or that holds no core of ours, is refused.
@@ -49,6 +55,8 @@ pub trait Place: Send {
 pub struct Needs<'a> {
     /// The signals it cannot do without.
     pub signals: &'a [Signal],
+    /// Signals that it uses where they can be had.
+    pub also: &'a [Signal],
     /// Whether it needs to know who shares pages, which the paging finds out ([`Paging::shared`]).
     pub found_sharing: bool,
     /// How it runs where the user does not say.
@@ -60,6 +68,7 @@ impl<'a> Needs<'a> {
     pub const fn of(signals: &'a [Signal]) -> Self {
         Self {
             signals,
+            also: &[],
             found_sharing: false,
             own: Own {
                 interval: None,

@@ -12,6 +12,7 @@ use numaherd_world::{NewPages, Signal};
 use crate::added::{ALL, Added};
 use crate::cost_model::{Means, NoCosts};
 use crate::error::PolicyError;
+use crate::paging::by_use::{self, ByUse};
 use crate::paging::counted::{self, Kmaf, Sampled};
 use crate::paging::driver::Driven;
 use crate::paging::next_touch::{self, NextTouch};
@@ -22,6 +23,7 @@ use crate::paging::tlb_miss::{self, TlbMiss, TlbMissHistory};
 use crate::paging::whole_set::WholeSet;
 use crate::paging::window::Window;
 use crate::paging::{whole_set, window};
+use crate::placement::adaptive::{self, Adaptive};
 use crate::placement::brm::{self, Brm};
 use crate::placement::di::{self, DistributedIntensity};
 use crate::placement::dino::{self, Dino};
@@ -135,6 +137,7 @@ const OUR_POLICIES: &[Entry] = &[
     Entry { name: "brm", placement: "brm", paging: "stay", new_pages: FIRST_TOUCH, about: "Threads that wait much for the uncore try nodes at random and tend to where all wait least; for virtual CPUs above all", source: "BRM 4, Algorithm 1" },
     Entry { name: "brm-in-turn", placement: "brm-in-turn", paging: "stay", new_pages: FIRST_TOUCH, about: "As brm, but one candidate at a time, until its effect is seen", source: "chosen here" },
     Entry { name: "ipm", placement: "ipm", paging: "residency", new_pages: FIRST_TOUCH, about: "Pages go to the node that holds them longest in its TLBs; threads that share pages go together", source: "IPM 4" },
+    Entry { name: "adaptive", placement: "adaptive", paging: "by-use", new_pages: FIRST_TOUCH, about: "Acts where it expects fewer cores to be lost to caches and memory, verifies that, and is Linux elsewhere", source: "designed here" },
 ];
 
 /// The policies that only a modelled world can have, since they use its cost model.
@@ -158,6 +161,7 @@ const OUR_PLACEMENTS: &[Half<MakePlacement>] = &[
     Half { name: "ipm", about: "Threads that share pages close together, by EagerMap", source: "IPM 4.4.4", rules: sharing::IPM_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "ipm.evidence", "placement"], make: |settings, _| staged(settings, BySharing::ipm(settings)) },
     Half { name: "tlb-miss-history", about: "The same by TLB misses on the same pages", source: "IPM 5.2", rules: sharing::MISS_RULES, settings: &["ipm.age", "ipm.changed_by", "ipm.mapper", "placement"], make: |settings, _| staged(settings, BySharing::tlb_miss_history(settings)) },
     Half { name: "kmaf", about: "The same by faults on the same pages, mapped at every call", source: "kMAF, PACT 2014", rules: sharing::KMAF_RULES, settings: &["placement"], make: |settings, _| staged(settings, BySharing::kmaf(settings)) },
+    Half { name: "adaptive", about: "The layout that loses fewest cores by estimates from counters, where that gains", source: "designed here", rules: adaptive::RULES, settings: &["adaptive", "classes", "di", "n_mass", "penalty", "placement"], make: |settings, _| staged(settings, Adaptive::new(settings)) },
     Half { name: "oracle", about: "The layout of threads that would cost least", source: "baseline of the papers", rules: oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| staged(settings, Oracle::new(settings, means.cost_model.clone()?)) },
     Half { name: "joint-oracle", about: "The threads' layout and the pages' nodes that would together cost least", source: "chosen here", rules: joint_oracle::RULES, settings: &["oracle", "n_mass.threshold", "n_mass.most_moved", "n_mass.exchange", "penalty", "placement"], make: |settings, means| staged(settings, JointOracle::new(settings, means.cost_model.clone()?)) },
 ];
@@ -167,6 +171,7 @@ const OUR_PAGINGS: &[Half<MakePaging>] = &[
     Half { name: "stay", about: "Pages stay where they are", source: "DINO 3.1", rules: &[], settings: &[], make: |_| Box::new(Stay) },
     Half { name: "whole-set", about: "All pages of a process follow its threads", source: "DINO 4", rules: whole_set::RULES, settings: &[], make: |_| Box::new(WholeSet) },
     Half { name: "window", about: "K pages around each sampled remote access follow the thread", source: "DINO 4.1, 4.2", rules: window::RULES, settings: &["paging"], make: |settings| Box::new(Window::paging(settings)) },
+    Half { name: "by-use", about: "Pages that one node uses go there, those that several use are spread", source: "AsymSched; Carrefour; counts chosen here", rules: by_use::RULES, settings: &["paging.thaw_after_s"], make: |settings| Box::new(ByUse::paging(settings)) },
     Half { name: "residency", about: "Pages go to the node that holds them longest in its TLBs", source: "IPM 4.3.3", rules: residency::RULES, settings: &["ipm.evidence", "ipm.cr_aging", "ipm.cr_mig", "paging.bounce_limit", "paging.thaw_after_s"], make: |settings| Box::new(Driven::guarded(settings, IntensePages::new(settings))) },
     Half { name: "tlb-miss", about: "Pages go to the node that missed on them last", source: "IPM 5.2", rules: tlb_miss::RULES, settings: &[], make: |_| Box::new(Driven::new(TlbMiss)) },
     Half { name: "tlb-miss-history", about: "Pages go to the node that missed on them far more", source: "IPM 5.2", rules: tlb_miss::HISTORY_RULES, settings: &["ipm.cr_aging", "ipm.cr_mig"], make: |settings| Box::new(Driven::new(TlbMissHistory::new(settings))) },
@@ -341,6 +346,7 @@ mod tests {
                 "brm: CPU use, uncore penalty",
                 "brm-in-turn: CPU use, uncore penalty",
                 "ipm: TLB residency",
+                "adaptive: CPU use, miss rate, memory samples, page residency",
             ]
         );
     }

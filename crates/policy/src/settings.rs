@@ -15,6 +15,7 @@ pub use crate::classes::{ClassPreset, ClassSettings};
 pub use crate::paging::counted::KmafSettings;
 pub use crate::paging::guard::PagingSettings;
 pub use crate::penalty::PenaltySettings;
+pub use crate::placement::adaptive::AdaptiveSettings;
 pub use crate::placement::brm::{AverageOver, BrmSettings, Steps};
 pub use crate::placement::di::DiSettings;
 pub use crate::placement::n_mass::{MostMoved, NMassSettings};
@@ -42,6 +43,8 @@ settings! {
         kmaf: KmafSettings;
         /// Which threads BRM moves, and how it looks for better nodes.
         brm: BrmSettings;
+        /// When it acts.
+        adaptive: AdaptiveSettings;
         /// How long the best layout is searched for.
         oracle: OracleSettings;
         /// How NUMA penalties are found.

@@ -21,6 +21,7 @@
 //! threads that do not have their seat; a rule sees the same stage for the same snapshots.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use numaherd_topology::{CpuId, CpuSet, NodeId, Topology};
 use numaherd_world::{
@@ -50,6 +51,11 @@ pub trait PlacementRule: Send {
     /// See [`Place::pages`]. Asked after [`Self::seat`].
     fn pages(&mut self) -> Vec<PageOrder> {
         Vec::new()
+    }
+
+    /// See [`Place::next_look`].
+    fn next_look(&self) -> Option<Duration> {
+        None
     }
 
     /// Why a thread that has a CPU and gets no seat is given back to the kernel; `None` for one that
@@ -370,6 +376,10 @@ impl<P: PlacementRule> Place for Staged<P> {
 
     fn pages(&mut self, _: &Snapshot) -> Vec<PageOrder> {
         self.rule.pages()
+    }
+
+    fn next_look(&self) -> Option<Duration> {
+        self.rule.next_look()
     }
 
     fn release(&mut self, _: &Snapshot) -> Vec<Release> {

@@ -9,6 +9,7 @@
 //! for that when a boot fails.
 
 mod agent;
+mod caches;
 mod mounts;
 mod network;
 
@@ -51,6 +52,7 @@ fn start_and_reap() -> io::Result<()> {
     mounts::mount_kernel_file_systems(Path::new("/"))?;
     load_modules()?;
     mounts::enter_host_root()?;
+    caches::show_last_level(Path::new("/"))?;
     settle()?;
     // The image of this program is not in the new root; /proc still names it.
     let agent = Command::new("/proc/self/exe")

@@ -19,6 +19,9 @@ pub const VERSION: u32 = 2;
 /// Longest frame that is accepted, in bytes. Output is sent in pieces well below it.
 pub const LONGEST_FRAME: usize = 4 << 20;
 
+/// Begins the kernel parameter that says how many bytes the modelled last-level cache has.
+pub const LAST_LEVEL: &str = "numaherd.last_level_bytes=";
+
 /// Name of the virtio serial port that carries the protocol.
 pub const PORT_NAME: &str = "numaherd.agent";
 

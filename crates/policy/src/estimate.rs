@@ -1,0 +1,319 @@
+//! Estimates: what threads demand of caches and memory, from their counters, and what a layout of them would
+//! lose.
+//!
+//! Problem: the contention model knows its programs; a live machine has counters. Rule: each thread's demands
+//! are those under which the equations of contention ([`numaherd_contention`]) give, where the threads are now,
+//! the speeds that were measured. The same equations then say how fast they would be elsewhere.
+//!
+//! *Lost cores* are what is minimised: the sum over threads of the CPU that each wants, less the part of it that
+//! it would need alone on the machine, with the last-level cache to itself and its memory local.
+//!
+//! From an interval's counts, with `T` ns on a CPU per 1000 instructions, `M` lines from memory, `q` requests and
+//! `B` ns with one outstanding (BRM §3.1), `L` the mean latency of a line where the thread is, waits included:
+//! * lines in flight `F = (M L + (q - M) L_llc) / B` (Little's law), at least 1;
+//! * time without memory `T - M (L - L_llc) / F`. Where requests are not counted, `F` is 3, or as much as leaves a
+//!   fifth of the time;
+//! * where its lines come from: the share that was local, the rest as its process's pages are on other nodes;
+//! * lines against cache: the rates that were seen with larger and smaller shares of a cache, which neighbours
+//!   that come and go reveal.
+//!
+//! What counters do not tell is taken several ways (`demands.rs`): how much farther remote memory is, how much a
+//! controller carries, whether more cache than a thread ever had would spare it lines. A gain counts when it
+//! shows in all of them. Figures that the machine's description has are used as they are. The latency of local
+//! memory follows from the threads that have one line in flight: the longest that was seen per line.
+//!
+//! Terms: a *draw* is one way to take what is not known. Source: the equations and their sources are
+//! `numaherd-contention`'s; that ranking layouts needs no exact figures: Pandia (EuroSys 2017).
+//!
+//! Properties: where threads are, each draw gives the measured speeds, as far as its figures allow; equal input
+//! gives equal output; cost linear in threads.
+
+mod demands;
+mod threads;
+
+use std::collections::BTreeMap;
+
+use numaherd_contention::{Demands, Factors, Figures, Lane, Running, Seat, Solution, Speed, solve};
+use numaherd_topology::{CpuId, Topology};
+use numaherd_world::ProcessId;
+
+use crate::memory::PerThread;
+use crate::stage::Stage;
+use demands::{DRAWS, Demand, WRITTEN, demands, figures};
+pub use threads::{Load, Owner};
+use threads::{llc_bytes, load, owner, seats, share_caches, tell_shared_from_private};
+
+/// Of the draws, those that a search goes by: the middle, both ways.
+const SEARCHED: usize = 2;
+
+/// Speeds that differ by less are one speed.
+const PRECISION: f64 = 0.01;
+/// Local latency in ns before any was seen: no server has less (FACTS 7.1).
+const LEAST_LOCAL_NS: f64 = 70.0;
+
+/// What is known of a thread over time.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// When it was first seen, in ns.
+    since_ns: Option<u64>,
+    /// Lines per 1000 instructions by the bytes of cache it had, as powers of the root of two.
+    lines: BTreeMap<i32, f64>,
+    /// The CPU that it was on.
+    cpu: Option<CpuId>,
+}
+
+/// Learns from each interval.
+#[derive(Clone, Debug, Default)]
+pub struct Estimator {
+    threads: PerThread<Known>,
+    /// The longest latency that a line from local memory was seen to have, in ns.
+    local_ns: f64,
+}
+
+/// The machine with its threads, as estimated; answers what layouts would lose.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// The busy threads, in the snapshot's order.
+    pub threads: Vec<Load>,
+    /// Their processes.
+    pub processes: Vec<Owner>,
+    seats: BTreeMap<CpuId, (Seat, Lane)>,
+    /// CPUs of each domain.
+    cpus: Vec<f64>,
+    figures: Vec<Figures>,
+    demands: Vec<Vec<Demand>>,
+    /// The answers for where the threads are, from which those for other layouts are found sooner.
+    starts: Vec<Solution>,
+}
+
+/// Lost cores by each draw.
+pub type Lost = [f64; DRAWS.len()];
+
+impl Estimator {
+    /// Takes in an interval.
+    pub fn observe(&mut self, stage: &Stage<'_>) -> Picture {
+        let topology = stage.topology;
+        let mut busy: Vec<(usize, bool)> = stage.busy().map(|(_, at)| (at, true)).collect();
+        busy.extend(stage.unmanaged.iter().map(|&at| (at, false)));
+        busy.sort_unstable();
+        let llc = llc_bytes(topology);
+        let known = self.threads.line_up(&stage.snapshot.threads);
+        let now_ns = stage.snapshot.time_ns;
+        for (known, thread) in known.iter_mut().zip(&stage.snapshot.threads) {
+            let ran_ns = thread.cpu_share * stage.snapshot.interval_ns as f64;
+            (known.since_ns).get_or_insert_with(|| now_ns.saturating_sub(ran_ns as u64));
+        }
+        let mut threads: Vec<Load> = Vec::with_capacity(busy.len());
+        let mut processes: Vec<Owner> = Vec::new();
+        let mut place_of: BTreeMap<ProcessId, usize> = BTreeMap::new();
+        for (at, is_free) in busy {
+            let thread = stage.thread(at);
+            let place = *place_of.entry(thread.process).or_insert_with(|| {
+                processes.push(owner(stage, at));
+                processes.len() - 1
+            });
+            processes[place].threads.push(threads.len());
+            let age_ns = now_ns.saturating_sub(known[at].since_ns.unwrap_or(now_ns));
+            threads.push(load(
+                stage,
+                thread,
+                at,
+                (place, &processes[place]),
+                is_free,
+                age_ns,
+            ));
+        }
+        let seats = seats(topology);
+        for owner in processes.iter().filter(|owner| owner.threads.len() > 1) {
+            tell_shared_from_private(&mut threads, &owner.threads, &seats);
+        }
+        share_caches(&mut threads, &seats, &llc);
+        for load in &mut threads {
+            let known = &mut known[load.at];
+            // An interval in which it moved is of no one share.
+            if known.cpu == Some(load.cpu) && load.is_counted() {
+                let step = (load.held.max(1.0).log2() * 2.0).round() as i32;
+                known.lines.insert(step, load.lines);
+            }
+            known.cpu = Some(load.cpu);
+            let seen = known.lines.iter();
+            load.seen = seen
+                .map(|(&step, &lines)| (2f64.powf(f64::from(step) / 2.0), lines))
+                .collect();
+        }
+        self.learn_latency(&threads, &seats, topology);
+        let figures: Vec<Figures> = DRAWS
+            .iter()
+            .map(|draw| figures(topology, draw, self.local_ns, &llc))
+            .collect();
+        let demands = (DRAWS.iter().zip(&figures))
+            .map(|(draw, figures)| demands(draw, figures, &threads, &seats))
+            .collect();
+        let mut picture = Picture {
+            threads,
+            processes,
+            seats,
+            starts: vec![Solution::within(PRECISION); DRAWS.len()],
+            cpus: (topology.domains().iter())
+                .map(|domain| domain.cpus.intersection(&stage.snapshot.online).len() as f64)
+                .collect(),
+            figures,
+            demands,
+        };
+        let (now, stays) = (picture.now(), vec![false; picture.processes.len()]);
+        picture.starts = (0..DRAWS.len())
+            .map(|draw| picture.solve(draw, &now, &stays).1)
+            .collect();
+        picture
+    }
+
+    /// A thread that has one line in flight waits for each as long as memory takes.
+    fn learn_latency(
+        &mut self,
+        threads: &[Load],
+        seats: &BTreeMap<CpuId, (Seat, Lane)>,
+        topology: &Topology,
+    ) {
+        self.local_ns = self.local_ns.max(LEAST_LOCAL_NS);
+        for load in threads {
+            let (Some(requests), Some(busy_ns)) = (load.requests, load.busy_ns) else {
+                continue;
+            };
+            let Some((seat, _)) = seats.get(&load.cpu) else {
+                continue;
+            };
+            if load.lines < 1.0 || requests > 1.2 * load.lines {
+                continue;
+            }
+            let node = topology.nodes()[seat.node].id;
+            let farther: f64 = (load.memory.iter())
+                .map(|&(home, share)| {
+                    let home = topology.nodes()[home].id;
+                    let distance = topology.distance(node, home).unwrap_or(10);
+                    share * (1.0 + DRAWS[0].hop * (f64::from(distance) - 10.0) / 10.0)
+                })
+                .sum();
+            if farther > 0.0 {
+                self.local_ns = self.local_ns.max(busy_ns / load.lines / farther);
+            }
+        }
+    }
+}
+
+impl Picture {
+    /// The place of a CPU's domain and node.
+    pub fn seat(&self, cpu: CpuId) -> Option<Seat> {
+        self.seats.get(&cpu).map(|&(seat, _)| seat)
+    }
+
+    /// Whether a CPU is in another domain than a thread is.
+    pub fn is_move(&self, load: &Load, cpu: CpuId) -> bool {
+        self.seat(cpu).map(|seat| seat.domain) != self.seat(load.cpu).map(|seat| seat.domain)
+    }
+
+    /// Where the threads are.
+    pub fn now(&self) -> Vec<CpuId> {
+        self.threads.iter().map(|load| load.cpu).collect()
+    }
+
+    /// The nodes (places) of a process's threads in a layout, ascending, each as often as it has threads.
+    pub fn nodes_of(&self, process: usize, cpus: &[CpuId]) -> Vec<usize> {
+        let threads = self.processes[process].threads.iter();
+        let mut nodes: Vec<usize> = (threads.filter_map(|&thread| self.seat(cpus[thread])))
+            .map(|seat| seat.node)
+            .collect();
+        nodes.sort_unstable();
+        nodes
+    }
+
+    /// CPU that the threads want together.
+    pub fn busy_cores(&self) -> f64 {
+        self.threads.iter().map(|load| load.wanted).sum()
+    }
+
+    /// The share of a thread's time that memory and caches cost it, at most of all draws.
+    pub fn suffers(&self, thread: usize) -> f64 {
+        let load = &self.threads[thread];
+        if !load.is_counted() {
+            return 0.0;
+        }
+        let lost = |demands: &Vec<Demand>| 1.0 - demands[thread].base_ns / load.ns();
+        self.demands.iter().map(lost).fold(0.0, f64::max)
+    }
+
+    /// What a layout would lose by each draw, in cores. `cpus` are in the order of the threads; `follows` says of
+    /// each process whether its memory is spread evenly over its threads, or stays.
+    pub fn lost(&self, cpus: &[CpuId], follows: &[bool]) -> Lost {
+        std::array::from_fn(|draw| self.lost_by(draw, cpus, follows))
+    }
+
+    /// The same by the draws that a search goes by, their mean.
+    pub fn roughly(&self, cpus: &[CpuId], follows: &[bool]) -> f64 {
+        let lost = (0..SEARCHED).map(|draw| self.lost_by(draw, cpus, follows));
+        lost.sum::<f64>() / SEARCHED as f64
+    }
+
+    fn lost_by(&self, draw: usize, cpus: &[CpuId], follows: &[bool]) -> f64 {
+        self.solve(draw, cpus, follows).0
+    }
+
+    /// The lost cores, and the answer of the equations.
+    fn solve(&self, draw: usize, cpus: &[CpuId], follows: &[bool]) -> (f64, Solution) {
+        let spread: Vec<Option<Vec<(usize, f64)>>> = (follows.iter().enumerate())
+            .map(|(process, &follows)| {
+                let nodes = follows.then(|| self.nodes_of(process, cpus))?;
+                let part = 1.0 / nodes.len() as f64;
+                Some(nodes.into_iter().map(|node| (node, part)).collect())
+            })
+            .collect();
+        // Within a domain the kernel spreads threads over CPUs.
+        let mut in_domain = vec![0.0; self.cpus.len()];
+        for (load, &cpu) in self.threads.iter().zip(cpus) {
+            if let Some(seat) = self.seat(cpu) {
+                in_domain[seat.domain] += load.wanted;
+            }
+        }
+        let share = |load: &Load, seat: Seat| {
+            load.wanted * (self.cpus[seat.domain] / in_domain[seat.domain]).min(1.0)
+        };
+        let demands = &self.demands[draw];
+        let mut running = Vec::with_capacity(cpus.len());
+        let mut counted = Vec::with_capacity(cpus.len());
+        let mut lost = 0.0;
+        for (at, (load, &cpu)) in self.threads.iter().zip(cpus).enumerate() {
+            let Some(&(seat, lane)) = self.seats.get(&cpu) else {
+                continue;
+            };
+            let share = share(load, seat);
+            if !load.is_counted() {
+                lost += load.wanted - share;
+                continue;
+            }
+            let demand = &demands[at];
+            let memory = spread[load.process].as_ref().unwrap_or(&load.memory);
+            running.push(Running {
+                lane: Some(lane),
+                ..Running::new(
+                    Demands {
+                        cycles_per_instruction: demand.base_ns / 1000.0,
+                        lines: &demand.curve,
+                        demand: None,
+                        misses_in_flight: demand.in_flight,
+                        written_per_line: WRITTEN,
+                    },
+                    seat,
+                    share,
+                    memory.clone(),
+                )
+            });
+            counted.push((load.wanted, share, demand.alone_ns));
+        }
+        let mut solution = self.starts[draw].clone();
+        solve(&self.figures[draw], &running, Factors::ALL, &mut solution);
+        let of = |((wanted, share, alone), speed): (&(f64, f64, f64), &Speed)| {
+            wanted - share * (alone / speed.ns).min(1.0)
+        };
+        lost += counted.iter().zip(&solution.speeds).map(of).sum::<f64>();
+        (lost, solution)
+    }
+}

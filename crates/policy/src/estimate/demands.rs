@@ -1,0 +1,207 @@
+//! What the machine can do and what its threads demand, by each draw.
+
+use std::collections::BTreeMap;
+
+use numaherd_contention::{Channel, Curve, Figures, LINE_BYTES, Lane, Seat, loaded};
+use numaherd_topology::{CpuId, Topology};
+
+use super::threads::{Load, QUIET, USUAL_CACHE};
+
+/// A way to take what counters do not tell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draw {
+    /// What a distance of 10 more (SLIT) adds to the local latency, as a share of it.
+    pub(super) hop: f64,
+    /// What a controller carries, as a share of what its node's cores can ask for.
+    capacity: f64,
+    /// Whether a thread with more cache than it ever had reads fewer lines, down to none when all its process's
+    /// pages fit.
+    cache_helps: bool,
+}
+
+/// Remote memory at distance 20 is 1.4 to 2.3 times as far on two-socket servers (FACTS 7.1). Cores ask for
+/// more than controllers carry; by how much is not in sysfs.
+pub(super) const DRAWS: [Draw; 4] = [
+    Draw {
+        hop: 0.67,
+        capacity: 0.5,
+        cache_helps: true,
+    },
+    Draw {
+        hop: 0.67,
+        capacity: 0.5,
+        cache_helps: false,
+    },
+    Draw {
+        hop: 0.4,
+        capacity: 1.0,
+        cache_helps: true,
+    },
+    Draw {
+        hop: 1.0,
+        capacity: 0.25,
+        cache_helps: false,
+    },
+];
+
+/// The latency of a hit in the last-level cache as a share of that of local memory (FACTS 7.1: 0.16 to 0.25).
+const LLC_PART: f64 = 0.2;
+/// Cache lines that a core has in flight at most (FACTS 7.1: line fill buffers).
+const IN_FLIGHT: f64 = 10.0;
+/// Lines in flight of a thread whose requests are not counted.
+const USUAL_IN_FLIGHT: f64 = 3.0;
+/// The least share of a thread's time that is not memory's, where nothing tells.
+const LEAST_BASE: f64 = 0.2;
+/// Lines written back per line read: not counted, so a middle value.
+pub(super) const WRITTEN: f64 = 0.25;
+/// What two SMT siblings get done together in what one does alone (Linux's `smt_gain`: 1.15; measured on
+/// servers up to 1.3).
+const SMT_THROUGHPUT: f64 = 1.25;
+/// What a thread demands, by one draw.
+#[derive(Clone, Debug)]
+pub(super) struct Demand {
+    pub(super) base_ns: f64,
+    pub(super) in_flight: f64,
+    pub(super) curve: Curve,
+    /// Time for 1000 instructions alone on the machine.
+    pub(super) alone_ns: f64,
+}
+
+pub(super) fn figures(topology: &Topology, draw: &Draw, local_ns: f64, llc: &[f64]) -> Figures {
+    let nodes = topology.nodes();
+    let timing = topology.timing();
+    let latency_ns: Vec<f64> = match &timing.latency_ns {
+        Some(rows) => rows.concat(),
+        None => (nodes.iter())
+            .flat_map(|from| nodes.iter().map(move |to| (from.id, to.id)))
+            .map(|(from, to)| {
+                let distance = f64::from(topology.distance(from, to).unwrap_or(10));
+                local_ns * (1.0 + draw.hop * (distance - 10.0) / 10.0)
+            })
+            .collect(),
+    };
+    let local = |node: usize| latency_ns[node * nodes.len() + node];
+    let controllers = (0..nodes.len()).map(|node| {
+        let given = timing
+            .node_gb_per_s
+            .as_ref()
+            .map(|rows| rows[node] / LINE_BYTES);
+        let cores = topology.cores().iter();
+        let cores = cores.filter(|core| {
+            let domain = &topology.domains()[core.domain.index()];
+            domain.node == nodes[node].id
+        });
+        // A node without cores is as good as the others are on average, for want of anything better.
+        let cores = match cores.count() {
+            0 => topology.cores().len() / nodes.len(),
+            cores => cores,
+        };
+        let asked = cores.max(1) as f64 * IN_FLIGHT / local(node);
+        Channel {
+            capacity: given.unwrap_or(asked * draw.capacity),
+            service_ns: local(node),
+        }
+    });
+    let llc_ns = (0..nodes.len()).map(local).fold(f64::INFINITY, f64::min) * LLC_PART;
+    let has_siblings = topology.cores().iter().any(|core| core.cpus.len() > 1);
+    Figures {
+        channels: controllers.collect(),
+        nodes: nodes.len(),
+        latency_ns,
+        caches: None,
+        ways: vec![Vec::new(); nodes.len() * nodes.len()],
+        broadcast_probes: false,
+        llc_bytes: llc.to_vec(),
+        llc_ns,
+        private_bytes: 0.0,
+        own_bytes: 0.0,
+        own_ns: llc_ns,
+        in_flight: IN_FLIGHT,
+        clock_ghz: 1.0,
+        smt_throughput: if has_siblings { SMT_THROUGHPUT } else { 2.0 },
+        write_turnaround: 0.0,
+        ns_per_reference_cycle: 1.0,
+    }
+}
+
+/// The demands by which each thread is as fast as it was.
+pub(super) fn demands(
+    draw: &Draw,
+    figures: &Figures,
+    threads: &[Load],
+    seats: &BTreeMap<CpuId, (Seat, Lane)>,
+) -> Vec<Demand> {
+    let mut asked = vec![0.0; figures.nodes];
+    for load in threads.iter().filter(|load| load.is_counted()) {
+        for &(home, share) in &load.memory {
+            asked[home] += load.wanted * load.speed * load.lines / 1000.0 * share * (1.0 + WRITTEN);
+        }
+    }
+    let waits: Vec<f64> = (asked.iter().zip(&figures.channels))
+        .map(|(asked, channel)| {
+            loaded::wait((asked / channel.capacity).min(0.95)) * channel.service_ns
+        })
+        .collect();
+    let quiet = Curve::new(0.0, &[(USUAL_CACHE, 0.0)], USUAL_CACHE).expect("a curve of nothing");
+    let of = |load: &Load| {
+        let (Some((seat, _)), true) = (seats.get(&load.cpu), load.is_counted()) else {
+            return Demand {
+                base_ns: 1.0,
+                in_flight: 1.0,
+                curve: quiet.clone(),
+                alone_ns: 1.0,
+            };
+        };
+        let node = seat.node;
+        let (llc_ns, lines, ns) = (figures.llc_ns, load.lines, load.ns());
+        let parts = load.memory.iter();
+        let latency: f64 = parts
+            .map(|&(home, share)| share * (figures.latency_ns(node, home) + waits[home]))
+            .sum();
+        let in_flight = match (load.busy_ns, load.requests) {
+            (Some(busy_ns), Some(requests)) if busy_ns > 0.0 => {
+                (lines * latency + (requests - lines).max(0.0) * llc_ns) / busy_ns
+            }
+            _ => USUAL_IN_FLIGHT.max(lines * (latency - llc_ns) / (ns * (1.0 - LEAST_BASE))),
+        };
+        let in_flight = in_flight.clamp(1.0, figures.in_flight);
+        let stall = |latency: f64, lines: f64| lines * (latency - llc_ns).max(0.0) / in_flight;
+        let base_ns = (ns - stall(latency, lines)).max(ns * 0.02);
+        let curve = curve(draw, load).unwrap_or_else(|| quiet.clone());
+        let local = figures.latency_ns(node, node);
+        let best = curve.at(figures.llc_bytes[seat.domain]).min(lines);
+        let alone_ns = (base_ns + stall(local, best)).min(ns);
+        Demand {
+            base_ns,
+            in_flight,
+            curve,
+            alone_ns,
+        }
+    };
+    threads.iter().map(of).collect()
+}
+
+/// Lines against cache; `None` for a thread that reads next to none, however little cache it had.
+fn curve(draw: &Draw, load: &Load) -> Option<Curve> {
+    let mut points: Vec<(f64, f64)> = load.seen.clone();
+    if points.is_empty() {
+        points.push((load.held.max(1.0), load.lines));
+    }
+    // More cache never costs lines: what says so is noise, or of another phase.
+    let last = points.len() - 1;
+    for at in (0..last).rev() {
+        points[at].1 = points[at].1.max(points[at + 1].1);
+    }
+    let most = points[0].1.max(load.requests.unwrap_or(0.0));
+    if most < QUIET {
+        return None;
+    }
+    let footprint = match load.footprint {
+        0.0 => points[last].0 * 16.0,
+        footprint => footprint,
+    };
+    if draw.cache_helps && footprint > points[last].0 * 1.05 {
+        points.push((footprint, 0.0));
+    }
+    Curve::new(most, &points, footprint.max(points[last].0)).ok()
+}

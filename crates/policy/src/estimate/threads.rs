@@ -1,0 +1,302 @@
+//! The threads of an interval: what was counted of them, where their lines come from, what cache they have.
+
+use std::collections::BTreeMap;
+
+use numaherd_contention::{Lane, Seat};
+use numaherd_topology::{CacheKind, Cpu, CpuId, Domain, Topology};
+use numaherd_world::{ProcessId, Thread, ThreadId};
+
+use crate::busy::wanted;
+use crate::stage::Stage;
+
+/// Lines or requests per 1000 instructions below which a thread takes no cache from others.
+pub(super) const QUIET: f64 = 0.5;
+/// Where a domain's cache is not described: bytes a core.
+pub(super) const USUAL_CACHE: f64 = (1 << 20) as f64;
+
+/// One thread in this interval.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Which thread.
+    pub id: ThreadId,
+    /// Its place in the snapshot.
+    pub at: usize,
+    /// Its process, as a place among [`Picture::processes`].
+    pub process: usize,
+    /// Where it is.
+    pub cpu: CpuId,
+    /// Whether it may be placed.
+    pub is_free: bool,
+    /// The share of a CPU that it wants.
+    pub wanted: f64,
+    /// Instructions per ns on a CPU; 0 where it was not counted.
+    pub speed: f64,
+    /// For how long it has been seen, in ns.
+    pub age_ns: u64,
+    /// Lines from memory per 1000 instructions.
+    pub lines: f64,
+    /// Bytes of cache that it has.
+    pub held: f64,
+    pub(super) requests: Option<f64>,
+    pub(super) busy_ns: Option<f64>,
+    /// Nodes (places) and the share of its lines from each.
+    pub(super) memory: Vec<(usize, f64)>,
+    pub(super) seen: Vec<(f64, f64)>,
+    pub(super) footprint: f64,
+}
+
+impl Load {
+    pub(super) fn ns(&self) -> f64 {
+        1000.0 / self.speed.max(1e-9)
+    }
+
+    pub(super) fn is_counted(&self) -> bool {
+        self.speed > 0.0
+    }
+}
+
+/// A process of the threads.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// Which.
+    pub id: ProcessId,
+    /// Its threads, as places among [`Picture::threads`].
+    pub threads: Vec<usize>,
+    /// Its pages by node (places).
+    pub pages: Vec<u64>,
+    /// The nodes (places) that have room for all of it, and that it may use.
+    pub fits: Vec<bool>,
+}
+
+/// The process of a thread, without its threads.
+pub(super) fn owner(stage: &Stage<'_>, thread: usize) -> Owner {
+    let nodes = stage.topology.nodes();
+    let process = stage.thread(thread).process;
+    let known = stage.snapshot.process(process);
+    let residency = known.and_then(|known| known.residency.as_ref());
+    let pages: Vec<u64> = (nodes.iter())
+        .map(|node| residency.map_or(0, |residency| residency.on(node.id)))
+        .collect();
+    let all: u64 = pages.iter().sum();
+    let fits = nodes.iter().zip(&pages).map(|(node, &there)| {
+        let state = stage
+            .snapshot
+            .nodes
+            .iter()
+            .find(|state| state.id == node.id);
+        let free = state.map_or(0, |state| state.free_bytes);
+        let needs = (all - there).saturating_mul(stage.snapshot.page_bytes);
+        let allowed = known.is_none_or(|known| known.allowed_nodes.contains(node.id));
+        // A tenth stays free for everybody else.
+        allowed && node.memory_bytes > 0 && needs <= free - free / 10
+    });
+    Owner {
+        id: process,
+        threads: Vec::new(),
+        fits: fits.collect(),
+        pages,
+    }
+}
+
+pub(super) fn load(
+    stage: &Stage<'_>,
+    thread: &Thread,
+    at: usize,
+    (process, owner): (usize, &Owner),
+    is_free: bool,
+    age_ns: u64,
+) -> Load {
+    // Within its domain a thread runs where the kernel likes.
+    let cpu = thread.cpu;
+    let on_cpu_ns = thread.cpu_share * stage.snapshot.interval_ns as f64;
+    let counts = thread.counts.filter(|counts| counts.instructions > 0);
+    let per_1000 = |count: u64| {
+        counts.map_or(0.0, |counts| {
+            count as f64 * 1000.0 / counts.instructions as f64
+        })
+    };
+    let speed = counts.map_or(0.0, |counts| {
+        counts.instructions as f64 / on_cpu_ns.max(1.0)
+    });
+    let busy_ns = counts.and_then(|counts| {
+        let busy = counts.uncore_busy_cycles? as f64 / counts.cycles.filter(|&c| c > 0)? as f64;
+        Some(busy.min(1.0) * 1000.0 / speed)
+    });
+    Load {
+        id: thread.id,
+        at,
+        process,
+        cpu,
+        is_free,
+        wanted: wanted(thread).min(1.0),
+        speed,
+        age_ns,
+        lines: per_1000(counts.map_or(0, |counts| counts.lines)),
+        held: 0.0,
+        requests: counts.and_then(|c| Some(per_1000(c.uncore_requests?))),
+        busy_ns,
+        memory: memory(stage, thread, owner),
+        seen: Vec::new(),
+        footprint: owner.pages.iter().sum::<u64>() as f64 * stage.snapshot.page_bytes as f64,
+    }
+}
+
+/// Where a thread's lines come from: from its own node the share that was counted, else that of its process's
+/// pages; from the others as the pages are.
+fn memory(stage: &Stage<'_>, thread: &Thread, owner: &Owner) -> Vec<(usize, f64)> {
+    let nodes = stage.topology.nodes().len();
+    let here = stage.topology.cpu(thread.cpu).map(|cpu| cpu.node);
+    let here = here.and_then(|node| stage.topology.node_index(node));
+    let all: u64 = owner.pages.iter().sum();
+    let share = |node: usize| owner.pages[node] as f64 / all.max(1) as f64;
+    let local = thread.counts.and_then(|counts| counts.local_access_ratio());
+    let mut memory: Vec<(usize, f64)> = match (local, here) {
+        (Some(local), Some(here)) => {
+            let elsewhere: f64 = 1.0 - share(here);
+            let others = nodes.saturating_sub(1).max(1) as f64;
+            let of_others = |node: usize| match all > 0 && elsewhere > 0.0 {
+                true => share(node) / elsewhere,
+                false => 1.0 / others,
+            };
+            (0..nodes)
+                .map(|node| match node == here {
+                    true => (node, local),
+                    false => (node, (1.0 - local) * of_others(node)),
+                })
+                .collect()
+        }
+        (None, _) if all > 0 => (0..nodes).map(|node| (node, share(node))).collect(),
+        (_, here) => vec![(here.unwrap_or(0), 1.0)],
+    };
+    memory.retain(|&(_, share)| share > 0.0);
+    if memory.is_empty() {
+        memory.push((here.unwrap_or(0), 1.0));
+    }
+    memory
+}
+
+/// Of a process with threads on several nodes: all use what is shared alike, and each has a private part beside it.
+/// With `l` the share of local lines on each node, and all lines from nodes with threads, that part is
+/// `(sum l - 1) / (nodes - 1)`.
+pub(super) fn tell_shared_from_private(
+    threads: &mut [Load],
+    members: &[usize],
+    seats: &BTreeMap<CpuId, (Seat, Lane)>,
+) {
+    let mut local: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+    for load in members
+        .iter()
+        .map(|&at| &threads[at])
+        .filter(|load| load.lines > 0.0)
+    {
+        let Some((seat, _)) = seats.get(&load.cpu) else {
+            continue;
+        };
+        let of_node = load.memory.iter().find(|&&(node, _)| node == seat.node);
+        let (sum, weight) = local.entry(seat.node).or_default();
+        *sum += of_node.map_or(0.0, |&(_, share)| share) * load.lines * load.speed;
+        *weight += load.lines * load.speed;
+    }
+    if local.len() < 2 {
+        return;
+    }
+    let local: Vec<(usize, f64)> = (local.into_iter())
+        .map(|(node, (sum, weight))| (node, sum / weight))
+        .collect();
+    let all: f64 = local.iter().map(|&(_, share)| share).sum();
+    let private = ((all - 1.0) / (local.len() as f64 - 1.0)).clamp(0.0, 1.0);
+    // What is not on a node with threads is on the others as its pages are.
+    let elsewhere = (1.0 - all).max(0.0);
+    let rest = threads[members[0]].memory.iter().copied();
+    let rest: Vec<(usize, f64)> = rest
+        .filter(|(node, _)| local.iter().all(|(with, _)| with != node))
+        .collect();
+    let rest_share: f64 = rest.iter().map(|&(_, share)| share).sum();
+    let shared = local
+        .iter()
+        .map(|&(node, share)| (node, (share - private).max(0.0)));
+    let rest = rest
+        .iter()
+        .map(|&(node, share)| (node, elsewhere * share / rest_share));
+    let mut shared: Vec<(usize, f64)> = shared.chain(rest).filter(|part| part.1 > 0.0).collect();
+    let sum: f64 = shared.iter().map(|&(_, share)| share).sum();
+    shared
+        .iter_mut()
+        .for_each(|(_, share)| *share *= (1.0 - private) / sum.max(1e-12));
+    for &at in members {
+        let Some((seat, _)) = seats.get(&threads[at].cpu) else {
+            continue;
+        };
+        let mut memory = shared.clone();
+        if private > 0.0 {
+            memory.push((seat.node, private));
+        }
+        if !memory.is_empty() {
+            threads[at].memory = memory;
+        }
+    }
+}
+
+pub(super) fn seats(topology: &Topology) -> BTreeMap<CpuId, (Seat, Lane)> {
+    let seat = |cpu: &Cpu| {
+        let seat = Seat {
+            domain: cpu.domain.index(),
+            node: topology.node_index(cpu.node)?,
+        };
+        let lane = Lane {
+            core: cpu.core.index(),
+            cpu: cpu.id.index(),
+        };
+        Some((cpu.id, (seat, lane)))
+    };
+    topology.cpus().iter().filter_map(seat).collect()
+}
+
+/// Bytes of the last-level cache of each domain.
+pub(super) fn llc_bytes(topology: &Topology) -> Vec<f64> {
+    let of = |domain: &Domain| {
+        let first = domain.cpus.first();
+        let caches = topology.caches().iter().filter(|cache| {
+            cache.kind != CacheKind::Instruction
+                && first.is_some_and(|cpu| cache.cpus.contains(cpu))
+        });
+        let last = caches.max_by_key(|cache| cache.level);
+        last.and_then(|cache| cache.size_bytes)
+            .map_or(domain.cores.len() as f64 * USUAL_CACHE, |bytes| {
+                bytes as f64
+            })
+    };
+    topology.domains().iter().map(of).collect()
+}
+
+/// Gives each thread that goes through its last-level cache an even share of it, or what it can fill.
+pub(super) fn share_caches(
+    threads: &mut [Load],
+    seats: &BTreeMap<CpuId, (Seat, Lane)>,
+    llc: &[f64],
+) {
+    let mut users = vec![Vec::new(); llc.len()];
+    for (at, load) in threads.iter().enumerate() {
+        let goes = load.requests.unwrap_or(0.0).max(load.lines) >= QUIET;
+        if let Some((seat, _)) = seats.get(&load.cpu).filter(|_| goes) {
+            users[seat.domain].push(at);
+        }
+    }
+    for (users, &bytes) in users.iter().zip(llc) {
+        // Those that can fill less than an even share leave the rest to the others.
+        let mut users = users.clone();
+        let fill = |at: usize| match threads[at].footprint {
+            0.0 => f64::INFINITY,
+            footprint => footprint,
+        };
+        users.sort_by(|&a, &b| fill(a).total_cmp(&fill(b)));
+        let fills: Vec<f64> = users.iter().map(|&at| fill(at)).collect();
+        let mut left = bytes;
+        for (nth, (&at, fill)) in users.iter().zip(&fills).enumerate() {
+            let even = left / (users.len() - nth) as f64;
+            let held = fill.min(even);
+            left -= held;
+            threads[at].held = held;
+        }
+    }
+}

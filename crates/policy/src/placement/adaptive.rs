@@ -1,0 +1,537 @@
+//! Adaptive: acts where it expects the machine to lose fewer cores, and is Linux everywhere else.
+//!
+//! Problem: each published policy is right on its own ground and loses on others'. A person who is to leave one
+//! on needs one that gains where it acts, and does nothing elsewhere.
+//!
+//! Rule, at each look:
+//! 1. *Estimate* what the threads demand, and how many cores the machine loses to caches and memory
+//!    ([`crate::estimate`]). Where that is less than `least_gain` of the busy cores, nothing is done.
+//! 2. *Candidates*: the threads where they are; the layouts of `dino`, `di` and `n-mass`; each with the memory
+//!    where it is and with its threads; and from the best of these a local search, in which a thread that
+//!    suffers moves to another domain, or changes places with the one there that suffers least.
+//! 3. *Least constraint*: of what the best candidate would do, each part without which it would lose no more is
+//!    left out.
+//! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and in none of
+//!    them a loss; over the time that its threads have been seen it would pay for the moves; and every
+//!    process that it touches has credit for its cost. `loss_budget` of the time that a process runs
+//!    accrues as credit, beginning with `first_credit_ms`.
+//! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
+//!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
+//!    there; that of one on several follows the samples of its accesses.
+//! 6. *Verify*. The speeds of all threads in the next quarter of a second are compared with those before. Unless
+//!    they are better on average, threads and memory go back, and nothing is tried for `wait_s`, and for twice
+//!    as long each time after. Where a gain shows, its cost is refunded.
+//!
+//! When: 50 ms after the start and after threads have become busy, then after twice as long each time, up to the
+//! loop's own cadence; and after it acted, as soon as that can be judged.
+//!
+//! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
+//! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed
+//! here. The parts: choose by a model and verify by measurement (Pandia, EuroSys 2017); twice as long before what
+//! failed is tried again (BWAP, IPDPS 2020); the budget (conservative bandits, ICML 2016).
+//!
+//! Properties: what it is charged for a process is at most `loss_budget` of the time that this ran, and
+//! `first_credit_ms`; without a gain in all draws no thread is placed and no page ordered; no thread is seated
+//! outside its pool.
+
+mod search;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use numaherd_files::settings;
+use numaherd_topology::CpuId;
+use numaherd_world::{PageOrder, Pages, ProcessId, Signal, ThreadId};
+
+use crate::estimate::{Estimator, Picture};
+use crate::placement::di::DistributedIntensity;
+use crate::placement::dino::Dino;
+use crate::placement::n_mass::{NMass, Steps};
+use crate::policy::{Needs, Place, Random};
+use crate::reason::{Figure, Reason};
+use crate::rules::Rule;
+use crate::settings::Settings;
+use crate::stage::{PlacementRule, Seat, Stage, Staged};
+use crate::words;
+use search::{Candidate, may_have};
+
+/// The rules that plans name.
+pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW];
+const GAIN: Rule = Rule {
+    name: "adaptive: fewer lost cores",
+    source: "designed here",
+    what: "The machine is expected to lose fewer cores with the thread on this CPU.",
+};
+const HOLD: Rule = Rule {
+    name: "adaptive: hold",
+    source: "designed here",
+    what: "The thread waits for memory and is where the layout wants it: it stays in its memory domain.",
+};
+const MAKE_ROOM: Rule = Rule {
+    name: "adaptive: make room",
+    source: "designed here",
+    what: "The thread does not wait for memory; its CPU goes to one that does. It is the kernel's again at the \
+           next look.",
+};
+const UNDO: Rule = Rule {
+    name: "adaptive: undo",
+    source: "designed here",
+    what: "The threads did not become faster by what was done: the thread goes back where it was.",
+};
+const LET_GO: Rule = Rule {
+    name: "adaptive: let go",
+    source: "designed here",
+    what: "Holding the thread gains nothing: it gets its own affinity back.",
+};
+const FOLLOW: Rule = Rule {
+    name: "adaptive: memory follows",
+    source: "designed here",
+    what: "The process's threads are on one node, and the machine is expected to lose fewer cores with its \
+           memory there.",
+};
+
+settings! {
+    /// When `adaptive` acts.
+    #[derive(Copy)]
+    pub struct AdaptiveSettings {
+        /// Share of the busy cores that must be gained.
+        least_gain: f64 = 0.01, unit: "share", range: 0.0..=1.0, source: "chosen here";
+        /// Share of each process's time that actions may cost before they have shown a gain.
+        loss_budget: f64 = 0.01, unit: "share", range: 0.0..=1.0, source: "chosen here";
+        /// What actions may cost a process that has not run for long.
+        first_credit_ms: f64 = 100.0, unit: "ms", range: 0.0..=1e9, source: "chosen here";
+        /// For how long nothing is tried after an action that did not gain; twice as long each time after.
+        wait_s: f64 = 5.0, unit: "s", range: 0.0..=1e9, source: "chosen here";
+        /// How many layouts a search may try. On machines with many threads fewer are, so that a decision
+        /// takes no longer.
+        layouts: usize = 256, unit: "layouts", range: 1.0..=f64::MAX, source: "chosen here";
+    }
+}
+
+/// The very first look: nothing is counted of a thread before it has been seen once.
+const TO_ATTACH: Duration = Duration::from_millis(1);
+/// The next look, and one after threads became busy.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// How often the time between looks doubles; the loop's own cadence ends it long before.
+const MOST_DOUBLED: u32 = 16;
+/// The time in which an action is carried out and caches fill: it is passed over.
+const SETTLES_AFTER: Duration = Duration::from_millis(100);
+/// For how long speeds are then measured before an action is judged.
+const JUDGED_AFTER: Duration = Duration::from_millis(250);
+/// A thread that loses less than this share of its time to memory and caches does not suffer.
+const SUFFERS: f64 = 0.05;
+/// What a search may cost: layouts times threads.
+const MOST_THREADS_TRIED: usize = 65_536;
+/// What a thread's move costs it at least, in ns: the kernel's part (chosen here).
+const MOVE_NS: f64 = 100_000.0;
+/// What a line costs that a moved thread reads anew, in ns.
+const LINE_NS: f64 = 100.0;
+/// What moving a page costs its process, in ns (FACTS 7: 1 to 3 µs).
+const PAGE_NS: f64 = 3_000.0;
+
+/// See the top of this file.
+pub struct Adaptive {
+    settings: AdaptiveSettings,
+    estimator: Estimator,
+    seeds: Vec<Box<dyn Place>>,
+    credit: BTreeMap<ProcessId, f64>,
+    action: Option<Action>,
+    /// Threads that are let go at the next look.
+    let_go: Vec<ThreadId>,
+    /// Those of this look.
+    letting_go: Vec<ThreadId>,
+    pages: Vec<PageOrder>,
+    wait_until_ns: u64,
+    failed: i32,
+    next: Duration,
+    /// What was lost when a search found nothing to gain.
+    fruitless: Option<f64>,
+    /// Looks since a thread became busy.
+    looks: u32,
+    busy: Vec<ThreadId>,
+}
+
+/// What was done, until it is judged.
+struct Action {
+    since_ns: u64,
+    /// Whether the interval in which it was carried out has been passed over.
+    settled: bool,
+    /// What each thread did: its speed before, then instructions and ns on a CPU since.
+    speeds: BTreeMap<ThreadId, Progress>,
+    /// Threads that moved, with the CPU that they came from.
+    moved: Vec<(ThreadId, CpuId)>,
+    /// Memory that followed, with the node (place) that most of it was on.
+    followed: Vec<(ProcessId, usize)>,
+    charged: Vec<(ProcessId, f64)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    before: f64,
+    weight: f64,
+    instructions: f64,
+    ns: f64,
+}
+
+impl Adaptive {
+    /// Nothing seen yet.
+    pub fn new(settings: &Settings) -> Self {
+        let di = DistributedIntensity {
+            settings: settings.di,
+        };
+        Self {
+            settings: settings.adaptive,
+            estimator: Estimator::default(),
+            seeds: vec![
+                Box::new(Staged::new(settings, Dino)),
+                Box::new(Staged::new(settings, di)),
+                Box::new(Staged::new(settings, NMass::new(settings, Steps::All))),
+            ],
+            credit: BTreeMap::new(),
+            action: None,
+            let_go: Vec::new(),
+            letting_go: Vec::new(),
+            pages: Vec::new(),
+            wait_until_ns: 0,
+            failed: 0,
+            next: TO_ATTACH,
+            fruitless: None,
+            looks: 0,
+            busy: Vec::new(),
+        }
+    }
+
+    /// When to look again: soon after threads became busy, then less and less often.
+    fn schedule(&mut self, picture: &Picture) {
+        let busy: Vec<ThreadId> = picture.threads.iter().map(|load| load.id).collect();
+        let is_new = |thread: &ThreadId| self.busy.binary_search(thread).is_err();
+        self.looks = match busy.iter().any(is_new) {
+            true => 0,
+            false => self.looks.saturating_add(1),
+        };
+        self.next = FIRST_LOOK * 2u32.pow(self.looks.min(MOST_DOUBLED));
+        self.busy = busy;
+    }
+
+    /// What each process may be charged.
+    fn accrue(&mut self, stage: &Stage<'_>, picture: &Picture) {
+        let first = self.settings.first_credit_ms * 1e6;
+        let mut credit = BTreeMap::new();
+        for owner in &picture.processes {
+            let ran: f64 = (owner.threads.iter())
+                .map(|&at| stage.thread(picture.threads[at].at).cpu_share)
+                .sum();
+            let ran_ns = ran * stage.snapshot.interval_ns as f64;
+            let before = self.credit.get(&owner.id).copied().unwrap_or(first);
+            credit.insert(owner.id, before + ran_ns * self.settings.loss_budget);
+        }
+        self.credit = credit;
+    }
+
+    /// Whether an action is over and how it ended; what is not over goes on.
+    fn judge(&mut self, stage: &Stage<'_>, picture: &Picture) -> Option<(Action, f64)> {
+        let action = self.action.as_mut()?;
+        if !std::mem::replace(&mut action.settled, true) {
+            return None;
+        }
+        for load in &picture.threads {
+            if let Some(progress) = action.speeds.get_mut(&load.id) {
+                let thread = stage.thread(load.at);
+                progress.instructions += thread.counts.map_or(0.0, |c| c.instructions as f64);
+                progress.ns += thread.cpu_share * stage.snapshot.interval_ns as f64;
+            }
+        }
+        if stage.snapshot.time_ns
+            < action
+                .since_ns
+                .saturating_add(JUDGED_AFTER.as_nanos() as u64)
+        {
+            return None;
+        }
+        let known = action.speeds.values();
+        let known = known.filter(|p| p.before > 0.0 && p.instructions > 0.0 && p.ns > 0.0);
+        let (gained, all) = known.fold((0.0, 0.0), |(gained, all), p| {
+            let now = p.instructions / p.ns;
+            (gained + p.weight * now / p.before, all + p.weight)
+        });
+        let action = self.action.take()?;
+        (all > 0.0).then(|| (action, gained / all))
+    }
+
+    /// Puts back what did not gain.
+    fn undo(
+        &mut self,
+        stage: &Stage<'_>,
+        picture: &Picture,
+        action: Action,
+        gained: f64,
+    ) -> Vec<Seat> {
+        self.failed += 1;
+        let wait_ns = self.settings.wait_s * 1e9 * 2f64.powi(self.failed - 1);
+        // A cast from float saturates.
+        self.wait_until_ns = stage.snapshot.time_ns.saturating_add(wait_ns as u64);
+        let because = || {
+            UNDO.because(words!(
+                "all threads together ran at {gained} of their speed before",
+                gained = Figure::Measured(gained, 3)
+            ))
+        };
+        let mut seats = Vec::new();
+        for (thread, cpu) in action.moved {
+            let load = picture.threads.iter().find(|load| load.id == thread);
+            if let Some(load) = load.filter(|load| may_have(stage, load.at, cpu)) {
+                seats.push(stage.seat(load.at, cpu, because()));
+                self.let_go.push(thread);
+            }
+        }
+        for (process, home) in action.followed {
+            let owner = picture.processes.iter().find(|owner| owner.id == process);
+            if let Some(owner) = owner.filter(|owner| owner.fits[home]) {
+                let thread = picture.threads[owner.threads[0]].id;
+                let why = because().why.to_string();
+                self.pages
+                    .push(order(stage, process, thread, home, UNDO, why));
+            }
+        }
+        seats
+    }
+
+    /// The layouts that the published policies would have.
+    fn layouts(
+        &mut self,
+        stage: &Stage<'_>,
+        picture: &Picture,
+        random: &mut Random,
+    ) -> Vec<Vec<CpuId>> {
+        let layout = |seed: &mut Box<dyn Place>| {
+            let mut cpus = picture.now();
+            for placement in seed.place(stage.snapshot, stage.topology, random) {
+                let threads = &picture.threads;
+                if let Ok(at) = threads.binary_search_by_key(&placement.thread, |load| load.id) {
+                    cpus[at] = placement.to;
+                }
+            }
+            cpus
+        };
+        self.seeds.iter_mut().map(layout).collect()
+    }
+
+    /// What the candidate costs each process that it touches, in ns.
+    fn costs(&self, picture: &Picture, candidate: &Candidate) -> Vec<(ProcessId, f64)> {
+        let mut costs: BTreeMap<usize, f64> = BTreeMap::new();
+        for (load, &cpu) in picture.threads.iter().zip(&candidate.cpus) {
+            if picture.is_move(load, cpu) {
+                *costs.entry(load.process).or_default() += MOVE_NS + load.held / 64.0 * LINE_NS;
+            }
+        }
+        for (process, owner) in picture.processes.iter().enumerate() {
+            if candidate.follows[process] {
+                let nodes = picture.nodes_of(process, &candidate.cpus);
+                let all: u64 = owner.pages.iter().sum();
+                let stay: u64 = (0..owner.pages.len())
+                    .filter(|node| nodes.contains(node))
+                    .map(|node| owner.pages[node])
+                    .sum();
+                *costs.entry(process).or_default() += (all - stay) as f64 * PAGE_NS;
+            }
+        }
+        let by_id = |(process, cost): (usize, f64)| (picture.processes[process].id, cost);
+        costs.into_iter().map(by_id).collect()
+    }
+
+    /// Seats threads and orders pages.
+    fn act(
+        &mut self,
+        stage: &Stage<'_>,
+        picture: &Picture,
+        candidate: &Candidate,
+        (lost, lost_then): (f64, f64),
+        charged: Vec<(ProcessId, f64)>,
+    ) -> Vec<Seat> {
+        let figure = |cores: f64| Figure::Measured(cores, 2);
+        let words = || {
+            words!(
+                "{lost} of {busy} busy cores are lost to caches and memory; {then} are expected to be",
+                lost = figure(lost),
+                busy = figure(picture.busy_cores()),
+                then = figure(lost_then)
+            )
+        };
+        let mut action = Action {
+            since_ns: stage.snapshot.time_ns,
+            settled: false,
+            speeds: BTreeMap::new(),
+            moved: Vec::new(),
+            followed: Vec::new(),
+            charged,
+        };
+        let mut seats = Vec::new();
+        for (at, (load, &cpu)) in picture.threads.iter().zip(&candidate.cpus).enumerate() {
+            let progress = Progress {
+                before: load.speed,
+                weight: load.wanted,
+                ..Progress::default()
+            };
+            action.speeds.insert(load.id, progress);
+            if !load.is_free {
+                continue;
+            }
+            let moves = picture.is_move(load, cpu);
+            let suffers = picture.suffers(at) >= SUFFERS;
+            let rule = match (moves, suffers) {
+                (true, true) => GAIN,
+                (true, false) => MAKE_ROOM,
+                (false, _) if suffers || candidate.follows[load.process] => HOLD,
+                (false, _) => continue,
+            };
+            if moves {
+                action.moved.push((load.id, load.cpu));
+                if !suffers {
+                    self.let_go.push(load.id);
+                }
+            }
+            let from = load.cpu;
+            let instead_of = moves.then(|| words!("CPU {from}: more would be lost", from));
+            let reason = rule.because(words()).instead_of(instead_of);
+            seats.push(stage.seat(load.at, cpu, reason));
+        }
+        for (process, owner) in picture.processes.iter().enumerate() {
+            let mut nodes = picture.nodes_of(process, &candidate.cpus);
+            nodes.dedup();
+            if let ([home], true) = (&*nodes, candidate.follows[process]) {
+                let thread = picture.threads[owner.threads[0]].id;
+                let why = words().to_string();
+                (self.pages).push(order(stage, owner.id, thread, *home, FOLLOW, why));
+                let most = (0..owner.pages.len()).max_by_key(|&node| owner.pages[node]);
+                action.followed.extend(most.map(|most| (owner.id, most)));
+            }
+        }
+        self.action = Some(action);
+        self.next = SETTLES_AFTER;
+        seats
+    }
+}
+
+fn order(
+    stage: &Stage<'_>,
+    process: ProcessId,
+    thread: ThreadId,
+    node: usize,
+    rule: Rule,
+    why: String,
+) -> PageOrder {
+    PageOrder {
+        process,
+        thread,
+        pages: Pages::All,
+        to: stage.topology.nodes()[node].id,
+        rule: Cow::Borrowed(rule.name),
+        why,
+    }
+}
+
+impl PlacementRule for Adaptive {
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            also: &[Signal::LocalRemote, Signal::UncorePenalty],
+            ..Needs::of(&[Signal::CpuUse, Signal::MissRate, Signal::Residency])
+        }
+    }
+
+    fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
+        let picture = self.estimator.observe(stage);
+        self.letting_go = std::mem::take(&mut self.let_go);
+        self.schedule(&picture);
+        self.accrue(stage, &picture);
+        if let Some((action, gained)) = self.judge(stage, &picture) {
+            if gained <= 1.0 {
+                return self.undo(stage, &picture, action, gained);
+            }
+            self.failed = 0;
+            for (process, cost) in action.charged {
+                if let Some(credit) = self.credit.get_mut(&process) {
+                    *credit += cost;
+                }
+            }
+        }
+        if self.action.is_some() {
+            self.next = JUDGED_AFTER;
+            return Vec::new();
+        }
+        if stage.snapshot.time_ns < self.wait_until_ns || picture.threads.is_empty() {
+            return Vec::new();
+        }
+        let least = self.settings.least_gain * picture.busy_cores();
+        let stays = vec![false; picture.processes.len()];
+        let now = picture.now();
+        let lost_now = picture.roughly(&now, &stays);
+        let as_before = |before: f64| (before - lost_now).abs() < least && self.looks > 0;
+        if lost_now < least || self.fruitless.is_some_and(as_before) {
+            return Vec::new();
+        }
+        let layouts = self.layouts(stage, &picture, random);
+        let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
+        let most = most.min(self.settings.layouts);
+        let candidate = search::best(stage, &picture, layouts, lost_now, most);
+        let lost = picture.lost(&now, &stays);
+        let then = picture.lost(&candidate.cpus, &candidate.follows);
+        let draws = lost.len() as f64;
+        let mean = |lost: &[f64]| lost.iter().sum::<f64>() / draws;
+        let gain = mean(&lost) - mean(&then);
+        let loses = lost
+            .iter()
+            .zip(&then)
+            .any(|(lost, then)| then - lost > least / 4.0);
+        if gain < least || loses {
+            self.fruitless = Some(lost_now);
+            return Vec::new();
+        }
+        self.fruitless = None;
+        let costs = self.costs(&picture, &candidate);
+        let affordable = |(process, cost): &(ProcessId, f64)| {
+            self.credit
+                .get(process)
+                .is_some_and(|credit| credit >= cost)
+        };
+        let all: f64 = costs.iter().map(|(_, cost)| cost).sum();
+        let touched = picture.threads.iter().zip(&candidate.cpus);
+        let touched = touched.filter(|&(load, &cpu)| {
+            (picture.is_move(load, cpu) || candidate.follows[load.process]) && load.lines > 0.0
+        });
+        let age_ns = touched.map(|(load, _)| load.age_ns).min().unwrap_or(0);
+        if gain * age_ns as f64 <= all || !costs.iter().all(affordable) {
+            return Vec::new();
+        }
+        for (process, cost) in &costs {
+            if let Some(credit) = self.credit.get_mut(process) {
+                *credit -= cost;
+            }
+        }
+        self.act(
+            stage,
+            &picture,
+            &candidate,
+            (mean(&lost), mean(&then)),
+            costs,
+        )
+    }
+
+    fn pages(&mut self) -> Vec<PageOrder> {
+        std::mem::take(&mut self.pages)
+    }
+
+    fn give_back(&self, stage: &Stage<'_>, thread: usize) -> Option<Reason> {
+        let id = stage.thread(thread).id;
+        let let_go = self.letting_go.contains(&id);
+        let let_go = let_go.then(|| LET_GO.because(words!("it only made room, or was put back")));
+        let_go.or_else(|| stage.why_idle(thread))
+    }
+
+    fn next_look(&self) -> Option<Duration> {
+        Some(self.next)
+    }
+}
+
+#[cfg(test)]
+mod tests;

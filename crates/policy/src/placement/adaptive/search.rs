@@ -1,0 +1,186 @@
+//! The search for the layout that loses fewest cores: seeds, then moves and swaps.
+
+use numaherd_topology::CpuId;
+
+use super::SUFFERS;
+use crate::estimate::Picture;
+use crate::stage::Stage;
+
+/// CPUs that the threads of a domain may want beyond those that it has.
+const ROOM: f64 = 0.1;
+/// A search goes on while it gains more than this share of what is lost.
+const WORTH_A_MOVE: f64 = 0.005;
+
+/// A layout, what follows, and what is lost.
+#[derive(Clone)]
+pub(super) struct Candidate {
+    pub(super) cpus: Vec<CpuId>,
+    pub(super) follows: Vec<bool>,
+    pub(super) lost: f64,
+}
+
+/// Whether a thread may be placed on a CPU.
+pub(super) fn may_have(stage: &Stage<'_>, thread: usize, cpu: CpuId) -> bool {
+    let thread = stage.thread(thread);
+    let allowed = thread.cpuset.contains(cpu) && stage.snapshot.online.contains(cpu);
+    allowed && thread.unmanaged.is_none()
+}
+
+/// The best candidate that is found: from where the threads are, at a loss of `lost_now` cores, and from `layouts`,
+/// by trying at most `most` layouts.
+pub(super) fn best(
+    stage: &Stage<'_>,
+    picture: &Picture,
+    layouts: Vec<Vec<CpuId>>,
+    lost_now: f64,
+    most: usize,
+) -> Candidate {
+    let left = most;
+    let mut search = Search {
+        stage,
+        picture,
+        left,
+    };
+    let mut best = search.with_memory(picture.now(), Some(lost_now));
+    for cpus in layouts {
+        let candidate = search.with_memory(cpus, None);
+        if candidate.lost < best.lost * (1.0 - WORTH_A_MOVE) {
+            best = candidate;
+        }
+    }
+    search.improve(&mut best);
+    search.spare(&mut best);
+    best
+}
+
+/// A local search.
+struct Search<'a> {
+    stage: &'a Stage<'a>,
+    picture: &'a Picture,
+    left: usize,
+}
+
+impl Search<'_> {
+    /// A layout with its memory as it is, or where that would lose less, with its threads.
+    fn with_memory(&mut self, cpus: Vec<CpuId>, lost: Option<f64>) -> Candidate {
+        let picture = self.picture;
+        let stays = vec![false; picture.processes.len()];
+        let lost = lost.unwrap_or_else(|| self.roughly(&cpus, &stays));
+        let follows: Vec<bool> = (picture.processes.iter().enumerate())
+            .map(|(process, owner)| {
+                let nodes = picture.nodes_of(process, &cpus);
+                let all: u64 = owner.pages.iter().sum();
+                let there = |node: usize| nodes.contains(&node) && owner.pages[node] == all;
+                // What is there already need not follow.
+                let is_there = (0..owner.pages.len()).any(there);
+                let suffers = |&thread: &usize| picture.suffers(thread) >= SUFFERS;
+                let fits = !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]);
+                all > 0 && !is_there && fits && owner.threads.iter().any(suffers)
+            })
+            .collect();
+        if follows.contains(&true) {
+            let with = self.roughly(&cpus, &follows);
+            if with < lost {
+                return Candidate {
+                    cpus,
+                    follows,
+                    lost: with,
+                };
+            }
+        }
+        Candidate {
+            cpus,
+            follows: stays,
+            lost,
+        }
+    }
+
+    fn roughly(&mut self, cpus: &[CpuId], follows: &[bool]) -> f64 {
+        self.left = self.left.saturating_sub(1);
+        self.picture.roughly(cpus, follows)
+    }
+
+    /// Moves and swaps threads while that gains.
+    fn improve(&mut self, best: &mut Candidate) {
+        let picture = self.picture;
+        let mut order: Vec<usize> = (0..picture.threads.len())
+            .filter(|&at| picture.threads[at].is_free && picture.suffers(at) >= SUFFERS)
+            .collect();
+        order.sort_by(|&a, &b| picture.suffers(b).total_cmp(&picture.suffers(a)));
+        let mut improved = true;
+        while std::mem::take(&mut improved) {
+            for &thread in &order {
+                let mut better: Option<Candidate> = None;
+                for domain in 0..self.stage.topology.domains().len() {
+                    if self.left == 0 {
+                        return;
+                    }
+                    let Some(cpus) = self.to_domain(&best.cpus, thread, domain) else {
+                        continue;
+                    };
+                    let candidate = self.with_memory(cpus, None);
+                    let least = better.as_ref().map_or(best.lost, |better| better.lost);
+                    if candidate.lost < least * (1.0 - WORTH_A_MOVE) {
+                        better = Some(candidate);
+                    }
+                }
+                if let Some(better) = better {
+                    *best = better;
+                    improved = true;
+                }
+            }
+        }
+    }
+
+    /// The layout with a thread in another domain: on a CPU that is free there, or in place of the thread that
+    /// suffers least and may go where it was.
+    fn to_domain(&self, cpus: &[CpuId], thread: usize, domain: usize) -> Option<Vec<CpuId>> {
+        let picture = self.picture;
+        if picture.seat(cpus[thread])?.domain == domain {
+            return None;
+        }
+        let there = &self.stage.topology.domains()[domain].cpus;
+        let load = &picture.threads[thread];
+        let wanted: f64 = (picture.threads.iter().zip(cpus))
+            .filter(|(_, cpu)| there.contains(**cpu))
+            .map(|(load, _)| load.wanted)
+            .sum();
+        let on = |cpu: CpuId| cpus.iter().filter(|&&on| on == cpu).count();
+        let allowed = there
+            .iter()
+            .filter(|&cpu| may_have(self.stage, load.at, cpu));
+        let freest = allowed.min_by_key(|&cpu| on(cpu))?;
+        let mut cpus = cpus.to_vec();
+        let online = there.intersection(&self.stage.snapshot.online).len() as f64;
+        if wanted + load.wanted <= online + ROOM {
+            cpus[thread] = freest;
+            return Some(cpus);
+        }
+        let swaps = (0..cpus.len()).filter(|&other| {
+            let with = &picture.threads[other];
+            there.contains(cpus[other])
+                && with.is_free
+                && may_have(self.stage, with.at, cpus[thread])
+                && may_have(self.stage, load.at, cpus[other])
+        });
+        let other = swaps.min_by(|&a, &b| picture.suffers(a).total_cmp(&picture.suffers(b)))?;
+        cpus.swap(thread, other);
+        Some(cpus)
+    }
+
+    /// Leaves out what gains nothing: memory that need not follow.
+    fn spare(&mut self, best: &mut Candidate) {
+        for process in 0..best.follows.len() {
+            if self.left == 0 || !best.follows[process] {
+                continue;
+            }
+            let mut follows = best.follows.clone();
+            follows[process] = false;
+            let lost = self.roughly(&best.cpus, &follows);
+            if lost <= best.lost * (1.0 + WORTH_A_MOVE) {
+                best.follows = follows;
+                best.lost = lost;
+            }
+        }
+    }
+}

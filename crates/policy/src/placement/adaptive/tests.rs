@@ -1,0 +1,182 @@
+use numaherd_testing::Scene;
+use numaherd_world::{Counts, Process, Residency};
+use proptest::prelude::*;
+use rand::SeedableRng;
+
+use super::*;
+
+/// A machine of four nodes with two cores each, whose caches have 2 MiB.
+fn scene() -> Scene {
+    let mut scene = Scene::uniform(4, 2);
+    scene.snapshot.interval_ns = 100_000_000;
+    scene.snapshot.time_ns = 100_000_000;
+    scene.snapshot.nodes = numaherd_testing::snapshot(&scene.topology, 0.1, &[]).nodes;
+    scene
+}
+
+/// A thread of a process of its own, with so many lines per 1000 instructions, one in flight, all local, and so
+/// many pages on the node that it runs on.
+fn program(scene: &mut Scene, number: u32, cpu: u32, lines: f64, pages: u64) {
+    scene.home(number, "program", cpu / 2);
+    let id = Scene::process(number);
+    let node = numaherd_topology::NodeId(cpu / 2);
+    let process: &mut Process = (scene.snapshot.processes.iter_mut())
+        .find(|process| process.id == id)
+        .unwrap();
+    process.residency = Some(Residency {
+        pages: vec![(node, pages)],
+    });
+    let thread = scene.thread(number, lines, cpu);
+    // 100 ns a line and 1 ns an instruction.
+    let ns = 1000.0 + lines * 100.0;
+    let instructions = 100e6 / ns * 1000.0;
+    let fetched = (instructions * lines / 1000.0) as u64;
+    thread.counts = Some(Counts {
+        instructions: instructions as u64,
+        cycles: Some(100_000_000),
+        lines: fetched,
+        local: Some(fetched),
+        remote: Some(0),
+        uncore_busy_cycles: Some((fetched as f64 * 100.0) as u64),
+        uncore_requests: Some(fetched),
+        counted_share: 1.0,
+    });
+}
+
+fn adaptive() -> Staged<Adaptive> {
+    let settings = Settings::default();
+    Staged::new(&settings, Adaptive::new(&settings))
+}
+
+/// Looks as often as that, 100 ms each, and carries out what is decided.
+fn look(adaptive: &mut Staged<Adaptive>, scene: &mut Scene, times: usize) -> Vec<String> {
+    let mut rules = Vec::new();
+    for _ in 0..times {
+        let plan = adaptive.place(
+            &scene.snapshot,
+            &scene.topology,
+            &mut Random::seed_from_u64(1),
+        );
+        rules.extend(plan.iter().map(|p| p.rule.to_string()));
+        rules.extend(
+            adaptive
+                .pages(&scene.snapshot)
+                .iter()
+                .map(|p| p.rule.to_string()),
+        );
+        scene.carry_out(&plan);
+        for thread in &mut scene.snapshot.threads {
+            thread.cpu = thread.place();
+        }
+        scene.snapshot.time_ns += scene.snapshot.interval_ns;
+    }
+    rules
+}
+
+#[test]
+fn chases_that_press_on_one_cache_are_parted() {
+    let mut scene = scene();
+    for (number, cpu) in [(1, 0), (2, 1), (3, 4), (4, 5)] {
+        program(&mut scene, number, cpu, 100.0, 400);
+    }
+    for (number, cpu) in [(5, 2), (6, 3), (7, 6), (8, 7)] {
+        program(&mut scene, number, cpu, 0.0, 100);
+    }
+    let mut adaptive = adaptive();
+    while look(&mut adaptive, &mut scene, 1).is_empty() {}
+    let mut nodes: Vec<u32> = scene.places()[..4].iter().map(|cpu| cpu / 2).collect();
+    nodes.sort_unstable();
+    assert_eq!(nodes, [0, 1, 2, 3]);
+}
+
+#[test]
+fn threads_that_do_not_wait_for_memory_are_left_alone() {
+    let mut scene = scene();
+    for number in 1..9 {
+        program(&mut scene, number, number - 1, 0.01, 100);
+    }
+    assert_eq!(look(&mut adaptive(), &mut scene, 20), Vec::<String>::new());
+}
+
+#[test]
+fn memory_goes_to_a_thread_that_is_far_from_it() {
+    let mut scene = scene();
+    program(&mut scene, 1, 6, 100.0, 4000);
+    let process = &mut scene.snapshot.processes[0];
+    process.residency = Some(Residency {
+        pages: vec![(numaherd_topology::NodeId(0), 4000)],
+    });
+    let counts = scene.snapshot.threads[0].counts.as_mut().unwrap();
+    (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+    let rules = look(&mut adaptive(), &mut scene, 3);
+    assert_eq!(rules, ["adaptive: hold", "adaptive: memory follows"]);
+}
+
+#[test]
+fn what_made_threads_slower_is_undone_and_not_tried_again_at_once() {
+    let mut scene = scene();
+    for (number, cpu) in [(1, 0), (2, 1), (3, 4), (4, 5)] {
+        program(&mut scene, number, cpu, 100.0, 400);
+    }
+    let mut adaptive = adaptive();
+    let before = scene.places();
+    while look(&mut adaptive, &mut scene, 1).is_empty() {}
+    assert_ne!(scene.places(), before);
+    for thread in &mut scene.snapshot.threads {
+        thread.cpu = thread.place();
+        thread.counts.as_mut().unwrap().instructions /= 2;
+    }
+    let rules = look(&mut adaptive, &mut scene, 6);
+    assert!(rules.contains(&"adaptive: undo".to_owned()), "{rules:?}");
+    assert_eq!(scene.places(), before);
+    assert_eq!(look(&mut adaptive, &mut scene, 20), Vec::<String>::new());
+}
+
+/// What an interval shows of a thread: how fast it was, its lines, and the share of a CPU it had, all hostile.
+fn shown() -> impl Strategy<Value = Vec<(u64, u64, f64)>> {
+    let any_count = || prop_oneof![Just(0), Just(u64::MAX), 0u64..2_000_000_000];
+    proptest::collection::vec((any_count(), any_count(), 0.0..=1.0f64), 8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever counters say, what has been charged for a process and not refunded is at most its budget.
+    #[test]
+    fn no_process_is_charged_more_than_its_budget(
+        intervals in proptest::collection::vec(shown(), 1..12),
+    ) {
+        let mut scene = scene();
+        for cpu in 0..8 {
+            program(&mut scene, cpu + 1, cpu, 100.0, 400);
+        }
+        let settings = AdaptiveSettings::default();
+        let mut adaptive = adaptive();
+        let mut ran_ns = [0.0; 8];
+        for shown in intervals {
+            for (at, (instructions, lines, share)) in shown.into_iter().enumerate() {
+                let thread = &mut scene.snapshot.threads[at];
+                thread.cpu = thread.place();
+                thread.cpu_share = share;
+                ran_ns[at] += share * scene.snapshot.interval_ns as f64;
+                thread.counts = Some(Counts {
+                    instructions,
+                    lines,
+                    cycles: Some(lines),
+                    uncore_busy_cycles: Some(instructions),
+                    uncore_requests: Some(lines),
+                    local: Some(0),
+                    remote: Some(lines),
+                    counted_share: 1.0,
+                });
+            }
+            look(&mut adaptive, &mut scene, 1);
+            for (number, ran_ns) in (1..).zip(&ran_ns) {
+                if let Some(&credit) = adaptive.rule.credit.get(&Scene::process(number)) {
+                    let most = settings.first_credit_ms * 1e6 + ran_ns * settings.loss_budget;
+                    prop_assert!((0.0..=most + 1.0).contains(&credit), "{credit} of {most}");
+                }
+            }
+        }
+    }
+}
