@@ -3,6 +3,7 @@
 #   make demo    see real threads herded on a real multi-node kernel (the lab)
 #   make test    everything that CI checks
 #   make fuzz    feeds every reader until each has had 10^8 inputs; can be stopped at any time, and goes on later
+#   make storm   herds killed and ended for hours (STORM_TIME=8h), and every thread looked at; writes docs/storm.md
 #   make bench   speed and memory, as ratios against a named alternative in the same run
 #   make lint    format, lints, licences and sources of dependencies
 #   make package Debian packages: numaherd (program, service, manual pages, completions) and numaherd-lab
@@ -14,9 +15,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 CARGO ?= cargo
 REPEAT ?= 2
+STORM_TIME ?= 8h
 
 .DELETE_ON_ERROR:
-.PHONY: demo test fuzz bench lint package setup build guest clean
+.PHONY: demo test storm fuzz bench lint package setup build guest clean
 
 setup:
 	@scripts/setup.sh
@@ -37,6 +39,12 @@ test: guest lint
 
 fuzz:
 	@scripts/fuzz.sh --all
+
+# Goes on where one of the same commit was stopped.
+storm:
+	mkdir -p target/storm
+	$(CARGO) test -p numaherd --test storm --locked -- --for $(STORM_TIME) \
+		--state target/storm/$$(git describe --always --dirty '--exclude=*').json --page docs/storm.md
 
 bench: build
 	@scripts/bench.sh

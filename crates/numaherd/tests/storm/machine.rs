@@ -1,0 +1,554 @@
+//! The machine of one try: a process namespace of its own. Nothing in it was started by anybody else, and all of it ends
+//! with the try.
+//!
+//! Who started with which affinity is known by descent: a process whose user has set its affinity has it in its
+//! environment (`STORM_MASK`), which its descendants inherit with the affinity. All others are to have what this
+//! program has.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use numaherd_policy::Random;
+use numaherd_topology::{CpuId, CpuSet};
+use rand::Rng;
+use rustix::event::Timespec;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use serde::{Deserialize, Serialize};
+
+pub const NUMAHERD: &str = env!("CARGO_BIN_EXE_numaherd");
+
+/// How long anything may take. Far longer than it does: nothing is learnt from it but that it hangs.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The most processes that there may be in a machine, those that nobody has waited for included. The kernel's numbers
+/// are everybody's.
+const MOST_PROCESSES: usize = 400;
+
+/// The environment's word for the affinity that a user set.
+const SET_BY_USER: &str = "STORM_MASK";
+
+/// What came of a try.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Herds and releases that were killed.
+    pub kills: u64,
+    /// Herds that ended by themselves or when asked to.
+    pub ends: u64,
+    /// Threads that the oracle looked at.
+    pub threads: u64,
+    /// Threads that were bound when a herd had just been killed.
+    pub bound_by_kills: u64,
+    /// Threads that were bound when all was over.
+    pub bound: u64,
+    /// Threads to which `release` gave their affinity back, and how many of them were heirs.
+    pub restored: u64,
+    /// See `restored`.
+    pub heirs: u64,
+    /// The calls of a program that was traced.
+    pub calls: u64,
+    /// Processor time and time of herds that were not traced, in ms.
+    pub cpu_ms: u64,
+    /// See `cpu_ms`.
+    pub wall_ms: u64,
+    /// The most memory that a herd had, in KiB.
+    pub memory_kib: u64,
+    /// What should not have been.
+    pub findings: Vec<String>,
+    /// Why it could not be tried here.
+    pub skipped: Option<String>,
+}
+
+/// A thread that was looked at.
+#[derive(Debug)]
+struct Looked {
+    process: u32,
+    thread: u32,
+    name: String,
+    mask: String,
+    /// The affinity that it should have; none if any.
+    due: Option<String>,
+    rests: bool,
+}
+
+impl Looked {
+    fn is_bound(&self) -> bool {
+        self.due.as_ref().is_some_and(|due| *due != self.mask)
+    }
+}
+
+pub struct Machine {
+    pub random: Random,
+    pub seen: Seen,
+    /// The affinity of whom nobody has given one.
+    pub whole: String,
+    /// What the tenants have said.
+    said: Arc<AtomicU64>,
+    output: std::io::PipeWriter,
+    tenants: Vec<Child>,
+    pub journal: PathBuf,
+}
+
+impl Machine {
+    /// Begins one in the working directory, which is empty.
+    pub fn new(random: Random) -> Self {
+        fs::write("go", "").unwrap();
+        fs::write("tenant.sh", include_str!("tenant.sh")).unwrap();
+        assert!(ran("mkfifo", &["never"]));
+        let (mut input, output) = std::io::pipe().unwrap();
+        let said = Arc::new(AtomicU64::new(0));
+        let heard = said.clone();
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(n @ 1..) = input.read(&mut bytes) {
+                heard.fetch_add(n as u64, Ordering::Relaxed);
+            }
+        });
+        Self {
+            random,
+            seen: Seen::default(),
+            whole: mask("self"),
+            said,
+            output,
+            tenants: Vec::new(),
+            journal: PathBuf::from("journal"),
+        }
+    }
+
+    /// One of several.
+    pub fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.random.random_range(0..of.len())]
+    }
+
+    /// Starts a tenant; its number.
+    pub fn tenant(&mut self, way: &str) -> u32 {
+        let mut command = match way {
+            "threads" => {
+                let mut command = Command::new(std::env::current_exe().unwrap());
+                command.args(["tenant", way]);
+                command
+            }
+            _ => {
+                let mut command = Command::new("sh");
+                command.args(["tenant.sh", way]);
+                command
+            }
+        };
+        command.arg("24");
+        self.start(&command)
+    }
+
+    /// The same for a user who has set the affinity of his processes, to one of the machine's CPUs.
+    pub fn pinned_tenant(&mut self, way: &str) -> u32 {
+        let cpus: CpuSet = self.whole.parse().expect("a list of CPUs");
+        let cpus: Vec<CpuId> = cpus.iter().collect();
+        let cpu = self.one_of(&cpus).to_string();
+        let mut command = Command::new("taskset");
+        command.args(["-c", &cpu, "sh", "tenant.sh", way, "24"]);
+        command.env(SET_BY_USER, &cpu);
+        let pid = self.start(&command);
+        // By then it has the environment by which it is known.
+        let is_up = || field(&format!("/proc/{pid}/status"), "Name:") == "sh";
+        wait_until("a tenant is pinned", is_up);
+        pid
+    }
+
+    /// One of another user, who changes the affinities of his own processes as he likes.
+    pub fn hostile_tenant(&mut self) {
+        let mut command = Command::new("prlimit");
+        command.args([
+            "--nproc=100",
+            "setpriv",
+            "--reuid",
+            "65534",
+            "--clear-groups",
+            "sh",
+            "tenant.sh",
+        ]);
+        command.args(["hostile", "24"]);
+        command.env(SET_BY_USER, "any");
+        self.start(&command);
+    }
+
+    /// Starts one in a session of its own, as logins and services have.
+    fn start(&mut self, program: &Command) -> u32 {
+        let mut command = Command::new("setsid");
+        command.arg(program.get_program()).args(program.get_args());
+        command.envs(
+            program
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        let output = self.output.try_clone().unwrap();
+        let tenant = command.stdin(Stdio::null()).stdout(output).spawn().unwrap();
+        let pid = tenant.id();
+        self.tenants.push(tenant);
+        pid
+    }
+
+    /// Waits until the tenants have started so many more.
+    pub fn go_on(&self, more: u64) {
+        let until = self.said.load(Ordering::Relaxed) + more;
+        wait_until("the tenants go on", || {
+            self.said.load(Ordering::Relaxed) >= until
+        });
+    }
+
+    /// A herd of this machine, or of whom `more` selects.
+    pub fn command(&self, more: &[&str]) -> Command {
+        let mut command = Command::new(NUMAHERD);
+        command
+            .args(["run", "--config", "none", "--interval", "20ms"])
+            .arg("--journal")
+            .arg(&self.journal)
+            .args(more);
+        command
+    }
+
+    /// Starts it, quietly.
+    pub fn herd(&self, more: &[&str]) -> Herd {
+        let mut command = self.command(&["--policy", "random", "--scope", "core"]);
+        command.args(more);
+        Herd::start(command)
+    }
+
+    /// Options that select all tenants, by one way or another.
+    pub fn selection(&mut self) -> Vec<String> {
+        let ways = ["machine", "pid", "name", "user"];
+        let words: Vec<String> = match self.one_of(&ways) {
+            "pid" => {
+                let pids = self.tenants.iter().map(|tenant| tenant.id().to_string());
+                pids.flat_map(|pid| ["--pid".to_owned(), pid]).collect()
+            }
+            "name" => vec!["--name".to_owned(), "sh".to_owned()],
+            "user" => vec!["--user".to_owned(), "0".to_owned()],
+            _ => Vec::new(),
+        };
+        words
+    }
+
+    /// Waits until some thread is placed.
+    pub fn placed(&self, herd: &Herd) {
+        wait_until("a thread is placed", || {
+            let mut threads = self.look().into_iter();
+            assert!(!herd.has_ended(), "a herd ended: {}", herd.said());
+            threads.any(|thread| thread.is_bound() && thread.due.as_ref() == Some(&self.whole))
+        });
+    }
+
+    /// Notes that a herd, or a release, was killed.
+    pub fn was_killed(&mut self) {
+        self.seen.kills += 1;
+        let bound = self
+            .look()
+            .iter()
+            .filter(|thread| thread.is_bound())
+            .count();
+        self.seen.bound_by_kills += bound as u64;
+    }
+
+    /// Kills a herd.
+    pub fn kill(&mut self, herd: Herd) {
+        let ended = herd.end(Signal::KILL);
+        self.note(&ended);
+        self.was_killed();
+    }
+
+    /// Ends a herd as a service manager does.
+    pub fn end(&mut self, herd: Herd) {
+        let ended = herd.end(Signal::TERM);
+        self.note(&ended);
+        // One that has not begun ends as any program does.
+        let is_unbegun = ended.status.signal() == Some(Signal::TERM.as_raw());
+        let success = ended.status.success() || is_unbegun && !self.journal.exists();
+        self.has_ended(success, &ended.said);
+    }
+
+    /// Notes that a herd ended by itself, with what it said.
+    pub fn has_ended(&mut self, success: bool, said: &str) {
+        self.seen.ends += 1;
+        if !success {
+            self.found(format!("a herd failed: {said}"));
+        }
+        if self.journal.exists() {
+            self.found(format!("a herd ended and left its journal: {said}"));
+        }
+    }
+
+    fn note(&mut self, ended: &Ended) {
+        self.seen.cpu_ms += ended.cpu_ms;
+        self.seen.wall_ms += ended.wall_ms;
+        self.seen.memory_kib = self.seen.memory_kib.max(ended.memory_kib);
+    }
+
+    pub fn found(&mut self, finding: String) {
+        self.seen.findings.push(finding);
+    }
+
+    pub fn release_command(&self) -> Command {
+        let mut command = Command::new(NUMAHERD);
+        command.args(["release", "--json", "--journal"]);
+        command.arg(&self.journal);
+        command
+    }
+
+    /// Has the affinities restored that a killed herd owes: by `release`, or by the start of the next herd.
+    pub fn restore(&mut self) {
+        if self.random.random_bool(0.25) {
+            let mut command = self.command(&["--policy", "random", "--scope", "core"]);
+            command.args(["--for", "40ms"]);
+            let herd = Herd::start(command);
+            let ended = herd.end_by_itself();
+            self.has_ended(ended.status.success(), &ended.said);
+        } else {
+            self.release();
+        }
+    }
+
+    /// Runs `numaherd release`.
+    pub fn release(&mut self) {
+        let command = self.release_command();
+        let output = output(command);
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let report = String::from_utf8_lossy(&output.stdout).into_owned();
+            self.found(format!("release failed: {said}{report}"));
+            return;
+        }
+        if self.journal.exists() {
+            self.found("release ended and left the journal".to_owned());
+        }
+        let report: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("release --json prints JSON");
+        let count = |name: &str| report[name].as_u64().unwrap_or(0);
+        self.seen.restored += count("restored");
+        self.seen.heirs += count("heirs");
+    }
+
+    /// All threads of the machine.
+    fn look(&self) -> Vec<Looked> {
+        let mut threads = Vec::new();
+        for process in numbers(Path::new("/proc")) {
+            for thread in numbers(Path::new(&format!("/proc/{process}/task"))) {
+                let folder = format!("/proc/{process}/task/{thread}");
+                let Ok(status) = fs::read_to_string(format!("{folder}/status")) else {
+                    continue;
+                };
+                let value = |word: &str| {
+                    let value = status.lines().find_map(|line| line.strip_prefix(word));
+                    value.unwrap_or_default().trim().to_owned()
+                };
+                let state = value("State:");
+                if state.starts_with(['Z', 'X']) {
+                    continue;
+                }
+                let environment = fs::read(format!("{folder}/environ")).unwrap_or_default();
+                let word = format!("{SET_BY_USER}=");
+                let set = environment
+                    .split(|&byte| byte == 0)
+                    .find_map(|entry| entry.strip_prefix(word.as_bytes()));
+                let due = match set {
+                    Some(b"any") => None,
+                    Some(mask) => Some(String::from_utf8_lossy(mask).into_owned()),
+                    None => Some(self.whole.clone()),
+                };
+                threads.push(Looked {
+                    process,
+                    thread,
+                    name: value("Name:"),
+                    mask: value("Cpus_allowed_list:"),
+                    due,
+                    rests: state.starts_with('S'),
+                });
+            }
+        }
+        threads
+    }
+
+    /// Has all tenants rest, and looks at every thread.
+    pub fn judge(&mut self) {
+        fs::remove_file("go").unwrap();
+        let before = Cell::new(BTreeSet::new());
+        wait_until("the tenants rest", || {
+            let threads = self.look();
+            let numbers: BTreeSet<u32> = threads.iter().map(|thread| thread.thread).collect();
+            let rests = threads
+                .iter()
+                .all(|thread| thread.rests || thread.process == std::process::id());
+            rests && before.replace(numbers.clone()) == numbers
+        });
+        let threads = self.look();
+        self.seen.threads += threads.len() as u64;
+        for thread in threads.iter().filter(|thread| thread.is_bound()) {
+            self.seen.bound += 1;
+            self.seen.findings.push(format!(
+                "thread {} ({}) of process {} is left with {} in place of {}",
+                thread.thread,
+                thread.name,
+                thread.process,
+                thread.mask,
+                thread.due.as_deref().unwrap_or_default()
+            ));
+        }
+    }
+}
+
+/// A herd that runs.
+pub struct Herd {
+    child: Child,
+    begun: Instant,
+    said: PathBuf,
+}
+
+/// One that has ended.
+pub struct Ended {
+    pub status: ExitStatus,
+    pub said: String,
+    cpu_ms: u64,
+    wall_ms: u64,
+    memory_kib: u64,
+}
+
+impl Herd {
+    pub fn start(mut command: Command) -> Self {
+        let said = PathBuf::from(format!("herd.{}", fs::read_dir(".").unwrap().count()));
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&said).unwrap())
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            begun: Instant::now(),
+            said,
+        }
+    }
+
+    /// What it has said so far.
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap_or_default()
+    }
+
+    fn has_ended(&self) -> bool {
+        let only_look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        let pid = Pid::from_child(&self.child);
+        !matches!(waitid(WaitId::Pid(pid), only_look), Ok(None))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        // It may have ended by itself.
+        let _ = kill_process(Pid::from_child(&self.child), signal);
+    }
+
+    pub fn end(self, signal: Signal) -> Ended {
+        let memory_kib = field(&format!("/proc/{}/status", self.pid()), "VmHWM:");
+        self.signal(signal);
+        let ended = self.end_by_itself();
+        let kib = memory_kib.split_whitespace().next();
+        Ended {
+            memory_kib: kib.and_then(|kib| kib.parse().ok()).unwrap_or(0),
+            ..ended
+        }
+    }
+
+    pub fn end_by_itself(mut self) -> Ended {
+        wait_until("a herd ends", || self.has_ended());
+        let wall_ms = self.begun.elapsed().as_millis() as u64;
+        let cpu_ms = cpu_ms(self.pid());
+        let status = self.child.wait().unwrap();
+        Ended {
+            status,
+            said: self.said(),
+            cpu_ms,
+            wall_ms,
+            memory_kib: 0,
+        }
+    }
+}
+
+/// Ends the machine, with all that is in it, as soon as there are too many processes.
+pub fn limit_processes() {
+    let look_again = Timespec {
+        tv_sec: 0,
+        tv_nsec: 10_000_000,
+    };
+    thread::spawn(move || {
+        loop {
+            let processes = numbers(Path::new("/proc")).len();
+            if processes > MOST_PROCESSES {
+                eprintln!("{processes} processes are too many for one machine");
+                std::process::exit(1);
+            }
+            // Nothing tells of processes that start.
+            let _ = rustix::event::poll(&mut [], Some(&look_again));
+        }
+    });
+}
+
+/// Runs a program to its end. If it hangs, the try does, which has a limit.
+pub fn output(mut command: Command) -> Output {
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// Whether a program ends well.
+pub fn ran(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let output = output(command);
+    // Those that fail say why.
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    output.status.success()
+}
+
+/// Waits until something holds.
+#[track_caller]
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        thread::yield_now();
+    }
+}
+
+/// What stands behind a word at the beginning of a line of a file; nothing where it cannot be read.
+fn field(path: &str, word: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(word));
+    value.unwrap_or_default().trim().to_owned()
+}
+
+/// The CPUs that a process may run on; nothing where there is none.
+pub fn mask(process: &str) -> String {
+    field(&format!("/proc/{process}/status"), "Cpus_allowed_list:")
+}
+
+/// Processor time of a process that has ended and has not been waited for.
+fn cpu_ms(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, in parentheses: fields 3 and on; 14 and 15 are user and system time.
+    let behind = text.rsplit_once(") ").map_or("", |(_, behind)| behind);
+    let words = behind.split_whitespace().skip(11).take(2);
+    let ticks: u64 = words.filter_map(|word| word.parse::<u64>().ok()).sum();
+    ticks * 1000 / rustix::param::clock_ticks_per_second()
+}
+
+/// The entries of a folder that are numbers.
+fn numbers(folder: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
