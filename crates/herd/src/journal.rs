@@ -294,7 +294,8 @@ impl Journal {
         self.keep_damaged()?;
         self.file = None;
         match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            // On a disk that cannot be written the kernel refuses before it looks whether there is such a file.
+            Err(error) if fs::symlink_metadata(&self.path).is_ok() => {
                 Err(HerdError::io("remove the journal", &self.path, error))
             }
             _ => Ok(()),

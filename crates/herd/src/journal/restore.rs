@@ -112,6 +112,7 @@ impl Journal {
     ) -> bool {
         let mut donors: Vec<Held> = self.owed.values().flat_map(Owed::held).collect();
         let mut known: BTreeSet<ThreadId> = self.owed.keys().copied().collect();
+        let mut unwritten = None;
         let begun = Instant::now();
         while !donors.is_empty() {
             let mut bound = affinities.bound_to(&masks(&donors), since(&donors));
@@ -123,7 +124,7 @@ impl Journal {
             // Whoever goes on after a kill finds those that they have started by them.
             let entries = found.iter().map(|(thread, held)| Entry::of(*thread, held));
             if let Err(error) = self.record(&entries.collect::<Vec<_>>()) {
-                report.problems.push(error.to_string());
+                unwritten = Some(error);
             }
             for (thread, held) in found {
                 let entry = Entry::of(thread, &held);
@@ -145,9 +146,13 @@ impl Journal {
             }
             if begun.elapsed() > LONGEST {
                 report.problems.push(still_started(report.heirs));
+                report.problems.extend(unwritten.map(|error| error.to_string()));
                 return false;
             }
         }
+        // Where all are back, nobody needs what could not be written.
+        let unwritten = unwritten.filter(|_| !report.failed.is_empty());
+        report.problems.extend(unwritten.map(|error| error.to_string()));
         true
     }
 }
