@@ -44,7 +44,7 @@ fuzz:
 storm:
 	mkdir -p target/storm
 	$(CARGO) test -p numaherd --test storm --locked -- --for $(STORM_TIME) \
-		--state target/storm/$$(git describe --always --dirty '--exclude=*').json --page docs/storm.md
+		--state $(CURDIR)/target/storm/$$(git describe --always --dirty '--exclude=*').json --page $(CURDIR)/docs/storm.md
 
 bench: build
 	@scripts/bench.sh

@@ -345,7 +345,8 @@ impl Journal {
             Some(file) if !too_long => {
                 let written = file.write_all(&bytes);
                 if let Err(error) = written {
-                    // Half a line may be there now: the next write begins a new file.
+                    // Half a line may be there now: it goes, and the next write begins a new file.
+                    keep_whole_lines(&self.path, file);
                     self.file = None;
                     return Err(HerdError::io("write the journal", &self.path, error));
                 }
@@ -471,4 +472,13 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<File> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
     Ok(file)
+}
+
+/// Cuts off what follows the last whole line of a file. Where that fails, a reader finds the half line.
+fn keep_whole_lines(path: &Path, file: &File) {
+    let Ok(bytes) = fs::read(path) else {
+        return;
+    };
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n');
+    let _ = file.set_len(whole.map_or(0, |at| at as u64 + 1));
 }

@@ -146,13 +146,17 @@ impl Journal {
             }
             if begun.elapsed() > LONGEST {
                 report.problems.push(still_started(report.heirs));
-                report.problems.extend(unwritten.map(|error| error.to_string()));
+                report
+                    .problems
+                    .extend(unwritten.map(|error| error.to_string()));
                 return false;
             }
         }
         // Where all are back, nobody needs what could not be written.
         let unwritten = unwritten.filter(|_| !report.failed.is_empty());
-        report.problems.extend(unwritten.map(|error| error.to_string()));
+        report
+            .problems
+            .extend(unwritten.map(|error| error.to_string()));
         true
     }
 }
