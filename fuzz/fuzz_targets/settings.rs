@@ -6,6 +6,7 @@
 //! Reader: crates/policy/src/settings.rs crates/herd/src/settings.rs crates/herd/src/settings
 #![cfg_attr(feature = "fuzz", no_main)]
 
+use numaherd_files::setting;
 use numaherd_herd::Settings as HerdSettings;
 use numaherd_policy::{Settings as PolicySettings, registry};
 
@@ -24,7 +25,7 @@ numaherd_fuzz::target!(|text: &str| {
         Err(error) => assert!(!error.to_string().is_empty()),
     }
     if let Ok(settings) = toml::from_str::<HerdSettings>(text) {
-        let checked = settings.check();
+        let checked = setting::check(&settings);
         let _ = (settings.placement_interval(0), settings.paging_interval());
         let json = serde_json::to_string(&settings).expect("settings can be written");
         if checked.is_ok() {

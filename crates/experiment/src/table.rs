@@ -1,6 +1,6 @@
 //! Tables of experiments: a line of headings, names to the left, figures to the right.
 
-use comfy_table::{Cell, CellAlignment, presets};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 
 /// A table.
 #[derive(Debug)]
@@ -17,6 +17,20 @@ impl Table {
         let headings: Vec<&str> = headings.into_iter().collect();
         table.set_header(cells(names, headings));
         Self { table, names }
+    }
+
+    /// The same, with a column whose text is wrapped at a width, in a table of `whole` characters at the
+    /// most.
+    #[must_use]
+    pub fn wrapped(mut self, column: usize, width: u16, whole: u16) -> Self {
+        let widest = ColumnConstraint::UpperBoundary(Width::Fixed(width));
+        if let Some(column) = self.table.column_mut(column) {
+            column.set_constraint(widest);
+        }
+        let arrangement = ContentArrangement::Dynamic;
+        self.table.set_content_arrangement(arrangement);
+        self.table.set_width(whole);
+        self
     }
 
     /// Adds a line.

@@ -6,16 +6,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use numaherd_files::setting::Wrong;
 use numaherd_world::NewPages;
 
 /// Why herding cannot start, or a journal or ledger cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HerdError {
-    /// A setting that cannot be.
-    #[error("the setting {0}")]
-    Setting(#[from] Wrong),
     /// The policy needs a signal that this world cannot measure. See [`crate::needs`].
     #[error("{0}")]
     MissingSignals(crate::needs::MissingSignals),

@@ -68,7 +68,8 @@ pub struct Herd<'w> {
 
 impl<'w> Herd<'w> {
     /// A herd that has not run yet. Without a ledger nothing is kept; without a journal a killed
-    /// herd cannot be released, which is right only for worlds that end with the program.
+    /// herd cannot be released, which is right only for worlds that end with the program. The settings are
+    /// within their ranges: whoever reads them checks that (`numaherd_files::setting`).
     pub fn new(
         world: &'w mut dyn World,
         policy: impl Into<Policies>,
@@ -117,12 +118,10 @@ impl<'w> Herd<'w> {
     /// what was changed.
     ///
     /// # Errors
-    /// Before anything has happened: a setting that cannot be ([`HerdError::Setting`]), a signal
-    /// that the policy needs and this world does not measure ([`HerdError::MissingSignals`]), or a
-    /// rule for new pages that this world cannot follow ([`HerdError::NewPages`]). A
-    /// world that fails later ends the run with [`Ending::Failed`].
+    /// Before anything has happened: a signal that the policy needs and this world does not measure
+    /// ([`HerdError::MissingSignals`]), or a rule for new pages that this world cannot follow
+    /// ([`HerdError::NewPages`]). A world that fails later ends the run with [`Ending::Failed`].
     pub fn run(self, stop: &AtomicBool) -> Result<Summary, HerdError> {
-        self.settings.check()?;
         let dry_run = self.settings.dry_run;
         ask_world(&mut *self.world, &self.policy, &self.alternatives, dry_run)?;
         let mut running = Running::begin(self);

@@ -16,11 +16,10 @@ mod limits;
 
 use std::time::Duration;
 
-use numaherd_files::{setting, settings};
+use numaherd_files::settings;
 use numaherd_policy::groups::OwnOfAll;
 pub use numaherd_world::AffinityScope;
 
-use crate::error::HerdError;
 pub use limits::{GroupLimits, Limits, Steal, StealWhen, Worse};
 
 /// A day in ms: the most that a time in ms may be. Beyond all use, so that what is computed from one
@@ -107,14 +106,6 @@ impl Settings {
     pub fn paging_interval(&self) -> Duration {
         Duration::from_millis(self.paging_interval_ms)
     }
-
-    /// Looks for settings that cannot be.
-    ///
-    /// # Errors
-    /// [`HerdError::Setting`] names the first.
-    pub fn check(&self) -> Result<(), HerdError> {
-        Ok(setting::check(self)?)
-    }
 }
 
 /// Whole milliseconds of a time, at least one.
@@ -125,11 +116,12 @@ fn milliseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use numaherd_files::setting;
     use numaherd_topology::CpuSet;
 
     #[test]
     fn the_defaults_are_sound() {
-        Settings::default().check().unwrap();
+        setting::check(&Settings::default()).unwrap();
     }
 
     #[test]
@@ -137,23 +129,23 @@ mod tests {
         let told = |change: &dyn Fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);
-            settings.check().unwrap_err().to_string()
+            setting::check(&settings).unwrap_err().to_string()
         };
         assert_eq!(
             told(&|s| s.placement_interval_ms = Some(0)),
-            "the setting placement_interval_ms: must be a whole number from 1 to 86400000, a day, not 0"
+            "placement_interval_ms: must be a whole number from 1 to 86400000, a day, not 0"
         );
         assert_eq!(
             told(&|s| s.limits.node_reserve = 1.5),
-            "the setting limits.node_reserve: must be a number from 0 to 1, not 1.5"
+            "limits.node_reserve: must be a number from 0 to 1, not 1.5"
         );
         assert_eq!(
             told(&|s| s.limits.pages_mib_per_s = f64::NAN),
-            "the setting limits.pages_mib_per_s: must be a number from 0 to 1000000000, not NaN"
+            "limits.pages_mib_per_s: must be a number from 0 to 1000000000, not NaN"
         );
         assert_eq!(
             told(&|s| s.limits.cpus = Some(CpuSet::new())),
-            "the setting limits.cpus: must name at least one; leave it out for all"
+            "limits.cpus: must name at least one; leave it out for all"
         );
     }
 
@@ -173,10 +165,7 @@ mod tests {
         let refused = |change: &dyn Fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);
-            match settings.check() {
-                Err(HerdError::Setting(wrong)) => wrong.key,
-                other => panic!("{other:?}"),
-            }
+            setting::check(&settings).unwrap_err().key
         };
         let worse = |intervals, settle| {
             move |settings: &mut Settings| {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use numaherd::cli::AffinityScope;
 use numaherd::exit::EXIT_CODES;
 use numaherd::laboratory::about;
 use numaherd_quantity::{parse_bytes, parse_time};

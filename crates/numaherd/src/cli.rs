@@ -86,41 +86,13 @@ pub struct Run {
     #[command(flatten)]
     pub selection: SelectionOptions,
 
-    /// Decide, check and record, but change nothing
-    #[arg(long)]
-    pub dry_run: bool,
-
-    /// How often to place threads [default: the policy's own interval, or 1s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub interval: Option<Duration>,
-
-    /// How often to consider moving pages [default: 10ms]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub paging_interval: Option<Duration>,
+    /// How to place them
+    #[command(flatten)]
+    pub steering: Steering,
 
     /// Stop after this time
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub length: Option<Duration>,
-
-    /// Place threads only on these CPUs
-    #[arg(long, value_name = "LIST")]
-    pub cpus: Option<numaherd_topology::CpuSet>,
-
-    /// Move pages only to these nodes
-    #[arg(long, value_name = "LIST")]
-    pub nodes: Option<numaherd_topology::NodeSet>,
-
-    /// How far from its assigned core a thread may run [default: the policy's own scope, or domain]
-    #[arg(long, alias = "stray", value_enum)]
-    pub scope: Option<AffinityScope>,
-
-    /// Also place threads whose affinity a user has set
-    #[arg(long)]
-    pub take_over: bool,
-
-    /// Seed of the policy's random numbers [default: 0]
-    #[arg(long, value_name = "NUMBER")]
-    pub seed: Option<u64>,
 
     /// Configuration file, or none [default: /etc/numaherd/numaherd.toml, if it exists]
     #[arg(long, value_name = "FILE")]
@@ -151,6 +123,42 @@ const RUN_HELP: &str = "\
 Times: 500ms, 1s, 2.5s, 10m.
 SIGINT and SIGTERM end the run and restore all affinities. After a kill -9, `numaherd release`
 or the next run restores them.";
+
+/// How a policy is run, here or in a guest of the lab.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Steering {
+    /// Decide, check and record, but change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// How often to place threads [default: the policy's own interval, or 1s]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub interval: Option<Duration>,
+
+    /// How often to consider moving pages [default: 10ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub paging_interval: Option<Duration>,
+
+    /// Place threads only on these CPUs
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<numaherd_topology::CpuSet>,
+
+    /// Move pages only to these nodes
+    #[arg(long, value_name = "LIST")]
+    pub nodes: Option<numaherd_topology::NodeSet>,
+
+    /// How far from its assigned core a thread may run [default: the policy's own scope, or domain]
+    #[arg(long, alias = "stray", value_enum)]
+    pub scope: Option<AffinityScope>,
+
+    /// Also place threads whose affinity a user has set
+    #[arg(long)]
+    pub take_over: bool,
+
+    /// Seed of the policy's random numbers [default: 0]
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+}
 
 /// Which threads to herd.
 #[derive(Clone, Debug, Default, Args)]

@@ -92,8 +92,7 @@ impl Coded for HerdError {
         match self {
             Self::JournalHeld { .. } => Exit::Busy,
             Self::MissingSignals(_) => Exit::SignalMissing,
-            Self::Setting(_) | Self::NewPages { .. } => Exit::Usage,
-            Self::NotOurs { .. } | Self::Newer { .. } => Exit::Usage,
+            Self::NewPages { .. } | Self::NotOurs { .. } | Self::Newer { .. } => Exit::Usage,
             Self::Damaged { .. } => Exit::Damaged,
             Self::Io { source, .. } => match source.kind() {
                 ErrorKind::NotFound | ErrorKind::IsADirectory => Exit::Usage,

@@ -19,7 +19,7 @@ use numaherd_show::replay::{Content, Recorded, recorded};
 use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
 
-use crate::cli::{self, Run};
+use crate::cli::{self, Run, Steering};
 use crate::exit::{Exit, OrExit, coded};
 use crate::run::{self, Attached, Purpose};
 use crate::{doctor, print};
@@ -70,8 +70,11 @@ pub fn record(options: &cli::Record) -> Result<ExitCode> {
 fn as_run(options: &cli::Record) -> Run {
     Run {
         selection: options.selection.clone(),
-        dry_run: true,
-        interval: options.interval,
+        steering: Steering {
+            dry_run: true,
+            interval: options.interval,
+            ..Steering::default()
+        },
         length: options.length,
         config: Some("none".into()),
         events: options.events.clone(),

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::Criterion;
-use numaherd_herd::ledger::Start;
-use numaherd_herd::{Line, Record, Settings};
+use numaherd_herd::{Line, Record};
 use numaherd_show::top::{Key, Look, Tab, Timeline, Top};
+use numaherd_testing::ledger::{first_line, start};
 use numaherd_topology::{CpuId, Machine, NodeId, Topology};
 use numaherd_world::{
     Counts, NodeState, Process, ProcessId, Residency, Snapshot, Thread, ThreadId,
@@ -118,20 +118,8 @@ fn redraw<'l>(
     column: &str,
 ) -> impl FnMut() + 'l {
     let mut top = Top::new(Timeline::new(), "the bench", true, Look::default());
-    let start = Start {
-        topology: topology.clone(),
-        signals: Vec::new(),
-        settings: Settings::default(),
-        policy: "dino".to_owned(),
-        seed: 0,
-        pager: true,
-        paused: false,
-    };
-    top.take(&Arc::new(Line {
-        sequence: 0,
-        time_ns: 0,
-        record: Record::Start(start),
-    }));
+    let begins = first_line(Record::Start(start(topology, "dino")));
+    top.take(&Arc::new(begins));
     top.show_tab(tab);
     top.sort_by_title(column);
     let mut buffer = Buffer::empty(SCREEN);

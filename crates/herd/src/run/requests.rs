@@ -10,8 +10,8 @@
 //! *Resume.* Decisions go on with the next interval. What was being judged when the herd was paused is
 //! judged no more: nobody saw what happened meanwhile.
 //!
-//! *Change.* First everything that may be refused, in the order of a start: settings, signals, the rule
-//! for new pages. Then the policy is replaced. What the governor holds and what is left of its budgets
+//! *Change.* First everything that may be refused, in the order of a start: signals, the rule for new
+//! pages. Then the policy is replaced. What the governor holds and what is left of its budgets
 //! stay; orders of the former policy that wait for bandwidth are refused. A seed that is not the one
 //! in force begins new random numbers, else they go on.
 //!
@@ -210,7 +210,6 @@ impl Running<'_> {
         settings: Option<Settings>,
     ) -> Result<(), HerdError> {
         let given = settings.unwrap_or_else(|| self.given.clone());
-        given.check()?;
         let (world, dry_run) = (&mut *self.world, given.dry_run);
         if let Some(policy) = &policy {
             ask_world(world, policy, &self.alternatives, dry_run)?;

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use numaherd_herd::ledger::{Ledger, Writer};
 use numaherd_herd::needs::Alternative;
-use numaherd_herd::{
-    AffinityScope, Ending, Guard, Herd, HerdError, Journal, Limits, Line, Record, Settings,
-};
+use numaherd_herd::{AffinityScope, Ending, Guard, Herd, Journal, Limits, Line, Record, Settings};
 use numaherd_policy::{Needs, Own, Place, Policy, Random};
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{
@@ -544,20 +542,6 @@ fn a_policy_whose_signals_are_missing_is_refused_with_what_would_help() {
          CAP_PERFMON.\nWithout it, the policy linux works here."
     );
     assert!(world.applied.is_empty());
-}
-
-#[test]
-fn a_setting_that_cannot_be_is_refused_before_anything_happens() {
-    let mut world = fake(1);
-    let settings = Settings {
-        paging_interval_ms: 0,
-        ..Settings::default()
-    };
-    let herd = Herd::new(&mut world, policy(everyone_to(5)), settings, None, None);
-    let HerdError::Setting(wrong) = herd.run(&GO).unwrap_err() else {
-        panic!("a setting is wrong");
-    };
-    assert_eq!(wrong.key, "paging_interval_ms");
 }
 
 #[test]

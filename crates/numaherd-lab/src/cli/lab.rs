@@ -5,11 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use numaherd_topology::{CpuSet, NodeSet};
-
+use numaherd::cli::Steering;
 use numaherd_quantity::parse_time;
-
-use super::AffinityScope;
 
 /// The lab.
 #[derive(Debug, Subcommand)]
@@ -64,6 +61,7 @@ Files that CMD writes stay in the guest and are lost when it ends.";
 /// `numaherd run` in the guest, and its options.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Herding")]
+#[command(mut_group("Steering", |group| group.requires("herded")))]
 #[group(skip)]
 pub struct Herding {
     /// Herd CMD in the guest with this policy (see `numaherd policies`)
@@ -79,37 +77,9 @@ pub struct Herding {
     #[arg(long, value_name = "FILE", requires = "herded")]
     pub ledger: Option<PathBuf>,
 
-    /// Decide, check and record, but change nothing
-    #[arg(long, requires = "herded")]
-    pub dry_run: bool,
-
-    /// How often to place threads [default: the policy's own interval, or 1s]
-    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "herded")]
-    pub interval: Option<Duration>,
-
-    /// How often to consider moving pages [default: 10ms]
-    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "herded")]
-    pub paging_interval: Option<Duration>,
-
-    /// Place threads only on these CPUs
-    #[arg(long, value_name = "LIST", requires = "herded")]
-    pub cpus: Option<CpuSet>,
-
-    /// Move pages only to these nodes
-    #[arg(long, value_name = "LIST", requires = "herded")]
-    pub nodes: Option<NodeSet>,
-
-    /// How far from its assigned core a thread may run [default: the policy's own scope, or domain]
-    #[arg(long, alias = "stray", value_enum, requires = "herded")]
-    pub scope: Option<AffinityScope>,
-
-    /// Also place threads whose affinity a user has set
-    #[arg(long, requires = "herded")]
-    pub take_over: bool,
-
-    /// Seed of the policy's random numbers [default: 0]
-    #[arg(long, value_name = "NUMBER", requires = "herded")]
-    pub seed: Option<u64>,
+    /// How to herd it
+    #[command(flatten)]
+    pub steering: Steering,
 }
 
 impl Herding {
@@ -118,35 +88,33 @@ impl Herding {
         if self.policy.is_none() && self.config.is_none() {
             return None;
         }
-        let mut told = Vec::new();
-        let mut option = |name: &str, value: Option<OsString>| {
-            told.extend(
-                value
-                    .map(|value| [name.into(), value])
-                    .into_iter()
-                    .flatten(),
-            );
-        };
-        let time = |time: Duration| format!("{}ms", time.as_millis()).into();
-        let scope = self.scope.and_then(|scope| scope.to_possible_value());
-        option("--policy", self.policy.as_ref().map(Into::into));
+        let how = &self.steering;
         let config = self.config.clone().unwrap_or_else(|| "none".into());
-        option("--config", Some(config.into()));
-        option("--interval", self.interval.map(time));
-        option("--paging-interval", self.paging_interval.map(time));
-        option(
-            "--cpus",
-            self.cpus.as_ref().map(|cpus| cpus.to_string().into()),
-        );
-        option(
-            "--nodes",
-            self.nodes.as_ref().map(|nodes| nodes.to_string().into()),
-        );
-        option("--scope", scope.map(|scope| scope.get_name().into()));
-        option("--seed", self.seed.map(|seed| seed.to_string().into()));
-        told.extend(self.dry_run.then(|| "--dry-run".into()));
-        told.extend(self.take_over.then(|| "--take-over".into()));
-        Some(told)
+        let time = |time: Duration| format!("{}ms", time.as_millis());
+        let scope = how.scope.and_then(|scope| scope.to_possible_value());
+        let options: [(&str, Option<OsString>); 8] = [
+            ("--policy", self.policy.as_ref().map(Into::into)),
+            ("--config", Some(config.into())),
+            ("--interval", how.interval.map(|of| time(of).into())),
+            (
+                "--paging-interval",
+                how.paging_interval.map(|of| time(of).into()),
+            ),
+            ("--cpus", how.cpus.as_ref().map(|of| of.to_string().into())),
+            (
+                "--nodes",
+                how.nodes.as_ref().map(|of| of.to_string().into()),
+            ),
+            ("--scope", scope.map(|scope| scope.get_name().into())),
+            ("--seed", how.seed.map(|seed| seed.to_string().into())),
+        ];
+        let given = options
+            .into_iter()
+            .filter_map(|(name, value)| Some([name.into(), value?]));
+        let mut words: Vec<OsString> = given.flatten().collect();
+        words.extend(how.dry_run.then(|| "--dry-run".into()));
+        words.extend(how.take_over.then(|| "--take-over".into()));
+        Some(words)
     }
 }
 

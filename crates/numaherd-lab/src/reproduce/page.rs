@@ -3,11 +3,8 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use comfy_table::{
-    Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets,
-};
-
 use numaherd_experiment::claims::{Claims, Kind, Line, Paper, Record, Statement, Tolerance};
+use numaherd_experiment::table::Table;
 
 /// Width of the column of claims.
 const WORDS: u16 = 52;
@@ -56,28 +53,20 @@ pub fn summary(lines: &[Line]) -> String {
 
 /// The table for a terminal: one line for each claim.
 pub fn table(lines: &[Line]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["where", "claim", "paper", "ours", "holds", ""]);
-    let wide = ColumnConstraint::UpperBoundary(Width::Fixed(WORDS));
+    let headings = ["where", "claim", "paper", "ours", "holds", ""];
+    let mut table = Table::new(3, headings).wrapped(1, WORDS, 140);
     for line in lines {
         let (paper, ours) = figures(line);
-        table.add_row([
-            Cell::new(format!("{} {}", line.paper.name(), line.section)),
-            Cell::new(&line.what),
-            Cell::new(paper),
-            Cell::new(ours).set_alignment(CellAlignment::Right),
-            Cell::new(if line.holds { "yes" } else { "NO" }),
-            Cell::new(kind(line)),
+        table.row([
+            format!("{} {}", line.paper.name(), line.section),
+            line.what.clone(),
+            paper,
+            ours,
+            if line.holds { "yes" } else { "NO" }.to_owned(),
+            kind(line).to_owned(),
         ]);
     }
-    if let Some(claims) = table.column_mut(1) {
-        claims.set_constraint(wide);
-    }
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(140);
-    table.trim_fmt()
+    table.text()
 }
 
 /// The paper's figure and ours, with their unit.

@@ -188,12 +188,12 @@ impl Effective {
                 from(key, option);
             }
         }
-        let herd = &mut config.herd;
-        if let Some(interval) = run.interval {
+        let (herd, steering) = (&mut config.herd, &run.steering);
+        if let Some(interval) = steering.interval {
             herd.placement_interval_ms = Some(milliseconds(interval));
             from("herd.placement_interval_ms", "--interval");
         }
-        if let Some(interval) = run.paging_interval {
+        if let Some(interval) = steering.paging_interval {
             herd.paging_interval_ms = milliseconds(interval);
             from("herd.paging_interval_ms", "--paging-interval");
         }
@@ -201,24 +201,24 @@ impl Effective {
             herd.length_ms = Some(milliseconds(length));
             from("herd.length_ms", "--for");
         }
-        if run.dry_run {
+        if steering.dry_run {
             herd.dry_run = true;
             from("herd.dry_run", "--dry-run");
         }
-        if let Some(seed) = run.seed {
+        if let Some(seed) = steering.seed {
             herd.seed = seed;
             from("herd.seed", "--seed");
         }
         let limits = &mut herd.limits;
-        if run.cpus.is_some() {
-            limits.cpus.clone_from(&run.cpus);
+        if steering.cpus.is_some() {
+            limits.cpus.clone_from(&steering.cpus);
             from("herd.limits.cpus", "--cpus");
         }
-        if run.nodes.is_some() {
-            limits.nodes.clone_from(&run.nodes);
+        if steering.nodes.is_some() {
+            limits.nodes.clone_from(&steering.nodes);
             from("herd.limits.nodes", "--nodes");
         }
-        if let Some(scope) = run.scope {
+        if let Some(scope) = steering.scope {
             limits.scope = Some(match scope {
                 AffinityScope::Core => numaherd_herd::AffinityScope::Core,
                 AffinityScope::Domain => numaherd_herd::AffinityScope::Domain,
@@ -226,7 +226,7 @@ impl Effective {
             });
             from("herd.limits.scope", "--scope");
         }
-        if run.take_over {
+        if steering.take_over {
             limits.take_over = true;
             from("herd.limits.take_over", "--take-over");
         }

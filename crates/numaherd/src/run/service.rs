@@ -174,16 +174,9 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use numaherd_herd::ledger::Asked;
+    use numaherd_testing::ledger::first_line;
 
     use super::*;
-
-    fn line(record: Record) -> Line {
-        Line {
-            sequence: 0,
-            time_ns: 0,
-            record,
-        }
-    }
 
     fn change(placement_interval_ms: u64) -> Line {
         let settings = Settings {
@@ -191,7 +184,7 @@ mod tests {
             dry_run: true,
             ..Settings::default()
         };
-        line(Record::Control(numaherd_herd::ledger::Controlled {
+        first_line(Record::Control(numaherd_herd::ledger::Controlled {
             by: String::new(),
             asked: Asked::Change {
                 policy: Some("n-mass".to_owned()),
@@ -234,7 +227,7 @@ mod tests {
         let mut service = Service::watched_for(None);
         service.take_in(&change(1000));
         let asked = |asked| {
-            line(Record::Control(numaherd_herd::ledger::Controlled {
+            first_line(Record::Control(numaherd_herd::ledger::Controlled {
                 by: String::new(),
                 asked,
                 refused: None,

@@ -236,6 +236,7 @@ fn weight(line: &Line) -> usize {
 mod tests {
     use super::*;
     use numaherd_herd::ledger::Notice;
+    use numaherd_testing::ledger::{first_line, start};
 
     fn line(sequence: u64) -> Arc<Line> {
         Arc::new(Line {
@@ -271,20 +272,8 @@ mod tests {
         let (_, _, feed) = feed();
         assert!(feed.watch().is_none(), "the herd has not begun");
         let topology = numaherd_topology::Machine::preset("lab-4x2").unwrap();
-        let start = numaherd_herd::ledger::Start {
-            topology: topology.topology().unwrap(),
-            signals: Vec::new(),
-            settings: numaherd_herd::Settings::default(),
-            policy: "dino".to_owned(),
-            seed: 0,
-            pager: false,
-            paused: false,
-        };
-        let begins = Line {
-            sequence: 0,
-            time_ns: 0,
-            record: Record::Start(start),
-        };
+        let start = start(&topology.topology().unwrap(), "dino");
+        let begins = first_line(Record::Start(start));
         feed.take(0, &Arc::new(begins));
         let slow = feed.watch().unwrap();
         let mut quick = feed.watch().unwrap();

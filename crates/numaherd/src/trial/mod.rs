@@ -24,7 +24,7 @@ use numaherd_quantity::{nanoseconds, time};
 use numaherd_show::trial::{LEAST_PAIRS, LINUX, Trial};
 use numaherd_world::{NewPages, Signal, Snapshot};
 
-use crate::cli::{self, Run};
+use crate::cli::{self, Run, Steering};
 use crate::config::file::steering;
 use crate::config::{Config, Effective};
 use crate::exit::{Exit, OrExit, ended};
@@ -114,7 +114,10 @@ fn as_run(options: &cli::Trial) -> Run {
     Run {
         policy: options.policy.clone(),
         selection: options.selection.clone(),
-        seed: options.seed,
+        steering: Steering {
+            seed: options.seed,
+            ..Steering::default()
+        },
         config: options.config.clone(),
         events: options.events.clone(),
         ledger: options.ledger.clone(),

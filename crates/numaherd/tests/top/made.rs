@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use numaherd_herd::ledger::{Placing, Start, Writer};
-use numaherd_herd::{Ending, Line, Record, Settings, Summary};
+use numaherd_herd::ledger::{Placing, Writer};
+use numaherd_herd::{Ending, Line, Record, Summary};
+use numaherd_testing::MadeLedger;
+use numaherd_testing::ledger::start;
 use numaherd_topology::{CpuId, Machine, NodeId, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Counts, NodeState, Outcome, Placement, Plan,
-    Process, ProcessId, Residency, Snapshot, Thread, ThreadId,
+    AffinityOrder, Counts, NodeState, Placement, Plan, Process, ProcessId, Residency, Snapshot,
+    Thread, ThreadId,
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -30,36 +32,15 @@ impl Run {
 
     /// Its lines when it ends after so many seconds.
     pub fn lines(&self, seconds: u64) -> Vec<Line> {
-        let mut lines = Vec::new();
-        let mut put = |time_ns, record| {
-            lines.push(Line {
-                sequence: lines.len() as u64,
-                time_ns,
-                record,
-            });
-        };
-        put(
-            0,
-            Record::Start(Start {
-                topology: self.topology.clone(),
-                signals: Vec::new(),
-                settings: Settings::default(),
-                policy: "dino".to_owned(),
-                seed: 0,
-                pager: false,
-                paused: false,
-            }),
-        );
+        let mut ledger = MadeLedger::begun(start(&self.topology, "dino"));
         for second in 1..=seconds {
-            let time_ns = second * SECOND;
-            put(time_ns, Record::Snapshot(self.snapshot(second)));
+            ledger.saw(self.snapshot(second));
             if second == 3 {
-                put(time_ns, Record::Placing(placing()));
-                put(time_ns, Record::Outcome(outcome()));
+                ledger.obeyed(placing());
             }
         }
-        put(seconds * SECOND, Record::End(summary(seconds)));
-        lines
+        ledger.add(Record::End(summary(seconds)));
+        ledger.lines
     }
 
     fn snapshot(&self, second: u64) -> Snapshot {
@@ -135,18 +116,7 @@ fn placing() -> Placing {
             core: Some(CpuId(4)),
             cpus: Arc::new("4-5".parse().unwrap()),
         }],
-        carried_out: true,
         ..Placing::default()
-    }
-}
-
-fn outcome() -> Outcome {
-    Outcome {
-        affinities: vec![AffinityOutcome {
-            thread: ID,
-            result: AffinityResult::Done,
-        }],
-        pages: Vec::new(),
     }
 }
 

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use numaherd_herd::ledger::{Placing, Start, Writer};
-use numaherd_herd::{Line, Record, Settings};
+use numaherd_herd::ledger::{Placing, Writer};
+use numaherd_herd::{Line, Record};
+use numaherd_testing::ledger::start;
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, Topology};
 use numaherd_world::{
     AffinityOrder, AffinityOutcome, AffinityResult, Counts, NodeState, Outcome, Placement, Plan,
@@ -71,18 +72,7 @@ pub fn write(path: &Path) {
         writer.write(line).expect("room on the disk");
         sequence += 1;
     };
-    put(
-        0,
-        Record::Start(Start {
-            topology: topology.clone(),
-            signals: Vec::new(),
-            settings: Settings::default(),
-            policy: "dino".to_owned(),
-            seed: 0,
-            pager: true,
-            paused: false,
-        }),
-    );
+    put(0, Record::Start(start(&topology, "dino")));
     for second in 0..SECONDS {
         let time_ns = (second + 1) * SECOND_NS;
         put(time_ns, Record::Snapshot(snapshot(&topology, second)));

@@ -6,18 +6,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use numaherd_herd::ledger::{
-    Asked, Controlled, Ledger, Notice, PagingTick, Placing, Reader, Start, Trial, Writer,
+    Asked, Controlled, Ledger, Notice, PagingTick, Placing, Reader, Start, Trial,
 };
 use numaherd_herd::{
     AffinityScope, Ending, Guard, Limits, Line, Record, Refusal, Settings, Summary, Totals,
 };
 use numaherd_show::ShowError;
 use numaherd_show::explain::{Choice, Explanation, Reading};
+use numaherd_testing::MadeLedger;
+use numaherd_testing::ledger::start;
 use numaherd_topology::{CpuId, CpuSet, Machine, NodeId, NodeSet, Topology};
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, Counts, NodeState, Outcome, PageOrder,
-    PageOutcome, Pages, Placement, Plan, Process, ProcessId, Residency, Signal, SignalReport,
-    SignalState, Snapshot, Thread, ThreadId,
+    AffinityOrder, AffinityResult, Counts, NodeState, PageOrder, PageOutcome, Pages, Placement,
+    Plan, Process, ProcessId, Residency, Signal, SignalReport, SignalState, Snapshot, Thread,
+    ThreadId,
 };
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -181,10 +183,9 @@ pub fn refusal(entry: Option<usize>, tid: u32, guard: Guard, why: &str) -> Refus
 
 /// A ledger that grows.
 pub struct Made {
-    lines: Vec<Line>,
+    ledger: MadeLedger,
     snapshots: u64,
     interval_ns: u64,
-    time_ns: u64,
 }
 
 impl Made {
@@ -234,30 +235,16 @@ impl Made {
             ..Settings::default()
         };
         let start = Start {
-            topology: topology(),
             signals,
             settings,
-            policy: policy.to_owned(),
             seed: 7,
-            pager: true,
-            paused: false,
+            ..start(&topology(), policy)
         };
-        let mut made = Self {
-            lines: Vec::new(),
+        Self {
+            ledger: MadeLedger::begun(start),
             snapshots: 0,
             interval_ns: interval_ms * 1_000_000,
-            time_ns: 0,
-        };
-        made.add(Record::Start(start));
-        made
-    }
-
-    fn add(&mut self, record: Record) {
-        self.lines.push(Line {
-            sequence: self.lines.len() as u64,
-            time_ns: self.time_ns,
-            record,
-        });
+        }
     }
 
     /// An interval, of a second unless said otherwise, with what was seen at its end.
@@ -271,15 +258,14 @@ impl Made {
         processes: Vec<Process>,
         gaps: Vec<String>,
     ) {
-        self.time_ns = (self.snapshots + 1) * self.interval_ns;
         let node = |id| NodeState {
             id: NodeId(id),
             total_bytes: 1 << 30,
             free_bytes: 1 << 29,
         };
-        self.add(Record::Snapshot(Snapshot {
+        self.ledger.saw(Snapshot {
             sequence: self.snapshots,
-            time_ns: self.time_ns,
+            time_ns: (self.snapshots + 1) * self.interval_ns,
             interval_ns: self.interval_ns,
             page_bytes: 4096,
             online: cpus("0-7"),
@@ -287,31 +273,20 @@ impl Made {
             processes,
             nodes: (0..4).map(node).collect(),
             gaps,
-        }));
+        });
         self.snapshots += 1;
     }
 
     /// What the placement wanted and what came of the orders.
     pub fn placing(&mut self, placing: Placing, results: Vec<AffinityResult>) {
-        let affinities: Vec<AffinityOutcome> = placing
-            .affinities
-            .iter()
-            .zip(results)
-            .map(|(order, result)| AffinityOutcome {
-                thread: order.thread,
-                result,
-            })
-            .collect();
-        self.add(Record::Placing(Placing {
-            snapshot: self.snapshots.saturating_sub(1),
-            ..placing
-        }));
-        if !affinities.is_empty() {
-            self.add(Record::Outcome(Outcome {
-                affinities,
-                pages: Vec::new(),
-            }));
-        }
+        let snapshot = self.snapshots.saturating_sub(1);
+        self.ledger.placed(
+            Placing {
+                snapshot,
+                ..placing
+            },
+            results,
+        );
     }
 
     /// A placing without refusals, carried out to the full.
@@ -331,18 +306,18 @@ impl Made {
 
     /// A round of paging, `ms` after the last snapshot.
     pub fn paging(&mut self, ms: u64, tick: PagingTick) {
-        self.time_ns = self.snapshots * SECOND + ms * 1_000_000;
-        self.add(Record::Paging(tick));
+        self.ledger.time_ns = self.snapshots * SECOND + ms * 1_000_000;
+        self.ledger.add(Record::Paging(tick));
     }
 
     pub fn notice(&mut self, text: &str) {
-        self.add(Record::Notice(Notice {
+        self.ledger.add(Record::Notice(Notice {
             text: text.to_owned(),
         }));
     }
 
     pub fn asked(&mut self, by: &str, asked: Asked) {
-        self.add(Record::Control(Controlled {
+        self.ledger.add(Record::Control(Controlled {
             by: by.to_owned(),
             asked,
             refused: None,
@@ -351,11 +326,11 @@ impl Made {
 
     /// A record of a trial.
     pub fn trial(&mut self, trial: Trial) {
-        self.add(Record::Trial(trial));
+        self.ledger.add(Record::Trial(trial));
     }
 
     pub fn end(&mut self, summary: Summary) {
-        self.add(Record::End(Summary {
+        self.ledger.add(Record::End(Summary {
             totals: Totals {
                 intervals: self.snapshots,
                 duration_ns: self.snapshots * SECOND,
@@ -367,12 +342,12 @@ impl Made {
     }
 
     pub fn lines(&self) -> &[Line] {
-        &self.lines
+        &self.ledger.lines
     }
 
     /// The lines as readers take them.
     pub fn shared(&self) -> impl Iterator<Item = Arc<Line>> {
-        self.lines.iter().cloned().map(Arc::new)
+        self.ledger.shared()
     }
 
     /// The ledger as it is on disk.
@@ -388,12 +363,7 @@ impl Made {
     fn written(&self, most_bytes: u64) -> Vec<u8> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ledger");
-        let begun = Some(1_700_000_000_000);
-        let mut writer = Writer::create(&path, "numaherd 0.1.0", begun, most_bytes).unwrap();
-        for line in &self.lines {
-            writer.write(line.clone()).unwrap();
-        }
-        writer.flush().unwrap();
+        self.ledger.write(&path, most_bytes);
         std::fs::read(&path).unwrap()
     }
 

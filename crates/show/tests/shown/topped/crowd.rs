@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use numaherd_herd::ledger::{PagingTick, Placing, Start};
-use numaherd_herd::{Guard, Line, Record, Settings};
+use numaherd_herd::ledger::{PagingTick, Placing};
+use numaherd_herd::{Guard, Line, Record};
+use numaherd_testing::MadeLedger;
+use numaherd_testing::ledger::start;
 use numaherd_topology::{CpuId, NodeId, Topology, hwloc};
 use numaherd_world::{
-    AffinityOrder, AffinityOutcome, AffinityResult, NodeState, Outcome, Plan, Process, Residency,
-    Snapshot, Thread, Unmanaged,
+    AffinityOrder, NodeState, Plan, Process, Residency, Snapshot, Thread, Unmanaged,
 };
 
 use crate::made::{self, SECOND};
@@ -20,52 +21,24 @@ pub fn crowd(nodes: u32, cpus_per_node: u32, threads: u32, seconds: u64) -> Vec<
     let machine =
         format!("pack:{nodes} [numa(memory=4GiB)] l3:1(size=16MiB) core:{cpus_per_node} pu:1");
     let topology = hwloc::synthetic(&machine).expect("a machine");
-    let mut lines = Vec::new();
-    let mut put = |time_ns, record| {
-        let sequence = lines.len() as u64;
-        lines.push(Line {
-            sequence,
-            time_ns,
-            record,
-        });
-    };
-    put(
-        0,
-        Record::Start(Start {
-            topology: topology.clone(),
-            signals: Vec::new(),
-            settings: Settings::default(),
-            policy: "dino".to_owned(),
-            seed: 0,
-            pager: true,
-            paused: false,
-        }),
-    );
+    let mut ledger = MadeLedger::begun(start(&topology, "dino"));
     let cpus = nodes * cpus_per_node;
     for second in 0..seconds {
-        let time_ns = (second + 1) * SECOND;
-        put(
-            time_ns,
-            Record::Snapshot(snapshot(&topology, cpus, threads, second)),
-        );
+        ledger.saw(snapshot(&topology, cpus, threads, second));
         let moving = (second as u32 * 13) % threads.max(1);
         if threads > 0 && second % 3 == 2 {
-            let (placing, outcome) = moved(moving, cpus, second);
-            put(time_ns, Record::Placing(placing));
-            put(time_ns, Record::Outcome(outcome));
+            ledger.obeyed(moved(moving, cpus, second));
             let order = made::window(tid(moving), pid(moving), 0x1000, 256, moving % nodes);
-            put(
-                time_ns + 10_000_000,
-                Record::Paging(PagingTick {
-                    outcomes: vec![made::page_outcome(&order, 250)],
-                    plan: vec![order],
-                    carried_out: true,
-                    ..PagingTick::default()
-                }),
-            );
+            ledger.time_ns += 10_000_000;
+            ledger.add(Record::Paging(PagingTick {
+                outcomes: vec![made::page_outcome(&order, 250)],
+                plan: vec![order],
+                carried_out: true,
+                ..PagingTick::default()
+            }));
         }
     }
-    lines
+    ledger.lines
 }
 
 fn tid(number: u32) -> u32 {
@@ -123,7 +96,7 @@ fn snapshot(topology: &Topology, cpus: u32, threads: u32, second: u64) -> Snapsh
     }
 }
 
-fn moved(number: u32, cpus: u32, second: u64) -> (Placing, Outcome) {
+fn moved(number: u32, cpus: u32, second: u64) -> Placing {
     let from = (number * 7 + second as u32 / 9) % cpus;
     let to = (from + cpus / 2 + 1) % cpus;
     let why = "devil (41.0 lines per 1000 instructions)";
@@ -136,7 +109,7 @@ fn moved(number: u32, cpus: u32, second: u64) -> (Placing, Outcome) {
         "the CPU beside",
     );
     let refused = made::placement(tid(0), 0, 1, "dino: fill slots", why, "");
-    let placing = Placing {
+    Placing {
         snapshot: second,
         plan: Plan {
             placements: vec![wish, refused],
@@ -148,15 +121,6 @@ fn moved(number: u32, cpus: u32, second: u64) -> (Placing, Outcome) {
             cpus: Arc::new(std::iter::once(CpuId(to)).collect()),
         }],
         refusals: vec![made::refusal(Some(1), tid(0), Guard::Rate, "too many")],
-        carried_out: true,
         ..Placing::default()
-    };
-    let outcome = Outcome {
-        affinities: vec![AffinityOutcome {
-            thread: made::thread_id(tid(number)),
-            result: AffinityResult::Done,
-        }],
-        pages: Vec::new(),
-    };
-    (placing, outcome)
+    }
 }
