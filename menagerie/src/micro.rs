@@ -143,7 +143,7 @@ impl Workload for Micro {
 
 /// What a run of all threads has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Told {
+pub struct MicroReport {
     /// Mean of the threads' run times: the paper's measure.
     pub mean_seconds: f64,
     /// Entries of each thread's list.
@@ -156,7 +156,7 @@ pub struct Told {
     pub wrong_passes: u64,
 }
 
-impl Told {
+impl MicroReport {
     /// Whether everything came out as it must.
     pub fn is_right(&self) -> bool {
         self.wrong_words == 0 && self.wrong_passes == 0

@@ -1,7 +1,7 @@
 //! What a run tells: one JSON object for programs, a table for people. The JSON's fields are
 //! described in the README; `schema` rises when one of them changes its meaning or goes.
 
-use crate::kernels::{Told, Verdict};
+use crate::kernels::{KernelReport, Verdict};
 use crate::micro;
 use crate::sys::LINE;
 use crate::threads::Outcome;
@@ -37,10 +37,10 @@ pub struct Report {
     pub parameters: serde_json::Value,
     /// What a kernel has computed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<Told>,
+    pub kernel: Option<KernelReport>,
     /// What the micro-benchmark has computed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub micro: Option<micro::Told>,
+    pub micro: Option<micro::MicroReport>,
     /// One entry a thread, in order.
     pub threads: Vec<Row>,
 }
@@ -365,7 +365,7 @@ mod tests {
             wrong_passes: 0,
         };
         let mut report = report("micro", None, vec![detail]);
-        report.micro = Some(micro::Told {
+        report.micro = Some(micro::MicroReport {
             mean_seconds: 0.5,
             entries: 65_536,
             shared_words: 64,
@@ -404,7 +404,7 @@ mod tests {
         let check = Check::published("zeta", value, Some(2.0), 1e-8);
         let mut report = report("cg", None, vec![Detail::None {}]);
         report.parameters = json!({ "class": "W", "threads": 1 });
-        report.kernel = Some(Told {
+        report.kernel = Some(KernelReport {
             problem: "7000 rows".to_owned(),
             bytes: 7 << 20,
             iterations: 15,

@@ -238,7 +238,7 @@ fn micro(options: &options::Micro, host: Host<'_>) -> Result<Report, Error> {
         }
     }
     let seconds: f64 = report.threads.iter().map(|row| row.seconds).sum();
-    report.micro = Some(micro::Told {
+    report.micro = Some(micro::MicroReport {
         mean_seconds: seconds / threads as f64,
         entries: entries as u64,
         shared_words: words as u64,

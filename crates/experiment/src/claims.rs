@@ -2,7 +2,7 @@
 //!
 //! A [`Claim`] is an entry of `data/claims/PAPER.toml`: what the paper says, where it says so, and how close a
 //! measured figure must be. Experiments contain no words of papers: they return [`Measured`], figures by the
-//! ids of claims. [`Claims::judge`] is the only place that compares the two. It returns one [`Line`] for each
+//! ids of claims. [`Claims::judge`] is the only place that compares the two. It returns one [`CheckedClaim`] for each
 //! claim, and [`Record`] is the file that keeps the lines (`docs/fidelity.json`).
 
 mod file;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use file::{Tolerance, parse};
 pub use measured::{Measured, changes, list};
-pub use record::{Line, Record};
+pub use record::{CheckedClaim, Record};
 
 /// What is wrong with claims, with a record of them, or with what was measured for them.
 #[derive(Debug, thiserror::Error)]
@@ -231,7 +231,7 @@ impl Claims {
     ///
     /// # Errors
     /// A claim has no figure, a figure has no claim, or the details of notes and experiments differ.
-    pub fn judge(&self, measured: &Measured) -> Result<Vec<Line>, ClaimsError> {
+    pub fn judge(&self, measured: &Measured) -> Result<Vec<CheckedClaim>, ClaimsError> {
         let wrong = |error: fn(Paper, String) -> ClaimsError, name: &str| {
             Err(error(self.paper, name.to_owned()))
         };
@@ -267,7 +267,7 @@ impl Claims {
                     }
                 };
             }
-            lines.push(Line::of(self.paper, claim, ours, note));
+            lines.push(CheckedClaim::of(self.paper, claim, ours, note));
         }
         match (without_claim.first(), unused.first()) {
             (Some(id), _) => wrong(ClaimsError::NoClaim, id),

@@ -80,7 +80,7 @@ impl Sample {
 
 /// A straight line fitted by least squares.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct LinearFit {
     /// Value at x = 0.
     pub intercept: f64,
     /// Change of y for each unit of x.
@@ -89,7 +89,7 @@ pub struct Line {
     pub determination: f64,
 }
 
-impl Line {
+impl LinearFit {
     /// The line through points (x, y).
     pub fn through(points: &[(f64, f64)]) -> Self {
         let x = mean(points.iter().map(|point| point.0));
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_line_through_points_on_a_line_is_that_line() {
         let points = [1.0, 4.0, 9.0].map(|x| (x, 1.05 + 0.015 * x));
-        let line = Line::through(&points);
+        let line = LinearFit::through(&points);
         assert!((line.intercept - 1.05).abs() < 1e-12);
         assert!((line.slope - 0.015).abs() < 1e-12);
         assert!((line.determination - 1.0).abs() < 1e-12);

@@ -1,6 +1,6 @@
 //! The journal: affinities as they were found, on disk before the first of them changes.
 //!
-//! JSON lines, each sealed with a sum: a [`Header`] with the boot that it is of, then one [`Entry`]
+//! JSON lines, each sealed with a sum: a [`Header`] with the boot that it is of, then one [`SavedAffinity`]
 //! (`"kind":"change"`) for every mask that is about to be set: what was found, what gives it back,
 //! what is set. Nothing is set before its line is written. A line `"kind":"settled"` says
 //! that a thread need not be given back any more. A journal that owes nothing is not there.
@@ -59,7 +59,7 @@ pub struct Header {
 
 /// A mask that is about to be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct SavedAffinity {
     /// Of which thread.
     pub thread: ThreadId,
     /// Of which process.
@@ -80,7 +80,7 @@ pub struct Entry {
     pub since: u64,
 }
 
-impl Entry {
+impl SavedAffinity {
     /// The entry of a thread of which this is held.
     pub fn of(thread: ThreadId, held: &Held) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl Entry {
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum Written {
     /// A mask is about to be set.
-    Change(Entry),
+    Change(SavedAffinity),
     /// The thread need not be given back any more.
     Settled {
         /// Which.
@@ -112,7 +112,7 @@ pub(crate) enum Written {
 /// A thread that is to be given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owed {
-    pub(crate) entry: Entry,
+    pub(crate) entry: SavedAffinity,
     // All masks of ours that it may have now; `entry.set` is the latest.
     pub(crate) masks: Vec<CpuSet>,
 }
@@ -231,7 +231,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`HerdError::Io`]; nothing may be set then. The journal can be used again when there is room.
-    pub fn record(&mut self, entries: &[Entry]) -> Result<(), HerdError> {
+    pub fn record(&mut self, entries: &[SavedAffinity]) -> Result<(), HerdError> {
         if entries.is_empty() {
             return Ok(());
         }
@@ -367,7 +367,7 @@ impl Journal {
         let mut lines = 0;
         for owed in self.owed.values() {
             for mask in &owed.masks {
-                let entry = Entry {
+                let entry = SavedAffinity {
                     set: mask.clone(),
                     ..owed.entry.clone()
                 };
@@ -388,7 +388,7 @@ impl Journal {
 }
 
 /// Notes a change: what was found first holds, and every mask that may be there now is kept.
-pub(crate) fn owe(owed: &mut BTreeMap<ThreadId, Owed>, entry: Entry) {
+pub(crate) fn owe(owed: &mut BTreeMap<ThreadId, Owed>, entry: SavedAffinity) {
     match owed.get_mut(&entry.thread) {
         Some(known) => {
             known.entry.set = entry.set.clone();

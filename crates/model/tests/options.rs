@@ -1,6 +1,8 @@
 //! What options turn on: SMT siblings, the door of a shared cache, turnaround, and page moves that disturb.
 //! Each against its arithmetic, and off unless asked for.
 
+mod round;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,36 +12,14 @@ use numaherd_model::program::Library;
 use numaherd_model::{
     Factors, Hardware, Job, Model, Options, Placed, Program, Speed, Until, steady,
 };
-use numaherd_topology::{CpuId, Machine, NodeId};
+use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::{PageOrder, Pages, Progress, World};
 
 /// Two nodes of two cores of two hardware threads; cycles of 1 ns, hits in 20, memory in 100 or 200.
 fn hardware(options: &Options) -> Hardware {
-    let machine = r#"
-        name = "round"
-        description = "two nodes with round figures"
-        source = "made up for tests"
-        [shape]
-        nodes = 2
-        cores_per_domain = 2
-        threads_per_core = 2
-        memory_per_node_mib = 256
-        [[cache]]
-        level = 3
-        kind = "unified"
-        size_kib = 1024
-        shared_by = "domain"
-        latency_ns = 20
-        [memory]
-        latency_ns = [[100, 200], [200, 100]]
-        node_gb_per_s = 6.4
-        link_gb_per_s = 6.4
-        [core]
-        clock_ghz = 1.0
-        misses_in_flight = 10
-    "#;
-    let machine = Machine::parse(machine, Path::new("round.toml")).unwrap();
-    Hardware::of(&machine).unwrap().with(options)
+    let shape = "threads_per_core = 2\nmemory_per_node_mib = 256";
+    let memory = "node_gb_per_s = 6.4\nlink_gb_per_s = 6.4";
+    round::hardware(shape, "", memory, "").with(options)
 }
 
 /// `still` never leaves its caches; `hits` reads 50 lines per 1000 instructions from the shared cache and

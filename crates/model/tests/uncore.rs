@@ -1,5 +1,7 @@
 //! The two counts of the uncore penalty, waiting for a CPU, and tags: what BRM goes by.
 
+mod round;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,44 +10,29 @@ use numaherd_model::program::Library;
 use numaherd_model::{
     Binding, Factors, Hardware, Job, Model, Options, Placed, Program, Until, steady,
 };
-use numaherd_topology::{CpuId, CpuSet, Machine, NodeId};
+use numaherd_topology::{CpuId, CpuSet, NodeId};
 use numaherd_world::{AffinityOrder, Orders, Snapshot, Tag, World};
 use proptest::prelude::*;
 
 /// Two nodes of two cores with 64 KiB of level 2 and 1 MiB of inclusive level 3 for both, cycles of
 /// 1 ns, round figures throughout.
 fn hardware() -> Hardware {
-    let machine = r#"
-        name = "round"
-        description = "two nodes with round figures"
-        source = "made up for tests"
-        [shape]
-        nodes = 2
-        cores_per_domain = 2
-        memory_per_node_mib = 64
+    let private = r#"
         [[cache]]
         level = 2
         kind = "unified"
         size_kib = 64
         shared_by = "core"
         latency_ns = 5
-        [[cache]]
-        level = 3
-        kind = "unified"
-        size_kib = 1024
-        shared_by = "domain"
-        latency_ns = 20
-        inclusive = true
-        [memory]
-        latency_ns = [[100, 200], [200, 100]]
-        modified_line_ns = [[50, 300], [300, 50]]
-        node_gb_per_s = 6400
-        link_gb_per_s = 3200
-        [core]
-        clock_ghz = 1.0
-        misses_in_flight = 10
     "#;
-    Hardware::of(&Machine::parse(machine, Path::new("round.toml")).unwrap()).unwrap()
+    let memory =
+        "modified_line_ns = [[50, 300], [300, 50]]\nnode_gb_per_s = 6400\nlink_gb_per_s = 3200";
+    round::hardware(
+        "memory_per_node_mib = 64",
+        "inclusive = true",
+        memory,
+        private,
+    )
 }
 
 /// One program of 10^9 instructions at a cycle each.

@@ -1,5 +1,7 @@
 //! The model as a world: exact where the arithmetic can be done by hand, properties elsewhere.
 
+mod round;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,29 +17,8 @@ use proptest::prelude::*;
 
 /// Two nodes of two cores, 1 MiB of cache each, cycles of 1 ns, round figures throughout.
 fn hardware() -> Hardware {
-    let machine = r#"
-        name = "round"
-        description = "two nodes with round figures"
-        source = "made up for tests"
-        [shape]
-        nodes = 2
-        cores_per_domain = 2
-        memory_per_node_mib = 64
-        [[cache]]
-        level = 3
-        kind = "unified"
-        size_kib = 1024
-        shared_by = "domain"
-        latency_ns = 20
-        [memory]
-        latency_ns = [[100, 200], [200, 100]]
-        node_gb_per_s = 6.4
-        link_gb_per_s = 3.2
-        [core]
-        clock_ghz = 1.0
-        misses_in_flight = 10
-    "#;
-    Hardware::of(&Machine::parse(machine, Path::new("round.toml")).unwrap()).unwrap()
+    let memory = "node_gb_per_s = 6.4\nlink_gb_per_s = 3.2";
+    round::hardware("memory_per_node_mib = 64", "", memory, "")
 }
 
 /// Programs: `still` never goes to memory, `walker` reads 10 lines per 1000 instructions whatever it

@@ -213,7 +213,7 @@ impl Terms<'_> {
 
 /// What a kernel's run has to tell beyond times.
 #[derive(Debug, Serialize)]
-pub struct Told {
+pub struct KernelReport {
     /// Its sizes.
     pub problem: String,
     /// Bytes of memory that its threads share.
@@ -235,7 +235,7 @@ pub fn run(
     iterations: Option<u64>,
     gate: &StartSignal,
     stop: &Stop,
-) -> Result<(Outcome, Told), Error> {
+) -> Result<(Outcome, KernelReport), Error> {
     let problem = terms.kernel.problem(terms)?;
     let iterations = iterations.unwrap_or(problem.iterations);
     let (outcome, checks) = compute(problem.kernel.as_ref(), terms, iterations, gate, stop)?;
@@ -243,7 +243,7 @@ pub fn run(
         Some(checks) => Verification::new(checks, iterations, problem.iterations),
         None => Verification::ended_early(),
     };
-    let told = Told {
+    let told = KernelReport {
         problem: problem.sizes,
         bytes: terms.bytes.get(),
         iterations,

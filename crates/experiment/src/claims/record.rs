@@ -24,12 +24,12 @@ pub struct Record {
     /// Modelled seconds of experiments of a fixed time.
     pub hour_s: f64,
     /// One line for each claim, paper by paper.
-    pub lines: Vec<Line>,
+    pub lines: Vec<CheckedClaim>,
 }
 
 /// A claim and whether it holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct CheckedClaim {
     /// The paper that makes the claim.
     pub paper: Paper,
     /// The claim's id, unique within its paper.
@@ -54,7 +54,7 @@ pub struct Line {
     pub note: String,
 }
 
-impl Line {
+impl CheckedClaim {
     /// A claim with its measured figure. The whole figure decides whether the claim holds; four significant
     /// digits are recorded.
     pub(super) fn of(paper: Paper, claim: &Claim, ours: f64, note: String) -> Self {
@@ -81,7 +81,7 @@ pub(super) fn rounded(figure: f64) -> f64 {
 
 impl Record {
     /// What experiments with so many runs and modelled seconds found.
-    pub fn new(runs: u32, hour_s: f64, lines: Vec<Line>) -> Self {
+    pub fn new(runs: u32, hour_s: f64, lines: Vec<CheckedClaim>) -> Self {
         Self {
             schema: 1,
             runs,
@@ -147,8 +147,8 @@ impl Record {
 
     /// The lines of `before` that held and no longer do, or that are missing although this record has lines of
     /// their paper.
-    pub fn fallen<'a>(&self, before: &'a Self) -> Vec<&'a Line> {
-        let fell = |old: &&Line| {
+    pub fn fallen<'a>(&self, before: &'a Self) -> Vec<&'a CheckedClaim> {
+        let fell = |old: &&CheckedClaim| {
             let mut of_paper = self.lines.iter().filter(|line| line.paper == old.paper);
             old.holds
                 && of_paper.clone().next().is_some()

@@ -197,7 +197,8 @@ fn the_record_has_the_words_of_the_claims_in_their_order() {
     for paper in Paper::ALL {
         let claims = Claims::built_in(paper).unwrap().claims;
         let lines = record.clone().of(&[paper]).lines;
-        let ids = |lines: &[Line]| lines.iter().map(|line| line.id.clone()).collect::<Vec<_>>();
+        let ids =
+            |lines: &[CheckedClaim]| lines.iter().map(|line| line.id.clone()).collect::<Vec<_>>();
         let expected: Vec<String> = claims.iter().map(|claim| claim.id.clone()).collect();
         assert_eq!(ids(&lines), expected);
         for (line, claim) in lines.iter().zip(&claims) {
@@ -231,16 +232,16 @@ fn the_record_has_the_words_of_the_claims_in_their_order() {
 mod of_records {
     use super::*;
 
-    fn line(paper: Paper, id: &str, ours: f64) -> Line {
+    fn line(paper: Paper, id: &str, ours: f64) -> CheckedClaim {
         let mut claim = read(&file("says = \"at-least\"\nfigure = 10"))
             .unwrap()
             .claims
             .remove(0);
         id.clone_into(&mut claim.id);
-        Line::of(paper, &claim, ours, String::new())
+        CheckedClaim::of(paper, &claim, ours, String::new())
     }
 
-    fn record(lines: Vec<Line>) -> Record {
+    fn record(lines: Vec<CheckedClaim>) -> Record {
         Record::new(10, 3600.0, lines)
     }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use numaherd_topology::CpuSet;
 use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, ProcessId, ThreadId};
 
-use super::{Entry, Journal, Owed, owe};
+use super::{Journal, Owed, SavedAffinity, owe};
 use crate::error::HerdError;
 use crate::governor::ownership::{Held, is_first};
 use crate::heirs::{LONGEST, heirs, masks, since, still_started};
@@ -122,12 +122,14 @@ impl Journal {
                 break;
             }
             // Whoever goes on after a kill finds those that they have started by them.
-            let entries = found.iter().map(|(thread, held)| Entry::of(*thread, held));
+            let entries = found
+                .iter()
+                .map(|(thread, held)| SavedAffinity::of(*thread, held));
             if let Err(error) = self.record(&entries.collect::<Vec<_>>()) {
                 unwritten = Some(error);
             }
             for (thread, held) in found {
-                let entry = Entry::of(thread, &held);
+                let entry = SavedAffinity::of(thread, &held);
                 let before = report.restored.len();
                 let is_settled = match affinities.bounds_of(thread) {
                     Ok(Some(now)) => {
@@ -165,7 +167,7 @@ impl Journal {
 /// again.
 fn give_back(
     thread: ThreadId,
-    entry: &Entry,
+    entry: &SavedAffinity,
     is_ours: bool,
     now: Bounds,
     affinities: &mut dyn Affinities,

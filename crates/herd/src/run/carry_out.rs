@@ -11,7 +11,7 @@ use super::Running;
 use crate::governor::ownership::Held;
 use crate::governor::{Governed, Guard, Refusal, ThreadChange};
 use crate::heirs;
-use crate::journal::Entry;
+use crate::journal::SavedAffinity;
 use crate::ledger::{Placing, Record};
 
 /// After so many passes without an end it is said what is waited for.
@@ -64,7 +64,7 @@ impl Running<'_> {
             .changes
             .iter()
             .filter(|change| change.order.core.is_some());
-        let placed = placed.map(|change| Entry::of(change.order.thread, &change.held));
+        let placed = placed.map(|change| SavedAffinity::of(change.order.thread, &change.held));
         let Err(error) = journal.record(&placed.collect::<Vec<_>>()) else {
             return;
         };
@@ -110,7 +110,7 @@ impl Running<'_> {
             self.record.notice(notice);
         }
         if let Some(journal) = &mut self.journal {
-            let narrowed: Vec<Entry> = entries(&done.narrowed).collect();
+            let narrowed: Vec<SavedAffinity> = entries(&done.narrowed).collect();
             // What was never set is not owed, and has no heirs.
             let never_set = done
                 .failed
@@ -128,7 +128,7 @@ impl Running<'_> {
 
     /// Has in the journal that threads were started with a mask of ours.
     pub(super) fn write_down_adopted(&mut self, adopted: &[(ThreadId, Held)]) {
-        let entries: Vec<Entry> = entries(adopted).collect();
+        let entries: Vec<SavedAffinity> = entries(adopted).collect();
         if let Some(journal) = &mut self.journal
             && let Err(error) = journal.record(&entries)
         {
@@ -233,6 +233,7 @@ impl Running<'_> {
 }
 
 /// The journal's entries of threads with masks of ours.
-fn entries(held: &[(ThreadId, Held)]) -> impl Iterator<Item = Entry> {
-    held.iter().map(|(thread, held)| Entry::of(*thread, held))
+fn entries(held: &[(ThreadId, Held)]) -> impl Iterator<Item = SavedAffinity> {
+    held.iter()
+        .map(|(thread, held)| SavedAffinity::of(*thread, held))
 }

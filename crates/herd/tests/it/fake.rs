@@ -2,8 +2,10 @@
 //! `numaherd-testing`.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use numaherd_policy::{Needs, Paging, Place, PlacedThread, Policy, Random};
+use numaherd_herd::AffinityScope;
+use numaherd_policy::{Needs, Own, Paging, Place, PlacedThread, Policy, Random};
 pub use numaherd_testing::*;
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{
@@ -24,6 +26,25 @@ impl<F: FnMut(&Snapshot) -> Vec<Placement> + Send> Place for Told<F> {
 
     fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
         (self.0)(snapshot)
+    }
+}
+
+/// A placement with a cadence of its own, in ms, that leaves nodes to the kernel and does as the test says.
+pub struct Quick<F>(pub u64, pub F);
+
+impl<F: FnMut(&Snapshot) -> Vec<Placement> + Send> Place for Quick<F> {
+    fn needs(&self) -> Needs<'_> {
+        Needs {
+            own: Own {
+                interval: Some(Duration::from_millis(self.0)),
+                scope: Some(AffinityScope::Node),
+            },
+            ..Needs::of(&[])
+        }
+    }
+
+    fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
+        (self.1)(snapshot)
     }
 }
 

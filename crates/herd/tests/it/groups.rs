@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use numaherd_herd::governor::{Guard, ThreadGovernor};
 use numaherd_herd::{AffinityScope, GroupLimits, Herd, Limits, Record, Settings};
+use numaherd_policy::Policy;
 use numaherd_policy::groups::{Member, Policies};
-use numaherd_policy::{Needs, Own, Place, Policy, Random};
-use numaherd_topology::Topology;
 use numaherd_world::{AffinityOutcome, AffinityResult, Placement, Snapshot, Unmanaged};
 
-use crate::fake::{Fake, cpus, everyone_to, machine, place, plan_of, policy, snapshot, thread};
+use crate::fake::{
+    Fake, Quick, cpus, everyone_to, machine, place, plan_of, policy, snapshot, thread,
+};
 
 static GO: AtomicBool = AtomicBool::new(false);
 
@@ -23,38 +23,14 @@ fn group(snapshot: &mut Snapshot, brisk: &[u32]) {
     }
 }
 
-/// Places every thread that it may on a core, ten times a second, and leaves nodes to the kernel.
-struct Brisk(u32);
-
-impl Place for Brisk {
-    fn needs(&self) -> Needs<'_> {
-        Needs {
-            own: Own {
-                interval: Some(Duration::from_millis(100)),
-                scope: Some(AffinityScope::Node),
-            },
-            ..Needs::of(&[])
-        }
-    }
-
-    fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
-        let mut told = everyone_to(self.0);
-        let plan = told(snapshot);
-        let own = |placement: &Placement| {
-            let thread = snapshot.thread(placement.thread);
-            thread.is_some_and(|thread| thread.unmanaged.is_none())
-        };
-        plan.into_iter().filter(own).collect()
-    }
-}
-
-fn steers_its_own(to: u32) -> Policy {
+/// Moves the threads that it may place to a CPU.
+fn its_own_to(to: u32) -> impl FnMut(&Snapshot) -> Vec<Placement> + Send + 'static {
     let mut told = everyone_to(to);
-    policy(move |snapshot| {
+    move |snapshot| {
         let mut own = snapshot.clone();
         own.threads.retain(|thread| thread.unmanaged.is_none());
         told(&own)
-    })
+    }
 }
 
 /// Three processes of a thread each on CPU 0, the second in the group `brisk`, which has no policy
@@ -74,7 +50,7 @@ fn world(left_alone_from: u64) -> Fake {
 
 fn composed() -> Policies {
     let brisk = Policy {
-        placement: Box::new(Brisk(5)),
+        placement: Box::new(Quick(100, its_own_to(5))),
         ..policy(|_| Vec::new())
     };
     let member = Member {
@@ -82,7 +58,7 @@ fn composed() -> Policies {
         policy: Some(brisk),
         interval: None,
     };
-    Policies::of_groups(steers_its_own(2), None, vec![member]).unwrap()
+    Policies::of_groups(policy(its_own_to(2)), None, vec![member]).unwrap()
 }
 
 #[test]

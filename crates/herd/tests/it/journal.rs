@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use numaherd_herd::HerdError;
-use numaherd_herd::journal::{Affinities, Entry, Journal, Restored, restore};
+use numaherd_herd::journal::{Affinities, Journal, Restored, SavedAffinity, restore};
 use numaherd_topology::CpuSet;
 use numaherd_world::{AffinityOrder, AffinityResult, Bound, Bounds, Kinship, ThreadId};
 use proptest::prelude::*;
@@ -16,8 +16,8 @@ use crate::fake::{cpus, pid, tid};
 
 const BOOT: &str = "this boot";
 
-fn entry(number: u32, set: &str) -> Entry {
-    Entry {
+fn entry(number: u32, set: &str) -> SavedAffinity {
+    SavedAffinity {
         thread: tid(number),
         process: pid(1),
         name: format!("t{number}"),
@@ -122,7 +122,7 @@ impl Place {
     }
 
     /// A journal as a killed herd leaves it.
-    fn killed(entries: &[Entry]) -> Self {
+    fn killed(entries: &[SavedAffinity]) -> Self {
         let place = Self::new();
         place.open().record(entries).unwrap();
         place
@@ -460,7 +460,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         flip in prop::option::of((any::<prop::sample::Index>(), 0u8..8)),
     ) {
-        let entries: Vec<Entry> = (1..6).map(|n| entry(n, "0-3")).collect();
+        let entries: Vec<SavedAffinity> = (1..6).map(|n| entry(n, "0-3")).collect();
         let place = Place::killed(&entries);
         let written = fs::read(place.path()).unwrap();
         let mut bytes = written.clone();

@@ -2,44 +2,23 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use numaherd_herd::governor::Guard;
 use numaherd_herd::ledger::{Ledger, Writer};
-use numaherd_herd::{AffinityScope, Herd, Record, Settings, Summary};
+use numaherd_herd::{Herd, Record, Settings, Summary};
 use numaherd_policy::settings::CandidatesBy;
-use numaherd_policy::{Needs, Own, Place, Policy, Random, registry};
-use numaherd_topology::Topology;
+use numaherd_policy::{Policy, registry};
 use numaherd_world::{Placement, Snapshot, Thread};
 use tempfile::TempDir;
 
-use crate::fake::{Fake, MIB, ToldPaging, machine, place, policy, policy_with, thread};
+use crate::fake::{Fake, MIB, Quick, ToldPaging, machine, place, policy, policy_with, thread};
 use crate::replay::played;
 
 static GO: AtomicBool = AtomicBool::new(false);
 
-/// A placement that does as told every 10 ms, and leaves nodes to the kernel.
-struct Brisk<F>(F);
-
-impl<F: FnMut(&Snapshot) -> Vec<Placement> + Send> Place for Brisk<F> {
-    fn needs(&self) -> Needs<'_> {
-        Needs {
-            own: Own {
-                interval: Some(Duration::from_millis(10)),
-                scope: Some(AffinityScope::Node),
-            },
-            ..Needs::of(&[])
-        }
-    }
-
-    fn place(&mut self, snapshot: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
-        (self.0)(snapshot)
-    }
-}
-
 fn brisk(told: impl FnMut(&Snapshot) -> Vec<Placement> + Send + 'static) -> Policy {
     Policy {
-        placement: Box::new(Brisk(told)),
+        placement: Box::new(Quick(10, told)),
         ..policy_with(|_| Vec::new(), ToldPaging::stay())
     }
 }

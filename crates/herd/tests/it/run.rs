@@ -1,30 +1,25 @@
-//! The loop: what it does, in what order, and what it does when things fail.
+//! The loop: what it does, and in what order.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use numaherd_herd::ledger::{Ledger, Writer};
 use numaherd_herd::needs::Alternative;
-use numaherd_herd::{AffinityScope, Ending, Guard, Herd, Journal, Limits, Line, Record, Settings};
-use numaherd_policy::{Needs, Own, Place, Policy, Random};
-use numaherd_topology::{NodeId, Topology};
-use numaherd_world::{
-    Counts, Kinship, PageFailure, PageOrder, PageOutcome, Placement, Signal, SignalReport,
-    SignalState, Snapshot, ThreadId,
-};
+use numaherd_herd::{AffinityScope, Ending, Herd, Journal, Limits, Line, Record, Settings};
+use numaherd_policy::{Place, Policy};
+use numaherd_topology::NodeId;
+use numaherd_world::{Kinship, Placement, Signal, SignalReport, SignalState, Snapshot};
 use tempfile::TempDir;
 
 use crate::fake::{
-    Fake, FakePager, Heard, MIB, Round, Told, ToldPaging, all_pages, cpus, everyone_to, machine,
-    moved, notice, pid, place, policy, policy_with, remote, thread, tid, window,
+    Fake, MIB, Quick, Told, ToldPaging, all_pages, cpus, everyone_to, machine, moved, pid, place,
+    policy, policy_with, thread, tid, window,
 };
 
-static GO: AtomicBool = AtomicBool::new(false);
+pub static GO: AtomicBool = AtomicBool::new(false);
 
-fn fake(threads: u32) -> Fake {
+pub fn fake(threads: u32) -> Fake {
     let topology = machine(2, 4);
     let threads = (1..=threads).map(|n| thread(n, n, 0, &topology)).collect();
     let mut world = Fake::new(topology, threads);
@@ -32,15 +27,15 @@ fn fake(threads: u32) -> Fake {
     world
 }
 
-fn journal(directory: &TempDir) -> Journal {
+pub fn journal(directory: &TempDir) -> Journal {
     Journal::open(&journal_path(directory), "this boot", "the test").unwrap()
 }
 
-fn journal_path(directory: &TempDir) -> PathBuf {
+pub fn journal_path(directory: &TempDir) -> PathBuf {
     directory.path().join("journal")
 }
 
-fn dry() -> Settings {
+pub fn dry() -> Settings {
     Settings {
         dry_run: true,
         ..Settings::default()
@@ -216,23 +211,9 @@ fn the_first_decision_does_not_wait_for_a_whole_interval() {
     assert_eq!(quick.placement_interval(0).as_millis(), 100);
 }
 
-/// Places nothing, has a cadence of its own, and leaves a node to the kernel.
-struct Brisk;
-
-impl Place for Brisk {
-    fn needs(&self) -> Needs<'_> {
-        Needs {
-            own: Own {
-                interval: Some(Duration::from_millis(10)),
-                scope: Some(AffinityScope::Node),
-            },
-            ..Needs::of(&[])
-        }
-    }
-
-    fn place(&mut self, _: &Snapshot, _: &Topology, _: &mut Random) -> Vec<Placement> {
-        Vec::new()
-    }
+/// Places nothing, ten times in 100 ms.
+fn brisk() -> Quick<fn(&Snapshot) -> Vec<Placement>> {
+    Quick(10, |_| Vec::new())
 }
 
 #[test]
@@ -247,7 +228,7 @@ fn cadence_and_stray_are_the_users_or_else_the_placements_or_else_the_usual() {
         (Some(1000), Some(AffinityScope::Domain))
     );
     assert_eq!(
-        of(Settings::default(), &Brisk),
+        of(Settings::default(), &brisk()),
         (Some(10), Some(AffinityScope::Node))
     );
     let limits = Limits {
@@ -259,7 +240,7 @@ fn cadence_and_stray_are_the_users_or_else_the_placements_or_else_the_usual() {
         limits,
         ..Settings::default()
     };
-    assert_eq!(of(told, &Brisk), (Some(250), Some(AffinityScope::Core)));
+    assert_eq!(of(told, &brisk()), (Some(250), Some(AffinityScope::Core)));
 }
 
 #[test]
@@ -267,7 +248,7 @@ fn a_placement_is_asked_at_its_own_cadence_and_the_first_interval_is_no_longer()
     let mut world = fake(1);
     world.ends_after = 3;
     let brisk = Policy {
-        placement: Box::new(Brisk),
+        placement: Box::new(brisk()),
         ..policy(everyone_to(5))
     };
     let mut times = Vec::new();
@@ -545,253 +526,6 @@ fn a_policy_whose_signals_are_missing_is_refused_with_what_would_help() {
 }
 
 #[test]
-fn counters_gone_mad_do_not_end_a_run() {
-    let mut world = fake(2);
-    world.ends_after = 2;
-    for thread in &mut world.threads {
-        thread.counts = Some(Counts {
-            instructions: u64::MAX,
-            cycles: None,
-            lines: u64::MAX,
-            local: Some(u64::MAX),
-            remote: Some(u64::MAX),
-            uncore_busy_cycles: None,
-            uncore_requests: None,
-            counted_share: 1.0,
-        });
-    }
-    let placing = policy(everyone_to(5));
-    let summary = Herd::new(&mut world, placing, Settings::default(), None, None)
-        .run(&GO)
-        .unwrap();
-    assert_eq!(summary.totals.instructions, u64::MAX);
-    assert_eq!(summary.totals.local_access_ratio(), Some(1.0));
-}
-
-#[test]
-fn a_thread_that_dies_mid_move_is_recorded_as_gone_and_nothing_is_lost() {
-    let directory = TempDir::new().unwrap();
-    let mut world = fake(3);
-    world.dies = vec![tid(2)];
-    let mut gone: Vec<ThreadId> = Vec::new();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        Some(journal(&directory)),
-    );
-    let watch = |line: &Line| {
-        if let Record::Outcome(outcome) = &line.record {
-            let of = outcome.affinities.iter();
-            gone.extend(
-                of.filter(|o| o.result == numaherd_world::AffinityResult::Gone)
-                    .map(|o| o.thread),
-            );
-        }
-    };
-    let summary = herd.watched(watch).run(&GO).unwrap();
-    assert_eq!(gone, [tid(2)]);
-    assert_eq!(
-        (summary.totals.thread_moves, summary.totals.restored),
-        (2, Some(2))
-    );
-    assert!(!journal_path(&directory).exists(), "nothing is owed");
-}
-
-#[test]
-fn what_the_kernel_refuses_is_said_once_and_the_rest_goes_on() {
-    let mut world = fake(2);
-    let error = "sched_setaffinity: EPERM: run as root or with CAP_SYS_NICE".to_owned();
-    world.refuses.insert(tid(1), error);
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    );
-    let summary = herd.run(&GO).unwrap();
-    assert_eq!(summary.totals.thread_moves, 1);
-    assert_eq!(
-        summary.notices,
-        [
-            "the affinity of thread 1 (t1) could not be set: sched_setaffinity: EPERM: run as root \
-             or with CAP_SYS_NICE; further failures in this process are in the ledger only"
-        ]
-    );
-}
-
-#[test]
-fn what_the_kernel_refused_to_set_is_not_owed() {
-    let directory = TempDir::new().unwrap();
-    let mut world = fake(2);
-    let refused = "sched_setaffinity: EPERM".to_owned();
-    world.refuses.insert(tid(1), refused);
-    let mut owed = Vec::new();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        Some(journal(&directory)),
-    );
-    // Seen after each line of the ledger, and so after each change.
-    let herd = herd.watched(|_| {
-        owed.push(numaherd_herd::journal::owed(&journal_path(&directory), "this boot").unwrap());
-    });
-    herd.run(&GO).unwrap();
-    assert_eq!(owed[owed.len() / 2], 1, "of two, one was set");
-    assert!(!journal_path(&directory).exists(), "nothing is owed");
-}
-
-#[test]
-fn a_cpuset_that_forbids_every_target_is_said_once() {
-    let mut world = fake(1);
-    world.thread(1).cpuset = Arc::new(cpus("0-3"));
-    world.thread(1).affinity = Arc::new(cpus("0-3"));
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    );
-    let summary = herd.run(&GO).unwrap();
-    assert!(world.applied.is_empty());
-    assert_eq!(summary.totals.refusals[&Guard::Cpuset], 5);
-    assert_eq!(
-        summary.notices,
-        [
-            "thread 1 (t1) is not moved: CPU 5 is beyond its cpuset (0-3); widen its cpuset to let \
-             it spread. Further refusals of this kind in its process are in the ledger only"
-        ]
-    );
-}
-
-#[test]
-fn a_world_that_cannot_be_seen_any_more_ends_the_run_and_threads_are_given_back() {
-    let mut world = fake(2);
-    let found = world.masks();
-    world.blind_from = 3;
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    );
-    let summary = herd.run(&GO).unwrap();
-    let error = "cannot observe the made-up machine: reading /proc: EIO".to_owned();
-    assert_eq!(summary.ending, Ending::Failed { error });
-    assert_eq!(world.masks(), found);
-}
-
-#[test]
-fn a_stop_in_the_middle_gives_everything_back() {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    let mut world = fake(2).scripted(move |interval, _| {
-        flag.store(interval == 2, Ordering::Relaxed);
-    });
-    let found = world.masks();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    );
-    let summary = herd.run(&stop).unwrap();
-    assert_eq!(summary.ending, Ending::Stopped);
-    assert_eq!(summary.totals.intervals, 3);
-    assert_eq!(world.masks(), found);
-}
-
-#[test]
-fn nothing_is_moved_that_could_not_be_written_down() {
-    let directory = TempDir::new().unwrap();
-    let mut world = fake(2);
-    let journal = journal(&directory);
-    // A directory in the place of the file: the journal cannot be written.
-    std::fs::create_dir(directory.path().join("journal.new")).unwrap();
-    let settings = Settings::default();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        settings,
-        None,
-        Some(journal),
-    );
-    let summary = herd.run(&GO).unwrap();
-    assert!(world.applied.is_empty());
-    assert_eq!(summary.totals.refusals[&Guard::Journal], 10);
-    assert_eq!(summary.notices.len(), 1);
-    assert!(
-        summary.notices[0]
-            .starts_with("threads are not moved, because their original affinities cannot"),
-        "{:?}",
-        summary.notices
-    );
-}
-
-#[test]
-fn the_journal_is_on_disk_before_the_world_is_asked() {
-    let directory = TempDir::new().unwrap();
-    let path = journal_path(&directory);
-    let topology = machine(2, 4);
-    let threads = vec![thread(1, 1, 0, &topology)];
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let (sees, at) = (seen.clone(), path.clone());
-    let mut world = Fake::new(topology, threads).scripted(move |_, _| {
-        let text = std::fs::read_to_string(&at).unwrap_or_default();
-        sees.lock().unwrap().push(text.lines().count());
-    });
-    world.ends_after = 3;
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        Some(journal(&directory)),
-    );
-    herd.run(&GO).unwrap();
-    assert_eq!(
-        *seen.lock().unwrap(),
-        [0, 2, 2],
-        "header and one change, once"
-    );
-    assert!(!path.exists(), "all was given back");
-}
-
-#[test]
-fn a_ledger_that_cannot_be_written_ends_with_one_message_and_herding_goes_on() {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("run.ledger");
-    // The ledger is small, and the place of its earlier half is taken.
-    std::fs::create_dir_all(directory.path().join("run.ledger.1/taken")).unwrap();
-    let writer = Writer::create(&path, "numaherd test", None, 8192).unwrap();
-    let mut world = fake(1);
-    let settings = Settings::default();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        settings,
-        Some(writer),
-        None,
-    );
-    let summary = herd.run(&GO).unwrap();
-    assert_eq!(summary.totals.thread_moves, 1);
-    assert_eq!(summary.totals.intervals, 5);
-    assert_eq!(summary.notices.len(), 1, "{:?}", summary.notices);
-    assert!(summary.notices[0].ends_with("the ledger ends here; herding continues"));
-    assert!(
-        Ledger::read(&path).unwrap().damage.is_none(),
-        "what was written is whole"
-    );
-}
-
-#[test]
 fn a_run_is_read_back_as_it_was_recorded() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("run.ledger");
@@ -815,168 +549,3 @@ fn a_run_is_read_back_as_it_was_recorded() {
 }
 
 // The paging thread.
-
-const ROUNDS: usize = 20;
-
-#[derive(Clone, Copy, PartialEq)]
-enum Then {
-    End,
-    Fail,
-    Panic,
-}
-
-/// What a pager brings whose gate has been open for `round` rounds.
-fn brings(round: usize, then: Then) -> Round {
-    let time_ns = 1_000_000_000 + round as u64 * 10_000_000;
-    match then {
-        _ if round <= ROUNDS => Round::Sees(vec![remote(round)], vec![notice(time_ns, 1)]),
-        Then::End => Round::Ends,
-        Then::Fail => Round::Fails("the ring buffer is gone".to_owned()),
-        Then::Panic => panic!("out of pages"),
-    }
-}
-
-/// What a run with a pager came to.
-struct Paged {
-    summary: numaherd_herd::Summary,
-    heard: Arc<Mutex<Heard>>,
-    applied: Arc<Mutex<Vec<PageOrder>>>,
-    lines: Vec<Line>,
-}
-
-/// Runs five intervals; the pager's rounds are in the second.
-fn run_with_pager(then: Then, settings: Settings) -> Paged {
-    let rounds = Arc::new(AtomicUsize::new(0));
-    let gate = Arc::new(AtomicBool::new(false));
-    let (opens, seen) = (gate.clone(), rounds.clone());
-    let mut world = fake(1).scripted(move |interval, _| {
-        // Made-up time is over in no time; the pager's thread needs a real moment.
-        if interval == 1 {
-            opens.store(true, Ordering::SeqCst);
-            while seen.load(Ordering::SeqCst) <= ROUNDS {
-                std::thread::yield_now();
-            }
-        }
-    });
-    let applied = Arc::new(Mutex::new(Vec::new()));
-    let pager = FakePager::new(
-        move || {
-            if gate.load(Ordering::SeqCst) {
-                brings(rounds.fetch_add(1, Ordering::SeqCst) + 1, then)
-            } else {
-                std::thread::yield_now();
-                Round::Sees(Vec::new(), Vec::new())
-            }
-        },
-        &applied,
-    );
-    world.pager = Some(Box::new(pager.answering(|order| PageOutcome {
-        failed: BTreeMap::from([(PageFailure::Busy, 2)]),
-        ..moved(order, 3)
-    })));
-    let paging = ToldPaging {
-        on_samples: vec![window(&world.threads[0], 0, 4096, 1)],
-        shared: 7,
-        ..ToldPaging::stay()
-    };
-    let heard = paging.heard.clone();
-    let mut lines = Vec::new();
-    let herd = Herd::new(
-        &mut world,
-        policy_with(everyone_to(5), paging),
-        settings,
-        None,
-        None,
-    );
-    let summary = herd
-        .watched(|line| lines.push(line.clone()))
-        .run(&GO)
-        .unwrap();
-    Paged {
-        summary,
-        heard,
-        applied,
-        lines,
-    }
-}
-
-#[test]
-fn pages_are_moved_in_a_thread_of_their_own_and_recorded() {
-    let paged = run_with_pager(Then::End, Settings::default());
-    assert_eq!(paged.summary.totals.intervals, 5);
-    assert_eq!(paged.summary.totals.thread_moves, 1);
-    assert!(
-        paged.summary.notices.is_empty(),
-        "{:?}",
-        paged.summary.notices
-    );
-    assert_eq!(paged.applied.lock().unwrap().len(), ROUNDS);
-    assert_eq!(paged.heard.lock().unwrap().outcomes.len(), ROUNDS);
-    assert_eq!(paged.summary.totals.pages_moved, 3 * ROUNDS as u64);
-    assert_eq!(
-        paged.summary.totals.pages_failed[&PageFailure::Busy],
-        2 * ROUNDS as u64
-    );
-    let seen = paged.lines.iter().filter_map(|line| match &line.record {
-        Record::Paging(tick) => Some((tick.remote, tick.notices)),
-        _ => None,
-    });
-    let (samples, notices): (Vec<u64>, Vec<u64>) = seen.unzip();
-    assert_eq!(samples.iter().sum::<u64>(), ROUNDS as u64);
-    assert_eq!(notices.iter().sum::<u64>(), ROUNDS as u64);
-    assert_eq!(paged.heard.lock().unwrap().notices.len(), ROUNDS);
-    // Who shares pages is asked once for each time that the paging is told what is placed.
-    let told = paged.heard.lock().unwrap().placed.len() as u64;
-    let shared = paged.lines.iter().filter_map(|line| match &line.record {
-        Record::Snapshot(snapshot) => snapshot.processes[0].sharing.as_ref(),
-        _ => None,
-    });
-    let shared: u64 = shared.map(|s| s.between(tid(1), tid(2))).sum();
-    assert!(shared <= 7 * told, "{shared} in {told} intervals");
-}
-
-#[test]
-fn a_dry_run_moves_no_page_and_records_what_it_would_move() {
-    let paged = run_with_pager(Then::End, dry());
-    assert!(paged.applied.lock().unwrap().is_empty());
-    // Orders beyond the bandwidth come back as not tried, dry or not.
-    let heard = paged.heard.lock().unwrap();
-    assert!(
-        heard
-            .outcomes
-            .iter()
-            .all(|o| (o.moved, o.not_tried) == (0, 4096))
-    );
-    let planned = paged.lines.iter().filter_map(|line| match &line.record {
-        Record::Paging(tick) => Some((tick.plan.len(), tick.carried_out)),
-        _ => None,
-    });
-    assert!(planned.clone().count() > 0);
-    assert!(planned.into_iter().all(|tick| tick == (1, false)));
-}
-
-#[test]
-fn a_pager_that_fails_ends_paging_with_a_message() {
-    let paged = run_with_pager(Then::Fail, Settings::default());
-    assert_eq!(paged.summary.totals.intervals, 5);
-    assert_eq!(
-        paged.summary.notices,
-        [
-            "pages are no longer moved: cannot observe the made-up machine: the ring buffer \
-             is gone; threads still are"
-        ]
-    );
-}
-
-#[test]
-fn a_pager_that_panics_ends_paging_with_a_message() {
-    let paged = run_with_pager(Then::Panic, Settings::default());
-    assert_eq!(paged.summary.totals.intervals, 5);
-    assert_eq!(
-        paged.summary.notices,
-        [
-            "pages are no longer moved: the paging thread panicked (out of pages), which is \
-             a bug: please report it; threads still are"
-        ]
-    );
-}

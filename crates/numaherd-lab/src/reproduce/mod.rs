@@ -21,7 +21,9 @@ use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use numaherd::exit::{Exit, ended};
 use numaherd::print;
-use numaherd_experiment::claims::{Claims, ClaimsError, Line, Measured, Paper, Record, RunsOn};
+use numaherd_experiment::claims::{
+    CheckedClaim, Claims, ClaimsError, Measured, Paper, Record, RunsOn,
+};
 
 use crate::cli::{Papers, Reproduce};
 use testbed::Effort;
@@ -135,8 +137,8 @@ fn show(options: &Reproduce, now: &Record, others: Record) -> Result<()> {
 }
 
 /// The lines of `before` that held and no longer do, without those that could not be run.
-fn fallen<'a>(findings: &Findings, before: &'a Record) -> Vec<&'a Line> {
-    let was_run = |line: &&Line| {
+fn fallen<'a>(findings: &Findings, before: &'a Record) -> Vec<&'a CheckedClaim> {
+    let was_run = |line: &&CheckedClaim| {
         let mut left_out = findings.left_out.iter();
         !left_out.any(|one| one.paper == line.paper && one.ids.contains(&line.id))
     };

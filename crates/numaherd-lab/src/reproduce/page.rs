@@ -3,14 +3,16 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use numaherd_experiment::claims::{Claims, Kind, Line, Paper, Record, Statement, Tolerance};
+use numaherd_experiment::claims::{
+    CheckedClaim, Claims, Kind, Paper, Record, Statement, Tolerance,
+};
 use numaherd_experiment::table::Table;
 
 /// Width of the column of claims.
 const WORDS: u16 = 52;
 
 /// The group in which a line counts.
-fn group(line: &Line) -> usize {
+fn group(line: &CheckedClaim) -> usize {
     match (line.statement, line.kind) {
         (Statement::Ranking, _) => 1,
         (_, Kind::Stated) => 0,
@@ -25,8 +27,9 @@ const GROUPS: [&str; 3] = [
 ];
 
 /// How many of a group's lines hold, of one paper or of all: `9 of 10 (90 %)`.
-fn tally(lines: &[Line], of: usize, paper: Option<Paper>) -> String {
-    let wanted = |line: &&Line| group(line) == of && paper.is_none_or(|paper| line.paper == paper);
+fn tally(lines: &[CheckedClaim], of: usize, paper: Option<Paper>) -> String {
+    let wanted =
+        |line: &&CheckedClaim| group(line) == of && paper.is_none_or(|paper| line.paper == paper);
     let (mut hold, mut all) = (0_usize, 0_usize);
     for line in lines.iter().filter(wanted) {
         hold += usize::from(line.holds);
@@ -42,7 +45,7 @@ fn tally(lines: &[Line], of: usize, paper: Option<Paper>) -> String {
 }
 
 /// How many claims hold, a line for each group.
-pub fn summary(lines: &[Line]) -> String {
+pub fn summary(lines: &[CheckedClaim]) -> String {
     let mut text = String::new();
     for (at, what) in GROUPS.iter().enumerate() {
         let shown = tally(lines, at, None);
@@ -52,7 +55,7 @@ pub fn summary(lines: &[Line]) -> String {
 }
 
 /// The table for a terminal: one line for each claim.
-pub fn table(lines: &[Line]) -> String {
+pub fn table(lines: &[CheckedClaim]) -> String {
     let headings = ["where", "claim", "paper", "ours", "holds", ""];
     let mut table = Table::new(3, headings).wrapped(1, WORDS, 140);
     for line in lines {
@@ -70,7 +73,7 @@ pub fn table(lines: &[Line]) -> String {
 }
 
 /// The paper's figure and ours, with their unit.
-fn figures(line: &Line) -> (String, String) {
+fn figures(line: &CheckedClaim) -> (String, String) {
     let with_unit = |figure: String| match line.unit.as_str() {
         "" => figure,
         unit => format!("{figure} {unit}"),
@@ -84,7 +87,7 @@ fn figures(line: &Line) -> (String, String) {
 }
 
 /// `proxy`, or nothing for what the paper states.
-fn kind(line: &Line) -> &'static str {
+fn kind(line: &CheckedClaim) -> &'static str {
     match line.kind {
         Kind::Stated => "",
         Kind::Proxy => "proxy",
@@ -114,7 +117,7 @@ fn short(figure: f64) -> String {
 pub fn page(record: &Record) -> Result<String> {
     let mut text = head(record);
     for paper in Paper::ALL {
-        let lines: Vec<&Line> = record.lines.iter().filter(|l| l.paper == paper).collect();
+        let lines: Vec<&CheckedClaim> = record.lines.iter().filter(|l| l.paper == paper).collect();
         if lines.is_empty() {
             continue;
         }
@@ -207,8 +210,8 @@ fn cell(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn line(paper: Paper, id: &str, statement: Statement, ours: f64) -> Line {
-        Line {
+    fn line(paper: Paper, id: &str, statement: Statement, ours: f64) -> CheckedClaim {
+        CheckedClaim {
             paper,
             id: id.to_owned(),
             section: "§2.2, Fig 3".to_owned(),
@@ -222,7 +225,7 @@ mod tests {
         }
     }
 
-    fn lines() -> Vec<Line> {
+    fn lines() -> Vec<CheckedClaim> {
         let point = Statement::Point {
             figure: 47.0,
             tolerance: 10.0,

@@ -48,9 +48,9 @@ pub struct Record {
 }
 
 const RECORD_HELP: &str = "\
-Nothing is decided and nothing is changed. Size: some 310 bytes for each thread and interval; 16 threads
-at 1s are 20 MB an hour, at 10ms 2 GB. Beyond 1 GiB the older half is let go. What a recording can be
-replayed with is said at its end.";
+Nothing is decided and nothing is changed. A recording takes about 310 bytes per thread and interval: 16
+threads take 20 MB an hour at 1s, and 2 GB at 10ms. At 1 GiB, the older half is discarded. At the end,
+the output lists the policies that can be replayed on the recording.";
 
 /// Options of `replay`.
 #[derive(Debug, Args)]
@@ -100,5 +100,5 @@ pub struct Replay {
 }
 
 const REPLAY_HELP: &str = "\
-Keys: herd.limits.bounce_limit=3, policies.n_mass.threshold=40. Ends with 3 when the ledger holds
-nothing that any of the policies could go by. What agreement and prediction mean: docs/replay.md.";
+Keys: herd.limits.bounce_limit=3, policies.n_mass.threshold=40. Exits with 3 if the
+ledger lacks signals that all of the policies need. Agreement and prediction: docs/replay.md.";

@@ -87,7 +87,7 @@ fn resolved(config: &Config) -> Result<Config> {
 const USUAL_INTERVAL_MS: u64 = 1000;
 
 /// A key of what is shown.
-struct Line {
+struct ShownKey {
     /// Its name, `group[0].name` in a list.
     name: String,
     /// Its heading in a file.
@@ -101,7 +101,7 @@ struct Line {
     origin: Option<String>,
 }
 
-impl Line {
+impl ShownKey {
     /// The value, or what the policy or the program makes of it where it is left out and that is known; and what
     /// set it.
     fn held(&self) -> Value {
@@ -118,7 +118,7 @@ impl Line {
     }
 }
 
-fn shown_lines(effective: &Effective, set: &Values, resolved: &Values) -> Vec<Line> {
+fn shown_lines(effective: &Effective, set: &Values, resolved: &Values) -> Vec<ShownKey> {
     let groups = effective.config.group.len();
     let mut lines = Vec::new();
     for table in keys::tables() {
@@ -131,7 +131,7 @@ fn shown_lines(effective: &Effective, set: &Values, resolved: &Values) -> Vec<Li
         for table_name in numbered {
             for key in keys::of_table(&table) {
                 let name = joined(&table_name, key.setting.name);
-                lines.push(Line {
+                lines.push(ShownKey {
                     set: set.get(&name).cloned(),
                     resolved: resolved.get(&name).cloned(),
                     origin: effective.origin(&name),
@@ -146,7 +146,7 @@ fn shown_lines(effective: &Effective, set: &Values, resolved: &Values) -> Vec<Li
 }
 
 /// What holds, as a configuration file that says the same.
-fn as_file(effective: &Effective, lines: &[Line], changed: bool) -> Shown {
+fn as_file(effective: &Effective, lines: &[ShownKey], changed: bool) -> Shown {
     let file = match &effective.file {
         Some(file) => format!("{}, then ", file.display()),
         None => String::new(),

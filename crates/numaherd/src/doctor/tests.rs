@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use numaherd_herd::journal::{Entry, Journal};
+use numaherd_herd::journal::{Journal, SavedAffinity};
 use numaherd_host::{MOVING, PLACING};
 use numaherd_world::{Kinship, ProcessId, ThreadId};
 use tempfile::TempDir;
@@ -196,7 +196,7 @@ fn journal(boot: &str, changes: usize, settled: bool) -> String {
     let path = folder.path().join("journal");
     let mut journal = Journal::open(&path, boot, "a test").unwrap();
     let thread = ThreadId { tid: 4, born: 40 };
-    let entry = Entry {
+    let entry = SavedAffinity {
         thread,
         process: ProcessId { pid: 4, born: 40 },
         name: "chase".to_owned(),

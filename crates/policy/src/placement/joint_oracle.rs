@@ -40,15 +40,13 @@ use crate::cost_model::{CostModel, Home};
 use crate::penalty::PenaltySettings;
 use crate::placement::oracle::layouts::Space;
 use crate::placement::oracle::search::{self, Found};
-use crate::placement::oracle::{OracleSettings, items, starts};
+use crate::placement::oracle::{OracleSettings, Wording, because, items, starts};
 use crate::placement::slots::{At, PoolSlots};
 use crate::policy::{Needs, Random};
 use crate::pools::Pool;
-use crate::reason::{Figure, Reason, Words};
 use crate::rules::Rule;
 use crate::settings::{NMassSettings, Settings};
 use crate::stage::{PlacementRule, Seat, Stage};
-use crate::words;
 use homes::Homes;
 
 /// The rules that plans name.
@@ -63,6 +61,12 @@ const BEST_FOUND: Rule = Rule {
     source: "chosen here",
     what: "Of the layouts and homes of memory that were tried none would cost less; there are more than may \
            be tried.",
+};
+
+const WORDING: Wording = Wording {
+    rules: [BEST, BEST_FOUND],
+    costs: "layout and memory cost",
+    tried: "pairs of a layout and homes of memory",
 };
 
 /// See the top of this file.
@@ -130,7 +134,7 @@ impl PlacementRule for JointOracle {
                     .iter()
                     .map(|sits| sits.map(|at| slots.cpu(at)))
                     .collect();
-                let why = move |at: usize| because(&found, least, sits[at]);
+                let why = move |at: usize| because(WORDING, &found, least, sits[at]);
                 Some((cpus, why))
             })
         };
@@ -385,32 +389,6 @@ fn orders(part: &MemoryPart, home: &Home, found: &Found) -> Vec<PageOrder> {
         }
     }
     orders
-}
-
-/// Why a thread gets its seat.
-fn because(found: &Found, least: Option<f64>, from: Option<CpuId>) -> Reason {
-    let cost = |cost| Figure::Measured(cost, 4);
-    let (rule, why) = if found.all {
-        let why = words!(
-            "layout and memory cost {cost}, the least of all {tried} pairs there are",
-            cost = cost(found.cost),
-            tried = found.tried,
-        );
-        (BEST, why)
-    } else {
-        let why = words!(
-            "layout and memory cost {cost}, the least of {tried} pairs tried by local search",
-            cost = cost(found.cost),
-            tried = found.tried,
-        );
-        let bound = match least {
-            Some(least) => words!("; no pair can cost less than {least}", least = cost(least)),
-            None => words!("; how much less another would cost is not known"),
-        };
-        (BEST_FOUND, why.and(bound))
-    };
-    let instead_of = |from: CpuId| -> Words { words!("CPU {from}: part of another layout", from) };
-    rule.because(why).instead_of(from.map(instead_of))
 }
 
 #[cfg(test)]

@@ -65,6 +65,12 @@ const BEST_FOUND: Rule = Rule {
     what: "Of the layouts that were tried none would cost less; there are more than may be tried.",
 };
 
+const WORDING: Wording = Wording {
+    rules: [BEST, BEST_FOUND],
+    costs: "the layout costs",
+    tried: "layouts",
+};
+
 settings! {
     /// How long `oracle` searches for the best layout; it runs in modelled worlds only.
     #[derive(Copy)]
@@ -131,7 +137,7 @@ impl PlacementRule for Oracle {
                 placed.extend(ids.into_iter().zip(cpus.iter().copied()));
                 let why = move |at: usize| {
                     let from = slots.sits[at].map(|sits| slots.cpu(sits));
-                    because(&found, least, from)
+                    because(WORDING, &found, least, from)
                 };
                 Some((cpus, why))
             })
@@ -172,41 +178,53 @@ pub(super) fn starts(
     starts
 }
 
+/// How a search over layouts words what it found.
+#[derive(Clone, Copy)]
+pub(super) struct Wording {
+    /// The rule where all were tried, and where not.
+    pub(super) rules: [Rule; 2],
+    /// What has a cost: `the layout costs`.
+    pub(super) costs: &'static str,
+    /// What was tried, each with a cost: `layouts`.
+    pub(super) tried: &'static str,
+}
+
 /// Why a thread gets its seat in the layout that was found. `from` is its CPU, where it may stay there.
-fn because(found: &Found, least: Option<f64>, from: Option<CpuId>) -> Reason {
+pub(super) fn because(
+    of: Wording,
+    found: &Found,
+    least: Option<f64>,
+    from: Option<CpuId>,
+) -> Reason {
     let cost = |cost| Figure::Measured(cost, 4);
+    let [best, best_found] = of.rules;
+    let costs = words!(
+        "{costs} {cost}, the least of ",
+        costs = of.costs.to_owned(),
+        cost = cost(found.cost),
+    );
+    let (tried, what) = (found.tried, of.tried.to_owned());
     let (rule, why) = if found.all {
-        let why = words!(
-            "the layout costs {cost}, the least of all {tried} there are",
-            cost = cost(found.cost),
-            tried = found.tried,
-        );
-        (BEST, why)
+        (best, costs.and(words!("all {tried} {what}", tried, what)))
     } else {
-        let why = words!(
-            "the layout costs {cost}, the least of {tried} tried by local search, which ended ",
-            cost = cost(found.cost),
-            tried = found.tried,
+        let tried = words!(
+            "{tried} {what} tried by local search, which ended ",
+            tried,
+            what
         );
         let ended = match found.exhausted {
             true => words!("when no more may be tried"),
-            false => words!("where no move and no swap lowers it"),
+            false => words!("where no change lowers it"),
         };
         let bound = match least {
-            Some(least) => words!(
-                "; no layout can cost less than {least}",
-                least = cost(least)
-            ),
+            Some(least) => words!("; none can cost less than {least}", least = cost(least)),
             None => words!("; how much less another would cost is not known"),
         };
-        (BEST_FOUND, why.and(ended).and(bound))
+        (best_found, costs.and(tried).and(ended).and(bound))
     };
     let instead_of = |from: CpuId| -> Words {
         match found.before {
-            None => words!(
-                "CPU {from}: part of a layout whose cost cannot be told",
-                from
-            ),
+            None => words!("CPU {from}: part of a layout whose cost is not known", from),
             Some(before) => words!(
                 "CPU {from}: part of a layout of cost {before}",
                 from,

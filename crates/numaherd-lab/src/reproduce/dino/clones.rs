@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use numaherd_experiment::claims::Measured;
-use numaherd_experiment::statistics::{Line, correlation, mean, ranks};
+use numaherd_experiment::statistics::{LinearFit, correlation, mean, ranks};
 use numaherd_model::{Factors, Placed, alone, steady};
 
 use super::Class;
@@ -108,7 +108,7 @@ fn distances(bars: &[Bar]) -> Vec<(&'static str, f64)> {
     let distance = |one: &Bar| {
         let others = bars.iter().filter(|bar| bar.name != one.name);
         let others: Vec<(f64, f64)> = others.map(|bar| (bar.miss_rate, bar.degradation)).collect();
-        let expected = Line::through(&others).at(one.miss_rate);
+        let expected = LinearFit::through(&others).at(one.miss_rate);
         (one.name, (one.degradation - expected).abs())
     };
     bars.iter().map(distance).collect()

@@ -4,7 +4,7 @@
 
 use anyhow::Result;
 use numaherd_experiment::claims::Measured;
-use numaherd_experiment::statistics::{Line, largest, mean, smallest};
+use numaherd_experiment::statistics::{LinearFit, largest, mean, smallest};
 use numaherd_model::{Factors, Placed, Speed, alone, steady};
 use numaherd_topology::CpuId;
 
@@ -120,11 +120,11 @@ fn soplex(testbed: &Testbed) -> Result<Measured> {
 fn penalties(testbed: &Testbed) -> Result<Measured> {
     let programs = profiles(testbed)?;
     let points: Vec<(f64, f64)> = programs.iter().map(|p| (p.miss_rate, p.penalty)).collect();
-    let all = Line::through(&points);
+    let all = LinearFit::through(&points);
     // As §4.5 fits it: without mcf and without programs that are not memory bound.
     let fitted = programs.iter().zip(points.iter().copied());
     let fitted = fitted.filter(|(program, point)| program.name != "mcf" && point.0 >= 1.0);
-    let fit = Line::through(&fitted.map(|one| one.1).collect::<Vec<_>>());
+    let fit = LinearFit::through(&fitted.map(|one| one.1).collect::<Vec<_>>());
     let mut measured = Measured::new();
     measured.figure("fig7-least", smallest(points.iter().map(|point| point.1)));
     measured.figure("fig7-most", largest(points.iter().map(|point| point.1)));

@@ -271,12 +271,9 @@ fn a_plan_says_what_was_tried_and_the_bound() {
     let all = told(1000);
     assert!(
         all.starts_with("layout and memory cost 2.0000, the least of all ")
-            && all.ends_with(" pairs there are"),
+            && all.ends_with(" pairs of a layout and homes of memory"),
         "{all}"
     );
     let few = told(60);
-    assert!(
-        few.ends_with(" pairs tried by local search; no pair can cost less than 0.5000"),
-        "{few}"
-    );
+    assert!(few.ends_with("; none can cost less than 0.5000"), "{few}");
 }

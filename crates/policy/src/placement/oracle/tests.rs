@@ -121,7 +121,7 @@ fn all_layouts_of_eight_threads_are_tried_and_the_planted_one_is_found() {
     assert!(plan.iter().all(|p| p.rule == "oracle: best of all"));
     assert_eq!(
         plan[0].why,
-        "the layout costs 0.0000, the least of all 2520 there are"
+        "the layout costs 0.0000, the least of all 2520 layouts"
     );
     assert_eq!(plan[0].instead_of, "CPU 0: part of a layout of cost 4.0000");
     assert_eq!(place(&mut oracle, &scene), [], "nothing has changed");
@@ -204,8 +204,8 @@ fn beyond_what_may_be_tried_it_searches_from_good_starts_and_says_so() {
         why.starts_with("the layout costs 64.0000, the least of "),
         "{why}"
     );
-    let ended = " tried by local search, which ended where no move and no swap lowers it; no layout \
-                 can cost less than 64.0000";
+    let ended = " layouts tried by local search, which ended where no change lowers it; none can cost \
+                 less than 64.0000";
     assert!(why.ends_with(ended), "{why}");
     settings.oracle.layouts = 10;
     let (mut policy, asked) = oracle(&settings, None, crowd);
