@@ -19,7 +19,7 @@ pub(super) struct Draw {
     cache_helps: bool,
 }
 
-/// Remote memory at distance 20 is 1.4 to 2.3 times as far on two-socket servers (FACTS 7.1). Cores ask for
+/// Chosen here. Remote memory at a distance of 20 is mostly 1.5 to 1.8 times as far (FACTS 8, traps). Cores ask for
 /// more than controllers carry; by how much is not in sysfs.
 pub(super) const DRAWS: [Draw; 4] = [
     Draw {
@@ -44,19 +44,20 @@ pub(super) const DRAWS: [Draw; 4] = [
     },
 ];
 
-/// The latency of a hit in the last-level cache as a share of that of local memory (FACTS 7.1: 0.16 to 0.25).
+/// The latency of a hit in the last-level cache as a share of that of local memory (FACTS 7.1: 19.5 of
+/// 83 ns on Skylake-SP).
 const LLC_PART: f64 = 0.2;
-/// Cache lines that a core has in flight at most (FACTS 7.1: line fill buffers).
+/// Cache lines that a core has in flight at most (FACTS 1 counts with 10).
 const IN_FLIGHT: f64 = 10.0;
-/// Lines in flight of a thread whose requests are not counted.
+/// Lines in flight of a thread whose requests are not counted (chosen here).
 const USUAL_IN_FLIGHT: f64 = 3.0;
 /// The least share of a thread's time that is not memory's, where nothing tells.
 const LEAST_BASE: f64 = 0.2;
 /// Lines written back per line read: not counted, so a middle value.
 pub(super) const WRITTEN: f64 = 0.25;
-/// What two SMT siblings get done together in what one does alone (Linux's `smt_gain`: 1.15; measured on
-/// servers up to 1.3).
+/// What two SMT siblings get done together in what one does alone (chosen here; Linux counted with 1.15).
 const SMT_THROUGHPUT: f64 = 1.25;
+
 /// What a thread demands, by one draw.
 #[derive(Clone, Debug)]
 pub(super) struct Demand {

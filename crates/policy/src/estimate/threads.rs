@@ -282,9 +282,8 @@ pub(super) fn share_caches(
             users[seat.domain].push(at);
         }
     }
-    for (users, &bytes) in users.iter().zip(llc) {
+    for (mut users, &bytes) in users.into_iter().zip(llc) {
         // Those that can fill less than an even share leave the rest to the others.
-        let mut users = users.clone();
         let fill = |at: usize| match threads[at].footprint {
             0.0 => f64::INFINITY,
             footprint => footprint,

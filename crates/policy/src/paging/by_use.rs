@@ -11,8 +11,7 @@
 //! again only when its node has no thread of the process any more, or after `thaw_after_s`.
 //!
 //! Terms: a *block* is 512 pages that begin at a multiple of it. Source: shared memory spread, private memory at
-//! home: AsymSched (ATC 2015) and Carrefour (ASPLOS 2013); weights by threads: BWAP (IPDPS 2020); the counts are
-//! chosen here.
+//! home: Carrefour (ASPLOS 2013); weights by threads and the counts are chosen here.
 //!
 //! Properties: no block is ordered twice within `thaw_after_s` while the process's threads stay on their nodes;
 //! orders never overlap; every order is to a node on which the process has a placed thread.
@@ -34,12 +33,12 @@ use crate::words;
 pub const RULES: &[Rule] = &[HOME, SPREAD];
 const HOME: Rule = Rule {
     name: "by-use: private",
-    source: "AsymSched; Carrefour; counts chosen here",
+    source: "Carrefour; counts chosen here",
     what: "At least three quarters of the sampled accesses to these pages came from one node: they go there.",
 };
 const SPREAD: Rule = Rule {
     name: "by-use: shared",
-    source: "AsymSched; Carrefour; BWAP; counts chosen here",
+    source: "Carrefour; counts chosen here",
     what: "Threads on several nodes use these pages: blocks of them go to the process's nodes in turn.",
 };
 

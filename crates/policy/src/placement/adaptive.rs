@@ -9,10 +9,9 @@
 //! 2. *Candidates*: the threads where they are; the layouts of `dino`, `di` and `n-mass`; each with the memory
 //!    where it is and with its threads; and from the best of these a local search, in which a thread that
 //!    suffers moves to another domain, or changes places with the one there that suffers least.
-//! 3. *Least constraint*: of what the best candidate would do, each part without which it would lose no more is
-//!    left out.
-//! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and in none of
-//!    them a loss; over the time that its threads have been seen it would pay for the moves; and every
+//! 3. *Least constraint*: memory stays that the best candidate would move without losing fewer cores by it.
+//! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
+//!    more than a quarter of that; over the time that its threads have been seen it would pay for the moves; and every
 //!    process that it touches has credit for its cost. `loss_budget` of the time that a process runs
 //!    accrues as credit, beginning with `first_credit_ms`.
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
@@ -27,12 +26,11 @@
 //!
 //! Terms: a *layout* gives every busy thread a CPU; a thread *suffers* by the share of its time that memory and
 //! caches cost; *lost cores* are CPU time that threads would not need alone on the machine. Source: designed
-//! here. The parts: choose by a model and verify by measurement (Pandia, EuroSys 2017); twice as long before what
-//! failed is tried again (BWAP, IPDPS 2020); the budget (conservative bandits, ICML 2016).
+//! here. The parts: rank layouts by a model (Pandia, EuroSys 2017); the budget (conservative bandits, ICML 2016).
 //!
-//! Properties: what it is charged for a process is at most `loss_budget` of the time that this ran, and
-//! `first_credit_ms`; without a gain in all draws no thread is placed and no page ordered; no thread is seated
-//! outside its pool.
+//! Properties: what it is charged for a process and not refunded is at most `loss_budget` of the time that this
+//! ran, and `first_credit_ms`; without an expected gain no thread is placed and no page ordered, but to undo; no
+//! thread is moved outside its pool.
 
 mod search;
 
@@ -125,9 +123,9 @@ const SUFFERS: f64 = 0.05;
 const MOST_THREADS_TRIED: usize = 65_536;
 /// What a thread's move costs it at least, in ns: the kernel's part (chosen here).
 const MOVE_NS: f64 = 100_000.0;
-/// What a line costs that a moved thread reads anew, in ns.
+/// What a line costs that a moved thread reads anew, in ns (chosen here).
 const LINE_NS: f64 = 100.0;
-/// What moving a page costs its process, in ns (FACTS 7: 1 to 3 µs).
+/// What moving a page costs its process, in ns (a rule of thumb is 1 to 3 µs, FACTS 7.3).
 const PAGE_NS: f64 = 3_000.0;
 
 /// See the top of this file.

@@ -1,0 +1,289 @@
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::*;
+use crate::fake;
+use crate::kernel::Errno;
+
+const HERDED: u32 = 1000;
+const STRANGER: u32 = 2000;
+
+/// A tree in which number 7 goes to a stranger's process while the kernel is asked for a mask.
+#[derive(Debug)]
+struct Reuse {
+    root: Root,
+    armed: AtomicBool,
+}
+
+impl Kernel for Reuse {
+    fn affinity(&self, _: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
+        if self.armed.swap(false, Ordering::Relaxed) {
+            show(&self.root, 7, 1, 90, STRANGER, &[7, 8, 9]);
+        }
+        words.clear();
+        words.push(0b11);
+        Ok(())
+    }
+}
+
+/// Writes a process, in place: descriptors that are open answer with what it says now.
+fn show(root: &Root, pid: u32, parent: u32, born: u64, user: u32, tids: &[u32]) {
+    let write = |path: String, text: String| {
+        let path = root.path(&path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let stat = |tid: u32| {
+        format!(
+            "{tid} (p) S {parent} 7 7 0 -1 0 0 0 0 0 7 5 0 0 20 0 {} 0 {born} 0 0 0 0 0 0 0 0 0 0 \
+             0 0 0 17 0 0 0 0 0\n",
+            tids.len()
+        )
+    };
+    write(format!("proc/{pid}/stat"), stat(pid));
+    let status = format!("Uid:\t{user}\t{user}\t{user}\t{user}\n");
+    write(format!("proc/{pid}/status"), status);
+    for &tid in tids {
+        write(format!("proc/{pid}/task/{tid}/stat"), stat(tid));
+    }
+}
+
+fn scanner(root: &Root, selection: Selection) -> Scanner {
+    let nodes = "0".parse().unwrap();
+    Scanner::new(root.clone(), &HostOptions::new(selection), nodes)
+}
+
+fn scan(scanner: &mut Scanner, kernel: &Reuse) -> Vec<(u32, u64)> {
+    let mut tick = Tick {
+        kernel,
+        assignments: &mut Assignments::default(),
+        interval_ns: 1,
+        threads: Vec::new(),
+    };
+    scanner.scan(&mut tick, &"0-1".parse().unwrap(), 1).unwrap();
+    tick.threads
+        .iter()
+        .map(|thread| (thread.id.tid, thread.process.born))
+        .collect()
+}
+
+fn kernel(root: &Root) -> Reuse {
+    Reuse {
+        root: root.clone(),
+        armed: AtomicBool::new(false),
+    }
+}
+
+/// A process of sleepers, of which the kernel tells how long it ran.
+struct Sleepers {
+    _folder: tempfile::TempDir,
+    scanner: Scanner,
+    clock: Clock,
+}
+
+/// What the kernel tells of it: its time in ns, and the mask of all its threads.
+#[derive(Debug, Default)]
+struct Clock {
+    ran_ns: AtomicU64,
+    mask: AtomicU64,
+}
+
+impl Kernel for Clock {
+    fn affinity(&self, _: u32, words: &mut Vec<u64>) -> Result<(), Errno> {
+        words.clear();
+        words.push(self.mask.load(Ordering::Relaxed));
+        Ok(())
+    }
+
+    fn process_ran_ns(&self, _: u32) -> Option<u64> {
+        Some(self.ran_ns.load(Ordering::Relaxed))
+    }
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+const SLEEPERS: [u32; 4] = [7, 8, 9, 10];
+
+impl Sleepers {
+    /// That have been asleep for a long time.
+    fn new() -> Self {
+        let (folder, root) = fake::root();
+        show(&root, 7, 1, 70, HERDED, &SLEEPERS);
+        let mut sleepers = Self {
+            scanner: scanner(&root, Selection::Machine),
+            clock: Clock::default(),
+            _folder: folder,
+        };
+        sleepers.clock.mask.store(0b11, Ordering::Relaxed);
+        SLEEPERS.iter().for_each(|&tid| sleepers.write(tid, 0));
+        for _ in 0..3 * ASLEEP {
+            sleepers.scan();
+        }
+        sleepers
+    }
+
+    fn write(&self, tid: u32, ran_ns: u64) {
+        let path = format!("proc/7/task/{tid}/schedstat");
+        std::fs::write(self.scanner.root.path(&path), format!("{ran_ns} 0 1\n")).unwrap();
+    }
+
+    /// A thread has run for so long in all, and its process with it.
+    fn run(&mut self, tid: u32, ran_ns: u64) {
+        self.write(tid, ran_ns);
+        self.clock.ran_ns.fetch_add(ran_ns, Ordering::Relaxed);
+    }
+
+    fn scan(&mut self) -> Vec<Thread> {
+        let mut tick = Tick {
+            kernel: &self.clock,
+            assignments: &mut Assignments::default(),
+            interval_ns: SECOND_NS,
+            threads: Vec::new(),
+        };
+        let online = "0-1".parse().unwrap();
+        self.scanner.scan(&mut tick, &online, 1).unwrap();
+        tick.threads
+    }
+
+    /// In how many scans a thread is first said to have run, and for which share.
+    fn seen(&mut self, tid: u32) -> Option<(u64, f64)> {
+        (1..=ASLEEP).find_map(|scan| {
+            let threads = self.scan();
+            assert_eq!(threads.len(), SLEEPERS.len());
+            let thread = threads.iter().find(|thread| thread.id.tid == tid)?;
+            (thread.cpu_share > 0.0).then_some((scan, thread.cpu_share))
+        })
+    }
+}
+
+#[test]
+fn a_sleeper_that_runs_for_long_is_seen_at_once() {
+    for tid in SLEEPERS {
+        let mut sleepers = Sleepers::new();
+        sleepers.run(tid, SECOND_NS / UNSEEN + 1);
+        assert_eq!(sleepers.seen(tid), Some((1, 0.01)));
+        // It is looked at in the next scans, too.
+        sleepers.run(tid, SECOND_NS / UNSEEN + 2_001);
+        assert_eq!(sleepers.seen(tid), Some((1, 0.000_002)));
+    }
+}
+
+#[test]
+fn a_sleeper_that_runs_for_a_moment_is_seen_in_time() {
+    for tid in SLEEPERS {
+        let mut sleepers = Sleepers::new();
+        sleepers.run(tid, 5_000_000);
+        let (scans, share) = sleepers.seen(tid).unwrap();
+        assert!(scans <= ASLEEP);
+        assert_eq!(share, 0.005);
+    }
+}
+
+#[test]
+fn moments_of_many_sleepers_are_seen_when_they_have_come_to_much() {
+    let mut sleepers = Sleepers::new();
+    SLEEPERS
+        .iter()
+        .for_each(|&tid| sleepers.run(tid, 4_000_000));
+    let threads = sleepers.scan();
+    assert!(threads.iter().all(|thread| thread.cpu_share == 0.004));
+}
+
+#[test]
+fn nothing_is_read_of_a_process_that_sleeps_but_its_masks() {
+    let mut sleepers = Sleepers::new();
+    // No kernel would say so while the time of the process stands still.
+    SLEEPERS
+        .iter()
+        .for_each(|&tid| sleepers.write(tid, 4_000_000));
+    sleepers.clock.mask.store(0b1, Ordering::Relaxed);
+    let threads = sleepers.scan();
+    assert!(
+        threads
+            .iter()
+            .all(|thread| *thread.affinity == "0".parse().unwrap())
+    );
+    let seen = threads.iter().filter(|thread| thread.cpu_share > 0.0);
+    assert!(seen.count() <= 1, "one may have its turn");
+}
+
+#[test]
+fn a_thread_that_a_sleeper_starts_is_seen_at_once() {
+    let mut sleepers = Sleepers::new();
+    let root = sleepers.scanner.root.clone();
+    show(&root, 7, 1, 70, HERDED, &[7, 8, 9, 10, 11]);
+    sleepers.run(8, 1_000);
+    let tids: Vec<u32> = sleepers.scan().iter().map(|thread| thread.id.tid).collect();
+    assert_eq!(tids, [7, 8, 9, 10, 11]);
+}
+
+#[test]
+fn only_threads_that_run_hold_files() {
+    let mut sleepers = Sleepers::new();
+    let open = |sleepers: &Sleepers| {
+        let threads = sleepers.scanner.watched[&7].threads.values();
+        threads.filter(|thread| thread.stat.is_some()).count()
+    };
+    assert_eq!(open(&sleepers), 0);
+    sleepers.run(9, SECOND_NS / 2);
+    sleepers.scan();
+    assert_eq!(open(&sleepers), 1);
+    for _ in 0..3 * ASLEEP {
+        sleepers.scan();
+    }
+    assert_eq!(open(&sleepers), 0);
+}
+
+#[test]
+fn a_number_that_went_to_a_stranger_between_two_scans_takes_no_thread_along() {
+    let (_folder, root) = fake::root();
+    show(&root, 7, 1, 70, HERDED, &[7]);
+    let kernel = kernel(&root);
+    let mut scanner = scanner(&root, Selection::User { uid: HERDED });
+    assert_eq!(scan(&mut scanner, &kernel), [(7, 70)]);
+    show(&root, 7, 1, 90, STRANGER, &[7, 8]);
+    for _ in 0..2 * SELDOM {
+        assert_eq!(scan(&mut scanner, &kernel), []);
+    }
+}
+
+#[test]
+fn a_number_that_goes_to_a_stranger_while_threads_are_listed_takes_none_along() {
+    let (_folder, root) = fake::root();
+    show(&root, 7, 1, 70, HERDED, &[7, 8]);
+    let kernel = kernel(&root);
+    kernel.armed.store(true, Ordering::Relaxed);
+    let mut scanner = scanner(&root, Selection::User { uid: HERDED });
+    for _ in 0..2 * SELDOM {
+        assert_eq!(scan(&mut scanner, &kernel), []);
+    }
+    assert!(!kernel.armed.load(Ordering::Relaxed));
+}
+
+#[test]
+fn who_may_place_one_users_threads_alone_watches_no_others() {
+    let (_folder, root) = fake::root();
+    show(&root, 7, 1, 70, HERDED, &[7]);
+    show(&root, 8, 1, 80, STRANGER, &[8]);
+    let mut scanner = scanner(&root, Selection::Machine);
+    scanner.only_user = Some(HERDED);
+    assert_eq!(scan(&mut scanner, &kernel(&root)), [(7, 70)]);
+}
+
+#[test]
+fn a_later_process_of_a_number_that_was_named_is_not_meant() {
+    let (_folder, root) = fake::root();
+    show(&root, 7, 1, 70, HERDED, &[7]);
+    let kernel = kernel(&root);
+    let named = Selection::Processes {
+        pids: vec![7],
+        descendants: true,
+    };
+    let mut scanner = scanner(&root, named);
+    show(&root, 8, 7, 75, HERDED, &[8]);
+    assert_eq!(scan(&mut scanner, &kernel), [(7, 70), (8, 75)]);
+    // What the stranger starts is not watched either, although its parent's number was.
+    show(&root, 7, 1, 90, STRANGER, &[7]);
+    show(&root, 9, 7, 95, STRANGER, &[9]);
+    for _ in 0..2 * SELDOM {
+        assert_eq!(scan(&mut scanner, &kernel), [(8, 75)]);
+    }
+}
