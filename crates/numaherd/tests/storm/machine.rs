@@ -85,7 +85,7 @@ impl Looked {
     }
 }
 
-pub struct Machine {
+pub(crate) struct Machine {
     pub random: Random,
     pub seen: Seen,
     /// The affinity of whom nobody has given one.
