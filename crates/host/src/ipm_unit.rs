@@ -46,6 +46,8 @@ pub(crate) struct IpmUnit {
     buffer: Vec<u8>,
     /// Notifications that nobody has taken yet.
     waiting: Vec<Notification>,
+    /// Whether nobody wants notifications.
+    rests: bool,
     /// Parts of the snapshot that is being read.
     parts: HashMap<u32, Vec<(u32, u32, u64)>>,
     /// Processes whose part is whole.
@@ -89,6 +91,7 @@ impl IpmUnit {
             device,
             buffer: vec![0; READ_BYTES],
             waiting: Vec::new(),
+            rests: false,
             parts: HashMap::new(),
             whole: HashMap::new(),
             before: HashMap::new(),
@@ -107,6 +110,7 @@ impl IpmUnit {
         began_ns: u64,
     ) -> io::Result<Vec<Notice>> {
         self.take_in()?;
+        self.rests = false;
         let mut notices = Vec::new();
         for found in self.waiting.drain(..) {
             let Some(thread) = whose(&found, known) else {
@@ -127,6 +131,12 @@ impl IpmUnit {
         }
         notices.sort_by_key(|notice| notice.time_ns);
         Ok(notices)
+    }
+
+    /// Notices are not wanted until they are asked for again: those of before are forgotten.
+    pub(crate) fn rest(&mut self) {
+        self.rests = true;
+        self.waiting.clear();
     }
 
     /// How much the threads of each known process shared since the last call; for a process that the
@@ -174,6 +184,7 @@ impl IpmUnit {
             };
             for record in records(&self.buffer[..read]) {
                 match record.map_err(nonsense)? {
+                    Record::Notification(_) if self.rests => {}
                     Record::Notification(found) => self.waiting.push(found),
                     Record::Sharing(part) => note(&mut self.parts, &mut self.whole, part),
                     Record::Other => {}

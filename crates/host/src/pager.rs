@@ -66,6 +66,15 @@ impl Pager for HostPager {
         })
     }
 
+    fn rest(&mut self) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.close();
+        }
+        if let Some(mut unit) = self.shared.attended_unit() {
+            unit.rest();
+        }
+    }
+
     fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome> {
         self.mover
             .carry_out(&*self.shared.kernel, orders, &self.shared.stop)

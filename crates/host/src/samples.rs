@@ -150,6 +150,14 @@ impl Sampler {
         }
     }
 
+    /// Samples nothing until the next collection, and forgets what was sampled since the last.
+    pub(crate) fn close(&mut self) {
+        self.cpus.clear();
+        self.threads.clear();
+        self.waiting.extend(self.served.drain(..));
+        self.kept.clear();
+    }
+
     /// A sample of a watched thread with an address, in the words of the world.
     fn understand(
         &self,

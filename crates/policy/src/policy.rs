@@ -150,8 +150,7 @@ pub trait Paging: Send {
         Vec::new()
     }
 
-    /// Whether samples or notices could lead to an order now. A world that computes its samples (a model) is
-    /// spared them until this says so again; one that takes them anyway hands them on all the same.
+    /// Whether samples or notices could lead to an order now. A world is spared them until this says so again.
     fn listens(&self) -> bool {
         true
     }

@@ -208,6 +208,10 @@ pub trait Pager: Send {
         Vec::new()
     }
 
+    /// Nothing that happens from now on is wanted before [`Pager::samples`] or [`Pager::notices`] is called again: a pager
+    /// need not sample until then, and forgets what nobody has taken.
+    fn rest(&mut self) {}
+
     /// Moves pages; one outcome per order, in their order.
     fn apply(&mut self, orders: &[PageOrder]) -> Vec<PageOutcome>;
 }

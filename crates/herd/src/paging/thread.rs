@@ -5,10 +5,12 @@
 //! it is told: the placement has it an interval later. It stops when its flag is set; when it fails or panics, paging
 //! ends with a message and the placement goes on.
 //!
+//! While the policy does not listen and no order waits for bandwidth, and while it is paused, nothing is sampled and the
+//! thread sleeps until it is told something.
+//!
 //! The half is behind a lock that the thread holds for a round and not while it waits. So it can be
 //! paused and replaced between two rounds, and once that is done no round of before is still at work.
-//! While it is paused the thread throws away what is sampled, lest it be taken for news later. A
-//! cadence that changes holds from the round after next: the wait that is under way goes on.
+//! A cadence that changes holds from the round after next: the wait that is under way goes on.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,11 +24,19 @@ use super::{News, Observed, PagingChange, PagingHalf, Placed};
 
 /// The running paging thread, as the placement sees it.
 pub(crate) struct PagingThread {
-    told: Sender<Placed>,
+    told: Sender<Told>,
     news: Receiver<News>,
     stop: Arc<AtomicBool>,
     shared: Arc<Mutex<Shared>>,
     handle: Option<JoinHandle<()>>,
+}
+
+/// What the thread is told.
+enum Told {
+    /// What is placed.
+    Placed(Placed),
+    /// To look at what is shared, and whether to stop: something has changed.
+    Look,
 }
 
 /// What the loop and the thread have in common.
@@ -34,6 +44,13 @@ struct Shared {
     half: PagingHalf,
     paused: bool,
     cadence: Duration,
+}
+
+impl Shared {
+    /// Whether a round could do something though nothing more is placed.
+    fn has_work(&self) -> bool {
+        !self.paused && (self.half.listens() || self.half.has_waiting())
+    }
 }
 
 /// The lock of what is shared. A thread that panicked with it has ended, and said so.
@@ -75,6 +92,10 @@ impl PagingThread {
 
     /// Tells it what is placed.
     pub(crate) fn tell(&self, told: Placed) {
+        self.send(Told::Placed(told));
+    }
+
+    fn send(&self, told: Told) {
         // When the thread has ended nobody hears it, and `news` has said why.
         let _ = self.told.send(told);
     }
@@ -82,13 +103,16 @@ impl PagingThread {
     /// Has it rest or go on. Waits for a round that is under way.
     pub(crate) fn pause(&self, rests: bool) {
         lock(&self.shared).paused = rests;
+        self.send(Told::Look);
     }
 
     /// Has it go on otherwise. Waits for a round that is under way.
     pub(crate) fn change(&self, change: PagingChange) -> Option<News> {
         let mut shared = lock(&self.shared);
         shared.cadence = change.settings.paging_interval();
-        shared.half.change(change)
+        let news = shared.half.change(change);
+        self.send(Told::Look);
+        news
     }
 
     /// What it has said since the last call. A panic in it is news, once.
@@ -102,8 +126,13 @@ impl PagingThread {
 
     /// Stops it, waits for it, and returns what it still had to say.
     pub(crate) fn stop(mut self) -> Vec<News> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.ask_to_stop();
         self.join()
+    }
+
+    fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.send(Told::Look);
     }
 
     fn join(&mut self) -> Vec<News> {
@@ -120,44 +149,66 @@ impl PagingThread {
 impl Drop for PagingThread {
     /// Whatever ends the placement, pages do not go on moving after it.
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.ask_to_stop();
     }
 }
 
 fn run(
     shared: &Mutex<Shared>,
     mut pager: Box<dyn Pager>,
-    hears: &Receiver<Placed>,
+    hears: &Receiver<Told>,
     says: &Sender<News>,
     stop: &AtomicBool,
 ) {
     while !stop.load(Ordering::Relaxed) {
-        let cadence = lock(shared).cadence;
-        if pager.run_for(cadence) == Progress::Ended {
-            return;
-        }
-        let mut shared = lock(shared);
-        let told: Vec<Placed> = hears.try_iter().collect();
-        let news = match pager.samples() {
-            Ok(_) if shared.paused => {
-                pager.notices();
-                continue;
+        let works = Some(lock(shared)).filter(|shared| shared.has_work());
+        let cadence = works.map(|shared| shared.cadence);
+        let first = match cadence {
+            Some(cadence) => {
+                if pager.run_for(cadence) == Progress::Ended {
+                    return;
+                }
+                None
             }
-            Ok(samples) => {
-                let notices = pager.notices();
-                let seen = Observed { samples, notices };
-                let half = &mut shared.half;
-                let shared = if told.is_empty() { None } else { half.shared() };
-                let round = half.round(cadence, told, &seen, |orders| pager.apply(orders));
-                shared.into_iter().chain(round)
-            }
-            Err(error) => {
-                // Nobody may be left to hear it; then it does not matter.
-                let _ = says.send(News::Ended(error.to_string()));
-                return;
+            None => {
+                pager.rest();
+                match hears.recv() {
+                    Ok(told) => Some(told),
+                    Err(_) => return,
+                }
             }
         };
-        for news in news {
+        let mut shared = lock(shared);
+        let told: Vec<Placed> = first
+            .into_iter()
+            .chain(hears.try_iter())
+            .filter_map(|told| match told {
+                Told::Placed(placed) => Some(placed),
+                Told::Look => None,
+            })
+            .collect();
+        if shared.paused {
+            continue;
+        }
+        let half = &mut shared.half;
+        let seen = if cadence.is_some() && half.listens() {
+            let samples = match pager.samples() {
+                Ok(samples) => samples,
+                Err(error) => {
+                    // Nobody may be left to hear it; then it does not matter.
+                    let _ = says.send(News::Ended(error.to_string()));
+                    return;
+                }
+            };
+            let notices = pager.notices();
+            Observed { samples, notices }
+        } else {
+            Observed::default()
+        };
+        let sharing = if told.is_empty() { None } else { half.shared() };
+        let passed = cadence.unwrap_or(Duration::ZERO);
+        let round = half.round(passed, told, &seen, |orders| pager.apply(orders));
+        for news in sharing.into_iter().chain(round) {
             if says.send(news).is_err() {
                 return;
             }

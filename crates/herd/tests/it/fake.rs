@@ -64,6 +64,7 @@ pub struct ToldPaging {
     pub on_notices: Vec<PageOrder>,
     /// How much two threads of process 1 shared since they were asked after last.
     pub shared: u64,
+    pub listens: bool,
     pub heard: Arc<Mutex<Heard>>,
 }
 
@@ -74,6 +75,7 @@ impl ToldPaging {
             on_samples: Vec::new(),
             on_notices: Vec::new(),
             shared: 0,
+            listens: true,
             heard: Arc::default(),
         }
     }
@@ -83,6 +85,10 @@ impl Paging for ToldPaging {
     fn placed(&mut self, threads: &[PlacedThread], _: &Snapshot) -> Vec<PageOrder> {
         self.heard.lock().unwrap().placed.push(threads.to_vec());
         self.on_placed.clone()
+    }
+
+    fn listens(&self) -> bool {
+        self.listens
     }
 
     fn sampled(&mut self, _: &[Sample], _: &Topology, _: &mut Random) -> Vec<PageOrder> {

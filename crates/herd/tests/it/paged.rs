@@ -133,6 +133,31 @@ fn pages_are_moved_in_a_thread_of_their_own_and_recorded() {
 }
 
 #[test]
+fn a_paging_that_does_not_listen_moves_what_it_wants_when_threads_are_placed_and_nothing_is_sampled()
+ {
+    let applied: Arc<Mutex<Vec<PageOrder>>> = Arc::default();
+    let moved = applied.clone();
+    let mut world = fake(1).scripted(move |interval, _| {
+        // Made-up time is over in no time; the pager's thread needs a real moment.
+        while interval == 3 && moved.lock().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+    });
+    let pager = FakePager::new(|| panic!("nobody listens"), &applied);
+    world.pager = Some(Box::new(pager));
+    let paging = ToldPaging {
+        on_placed: vec![window(&world.threads[0], 0, 1, 1)],
+        listens: false,
+        ..ToldPaging::stay()
+    };
+    let policy = policy_with(everyone_to(5), paging);
+    let herd = Herd::new(&mut world, policy, Settings::default(), None, None);
+    let summary = herd.run(&GO).unwrap();
+    assert_eq!(summary.notices, Vec::<String>::new());
+    assert!(summary.totals.pages_moved > 0);
+}
+
+#[test]
 fn a_dry_run_moves_no_page_and_records_what_it_would_move() {
     let paged = run_with_pager(Then::End, dry());
     assert!(paged.applied.lock().unwrap().is_empty());

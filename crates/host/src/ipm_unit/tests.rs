@@ -187,6 +187,22 @@ fn a_snapshot_leaves_the_notices_to_the_pager() {
 }
 
 #[test]
+fn notices_of_a_rest_are_forgotten() {
+    let (fake, mut unit) = unit();
+    let add = |page| fake.add(written::notification(&found(10, 11, page, 0)));
+    add(1);
+    assert!(unit.sharing(&known()).unwrap().is_empty());
+    unit.rest();
+    add(2);
+    assert!(unit.sharing(&known()).unwrap().is_empty());
+    add(3);
+    assert_eq!(unit.notices(&known(), 4096, 0).unwrap(), []);
+    add(4);
+    let notices = unit.notices(&known(), 4096, 0).unwrap();
+    assert_eq!(notices.iter().map(|n| n.page).collect::<Vec<_>>(), [4]);
+}
+
+#[test]
 fn a_part_whose_process_never_began_or_ended_is_not_used() {
     let (fake, mut unit) = unit();
     fake.shares(&[

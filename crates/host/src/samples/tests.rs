@@ -141,6 +141,29 @@ fn samples_of_all_cpus_in_time_order_and_only_of_watched_threads() {
 }
 
 #[test]
+fn a_rest_forgets_samples_and_gives_the_rings_back() {
+    for per_cpu in [true, false] {
+        let files = Files::default();
+        let mut sampler = sampler(ring_files(&files, HashSet::new()), per_cpu, roster(&[0, 1]));
+        sampler.collect(&online(), 1000);
+        write(&files, 0, &[sample(0, 1300, 0xa000, 0, LOCAL)]);
+        write(&files, 1, &[sample(1, 3000, 0xb000, 1, LOCAL)]);
+        assert_eq!(sampler.collect(&online(), 2000).samples.len(), 1);
+        write(&files, 0, &[sample(0, 2300, 0xc000, 0, LOCAL)]);
+        sampler.close();
+        // A file that nobody holds is not written to any more: new rings are other files.
+        let before = files.lock().unwrap().len();
+        files.lock().unwrap().clear();
+        assert!(sampler.collect(&online(), 4000).samples.is_empty());
+        assert_eq!(files.lock().unwrap().len(), before);
+        write(&files, 1, &[sample(1, 4300, 0xd000, 1, LOCAL)]);
+        let found = sampler.collect(&online(), 5000).samples;
+        let addresses: Vec<u64> = found.iter().map(|sample| sample.address).collect();
+        assert_eq!(addresses, [0xd000]);
+    }
+}
+
+#[test]
 fn what_may_be_incomplete_waits_for_the_next_collection() {
     let files = Files::default();
     let mut sampler = sampler(ring_files(&files, HashSet::new()), true, roster(&[7]));
