@@ -37,31 +37,31 @@ const LEAST_INTERVAL: f64 = 0.1;
 settings! {
     /// How often the machine is observed, and for how long.
     pub struct Settings {
-        /// How often threads are placed. DINO's authors found no gain in placing them more often than once
-        /// a second (DINO 3.3.3).
+        /// How often to place threads. DINO's authors gained nothing by placing them more often than once a
+        /// second (DINO 3.3.3).
         placement_interval_ms: Option<u64>, unit: "ms", range: 1.0..=DAY_MS, because: ", a day",
-            left_out: "as often as the policy's source says (brm: 10), or else 1000", example: "1000";
-        /// Length of the first interval, when it is shorter than the others, so that threads that suffer
-        /// need not wait a whole interval for the first decision.
+            left_out: "the interval of the policy's source (brm: 10), or else 1000", example: "1000";
+        /// Length of the first interval, if it is shorter than the others, so that the first decision comes
+        /// early.
         first_interval_ms: u64 = 500, unit: "ms", range: 1.0..=DAY_MS, because: ", a day", restart: true;
-        /// How often pages are looked after (DINO 4.2).
+        /// How often to consider moving pages (DINO 4.2).
         paging_interval_ms: u64 = 10, unit: "ms", range: 1.0..=DAY_MS, because: ", a day";
-        /// How often observations are recorded while nothing is decided; 0 records every interval. It
-        /// matters when threads are placed more often than this: an hour of 10 ms intervals, each recorded,
-        /// is some gigabytes. What lies between two records is summed in the later one.
+        /// How often to record observations while nothing is decided; 0 records every interval. This matters
+        /// if threads are placed more often: an hour of 10 ms intervals takes several gigabytes if each is
+        /// recorded. A record sums the intervals since the previous one.
         record_interval_ms: u64 = 1000, unit: "ms", range: 0.0..=DAY_MS, because: ", a day";
         /// Stop after this many placement intervals.
         intervals: Option<u64>, unit: "intervals", left_out: "run until stopped", example: "3600";
         /// Stop after this time. The last interval is cut to it.
         length_ms: Option<u64>, unit: "ms", range: 1.0..=f64::MAX,
             because: " (to run without end, leave it out)", left_out: "run until stopped", example: "3600000";
-        /// Plan, govern and record, but carry nothing out: shows what a policy would do to a machine before
-        /// it may. A reload can turn a dry run on at any time, and off again unless the run began with it.
+        /// Decide, check and record, but change nothing: shows what a policy would do. A reload can turn a dry
+        /// run on at any time, and off again unless the run began with it.
         dry_run: bool = false;
         /// The seed of the policy's random numbers. The same seed on the same observations gives the same
         /// decisions.
         seed: u64 = 0, unit: "seed";
-        /// What the governor lets through.
+        /// What the governor permits.
         limits: Limits;
     }
 }

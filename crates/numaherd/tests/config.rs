@@ -124,7 +124,7 @@ fn every_key_can_be_looked_up() {
     let keys = |key: &str| numaherd(folder.path(), None, &["config", "keys", key]);
     insta::assert_snapshot!(out(&keys("herd.limits.bounce_window_s")), @r"
     herd.limits.bounce_window_s
-      The time within which bounces are counted: see `bounce_limit`.
+      The time over which bounces are counted: see `bounce_limit`.
       default   60.0
       unit      s
       wanted    a number from 0 to 1000000000

@@ -27,32 +27,33 @@ const MOST: f64 = 1e9;
 const TO_MOVE_NOTHING: &str = " (to let nothing move, use a dry run)";
 
 settings! {
-    /// What any policy may do to the machine, however much it asks for. The ledger records what a limit
-    /// refuses, with the limit's name.
+    /// Limits on what any policy may do to the machine. The ledger records each refusal with the name of the
+    /// limit.
     pub struct Limits {
-        /// The CPUs that threads may be given, as a list such as "0-7,16-23". Threads found elsewhere are
-        /// not driven away until their policy moves them.
+        /// CPUs on which threads may be placed, as a list such as "0-7,16-23". A thread on another CPU stays
+        /// there until its policy moves it.
         cpus: Option<CpuSet>, left_out: "all CPUs", example: "\"0-7,16-23\"";
-        /// The nodes that pages may be moved to, as a list such as "0-1".
+        /// Nodes to which pages may be moved, as a list such as "0-1".
         nodes: Option<NodeSet>, left_out: "all nodes", example: "\"0-1\"";
-        /// How far from its assigned core a thread may run. Within that the kernel goes on
-        /// balancing.
+        /// How far from its assigned core a thread may run. The kernel continues to balance threads within
+        /// this scope.
         scope (was "stray"): Option<AffinityScope>,
             left_out: "as far as the policy's source says (brm: \"node\"), or else \"domain\"", example: "\"domain\"";
-        /// Also steer threads whose affinity their users have set. Otherwise they are observed and left alone.
+        /// Also place threads whose affinity a user has set. Otherwise, they are only observed.
         take_over: bool = false, restart: true;
-        /// Most thread moves in one interval: what may happen at one moment.
+        /// Maximum number of thread moves in one interval.
         moves_per_interval: u32 = 128, unit: "moves";
-        /// Most thread moves per second, on average; up to one second's worth may come at once.
+        /// Maximum number of thread moves per second, on average; bursts of up to one second's worth are
+        /// allowed.
         moves_per_second: f64 = 128.0, unit: "moves per second", range: 0.0..=MOST;
-        /// Most moves per second of the threads of one virtual machine, on average; up to one second's
-        /// worth may come at once. A guest does not see that its CPU has gone, and one whose CPU holds a
-        /// lock makes the others wait. The default, a quarter of `moves_per_second`, lets four virtual
-        /// machines be looked after at once.
+        /// Maximum number of moves per second of the threads of one virtual machine, on average; bursts of up
+        /// to one second's worth are allowed. A guest does not notice that one of its CPUs is not running; if
+        /// that CPU holds a lock, the others wait. The default is a quarter of `moves_per_second`, enough for
+        /// four virtual machines at once.
         vm_moves_per_second (was "machine_moves_per_second"): f64 = 32.0, unit: "moves per second", range: 0.0..=MOST;
-        /// What was moved this often between the same two places within `bounce_window_s` stays where it is
-        /// for `freeze_s`: pages between two nodes, threads between two memory domains (unless
-        /// `thread_bounce_limit` says otherwise). The figure is that of DINO's authors (Clavis).
+        /// Pages that were moved this often between the same two nodes within `bounce_window_s` stay where they
+        /// are for `freeze_s`; likewise threads between two memory domains, unless `thread_bounce_limit` is set.
+        /// The default is that of DINO's authors (Clavis).
         bounce_limit: u32 = 5, unit: "moves", range: 1.0..=f64::MAX, because: TO_MOVE_NOTHING;
         // It follows the policy's cadence. Clavis decides once a second, so that its 5 in a minute are one
         // move in twelve decisions; a placement whose source decides every 10 ms and tries nodes out by
@@ -61,94 +62,94 @@ settings! {
         // does nothing else for a minute comes near. With 4 ms to fill a cache of 12 MiB anew, 8.3 moves a
         // second take 3.3 % of the thread's time. A cadence that the user sets changes nothing.
         //
-        /// The bounce limit for threads, where it is not `bounce_limit`.
+        /// The bounce limit for threads, if it differs from `bounce_limit`.
         thread_bounce_limit: Option<u32>, unit: "moves", range: 1.0..=f64::MAX, because: TO_MOVE_NOTHING,
-            left_out: "`bounce_limit` times how often in a second the policy's source decides (brm: 500)",
+            left_out: "`bounce_limit` times the number of decisions per second in the policy's source (brm: 500)",
             example: "5";
-        /// The time within which bounces are counted: see `bounce_limit`.
+        /// The time over which bounces are counted: see `bounce_limit`.
         bounce_window_s: f64 = 60.0, unit: "s", range: 0.0..=MOST;
-        /// How long what bounced stays where it is; also how long a thread stays after a move of it was
-        /// undone.
+        /// How long threads and pages stay where they are after they bounced, and threads after one of their
+        /// moves was undone.
         freeze_s: f64 = 60.0, unit: "s", range: 0.0..=MOST;
-        /// Most page traffic for all processes together.
+        /// Maximum page traffic of all processes together.
         pages_mib_per_s: f64 = 1024.0, unit: "MiB/s", range: 0.0..=MOST;
-        /// Most page traffic for one process.
+        /// Maximum page traffic of one process.
         process_pages_mib_per_s: f64 = 512.0, unit: "MiB/s", range: 0.0..=MOST;
-        /// Most page traffic for one process that runs a virtual machine, in place of
-        /// `process_pages_mib_per_s`. A page of a guest is taken out of two page tables, and the guest's
-        /// next access to it leaves the guest and comes back.
+        /// Maximum page traffic of one process that runs a virtual machine, instead of
+        /// `process_pages_mib_per_s`. A page of a guest must be removed from two page tables, and the guest's
+        /// next access to it exits to the host.
         vm_pages_mib_per_s (was "machine_pages_mib_per_s"): f64 = 256.0, unit: "MiB/s", range: 0.0..=MOST;
-        /// How much page traffic may come at once after a pause, as a time at the full rate.
+        /// The largest burst of page traffic after a pause, as a time at the full rate.
         pages_burst_ms: u64 = 100, unit: "ms", range: 0.0..=DAY_MS, because: ", a day";
-        /// Share of a node's memory that page moves leave free.
+        /// Share of each node's memory that page moves leave free.
         node_reserve: f64 = 0.05, unit: "share", range: 0.0..=1.0;
-        /// When a move made a thread slower, and whether it is undone.
+        /// When a move counts as having made things worse, and whether it is undone.
         worse: Worse;
-        /// When a thread that waits is given to an idle node.
+        /// When a waiting thread is moved to an idle node.
         steal: Steal;
-        /// What is otherwise for the threads of a group, by its name.
+        /// What differs for the threads of a group, by its name.
         groups: BTreeMap<String, GroupLimits>, internal: true;
     }
 }
 
 settings! {
-    /// What may be otherwise for the threads of a group ([`numaherd_world::Process::group`]).
+    /// What can differ for the threads of a group ([`numaherd_world::Process::group`]).
     pub struct GroupLimits {
-        /// As [`Limits::scope`]. Left out: as that where the user set it, or else as far as the group's
-        /// own placement says, or else within the memory domain.
+        /// As [`Limits::scope`]. Left out: that of the limits if the user set it, otherwise that of the group's
+        /// own placement, otherwise the memory domain.
         scope (was "stray"): Option<AffinityScope>;
-        /// As [`Limits::thread_bounce_limit`]. Left out: as that where the user set it, or else by how
-        /// often the group's own placement asks to decide.
+        /// As [`Limits::thread_bounce_limit`]. Left out: that of the limits if the user set it, otherwise in
+        /// proportion to how often the group's own placement decides.
         thread_bounce_limit: Option<u32>, range: 1.0..=f64::MAX, because: TO_MOVE_NOTHING;
     }
 }
 
 settings! {
-    /// When a move counts as having made a thread slower; such a move is undone.
+    /// When a move counts as having made a thread slower. Such a move is undone.
     #[derive(Copy)]
     pub struct Worse {
-        /// Whether a move that made its thread slower is undone. Set it to false to measure a policy as it
-        /// was published; then nothing looks for such moves either.
+        /// Whether to undo a move that made its thread slower. To measure a policy as it was published, set it
+        /// to false; such moves are then not detected either.
         undo: bool = true;
-        /// Share of its speed that a thread must have lost.
+        /// The share of its speed that a thread must have lost.
         share: f64 = 0.3, unit: "share", range: 0.0..=1.0;
-        /// How long a span is over which a speed is measured: as many intervals as fill it, or one that is
+        /// The span over which a speed is measured: as many intervals as fit into it, or a single one that is
         /// longer.
         span_ms: u64 = 1000, unit: "ms", range: 0.0..=DAY_MS, because: ", a day";
-        /// How many spans are compared on either side of the move.
+        /// The number of spans that are compared, before the move and after it.
         intervals: usize = 3, unit: "spans", range: 1.0..=MOST_SPANS,
             because: " (to never undo, set `undo` to false)";
-        /// How many spans after the move are passed over: caches fill and pages follow.
+        /// The number of spans after the move that are skipped, while caches fill and pages follow.
         settle: usize = 2, unit: "spans", range: 0.0..=MOST_SPANS;
     }
 }
 
 settings! {
-    /// When a thread that is held to a busy node, and waits, is given to an idle one (BRM 4.4).
+    /// When a thread that waits on a busy node is moved to an idle one (BRM 4.4).
     #[derive(Copy)]
     pub struct Steal {
-        /// Whose threads are given to idle nodes.
+        /// Which threads may be moved to idle nodes.
         when: StealWhen;
-        /// How much must wait for CPUs of a node, on average. Less than the default is what the kernel's own
-        /// time slices cause among threads that sleep and wake.
+        /// How many CPUs the threads of a node must be waiting for, on average. The kernel's own time slices
+        /// cause less than the default among threads that sleep and wake.
         least_wait: f64 = 0.5, unit: "CPUs", range: 0.0..=MOST;
-        /// For how long threads must wait, and the other node be idle. The default is ten samples of 10 ms: as
-        /// long as the kernel lets a thread wait when a CPU has some ten of them.
+        /// How long threads must have waited while the other node was idle. The default is ten samples of
+        /// 10 ms, about as long as the kernel lets a thread wait on a CPU with ten threads.
         over_ms: u64 = 100, unit: "ms", range: 0.0..=DAY_MS, because: ", a day";
     }
 }
 
 choices! {
-    /// Whose threads are given to idle nodes.
+    /// Which threads may be moved to idle nodes.
     pub enum StealWhen {
-        /// Those that may run within a whole node: their policy leaves the load to the kernel, which can
-        /// balance it within a node only. A policy that chooses a core or domain for each thread balances
-        /// itself, and would be fought.
+        /// Those whose affinity scope is a node: their policy leaves balancing to the kernel, which can
+        /// balance only within the node. A policy that chooses a core or a domain balances by itself, and
+        /// stealing would work against it.
         #[default]
         Node = "node",
-        /// All that are held.
+        /// All threads that have been placed.
         Always = "always",
-        /// Nobody's.
+        /// None.
         Never = "never",
     }
 }

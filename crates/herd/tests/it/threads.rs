@@ -363,7 +363,7 @@ fn a_mask_around_the_cpu_it_is_on_is_no_move_and_is_not_counted_against_the_rate
     assert_eq!(told(limits.clone(), 1, |_| {}).unwrap(), "0-3");
     assert_eq!(
         refused(limits, 5, |_| {}),
-        "rate: 0 threads are moved in this interval already, the most that is set"
+        "rate: the limit is 0 thread moves per interval"
     );
 }
 
@@ -453,8 +453,7 @@ fn one_virtual_machine_does_not_take_all_moves_there_are() {
     assert_eq!(refusal.guard, Guard::VmRate);
     assert_eq!(
         refusal.why,
-        "no more than 4 moves per second of one virtual machine's threads are set, and it is of \
-         guest-a"
+        "the limit is 4 moves per second of the threads of one virtual machine, and it belongs to guest-a"
     );
     assert_eq!(at(1.5).changes.len(), 2 + 2, "two in half a second");
 }

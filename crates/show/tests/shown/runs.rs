@@ -233,10 +233,7 @@ pub fn refused_by_each_guard() -> Made {
             Guard::Worse,
             "its last move made it slower; it stays for 60 s",
         ),
-        (
-            Guard::Rate,
-            "128 threads are moved in this interval already, the most that is set",
-        ),
+        (Guard::Rate, "the limit is 128 thread moves per interval"),
         (
             Guard::Journal,
             "cannot write the journal: no space left on the device",

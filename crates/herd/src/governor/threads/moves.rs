@@ -78,7 +78,7 @@ impl Moves {
     pub(super) fn take(&mut self, snapshot: &Snapshot, thread: &Thread) -> Verdict {
         let (most, rate, own) = (self.per_interval, self.per_second, self.per_machine);
         unless(self.left > 0, Guard::Rate, || {
-            format!("{most} threads are moved in this interval already, the most that is set")
+            format!("the limit is {most} thread moves per interval")
         })?;
         let mut buckets = [self.all.as_mut(), self.machines.get_mut(&thread.process)];
         let [all, machine] = buckets
@@ -92,8 +92,8 @@ impl Moves {
             let machine = process.and_then(|process| process.machine.as_ref());
             let name = machine.map_or("this one", |machine| &machine.name);
             format!(
-                "no more than {own} moves per second of one virtual machine's threads are set, and \
-                 it is of {name}"
+                "the limit is {own} moves per second of the threads of one virtual machine, and it \
+                 belongs to {name}"
             )
         })?;
         for bucket in buckets.iter_mut().flatten() {

@@ -14,28 +14,27 @@ pub const NO_POLICY: &str = "none";
 const DAY_MS: f64 = 86_400_000.0;
 
 settings! {
-    /// Groups of processes with a policy of their own, or with none; as many as you like, each under a
-    /// heading [[group]]. A process belongs to the first group, in the order of the file, that it fits: of
-    /// `names`, `users`, `cgroups` and `pids` every one that is given must name it. Processes in no group
-    /// are under the policy at the top of the file.
+    /// Groups of processes with a policy of their own, or with none, each under a heading [[group]]. A process
+    /// belongs to the first group in the file that it matches: it must match one entry of each list that the
+    /// group has (`names`, `users`, `cgroups`, `pids`). Processes without a group use the policy at the top of
+    /// the file.
     #[derive(Eq)]
     pub struct Group {
-        /// What the group is called in everything that people see. Each name once.
+        /// The group's name, which must be unique.
         name: String;
-        /// Processes of these command names, as /proc/PID/comm has them (the kernel keeps 15 bytes); * stands
-        /// for any letters, ? for one.
+        /// Processes with these command names, as in /proc/PID/comm (the kernel keeps 15 bytes); * matches any
+        /// letters, ? matches one.
         names: Vec<String>;
         /// Processes of these users, by name or number.
         users: Vec<String>;
-        /// Processes in these control groups or below them, by their paths from the root of the hierarchy, as
-        /// /proc/PID/cgroup shows them.
+        /// Processes in these control groups or below them. The paths start from the root of the hierarchy, as in
+        /// /proc/PID/cgroup.
         cgroups: Vec<String>;
         /// These processes.
         pids: Vec<u32>, unit: "process numbers", range: 1.0..=f64::MAX;
-        /// The group's policy, as `policy` above; "none" leaves its processes alone: they are observed, and
-        /// nothing of theirs is moved.
+        /// The group's policy, as `policy` above. With "none", its processes are observed and never moved.
         policy: Option<String>, left_out: "the policy at the top of the file", example: "\"none\"";
-        /// How often the group's threads are placed.
+        /// How often to place the group's threads.
         placement_interval_ms: Option<u64>, unit: "ms", range: 1.0..=DAY_MS, because: ", a day",
             left_out: "as often as its policy's source says, or else 1000", example: "1000";
         /// Affinity scope of the group's threads, as `herd.limits.scope`.

@@ -28,28 +28,27 @@ use numaherd_policy::registry;
 use groups::Group;
 
 settings! {
-    /// What runs, and where things are kept. These stand before any heading.
+    /// The policy and the files. These keys come before any heading.
     pub struct Config {
         /// The policy: a name from `numaherd policies`, or a placement and a paging joined by a plus, such
         /// as "dino+whole-set".
         policy: Option<String>, left_out: "\"dino\"", example: "\"dino\"";
-        /// A file of events to count with on this processor, tried before the built-in ones: see
-        /// docs/events.md. A relative path is beside the configuration file.
+        /// Event definitions for this processor, which take precedence over the built-in ones: see
+        /// docs/events.md. A relative path starts from the directory of the configuration file.
         events: Option<PathBuf>, left_out: "the built-in events alone", example: "\"events.toml\"", restart: true;
-        /// Record all that is observed, decided and done in this file, up to 1 GiB, of which the older half is
-        /// then dropped: what `numaherd explain`, `report`, `top` and `replay` read.
+        /// Record everything that is observed, decided and done in this file, which `numaherd explain`, `report`,
+        /// `top` and `replay` read. At 1 GiB, the older half is discarded.
         ledger: Option<PathBuf>, left_out: "nothing is recorded", example: "\"/var/lib/numaherd/ledger\"", restart: true;
-        /// Where affinities are written down as they were found, before the first change: what `numaherd
-        /// release` gives back after a crash. Keep it on a file system that a crash of the program survives
-        /// and a reboot need not.
+        /// Where to save the original affinities before the first change; `numaherd release` restores them
+        /// after a crash. The file must survive a crash of the program, but not a reboot.
         journal: Option<PathBuf>,
             left_out: "/run/numaherd/journal, or $XDG_RUNTIME_DIR/numaherd/journal for other users than root",
             example: "\"/run/numaherd/journal\"", restart: true;
-        /// Whose threads.
+        /// Which threads to herd.
         selection: SelectionSettings;
-        /// Cadence, and what the governor lets through.
+        /// Intervals and limits.
         herd: numaherd_herd::Settings;
-        /// What can be set about the policies.
+        /// Settings of the policies.
         policies: numaherd_policy::Settings;
         /// Processes with a policy of their own.
         group: Vec<Group>;
@@ -58,14 +57,14 @@ settings! {
 }
 
 settings! {
-    /// Whose threads are looked after: at most one of these. When none is given, all that may be steered:
-    /// every process that is not the kernel's and whose user has not bound it.
+    /// Which processes to herd: at most one of these. Without any, all that may be placed: every process that is
+    /// not the kernel's and that no user has bound.
     #[derive(Eq)]
     pub struct SelectionSettings {
-        /// The processes of this control group and those below it, by its path from the root of the
-        /// hierarchy, as /proc/PID/cgroup shows it.
+        /// The processes of this control group and those below it. The path starts from the root of the
+        /// hierarchy, as in /proc/PID/cgroup.
         cgroup: Option<String>, left_out: "processes of any control group", example: "\"/machine.slice\"", restart: true;
-        /// Processes of this command name, as /proc/PID/comm has it (the kernel keeps 15 bytes).
+        /// Processes with this command name, as in /proc/PID/comm (the kernel keeps 15 bytes).
         name: Option<String>, left_out: "processes of any name", example: "\"postgres\"", restart: true;
         /// Processes of this user, by name or number.
         user: Option<String>, left_out: "processes of any user", example: "\"postgres\"", restart: true;
