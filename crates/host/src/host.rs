@@ -1,6 +1,6 @@
 //! The live machine as a world.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub struct Host {
     /// `None` once the pager has it.
     mover: Option<Mover>,
     waker: WakeEvent,
+    /// Whether anything says by a number alone which thread it is about.
+    needs_roster: bool,
     sequence: u64,
     observed_ns: u64,
 }
@@ -130,6 +132,7 @@ impl Host {
             machines: Machines::new(root.clone()),
             agents: Agents::default(),
             mover: Some(Mover::new(root.clone(), options.pages, page_bytes)),
+            needs_roster: equipment.recipe.is_some() || equipment.ipm.is_some(),
             signals: equipment.signals,
             counters: equipment.counters,
             recipe: equipment.recipe,
@@ -186,10 +189,9 @@ impl Host {
         };
         let mut gaps = self.scanner.scan(&mut tick, &online, since_boot_ns())?;
         let mut threads = tick.threads;
-        let alive: HashSet<_> = threads.iter().map(|thread| thread.id).collect();
         let scanner = &self.scanner;
         self.assignments.retain(
-            |thread| alive.contains(&thread),
+            |thread| is_among(&threads, thread),
             |pid| scanner.has_process(pid),
         );
         if let Some(counters) = &mut self.counters {
@@ -198,13 +200,15 @@ impl Host {
                     thread.counts = counters.read(kernel, thread.id);
                 }
             }
-            gaps.extend(counters.end_tick(|thread| alive.contains(&thread)));
+            gaps.extend(counters.end_tick(|thread| is_among(&threads, thread)));
         }
         let processes = self.scanner.processes();
         let named = processes.map(|process| (process.id, process.name.as_str()));
         self.machines.observe(named, &mut threads, now, &mut gaps);
-        let ids = threads.iter().map(|t| (t.id.tid, (t.id, t.process)));
-        self.shared.roster.set(ids.collect());
+        if self.needs_roster {
+            let ids = threads.iter().map(|t| (t.id.tid, (t.id, t.process)));
+            self.shared.roster.set(ids.collect());
+        }
         Ok(Look {
             threads,
             gaps,
@@ -266,6 +270,12 @@ impl Host {
         };
         topology.nodes().iter().filter_map(state).collect()
     }
+}
+
+/// Whether a thread is among those of a scan.
+fn is_among(threads: &[numaherd_world::Thread], thread: ThreadId) -> bool {
+    let found = threads.binary_search_by_key(&thread, |thread| thread.id);
+    found.is_ok()
 }
 
 struct Look {
@@ -382,6 +392,7 @@ impl World for Host {
                 let pid = process.map(|process| process.pid);
                 self.assignments
                     .give(order.thread, pid, order.core, &order.cpus);
+                self.scanner.mask_was_set(order.thread);
             }
             affinities.push(AffinityOutcome {
                 thread: order.thread,

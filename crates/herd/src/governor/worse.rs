@@ -67,7 +67,7 @@ struct Pending {
 }
 
 /// What a thread did since its last span was over.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Span {
     length_ns: u64,
     cpu_s: f64,
@@ -154,7 +154,10 @@ impl Judge {
             if followed.open.length_ns.saturating_add(half) >= span_ns {
                 due.extend(followed.close(&self.rule).map(|moved| (thread.id, moved)));
             }
-            self.threads.insert(thread.id, followed);
+            // Of most threads that sleep nothing is known.
+            if !followed.is_new() {
+                self.threads.insert(thread.id, followed);
+            }
         }
         self.judged
             .retain(|&(thread, _)| snapshot.thread(thread).is_some());
@@ -185,7 +188,8 @@ impl Judge {
     fn judge(&mut self, due: Vec<(ThreadId, Pending)>) -> Vec<Worsened> {
         let mut worsened = Vec::new();
         for (thread, moved) in due {
-            let lost = lost(&self.threads[&thread].speeds, &self.rule);
+            let followed = self.threads.get(&thread);
+            let lost = followed.and_then(|followed| lost(&followed.speeds, &self.rule));
             let Some(lost) = lost.filter(|_| self.judged.insert((thread, moved.domain))) else {
                 continue;
             };
@@ -221,6 +225,11 @@ impl Judge {
 }
 
 impl Followed {
+    /// Whether nothing is known of it.
+    fn is_new(&self) -> bool {
+        self.open == Span::default() && self.speeds.is_empty() && self.pending.is_none()
+    }
+
     /// Ends the span; returns the move that can be judged by now.
     fn close(&mut self, rule: &Worse) -> Option<Pending> {
         let Some(speed) = std::mem::take(&mut self.open).speed() else {

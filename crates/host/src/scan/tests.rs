@@ -105,15 +105,19 @@ const SLEEPERS: [u32; 4] = [7, 8, 9, 10];
 impl Sleepers {
     /// That have been asleep for a long time.
     fn new() -> Self {
+        Self::of(&SLEEPERS)
+    }
+
+    fn of(tids: &[u32]) -> Self {
         let (folder, root) = fake::root();
-        show(&root, 7, 1, 70, HERDED, &SLEEPERS);
+        show(&root, 7, 1, 70, HERDED, tids);
         let mut sleepers = Self {
             scanner: scanner(&root, Selection::Machine),
             clock: Clock::default(),
             _folder: folder,
         };
         sleepers.clock.mask.store(0b11, Ordering::Relaxed);
-        SLEEPERS.iter().for_each(|&tid| sleepers.write(tid, 0));
+        tids.iter().for_each(|&tid| sleepers.write(tid, 0));
         for _ in 0..3 * ASLEEP {
             sleepers.scan();
         }
@@ -147,7 +151,6 @@ impl Sleepers {
     fn seen(&mut self, tid: u32) -> Option<(u64, f64)> {
         (1..=ASLEEP).find_map(|scan| {
             let threads = self.scan();
-            assert_eq!(threads.len(), SLEEPERS.len());
             let thread = threads.iter().find(|thread| thread.id.tid == tid)?;
             (thread.cpu_share > 0.0).then_some((scan, thread.cpu_share))
         })
@@ -188,21 +191,56 @@ fn moments_of_many_sleepers_are_seen_when_they_have_come_to_much() {
 }
 
 #[test]
-fn nothing_is_read_of_a_process_that_sleeps_but_its_masks() {
+fn the_only_thread_of_a_process_is_seen_at_once_however_briefly_it_runs() {
+    let mut sleepers = Sleepers::of(&[7]);
+    sleepers.run(7, 1_000);
+    assert_eq!(sleepers.seen(7), Some((1, 0.000_001)));
+}
+
+#[test]
+fn nothing_is_read_of_threads_of_a_process_that_sleeps() {
     let mut sleepers = Sleepers::new();
     // No kernel would say so while the time of the process stands still.
     SLEEPERS
         .iter()
         .for_each(|&tid| sleepers.write(tid, 4_000_000));
-    sleepers.clock.mask.store(0b1, Ordering::Relaxed);
     let threads = sleepers.scan();
-    assert!(
-        threads
-            .iter()
-            .all(|thread| *thread.affinity == "0".parse().unwrap())
-    );
     let seen = threads.iter().filter(|thread| thread.cpu_share > 0.0);
     assert!(seen.count() <= 1, "one may have its turn");
+}
+
+/// The sleepers with the mask of CPU 0.
+fn masked(threads: &[Thread]) -> Vec<u32> {
+    let threads = threads
+        .iter()
+        .filter(|t| *t.affinity == "0".parse().unwrap());
+    threads.map(|thread| thread.id.tid).collect()
+}
+
+#[test]
+fn a_mask_of_a_sleeper_that_others_set_is_seen_in_time() {
+    let mut sleepers = Sleepers::new();
+    sleepers.clock.mask.store(0b1, Ordering::Relaxed);
+    let seen = (1..=SELDOM).find(|_| masked(&sleepers.scan()) == SLEEPERS);
+    assert!(seen > Some(1), "{seen:?}");
+}
+
+#[test]
+fn a_mask_of_a_sleeper_that_we_set_is_seen_at_once() {
+    let mut sleepers = Sleepers::new();
+    sleepers.clock.mask.store(0b1, Ordering::Relaxed);
+    for tid in SLEEPERS {
+        sleepers.scanner.mask_was_set(ThreadId { tid, born: 70 });
+    }
+    assert_eq!(masked(&sleepers.scan()), SLEEPERS);
+}
+
+#[test]
+fn masks_of_a_process_that_runs_are_seen_at_once() {
+    let mut sleepers = Sleepers::new();
+    sleepers.clock.mask.store(0b1, Ordering::Relaxed);
+    sleepers.run(9, 1_000);
+    assert_eq!(masked(&sleepers.scan()), SLEEPERS);
 }
 
 #[test]
