@@ -106,7 +106,7 @@ begin numaherd
 install -D -m 644 contrib/systemd/numaherd.service "$root/usr/lib/systemd/system/numaherd.service"
 # As documented, but the service keeps a ledger: it answers questions about last night.
 install -d "$root/etc/numaherd"
-sed 's|^#\(ledger = "/var/lib/numaherd/ledger"\).*|\1|' contrib/numaherd.toml >"$root/etc/numaherd/numaherd.toml"
+sed 's|^#\(ledger = "/var/lib/numaherd/ledger.zst"\).*|\1|' contrib/numaherd.toml >"$root/etc/numaherd/numaherd.toml"
 chmod 644 "$root/etc/numaherd/numaherd.toml"
 completions=$work/manual
 install -D -m 644 "$completions/bash/numaherd" "$root/usr/share/bash-completion/completions/numaherd"

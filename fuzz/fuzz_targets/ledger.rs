@@ -3,7 +3,7 @@
 //! The input is a ledger whose lines have no sums yet ([`sealed`] adds them), and where to damage it.
 //!
 //! Holds: no bytes make the reader panic, sealed or not; every line that is read can be written and
-//! reads back the same; what is read of a damaged ledger is a beginning of what was written.
+//! reads back the same; what is read of a damaged ledger is a beginning of what was written, compressed or not.
 //!
 //! Reader: crates/herd/src/ledger/reader.rs
 #![cfg_attr(feature = "fuzz", no_main)]
@@ -25,6 +25,11 @@ numaherd_fuzz::target!(|input: (u16, u8, &[u8])| {
         let again = Line::read(written.as_bytes()).expect("and read back");
         assert_eq!(&again, line);
     }
+
+    let mut packed = zstd::encode_all(&bytes[..], 1).expect("memory is there");
+    let in_packed = usize::from(at) % packed.len();
+    packed[in_packed] ^= change;
+    starts_alike(read(packed), &whole, false);
 
     let at = usize::from(at) % bytes.len();
     bytes[at] ^= change;

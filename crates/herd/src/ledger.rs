@@ -10,6 +10,7 @@ mod control;
 mod follow;
 mod reader;
 mod sound;
+mod text;
 mod trial;
 mod writer;
 

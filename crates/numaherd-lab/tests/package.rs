@@ -154,7 +154,7 @@ fn packages_are_built_the_same_twice_and_have_what_they_should() {
     let configuration = unpacked.join("etc/numaherd/numaherd.toml");
     let text = fs::read_to_string(&configuration).unwrap();
     assert!(
-        text.contains("\nledger = \"/var/lib/numaherd/ledger\""),
+        text.contains("\nledger = \"/var/lib/numaherd/ledger.zst\""),
         "no ledger is kept:\n{text}"
     );
     said(

@@ -16,7 +16,7 @@ use crate::exit::{Coded, Exit, OrExit, coded, ended};
 use crate::print::{self, called, quoted};
 
 /// The ledger of a service whose configuration names none.
-const USUAL_LEDGER: &str = "/var/lib/numaherd/ledger";
+const USUAL_LEDGER: &str = "/var/lib/numaherd/ledger.zst";
 
 /// Prints what a ledger tells. Of a damaged one, what is whole, and where the damage is.
 ///

@@ -17,7 +17,7 @@ pub fn now_ms() -> Option<u64> {
     u64::try_from(now.as_millis()).ok()
 }
 
-/// A new ledger; if it gets larger than this, in bytes, its older half is discarded.
+/// A new ledger; when it takes more bytes than `largest` on disk, its older half is deleted.
 ///
 /// # Errors
 /// It cannot be created, or something else is there.

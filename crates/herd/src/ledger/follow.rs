@@ -13,12 +13,13 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::changes::{Unfolded, is_changes};
 use super::reader::{damaged, header, in_order, is_being_written, read_line, record, without_feed};
+use super::text::{Bytes, Start, Text};
 use super::{Header, Line, Record};
 use crate::error::HerdError;
 
@@ -29,7 +30,9 @@ const CHUNK: usize = 1 << 18;
 #[derive(Clone, Debug)]
 pub struct Place {
     file: Arc<File>,
-    /// Where to begin: at the line, or at the whole snapshot that it has changes of.
+    /// Where to begin in the file for `from`.
+    start: Start,
+    /// The byte of the text at which to begin: at the line, or at the whole snapshot that it has changes of.
     from: u64,
     to: u64,
 }
@@ -37,8 +40,8 @@ pub struct Place {
 impl Place {
     /// Reads the line again; `None` when the file does not hold it any more.
     pub fn read(&self) -> Option<Line> {
-        let mut bytes = vec![0; usize::try_from(self.to - self.from).ok()?];
-        self.file.read_exact_at(&mut bytes, self.from).ok()?;
+        let file = Bytes::File(self.file.clone());
+        let bytes = Text::again(file, self.start, self.from, self.to).ok()?;
         let mut lines: Vec<&[u8]> = bytes.split_inclusive(|&byte| byte == b'\n').collect();
         let last = lines.pop()?;
         let mut unfolded = Unfolded::default();
@@ -83,7 +86,7 @@ pub struct Follow {
 #[derive(Debug)]
 struct Open {
     file: Arc<File>,
-    lines: BufReader<Arc<File>>,
+    lines: BufReader<Text>,
     /// What is there of the line to come.
     begun: Vec<u8>,
     /// Where that line begins.
@@ -160,7 +163,8 @@ impl Follow {
                 }
                 continue;
             };
-            let Some((bytes, mut place)) = open.next_line(&self.path)? else {
+            let byte = open.byte;
+            let Some(bytes) = open.next_line(&self.path)? else {
                 if self.is_replaced()? {
                     self.file = None;
                     continue;
@@ -176,13 +180,13 @@ impl Follow {
             let first = !open.has_record;
             open.line += 1;
             open.has_record = true;
-            let byte = place.from;
-            let line = open.record(&bytes, &mut place);
-            let line = line.and_then(|line| self.ordered(line, first));
-            let line = line.map_err(|why| damaged(&self.path, at, byte, why))?;
-            match line {
-                Some(line) if line.record == Record::Unknown => self.skipped += 1,
-                Some(line) => return Ok(Next::Line(line, place)),
+            let line = open.record(&bytes, byte).and_then(|(line, place)| {
+                let line = self.ordered(line, first)?;
+                Ok(line.map(|line| (line, place)))
+            });
+            match line.map_err(|why| damaged(&self.path, at, byte, why))? {
+                Some((line, _)) if line.record == Record::Unknown => self.skipped += 1,
+                Some((line, place)) => return Ok(Next::Line(line, place)),
                 None => {}
             }
         }
@@ -208,7 +212,7 @@ impl Follow {
             Ok(file) => {
                 let file = Arc::new(file);
                 Ok(Some(Open {
-                    lines: BufReader::with_capacity(CHUNK, file.clone()),
+                    lines: BufReader::with_capacity(CHUNK, Text::new(Bytes::File(file.clone()))),
                     file,
                     begun: Vec::new(),
                     byte: 0,
@@ -238,47 +242,43 @@ impl Follow {
         let ours = open.file.metadata().map_err(failed)?;
         if (now.dev(), now.ino()) == (ours.dev(), ours.ino()) {
             // Somebody emptied it: what is in it now is another ledger.
-            return Ok(now.len() < open.read());
+            return Ok(now.len() < open.lines.get_ref().read_bytes());
         }
         // It was renamed after its last byte was written: what is not read by now is read first.
-        Ok(open.read() >= ours.len())
+        Ok(open.lines.get_ref().read_bytes() >= ours.len())
     }
 }
 
 impl Open {
     /// The next line with its line feed, if it is there to its end.
-    fn next_line(&mut self, path: &Path) -> Result<Option<(Vec<u8>, Place)>, HerdError> {
+    fn next_line(&mut self, path: &Path) -> Result<Option<Vec<u8>>, HerdError> {
         read_line(&mut self.lines, &mut self.begun, path, self.line, self.byte)?;
         if !self.begun.ends_with(b"\n") {
             return Ok(None);
         }
         let line = std::mem::take(&mut self.begun);
-        let from = self.byte;
         self.byte += line.len() as u64;
+        Ok(Some(line))
+    }
+
+    /// The record that the line at `byte` holds, and where it can be read again.
+    fn record(&mut self, bytes: &[u8], byte: u64) -> Result<(Line, Place), String> {
+        let line = record(&mut self.unfolded, bytes)?;
+        let mut from = byte;
+        if matches!(line.record, Record::Snapshot(_)) {
+            if is_changes(without_feed(bytes)) {
+                from = self.whole_at;
+            } else {
+                self.whole_at = byte;
+            }
+        }
         let place = Place {
             file: self.file.clone(),
+            start: self.lines.get_ref().start_of(from),
             from,
             to: self.byte,
         };
-        Ok(Some((line, place)))
-    }
-
-    /// The record that the line at `place` holds.
-    fn record(&mut self, bytes: &[u8], place: &mut Place) -> Result<Line, String> {
-        let line = record(&mut self.unfolded, bytes)?;
-        if matches!(line.record, Record::Snapshot(_)) {
-            if is_changes(without_feed(bytes)) {
-                place.from = self.whole_at;
-            } else {
-                self.whole_at = place.from;
-            }
-        }
-        Ok(line)
-    }
-
-    /// Bytes that were read, once no line is left.
-    fn read(&self) -> u64 {
-        self.byte + self.begun.len() as u64
+        Ok((line, place))
     }
 }
 
@@ -428,12 +428,17 @@ mod tests {
 
     #[test]
     fn a_ledger_that_is_turned_over_is_read_without_a_gap() {
+        is_read_without_a_gap("ledger", 16_000);
+        is_read_without_a_gap("ledger.zst", 8000);
+    }
+
+    fn is_read_without_a_gap(name: &str, most_bytes: u64) {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("ledger");
+        let path = folder.path().join(name);
         let mut follow = Follow::new(&path);
         assert!(heard(&mut follow).is_empty(), "it is not there yet");
         let lines = lines(200);
-        let mut writer = Writer::create(&path, "test", None, 16_000).unwrap();
+        let mut writer = Writer::create(&path, "test", None, most_bytes).unwrap();
         let mut all = Vec::new();
         for some in lines.chunks(7) {
             some.iter()
@@ -443,7 +448,7 @@ mod tests {
         }
         assert_eq!(all, lines);
         assert!(
-            folder.path().join("ledger.1").exists(),
+            folder.path().join(format!("{name}.1")).exists(),
             "it was turned over"
         );
         assert_eq!(follow.missing(), 0);
@@ -521,13 +526,46 @@ mod tests {
         assert!(Watched::begin(BufReader::new(&answer[..]), path).is_err());
     }
 
+    #[test]
+    fn damage_in_a_compressed_ledger_is_found_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.zst");
+        let lines = lines(20);
+        let mut writer = Writer::create(&path, "test", None, 1 << 20).unwrap();
+        let some = |writer: &mut Writer, lines: &[Line]| {
+            lines
+                .iter()
+                .for_each(|line| writer.write(line.clone()).unwrap());
+            writer.flush().unwrap();
+        };
+        some(&mut writer, &lines[..10]);
+        let mut follow = Follow::new(&path);
+        assert_eq!(heard(&mut follow), lines[..10]);
+        let from = fs::read(&path).unwrap().len();
+        some(&mut writer, &lines[10..]);
+        let mut bytes = fs::read(&path).unwrap();
+        // No block has this kind.
+        bytes[from] |= 0b110;
+        fs::write(&path, bytes).unwrap();
+        let error = follow.next().unwrap_err().to_string();
+        assert!(error.contains("is damaged at line 12 (byte "), "{error}");
+        assert!(error.contains("it cannot be decompressed"), "{error}");
+        let ledger = super::super::Ledger::read(&path).unwrap();
+        assert_eq!(ledger.lines, lines[..10]);
+        assert_eq!(ledger.damage.unwrap().to_string(), error);
+    }
+
     proptest! {
         #[test]
         fn lines_come_whole_however_they_are_written(
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
+            is_packed in any::<bool>(),
         ) {
             let lines = lines(12);
-            let bytes = bytes_of(&lines);
+            let mut bytes = bytes_of(&lines);
+            if is_packed {
+                bytes = zstd::encode_all(&bytes[..], 3).unwrap();
+            }
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len())).collect();
             cuts.push(bytes.len());
             cuts.sort_unstable();

@@ -5,7 +5,7 @@
 //! nor damage.
 
 use std::fs::{File, TryLockError};
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::changes::Unfolded;
 use super::sound::flaw;
+use super::text::{Bytes, Text};
 use super::{Header, Line, Record, VERSION};
 use crate::error::HerdError;
 use crate::sealed::{SEAL, is_whole};
@@ -23,7 +24,7 @@ pub struct Reader {
     path: PathBuf,
     /// The file that the lines come from; none for a ledger in memory.
     file: Option<Arc<File>>,
-    lines: Box<dyn BufRead + Send>,
+    lines: BufReader<Text>,
     header: Header,
     line: u64,
     byte: u64,
@@ -51,8 +52,7 @@ impl Reader {
         let file =
             File::open(path).map_err(|error| HerdError::io("open the ledger", path, error))?;
         let file = Arc::new(file);
-        let lines = BufReader::new(file.clone());
-        Self::read(path, Some(file), Box::new(lines))
+        Self::read(path, Some(file.clone()), Bytes::File(file))
     }
 
     /// Reads a ledger from memory; `path` is for messages.
@@ -60,14 +60,11 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`].
     pub fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Self, HerdError> {
-        Self::read(path, None, Box::new(Cursor::new(bytes)))
+        Self::read(path, None, Bytes::Memory(bytes.into()))
     }
 
-    fn read(
-        path: &Path,
-        file: Option<Arc<File>>,
-        mut lines: Box<dyn BufRead + Send>,
-    ) -> Result<Self, HerdError> {
+    fn read(path: &Path, file: Option<Arc<File>>, bytes: Bytes) -> Result<Self, HerdError> {
+        let mut lines = BufReader::new(Text::new(bytes));
         let mut first = Vec::new();
         read_line(&mut lines, &mut first, path, 1, 0)?;
         Ok(Self {
@@ -204,7 +201,17 @@ pub(super) fn read_line(
     from.by_ref()
         .take(left)
         .read_until(b'\n', line)
-        .map_err(|error| HerdError::io("read", path, error))?;
+        .map_err(|error| match error.kind() {
+            ErrorKind::InvalidData if number == 1 => not_ours(
+                path,
+                &format!("it cannot be decompressed ({error}); {GIVE}"),
+            ),
+            ErrorKind::InvalidData => {
+                let why = format!("it cannot be decompressed ({error})");
+                damaged(path, number, byte, why)
+            }
+            _ => HerdError::io("read", path, error),
+        })?;
     if line.len() < most || line.ends_with(b"\n") {
         return Ok(());
     }

@@ -4,17 +4,19 @@
 //! earlier one) and a new file is begun with the same header and start: both are ledgers in
 //! themselves, and together they hold at least the latest half of what is allowed.
 //!
-//! A snapshot is written as its changes since the one before wherever that is in the same file ([`super::changes`]).
+//! A snapshot is written as its changes since the one before wherever that is in the same file ([`super::changes`]). The
+//! text is compressed if the name ends with `.zst` ([`super::text`]); then the size is that of the compressed files.
 //!
 //! The file is locked (`flock`) while it is written.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufWriter, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::changes::{Changes, ChangesLine, KIND, MOST_CHANGES};
+use super::text::{Bytes, Text, TextWriter};
 use super::{Head, Header, Line, Record, Start, VERSION};
 use crate::error::HerdError;
 use crate::sealed::{seal, seal_into};
@@ -26,7 +28,7 @@ const MARK: &[u8] = b"{\"numaherd-ledger\":";
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
-    file: BufWriter<File>,
+    file: TextWriter,
     header: Vec<u8>,
     // The line being written, its memory kept from one to the next.
     line: Vec<u8>,
@@ -37,7 +39,6 @@ pub struct Writer {
     last: Option<Arc<Line>>,
     whole_bytes: u64,
     changes_bytes: u64,
-    written: u64,
     // Lines in this file after the start.
     lines: u64,
     most_bytes: u64,
@@ -73,7 +74,6 @@ impl Writer {
             last: None,
             whole_bytes: 0,
             changes_bytes: 0,
-            written: 0,
             lines: 0,
             most_bytes,
         };
@@ -111,10 +111,9 @@ impl Writer {
         if is_whole {
             seal_into(bytes, &*line);
         }
-        let half = self.most_bytes / 2;
-        if let Some(start) = &self.start
-            && self.lines > 0
-            && self.written + bytes.len() as u64 > half
+        if self.lines > 0
+            && !self.has_room_for(bytes.len())?
+            && let Some(start) = &self.start
         {
             let again = Line {
                 record: Record::Start(start.clone()),
@@ -139,6 +138,9 @@ impl Writer {
             let bytes = bytes.len() as u64;
             if is_whole {
                 (self.whole_bytes, self.changes_bytes) = (bytes, 0);
+                self.file
+                    .may_begin_frame()
+                    .map_err(|error| self.failed(error))?;
             } else {
                 self.changes_bytes += bytes;
             }
@@ -168,21 +170,42 @@ impl Writer {
         true
     }
 
+    /// Adds lines of another ledger as they are, whatever the size.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn copy(&mut self, lines: &[u8]) -> Result<(), HerdError> {
+        self.write_bytes(lines)
+    }
+
     /// Hands what was written to the operating system.
     ///
     /// # Errors
     /// [`HerdError::Io`]: the disk is full or failing.
     pub fn flush(&mut self) -> Result<(), HerdError> {
-        self.file
-            .flush()
-            .map_err(|error| HerdError::io("write the ledger", &self.path, error))
+        self.file.flush().map_err(|error| self.failed(error))
+    }
+
+    /// Whether this file may grow by so many bytes of text.
+    fn has_room_for(&mut self, bytes: usize) -> Result<bool, HerdError> {
+        let half = self.most_bytes / 2;
+        let fits = |file: &TextWriter| file.size() + bytes as u64 <= half;
+        if fits(&self.file) {
+            return Ok(true);
+        }
+        // How much is left of what is compressed is known then.
+        self.flush()?;
+        Ok(fits(&self.file))
+    }
+
+    fn failed(&self, error: io::Error) -> HerdError {
+        HerdError::io("write the ledger", &self.path, error)
     }
 
     fn turn_over(&mut self, start: &[u8]) -> Result<(), HerdError> {
         self.flush()?;
         keep_as_older(&self.path)?;
         self.file = begin(&self.path)?;
-        self.written = 0;
         self.lines = 0;
         self.last = None;
         self.write_header()?;
@@ -194,10 +217,9 @@ impl Writer {
     }
 
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), HerdError> {
-        self.written += bytes.len() as u64;
         self.file
             .write_all(bytes)
-            .map_err(|error| HerdError::io("write the ledger", &self.path, error))
+            .map_err(|error| self.failed(error))
     }
 }
 
@@ -208,13 +230,13 @@ pub(super) fn older(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn begin(path: &Path) -> Result<BufWriter<File>, HerdError> {
-    let file =
-        File::create_new(path).map_err(|error| HerdError::io("make the ledger", path, error))?;
+fn begin(path: &Path) -> Result<TextWriter, HerdError> {
+    let failed = |error| HerdError::io("make the ledger", path, error);
+    let file = File::create_new(path).map_err(failed)?;
     // By the lock readers know that a line which is not whole yet will be. A file system without locks
     // lets them take it for damage.
     let _ = file.try_lock();
-    Ok(BufWriter::new(file))
+    TextWriter::new(file, path).map_err(failed)
 }
 
 fn keep_as_older(path: &Path) -> Result<(), HerdError> {
@@ -225,18 +247,24 @@ fn keep_as_older(path: &Path) -> Result<(), HerdError> {
 /// Whether a ledger is there already. Anything else that is there is refused.
 fn is_there(path: &Path) -> Result<bool, HerdError> {
     // A named pipe would wait for its writer when it is opened.
-    let regular = match fs::metadata(path) {
-        Ok(about) => about.is_file(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+    let (regular, length) = match fs::metadata(path) {
+        Ok(about) => (about.is_file(), about.len()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(HerdError::io("look at the ledger", path, error)),
     };
     let mut first = Vec::new();
     if regular {
-        File::open(path)
-            .and_then(|file| file.take(MARK.len() as u64).read_to_end(&mut first))
-            .map_err(|error| HerdError::io("read the ledger", path, error))?;
+        let file =
+            File::open(path).map_err(|error| HerdError::io("read the ledger", path, error))?;
+        let text = Text::new(Bytes::File(Arc::new(file)));
+        match text.take(MARK.len() as u64).read_to_end(&mut first) {
+            Err(error) if error.kind() != ErrorKind::InvalidData => {
+                return Err(HerdError::io("read the ledger", path, error));
+            }
+            _ => {}
+        }
     }
-    if regular && (first.is_empty() || first == MARK) {
+    if regular && (length == 0 || first == MARK) {
         return Ok(true);
     }
     Err(HerdError::NotOurs {

@@ -16,8 +16,12 @@ use crate::fake::{Fake, MIB, everyone_to, machine, policy, thread};
 
 /// The bytes of a recorded run, and its lines.
 fn recorded() -> (Vec<u8>, Vec<Line>) {
+    recorded_as("run.ledger")
+}
+
+fn recorded_as(name: &str) -> (Vec<u8>, Vec<Line>) {
     let directory = TempDir::new().unwrap();
-    let path = directory.path().join("run.ledger");
+    let path = directory.path().join(name);
     let writer = Writer::create(&path, "numaherd test", Some(1), 100 * MIB).unwrap();
     let topology = machine(2, 2);
     let threads = (1..=2).map(|n| thread(n, n, 0, &topology)).collect();
@@ -172,6 +176,73 @@ fn a_file_that_is_no_ledger_is_refused_and_never_written_over() {
     let error = Writer::create(&path, "numaherd test", None, MIB).unwrap_err();
     assert!(matches!(error, HerdError::NotOurs { .. }), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "my notes");
+    for (name, notes) in [
+        ("notes.zst", zstd::encode_all(&b"my notes"[..], 1).unwrap()),
+        // What a compressed file may begin with, too.
+        ("notes.txt", b"(".to_vec()),
+        ("notes.txt", b"(my) notes".to_vec()),
+    ] {
+        let path = directory.path().join(name);
+        fs::write(&path, &notes).unwrap();
+        let error = Writer::create(&path, "numaherd test", None, MIB).unwrap_err();
+        assert!(matches!(error, HerdError::NotOurs { .. }), "{error}");
+        let error = Reader::open(&path).unwrap_err();
+        assert!(matches!(error, HerdError::NotOurs { .. }), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), notes);
+    }
+}
+
+#[test]
+fn a_compressed_ledger_is_the_same_text_and_recognised_whatever_its_name() {
+    let (plain, lines) = recorded();
+    let (packed, _) = recorded_as("run.zst");
+    assert_eq!(zstd::decode_all(&packed[..]).unwrap(), plain);
+    assert!(packed.len() * 2 < plain.len(), "{}", packed.len());
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    fs::write(&path, packed).unwrap();
+    let ledger = Ledger::read(&path).unwrap();
+    assert!(ledger.damage.is_none(), "{:?}", ledger.damage);
+    assert_eq!(ledger.lines, lines);
+    Writer::create(&path, "numaherd test", None, MIB).unwrap();
+    let older = directory.path().join("run.ledger.1");
+    assert_eq!(Ledger::read(&older).unwrap().lines, lines);
+}
+
+#[test]
+fn what_was_flushed_of_a_compressed_ledger_survives_a_kill() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.zst");
+    let mut writer = Writer::create(&path, "numaherd test", None, MIB).unwrap();
+    for sequence in 0..10 {
+        writer.write(notice(sequence, "flushed")).unwrap();
+        writer.flush().unwrap();
+    }
+    writer.write(notice(10, "not flushed")).unwrap();
+    let left = read(fs::read(&path).unwrap()).unwrap();
+    assert!(left.damage.is_none(), "{:?}", left.damage);
+    assert_eq!(left.lines.len(), 10);
+}
+
+#[test]
+fn a_compressed_ledger_takes_no_more_memory_than_a_plain_one_may() {
+    use zstd::stream::raw::CParameter;
+    let (plain, lines) = recorded();
+    let packed = |window: u32| {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        let window = CParameter::WindowLog(window);
+        encoder.set_parameter(window).unwrap();
+        encoder.write_all(&plain).unwrap();
+        encoder.finish().unwrap()
+    };
+    assert_eq!(read(packed(23)).unwrap().lines, lines);
+    let error = read(packed(24)).unwrap_err().to_string();
+    assert!(error.contains("it cannot be decompressed"), "{error}");
+    // A line without end is given up as early as in a plain file.
+    let bomb = zstd::encode_all(&vec![b'x'; 100_000][..], 1).unwrap();
+    assert!(bomb.len() < 100);
+    let error = read(bomb).unwrap_err().to_string();
+    assert!(error.contains("longer than 65536 bytes"), "{error}");
 }
 
 #[test]
@@ -196,18 +267,26 @@ fn records_of_unknown_kind_are_passed_over_and_counted() {
 
 #[test]
 fn a_ledger_keeps_to_its_size_and_each_file_can_be_read_by_itself() {
+    keeps_to_its_size("run.ledger", 2000);
+    keeps_to_its_size("run.ledger.zst", 20_000);
+}
+
+fn keeps_to_its_size(name: &str, number: u64) {
     let (_, lines) = recorded();
     let directory = TempDir::new().unwrap();
-    let path = directory.path().join("run.ledger");
+    let path = directory.path().join(name);
     let most = 40_000;
     let mut writer = Writer::create(&path, "numaherd test", None, most).unwrap();
     writer.write(lines[0].clone()).unwrap();
-    for sequence in 1..2000 {
+    for sequence in 1..number {
         let text = format!("sentence number {sequence}");
         writer.write(notice(sequence, &text)).unwrap();
+        if sequence % 10 == 0 {
+            writer.flush().unwrap();
+        }
     }
     writer.flush().unwrap();
-    let older = directory.path().join("run.ledger.1");
+    let older = directory.path().join(format!("{name}.1"));
     let size = |path: &Path| fs::metadata(path).unwrap().len();
     assert!(size(&path) + size(&older) <= most);
     let [older, newer] = [older, path].map(|path| Ledger::read(&path).unwrap());
@@ -215,7 +294,7 @@ fn a_ledger_keeps_to_its_size_and_each_file_can_be_read_by_itself() {
         assert!(ledger.damage.is_none(), "{:?}", ledger.damage);
         assert_eq!(ledger.lines[0].record, lines[0].record);
     }
-    assert_eq!(newer.lines.last().unwrap().sequence, 1999);
+    assert_eq!(newer.lines.last().unwrap().sequence, number - 1);
     assert_eq!(
         older.lines.last().unwrap().sequence + 1,
         newer.lines[1].sequence,
@@ -245,10 +324,11 @@ proptest! {
 
     #[test]
     fn whatever_happens_to_a_ledger_a_prefix_is_read(
+        name in prop::sample::select(vec!["run.ledger", "run.zst"]),
         cut in any::<prop::sample::Index>(),
         flips in proptest::collection::vec((any::<prop::sample::Index>(), 0u8..8), 0..3),
     ) {
-        let (mut bytes, lines) = recorded();
+        let (mut bytes, lines) = recorded_as(name);
         let whole = bytes.clone();
         for (at, bit) in flips {
             let at = at.index(bytes.len());

@@ -2,12 +2,12 @@
 //! while it lasts, in the guest, and the file of the host that what they give goes into.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use numaherd_herd::ledger::Writer;
 use numaherd_lab_launcher::{Command, Guest, Stream};
 
 use numaherd::exit::coded;
@@ -22,8 +22,7 @@ const HEADER: &[u8] = b"{\"numaherd-ledger\":";
 /// guest's lines follow without theirs.
 #[derive(Debug)]
 pub struct HostLedger {
-    path: PathBuf,
-    file: File,
+    ledger: Writer,
     /// The beginning of a line whose end has not come.
     begun: Vec<u8>,
     is_empty: bool,
@@ -36,14 +35,10 @@ impl HostLedger {
     /// # Errors
     /// It cannot be made; the message says why.
     pub fn create(path: &Path) -> Result<Self> {
-        ledger::create(path, u64::MAX)?.flush().map_err(coded)?;
-        let file = OpenOptions::new()
-            .append(true)
-            .open(path)
-            .with_context(|| format!("cannot open the ledger {}", path.display()))?;
+        let mut ledger = ledger::create(path, u64::MAX)?;
+        ledger.flush().map_err(coded)?;
         Ok(Self {
-            path: path.to_owned(),
-            file,
+            ledger,
             begun: Vec::new(),
             is_empty: true,
         })
@@ -51,7 +46,7 @@ impl HostLedger {
 
     /// Where it is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.ledger.path()
     }
 
     /// Whether nothing has come yet.
@@ -70,13 +65,16 @@ impl Write for HostLedger {
         };
         let lines = whole.split_inclusive(|&byte| byte == b'\n');
         let kept: Vec<&[u8]> = lines.filter(|line| !line.starts_with(HEADER)).collect();
-        self.file.write_all(&kept.concat())?;
+        let written = self.ledger.copy(&kept.concat());
+        written
+            .and_then(|()| self.ledger.flush())
+            .map_err(io::Error::other)?;
         self.is_empty &= kept.is_empty();
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.ledger.flush().map_err(io::Error::other)
     }
 }
 

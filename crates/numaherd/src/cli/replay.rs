@@ -49,8 +49,8 @@ pub struct Record {
 
 const RECORD_HELP: &str = "\
 Nothing is decided and nothing is changed. A recording takes about 310 bytes per thread and interval: 16
-threads take 20 MB an hour at 1s, and 2 GB at 10ms. At 1 GiB, the older half is discarded. At the end,
-the output lists the policies that can be replayed on the recording.";
+threads take 20 MB an hour at 1s, and 2 GB at 10ms. If the name ends with .zst, it is compressed. At
+1 GiB, the older half is deleted. At the end, the output lists the policies that can be replayed on the recording.";
 
 /// Options of `replay`.
 #[derive(Debug, Args)]

@@ -39,8 +39,8 @@ pub use signals::Ender;
 /// The machine that `run` herds.
 const ROOT: &str = "/";
 
-/// Largest ledger in bytes, before its older half is let go.
-const LEDGER_BYTES: u64 = 1 << 30;
+/// What the ledger of a run with a purpose may take at least, in MiB: whoever records wants all of it (chosen here).
+const RECORDING_MIB: u64 = 1024;
 
 /// Sees every line of the ledger as it is recorded. It is called from the loop: it hands the line on and
 /// returns, and never waits for anybody.
@@ -116,6 +116,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let mut own_group = false;
     if let Some(purpose) = purpose {
         config.herd.record_interval_ms = 0;
+        config.ledger_mib = config.ledger_mib.max(RECORDING_MIB);
         (own_policy, own_group) = (purpose.policy, purpose.own_group);
         (begin, printed) = (Some(purpose.begin), Some(purpose.printed));
     }
@@ -154,7 +155,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let journal = open_journal(&config)?;
     let ledger = config.ledger.as_deref();
     let ledger = ledger
-        .map(|path| ledger::create(path, LEDGER_BYTES))
+        .map(|path| ledger::create(path, config.ledger_mib << 20))
         .transpose()?;
 
     // From here on there may be a program that was started for this run.

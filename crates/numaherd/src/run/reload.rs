@@ -268,6 +268,7 @@ fn policies_of(config: &Config) -> impl PartialEq + use<> {
 fn keep_what_cannot_change(wanted: &mut Config, held: &Config, began_dry: bool) {
     wanted.events.clone_from(&held.events);
     wanted.ledger.clone_from(&held.ledger);
+    wanted.ledger_mib = held.ledger_mib;
     wanted.journal.clone_from(&held.journal);
     wanted.selection.clone_from(&held.selection);
     wanted.herd.first_interval_ms = held.herd.first_interval_ms;

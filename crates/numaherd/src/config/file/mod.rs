@@ -37,8 +37,10 @@ settings! {
         /// docs/events.md. A relative path starts from the directory of the configuration file.
         events: Option<PathBuf>, left_out: "the built-in events alone", example: "\"events.toml\"", restart: true;
         /// Record everything that is observed, decided and done in this file, which `numaherd explain`, `report`,
-        /// `top` and `replay` read. At 1 GiB, the older half is discarded.
-        ledger: Option<PathBuf>, left_out: "nothing is recorded", example: "\"/var/lib/numaherd/ledger\"", restart: true;
+        /// `top` and `replay` read. If its name ends with .zst, it is compressed.
+        ledger: Option<PathBuf>, left_out: "nothing is recorded", example: "\"/var/lib/numaherd/ledger.zst\"", restart: true;
+        /// Maximum size of the ledger on disk. When it is reached, the older half is deleted.
+        ledger_mib: u64 = 256, unit: "MiB", range: 1.0..=1_048_576.0, because: ", 1 TiB", restart: true;
         /// Where to save the original affinities before the first change; `numaherd release` restores them
         /// after a crash. The file must survive a crash of the program, but not a reboot.
         journal: Option<PathBuf>,
