@@ -39,7 +39,7 @@ const MAY_USE: &[(&str, &str)] = &[
         "lab",
         "files quantity topology world hardware policy host model trace herd show experiment lab-launcher numaherd",
     ),
-    ("testing", "topology world herd"),
+    ("testing", "topology world trace herd"),
     ("menagerie", "quantity topology"),
     ("tests", ""),
     (FUZZ, ""),

@@ -122,53 +122,13 @@ pub fn best_start(hardware: &Hardware, analysis: &Analysis) -> Result<Start, Exp
 
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
-
+    use numaherd_testing::traces::shared_pages;
     use numaherd_topology::Machine;
+    use numaherd_trace::ThreadInfo;
     use numaherd_trace::world::PageUse;
-    use numaherd_trace::{Encoder, Event, ThreadInfo, Writer};
 
     use super::*;
     use crate::World;
-
-    /// Four threads that begin on nodes of their own. Each goes round pages of its own, which the first
-    /// one touches before; 0 and 1, and 2 and 3, also go round pages that they share.
-    fn trace() -> Trace {
-        let mut writer =
-            Writer::new(Cursor::new(Vec::new()), 4096, &serde_json::Map::new()).unwrap();
-        let mut encoder = Encoder::new();
-        let line = |page: u64, line: u64| Event::load(0x7000_0000 + page * 4096 + line * 64, 8, 4);
-        for number in 0..4u64 {
-            let info = ThreadInfo {
-                process: 10,
-                tid: 10 + number as u32,
-                name: "worker".to_owned(),
-            };
-            let thread = writer.thread(&info);
-            let mut events = Vec::new();
-            if number == 0 {
-                let all = (0..4 * 128).chain(5000..5128).chain(5500..5628);
-                events.extend(all.map(|page| line(page, 0)));
-                events.extend((1..4).map(|other| Event::wake(other, 0)));
-            } else {
-                events.push(Event::sleep(0));
-            }
-            for _ in 0..16 {
-                for page in 0..128 {
-                    for at in 0..8 {
-                        events.push(line(number * 128 + page, at * 8));
-                        events.push(line(5000 + number / 2 * 500 + page, at * 8 + number % 2));
-                    }
-                }
-            }
-            for part in events.chunks(numaherd_trace::FRAME_EVENTS) {
-                let frame = encoder.encode(thread, 0, part).unwrap();
-                writer.append(frame).unwrap();
-            }
-        }
-        let bytes = writer.finish().unwrap().into_inner();
-        Trace::from_bytes(bytes).unwrap()
-    }
 
     fn hardware() -> Hardware {
         let mut hardware = Hardware::of(&Machine::preset("lab-4x2").unwrap()).unwrap();
@@ -181,7 +141,7 @@ mod tests {
 
     #[test]
     fn policies_do_on_a_trace_what_they_are_known_for() {
-        let (trace, hardware) = (trace(), hardware());
+        let (trace, hardware) = (shared_pages(2, 16), hardware());
         let analysis = Analysis::of(&trace, 4096).unwrap();
         let figures = |policy| {
             let mut settings = Settings::as_published(World::Trace);
@@ -230,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_oracle_asks_for_an_analysis() {
-        let (trace, hardware) = (trace(), hardware());
+        let (trace, hardware) = (shared_pages(2, 16), hardware());
         let played = OnTrace {
             hardware: &hardware,
             trace: &trace,

@@ -77,7 +77,9 @@ fn ratio(one: Duration, other: Duration) -> f64 {
 fn measure(options: &RunOptions) -> Duration {
     let guest = options.boot().unwrap_or_else(|error| panic!("{error}"));
     if options.model.is_some() {
-        guest.gate(true).unwrap_or_else(|error| panic!("{error}"));
+        guest
+            .start_model()
+            .unwrap_or_else(|error| panic!("{error}"));
     }
     let begin = Instant::now();
     guest

@@ -121,9 +121,10 @@ fn present(what: &'static str, path: PathBuf) -> Result<PathBuf> {
     }
 }
 
-fn on_path(program: &str) -> Option<PathBuf> {
+/// The file that a shell would run for the name of a program.
+pub fn on_path(program: impl AsRef<Path>) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?)
-        .map(|directory| directory.join(program))
+        .map(|directory| directory.join(&program))
         .find(|candidate| candidate.is_file())
 }
 

@@ -385,11 +385,23 @@ impl Guest {
         }
     }
 
-    /// Turns the hardware model on or off, for the guest as a whole.
+    /// Turns the hardware model on, for the guest as a whole.
     ///
     /// # Errors
     /// [`Error::Gate`], when there is no model or the plugin refuses; [`Error::Died`].
-    pub fn gate(&self, on: bool) -> Result<()> {
+    pub fn start_model(&self) -> Result<()> {
+        self.set_gate(true)
+    }
+
+    /// Turns the hardware model off.
+    ///
+    /// # Errors
+    /// As [`Self::start_model`].
+    pub fn stop_model(&self) -> Result<()> {
+        self.set_gate(false)
+    }
+
+    fn set_gate(&self, on: bool) -> Result<()> {
         match self.ask(&ToGuest::Gate { on })? {
             ToHost::GateSet(set) => set.map_err(Error::Gate),
             _ => Err(self.died()),

@@ -75,7 +75,7 @@ pub fn record(
         file: file.clone(),
         about: about(run)?,
     }))?;
-    guest.gate(true)?;
+    guest.start_model()?;
     let began = Instant::now();
     let until = options.limit.map(|limit| began + limit);
     let stop = || stop() || until.is_some_and(|until| Instant::now() >= until);
@@ -83,7 +83,7 @@ pub fn record(
     let (ending, cut_short) = attend(&guest, &recorded(&run.command), stop, &mut sinks)?;
     let took = began.elapsed();
     // Closing the gate finishes the file.
-    guest.gate(false)?;
+    guest.stop_model()?;
     let stopped = guest.stop()?;
     if let Some(reason) = failure(&stopped.messages) {
         return Err(Error::Trace { file, reason });

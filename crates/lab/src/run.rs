@@ -162,7 +162,7 @@ pub fn run_beside<T: Send>(
         .context(|| "telling of a crashed boot".to_owned())?;
     }
     if options.model.is_some() {
-        guest.gate(true)?;
+        guest.start_model()?;
     }
     let mut sinks = Sinks::new(stdout, stderr);
     let (ending, said) = thread::scope(|scope| {
@@ -176,7 +176,7 @@ pub fn run_beside<T: Send>(
             }
         };
         if options.model.is_some() {
-            guest.gate(false)?;
+            guest.stop_model()?;
         }
         let said = beside.join().unwrap_or_else(|panic| resume_unwind(panic));
         Ok((ending, said))

@@ -212,7 +212,7 @@ fn kernel_settings_can_be_written_and_refusals_are_told() {
 
 #[test]
 fn the_gate_needs_a_model() {
-    match GUEST.gate(true) {
+    match GUEST.start_model() {
         Err(Error::Gate(reason)) => assert!(reason.contains("lab_pmu"), "{reason}"),
         other => panic!("{other:?}"),
     }

@@ -78,7 +78,9 @@ fn to_move(text: &str, array: u64) -> BTreeSet<u64> {
 #[test]
 fn who_shares_pages_and_where_they_belong_is_told_until_they_are_there() {
     let guest = options().boot().unwrap_or_else(|error| panic!("{error}"));
-    guest.gate(true).unwrap_or_else(|error| panic!("{error}"));
+    guest
+        .start_model()
+        .unwrap_or_else(|error| panic!("{error}"));
     let program = build("share").display().to_string();
     // Two threads on node 1 share the first array, two on node 0 have one for each.
     let words = format!("{program} {PAGES} 20 1 1 2 2 4 0 5 0");

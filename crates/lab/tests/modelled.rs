@@ -165,7 +165,9 @@ fn counts_times_and_samples_are_those_of_the_model() {
     let machine = square();
     let program = build("walk");
     let guest = boot(&machine);
-    guest.gate(true).unwrap_or_else(|error| panic!("{error}"));
+    guest
+        .start_model()
+        .unwrap_or_else(|error| panic!("{error}"));
 
     // CPU 0 is on node 0, CPU 2 on node 1, CPU 6 on node 3: no hop, one, two.
     for (home, latency_ns) in [(0, 90.0), (2, 150.0), (6, 210.0)] {
@@ -200,7 +202,7 @@ fn counts_times_and_samples_are_those_of_the_model() {
     }
     all.extend(shared);
 
-    guest.gate(false).unwrap_or_else(|error| panic!("{error}"));
+    guest.stop_model().unwrap_or_else(|error| panic!("{error}"));
     let report = guest
         .stop()
         .expect("it stops")

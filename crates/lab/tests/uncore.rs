@@ -106,7 +106,9 @@ fn in_guest(guest: &Guest, function: &str, word: &str, walk: Option<&str>) -> se
 fn the_penalty_is_the_latency_of_the_memory_in_cycles() {
     let walk = walked::build("watched-walk");
     let guest = walked::boot(&walked::square());
-    guest.gate(true).unwrap_or_else(|error| panic!("{error}"));
+    guest
+        .start_model()
+        .unwrap_or_else(|error| panic!("{error}"));
     // CPU 0 is on node 0; CPU 2 on node 1, one hop away.
     let [local, remote] = [0, 2].map(|home| {
         let command = format!("{} {LINES} {ROUNDS} 0 0 {home}", walk.display());

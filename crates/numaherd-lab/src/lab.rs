@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use indicatif::ProgressBar;
 use numaherd_hardware::IpmConfig;
-use numaherd_lab_launcher::{Command, Error, Guest, RunOptions};
+use numaherd_lab_launcher::{Command, Error, Guest, RunOptions, on_path};
 use numaherd_topology::Machine;
 
 use crate::cli::LabRun;
@@ -169,8 +169,7 @@ pub fn is_here(program: &Path) -> bool {
     if is_named(program) {
         return program.is_file();
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+    on_path(program).is_some()
 }
 
 /// Looks for a program as the guest will, which sees this machine's file system: what is not here need

@@ -3,9 +3,9 @@
 //! One of each: [`Shape`] makes a machine, [`seen`] makes what a world observes, [`orders`] what a plan
 //! asks for and what came of it, [`Scene`] is a machine with one snapshot of it, [`FakeWorld`] is a
 //! scripted [`World`](numaherd_world::World), and [`Played`] shows given snapshots.
-//! With the feature `ledger`, a `MadeLedger` is made up record by record. A test says only what matters to it and takes the rest
-//! as it is: threads are busy and may run anywhere, half of each node's memory is free, page moves
-//! succeed. [`sysfs::write`] writes a machine as a tree that the readers of sysfs understand.
+//! With the feature `ledger`, a `MadeLedger` is made up record by record; with the feature `trace`, `traces` makes traces.
+//! A test says only what matters to it and takes the rest as it is: threads are busy and may run anywhere, half of each node's
+//! memory is free, page moves succeed. [`sysfs::write`] writes a machine as a tree that the readers of sysfs understand.
 //!
 //! Everything here panics on what a test cannot mean, for instance a list of CPUs that is none.
 
@@ -17,6 +17,8 @@ pub mod scene;
 pub mod seen;
 pub mod shape;
 pub mod sysfs;
+#[cfg(feature = "trace")]
+pub mod traces;
 pub mod world;
 
 #[cfg(feature = "ledger")]

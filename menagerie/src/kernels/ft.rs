@@ -15,7 +15,7 @@ use super::field::Field;
 use super::nas_random::{NasRandom, SEED};
 use super::{Array, Check, Kernel, Member, Problem, Stopped, Terms};
 use crate::error::Error;
-use line::{Lines, Place};
+use line::{Direction, Lines, Place};
 use std::f64::consts::PI;
 
 /// Decay of a coefficient: exp of minus four times this times the squares of pi and its wave
@@ -119,22 +119,24 @@ impl Ft {
         }
     }
 
-    /// Transforms `from` into `to` along all axes; backwards with the opposite sign and in the
-    /// opposite order.
+    /// Transforms `from` into `to` along all axes; inversely in the opposite order.
     fn transform(
         &self,
         member: &Member<'_>,
         lines: &mut [Lines; 3],
-        backwards: bool,
+        direction: Direction,
         from: Field<'_>,
         to: Field<'_>,
     ) -> Result<(), Stopped> {
-        let order = if backwards { [2, 1, 0] } else { [0, 1, 2] };
+        // Between the first two axes everybody stays in his planes.
+        let (order, stays_after) = match direction {
+            Direction::Forward => ([0, 1, 2], 0),
+            Direction::Inverse => ([2, 1, 0], 1),
+        };
         let mut source = from;
         for axis in order {
-            self.transform_axis(member, &mut lines[axis], axis, backwards, source, to);
-            // Between the first two axes everybody stays in his planes.
-            if axis == 2 || (axis == 1) != backwards {
+            self.transform_axis(member, &mut lines[axis], axis, direction, source, to);
+            if axis != stays_after {
                 member.wait()?;
             }
             source = to;
@@ -148,7 +150,7 @@ impl Ft {
         member: &Member<'_>,
         lines: &mut Lines,
         axis: usize,
-        backwards: bool,
+        direction: Direction,
         from: Field<'_>,
         to: Field<'_>,
     ) {
@@ -174,7 +176,7 @@ impl Ft {
                     width: BLOCK.min(count - first),
                 };
                 lines.read(from, place);
-                lines.transform(backwards);
+                lines.transform(direction);
                 lines.write(to, place);
             }
         }
@@ -226,7 +228,7 @@ impl Ft {
         self.set_decays(member);
         self.draw(member);
         let (values, coefficients) = (self.values.field(), self.coefficients.field());
-        self.transform(member, lines, false, values, coefficients)
+        self.transform(member, lines, Direction::Forward, values, coefficients)
     }
 }
 
@@ -245,7 +247,7 @@ impl Kernel for Ft {
             self.evolve(member);
             member.wait()?;
             let values = self.values.field();
-            self.transform(member, &mut lines, true, values, values)?;
+            self.transform(member, &mut lines, Direction::Inverse, values, values)?;
             let checksum = self.checksum(member)?;
             for (part, at) in [("real", 0), ("imaginary", 1)] {
                 let name = format!("checksum {iteration} ({part})");

@@ -19,7 +19,7 @@ use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
 use numaherd_experiment::{Asked, ExperimentError, Scenario, Trial, Trials, World, progress};
 use numaherd_hardware::IpmConfig;
-use numaherd_lab_launcher::{Command, Ending, Guest};
+use numaherd_lab_launcher::{Command, Ending, Guest, on_path};
 use numaherd_policy::registry;
 use numaherd_world::Signal;
 use serde::Serialize;
@@ -236,13 +236,13 @@ pub fn menagerie() -> Result<PathBuf> {
         "{}-unknown-linux-gnu/release/menagerie",
         std::env::consts::ARCH
     );
-    let beside = program
+    let mut beside = program
         .ancestors()
         .flat_map(|d| [d.join("menagerie"), d.join(&built)]);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|directory| directory.join("menagerie"));
-    beside.chain(on_path).find(|candidate| candidate.is_file()).ok_or_else(|| {
-        let told = "cannot find the menagerie's program beside numaherd or on the PATH; run `make build`";
+    let beside = beside.find(|candidate| candidate.is_file());
+    beside.or_else(|| on_path("menagerie")).ok_or_else(|| {
+        let told =
+            "cannot find the menagerie's program beside numaherd or on the PATH; run `make build`";
         ended(Exit::NotSetUp, told)
     })
 }

@@ -5,6 +5,15 @@
 use crate::kernels::field::Field;
 use std::f64::consts::PI;
 
+/// The sign of a transform's exponents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From values to frequencies.
+    Forward,
+    /// From frequencies to values.
+    Inverse,
+}
+
 /// A complex number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Complex {
@@ -125,13 +134,12 @@ impl Lines {
         }
     }
 
-    /// Transforms all lines of the block; backwards with the opposite sign. Nothing is divided by
-    /// the length.
-    pub fn transform(&mut self, backwards: bool) {
+    /// Transforms all lines of the block. Nothing is divided by the length.
+    pub fn transform(&mut self, direction: Direction) {
         // In a pass there are `count` transforms of `length / count` elements each, interleaved.
         let mut count = 1;
         while count < self.length {
-            self.pass(count, backwards);
+            self.pass(count, direction);
             std::mem::swap(&mut self.data, &mut self.other);
             count *= 2;
         }
@@ -139,7 +147,7 @@ impl Lines {
 
     /// Halves transforms: the sum of an element and the one half a transform further on belongs to
     /// the even frequencies, their difference turned by a root to the odd ones.
-    fn pass(&mut self, count: usize, backwards: bool) {
+    fn pass(&mut self, count: usize, direction: Direction) {
         let half = self.length / count / 2;
         let run = count * self.width;
         let (low, high) = self.data.split_at(half * run);
@@ -147,7 +155,10 @@ impl Lines {
         let sources = low.chunks_exact(run).zip(high.chunks_exact(run));
         for (at, (target, (low, high))) in targets.zip(sources).enumerate() {
             let root = self.roots[at * count];
-            let root = if backwards { root.conjugate() } else { root };
+            let root = match direction {
+                Direction::Forward => root,
+                Direction::Inverse => root.conjugate(),
+            };
             let (even, odd) = target.split_at_mut(run);
             for at in 0..run {
                 even[at] = low[at].plus(high[at]);
@@ -184,7 +195,7 @@ mod tests {
         fn a_transform_is_the_sum_it_is_defined_as((length, width, values) in case()) {
             let before = lines(length, width, &values);
             let mut after = lines(length, width, &values);
-            after.transform(false);
+            after.transform(Direction::Forward);
             for line in 0..width {
                 for frequency in 0..length {
                     let mut sum = Complex::default();
@@ -203,8 +214,8 @@ mod tests {
         fn there_and_back_is_the_length_times_as_much((length, width, values) in case()) {
             let before = lines(length, width, &values);
             let mut after = lines(length, width, &values);
-            after.transform(false);
-            after.transform(true);
+            after.transform(Direction::Forward);
+            after.transform(Direction::Inverse);
             for (before, after) in before.data.iter().zip(&after.data) {
                 let scaled = Complex::new(after.real / length as f64, after.imaginary / length as f64);
                 let error = scaled.minus(*before);

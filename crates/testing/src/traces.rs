@@ -1,0 +1,58 @@
+//! Traces: threads that go round pages of their own and pages that they share.
+
+use numaherd_trace::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Trace, Writer};
+use serde_json::Map;
+
+use crate::PAGE_BYTES;
+
+/// Threads of a trace made by [`shared_pages`].
+pub const THREADS: u64 = 4;
+
+/// Pages that each thread has of its own, and that each group of threads shares.
+const PAGES: u64 = 128;
+
+/// Where the shared pages of the first group begin, and how far apart those of two groups are.
+const SHARED: (u64, u64) = (5000, 500);
+
+/// Four threads of process 10, numbered from 10, in `groups` (1, 2 or 4) of neighbours. The first one touches
+/// all pages, then wakes the others; then each goes `rounds` times round pages of its own and pages that its
+/// group shares.
+pub fn shared_pages(groups: u64, rounds: usize) -> Trace {
+    let line =
+        |page: u64, line: u64| Event::load(0x7000_0000 + page * PAGE_BYTES + line * 64, 8, 4);
+    let shared = |group: u64| SHARED.0 + group * SHARED.1;
+    let mut writer = Writer::new(Vec::new(), PAGE_BYTES, &Map::new()).expect("memory takes all");
+    let mut encoder = Encoder::new();
+    for number in 0..THREADS {
+        let info = ThreadInfo {
+            process: 10,
+            tid: 10 + number as u32,
+            name: "worker".to_owned(),
+        };
+        let thread = writer.thread(&info);
+        let mut events = Vec::new();
+        if number == 0 {
+            let of_groups = (0..groups).flat_map(|group| shared(group)..shared(group) + PAGES);
+            let all = (0..THREADS * PAGES).chain(of_groups);
+            events.extend(all.map(|page| line(page, 0)));
+            events.extend((1..THREADS as u32).map(|other| Event::wake(other, 0)));
+        } else {
+            events.push(Event::sleep(0));
+        }
+        for _ in 0..rounds {
+            for page in 0..PAGES {
+                for at in 0..8 {
+                    let of_group = shared(number * groups / THREADS) + page;
+                    events.push(line(number * PAGES + page, at * 8));
+                    events.push(line(of_group, at * 8 + number % 2));
+                }
+            }
+        }
+        for part in events.chunks(FRAME_EVENTS) {
+            let frame = encoder.encode(thread, 0, part).expect("the events fit");
+            writer.append(frame).expect("memory takes all");
+        }
+    }
+    let bytes = writer.finish().expect("memory takes all");
+    Trace::from_bytes(bytes).expect("a finished trace can be read")
+}
