@@ -21,9 +21,9 @@ use std::time::Duration;
 use numaherd_herd::ledger::Record;
 use numaherd_herd::{Herd, Settings};
 use numaherd_model::{Binding, Hardware, Job, Library, Model, Options, Placement, Program, Until};
-use numaherd_policy::{CostModel, Means, registry};
+use numaherd_policy::{CostModel, Home, Means, registry};
 use numaherd_topology::{CpuId, CpuSet, Machine};
-use numaherd_world::{NewPages, Signal, Snapshot, ThreadId};
+use numaherd_world::{Signal, Snapshot, ThreadId};
 
 /// Machines of one to four nodes, with and without figures of links and probes.
 const MACHINES: [&str; 5] = [
@@ -53,7 +53,8 @@ numaherd_fuzz::target!(|text: &str| {
     let Some(programs) = programs(profiles, &hardware) else {
         return;
     };
-    let policies: Vec<_> = registry::policies()
+    let policies: Vec<_> = registry::POLICIES
+        .iter()
         .filter(|entry| can_have(entry))
         .collect();
     let policy = policies[run.below(policies.len())].name;
@@ -149,10 +150,10 @@ fn job(mut row: Numbers<'_>, programs: &[Arc<Program>], hardware: &Hardware) -> 
 }
 
 /// Whether the model has what a policy needs.
-fn can_have(entry: &registry::Entry) -> bool {
+fn can_have(entry: &registry::NamedPolicy) -> bool {
     let needs = registry::needs(entry.name).expect("a policy of the table");
     let lacks = [Signal::TlbResidency, Signal::TlbMisses, Signal::HintFaults];
-    entry.new_pages != NewPages::Random && !needs.iter().any(|need| lacks.contains(need))
+    entry.worlds != registry::Worlds::Traces && !needs.iter().any(|need| lacks.contains(need))
 }
 
 fn holds(mut model: Model, jobs: usize, policy: &str, settings: Settings) {
@@ -227,8 +228,8 @@ fn can_be(snapshot: &Snapshot) {
 struct Asked(numaherd_model::CostModel);
 
 impl CostModel for Asked {
-    fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
-        let cost = self.0.slowdown(layout)?;
+    fn cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
+        let cost = self.0.slowdown(layout, homes)?;
         assert!(cost.is_finite() && cost > 0.0);
         let least = self.0.least_slowdown().expect("there are threads");
         assert!(

@@ -126,8 +126,8 @@ impl OnModel<'_> {
 struct LayoutCosts(numaherd_model::CostModel);
 
 impl CostModel for LayoutCosts {
-    fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
-        self.0.slowdown(layout)
+    fn cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
+        self.0.slowdown(layout, homes)
     }
 
     fn least(&self, _: &[ThreadId]) -> Option<f64> {
@@ -136,10 +136,6 @@ impl CostModel for LayoutCosts {
 
     fn parts(&self) -> Vec<MemoryPart> {
         self.0.parts()
-    }
-
-    fn joint_cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
-        self.0.joint_slowdown(layout, homes)
     }
 
     fn joint_least(&self, _: &[ThreadId]) -> Option<f64> {

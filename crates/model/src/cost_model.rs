@@ -35,28 +35,23 @@ impl Model {
 }
 
 impl CostModel {
-    /// Mean slowdown of all threads were these on those CPUs, and the others where they are. `None`
-    /// when a thread is not there any more, or a CPU never was.
-    pub fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
+    /// Mean slowdown of all threads if these ran on those CPUs, and the others where they are, with the pages
+    /// of each part of the memory spread over nodes by weights, in the order of [`CostModel::parts`]; `None` for
+    /// a part that stays. Without homes, all parts stay. `None` when a thread or a CPU does not exist, or a
+    /// node has no room for its pages.
+    pub fn slowdown(
+        &self,
+        layout: &[(ThreadId, CpuId)],
+        homes: &[Option<Vec<(NodeId, u32)>>],
+    ) -> Option<f64> {
         let engine = lock(&self.shared);
-        engine.slowdown(layout)
+        engine.slowdown(layout, homes)
     }
 
     /// The memory of the threads that run, in parts that can be placed each by itself.
     pub fn parts(&self) -> Vec<MemoryPart> {
         let engine = lock(&self.shared);
         engine.parts()
-    }
-
-    /// [`CostModel::slowdown`], were the pages of each part spread over nodes by weights, `None` for those that
-    /// stay, in the order of [`CostModel::parts`]. `None` also where a node has no room for them.
-    pub fn joint_slowdown(
-        &self,
-        layout: &[(ThreadId, CpuId)],
-        homes: &[Option<Vec<(NodeId, u32)>>],
-    ) -> Option<f64> {
-        let engine = lock(&self.shared);
-        engine.joint_slowdown(layout, homes)
     }
 
     /// A mean slowdown that no layout can be below, wherever memory is: every thread alone, with its memory on

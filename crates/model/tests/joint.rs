@@ -57,9 +57,9 @@ fn what_is_foreseen_is_what_it_then_costs() {
     let homes: Vec<_> = quarters
         .map(|quarters| Some(vec![(NodeId(0), 4 - quarters), (NodeId(1), quarters)]))
         .to_vec();
-    let before = asked.slowdown(&layout).unwrap();
-    let foreseen = asked.joint_slowdown(&layout, &homes).unwrap();
-    assert_eq!(asked.joint_slowdown(&layout, &vec![None; 4]), Some(before));
+    let before = asked.slowdown(&layout, &[]).unwrap();
+    let foreseen = asked.slowdown(&layout, &homes).unwrap();
+    assert_eq!(asked.slowdown(&layout, &vec![None; 4]), Some(before));
     let affinities = layout.iter().map(|&(thread, cpu)| AffinityOrder {
         thread,
         core: Some(cpu),
@@ -83,7 +83,7 @@ fn what_is_foreseen_is_what_it_then_costs() {
         .collect();
     model.pager().unwrap().apply(&orders);
     model.run_for(Duration::from_secs(10));
-    let then = asked.slowdown(&layout).unwrap();
+    let then = asked.slowdown(&layout, &[]).unwrap();
     // `alone` is measured where a thread runs; both nodes of this machine are alike.
     assert!(
         (then / foreseen - 1.0).abs() < 1e-4,
@@ -116,11 +116,11 @@ fn no_pair_is_below_the_bound_and_the_bound_is_below_that_of_memory_that_stays()
                     .zip(layout.iter().rev().map(|&(_, cpu)| cpu))
                     .collect(),
             };
-            least = least.min(asked.joint_slowdown(&layout, &homes).unwrap());
+            least = least.min(asked.slowdown(&layout, &homes).unwrap());
         }
     }
     assert!(joint <= least, "{joint} and {least}");
-    assert!(least < asked.slowdown(&layout).unwrap());
+    assert!(least < asked.slowdown(&layout, &[]).unwrap());
 }
 
 #[test]
@@ -150,6 +150,6 @@ fn what_has_no_room_cannot_be_told() {
     };
     let asked = model.cost_model();
     let all_on = |node: u32| vec![Some(vec![(NodeId(node), 1)]); copies];
-    assert_eq!(asked.joint_slowdown(&layout, &all_on(0)), None);
-    assert!(asked.joint_slowdown(&layout, &vec![None; copies]).is_some());
+    assert_eq!(asked.slowdown(&layout, &all_on(0)), None);
+    assert!(asked.slowdown(&layout, &vec![None; copies]).is_some());
 }

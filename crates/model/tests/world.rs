@@ -449,14 +449,14 @@ fn what_a_layout_would_cost_is_what_it_then_costs_and_none_is_below_the_bound() 
         .map(|thread| thread.id)
         .zip(cpus(&[2, 3, 0, 1]))
         .collect();
-    let cost = cost_model.slowdown(&layout).unwrap();
+    let cost = cost_model.slowdown(&layout, &[]).unwrap();
     assert!(cost >= least && least > 0.95, "{cost} and {least}");
     for &(thread, cpu) in &layout {
         model.apply(&place(thread, cpu.0));
     }
     // Nothing is named: where they are now.
-    assert!((cost_model.slowdown(&[]).unwrap() / cost - 1.0).abs() < 1e-4);
-    assert_eq!(cost_model.slowdown(&[(layout[0].0, CpuId(77))]), None);
+    assert!((cost_model.slowdown(&[], &[]).unwrap() / cost - 1.0).abs() < 1e-4);
+    assert_eq!(cost_model.slowdown(&[(layout[0].0, CpuId(77))], &[]), None);
 }
 
 #[test]

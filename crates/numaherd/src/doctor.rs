@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use numaherd_host::{Doctor as Machine, EventCheck, EventTable, Finding, Verdict};
-use numaherd_policy::registry::{self, Entry, POLICIES};
+use numaherd_policy::registry::{self, NamedPolicy};
 use numaherd_topology::sysfs;
 use numaherd_world::{NewPages, Signal, SignalReport, SignalState};
 use serde::Serialize;
@@ -76,8 +76,7 @@ fn report(root: &Path, events: Option<&Path>) -> Result<Report> {
     let events = event_table(events)?;
     let machine = numaherd_host::doctor(root, &topology, &events);
     let (level, because) = level::of(&machine);
-    let policies: Vec<_> = POLICIES
-        .iter()
+    let policies: Vec<_> = registry::for_live_machines()
         .map(|entry| PolicyCheck::of(entry, &machine))
         .collect();
     // Those that look at nothing are baselines; the strongest stand last.
@@ -109,16 +108,13 @@ fn lacks(policy: &str, machine: &Machine) -> Vec<Signal> {
 }
 
 impl PolicyCheck {
-    fn of(entry: &Entry, machine: &Machine) -> Self {
+    fn of(entry: &NamedPolicy, machine: &Machine) -> Self {
         let lacks = lacks(entry.name, machine);
-        let (can_start, note) = match entry.new_pages {
-            NewPages::FirstTouch => (true, None),
-            NewPages::Interleave => (true, Some("for a program that is started with it")),
-            NewPages::Random => (false, Some("the kernel places no new pages at random")),
-        };
+        let is_for_start = entry.new_pages != NewPages::FirstTouch;
+        let note = is_for_start.then_some("for a program that is started with it");
         Self {
             name: entry.name,
-            runs: lacks.is_empty() && can_start,
+            runs: lacks.is_empty(),
             lacks,
             note,
         }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use comfy_table::{Table, presets};
-use numaherd_policy::registry::{self, PAGINGS, PLACEMENTS};
+use numaherd_policy::registry::{self, PAGINGS, PLACEMENTS, POLICIES};
 use numaherd_policy::rules::Rule;
 use serde::Serialize;
 
@@ -40,9 +40,7 @@ pub fn policies(options: &Policies) -> Result<()> {
             print::shown(options.json, &description, || one(&description))
         }
         None => {
-            let all: Result<Vec<_>> = registry::policies()
-                .map(|entry| describe(entry.name))
-                .collect();
+            let all: Result<Vec<_>> = POLICIES.iter().map(|entry| describe(entry.name)).collect();
             let all = all?;
             print::shown(options.json, &all, || list(&all))
         }
@@ -53,7 +51,7 @@ fn describe(name: &str) -> Result<Description> {
     let usage = |error| ended(Exit::Usage, error);
     let (placement, paging) = registry::halves(name).map_err(usage)?;
     let needs = registry::needs(name).map_err(usage)?;
-    let entry = registry::policies().find(|entry| entry.name == name);
+    let entry = POLICIES.iter().find(|entry| entry.name == name);
     let joined = format!("{}; {}", placement.about, paging.about);
     let sources = format!("{}; {}", placement.source, paging.source);
     let rule = |rule: &Rule| RuleDescription {

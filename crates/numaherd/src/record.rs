@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Result;
 use numaherd_herd::replay::Wants;
 use numaherd_herd::{Line, Summary, needs};
-use numaherd_policy::registry::{self, POLICIES};
+use numaherd_policy::registry;
 use numaherd_policy::{Needs, Place, Policy, Random};
 use numaherd_show::replay::{Content, Recorded, recorded};
 use numaherd_topology::{Topology, sysfs};
@@ -110,7 +110,7 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
 /// What each policy goes by.
 fn wants() -> Vec<Wants> {
     let usual = numaherd_policy::Settings::default();
-    let entries = POLICIES.iter();
+    let entries = registry::for_live_machines();
     let built = entries.filter_map(|entry| registry::build(entry.name, &usual).ok());
     built.map(|policy| Wants::of(&policy)).collect()
 }

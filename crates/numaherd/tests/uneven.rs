@@ -3,7 +3,6 @@
 //! accesses, on a trace; and every view shows what came of it.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -13,9 +12,10 @@ use numaherd_herd::ledger::Reader;
 use numaherd_herd::{Ending, Record};
 use numaherd_model::{Hardware, Job, Library, Until};
 use numaherd_policy::registry;
+use numaherd_testing::traces::shared_pages;
 use numaherd_topology::{Machine, NodeId, Topology};
+use numaherd_trace::Trace;
 use numaherd_trace::world::Hardware as Traced;
-use numaherd_trace::{Encoder, Event, FRAME_EVENTS, ThreadInfo, Trace, Writer};
 use numaherd_world::{PageOrder, Snapshot};
 
 /// The preset, and the same nodes with their parts dealt otherwise: domains and MiB of each node.
@@ -48,41 +48,6 @@ fn jobs(topology: &Topology) -> Vec<Job> {
         Job::new(program.into()).homed(home)
     };
     programs.into_iter().zip(homes).map(job).collect()
-}
-
-/// Four threads, each with pages of its own, all touched first by the first one, and pages of all.
-fn trace() -> Trace {
-    let mut writer = Writer::new(Cursor::new(Vec::new()), 4096, &serde_json::Map::new()).unwrap();
-    let mut encoder = Encoder::new();
-    let line = |page: u64, line: u64| Event::load(0x7000_0000 + page * 4096 + line * 64, 8, 4);
-    for number in 0..4u64 {
-        let info = ThreadInfo {
-            process: 10,
-            tid: 10 + number as u32,
-            name: "worker".to_owned(),
-        };
-        let thread = writer.thread(&info);
-        let mut events = Vec::new();
-        if number == 0 {
-            events.extend((0..4 * 128).chain(5000..5128).map(|page| line(page, 0)));
-            events.extend((1..4).map(|other| Event::wake(other, 0)));
-        } else {
-            events.push(Event::sleep(0));
-        }
-        for _ in 0..8 {
-            for page in 0..128 {
-                for at in 0..8 {
-                    events.push(line(number * 128 + page, at * 8));
-                    events.push(line(5000 + page, at * 8 + number % 2));
-                }
-            }
-        }
-        for part in events.chunks(FRAME_EVENTS) {
-            let frame = encoder.encode(thread, 0, part).unwrap();
-            writer.append(frame).unwrap();
-        }
-    }
-    Trace::from_bytes(writer.finish().unwrap().into_inner()).unwrap()
 }
 
 /// Herds with a policy, recorded in a ledger; whether it was on a trace.
@@ -202,12 +167,12 @@ fn numaherd(arguments: &[&str]) -> String {
 #[test]
 fn every_policy_keeps_to_what_each_node_has() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = trace();
+    let trace = shared_pages(1, 8);
     let mut wanted: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     let mut on_traces = 0;
     for machine in machines() {
         let topology = machine.topology().unwrap();
-        for entry in registry::policies() {
+        for entry in registry::POLICIES.iter() {
             let ledger = folder
                 .path()
                 .join(format!("{}.{}", machine.name, entry.name));
@@ -225,7 +190,7 @@ fn every_policy_keeps_to_what_each_node_has() {
     }
     assert!(on_traces > 0);
     // What does nothing breaks no rule either.
-    for entry in registry::policies() {
+    for entry in registry::POLICIES.iter() {
         let [threads, pages] = wanted[entry.name];
         let places = entry.placement != "linux";
         let moves = entry.paging != "stay" || entry.name == "joint-oracle";
@@ -237,7 +202,7 @@ fn every_policy_keeps_to_what_each_node_has() {
 /// The ledger of a run on the preset, whose memory begins where there are no CPUs.
 fn ledger(folder: &Path) -> PathBuf {
     let path = folder.join("ledger");
-    herd(&machines()[0], "di-migrate", &trace(), &path);
+    herd(&machines()[0], "di-migrate", &shared_pages(1, 8), &path);
     path
 }
 

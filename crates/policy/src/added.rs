@@ -13,13 +13,13 @@ use numaherd_files::setting::{Kind, Setting, Value, Wrong, joined};
 use serde::de::{DeserializeOwned, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::registry::{Entry, Half, MakePaging, MakePlacement};
+use crate::registry::{Half, MakePaging, MakePlacement, NamedPolicy};
 
 /// What one file adds, or the tree's own tables hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Added {
     /// Policies: halves joined under names of their own. The halves may be anybody's.
-    pub policies: &'static [Entry],
+    pub policies: &'static [NamedPolicy],
     /// Placements.
     pub placements: &'static [Half<MakePlacement>],
     /// Pagings.

@@ -2,20 +2,20 @@
 //!
 //! Problem: a thread that mostly sleeps needs no core of its own, and a slot dealt to it keeps a
 //! busy thread out. Rule: a thread is placed once it wants at least `least_cpu_share` of a CPU in an
-//! interval (Clavis: 0.9), and no longer when it stayed below in 7 of its last 10 intervals, the
-//! vote of the classes (DINO §3.3.3), so that one quiet interval moves nothing.
+//! interval (Clavis: 0.9), until it has wanted less in 7 of its last 10 intervals. This is the vote of the
+//! classes (DINO §3.3.3): one quiet interval moves nothing.
 //!
 //! A thread *wants* what it used and the time that it waited for a CPU: two threads that share one use
 //! half of it each, and both are busy. Where waiting is not measured, what a thread used counts alone.
 //!
-//! Where there are more threads than CPUs no thread can have 0.9 of one. If the threads of a pool
+//! With more threads than CPUs, no thread can have 0.9 of one. If the threads of a pool
 //! ([`crate::pools`]) together use at least that share of all its CPUs, a thread needs only the
-//! share divided by `T = ceil(threads / CPUs)`, DINO's slots per core; which threads count towards
-//! `T` follows from the share, so both are found together, from the smallest share up. (No source:
-//! Clavis was run with at most one thread per core.)
+//! share divided by `T = ceil(threads / CPUs)`, DINO's slots per core. The share determines which threads
+//! count towards `T`, so both are found together, from the smallest share up. (No source: Clavis was run
+//! with at most one thread per core.)
 //!
 //! Properties: a thread that reaches the share in every interval is always placed; one that never
-//! does is never placed; fewer than 7 quiet intervals in 10 take no placed thread out.
+//! does is never placed; a placed thread stays placed while fewer than 7 of 10 intervals are quiet.
 
 use numaherd_files::settings;
 use numaherd_world::{Snapshot, Thread};

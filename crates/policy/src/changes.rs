@@ -1,12 +1,12 @@
-//! Whether anything has changed since threads were last placed that calls for placing them anew.
+//! Whether a change since threads were last placed requires placing them again.
 //!
-//! Problem: a placement that is worked out anew every interval follows every small change of the
-//! miss rates, and each thread it moves costs time. Rule (N-MASS §3.4): it is worked out anew when a
-//! miss rate changed by more than 20 %; here too when threads came or went, when a process's home
-//! changed, and when the CPUs that may be had did.
+//! Problem: a placement that is computed again every interval follows every small change of the
+//! miss rates, and each thread that it moves costs time. Rule (N-MASS §3.4): compute it again when a
+//! miss rate changed by more than 20 %; here also when threads came or went, when a process's home
+//! changed, and when the available CPUs changed.
 //!
 //! Readings: the paper compares with "the previous scheduler epoch"; here it is the epoch in which
-//! the threads were last placed, so that a rate that creeps is noticed too. Rates below 1 line per
+//! the threads were last placed, so that a slow drift is noticed too. Rates below 1 line per
 //! 1000 instructions count as 1: of such programs the paper says that they are not memory-bound
 //! (§4.5), and a fifth of nearly nothing is noise.
 //!

@@ -14,16 +14,18 @@ pub type Home = Option<Vec<(NodeId, u32)>>;
 
 /// Predicts what layouts cost.
 pub trait CostModel: Send + Sync {
-    /// Predicted cost of a layout, lower is better, in a unit of its own that is the same for all
-    /// layouts of one interval; `None` when it cannot predict one.
+    /// Predicted cost of a layout with each part of the memory at its home, lower is better, in a unit of
+    /// its own that is the same for all layouts of one interval; `None` when it cannot predict one, or a
+    /// node has no room for what would be on it.
     ///
-    /// Each thread is named at most once. Threads that are not named stay where they are. Layouts
-    /// that differ only in which of a memory domain's like cores runs which thread cost the same.
-    fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64>;
+    /// Each thread is named at most once. Threads that are not named stay where they are. Homes are in the
+    /// order of [`CostModel::parts`]; without any, all memory stays. Layouts that differ only in which of a
+    /// memory domain's like cores runs which thread cost the same.
+    fn cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64>;
 
-    /// A cost that no layout of these threads can be below, in the unit of [`CostModel::cost`];
-    /// `None` when no such figure is known. A search that cannot try all layouts states it as its
-    /// bound.
+    /// A cost that no layout of these threads can be below while memory stays, in the unit of
+    /// [`CostModel::cost`]; `None` when no such figure is known. A search that cannot try all layouts
+    /// states it as its bound.
     fn least(&self, threads: &[ThreadId]) -> Option<f64> {
         let _ = threads;
         None
@@ -35,15 +37,7 @@ pub trait CostModel: Send + Sync {
         Vec::new()
     }
 
-    /// [`CostModel::cost`], were each part of the memory at its home, in the order of [`CostModel::parts`];
-    /// `None` also where a node has no room for what is to be on it.
-    fn joint_cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
-        let stays = homes.iter().all(Option::is_none);
-        stays.then(|| self.cost(layout)).flatten()
-    }
-
-    /// A cost that no layout of these threads can be below, wherever memory is; `None` when no such figure
-    /// is known.
+    /// The same, wherever memory is.
     fn joint_least(&self, threads: &[ThreadId]) -> Option<f64> {
         let _ = threads;
         None
@@ -54,7 +48,7 @@ pub trait CostModel: Send + Sync {
 pub struct NoCosts;
 
 impl CostModel for NoCosts {
-    fn cost(&self, _: &[(ThreadId, CpuId)]) -> Option<f64> {
+    fn cost(&self, _: &[(ThreadId, CpuId)], _: &[Home]) -> Option<f64> {
         None
     }
 }

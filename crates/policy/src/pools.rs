@@ -1,12 +1,11 @@
 //! Pools: the threads that may be placed, by the CPUs that they are allowed.
 //!
-//! Problem: the papers place any thread on any core; a real thread's cpuset may forbid some, and a
-//! plan for a forbidden core is only refused. Rule: threads with the same allowed CPUs (cpuset
-//! without the offline ones) form a pool, and every pool is placed on its own CPUs as if it were
-//! alone on the machine, the pool of fewest CPUs first; CPUs that earlier pools and
-//! unmanaged threads hold are *taken* in later pools. So containers with CPUs of their own are placed
-//! exactly as the paper says, and where cpusets overlap the wider pool avoids the narrower one.
-//! Without cpusets there is one pool.
+//! Problem: the papers place any thread on any core, but a thread's cpuset may forbid some, and the governor
+//! refuses a plan for a forbidden core. Rule: threads with the same allowed CPUs (the online CPUs of their
+//! cpuset) form a pool, and every pool is placed on its own CPUs as if it were alone on the machine, the pool
+//! with the fewest CPUs first; CPUs that earlier pools and unmanaged threads hold are *taken* in later pools.
+//! So containers with CPUs of their own are placed exactly as the paper describes, and if cpusets overlap, the
+//! wider pool avoids the narrower one. Without cpusets there is one pool.
 //!
 //! Properties: every managed thread that has an allowed online CPU is in one pool; no other is.
 

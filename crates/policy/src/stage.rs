@@ -1,8 +1,8 @@
 //! The stage: what every placement computes before its rule, and what every plan needs after it.
 //!
-//! Problem: a rule of a paper is a few lines on threads and cores. On a real machine it needs to know
+//! Problem: a rule of a paper is a few lines about threads and cores. On a real machine it needs to know
 //! which threads it may place where, which of them are busy, what else holds CPUs, and what the last
-//! intervals showed; and a plan has to be sorted, free of what is so already, and in words.
+//! intervals showed. Its plan must be sorted, worded, and free of seats that threads already have.
 //!
 //! Rule: a placement is a [`PlacementRule`]: it looks at a [`Stage`] and seats threads ([`Seat`]).
 //! [`Staged`] makes a [`Place`] of it:
@@ -11,8 +11,8 @@
 //!    [`Signal::MissRate`] ([`crate::classes`]; a thread that was never counted is left to the kernel),
 //!    and the homes of their processes where it needs [`Signal::Residency`].
 //! 2. *The rule* seats threads, each with its reason ([`crate::reason`]).
-//! 3. *After*: seats that threads have already are dropped, the others are put into words, sorted by
-//!    thread. Threads that have a CPU and have become idle are given back to the kernel.
+//! 3. *After*: seats that threads already have are dropped; the others are sorted by thread, and their
+//!    reasons are worded. Threads that have a CPU and have become idle are given back to the kernel.
 //!
 //! Terms: a *seat* is the CPU that a thread is given; a process's *home* is the node that holds most of
 //! its pages, or the last one known.

@@ -20,9 +20,9 @@ fn stranger() -> PathBuf {
         crate_folder(),
         crate_folder().join("../files")
     );
-    let main = "use numaherd_policy::registry::{needs, policies};\nuse numaherd_policy::Settings;\n\n\
+    let main = "use numaherd_policy::registry::{needs, POLICIES};\nuse numaherd_policy::Settings;\n\n\
                 fn main() {\n    \
-                for policy in policies() {\n        \
+                for policy in POLICIES.iter() {\n        \
                 println!(\"{}: {:?}\", policy.name, needs(policy.name).unwrap());\n    }\n    \
                 let section = <Settings as numaherd_files::setting::Value>::KIND.section().unwrap();\n    \
                 for (name, key) in section.keys().iter().filter(|key| key.0.starts_with(\"mine.\")) {\n        \
@@ -120,7 +120,9 @@ fn a_file_in_a_folder_of_ones_own_is_a_policy_beside_the_others() {
         .filter(|line| !line.starts_with("= "))
         .filter(|line| !line.starts_with("mine: "))
         .collect();
-    let ours = numaherd_policy::registry::policies().map(|policy| policy.name);
+    let ours = numaherd_policy::registry::POLICIES
+        .iter()
+        .map(|policy| policy.name);
     let names = without.iter().filter_map(|line| line.split_once(':'));
     assert!(names.map(|(name, _)| name).eq(ours), "{listed}");
     assert!(listed.contains("\nmine: [CpuUse, Residency]\n"), "{listed}");

@@ -46,12 +46,15 @@ impl Engine {
         parts.map(|(_, part)| part).collect()
     }
 
-    /// See [`crate::CostModel::joint_slowdown`].
-    pub(crate) fn joint_slowdown(
+    /// See [`crate::CostModel::slowdown`].
+    pub(crate) fn slowdown(
         &self,
         layout: &[(ThreadId, CpuId)],
         homes: &[Option<Vec<(NodeId, u32)>>],
     ) -> Option<f64> {
+        if homes.iter().all(Option::is_none) {
+            return self.slowdown_with(layout, &BTreeMap::new());
+        }
         let topology = self.hardware.topology();
         let nodes = topology.nodes();
         let mut used: Vec<f64> = self.used_pages.iter().map(|&pages| pages as f64).collect();
@@ -79,7 +82,7 @@ impl Engine {
         let is_full = |(node, &used): (&numaherd_topology::Node, &f64)| {
             used > (node.memory_bytes / PAGE_BYTES) as f64 + 1.0
         };
-        if !placed.is_empty() && nodes.iter().zip(&used).any(is_full) {
+        if nodes.iter().zip(&used).any(is_full) {
             return None;
         }
         let memory = self.threads.values().filter_map(|thread| {

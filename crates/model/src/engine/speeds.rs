@@ -116,12 +116,7 @@ impl Engine {
             .collect()
     }
 
-    /// See [`crate::CostModel::slowdown`].
-    pub(crate) fn slowdown(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
-        self.slowdown_with(layout, &BTreeMap::new())
-    }
-
-    /// The same with the lines of some threads from elsewhere.
+    /// Mean slowdown in a layout, with the lines of some threads from elsewhere.
     pub(super) fn slowdown_with(
         &self,
         layout: &[(ThreadId, CpuId)],

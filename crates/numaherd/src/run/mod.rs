@@ -19,7 +19,7 @@ use numaherd_herd::needs::{self, Alternative};
 use numaherd_herd::{Control, Ending, Herd, Line, Requests, Summary, control};
 use numaherd_host::{Confined, Host, HostOptions, Selection};
 use numaherd_policy::Policy;
-use numaherd_policy::registry::{self, Entry, POLICIES};
+use numaherd_policy::registry::{self, NamedPolicy};
 use numaherd_show::live::Live;
 use numaherd_topology::sysfs;
 use numaherd_world::NewPages;
@@ -248,8 +248,8 @@ impl<'a> Printed<'a> {
 /// All policies with what they need, for the message that names one that would work here.
 fn alternatives() -> Vec<Alternative> {
     let needs = |name: &str| registry::needs(name).ok();
-    let strongest_first = POLICIES.iter().rev();
-    let anywhere = |entry: &&Entry| entry.new_pages == NewPages::FirstTouch;
+    let strongest_first = registry::for_live_machines().rev();
+    let anywhere = |entry: &&NamedPolicy| entry.new_pages == NewPages::FirstTouch;
     strongest_first
         .filter(anywhere)
         .filter_map(|entry| {

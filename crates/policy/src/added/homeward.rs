@@ -1,20 +1,20 @@
 //! Homeward: a busy thread runs where most of its process's memory is, if a CPU is free there.
 //!
-//! Problem: the kernel starts a thread where a CPU is free; its memory may be elsewhere, and every
-//! access remote from then on. N-MASS's maximum-local answers that by counted misses; many machines
-//! (virtual ones above all) have no counters. Rule: each busy thread in turn that is away from its
-//! process's home goes to the first CPU there that no busy thread has; one that is at home is held.
+//! Problem: the kernel starts a thread on a free CPU; if its memory is elsewhere, every access is remote from
+//! then on. N-MASS's maximum-local solves this with counted misses, but many machines (above all virtual ones)
+//! have no counters. Rule: each busy thread in turn that is away from its process's home moves to the first
+//! CPU there that no busy thread uses; a thread that is at home is held there.
 //!
 //! Terms: a thread is *busy* as in [`crate::busy`]; a process's *home* is the node with most of its
-//! pages, or, where that has no CPUs, the nearest that has. Source: chosen here, as the worked example of
-//! docs/researchers.md; after N-MASS 3.3, Algorithm 2, without its order. Properties: a thread leaves no
-//! home; no CPU gets a second busy one.
+//! pages or, if that has no CPUs, the nearest that has. Source: chosen here, as the worked example of
+//! docs/researchers.md; after N-MASS 3.3, Algorithm 2, without its order. Properties: no thread leaves its
+//! home; no CPU gets a second busy thread.
 
 use numaherd_world::{NewPages, Signal};
 
 use crate::added::Added;
 use crate::policy::{Needs, Random};
-use crate::registry::{Entry, Half, staged};
+use crate::registry::{Half, NamedPolicy, Worlds, staged};
 use crate::rules::Rule;
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
@@ -22,7 +22,7 @@ use crate::words;
 /// What this file adds to the registry.
 #[rustfmt::skip]
 pub const ADDED: Added = Added {
-    policies: &[Entry { name: "homeward", placement: "homeward", paging: "stay", new_pages: NewPages::FirstTouch, about: "Threads run where most of their memory is while a CPU is free there; needs no counters", source: "chosen here" }],
+    policies: &[NamedPolicy { name: "homeward", placement: "homeward", paging: "stay", new_pages: NewPages::FirstTouch, worlds: Worlds::All, about: "Threads run where most of their memory is while a CPU is free there; needs no counters", source: "chosen here" }],
     placements: &[Half { name: "homeward", about: "Home while a CPU is free there", source: "chosen here", rules: &[HOME], settings: &["placement"], make: |settings, _| staged(settings, Homeward) }],
     ..Added::NOTHING
 };

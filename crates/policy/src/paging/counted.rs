@@ -1,25 +1,24 @@
-//! Pages by counted accesses: kMAF, and the node with most samples.
+//! Pages by counted accesses: kMAF, and the node with the most samples.
 //!
-//! Problem: which node uses a page, told from single accesses: memory samples, or faults that the kernel
-//! puts in. Rule: both here count them by page and node, for as long as the process lives.
+//! Problem: find the node that uses a page from single accesses: memory samples, or page faults that the
+//! kernel provokes. Rule: both policies count them by page and node, for the lifetime of the process.
 //!
 //! * *sampled* (IPM §3.1, §3.3, Fig. 1): a page belongs to the node with the most samples of it so far.
 //!   A tie changes nothing.
-//! * *kmaf* (Diener, Cruz, Navaux, Busse, Heiß: kMAF, PACT 2014). Known of it, from its later journal
-//!   text (TPDS 2016, §4.3, §4.5), from its source and from IPM §2.3: it counts faults in a NUMA vector
-//!   per page; at each fault it takes the page's *exclusivity*, the highest count over their sum, and
-//!   sends a page that is exclusive enough to the node with the highest; it remembers the last two
-//!   threads that faulted on a block, and a fault adds 1 in the sharing matrix for each of them other
-//!   than the faulting thread. Our reading: *enough* is `kmaf.exclusivity` (its figure is not known to
-//!   us); the first fault on a page moves nothing (first touch holds); a block is a page; a page that is
-//!   not exclusive stays (the journal's second rule balances those over the nodes, without figures known
-//!   to us).
+//! * *kmaf* (Diener, Cruz, Navaux, Busse, Heiß: kMAF, PACT 2014). Its later journal text (TPDS 2016, §4.3,
+//!   §4.5), its source and IPM §2.3 say: it counts faults in a NUMA vector per page; at each fault it computes
+//!   the page's *exclusivity*, the highest count divided by the sum, and sends a page that is exclusive enough
+//!   to the node with the highest count; it remembers the last two threads that faulted on a block, and a
+//!   fault adds 1 in the sharing matrix for each of them other than the faulting thread. Our reading: *enough*
+//!   is `kmaf.exclusivity` (we do not know its figure); the first fault on a page moves nothing (first touch
+//!   holds); a block is a page; a page that is not exclusive stays (the journal's second rule balances such
+//!   pages over the nodes, with figures that we do not know).
 //!
-//! Terms: a *NUMA vector* counts accesses to a page by node; *exclusivity* is its highest entry over their
-//! sum. Source: IPM §3.1, §3.3 for `sampled`; kMAF, PACT 2014, for `kmaf`, as said above.
+//! Terms: a *NUMA vector* counts accesses to a page by node; *exclusivity* is its highest entry divided by
+//! their sum. Source: IPM §3.1, §3.3 for `sampled`; kMAF, PACT 2014, for `kmaf`, as said above.
 //!
 //! Properties: every order is for a page that was seen in that call, to the node with the highest count;
-//! kMAF's matrix is symmetric and nobody is in it with himself.
+//! kMAF's matrix is symmetric, and no thread shares with itself.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,15 +1,15 @@
 //! The driver: what every paging that judges accesses does before and after its rule.
 //!
-//! Problem: a rule of a paper says where a page belongs once it was accessed. Around it a paging must
-//! take accesses in batches, know which processes there are, make orders of wishes, not repeat itself
-//! and stop what goes to and fro.
+//! Problem: a rule of a paper states where a page belongs once it was accessed. In addition, a paging must
+//! take accesses in batches, know which processes exist, turn wishes into orders, not repeat orders, and
+//! stop pages from going back and forth.
 //!
 //! Rule: a paging is a [`PageRule`], and [`Driven`] makes a [`Paging`] of it:
-//! 1. each access (sample) whose CPU is in the machine is put to the rule, which wishes its page on a
-//!    node or says nothing. Notices are wishes themselves, where the rule takes them;
+//! 1. the rule sees each access (sample) whose CPU is in the machine, and wishes its page on a node or
+//!    nothing. Notices are wishes themselves, if the rule accepts them;
 //! 2. wishes become orders, with the rule's reason: for the very pages ([`single`](super::single)), or for
-//!    windows of pages around them ([`windows`](super::windows)). Pages that go to and fro are held back
-//!    where the paging has a [`guard`](super::guard).
+//!    windows of pages around them ([`windows`](super::windows)). If the paging has a
+//!    [`guard`](super::guard), it holds back pages that go back and forth.
 //!
 //! Properties: every order is for a page that was accessed or noticed in that batch, to a node that the
 //! rule wished for it; no page is in two orders of one batch to one node.

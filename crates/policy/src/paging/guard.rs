@@ -1,8 +1,7 @@
 //! The ping-pong guard: pages that are ordered back and forth between nodes are frozen.
 //!
-//! Problem: where threads of a process on different nodes share data, each would draw the pages to
-//! its own node, over and over. Nothing is gained and each move costs (DINO §3.3.2: detect it and
-//! discontinue).
+//! Problem: if threads of a process on different nodes share data, each would draw the pages to its own
+//! node, again and again. Nothing is gained, and each move costs (DINO §3.3.2: detect it and discontinue).
 //!
 //! Rule: a process's pages fall into chunks of `K` pages (aligned). A chunk *belongs* to the node
 //! that a sampled access inside it last had pages ordered to. A *bounce* is a chunk that changes
@@ -10,9 +9,9 @@
 //! window never reaches into a neighbouring chunk that belongs to another node or is frozen, so
 //! that two threads at work side by side do not bounce each other's edges.
 //!
-//! Thaw: `thaw_after_s` seconds, of the samples' own time, after it was frozen, a chunk starts anew
-//! as if never ordered. A chunk that has not bounced for as long starts counting anew too, so that
-//! the rare moves of a thread never add up.
+//! Thaw: `thaw_after_s` seconds after it was frozen, by the samples' own time, a chunk starts again
+//! as if never ordered. A chunk that has not bounced for that long also starts counting again, so that
+//! rare moves of a thread never add up.
 //!
 //! Source: DINO §3.3.2 for the rule, the authors' scheduler for the limit (5); chunks and thaw are
 //! chosen here. Property: within `thaw_after_s` no chunk changes hands more than `bounce_limit`

@@ -1,19 +1,18 @@
 //! Next touch: once marked, each page goes to the node of the thread that touches it next.
 //!
-//! Problem: memory that one thread initialised is on its node, though others work on it later; and a
-//! thread that was moved has left its memory behind. Rule (Löf and Holmgren, ICS 2005; IPM §2.1): pages
-//! are marked, and the first thread to touch a marked page draws it to its node.
+//! Problem: memory that one thread initialised is on that thread's node even if other threads use it later;
+//! and a thread that was moved has left its memory behind. Rule (Löf and Holmgren, ICS 2005; IPM §2.1): pages
+//! are marked, and the first thread that touches a marked page draws it to its node.
 //!
-//! When a process's pages are marked: when it is first seen, and when one of its threads was placed on
-//! another node. Each page moves at most once for each marking: a touch from its own node leaves it
-//! where it is, and takes its mark too. (The authors mark by hand, where the program says so.) There is
-//! no guard against what IPM finds wrong with it, that it moves a page again and again where several
-//! nodes use it: between two markings it cannot.
+//! A process's pages are marked when the process is first seen, and when one of its threads was placed on
+//! another node. Each page moves at most once per marking: a touch from its own node leaves it where it is,
+//! and removes its mark too. (The authors mark pages where the program asks for it.) IPM's objection, that a
+//! page moves again and again if several nodes use it, needs no guard: between two markings it cannot.
 //!
-//! Terms: a page is *marked* from when it may move until it is touched. Source: Löf and Holmgren, ICS
+//! Terms: a page is *marked* from the moment it may move until it is touched. Source: Löf and Holmgren, ICS
 //! 2005; IPM §2.1.
 //!
-//! Properties: every order is for a page touched in that call, to the node of the first that touched it
+//! Properties: every order is for a page touched in that call, to the node of the first thread that touched it
 //! since it was marked; no page is ordered twice for one marking.
 
 use std::collections::{HashMap, HashSet};

@@ -1,31 +1,31 @@
-//! NUMA balancing: the Linux kernel's rule for pages on which it puts hint faults.
+//! NUMA balancing: the Linux kernel's rule for pages on which it provokes hint faults.
 //!
-//! Problem: a fault tells that one thread touched a page once; a page that moved at every such fault
-//! would go to and fro between all who use it. The kernel asks for two in a row.
+//! Problem: a fault shows that one thread touched a page once; a page that moved at every such fault would go
+//! back and forth between all threads that use it. The kernel waits for two faults in a row.
 //!
 //! Rule, as the kernel's scheduler (since 3.13, with automatic balancing on) behaves at a fault of a
 //! thread on node n on a page of node m, n ≠ m:
-//! 1. *First fault* on the page, as far as is remembered: it moves.
-//! 2. *Two-stage filter*: the fault before was on another node than n: it stays.
-//! 3. *Private*: the fault before was the same thread's: it moves.
-//! 4. *Shared*: it moves if the process's threads fault on node n more than three times as much as on
-//!    m; or if they fault there so much more that it outweighs, by 4 to 3, the share that the pages of
-//!    n already have of the faults: `on n * pages of m * 3 > on m * pages of n * 4`.
+//! 1. *First fault* on the page that is remembered: it moves.
+//! 2. *Two-stage filter*: the previous fault was on another node than n: it stays.
+//! 3. *Private*: the previous fault was the same thread's: it moves.
+//! 4. *Shared*: it moves if the process's threads fault on node n more than three times as much as on m; or
+//!    if they fault there so much more that it outweighs, by 4 to 3, the share of the faults that the pages of
+//!    n already have: `on n * pages of m * 3 > on m * pages of n * 4`.
 //!
-//! The counts of rule 4 fade to half once an interval; the kernel's do at each scan of a thread. It also
-//! weighs threads that share pages across processes as one group; here a group is a process. The kernel
-//! lets first faults pass only in the first scans of a thread's life and then puts them to rule 4; a
-//! paging that is told of faults alone knows no scans. Where threads run stays with the kernel
-//! (placement `linux`); how often which pages fault is the world's.
+//! The counts of rule 4 fade to half once an interval; the kernel's fade at each scan of a thread. The kernel
+//! also treats threads that share pages across processes as one group; here a group is a process. The kernel
+//! lets first faults pass only in the first scans of a thread's life, and applies rule 4 to later ones; this
+//! paging sees faults but no scans. The kernel decides where threads run (placement `linux`); the world
+//! decides how often which pages fault.
 //!
-//! Terms: a *hint fault* is one that the kernel provokes, by taking a page's mapping away, to see who
-//! touches it next; *private* and *shared* are told apart by the thread of the fault before.
+//! Terms: a *hint fault* is one that the kernel provokes by unmapping a page, to see which thread touches it
+//! next; a fault is *private* if the previous one on the page was the same thread's, otherwise *shared*.
 //!
 //! Source: behaviour of `mpol_misplaced` and `should_numa_migrate_memory`, Linux 6.x; Corbet,
 //! "NUMA in a hurry" (2012), for the two-stage filter. IPM (§6.1.2) compares with it.
 //!
 //! Properties: every order is for a page that was faulted on in that call, to the node of a thread that
-//! did; a page that threads of two nodes fault on in turns moves at its first fault and then stays.
+//! faulted on it; a page on which threads of two nodes fault in turn moves at its first fault and then stays.
 
 use std::collections::{BTreeMap, HashMap};
 

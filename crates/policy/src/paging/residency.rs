@@ -1,23 +1,23 @@
-//! Residency: pages go to the node that the IPM unit finds to use them intensely.
+//! Residency: pages go to the node that uses them intensely, as the IPM unit finds.
 //!
-//! Problem: which node a page belongs to cannot be told from a few accesses to it; the unit at the TLBs
-//! weighs how long each node holds the page's translation (IPM §4.3.3).
+//! Problem: a few accesses to a page do not show which node it belongs to; the unit at the TLBs measures how
+//! long each node holds the page's translation (IPM §4.3.3).
 //!
-//! Rule (IPM §4.3.3, §4.4): every notice of the unit (Eq. 8) is an order for that page, to the node that
-//! it names ([`super::driver`] makes orders of them). A page that goes to and fro is frozen by the
-//! guard that the window paging has ([`super::guard`]), page by page; the paper has no such guard.
+//! Rule (IPM §4.3.3, §4.4): every notice of the unit (Eq. 8) becomes an order for that page, to the node that
+//! the notice names ([`super::driver`] makes the orders). A page that goes back and forth is frozen by the
+//! guard of the window paging ([`super::guard`]), page by page; the paper has no such guard.
 //!
-//! In place of residency, when told so (`ipm.evidence = "samples"`): memory samples, each credited by
-//! the unit's own equations ([`super::credits`]). That is weaker evidence, by as much as sampled
-//! accesses are fewer than all (IPM §3.3). The sharing of threads is then found out here too.
+//! With `ipm.evidence = "samples"`, memory samples replace residency; the unit's own equations credit each of
+//! them ([`super::credits`]). This evidence is weaker, in proportion as the sampled accesses are fewer than
+//! all accesses (IPM §3.3). The samples then also show which threads share pages.
 //!
-//! Terms: *residency* is how long a node's TLBs hold a page's translation; a *notice* is the unit's word
+//! Terms: *residency* is how long a node's TLBs hold a page's translation; a *notice* is the unit's finding
 //! that a page should move; the *NUMA vector* holds a page's residency by node. Source: IPM §4.3.3, §4.4,
 //! Eq. 3 to 9.
 //!
-//! Properties: every order is for a page that there was a notice or sample of in that call, to the node
-//! that it names; a page is in one order of a call at most; with residency, samples lead to nothing, and
-//! with samples, notices.
+//! Properties: every order is for a page with a notice or sample in that call, to the node that it names; a
+//! page is in at most one order of a call; with residency, samples cause no orders; with samples, notices
+//! cause none.
 
 use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Sharing, Signal, Snapshot};

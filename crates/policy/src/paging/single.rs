@@ -2,13 +2,13 @@
 //!
 //! * A *wish* is a page that a rule wants on a node, for a thread. Of several wishes for one page in
 //!   one call the last counts.
-//! * Wishes for pages that go to and fro are dropped where there is a [`Guard`], page by page.
+//! * If there is a [`Guard`], wishes for pages that go back and forth are dropped, page by page.
 //! * Neighbouring pages that go to the same node become one order.
 //! * A page that was ordered to a node is not ordered there again within a second of the evidence's own
 //!   time (what is seen lags behind what was done), unless it was not tried or did not go. An order to
 //!   another node ends that at once.
-//! * A wish for a thread that has ended, or must be left alone, is carried out in the name of the
-//!   process's lowest thread that may be steered: the page is its too. Without one there is no order.
+//! * If a wish's thread has ended or must be left alone, the order names the process's lowest thread that may
+//!   be placed, because the page belongs to it too. Without such a thread there is no order.
 //! * Nothing is ordered to a node without memory or beyond those that the process is allowed, nor for
 //!   a process that no snapshot has shown.
 //!

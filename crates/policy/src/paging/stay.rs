@@ -1,8 +1,7 @@
 //! Stay: pages remain where they are.
 //!
-//! Problem: what moving threads alone comes to shows only where memory is left alone. Rule: new pages
-//! go where the kernel puts them, usually the node of the thread that touches them first; pages that
-//! exist are not moved.
+//! Problem: to measure the effect of moving threads alone, memory must be left alone. Rule: new pages go where
+//! the kernel puts them, usually the node of the thread that touches them first; existing pages do not move.
 //!
 //! Terms: none. Source: the paging of DI-Plain (DINO §3.1) and of all policies that leave memory to the
 //! kernel. Property: there are never any orders.

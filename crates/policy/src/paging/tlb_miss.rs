@@ -1,23 +1,23 @@
 //! TLB misses as evidence, with and without history: what IPM compares TLB residency with.
 //!
-//! Problem: a TLB miss tells that a thread uses a page, and costs nothing to see where software handles
-//! it; but it tells most of pages that are used least, since those in steady use do not miss.
+//! Problem: a TLB miss shows that a thread uses a page, and where software handles misses, seeing it costs
+//! nothing; but misses mostly show the pages that are used least, because pages in steady use do not miss.
 //!
 //! Rules (IPM §5.2):
-//! * *without history* (strategy i, "similar to NUMA Balancing"): a page goes to the node that missed on
-//!   it, whenever that is not its own. Misses that come to be looked at together are taken in their
-//!   order, so that the last of them counts.
-//! * *with history* (strategy ii): "the same procedure of IPM", Eq. 3 to 9, with misses in place of
-//!   residency ([`super::credits`]); threads are mapped by the matrix that comes of it.
+//! * *without history* (strategy i, "similar to NUMA Balancing"): a page goes to the node that missed on it,
+//!   unless it is already there. Misses that are looked at together are taken in order, so the last one
+//!   decides.
+//! * *with history* (strategy ii): "the same procedure of IPM", Eq. 3 to 9, with misses in place of residency
+//!   ([`super::credits`]); threads are mapped by the resulting matrix.
 //!
-//! No guard against pages that go to and fro: that the first strategy moves too many is the paper's
-//! finding (§6.1.2), and the second's guard is its history.
+//! There is no guard against pages that go back and forth: that the first strategy moves too many pages is the
+//! paper's finding (§6.1.2), and the second is guarded by its history.
 //!
 //! Terms: a *TLB miss* is an access whose translation the core's TLBs do not hold. Source: IPM §5.2, §6.1.2.
 //!
-//! Properties: every order is for a page that was missed on in that call, to a node that missed on it;
-//! without history, every such page whose last miss was from another node than its own is ordered, but
-//! for orders that still stand.
+//! Properties: every order is for a page that was missed on in that call, to a node that missed on it; without
+//! history, every page whose last miss came from another node than its own is ordered, unless an earlier order
+//! for it still stands.
 
 use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Sharing, Signal, Snapshot};

@@ -1,20 +1,18 @@
 //! Whole set: when a process moves to another node, all of its pages follow.
 //!
-//! Problem: after a thread has moved, its memory is remote. The first idea that DINO §4 discusses is
-//! to migrate the whole resident set with the thread. It is
-//! simple, and ill-defined as soon as a process has threads on several nodes: nobody can tell whose
-//! page is whose. DINO §5.2 found it good for single-threaded programs with small sets and bad for
-//! others; it is here to be compared with.
+//! Problem: after a thread has moved, its memory is remote. DINO §4 first discusses migrating the whole
+//! resident set with the thread. This is simple, but undefined if the threads of a process are on several
+//! nodes, because no page belongs to one thread. DINO §5.2 found it good for single-threaded programs with
+//! small sets and bad for others; it is here for comparison.
 //!
-//! Rule: when a placed thread was moved to another node in this interval and all placed threads
-//! of its process are on that node now, everything the process has resident is ordered there. A
-//! process whose placed threads are on several nodes, or whose thread stayed, is left alone; so is
-//! one that may not have memory on that node.
+//! Rule: if a placed thread was moved to another node in this interval, and all placed threads of its process
+//! are now on that node, all resident pages of the process are ordered there. A process is left alone if its
+//! placed threads are on several nodes, if none of them moved, or if it may not have memory on that node.
 //!
 //! Terms: a thread is *placed* when its placement has given it a core; the *resident set* is all pages
 //! that a process has in memory. Source: DINO §4, §5.2; one node per process is chosen here.
 //!
-//! Properties: at most one order per process and interval; none when no thread changed its node.
+//! Properties: at most one order per process and interval; none if no thread changed its node.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

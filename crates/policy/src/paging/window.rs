@@ -1,31 +1,30 @@
 //! Window: the pages around each sampled remote access follow the thread.
 //!
-//! Problem: after a thread has moved, its memory is remote. Moving all of it costs more than it
-//! saves for large sets, and nobody knows which pages are the thread's (DINO §4).
+//! Problem: after a thread has moved, its memory is remote. For large sets, moving all of it costs more than
+//! it saves, and which pages the thread uses is unknown (DINO §4).
 //!
-//! Rule (DINO §4.1, §4.2): whenever a sample shows a placed thread reading or writing memory of
-//! another node, the `K` pages around the address are ordered to the thread's node. `K` is a total:
-//! `page - K/2` up to `page + K/2 - 1`, as in the authors' own scheduler (the paper's §4.2 can be
-//! read as twice that).
+//! Rule (DINO §4.1, §4.2): when a sample shows that a placed thread reads or writes memory of another node,
+//! the `K` pages around the address are ordered to the thread's node. `K` is a total: `page - K/2` up to
+//! `page + K/2 - 1`, as in the authors' own scheduler (§4.2 of the paper can be read as twice that).
 //!
-//! What counts as remote: the page's node is known and is not the thread's; or it is not known, but
-//! the hardware says that the access left the node, and the thread was on its own node then.
-//! Answers from the core's own caches never count, nor do accesses of which nothing is known.
+//! Which accesses are remote: the page's node is known and is not the thread's; or it is unknown, but the
+//! hardware reports that the access left the node, and the thread was on its own node at that time. Accesses
+//! that the core's own caches answered never count, nor do accesses of unknown origin.
 //!
-//! The orders, none of them twice and without ping-pong (DINO §3.3.2): [`super::windows`].
+//! [`super::windows`] makes the orders, without duplicates and without ping-pong (DINO §3.3.2).
 //!
-//! Whom samples can tell nothing: while no thread is placed, or the last snapshot shows every page
-//! of each placed thread's process on the thread's node, there is nothing to fetch, and it does not
-//! listen. A page that comes to lie elsewhere meanwhile is in the next snapshot.
+//! Samples are of no use while no thread is placed, or while the last snapshot shows every page of each placed
+//! thread's process on the thread's node: then the paging does not listen. A page that gets elsewhere in the
+//! meantime is in the next snapshot.
 //!
-//! Terms: a thread is *placed* when its placement has given it a core; an access is *remote* that is
-//! answered from another node's memory; a page is *frozen* that has gone to and fro too often. Source:
+//! Terms: a thread is *placed* when its placement has given it a core; an access is *remote* if another node's
+//! memory answers it; a page is *frozen* if it has gone back and forth too often. Source:
 //! DINO §3.3.2, §4.1, §4.2; the authors' scheduler.
 //!
-//! Properties: no order reaches below page 0, has more than `K` pages, names a thread that is not
-//! placed or a page that is frozen; orders of one call to one node never overlap; the sampled page
-//! is in its order; equal input gives equal output; while it does not listen, no access to a page that
-//! the snapshot knows of leads to an order.
+//! Properties: no order reaches below page 0, has more than `K` pages, or names a thread that is not placed or
+//! a page that is frozen; orders of one call to one node never overlap; the sampled page is in its order;
+//! equal input gives equal output; while it does not listen, no access to a page that the snapshot knows
+//! causes an order.
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{MemorySource, Sample, Signal, Snapshot};

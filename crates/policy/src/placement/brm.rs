@@ -1,9 +1,8 @@
 //! BRM: bias random migration of candidates by the uncore penalty of all.
 //!
-//! Problem: the best CPU for a thread depends at once on where its memory is, which threads press on the
-//! cache, and which threads it shares data with; each of these alone misleads. Their joint effect is the
-//! time that requests to the uncore take (BRM §3), and the placement where that is least is found by
-//! trying (§4).
+//! Problem: the best CPU for a thread depends on where its memory is, which threads press on the cache, and
+//! which threads it shares data with; each of these alone misleads. Their joint effect is the time that
+//! requests to the uncore take (BRM §3). The placement with the shortest time is found by trial (§4).
 //!
 //! Rule (Algorithm 1, in `brm/algorithm.rs`), each tick of 10 ms, for each candidate
 //! ([`crate::candidates`]) that ran:
@@ -23,10 +22,10 @@
 //! * *Which threads ran*: Xen ticks on the CPU of the running vCPU, so a sleeping one is neither updated
 //!   nor moved. Here a thread ran if it retired an instruction in the interval. An interval is one tick,
 //!   however long it is.
-//! * *Nodes* are those with online CPUs that the thread may use. For the thread no others exist.
+//! * *Nodes* are those with online CPUs that the thread may use; other nodes are ignored.
 //! * *Which CPU* of a node: the one that threads use and wait for least, then the one whose core
 //!   they use least, then the first. Moves of the same tick count.
-//! * *After which time* it forgets: from `forget_after_least_ms` to `forget_after_most_ms`, evenly, times
+//! * *After which time* a candidate forgets: from `forget_after_least_ms` to `forget_after_most_ms`, evenly, times
 //!   the number of other nodes. Trying a node takes about 12 ticks (the mean number until a probability
 //!   that grows by 1 % a tick strikes), and so does leaving it; 0.14 s on the wrong node at the paper's
 //!   worst loss (44 %) cost 0.06 s. Every 20 s that is 0.3 %, or 1.2 % if all of the paper's four threads
@@ -34,30 +33,30 @@
 //! * *When they begin*: each candidate at a random time, within 100 ticks for each candidate and
 //!   each other node (four times as long as trying a node takes), but at most `forget_after_least_ms`
 //!   for each node. Until then it is held and counts. If all began at once, they would try other nodes
-//!   in the same dozen ticks, each would record the cost of the others' excursions as the penalty of its
-//!   own nodes, and a group that was together would be scattered until each forgets.
+//!   in the same dozen ticks. Each would then record the cost of the others' excursions as the penalty of
+//!   its own nodes, and a group that was together would stay scattered until each forgets.
 //! * *Lower by how much*: by more than `least_gain` of the system-wide penalty. As printed, any
-//!   difference counts: while one thread is away and all lose by it, noise alone then makes others move
+//!   difference counts: while one thread is away, all others lose by it, and noise alone then moves those
 //!   that remember about the same penalty.
 //! * *Candidates that come and go* change the mean of the penalties although no thread moved. That is no
 //!   reason to move, so recorded penalties exclude it: they are the mean less the sum of all its jumps
 //!   for candidates that came or went.
-//! * *An average describes one layout*: when any candidate has reached another node, all averages begin
-//!   again with the next sample; the candidate's own with its second sample there (in the first its
-//!   caches are cold; nothing is known of the node, and it stays). Otherwise the penalty recorded for a
-//!   node that it was on for a few ticks is mostly that of the layout before. With more than two nodes it
-//!   would then take the wrong one for the best, and the threads that stayed would take the cost of
-//!   another's excursion for a reason to move: one excursion scatters a group. `average = "through"` is
-//!   the other reading.
+//! * *An average describes one layout*: when a candidate has reached another node, all averages begin
+//!   again with the next sample; its own begins with its second sample there, because its caches are cold
+//!   during the first (it stays, since nothing is known of the node). Otherwise the penalty recorded for a
+//!   node on which it spent a few ticks would mostly describe the previous layout. With more than two nodes
+//!   it would then choose the wrong one, and the threads that stayed would take the cost of another's
+//!   excursion for a reason to move: one excursion scatters a group. `average = "through"` is the other
+//!   reading.
 //! * *Unmanaged threads* and candidates count in the system-wide penalty, since a move may hurt them too.
 //!   Unmanaged threads are not moved.
 //! * *A thread that is no longer a candidate* is given back to the kernel, which places all others (§4.3).
 //!
 //! *When they begin*, *lower by how much*, *an average describes one layout* and the middle of *after
 //! which time* were chosen with results in sight: the micro-benchmark of §2.2 with 4 MiB of lists
-//! and 128 KiB shared, by the penalties that the model gives for each of its layouts. docs/FIDELITY.md
+//! and 128 KiB shared, with the penalties that the model predicts for each of its layouts. docs/FIDELITY.md
 //! shows the effect (`numaherd reproduce brm`, Fig 8a and 9): threads that share data and start apart
-//! come together late, so that short runs lose by it.
+//! come together late, so short runs lose.
 //!
 //! *brm-in-turn* differs in one thing: candidates take turns (`brm/turn.rs`).
 //!
@@ -67,9 +66,9 @@
 //! Source: Rao, Wang, Zhou, Xu, "Optimizing Virtual Machine Scheduling in NUMA Multicore Systems", HPCA
 //! 2013: §3 (penalty), §4 and Algorithm 1 (moves), §8 (candidates that are inferred).
 //!
-//! Properties: only candidates are ever named, and with CPUs that they may have; a probability is
-//! from 0 to 100, and 0 after a move; with penalties that depend on its node alone a thread ends on
-//! the least; same snapshots and same random numbers, same plans.
+//! Properties: plans name only candidates, with CPUs that they may use; a probability is from 0 to 100, and
+//! 0 after a move; if penalties depend on its node alone, a thread ends on the node with the least; the same
+//! snapshots and the same random numbers give the same plans.
 //!
 //! Cost: linear in threads; in nodes for each candidate.
 
@@ -108,28 +107,28 @@ pub const IN_TURN_RULES: &[Rule] = &[HOLD, EXPLORE, BIAS, TURN, GIVE_BACK];
 const HOLD: Rule = Rule {
     name: "brm: hold",
     source: "chosen here",
-    what: "A candidate is held on the node it is on, so that its penalty there can be told; or on another, where \
-           it may not have that any more.",
+    what: "A candidate is held on its node, so that its penalty there can be measured; or on another node, if it \
+           may no longer run on its own.",
 };
 const EXPLORE: Rule = Rule {
     name: "brm: explore",
     source: "BRM 4.2, Algorithm 1",
-    what: "A candidate goes to a node of which it knows nothing, or nothing any more.",
+    what: "A candidate goes to a node whose penalty it does not know, or has forgotten.",
 };
 const BIAS: Rule = Rule {
     name: "brm: bias random pick",
     source: "BRM 4.4, Algorithm 1",
-    what: "A candidate goes to the node where it was when candidates lost least cycles per request.",
+    what: "A candidate goes to the node on which it was when the candidates lost the fewest cycles per request.",
 };
 const GIVE_BACK: Rule = Rule {
     name: "brm: give back",
     source: "BRM 4.3",
-    what: "The thread is no candidate any more: it is the kernel's to place, and gets its own affinity back.",
+    what: "The thread is no longer a candidate: it gets its own affinity back, and the kernel places it.",
 };
 const TURN: Rule = Rule {
     name: "brm-in-turn: go on",
     source: "chosen here",
-    what: "A candidate whose turn it is goes on to the node with the least penalty, or back to it.",
+    what: "A candidate that has the turn goes on, or back, to the node with the least penalty.",
 };
 
 choices! {

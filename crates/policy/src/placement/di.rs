@@ -1,30 +1,30 @@
 //! Distributed Intensity (DI): spread the miss rates evenly over the memory domains.
 //!
-//! Problem: threads with high miss rates that share a memory domain slow each other down.
+//! Problem: threads with high miss rates slow each other down when they share a memory domain.
 //!
-//! Rule (DINO §3.1; Zhuravlev et al., ASPLOS 2010), once an interval: sort the threads by their
-//! miss rate in the last interval, and deal them, one to a domain, round after round from the first
-//! domain to the last. DI has no memory: whenever two threads change their order, both may move. That
-//! is its published weakness (DINO §3.2, Table 1), kept here as it is.
+//! Rule (DINO §3.1; Zhuravlev et al., ASPLOS 2010), once an interval: sort the threads by their miss rate in
+//! the last interval and deal them, one to each domain, round after round from the first domain to the last.
+//! DI has no memory: whenever two threads swap ranks, both may move. The paper names this as DI's weakness
+//! (DINO §3.2, Table 1), so it is kept.
 //!
-//! From which end ([`Deal`]): the paper alternates between the two ends of the sorted array, a round
-//! from the highest miss rate down, then one from the lowest up; the authors' own scheduler deals
-//! every round from the highest to the lowest. The default is the scheduler's way, which gave the
-//! paper its figures.
+//! Direction of the rounds ([`Deal`]): the paper alternates between the two ends of the sorted array, one
+//! round from the highest miss rate down, the next from the lowest up; the authors' own scheduler deals
+//! every round from the highest to the lowest. The default follows the scheduler, which produced the paper's
+//! figures.
 //!
-//! DI decides on domains. Within its domain a thread keeps its CPU where it can ([`super::arrange`]): no
-//! migrations are made up that DI does not have. Slots, cpusets and threads that sleep are dealt
-//! with as for DINO ([`super::slots`], [`crate::pools`], [`crate::busy`]). A thread without counts
-//! in an interval keeps its last miss rate; one that was never counted is left to the kernel. Rates are
-//! told apart in steps of 0.1 per 1000 instructions, as the authors' scheduler keeps them (a whole
-//! number per 10,000); equal ones are dealt in the order of thread numbers.
+//! DI decides on domains. Within its domain a thread keeps its CPU if possible ([`super::arrange`]), so no
+//! migrations occur that DI does not ask for. Slots, cpusets and idle threads are treated as for DINO
+//! ([`super::slots`], [`crate::pools`], [`crate::busy`]). A thread without counts in an interval keeps its
+//! last miss rate; a thread that was never counted is left to the kernel. Rates are compared in steps of 0.1
+//! per 1000 instructions, as in the authors' scheduler (a whole number per 10,000); threads with equal rates
+//! are dealt in the order of their numbers.
 //!
 //! Terms: a *domain* is a memory domain, the cores that share a last-level cache; *dealing* gives each
 //! domain one thread in turn; a *slot* is room for one thread on a CPU. Source: DINO §3.1, §3.2;
 //! Zhuravlev, Blagodurov, Fedorova, ASPLOS 2010; the authors' scheduler.
 //!
-//! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
-//! slots; the domains' thread counts are those of the deal; with unchanged rates nothing moves;
+//! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more threads than
+//! slots; each domain has as many threads as it was dealt; while the rates stay the same, nothing moves;
 //! equal input gives equal output. Cost: the sort.
 
 use numaherd_files::{choices, settings};

@@ -1,39 +1,38 @@
-//! DINO: separate the threads that press on memory, and move none that need not move.
+//! DINO: separate the threads that press on memory, and move no thread without need.
 //!
-//! Problem: threads that miss the last-level cache a lot slow each other down when they share a
-//! memory domain. DI ([`super::di`]) spreads them by their exact miss rates, so every small change
-//! of rates moves threads, and on a NUMA machine their memory has to follow.
+//! Problem: threads that often miss the last-level cache slow each other down when they share a memory
+//! domain. DI ([`super::di`]) spreads them by their exact miss rates, so every small change of a rate moves
+//! threads, and on a NUMA machine their memory has to follow.
 //!
 //! Rule (Blagodurov et al., "A Case for NUMA-aware Contention Management on Multicore Systems",
 //! USENIX ATC 2011, §3.3.3), once an interval:
-//! 1. *Classes* ([`crate::classes`]): turtle, devil, super-devil, by votes of the last intervals.
+//! 1. *Classes* ([`crate::classes`]): turtle, devil or super-devil, by votes of the last intervals.
 //! 2. *Sorted tuples* ([`layout::sorted`]): the most aggressive class first.
-//! 3. *Layout* ([`layout::layout`]): class instances are dealt to the domains in a snake, `T` at a
-//!    time where there are more threads than cores. Which core of its domain takes which hand is
-//!    settled by [`super::arrange`]: where the most threads can stay.
-//! 4. *Keep core* ([`fill::keep`]): a thread whose class the layout wants on its core stays.
-//! 5. *Fill slots* ([`fill::fill`]): the others take the open slots of their class.
-//! 6. *Group process* ([`group::group`]): threads of one process are brought together by swapping
-//!    equals.
+//! 3. *Layout* ([`layout::layout`]): deal class instances to the domains in a snake, `T` at a time if there
+//!    are more threads than cores. [`super::arrange`] assigns the hands of a domain to its cores so that the
+//!    most threads can stay.
+//! 4. *Keep core* ([`fill::keep`]): a thread stays if the layout wants its class on its core.
+//! 5. *Fill slots* ([`fill::fill`]): the other threads take the open slots of their class.
+//! 6. *Group process* ([`group::group`]): swap threads of equal class to bring the threads of each process
+//!    together.
 //!
-//! What the paper leaves open and where it is settled: slots, SMT, uneven domains and cores that
-//! others hold ([`super::slots`]), cpusets ([`crate::pools`]), threads that sleep
-//! ([`crate::busy`]), the rest of the final pass ([`group`]). A thread that has not been counted
-//! yet has no class and is left to the kernel. Capacity of cores counts only within a domain.
+//! The paper leaves some cases open. They are settled in: [`super::slots`] (slots, SMT, uneven domains, cores
+//! that other threads hold), [`crate::pools`] (cpusets), [`crate::busy`] (idle threads), [`group`] (the rest
+//! of the final pass). A thread that has not been counted yet has no class and is left to the kernel. The
+//! capacity of cores counts only within a domain.
 //!
-//! A thread that stays on its CPU and was never given it is named once, from and to that CPU: so
-//! it is held there, and its pages can follow it. That is no move.
+//! A thread that stays on a CPU which it was never given is named once, from and to that CPU. This holds it
+//! there, so that its pages can follow, and is not a move.
 //!
-//! Terms: *turtle*, *devil* and *super-devil* are the classes of miss rates; a *layout* says how many
-//! threads of each class every core is to have; `T` is threads per core, rounded up; a *slot* is room
-//! for one thread on a core. Source: as under Rule; figures of the authors' scheduler where the paper
-//! gives none.
+//! Terms: *turtle*, *devil* and *super-devil* are the classes of miss rates; a *layout* states how many
+//! threads of each class each core is to have; `T` is threads per core, rounded up; a *slot* is room for one
+//! thread on a core. Source: as under Rule; figures of the authors' scheduler where the paper gives none.
 //!
-//! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
-//! slots; applied to its own result DINO moves nothing; a thread is moved only if its CPU cannot be
-//! had any more, or more threads of its class are on its CPU than the layout wants there, or the
-//! final pass swaps it for its process or another one's; equal input gives equal output; cost is
-//! linear in threads, but for sorting those of each process.
+//! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more threads than slots;
+//! applied to its own result, DINO moves nothing; a thread moves only if its CPU is no longer available, if
+//! its CPU has more threads of its class than the layout wants there, or if the final pass swaps it for the
+//! sake of its process or another; equal input gives equal output. Cost: linear in threads, plus the sorting
+//! of each process's threads.
 
 pub mod fill;
 pub mod group;

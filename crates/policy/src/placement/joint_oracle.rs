@@ -1,52 +1,50 @@
 //! Joint oracle: the layout of threads and the homes of pages that would together cost least.
 //!
-//! Problem: `oracle` leaves memory where it is, so a policy that moves pages can beat it, and what it shows is no
-//! bound for those. Rule: of all layouts of the threads together with all homes of their memory, or of as many
-//! as may be tried, the pair of the lowest cost ([`crate::cost_model`]). Only modelled worlds can be asked.
+//! Problem: `oracle` leaves memory where it is, so a policy that moves pages can beat it, and its cost does
+//! not bound such policies. Rule: of all pairs of a layout of the threads and homes of their memory, or of as
+//! many as may be tried, choose the pair with the lowest cost ([`crate::cost_model`]). Only the contention
+//! model can predict the cost of homes.
 //!
-//! Which layouts: those of `oracle`. Which homes ([`homes`]): each part of the memory
-//! (the pages that all threads of a process use, and those of each thread) stays, or is spread over nodes by
-//! weights: quarters, or the next finer that divides evenly among all nodes with memory. Where there are no more
-//! pairs than may be tried (`oracle.layouts`), all are tried, and the answer is the best there is.
+//! Which layouts: those of `oracle`. Which homes ([`homes`]): each part of the memory (the pages that all
+//! threads of a process use, and those of each thread) stays, or is spread over nodes by weights: quarters, or
+//! the next finer fraction that divides evenly among all nodes with memory. If there are no more pairs than
+//! may be tried (`oracle.layouts`), all are tried, and the result is the best possible one.
 //!
-//! Beyond that they are searched in turn. Each layout is tried with memory as it is, with the threads, spread
-//! evenly, and at the homes found last; then the homes of the best layout are improved part by part; and again,
-//! while that lowers the cost. So it never costs more than the layout of `oracle` found within as many tries, with
-//! memory as it is or with its threads. The distance to the best pair is unknown. Where the world knows a cost that
-//! no pair can be below, the plan names it.
+//! If there are more, layouts and homes are searched in turn. Each layout is tried with memory where it is,
+//! with memory at its threads, with memory spread evenly, and with the homes found last; then the homes for
+//! the best layout are improved part by part. This repeats while it lowers the cost. So the pair never costs
+//! more than the layout that `oracle` finds within as many tries, with memory where it is or at its threads.
+//! The distance from the best pair is unknown. If the world knows a cost that no pair can be below, the plan
+//! states it.
 //!
-//! Of equal costs, threads and pages stay. The cost of moving is not part of it; threads and pages are placed
-//! anew only when something changed ([`crate::changes`]), among others the homes. Pools of threads are dealt
-//! with one after the other, as with `oracle`.
+//! Of pairs with equal cost, the one that leaves threads and pages in place wins. The cost of moving is not
+//! counted; threads and pages are placed again only when something changed ([`crate::changes`]), for instance
+//! a home. Pools of threads are treated one after the other, as by `oracle`.
 //!
-//! Terms: a *home* is the nodes that a part of memory is spread over, with their weights. Source: the yardstick
-//! is chosen here; published oracles place either threads or pages (DINO 3.3.1; IPM 5.2). Weights in place of one
-//! node: BWAP (IPDPS 2020).
+//! Terms: a *home* is the set of nodes that a part of memory is spread over, with their weights. Source: the
+//! yardstick is chosen here; published oracles place either threads or pages (DINO 3.3.1; IPM 5.2). Weights
+//! instead of one node: BWAP (IPDPS 2020).
 //!
-//! Properties: no pair that was tried costs less; where all are tried none does; equal input gives equal output;
-//! a part that stays is in no order.
+//! Properties: no pair that was tried costs less; if all are tried, none does; equal input gives equal output;
+//! no order names a part that stays.
 
 pub mod homes;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 
 use numaherd_topology::{CpuId, Topology};
-use numaherd_world::{MemoryPart, PageOrder, Pages, ProcessId, Signal, ThreadId};
+use numaherd_world::{MemoryPart, PageOrder, Pages, ProcessId, ThreadId};
 
-use crate::changes::LastSeats;
 use crate::cost_model::{CostModel, Home};
-use crate::penalty::PenaltySettings;
+use crate::placement::oracle::Wording;
 use crate::placement::oracle::layouts::Space;
 use crate::placement::oracle::search::{self, Found};
-use crate::placement::oracle::{OracleSettings, Wording, because, items, starts};
 use crate::placement::slots::{At, PoolSlots};
-use crate::policy::{Needs, Random};
+use crate::policy::Random;
 use crate::pools::Pool;
 use crate::rules::Rule;
-use crate::settings::{NMassSettings, Settings};
-use crate::stage::{PlacementRule, Seat, Stage};
+use crate::stage::Stage;
 use homes::Homes;
 
 /// The rules that plans name.
@@ -63,108 +61,39 @@ const BEST_FOUND: Rule = Rule {
            be tried.",
 };
 
-const WORDING: Wording = Wording {
+/// How the pair that was found is worded.
+pub(super) const WORDING: Wording = Wording {
     rules: [BEST, BEST_FOUND],
     costs: "layout and memory cost",
     tried: "pairs of a layout and homes of memory",
 };
 
-/// See the top of this file.
-#[derive(Clone)]
-pub struct JointOracle {
-    cost_model: Arc<dyn CostModel>,
-    settings: OracleSettings,
-    n_mass: NMassSettings,
-    penalties: PenaltySettings,
-    last: LastSeats,
-    pages: Vec<PageOrder>,
+/// The memory whose homes are looked for, and what earlier pools have been given.
+pub(super) struct Before {
+    parts: Vec<MemoryPart>,
+    pub(super) homes: Vec<Home>,
+    pub(super) placed: Vec<(ThreadId, CpuId)>,
 }
 
-impl JointOracle {
-    /// Nothing seen yet.
-    pub fn new(settings: &Settings, cost_model: Arc<dyn CostModel>) -> Self {
+impl Before {
+    /// Nothing given yet: all of the memory stays.
+    pub(super) fn of(parts: Vec<MemoryPart>) -> Self {
         Self {
-            cost_model,
-            settings: settings.oracle,
-            n_mass: settings.n_mass,
-            penalties: settings.penalty.clone(),
-            last: LastSeats::new(settings.oracle.changed_by),
-            pages: Vec::new(),
+            homes: vec![None; parts.len()],
+            placed: Vec::new(),
+            parts,
         }
     }
 }
 
-impl PlacementRule for JointOracle {
-    fn needs(&self) -> Needs<'_> {
-        Needs::of(&[Signal::CpuUse, Signal::MissRate, Signal::Residency])
-    }
-
-    fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
-        let (cost_model, most) = (&*self.cost_model, self.settings.layouts);
-        let (penalties, n_mass) = (&self.penalties, &self.n_mass);
-        let mut pages = Vec::new();
-        let anew = || {
-            let mut before = Before {
-                parts: cost_model.parts(),
-                homes: Vec::new(),
-                placed: Vec::new(),
-            };
-            before.homes.resize(before.parts.len(), None);
-            stage.pool_by_pool(|pool, slots| {
-                let starts = starts(
-                    &slots,
-                    stage.topology,
-                    &items(stage, pool, penalties),
-                    n_mass,
-                );
-                let search = Joint::new(stage, pool, &slots, &before, cost_model, most);
-                let (found, homes) = search.search(&starts, random)?;
-                let cpus = slots.cpus(&found.layout);
-                let ids = search.ids.clone();
-                let least = cost_model.joint_least(&ids);
-                for &part in &search.own {
-                    pages.extend(orders(&before.parts[part], &homes[part], &found));
-                }
-                before.homes = homes;
-                before
-                    .placed
-                    .extend(ids.into_iter().zip(cpus.iter().copied()));
-                let sits: Vec<_> = slots
-                    .sits
-                    .iter()
-                    .map(|sits| sits.map(|at| slots.cpu(at)))
-                    .collect();
-                let why = move |at: usize| because(WORDING, &found, least, sits[at]);
-                Some((cpus, why))
-            })
-        };
-        let seats = self
-            .last
-            .seats(stage, |thread| stage.miss_rate(thread), anew);
-        self.pages = pages;
-        seats
-    }
-
-    fn pages(&mut self) -> Vec<PageOrder> {
-        std::mem::take(&mut self.pages)
-    }
-}
-
-/// What earlier pools have been given.
-struct Before {
-    parts: Vec<MemoryPart>,
-    homes: Vec<Home>,
-    placed: Vec<(ThreadId, CpuId)>,
-}
-
-/// The search for one pool.
-struct Joint<'a> {
+/// The search for the pair of least cost for one pool; without parts of memory, for the layout of least cost.
+pub(super) struct PairSearch<'a> {
     before: &'a Before,
     cost_model: &'a dyn CostModel,
     topology: &'a Topology,
     slots: &'a PoolSlots,
     space: Space,
-    ids: Vec<ThreadId>,
+    pub(super) ids: Vec<ThreadId>,
     processes: Vec<ProcessId>,
     /// The parts whose home is looked for, as places in `before.parts`.
     own: Vec<usize>,
@@ -173,8 +102,8 @@ struct Joint<'a> {
     tried: Cell<usize>,
 }
 
-impl<'a> Joint<'a> {
-    fn new(
+impl<'a> PairSearch<'a> {
+    pub(super) fn new(
         stage: &Stage<'a>,
         pool: &Pool,
         slots: &'a PoolSlots,
@@ -214,7 +143,16 @@ impl<'a> Joint<'a> {
     }
 
     /// The pair of least cost that was tried: the layout, and homes of all parts.
-    fn search(&self, starts: &[Vec<At>], random: &mut Random) -> Option<(Found, Vec<Home>)> {
+    pub(super) fn search(
+        &self,
+        starts: &[Vec<At>],
+        random: &mut Random,
+    ) -> Option<(Found, Vec<Home>)> {
+        if self.own.is_empty() {
+            let cost = |layout: &[At]| self.cost(layout, &[]);
+            let found = search::search(&self.space, self.slots, starts, self.most, cost, random)?;
+            return Some((found, self.with(&[])));
+        }
         let homes = self.homes.count_up_to(self.most);
         let pairs = homes.and_then(|homes| self.space.count_up_to(self.most / homes.max(1)));
         let (mut found, own) = match pairs {
@@ -225,6 +163,13 @@ impl<'a> Joint<'a> {
         found.tried = self.tried.get();
         found.exhausted = found.tried >= self.most;
         Some((found, self.with(&own)))
+    }
+
+    /// The orders that take the parts whose homes were looked for there.
+    pub(super) fn orders(&self, homes: &[Home], found: &Found) -> Vec<PageOrder> {
+        let own = self.own.iter();
+        own.flat_map(|&part| orders(&self.before.parts[part], &homes[part], found))
+            .collect()
     }
 
     /// Tries every pair.
@@ -318,7 +263,7 @@ impl<'a> Joint<'a> {
         self.tried.set(self.tried.get() + 1);
         let cpus = self.ids.iter().copied().zip(self.slots.cpus(layout));
         let all: Vec<_> = self.before.placed.iter().copied().chain(cpus).collect();
-        let cost = self.cost_model.joint_cost(&all, &self.with(own));
+        let cost = self.cost_model.cost(&all, &self.with(own));
         cost.filter(|cost| !cost.is_nan())
     }
 

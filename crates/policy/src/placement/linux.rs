@@ -1,8 +1,7 @@
-//! Linux: the kernel places threads itself, and nothing is asked of it.
+//! Linux: the kernel places the threads, and Numaherd does not interfere.
 //!
-//! Problem: what a policy gains shows only beside a machine that is left to itself. Rule: none of ours;
-//! the world is observed and written down exactly as under any other policy, so that measuring costs
-//! every policy the same.
+//! Problem: the gain of a policy is the difference from a machine that is left alone. Rule: none; the world is
+//! observed and recorded exactly as under any other policy, so that measuring costs every policy the same.
 //!
 //! Terms: none. Source: the baseline of every comparison ("Default" in DINO 3.2, the operating system mapping in IPM 5.3).
 //! Property: the plan is empty.

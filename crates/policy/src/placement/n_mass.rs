@@ -1,52 +1,53 @@
-//! N-MASS: threads at home, unless the caches there are pressed too hard.
+//! N-MASS: threads run at home, unless the caches there are under too much pressure.
 //!
-//! Problem: a thread that runs on the node of its memory is fastest when it is alone. Threads that
-//! all have their memory on one node contend there for the cache and the controller, while other
-//! caches are idle; threads spread over the caches pay for remote memory.
+//! Problem: a thread that runs alone on the node of its memory is fastest. Threads that all have their memory
+//! on one node contend for its cache and controller while other caches are idle; threads that are spread over
+//! the caches pay for remote memory.
 //!
 //! Rule (Majo and Gross, "Memory Management in NUMA Multicore Systems: Trapped between Cache
-//! Contention and Interconnect Overhead", ISMM 2011, §3.3), once an epoch in which something changed
+//! Contention and Interconnect Overhead", ISMM 2011, §3.3), once per epoch in which something changed
 //! ([`crate::changes`]; §3.4):
 //! 1. *Sort* the processes of each home by their NUMA penalty, the highest first (Algorithm 1).
-//! 2. *Maximum-local* ([`maximum_local`], Algorithm 2): each gets a core of its home, those of high
-//!    penalty first; where home is full, of another node. The policy `maximum-local` ends here.
-//! 3. *Refine* ([`refine`], Algorithm 3): while the pressures differ, the process of lowest penalty
-//!    leaves the processor of high pressure, as long as less than half the difference goes with it,
-//!    and the other processor stays below a threshold (60) when what is remote counts times its
-//!    penalty.
+//! 2. *Maximum-local* ([`maximum_local`], Algorithm 2): each process gets a core of its home, those with a
+//!    high penalty first; if its home is full, it gets a core of another node. The policy `maximum-local`
+//!    ends here.
+//! 3. *Refine* ([`refine`], Algorithm 3): while the pressures differ, the process with the lowest penalty
+//!    leaves the processor under high pressure. It moves only if it takes less than half the difference with
+//!    it, and if the pressure of the other processor, with remote processes weighted by their penalty, stays
+//!    below a threshold (60).
 //!
 //! Terms: a *processor* is a memory domain: "the cores that share a cache" (§2, last paragraph). A
-//! process's *home* is the node that holds most of its pages ([`numaherd_world::Residency::home`]),
-//! and all domains of that node. *Pressure* of a domain is the sum of the miss rates of what runs
-//! there. The *NUMA penalty* is [`crate::penalty`]'s; `n-mass-regression` takes the regression's for
-//! all (§4.5).
+//! process's *home* is the node that holds most of its pages ([`numaherd_world::Residency::home`]), with all
+//! domains of that node. The *pressure* of a domain is the sum of the miss rates of the threads that run
+//! there. The *NUMA penalty* is defined in [`crate::penalty`]; `n-mass-regression` uses the regression for
+//! all processes (§4.5).
 //!
 //! Source: as under Rule, with its Algorithms 1 to 3 and the regression of §4.5.
 //!
-//! Any number of processors: Algorithm 2 merges one list for each home, takes of a home's domains
-//! the one of least pressure, and for a process whose home is full the nearest node's. Algorithm 3
-//! takes from the processor of the highest pressure that has something to give, and gives to that of
-//! the lowest that can take it. With two processors of a node each both are exactly the paper's, in
-//! the reading that [`refine`] gives of it; tests hold them against the pseudo-code.
+//! Any number of processors: Algorithm 2 merges one list per home, chooses the domain of the home with the
+//! least pressure, and, for a process whose home is full, the nearest node. Algorithm 3 takes from the
+//! processor with the highest pressure that can give a thread, and gives to the one with the lowest pressure
+//! that can take it. With two processors of one node each, both algorithms are exactly the paper's, as
+//! [`refine`] reads it; tests compare them with the pseudo-code.
 //!
-//! What the paper leaves open: each *thread* of a process is placed by its own miss rate and its
-//! process's home (the paper has one thread each, and says in §5 that it does not treat sharing).
-//! Cores, SMT and more threads than CPUs ([`processors`]), cpusets ([`crate::pools`]), threads that
-//! sleep ([`crate::busy`]) are dealt with as for DINO; threads that cannot be placed count towards
-//! the pressure where they are. A thread without counts keeps its last miss rate, and a process whose
-//! pages could not be found its last home; a thread that never had either is left to the kernel,
-//! since nobody can say where it would be local. A home without CPUs that may be had makes its threads
-//! remote everywhere. Within its domain a thread keeps its CPU where it can ([`super::arrange`]).
+//! What the paper leaves open: each *thread* of a process is placed by its own miss rate and its process's
+//! home (in the paper each process has one thread; §5 says that it does not treat sharing). Cores, SMT, more
+//! threads than CPUs ([`processors`]), cpusets ([`crate::pools`]) and idle threads ([`crate::busy`]) are
+//! treated as for DINO. Threads that may not be placed count towards the pressure of the domain that they
+//! are in. A thread without counts keeps its last miss rate, and a process whose pages could not be found
+//! keeps its last home; a thread that never had either is left to the kernel, because its home is unknown. If
+//! no CPU of a home is available, the threads of that home are remote everywhere. Within its domain a thread
+//! keeps its CPU if possible ([`super::arrange`]).
 //!
-//! A weakness of the rule itself: a miss rate is measured under the contention that the last mapping
-//! made, so that separating threads lowers the rates that had them separated. The paper's figures
-//! were taken with miss rates recorded beforehand (§3.4); `[penalty] miss_rates` gives such.
+//! The rule has a weakness: a miss rate is measured under the contention of the last mapping, so separating
+//! threads lowers the very rates that separated them. The paper's figures were obtained with miss rates
+//! recorded beforehand (§3.4); `[penalty] miss_rates` accepts such rates.
 //!
-//! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
-//! slots; after step 2 no thread is remote while a core of its home is free; step 3 never makes the
-//! highest pressure higher nor the lowest lower; a thread that it makes remote never lifts a
-//! pressure to the threshold; without a change there is no plan; equal input gives equal output.
-//! Cost: the sort, and domains times threads.
+//! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more threads than slots;
+//! after step 2 no thread is remote while a core of its home is free; step 3 never raises the highest
+//! pressure and never lowers the lowest; a thread that step 3 makes remote never raises a pressure to the
+//! threshold; without a change there is no plan; equal input gives equal output. Cost: the sort, and domains
+//! times threads.
 
 pub mod maximum_local;
 pub mod processors;
@@ -91,8 +92,8 @@ const HOME: Rule = Rule {
 const FULL: Rule = Rule {
     name: "n-mass: home is full",
     source: "N-MASS 3.3, Algorithm 2 (get_next_available_core)",
-    what: "Threads of a higher NUMA penalty have all cores of the thread's home: it gets one of \
-           the nearest node that has any.",
+    what: "Threads with a higher NUMA penalty use all cores of the thread's home: it gets a free core \
+           of the nearest node that has one.",
 };
 const REFINE: Rule = Rule {
     name: "n-mass: refine",

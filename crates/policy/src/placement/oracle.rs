@@ -1,31 +1,31 @@
-//! Oracle: the layout that would cost least, told by a world that can be asked.
+//! Oracle: the layout of threads that would cost least, according to the world's cost model.
 //!
-//! Problem: how good a policy is shows only beside the best that could be had. Rule: of all layouts
-//! of the threads, or of as many as may be tried, that of the lowest cost ([`crate::cost_model`]);
-//! memory stays where it is. Only modelled worlds can be asked.
+//! Problem: to judge a policy, one must know the best possible result. Rule: of all layouts of the threads,
+//! or of as many as may be tried, choose the one with the lowest cost ([`crate::cost_model`]); memory stays
+//! where it is. Only modelled worlds have a cost model.
 //!
-//! Which layouts ([`layouts`]): those that load cores and CPUs evenly, as every placement here does;
-//! of layouts that differ only in which of a domain's like cores runs which thread, one. Where there
-//! are no more of them than may be tried (20,000 unless set otherwise), all are tried, and the
-//! answer is the best there is. Beyond that, and for more than 64 threads, a local search ([`search`]): from where the threads are,
-//! from DI's layout, maximum-local's and n-mass's, moving one thread or swapping two while that
-//! lowers the cost. It is never worse than its starts. How far it is from the best nobody knows,
-//! unless the world knows a cost that no layout can be below: then the plan names it. The plan says
-//! which of the two it was and how many layouts were tried.
+//! Which layouts ([`layouts`]): those that load cores and CPUs evenly, as every placement here does. Layouts
+//! that differ only in which of a domain's like cores runs which thread count as one. If there are no more
+//! layouts than may be tried (20,000 by default), all are tried, and the result is the best possible one.
+//! If there are more, or more than 64 threads, a local search ([`search`]) starts from the current layout and
+//! from those of DI, maximum-local and n-mass, and moves one thread or swaps two while that lowers the cost.
+//! Its result is never worse than its starts, but its distance from the best is unknown. If the world knows a
+//! cost that no layout can be below, the plan states it. The plan also states whether all layouts were tried,
+//! and how many.
 //!
-//! Layouts of equal cost: where the threads are wins, else the first found. The cost of moving is
-//! not part of it; threads are placed anew only when something changed ([`crate::changes`]). Pools
-//! of threads with CPUs of their own are laid out one after the other ([`crate::pools`]), each with
-//! those before it where they have been put and those after it where they are. Threads that sleep,
-//! or were never counted, are left to the kernel. A world that cannot tell a single layout's cost
-//! leaves the threads where they are.
+//! Of layouts with equal cost, the current one wins, otherwise the first found. The cost of moving is not
+//! counted; threads are placed again only when something changed ([`crate::changes`]). Pools of threads with
+//! CPUs of their own are laid out one after the other ([`crate::pools`]); for each pool, the earlier ones
+//! count where they were put, the later ones where they are. Idle threads, and threads that were never
+//! counted, are left to the kernel. If the world cannot predict the cost of any layout, the threads stay
+//! where they are.
 //!
-//! Terms: a *layout* gives every thread a CPU; its *cost* is what the modelled world says that it comes
-//! to, in a unit of its own. Source: the yardstick of the papers (DINO 3.3.1: best of all placements; IPM
-//! 5.2: oracle); the local search is chosen here.
+//! Terms: a *layout* gives every thread a CPU; its *cost* is what the modelled world predicts for it, in a
+//! unit of its own. Source: the yardstick of the papers (DINO 3.3.1: best of all placements; IPM 5.2:
+//! oracle); the local search is chosen here.
 //!
-//! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more than its
-//! slots; no layout that was tried costs less; equal input gives equal output.
+//! Properties: every placed thread has one CPU, online and in its cpuset; no CPU has more threads than slots;
+//! no layout that was tried costs less; equal input gives equal output.
 
 pub mod layouts;
 pub mod search;
@@ -34,12 +34,13 @@ use std::sync::Arc;
 
 use numaherd_files::settings;
 use numaherd_topology::{CpuId, NodeId, Topology};
-use numaherd_world::{Signal, ThreadId};
+use numaherd_world::{PageOrder, Signal};
 
 use crate::changes::LastSeats;
 use crate::cost_model::CostModel;
 use crate::penalty::PenaltySettings;
 use crate::placement::di;
+use crate::placement::joint_oracle::{self, Before, PairSearch};
 use crate::placement::n_mass::{self, processors::Item};
 use crate::placement::slots::{At, PoolSlots};
 use crate::policy::{Needs, Random};
@@ -49,7 +50,6 @@ use crate::rules::Rule;
 use crate::settings::{NMassSettings, Settings};
 use crate::stage::{PlacementRule, Seat, Stage};
 use crate::words;
-use layouts::Space;
 use search::Found;
 
 /// The rules that plans name.
@@ -82,25 +82,47 @@ settings! {
     }
 }
 
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// A layout; memory stays.
+    Layout,
+    /// A layout with homes of memory ([`super::joint_oracle`]).
+    Pair,
+}
+
 /// See the top of this file.
 #[derive(Clone)]
 pub struct Oracle {
+    wanted: Wanted,
     cost_model: Arc<dyn CostModel>,
     settings: OracleSettings,
     n_mass: NMassSettings,
     penalties: PenaltySettings,
     last: LastSeats,
+    pages: Vec<PageOrder>,
 }
 
 impl Oracle {
-    /// Nothing seen yet.
+    /// One that looks for layouts, and has seen nothing yet.
     pub fn new(settings: &Settings, cost_model: Arc<dyn CostModel>) -> Self {
+        Self::of(Wanted::Layout, settings, cost_model)
+    }
+
+    /// One that looks for layouts with homes of memory, and has seen nothing yet.
+    pub fn joint(settings: &Settings, cost_model: Arc<dyn CostModel>) -> Self {
+        Self::of(Wanted::Pair, settings, cost_model)
+    }
+
+    fn of(wanted: Wanted, settings: &Settings, cost_model: Arc<dyn CostModel>) -> Self {
         Self {
+            wanted,
             cost_model,
             settings: settings.oracle,
             n_mass: settings.n_mass,
             penalties: settings.penalty.clone(),
             last: LastSeats::new(settings.oracle.changed_by),
+            pages: Vec::new(),
         }
     }
 }
@@ -111,44 +133,50 @@ impl PlacementRule for Oracle {
     }
 
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
-        let (cost_model, most) = (&self.cost_model, self.settings.layouts);
+        let (cost_model, most) = (&*self.cost_model, self.settings.layouts);
         let (penalties, n_mass) = (&self.penalties, &self.n_mass);
+        let (parts, wording) = match self.wanted {
+            Wanted::Layout => (Vec::new(), WORDING),
+            Wanted::Pair => (cost_model.parts(), joint_oracle::WORDING),
+        };
+        let mut pages = Vec::new();
         let anew = || {
-            // The threads of earlier pools, where they are put.
-            let mut placed: Vec<(ThreadId, CpuId)> = Vec::new();
+            let mut before = Before::of(parts);
             stage.pool_by_pool(|pool, slots| {
-                let starts = starts(
-                    &slots,
-                    stage.topology,
-                    &items(stage, pool, penalties),
-                    n_mass,
-                );
-                let ids: Vec<ThreadId> =
-                    (pool.busy.iter().map(|&thread| stage.thread(thread).id)).collect();
-                let space = Space::new(&slots, stage.topology, ids.len());
-                let cost = |layout: &[At]| {
-                    let own = ids.iter().copied().zip(slots.cpus(layout));
-                    let all: Vec<_> = placed.iter().copied().chain(own).collect();
-                    cost_model.cost(&all).filter(|cost| !cost.is_nan())
-                };
-                let found = search::search(&space, &slots, &starts, most, cost, random)?;
+                let items = items(stage, pool, penalties);
+                let starts = starts(&slots, stage.topology, &items, n_mass);
+                let search = PairSearch::new(stage, pool, &slots, &before, cost_model, most);
+                let (found, homes) = search.search(&starts, random)?;
                 let cpus = slots.cpus(&found.layout);
-                let least = cost_model.least(&ids);
-                placed.extend(ids.into_iter().zip(cpus.iter().copied()));
-                let why = move |at: usize| {
-                    let from = slots.sits[at].map(|sits| slots.cpu(sits));
-                    because(WORDING, &found, least, from)
+                let ids = search.ids.clone();
+                let least = match self.wanted {
+                    Wanted::Layout => cost_model.least(&ids),
+                    Wanted::Pair => cost_model.joint_least(&ids),
                 };
+                pages.extend(search.orders(&homes, &found));
+                before.homes = homes;
+                let placed = ids.into_iter().zip(cpus.iter().copied());
+                before.placed.extend(placed);
+                let cpu_of = |sits: &Option<At>| sits.map(|at| slots.cpu(at));
+                let sits: Vec<Option<CpuId>> = slots.sits.iter().map(cpu_of).collect();
+                let why = move |at: usize| because(wording, &found, least, sits[at]);
                 Some((cpus, why))
             })
         };
-        self.last
-            .seats(stage, |thread| stage.miss_rate(thread), anew)
+        let seats = self
+            .last
+            .seats(stage, |thread| stage.miss_rate(thread), anew);
+        self.pages = pages;
+        seats
+    }
+
+    fn pages(&mut self) -> Vec<PageOrder> {
+        std::mem::take(&mut self.pages)
     }
 }
 
 /// The threads of a pool as N-MASS sees them.
-pub(super) fn items(stage: &Stage<'_>, pool: &Pool, penalties: &PenaltySettings) -> Vec<Item> {
+fn items(stage: &Stage<'_>, pool: &Pool, penalties: &PenaltySettings) -> Vec<Item> {
     let item = |&thread: &usize| {
         let here = stage.topology.node_of(stage.thread(thread).place());
         let miss_rate = stage.miss_rate(thread);
@@ -163,7 +191,7 @@ pub(super) fn items(stage: &Stage<'_>, pool: &Pool, penalties: &PenaltySettings)
 
 /// Where a local search starts besides where the threads are: DI's layout, maximum-local's and
 /// n-mass's.
-pub(super) fn starts(
+fn starts(
     slots: &PoolSlots,
     topology: &Topology,
     items: &[Item],
@@ -190,12 +218,7 @@ pub(super) struct Wording {
 }
 
 /// Why a thread gets its seat in the layout that was found. `from` is its CPU, where it may stay there.
-pub(super) fn because(
-    of: Wording,
-    found: &Found,
-    least: Option<f64>,
-    from: Option<CpuId>,
-) -> Reason {
+fn because(of: Wording, found: &Found, least: Option<f64>, from: Option<CpuId>) -> Reason {
     let cost = |cost| Figure::Measured(cost, 4);
     let [best, best_found] = of.rules;
     let costs = words!(

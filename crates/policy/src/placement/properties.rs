@@ -8,7 +8,7 @@ use numaherd_world::{Placement, ThreadId, Unmanaged};
 use proptest::prelude::*;
 use rand::SeedableRng;
 
-use crate::cost_model::{CostModel, Means};
+use crate::cost_model::{CostModel, Home, Means};
 use crate::placement::brm::Brm;
 use crate::placement::di::DistributedIntensity;
 use crate::placement::dino::Dino;
@@ -147,7 +147,7 @@ fn added() -> Vec<Named> {
 struct Numbered;
 
 impl CostModel for Numbered {
-    fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
+    fn cost(&self, layout: &[(ThreadId, CpuId)], _: &[Home]) -> Option<f64> {
         let far = |&(thread, cpu): &(ThreadId, CpuId)| f64::from(thread.tid.abs_diff(cpu.0));
         Some(layout.iter().map(far).sum())
     }

@@ -1,17 +1,17 @@
 //! Random: each thread gets a random core once, and keeps it.
 //!
-//! Problem: how much placement matters at all for a program. It shows in the spread over several seeds
-//! of mappings drawn by chance, each of which holds for the whole run. This is not a thread that is
-//! thrown around every interval; that would measure the cost of moving.
+//! Problem: how much does placement matter for a program? The spread over several seeds shows it, if each
+//! random mapping holds for the whole run. A thread that got another random core every interval would measure
+//! the cost of moving instead.
 //!
-//! Rule: the first time a steerable thread is seen, it is given a CPU drawn evenly from those that
-//! are online and in its cpuset. It is drawn again only when that CPU cannot be had any more.
-//! Threads that sleep are placed too: a random mapping knows nothing of load.
+//! Rule: when a thread that may be placed is first seen, it gets a CPU drawn evenly from those that are online
+//! and in its cpuset. It is drawn again only when that CPU is no longer available. Idle threads are placed
+//! too: a random mapping ignores load.
 //!
 //! Terms: none of its own. Source: the baseline of that name in the papers (IPM 5.3: "random").
 //!
-//! Properties: same seed and same snapshots, same plans; a thread is drawn for once while its CPU
-//! can be had; never a CPU that is offline or outside the cpuset.
+//! Properties: the same seed and the same snapshots give the same plans; a thread is drawn once while its CPU
+//! is available; never a CPU that is offline or outside the cpuset.
 
 use numaherd_topology::CpuId;
 use rand::Rng;

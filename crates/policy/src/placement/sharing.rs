@@ -1,37 +1,37 @@
-//! Threads by who shares pages with whom: IPM's thread mapping, and what others make of it.
+//! Threads by who shares pages with whom: IPM's thread mapping, and its variants for other evidence.
 //!
-//! Problem: threads that share pages are best put where they share caches and a node (IPM §1); who
-//! shares with whom is only seen while they run, changes, and comes in as a stream of small amounts.
+//! Problem: threads that share pages run best if they share caches and a node (IPM §1). Which threads share
+//! is seen only while they run, changes over time, and arrives as a stream of small amounts.
 //!
 //! Rule (IPM §4.4.4), each interval:
-//! 1. All that was known fades to `age` (0.75) of it, and the sharing in the interval's snapshot
+//! 1. The sharing known so far fades to `age` (0.75) of itself, and the sharing in the interval's snapshot
 //!    ([`numaherd_world::Process::sharing`]) is added. Threads that ended are forgotten (§4.4.2, §4.4.3).
-//! 2. Where the pattern has changed ([`crate::mapping::Pattern`]; `changed_by`), or threads came or
-//!    went, the threads are mapped anew onto the tree of their CPUs: EagerMap, or another mapper.
-//! 3. Threads that do not have the CPU they were mapped to are named, until they have it.
+//! 2. If the pattern has changed ([`crate::mapping::Pattern`]; `changed_by`), or threads came or went, the
+//!    threads are mapped again onto the tree of their CPUs, by EagerMap or another mapper.
+//! 3. A thread that is not on the CPU it was mapped to is named until it is.
 //!
-//! Ours, where the paper speaks of one program alone on a machine:
-//! * *Who is mapped*: threads that are busy ([`crate::busy`]), and those that share anything and ran in
-//!   one of the last ten intervals. One that sleeps on has nothing to gain and would take a place, though what it left in
-//!   a TLB still counts as shared. Where that makes more threads than CPUs, those that are not busy
-//!   are left out, those that use least of a CPU first.
-//! * *Pools* ([`crate::pools`]): the threads of each are mapped onto its CPUs alone, threads of several
-//!   processes together; between processes nothing is shared. CPUs that threads outside the pool hold
-//!   are left out while enough others are left.
-//! * *Worth*: a mapping that brings sharing closer by less than a twentieth is not taken up: threads are
-//!   held where they are.
-//! * *Few moves* ([`crate::mapping::with_few_moves`]): a mapping says which threads go together; which of
-//!   several like nodes they go to is chosen so that most stay. kMAF, as its source has it, does not.
+//! The paper treats one program alone on a machine. Chosen here:
+//! * *Which threads are mapped*: busy threads ([`crate::busy`]), and threads that share anything and ran in
+//!   one of the last ten intervals. A thread that sleeps longer has nothing to gain and would take a place,
+//!   although what it left in a TLB still counts as shared. If these are more threads than CPUs, those that
+//!   are not busy are left out, the ones that use least CPU time first.
+//! * *Pools* ([`crate::pools`]): the threads of each pool are mapped onto its CPUs, threads of several
+//!   processes together; processes share nothing with each other. CPUs that threads outside the pool hold
+//!   are left out while enough others remain.
+//! * *Worth*: if a new mapping brings sharing closer by less than a twentieth, the threads are held where
+//!   they are.
+//! * *Few moves* ([`crate::mapping::with_few_moves`]): a mapping states which threads belong together; among
+//!   like nodes, each group goes where most of its threads already are. kMAF's source does not do this.
 //!
-//! Terms: the *pattern* is the sharing matrix with what has faded out of it: how much each two threads
-//! touched the same pages; to *map* is to give each thread a CPU so that those that share most are
-//! closest. Source: Cruz, Diener, Pilla, Navaux, "Hardware-Assisted Thread and Data Mapping in
+//! Terms: the *pattern* is the faded sharing matrix: how much each two threads touched the same pages; to
+//! *map* is to give each thread a CPU so that the threads that share most are closest. Source: Cruz, Diener,
+//! Pilla, Navaux, "Hardware-Assisted Thread and Data Mapping in
 //! Hierarchical Multi-Core Architectures", TACO 2016 (IPM), §4.4; for `tlb-miss-history` its §5.2; for
 //! `kmaf` Diener and others, PACT 2014.
 //!
-//! Properties: every CPU named is in the thread's cpuset and online; no thread is named twice; while the
-//! pattern stays, and threads are where they were put, nobody is named; while nobody has shared anything,
-//! neither.
+//! Properties: every CPU named is in the thread's cpuset and online; no thread is named twice; no thread is
+//! named while the pattern stays the same and all threads are where they were put, or while nothing was ever
+//! shared.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;

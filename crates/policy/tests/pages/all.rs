@@ -5,7 +5,7 @@ use std::fmt::Write;
 use numaherd_files::setting::{Section, Setting, Value};
 
 use numaherd_policy::Settings;
-use numaherd_policy::registry::{self, Entry, PAGINGS, PLACEMENTS};
+use numaherd_policy::registry::{self, NamedPolicy, PAGINGS, PLACEMENTS};
 
 /// The page, in Markdown.
 pub fn policies() -> String {
@@ -21,7 +21,7 @@ pub fn policies() -> String {
          | policy | placement | paging | what it does | needs | from |\n\
          |---|---|---|---|---|---|\n",
     );
-    for entry in registry::policies() {
+    for entry in registry::POLICIES.iter() {
         row(
             &mut page,
             &[
@@ -102,7 +102,7 @@ fn default_of(name: &str, setting: &Setting) -> String {
     }
 }
 
-fn needs(entry: &Entry) -> String {
+fn needs(entry: &NamedPolicy) -> String {
     let needs = registry::needs(entry.name).expect("a policy of the table can be built");
     if needs.is_empty() {
         return "nothing".into();

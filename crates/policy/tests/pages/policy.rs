@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use numaherd_policy::registry::{self, Entry};
+use numaherd_policy::registry::{self, NamedPolicy, Worlds};
 use numaherd_policy::rules::Rule;
 use numaherd_policy::{Means, NoCosts, Policy, Settings};
 use numaherd_world::{AffinityScope, NewPages, Signal};
@@ -49,7 +49,7 @@ pub fn root() -> PathBuf {
 }
 
 /// The page, in Markdown.
-pub fn page(entry: &Entry) -> String {
+pub fn page(entry: &NamedPolicy) -> String {
     let policy = made(entry.name);
     let mut page = format!(
         "<!-- Generated from the first lines of the policy's files, the registry and \
@@ -84,7 +84,7 @@ fn made(name: &str) -> Policy {
     registry::build_with(name, &Settings::default(), &means).expect("a policy of the table")
 }
 
-fn in_short(page: &mut String, entry: &Entry, policy: &Policy) {
+fn in_short(page: &mut String, entry: &NamedPolicy, policy: &Policy) {
     let needs: Vec<String> = policy.needs().iter().map(ToString::to_string).collect();
     let needs = if needs.is_empty() {
         "nothing".into()
@@ -111,7 +111,7 @@ fn in_short(page: &mut String, entry: &Entry, policy: &Policy) {
         ("new pages", new_pages.into()),
         ("needs", needs),
         ("threads are placed every", often),
-        ("samples are looked at every", "10 ms".into()),
+        ("pages are considered every", "10 ms".into()),
         ("a thread may run within", scope.into()),
     ] {
         if page.ends_with("\n\n") {
@@ -127,7 +127,7 @@ fn half(page: &mut String, kind: &str, name: &str, rules: &[Rule], settings: &[&
     let title = format!("{}{}", kind[..1].to_uppercase(), &kind[1..]);
     let _ = write!(
         page,
-        "\n## {title}: `{name}`\n\nAs [{shown}](../../{shown}) begins.\n\n{}",
+        "\n## {title}: `{name}`\n\nFrom [{shown}](../../{shown}):\n\n{}",
         first_lines(&file)
     );
     if !rules.is_empty() {
@@ -234,14 +234,14 @@ fn claims(page: &mut String, name: &str) {
         .collect();
     page.push_str("\n## What holds\n\n");
     if about.is_empty() {
-        page.push_str("No claim of the papers that is held here names this policy.\n");
+        page.push_str("No claim of the papers that we check names this policy.\n");
         return;
     }
     let held = about.iter().filter(|claim| claim.holds).count();
     let _ = write!(
         page,
-        "Of the {} claims of the papers that name it, {held} hold on our models. What each means, with \
-         notes and with what stands for what: [FIDELITY.md](../FIDELITY.md), made by `scripts/fidelity.sh`.\n\n\
+        "{held} of the papers' {} claims about it hold on our models. [FIDELITY.md](../FIDELITY.md), made by \
+         `scripts/fidelity.sh`, explains each of them.\n\n\
          | paper | claim | says | ours | holds |\n|---|---|---|---|---|\n",
         about.len()
     );
@@ -300,7 +300,7 @@ fn shown(figure: f64) -> String {
     }
 }
 
-fn see(page: &mut String, entry: &Entry, policy: &Policy) {
+fn see(page: &mut String, entry: &NamedPolicy, policy: &Policy) {
     let name = entry.name;
     let beside = if name == "linux" {
         "linux,dino".to_owned()
@@ -312,14 +312,13 @@ fn see(page: &mut String, entry: &Entry, policy: &Policy) {
         .iter()
         .all(|need| OF_THE_MODEL.contains(need));
     page.push_str("\n## See it\n\n```\n");
-    if modelled {
+    if modelled && entry.worlds != Worlds::Traces {
         let _ = writeln!(
             page,
             "numaherd simulate memory-on-one-node --policies {beside}"
         );
     }
-    // It asks for homes of memory, which only the model answers.
-    if name != "joint-oracle" {
+    if entry.worlds != Worlds::Model {
         let _ = writeln!(
             page,
             "numaherd trace record -o cg.trace -- menagerie kernel cg --class S --threads 8\n\
@@ -328,7 +327,7 @@ fn see(page: &mut String, entry: &Entry, policy: &Policy) {
     }
     if entry.new_pages == NewPages::Interleave {
         let _ = writeln!(page, "numaherd run --policy {name} -- ./my-program");
-    } else if modelled && entry.new_pages == NewPages::FirstTouch && !name.ends_with("oracle") {
+    } else if modelled && entry.worlds == Worlds::All {
         let _ = writeln!(page, "numaherd run --policy {name} --dry-run --for 10s");
     }
     page.push_str("```\n");

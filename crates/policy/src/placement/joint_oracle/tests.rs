@@ -1,9 +1,12 @@
 //! That the joint oracle finds what is there to be found, threads and pages together.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::*;
+use crate::placement::oracle::Oracle;
 use crate::policy::Place;
+use crate::settings::Settings;
 use crate::stage::Staged;
 use numaherd_testing::{Scene, tid};
 use numaherd_topology::NodeId;
@@ -27,10 +30,6 @@ struct Costs {
 }
 
 impl CostModel for Costs {
-    fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
-        self.joint_cost(layout, &vec![None; self.at.len()])
-    }
-
     fn parts(&self) -> Vec<MemoryPart> {
         let part = |number: u32| MemoryPart {
             process: Scene::process(number),
@@ -42,7 +41,7 @@ impl CostModel for Costs {
         (0..self.at.len() as u32).map(part).collect()
     }
 
-    fn joint_cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
+    fn cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
         let shares = |thread: usize| -> Vec<(NodeId, f64)> {
             let here = vec![(NodeId(self.at[thread]), 1)];
             let home = homes[thread].as_ref().unwrap_or(&here);
@@ -90,7 +89,7 @@ fn scene(nodes: usize, cpus: &[u32], at: &[u32]) -> Scene {
 fn decide(scene: &Scene, costs: &Costs, most: usize) -> (Vec<Placement>, Vec<PageOrder>) {
     let mut settings = Settings::default();
     settings.oracle.layouts = most;
-    let oracle = JointOracle::new(&settings, Arc::new(costs.clone()));
+    let oracle = Oracle::joint(&settings, Arc::new(costs.clone()));
     let mut policy = Staged::new(&Settings::default(), oracle);
     let mut random = Random::seed_from_u64(0);
     let placements = policy.place(&scene.snapshot, &scene.topology, &mut random);
@@ -124,7 +123,7 @@ fn decided_cost(scene: &Scene, costs: &Costs, decided: &(Vec<Placement>, Vec<Pag
         let home = homes[order.process.pid as usize].get_or_insert_default();
         home.push((order.to, count as u32));
     }
-    costs.joint_cost(&layout, &homes).unwrap()
+    costs.cost(&layout, &homes).unwrap()
 }
 
 /// The least cost of any threads on any free CPUs with memory spread by quarters in any way.
@@ -149,7 +148,7 @@ fn least(scene: &Scene, costs: &Costs) -> f64 {
                 Some(vec![(nodes[0], first), (nodes[1], 4 - first)])
             };
             let homes: Vec<Home> = (0..threads).map(home).collect();
-            least = least.min(costs.joint_cost(&layout, &homes).unwrap());
+            least = least.min(costs.cost(&layout, &homes).unwrap());
         }
     }
     least
@@ -194,10 +193,10 @@ proptest! {
         let now: Vec<_> = scene.snapshot.threads.iter().map(|t| (t.id, t.place())).collect();
         let with = |node_of: &dyn Fn(usize) -> NodeId| -> f64 {
             let homes: Vec<Home> = (0..4).map(|t| Some(vec![(node_of(t), 1)])).collect();
-            costs.joint_cost(&now, &homes).unwrap()
+            costs.cost(&now, &homes).unwrap()
         };
         let follows = with(&|thread| scene.topology.node_of(now[thread].1).unwrap());
-        let limit = costs.cost(&now).unwrap().min(follows);
+        let limit = costs.cost(&now, &[None, None, None, None]).unwrap().min(follows);
         prop_assert!(found <= limit + 1e-9, "{found} above {limit}");
         let least = least(&scene, &costs);
         prop_assert!(found >= least - 1e-9);
@@ -236,14 +235,11 @@ fn what_stays_is_in_no_order_and_what_is_spread_is_dealt_in_order() {
 fn a_plan_says_what_was_tried_and_the_bound() {
     struct Bounded(Costs);
     impl CostModel for Bounded {
-        fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
-            self.0.cost(layout)
-        }
         fn parts(&self) -> Vec<MemoryPart> {
             self.0.parts()
         }
-        fn joint_cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
-            self.0.joint_cost(layout, homes)
+        fn cost(&self, layout: &[(ThreadId, CpuId)], homes: &[Home]) -> Option<f64> {
+            self.0.cost(layout, homes)
         }
         fn joint_least(&self, _: &[ThreadId]) -> Option<f64> {
             Some(0.5)
@@ -261,7 +257,7 @@ fn a_plan_says_what_was_tried_and_the_bound() {
     let told = |most: usize| {
         let mut settings = Settings::default();
         settings.oracle.layouts = most;
-        let oracle = JointOracle::new(&settings, Arc::new(Bounded(costs.clone())));
+        let oracle = Oracle::joint(&settings, Arc::new(Bounded(costs.clone())));
         let mut policy = Staged::new(&Settings::default(), oracle);
         let mut random = Random::seed_from_u64(0);
         let plan = policy.place(&scene.snapshot, &scene.topology, &mut random);

@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::layouts::Space;
 use super::*;
+use crate::cost_model::Home;
 use crate::policy::Place;
 use crate::pools::Taken;
 use crate::stage::Staged;
 use numaherd_testing::{Scene, Shape};
 use numaherd_topology::CpuSet;
-use numaherd_world::Placement;
+use numaherd_world::{Placement, ThreadId};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 
@@ -25,7 +27,7 @@ struct Costs {
 }
 
 impl CostModel for Costs {
-    fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
+    fn cost(&self, layout: &[(ThreadId, CpuId)], _: &[Home]) -> Option<f64> {
         let mut cost = 0.0;
         for (place, &(thread, on)) in layout.iter().enumerate() {
             let (thread, on) = (thread.tid as usize, self.topology.cpu(on)?);
@@ -56,7 +58,7 @@ struct By<F> {
 }
 
 impl<F: Fn(&[(ThreadId, CpuId)]) -> Option<f64> + Send + Sync> CostModel for By<F> {
-    fn cost(&self, layout: &[(ThreadId, CpuId)]) -> Option<f64> {
+    fn cost(&self, layout: &[(ThreadId, CpuId)], _: &[Home]) -> Option<f64> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         (self.cost)(layout)
     }
@@ -289,7 +291,7 @@ impl Case {
     fn layout_cost(&self, slots: &PoolSlots, layout: &[At]) -> f64 {
         let ids = self.scene.snapshot.threads.iter().map(|thread| thread.id);
         let layout: Vec<_> = ids.zip(layout.iter().map(|&at| slots.cpu(at))).collect();
-        self.costs.cost(&layout).expect("it can be told")
+        self.costs.cost(&layout, &[]).expect("it can be told")
     }
 
     /// Which threads share what: by domain the cores, by core the CPUs, by CPU the threads.
@@ -400,11 +402,11 @@ proptest! {
         scene.carry_out(&plan);
         let threads = scene.snapshot.threads.iter();
         let layout: Vec<_> = threads.map(|thread| (thread.id, thread.place())).collect();
-        let found = case.costs.cost(&layout).expect("it can be told");
+        let found = case.costs.cost(&layout, &[]).expect("it can be told");
         let ids: Vec<ThreadId> = layout.iter().map(|&(id, _)| id).collect();
         let costs = case.all_even().into_iter().map(|layout| {
             let layout: Vec<_> = ids.iter().copied().zip(layout).collect();
-            case.costs.cost(&layout).expect("it can be told")
+            case.costs.cost(&layout, &[]).expect("it can be told")
         });
         let best = costs.fold(f64::INFINITY, f64::min);
         prop_assert!((found - best).abs() < 1e-9 * best.max(1.0), "{found}, best {best}");
