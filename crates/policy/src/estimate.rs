@@ -28,6 +28,7 @@
 //! Properties: where threads are, each draw gives the measured speeds, as far as its figures allow; equal input
 //! gives equal output; cost linear in threads.
 
+mod covered;
 mod demands;
 mod threads;
 
@@ -39,6 +40,7 @@ use numaherd_world::ProcessId;
 
 use crate::memory::PerThread;
 use crate::stage::Stage;
+pub use covered::Covered;
 use demands::{DRAWS, Demand, WRITTEN, demands, figures};
 pub use threads::{Load, Owner};
 use threads::{llc_bytes, load, owner, seats, share_caches, tell_shared_from_private};
@@ -84,6 +86,7 @@ pub struct Picture {
     demands: Vec<Vec<Demand>>,
     /// The answers for where the threads are, from which those for other layouts are found sooner.
     starts: Vec<Solution>,
+    lost_now: Lost,
 }
 
 /// Lost cores by each draw.
@@ -154,6 +157,7 @@ impl Estimator {
             processes,
             seats,
             starts: vec![Solution::within(PRECISION); DRAWS.len()],
+            lost_now: [0.0; DRAWS.len()],
             cpus: (topology.domains().iter())
                 .map(|domain| domain.cpus.intersection(&stage.snapshot.online).len() as f64)
                 .collect(),
@@ -161,9 +165,9 @@ impl Estimator {
             demands,
         };
         let (now, stays) = (picture.now(), vec![false; picture.processes.len()]);
-        picture.starts = (0..DRAWS.len())
-            .map(|draw| picture.solve(draw, &now, &stays).1)
-            .collect();
+        for draw in 0..DRAWS.len() {
+            (picture.lost_now[draw], picture.starts[draw]) = picture.solve(draw, &now, &stays);
+        }
         picture
     }
 
@@ -239,6 +243,11 @@ impl Picture {
         }
         let lost = |demands: &Vec<Demand>| 1.0 - demands[thread].base_ns / load.ns();
         self.demands.iter().map(lost).fold(0.0, f64::max)
+    }
+
+    /// What is lost where the threads are, by each draw, in cores.
+    pub fn lost_now(&self) -> Lost {
+        self.lost_now
     }
 
     /// What a layout would lose by each draw, in cores. `cpus` are in the order of the threads; `follows` says of

@@ -17,6 +17,7 @@ pub mod cost_model;
 mod error;
 pub mod estimate;
 pub mod groups;
+pub mod losses;
 pub mod mapping;
 mod memory;
 pub mod paging;

@@ -11,6 +11,8 @@ use numaherd_world::{
     Sharing, Signal, Snapshot, ThreadId,
 };
 
+use crate::losses::Losses;
+
 /// The generator that policies draw from. Named, so that a recorded seed means the same anywhere.
 pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -39,6 +41,12 @@ pub trait Place: Send {
     /// How long the next interval should be at most; `None`: as long as the loop's own. Asked before the first
     /// snapshot and after each [`Place::place`].
     fn next_look(&self) -> Option<Duration> {
+        None
+    }
+
+    /// What the machine loses, where it estimates that to decide. Asked right after [`Place::place`], of the same
+    /// snapshot.
+    fn losses(&mut self) -> Option<Losses> {
         None
     }
 

@@ -30,6 +30,7 @@ use numaherd_world::{
 
 use crate::busy::Busy;
 use crate::classes::{Class, Classed, Classes};
+use crate::losses::Losses;
 use crate::memory::PerThread;
 use crate::placement::slots::PoolSlots;
 use crate::policy::{Needs, Place, Random};
@@ -55,6 +56,11 @@ pub trait PlacementRule: Send {
 
     /// See [`Place::next_look`].
     fn next_look(&self) -> Option<Duration> {
+        None
+    }
+
+    /// See [`Place::losses`]. Asked after [`Self::seat`].
+    fn losses(&mut self) -> Option<Losses> {
         None
     }
 
@@ -312,7 +318,7 @@ impl<P: PlacementRule> Staged<P> {
     }
 
     /// The stage of a snapshot, and the rule that is to play on it.
-    fn set<'a>(
+    pub(crate) fn set<'a>(
         &'a mut self,
         snapshot: &'a Snapshot,
         topology: &'a Topology,
@@ -380,6 +386,10 @@ impl<P: PlacementRule> Place for Staged<P> {
 
     fn next_look(&self) -> Option<Duration> {
         self.rule.next_look()
+    }
+
+    fn losses(&mut self) -> Option<Losses> {
+        self.rule.losses()
     }
 
     fn release(&mut self, _: &Snapshot) -> Vec<Release> {

@@ -32,7 +32,7 @@
 //! ran, and `first_credit_ms`; without an expected gain no thread is placed and no page ordered, but to undo; no
 //! thread is moved outside its pool.
 
-mod search;
+pub(crate) mod search;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -43,6 +43,7 @@ use numaherd_topology::CpuId;
 use numaherd_world::{PageOrder, Pages, ProcessId, Signal, ThreadId};
 
 use crate::estimate::{Estimator, Picture};
+use crate::losses::{Losses, Meter};
 use crate::placement::di::DistributedIntensity;
 use crate::placement::dino::Dino;
 use crate::placement::n_mass::{NMass, Steps};
@@ -148,6 +149,8 @@ pub struct Adaptive {
     /// Looks since a thread became busy.
     looks: u32,
     busy: Vec<ThreadId>,
+    meter: Meter,
+    losses: Option<Losses>,
 }
 
 /// What was done, until it is judged.
@@ -197,6 +200,8 @@ impl Adaptive {
             fruitless: None,
             looks: 0,
             busy: Vec::new(),
+            meter: Meter::default(),
+            losses: None,
         }
     }
 
@@ -409,6 +414,89 @@ impl Adaptive {
         self.next = SETTLES_AFTER;
         seats
     }
+
+    /// What is done at a look.
+    fn decide(&mut self, stage: &Stage<'_>, picture: &Picture, random: &mut Random) -> Vec<Seat> {
+        self.letting_go = std::mem::take(&mut self.let_go);
+        self.schedule(picture);
+        self.accrue(stage, picture);
+        if let Some((action, gained)) = self.judge(stage, picture) {
+            if gained <= 1.0 {
+                return self.undo(stage, picture, action, gained);
+            }
+            self.failed = 0;
+            for (process, cost) in action.charged {
+                if let Some(credit) = self.credit.get_mut(&process) {
+                    *credit += cost;
+                }
+            }
+        }
+        if self.action.is_some() {
+            self.next = JUDGED_AFTER;
+            return Vec::new();
+        }
+        if stage.snapshot.time_ns < self.wait_until_ns || picture.threads.is_empty() {
+            return Vec::new();
+        }
+        let least = self.settings.least_gain * picture.busy_cores();
+        let stays = vec![false; picture.processes.len()];
+        let now = picture.now();
+        let lost_now = picture.roughly(&now, &stays);
+        let as_before = |before: f64| (before - lost_now).abs() < least && self.looks > 0;
+        if lost_now < least {
+            self.meter
+                .searched(&picture.lost_now(), &picture.lost_now());
+        }
+        if lost_now < least || self.fruitless.is_some_and(as_before) {
+            return Vec::new();
+        }
+        let layouts = self.layouts(stage, picture, random);
+        let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
+        let most = most.min(self.settings.layouts);
+        let candidate = search::best(stage, picture, layouts, lost_now, most);
+        let lost = picture.lost_now();
+        let then = picture.lost(&candidate.cpus, &candidate.follows);
+        self.meter.searched(&lost, &then);
+        let draws = lost.len() as f64;
+        let mean = |lost: &[f64]| lost.iter().sum::<f64>() / draws;
+        let gain = mean(&lost) - mean(&then);
+        let loses = lost
+            .iter()
+            .zip(&then)
+            .any(|(lost, then)| then - lost > least / 4.0);
+        if gain < least || loses {
+            self.fruitless = Some(lost_now);
+            return Vec::new();
+        }
+        self.fruitless = None;
+        let costs = self.costs(picture, &candidate);
+        let affordable = |(process, cost): &(ProcessId, f64)| {
+            self.credit
+                .get(process)
+                .is_some_and(|credit| credit >= cost)
+        };
+        let all: f64 = costs.iter().map(|(_, cost)| cost).sum();
+        let touched = picture.threads.iter().zip(&candidate.cpus);
+        let touched = touched.filter(|&(load, &cpu)| {
+            (picture.is_move(load, cpu) || candidate.follows[load.process]) && load.lines > 0.0
+        });
+        let age_ns = touched.map(|(load, _)| load.age_ns).min().unwrap_or(0);
+        if gain * age_ns as f64 <= all || !costs.iter().all(affordable) {
+            return Vec::new();
+        }
+        for (process, cost) in &costs {
+            if let Some(credit) = self.credit.get_mut(process) {
+                *credit -= cost;
+            }
+        }
+        self.act(
+            stage,
+            picture,
+            &candidate,
+            (mean(&lost), mean(&then)),
+            costs,
+        )
+    }
 }
 
 fn order(
@@ -439,80 +527,13 @@ impl PlacementRule for Adaptive {
 
     fn seat(&mut self, stage: &Stage<'_>, random: &mut Random) -> Vec<Seat> {
         let picture = self.estimator.observe(stage);
-        self.letting_go = std::mem::take(&mut self.let_go);
-        self.schedule(&picture);
-        self.accrue(stage, &picture);
-        if let Some((action, gained)) = self.judge(stage, &picture) {
-            if gained <= 1.0 {
-                return self.undo(stage, &picture, action, gained);
-            }
-            self.failed = 0;
-            for (process, cost) in action.charged {
-                if let Some(credit) = self.credit.get_mut(&process) {
-                    *credit += cost;
-                }
-            }
-        }
-        if self.action.is_some() {
-            self.next = JUDGED_AFTER;
-            return Vec::new();
-        }
-        if stage.snapshot.time_ns < self.wait_until_ns || picture.threads.is_empty() {
-            return Vec::new();
-        }
-        let least = self.settings.least_gain * picture.busy_cores();
-        let stays = vec![false; picture.processes.len()];
-        let now = picture.now();
-        let lost_now = picture.roughly(&now, &stays);
-        let as_before = |before: f64| (before - lost_now).abs() < least && self.looks > 0;
-        if lost_now < least || self.fruitless.is_some_and(as_before) {
-            return Vec::new();
-        }
-        let layouts = self.layouts(stage, &picture, random);
-        let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
-        let most = most.min(self.settings.layouts);
-        let candidate = search::best(stage, &picture, layouts, lost_now, most);
-        let lost = picture.lost(&now, &stays);
-        let then = picture.lost(&candidate.cpus, &candidate.follows);
-        let draws = lost.len() as f64;
-        let mean = |lost: &[f64]| lost.iter().sum::<f64>() / draws;
-        let gain = mean(&lost) - mean(&then);
-        let loses = lost
-            .iter()
-            .zip(&then)
-            .any(|(lost, then)| then - lost > least / 4.0);
-        if gain < least || loses {
-            self.fruitless = Some(lost_now);
-            return Vec::new();
-        }
-        self.fruitless = None;
-        let costs = self.costs(&picture, &candidate);
-        let affordable = |(process, cost): &(ProcessId, f64)| {
-            self.credit
-                .get(process)
-                .is_some_and(|credit| credit >= cost)
-        };
-        let all: f64 = costs.iter().map(|(_, cost)| cost).sum();
-        let touched = picture.threads.iter().zip(&candidate.cpus);
-        let touched = touched.filter(|&(load, &cpu)| {
-            (picture.is_move(load, cpu) || candidate.follows[load.process]) && load.lines > 0.0
-        });
-        let age_ns = touched.map(|(load, _)| load.age_ns).min().unwrap_or(0);
-        if gain * age_ns as f64 <= all || !costs.iter().all(affordable) {
-            return Vec::new();
-        }
-        for (process, cost) in &costs {
-            if let Some(credit) = self.credit.get_mut(process) {
-                *credit -= cost;
-            }
-        }
-        self.act(
-            stage,
-            &picture,
-            &candidate,
-            (mean(&lost), mean(&then)),
-            costs,
-        )
+        let seats = self.decide(stage, &picture, random);
+        self.losses = self.meter.read(stage, &picture);
+        seats
+    }
+
+    fn losses(&mut self) -> Option<Losses> {
+        self.losses.take()
     }
 
     fn pages(&mut self) -> Vec<PageOrder> {
@@ -532,4 +553,4 @@ impl PlacementRule for Adaptive {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -13,10 +13,10 @@ const WORTH_A_MOVE: f64 = 0.005;
 
 /// A layout, what follows, and what is lost.
 #[derive(Clone)]
-pub(super) struct Candidate {
-    pub(super) cpus: Vec<CpuId>,
-    pub(super) follows: Vec<bool>,
-    pub(super) lost: f64,
+pub(crate) struct Candidate {
+    pub(crate) cpus: Vec<CpuId>,
+    pub(crate) follows: Vec<bool>,
+    pub(crate) lost: f64,
 }
 
 /// Whether a thread may be placed on a CPU.
@@ -28,7 +28,7 @@ pub(super) fn may_have(stage: &Stage<'_>, thread: usize, cpu: CpuId) -> bool {
 
 /// The best candidate that is found: from where the threads are, at a loss of `lost_now` cores, and from `layouts`,
 /// by trying at most `most` layouts.
-pub(super) fn best(
+pub(crate) fn best(
     stage: &Stage<'_>,
     picture: &Picture,
     layouts: Vec<Vec<CpuId>>,

@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use super::*;
 
 /// A machine of four nodes with two cores each, whose caches have 2 MiB.
-fn scene() -> Scene {
+pub(crate) fn scene() -> Scene {
     let mut scene = Scene::uniform(4, 2);
     scene.snapshot.interval_ns = 100_000_000;
     scene.snapshot.time_ns = 100_000_000;
@@ -16,7 +16,7 @@ fn scene() -> Scene {
 
 /// A thread of a process of its own, with so many lines per 1000 instructions, one in flight, all local, and so
 /// many pages on the node that it runs on.
-fn program(scene: &mut Scene, number: u32, cpu: u32, lines: f64, pages: u64) {
+pub(crate) fn program(scene: &mut Scene, number: u32, cpu: u32, lines: f64, pages: u64) {
     scene.home(number, "program", cpu / 2);
     let id = Scene::process(number);
     let node = numaherd_topology::NodeId(cpu / 2);

@@ -1,0 +1,53 @@
+//! How far the figures of a picture go.
+
+use super::Picture;
+
+/// CPUs that the threads want together of which something is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Covered {
+    /// Counted.
+    pub counted: f64,
+    /// Counted, with their waits for the uncore.
+    pub with_uncore: f64,
+    /// Of a process of which it is known where its pages are.
+    pub resident: f64,
+}
+
+impl Picture {
+    /// Of how much of the CPU that the threads want something is known.
+    pub fn covered(&self) -> Covered {
+        let mut covered = Covered::default();
+        for load in &self.threads {
+            let of = |is_known: bool| if is_known { load.wanted } else { 0.0 };
+            covered.counted += of(load.is_counted());
+            covered.with_uncore += of(load.is_counted() && load.busy_ns.is_some());
+            covered.resident += of(self.processes[load.process]
+                .pages
+                .iter()
+                .any(|&pages| pages > 0));
+        }
+        covered
+    }
+
+    /// Cores that the threads which were not counted lose at most to remote memory: what they would lose if they
+    /// did nothing but wait for memory, and used all pages of their process alike.
+    pub fn remote_at_most(&self) -> f64 {
+        let threads = self.threads.iter().filter(|load| !load.is_counted());
+        let lost = threads.map(|load| {
+            let Some(seat) = self.seat(load.cpu) else {
+                return 0.0;
+            };
+            // How much farther all of its memory is than memory here, at most of all draws.
+            let farther = self.figures.iter().map(|figures| {
+                let local = figures.latency_ns(seat.node, seat.node);
+                let parts = load.memory.iter();
+                let mean: f64 = parts
+                    .map(|&(node, share)| share * figures.latency_ns(seat.node, node))
+                    .sum();
+                mean / local
+            });
+            load.wanted * (1.0 - 1.0 / farther.fold(1.0, f64::max))
+        });
+        lost.sum()
+    }
+}

@@ -1,0 +1,323 @@
+//! Losses: how many cores the machine loses to caches and memory, and how many of them could be had, whatever
+//! policy places threads.
+//!
+//! Problem: whether a policy is worth having on a machine is not seen from its use of CPUs, since a thread that
+//! waits for memory counts as busy. Rule: the estimates that `adaptive` decides by ([`crate::estimate`]) are made
+//! under every policy. What the threads lose where they are is one figure; what the best layout that a search
+//! finds would lose is another, and their difference *could be had*. A search costs more, so there is one only
+//! while something is lost, and in every [`SEARCHED_EACH`]th look.
+//!
+//! What the figures are estimated from decides how far they go ([`Basis`]):
+//! * with counters, the draws of the estimate give a mean, a least and a most;
+//! * without, nothing says how much a thread uses memory. Between doing without and waiting for it all the time
+//!   it loses between nothing and what its process's remote pages can cost; caches and controllers are left out,
+//!   and what could be had is not known;
+//! * where not even that is known, nothing is said but why ([`Unknown`]).
+//!
+//! Terms: a thread is *judged* if it wants at least [`LEAST_CPU_SHARE`] of a CPU; *lost cores* as in
+//! [`crate::estimate`]. Source: chosen here.
+//!
+//! Properties: a range's figures ascend and are within the CPUs that the threads judged want; no more could be had
+//! than is lost; equal input gives equal output.
+
+use std::time::Duration;
+
+use numaherd_topology::Topology;
+use numaherd_world::Snapshot;
+use serde::{Deserialize, Serialize};
+
+use crate::busy::wanted;
+use crate::estimate::{Estimator, Lost, Picture};
+use crate::placement::adaptive::search;
+use crate::policy::{Needs, Random};
+use crate::settings::{PlacementSettings, Settings};
+use crate::stage::{PlacementRule, Seat, Stage, Staged};
+
+/// Threads that want less of a CPU than this are not judged. Lower than the share from which threads are placed:
+/// services lose cores too (chosen here).
+const LEAST_CPU_SHARE: f64 = 0.1;
+/// The least time between two looks (chosen here; policies may decide more often).
+const EACH: Duration = Duration::from_secs(1);
+/// In how short an interval nothing is judged: counters have hardly begun.
+const LEAST_INTERVAL: Duration = Duration::from_millis(20);
+/// A search is made in each so manieth look, and before in the first in which something is lost.
+const SEARCHED_EACH: u32 = 10;
+/// The share of the judged CPUs that must be lost for a search (that of `adaptive`'s `least_gain`).
+const WORTH_A_SEARCH: f64 = 0.01;
+/// What a search may cost: layouts times threads, and layouts.
+const MOST_THREADS_TRIED: usize = 16_384;
+const MOST_LAYOUTS: usize = 128;
+/// Threads that are not judged may use this much of a CPU together and still be left out.
+const LITTLE: f64 = 1.0;
+
+/// What the machine lost in an interval.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Losses {
+    /// CPUs that are online.
+    pub cpus: u64,
+    /// CPUs that the threads judged want together.
+    pub judged: f64,
+    /// What they lose.
+    pub estimate: Estimate,
+}
+
+/// What is known of what threads lose.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Estimate {
+    /// No thread wants enough of a CPU to lose much.
+    Idle,
+    /// Figures.
+    Known(Known),
+    /// None, and why.
+    Unknown(Unknown),
+}
+
+/// Lost cores.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    /// What they are estimated from.
+    pub from: Basis,
+    /// Cores lost.
+    pub lost: Range,
+    /// Of these, cores that another placement would give back, as of the latest search; `None` before one, and
+    /// where none can be made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recoverable: Option<Range>,
+}
+
+/// What lost cores are estimated from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Counters, with the uncore penalty.
+    Uncore,
+    /// Counters without the uncore penalty.
+    Counters,
+    /// Where pages are and the use of CPUs.
+    Residency,
+}
+
+/// Why lost cores are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unknown {
+    /// Nothing was counted, and with one memory node there is no remote memory to judge by.
+    NotCounted,
+    /// Nothing was counted, and of most threads nobody knows where their memory is.
+    NotSeen,
+    /// Most of the CPU time is used by threads that each use little.
+    FewJudged,
+}
+
+/// Cores, by what is not known from least to most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Range {
+    /// At least.
+    pub least: f64,
+    /// The mean over all draws; `None` where nothing says what is likely.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+    /// At most.
+    pub most: f64,
+}
+
+impl Range {
+    /// Of the figures of each draw, each within 0 and `bound`.
+    fn of(cores: &Lost, bound: f64) -> Self {
+        let cores = cores.map(|cores| cores.clamp(0.0, bound));
+        Self {
+            least: rounded(cores.iter().copied().fold(bound, f64::min)),
+            mean: Some(rounded(cores.iter().sum::<f64>() / cores.len() as f64)),
+            most: rounded(cores.into_iter().fold(0.0, f64::max)),
+        }
+    }
+
+    /// Adds so many times another range of the same basis.
+    pub fn add(&mut self, other: &Self, times: f64) {
+        self.least += other.least * times;
+        self.mean = (other.mean).map(|mean| self.mean.unwrap_or(0.0) + mean * times);
+        self.most += other.most * times;
+    }
+
+    /// No more of each figure than another range has.
+    fn within(self, other: &Self) -> Self {
+        let mean = self.mean.zip(other.mean);
+        Self {
+            least: self.least.min(other.least),
+            mean: mean.map(|(mean, other)| mean.min(other)),
+            most: self.most.min(other.most),
+        }
+    }
+}
+
+/// Thousandths are enough.
+fn rounded(cores: f64) -> f64 {
+    (cores * 1000.0).round() / 1000.0
+}
+
+/// Losses of one look after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter {
+    recoverable: Option<Range>,
+}
+
+impl Meter {
+    /// What a search found: what is lost by each draw, and what would be.
+    pub(crate) fn searched(&mut self, lost: &Lost, then: &Lost) {
+        let gained = std::array::from_fn(|draw| lost[draw] - then[draw]);
+        self.recoverable = Some(Range::of(&gained, f64::INFINITY));
+    }
+
+    /// What the threads of a picture lose. `None` where the interval was too short to say.
+    pub(crate) fn read(&self, stage: &Stage<'_>, picture: &Picture) -> Option<Losses> {
+        if u128::from(stage.snapshot.interval_ns) < LEAST_INTERVAL.as_nanos() {
+            return None;
+        }
+        let judged = picture.busy_cores();
+        Some(Losses {
+            cpus: stage.snapshot.online.len() as u64,
+            judged: rounded(judged),
+            estimate: self.estimate(stage, picture, judged),
+        })
+    }
+
+    fn estimate(&self, stage: &Stage<'_>, picture: &Picture, judged: f64) -> Estimate {
+        let threads = stage.snapshot.threads.iter();
+        let others = threads.map(|thread| wanted(thread).min(1.0)).sum::<f64>() - judged;
+        if others >= LITTLE.max(judged) {
+            return Estimate::Unknown(Unknown::FewJudged);
+        }
+        if picture.threads.is_empty() {
+            return Estimate::Idle;
+        }
+        let covered = picture.covered();
+        let is_counted = covered.counted >= judged / 2.0;
+        if !is_counted && stage.topology.memory_nodes().len() < 2 {
+            return Estimate::Unknown(Unknown::NotCounted);
+        }
+        if !is_counted && covered.resident < judged / 2.0 {
+            return Estimate::Unknown(Unknown::NotSeen);
+        }
+        let mut lost = Range::of(&picture.lost_now(), judged);
+        let recoverable = self.recoverable.map(|range| range.within(&lost));
+        // Of a thread that was not counted only this is known.
+        lost.most = rounded((lost.most + picture.remote_at_most()).min(judged));
+        if !is_counted {
+            lost.mean = None;
+        }
+        Estimate::Known(Known {
+            from: match is_counted {
+                true if covered.with_uncore >= judged / 2.0 => Basis::Uncore,
+                true => Basis::Counters,
+                false => Basis::Residency,
+            },
+            lost,
+            recoverable: recoverable.filter(|_| is_counted),
+        })
+    }
+}
+
+/// Looks at a run for what its threads lose, whatever policy places them.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    staged: Staged<Observing>,
+    looked_ns: Option<u64>,
+}
+
+impl Default for Observer {
+    /// Nothing seen yet.
+    fn default() -> Self {
+        let settings = Settings {
+            placement: PlacementSettings {
+                least_cpu_share: LEAST_CPU_SHARE,
+            },
+            ..Settings::default()
+        };
+        Self {
+            staged: Staged::new(&settings, Observing::default()),
+            looked_ns: None,
+        }
+    }
+}
+
+impl Observer {
+    /// What the machine lost in an interval; `None` where that was too short, or a look is not due yet. `own` is
+    /// what the policy found itself, which is not found again.
+    pub fn look(
+        &mut self,
+        snapshot: &Snapshot,
+        topology: &Topology,
+        own: Option<Losses>,
+    ) -> Option<Losses> {
+        let until = snapshot.time_ns.saturating_add(snapshot.interval_ns / 2);
+        let due = |since: u64| u128::from(until.saturating_sub(since)) >= EACH.as_nanos();
+        if !self.looked_ns.is_none_or(due) {
+            return None;
+        }
+        let losses = own.filter(|own| own.estimate != Estimate::Unknown(Unknown::FewJudged));
+        let losses = losses.or_else(|| self.observe(snapshot, topology))?;
+        self.looked_ns = Some(snapshot.time_ns);
+        Some(losses)
+    }
+
+    fn observe(&mut self, snapshot: &Snapshot, topology: &Topology) -> Option<Losses> {
+        // At rest nothing is looked into.
+        if snapshot.threads.iter().map(wanted).sum::<f64>() < LEAST_CPU_SHARE {
+            return Some(Losses {
+                cpus: snapshot.online.len() as u64,
+                judged: 0.0,
+                estimate: Estimate::Idle,
+            });
+        }
+        let (stage, rule) = self.staged.set(snapshot, topology);
+        rule.look(&stage)
+    }
+}
+
+/// The observer's part on a stage.
+#[derive(Clone, Debug, Default)]
+struct Observing {
+    estimator: Estimator,
+    meter: Meter,
+    /// Looks since a search.
+    looks: u32,
+}
+
+impl Observing {
+    fn look(&mut self, stage: &Stage<'_>) -> Option<Losses> {
+        let picture = self.estimator.observe(stage);
+        let now = picture.lost_now();
+        let mean = now.iter().sum::<f64>() / now.len() as f64;
+        self.looks = self.looks.saturating_sub(1);
+        if mean <= WORTH_A_SEARCH * picture.busy_cores() {
+            self.meter.searched(&now, &now);
+        } else if self.looks == 0 {
+            self.looks = SEARCHED_EACH;
+            self.search(stage, &picture, &now);
+        }
+        self.meter.read(stage, &picture)
+    }
+
+    fn search(&mut self, stage: &Stage<'_>, picture: &Picture, now: &Lost) {
+        let stays = vec![false; picture.processes.len()];
+        let lost_now = picture.roughly(&picture.now(), &stays);
+        let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
+        let found = search::best(stage, picture, Vec::new(), lost_now, most.min(MOST_LAYOUTS));
+        let then = picture.lost(&found.cpus, &found.follows);
+        self.meter.searched(now, &then);
+    }
+}
+
+impl PlacementRule for Observing {
+    fn needs(&self) -> Needs<'_> {
+        Needs::default()
+    }
+
+    fn seat(&mut self, _: &Stage<'_>, _: &mut Random) -> Vec<Seat> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;
