@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use numaherd_policy::groups::{Part, Scope};
+use numaherd_policy::losses::Losses;
 use numaherd_policy::{Paging, Place, PlacedThread, Random};
 use numaherd_topology::Topology;
 use numaherd_world::{
@@ -79,6 +80,14 @@ impl Placements {
             .iter()
             .filter_map(|part| part.placement.next_look())
             .min()
+    }
+
+    /// What the machine loses, where a placement that has all threads estimated it for the plan.
+    pub(crate) fn losses(&mut self) -> Option<Losses> {
+        match &mut self.0[..] {
+            [only] if only.scope == Scope::All => only.placement.losses(),
+            _ => None,
+        }
     }
 
     /// What they want done with threads.

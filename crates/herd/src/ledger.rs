@@ -16,6 +16,7 @@ mod writer;
 
 use std::borrow::Cow;
 
+use numaherd_policy::losses::Losses;
 use numaherd_topology::Topology;
 use numaherd_world::{
     AffinityOrder, Outcome, PageOrder, PageOutcome, Plan, SignalReport, Snapshot,
@@ -121,6 +122,8 @@ pub enum Record {
     /// What was seen in an interval, or in several in which nothing was decided
     /// ([`Settings::record_interval_ms`]).
     Snapshot(Snapshot),
+    /// What the machine lost in the interval of the snapshot before it.
+    Losses(Losses),
     /// What the placement wanted, and what the governor made of it.
     Placing(Placing),
     /// What became of the orders.
@@ -157,6 +160,7 @@ impl Record {
         Ok(match kind {
             "start" => Self::Start(serde_json::from_slice(text)?),
             "snapshot" => Self::Snapshot(serde_json::from_slice(text)?),
+            "losses" => Self::Losses(serde_json::from_slice(text)?),
             "placing" => Self::Placing(serde_json::from_slice(text)?),
             "outcome" => Self::Outcome(serde_json::from_slice(text)?),
             "paging" => Self::Paging(serde_json::from_slice(text)?),

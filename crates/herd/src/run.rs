@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use numaherd_policy::Random;
 use numaherd_policy::groups::{OwnOfAll, Policies};
+use numaherd_policy::losses::Observer;
 use numaherd_topology::{CpuId, Topology};
 use numaherd_world::{
     NewPages, Outcome, Plan, ProcessId, Progress, Sharing, Snapshot, ThreadId, World, WorldError,
@@ -64,6 +65,7 @@ pub struct Herd<'w> {
     alternatives: Vec<Alternative>,
     watchers: Vec<Watcher<'w>>,
     requests: Option<Requests>,
+    losses: Option<Observer>,
 }
 
 impl<'w> Herd<'w> {
@@ -86,6 +88,7 @@ impl<'w> Herd<'w> {
             alternatives: Vec::new(),
             watchers: Vec::new(),
             requests: None,
+            losses: None,
         }
     }
 
@@ -105,6 +108,12 @@ impl<'w> Herd<'w> {
     /// The same for a watcher that keeps lines or hands them on.
     pub fn watched_by(mut self, watcher: Watcher<'w>) -> Self {
         self.watchers.push(watcher);
+        self
+    }
+
+    /// Records what the machine loses ([`numaherd_policy::losses`]), whatever the policy.
+    pub fn with_losses(mut self) -> Self {
+        self.losses = Some(Observer::default());
         self
     }
 
@@ -233,6 +242,7 @@ impl<'w> Running<'w> {
             alternatives,
             watchers,
             requests,
+            losses,
         } = herd;
         let own = policy.own();
         let settings = given.clone().resolved(&own);
@@ -243,7 +253,9 @@ impl<'w> Running<'w> {
         let half = PagingHalf::new(pagings, &settings, topology.clone(), paging_random);
         let pager = world.pager();
         let summary = Summary::new(&policy.name, settings.dry_run);
-        let mut record = Recorder::new(ledger, watchers, summary, PassedOver::new(&settings));
+        let losses = losses.map(|observer| (observer, topology.clone()));
+        let passed_over = PassedOver::new(&settings);
+        let mut record = Recorder::new(ledger, watchers, summary, passed_over, losses);
         record.add(|| {
             Record::Start(Start {
                 topology: (*topology).clone(),
@@ -399,8 +411,9 @@ impl<'w> Running<'w> {
         let plan = self
             .placements
             .plan(&snapshot, &self.topology, &mut self.random);
+        let losses = self.placements.losses();
         let mut governed = self.governor.govern(&snapshot, &plan);
-        let recorded = self.record.saw(&snapshot, &governed);
+        let recorded = self.record.saw(&snapshot, &governed, losses);
         let outcome = self.carry_out(&snapshot, &mut governed);
         let told = Placed {
             threads: placed(&snapshot, &self.topology, &governed.changes, &outcome),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numaherd_policy::losses::{Basis, Estimate, Losses, Range};
 use numaherd_world::{PageFailure, Snapshot};
 use serde::{Deserialize, Serialize};
 
@@ -73,8 +74,25 @@ pub struct Totals {
     pub uncore_requests: u64,
     /// Plan entries refused, by guard.
     pub refusals: BTreeMap<Guard, u64>,
+    /// Lost cores, by what they are estimated from; while nothing is busy, and where nothing is known, nothing is
+    /// added.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost: BTreeMap<Basis, LostSums>,
     /// Affinities given back at the end; `None` where the ledger does not say.
     pub restored: Option<u64>,
+}
+
+/// Lost cores, summed over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LostSums {
+    /// Seconds that it is summed over.
+    pub seconds: f64,
+    /// CPU seconds lost.
+    pub lost: Range,
+    /// Of these seconds, those in which it was known what could be had.
+    pub searched_seconds: f64,
+    /// CPU seconds in them that another placement would have given back.
+    pub recoverable: Range,
 }
 
 /// A finished run: what it was, why it ended, and its totals.
@@ -154,6 +172,21 @@ impl Totals {
             for (&failure, &pages) in &outcome.failed {
                 add(self.pages_failed.entry(failure).or_default(), pages);
             }
+        }
+    }
+
+    /// Adds what was lost in an interval.
+    pub fn add_losses(&mut self, losses: &Losses, interval_ns: u64) {
+        let Estimate::Known(known) = &losses.estimate else {
+            return;
+        };
+        let seconds = interval_ns as f64 / 1e9;
+        let sums = self.lost.entry(known.from).or_default();
+        sums.seconds += seconds;
+        sums.lost.add(&known.lost, seconds);
+        if let Some(recoverable) = &known.recoverable {
+            sums.searched_seconds += seconds;
+            sums.recoverable.add(recoverable, seconds);
         }
     }
 

@@ -1,17 +1,22 @@
 //! `numaherd doctor`: what can and cannot be seen and done on a machine, how well it can be herded by
-//! that, and how the program is installed. Takes some hundredths of a second.
+//! that, how much there is to gain just now, and how the program is installed. Takes little more than half a second.
 
 mod installation;
 mod level;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
-use numaherd_host::{Doctor as Machine, EventCheck, EventTable, Finding, Verdict};
+use numaherd_host::{
+    Doctor as Machine, EventCheck, EventTable, Finding, Host, HostOptions, Selection, Verdict,
+};
+use numaherd_policy::losses::{Losses, Observer};
 use numaherd_policy::registry::{self, NamedPolicy};
-use numaherd_topology::sysfs;
-use numaherd_world::{NewPages, Signal, SignalReport, SignalState};
+use numaherd_topology::{Topology, sysfs};
+use numaherd_world::{NewPages, Signal, SignalReport, SignalState, World};
 use serde::Serialize;
 
 use self::level::Level;
@@ -29,6 +34,7 @@ struct Report {
     #[serde(rename = "numaherd-doctor")]
     schema: u32,
     accuracy: Accuracy,
+    losses: Looked,
     #[serde(flatten)]
     machine: Machine,
     policies: Vec<PolicyCheck>,
@@ -46,6 +52,16 @@ struct Accuracy {
     policy: Option<&'static str>,
 }
 
+/// What the machine loses just now.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Looked {
+    /// As it was seen.
+    Seen(Losses),
+    /// Why it could not be looked at.
+    NotSeen(String),
+}
+
 /// Whether a policy can run here.
 #[derive(Debug, Serialize)]
 struct PolicyCheck {
@@ -56,6 +72,9 @@ struct PolicyCheck {
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }
+
+/// For how long it looks at what the machine loses.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Looks and tells. Ends with [`Exit::Permission`] where no thread may be placed, so that a script
 /// can ask whether there is anything to do.
@@ -82,6 +101,10 @@ fn report(root: &Path, events: Option<&Path>) -> Result<Report> {
     // Those that look at nothing are baselines; the strongest stand last.
     let decides = |check: &&PolicyCheck| check.runs && !needs(check.name).is_empty();
     let policy = policies.iter().rev().find(decides).map(|check| check.name);
+    let losses = match losses(root, topology, events) {
+        Ok(losses) => Looked::Seen(losses),
+        Err(why) => Looked::NotSeen(why),
+    };
     let installation = installation::look(root, |name| lacks(name, &machine), policy);
     Ok(Report {
         schema: SCHEMA,
@@ -91,10 +114,28 @@ fn report(root: &Path, events: Option<&Path>) -> Result<Report> {
             because,
             policy,
         },
+        losses,
         machine,
         policies,
         installation,
     })
+}
+
+/// What the machine loses in the next half second; or why that cannot be said.
+fn losses(root: &Path, topology: Topology, events: EventTable) -> Result<Losses, String> {
+    if root != Path::new("/") {
+        return Err("nothing runs in a captured tree".to_owned());
+    }
+    let topology = Arc::new(topology);
+    let mut options = HostOptions::new(Selection::Machine);
+    options.samples.enabled = false;
+    options.events = events;
+    let mut host = Host::new(options, topology.clone()).map_err(|error| error.to_string())?;
+    host.attend(&[Signal::MissRate, Signal::LocalRemote, Signal::UncorePenalty]);
+    host.run_for(LOOK);
+    let snapshot = host.observe().map_err(|error| error.to_string())?;
+    let losses = Observer::default().look(&snapshot, &topology, None);
+    losses.ok_or_else(|| "the look was cut short; try again".to_owned())
 }
 
 fn needs(policy: &str) -> Vec<Signal> {
@@ -149,6 +190,10 @@ fn text(report: &Report) -> Shown {
         machine.kernel.as_deref().unwrap_or(unknown),
     );
     text += &accuracy_text(&report.accuracy);
+    text += &match &report.losses {
+        Looked::Seen(losses) => format!("Losses     {}\n", numaherd_show::losses::sentence(losses)),
+        Looked::NotSeen(why) => format!("Losses     not known: {why}\n"),
+    };
     text += "\nSignals\n";
     for signal in &machine.signals {
         text += &signal_text(signal);

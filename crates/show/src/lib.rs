@@ -18,6 +18,7 @@ pub mod explain;
 pub mod guards;
 mod guests;
 pub mod live;
+pub mod losses;
 mod markup;
 pub mod metrics;
 pub mod page;

@@ -13,6 +13,7 @@ use numaherd_herd::{Guard, Line, Record, Refusal};
 use numaherd_world::{AffinityResult, PageFailure, ProcessId, Snapshot, ThreadId};
 
 use crate::guests::Guest;
+use crate::losses;
 use crate::requests::sentence;
 use crate::run::decision::{PageDecision, ThreadDecision};
 use crate::run::{DecisionOutcome, History, RunModel, Work, add, sum};
@@ -115,6 +116,7 @@ impl Live {
         parts.extend(local.map(|local| format!("{} local", percent(local))));
         let penalty = work.uncore_penalty();
         parts.extend(penalty.map(|cycles| format!("uncore penalty {} cycles", short(cycles))));
+        parts.extend(self.run.losses.as_ref().and_then(losses::brief));
         Some(parts.join("; "))
     }
 }

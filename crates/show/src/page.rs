@@ -12,11 +12,13 @@ use maud::{DOCTYPE, Markup, html};
 use numaherd_topology::NodeId;
 
 use crate::guards;
+use crate::losses;
 use crate::markup::{Escaped, name, table};
 use crate::metrics::View;
 use crate::run::{Decision, DecisionOutcome, Node, Process, RunModel, Subject};
 use crate::words::{
-    at, count, counted, listed, misses, nanoseconds, percent, sentence, short, stopped, time,
+    at, count, counted, listed, misses, nanoseconds, nanoseconds_of, percent, sentence, short,
+    stopped, time,
 };
 
 /// The style sheet.
@@ -97,6 +99,7 @@ fn state(run: &RunModel, silent: Option<Duration>) -> Markup {
     };
     html! {
         p { b { (does) } " Last seen at " (at(run.time_ns)) "." }
+        @if let Some(losses) = &run.losses { p { (losses::sentence(losses)) } }
         @if let Some(silent) = run.overdue(silent) {
             p.warn {
                 "The loop has been silent for " (time(nanoseconds(silent)))
@@ -137,7 +140,7 @@ fn key_figures(run: &RunModel) -> Markup {
     shown(Some(count(totals.pages_moved)), "pages moved");
     let late = &run.lateness;
     shown(
-        (late.intervals > 0).then(|| time(ns_of(late.most_s))),
+        (late.intervals > 0).then(|| time(nanoseconds_of(late.most_s))),
         "latest interval",
     );
     html! {
@@ -352,8 +355,4 @@ fn refusals(run: &RunModel) -> Markup {
 
 fn mib(bytes: u64) -> String {
     format!("{} MiB", count(bytes >> 20))
-}
-
-fn ns_of(seconds: f64) -> u64 {
-    (seconds * 1e9) as u64
 }

@@ -33,6 +33,7 @@ use std::time::Duration;
 use numaherd_herd::ledger::{Asked, Controlled, Start};
 use numaherd_herd::{Ending, Line, Record, Settings, Summary, Totals};
 use numaherd_policy::classes::{Class, Classed};
+use numaherd_policy::losses::Losses;
 use numaherd_topology::{CpuId, NodeId, Topology};
 use numaherd_world::{ProcessId, Snapshot, ThreadId};
 use serde::Serialize;
@@ -78,6 +79,8 @@ pub struct RunModel {
     pub last_placing: Option<LastPlacing>,
     /// The whole machine in the latest interval.
     pub now: Now,
+    /// What the machine lost when it was looked at last; `None` where the ledger does not say.
+    pub losses: Option<Losses>,
     /// The nodes that are online, ascending.
     pub nodes: Vec<Node>,
     /// The processes of the latest snapshot, in its order.
@@ -329,6 +332,11 @@ impl RunModel {
         match &line.record {
             Record::Start(start) => self.begin(line.sequence, start),
             Record::Snapshot(snapshot) => self.saw(line, snapshot, history),
+            Record::Losses(losses) => {
+                self.totals.add_losses(losses, self.interval_ns);
+                self.losses = Some(losses.clone());
+                history.lost(self, losses);
+            }
             Record::Placing(placing) if placing.carried_out && !placing.affinities.is_empty() => {
                 self.pending = Some(line.clone());
             }

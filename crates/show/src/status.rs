@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use crate::losses;
 use crate::run::{Node, RunModel, Subject, sum};
-use crate::words::{at, count, counted, listed, percent, sentence, short, stopped, time};
+use crate::words::{
+    at, count, counted, listed, nanoseconds_of, percent, sentence, short, stopped, time,
+};
 
 /// Most processes that are told.
 const MOST_PROCESSES: usize = 15;
@@ -47,10 +50,11 @@ pub fn text(run: &RunModel, silent: Option<Duration>) -> String {
         let late = &run.lateness;
         lines.push(format!(
             "Intervals were late by {} on average and {} at most.",
-            time(ns(late.sum_s / late.intervals as f64)),
-            time(ns(late.most_s)),
+            time(nanoseconds_of(late.sum_s / late.intervals as f64)),
+            time(nanoseconds_of(late.most_s)),
         ));
     }
+    lines.extend(run.losses.as_ref().map(losses::sentence));
     lines.push(String::new());
     lines.extend(run.nodes.iter().map(node));
     processes(run, &mut lines);
@@ -175,8 +179,4 @@ fn processes(run: &RunModel, lines: &mut Vec<String>) {
 /// A line whose names cannot act on a terminal.
 fn shown(line: &str) -> String {
     line.chars().map(crate::markup::seen).collect()
-}
-
-fn ns(seconds: f64) -> u64 {
-    (seconds * 1e9) as u64
 }

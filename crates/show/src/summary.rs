@@ -6,6 +6,7 @@ use numaherd_herd::{Ending, Summary, Totals};
 use numaherd_world::PageFailure;
 
 use crate::guards::meaning;
+use crate::losses::on_average;
 use crate::run::sum;
 use crate::words::{
     count, counted, entry, listed, misses, paragraph, percent, sentence, short, stopped, time,
@@ -51,6 +52,9 @@ pub(crate) fn done(totals: &Totals, dry_run: bool) -> String {
     };
     if let Some(measured) = measured(totals) {
         text += &paragraph(measured);
+    }
+    for lost in on_average(&totals.lost) {
+        text += &paragraph(lost);
     }
     let refused = sum(totals.refusals.values().copied());
     if refused > 0 {

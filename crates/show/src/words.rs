@@ -19,6 +19,11 @@ pub(crate) fn left_alone(reason: &Unmanaged) -> String {
 /// Columns that text is wrapped at.
 pub(crate) const WIDTH: usize = 100;
 
+/// So many seconds in whole ns.
+pub(crate) fn nanoseconds_of(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
 /// Lines per 1000 instructions.
 pub(crate) fn misses(rate: f64) -> String {
     format!("{rate:.1}")

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use numaherd_policy::losses::{Estimate, Losses, Observer};
+use numaherd_topology::Topology;
 use numaherd_world::Snapshot;
 
 use super::Watcher;
@@ -24,6 +26,10 @@ pub(super) struct Recorder<'w> {
     pub(super) time_ns: u64,
     said: BTreeSet<String>,
     passed_over: PassedOver,
+    /// What looks for losses, and where; `None` where nobody wants to know.
+    losses: Option<(Observer, Arc<Topology>)>,
+    /// Whether the latest losses that were recorded are those of a machine at rest.
+    is_idle: bool,
     pub(super) summary: Summary,
 }
 
@@ -34,6 +40,7 @@ impl<'w> Recorder<'w> {
         watchers: Vec<Watcher<'w>>,
         summary: Summary,
         passed_over: PassedOver,
+        losses: Option<(Observer, Arc<Topology>)>,
     ) -> Self {
         Self {
             ledger,
@@ -42,6 +49,8 @@ impl<'w> Recorder<'w> {
             time_ns: 0,
             said: BTreeSet::new(),
             passed_over,
+            losses,
+            is_idle: false,
             summary,
         }
     }
@@ -70,16 +79,37 @@ impl<'w> Recorder<'w> {
     }
 
     /// Adds what was seen, or has it added with what comes later. Says whether what was made of it is to
-    /// be added too.
-    pub(super) fn saw(&mut self, snapshot: &Snapshot, governed: &Governed) -> bool {
+    /// be added too. `own` are the losses that the policy found in it.
+    pub(super) fn saw(
+        &mut self,
+        snapshot: &Snapshot,
+        governed: &Governed,
+        mut own: Option<Losses>,
+    ) -> bool {
         if !self.is_seen() {
             return false;
         }
         let recorded = self.passed_over.saw(snapshot, governed);
-        for snapshot in recorded.snapshots {
-            self.add(|| Record::Snapshot(snapshot));
+        for seen in recorded.snapshots {
+            let own = own.take_if(|_| seen.sequence == snapshot.sequence);
+            let losses = (self.losses.as_mut())
+                .and_then(|(observer, topology)| observer.look(&seen, topology, own));
+            let interval_ns = seen.interval_ns;
+            self.add(|| Record::Snapshot(seen));
+            if let Some(losses) = losses {
+                self.lost(losses, interval_ns);
+            }
         }
         recorded.placing
+    }
+
+    /// Adds what was lost; of a machine that stays at rest, once.
+    fn lost(&mut self, losses: Losses, interval_ns: u64) {
+        self.summary.totals.add_losses(&losses, interval_ns);
+        let is_idle = losses.estimate == Estimate::Idle;
+        if !std::mem::replace(&mut self.is_idle, is_idle) || !is_idle {
+            self.add(|| Record::Losses(losses));
+        }
     }
 
     /// Adds what has been passed over until now: the run ends, or its cadence changes.

@@ -134,7 +134,7 @@ impl Running<'_> {
         found: Option<Found>,
     ) -> Result<u64, WorldError> {
         let mut snapshot = self.look()?;
-        self.record.saw(&snapshot, &Governed::default());
+        self.record.saw(&snapshot, &Governed::default(), None);
         if let Some(found) = found {
             self.take_back(Arc::make_mut(&mut snapshot), &found);
         }

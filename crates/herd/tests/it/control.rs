@@ -102,6 +102,7 @@ impl Ran {
         let kind = |line: &Line| match &line.record {
             Record::Start(_) => "start",
             Record::Snapshot(_) => "snapshot",
+            Record::Losses(_) => "losses",
             Record::Placing(_) => "placing",
             Record::Outcome(_) => "outcome",
             Record::Paging(_) => "paging",

@@ -11,6 +11,7 @@ mod groups;
 mod in_step;
 mod journal;
 mod ledger;
+mod losses;
 mod paged;
 mod pages;
 mod policies;

@@ -193,6 +193,7 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     let (groups, settings) = (host.groups(), steering::settings(&config));
     let herd = Herd::new(&mut host, policy, settings, ledger, journal)
         .or_else(alternatives)
+        .with_losses()
         .controlled(requests)
         .watched_by(Box::new(move |line: &Arc<Line>| {
             for watcher in &mut watchers {

@@ -176,6 +176,7 @@ fn kind(record: &Record) -> &'static str {
     match record {
         Record::Start(_) => "the start",
         Record::Snapshot(_) => "a snapshot from which nothing was decided",
+        Record::Losses(_) => "what the machine lost",
         Record::Placing(_) => "a placing",
         Record::Outcome(_) => "an outcome",
         Record::Paging(_) => "a look at the pages",

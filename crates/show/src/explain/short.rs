@@ -10,6 +10,7 @@ use super::{
     Change, Decision, Explanation, Followed, Happened, Run, SpeedChange, ThreadStory, Wanted, Way,
 };
 use crate::guards::{meaning, settings};
+use crate::losses;
 use crate::run::sum;
 use crate::summary;
 use crate::words::{
@@ -84,6 +85,10 @@ pub fn short(explanation: &Explanation, command: &str) -> String {
     let mut text = entry(0, "What", COLUMN, &what(explanation, run));
     text += &entry(0, "Why", COLUMN, &why(run, explanation, &moves));
     text += &entry(0, "Helped", COLUMN, &helped(explanation, run));
+    let lost = losses::on_average(&run.totals.lost);
+    if !lost.is_empty() {
+        text += &entry(0, "Lost", COLUMN, &lost.join(" "));
+    }
     text += &entry(0, "Stop", COLUMN, &stop(run));
     text += &entry(0, "More", COLUMN, &more(command, &moves));
     text += &damage(&explanation.ledger);

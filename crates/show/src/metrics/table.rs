@@ -1,11 +1,12 @@
 //! Every metric, in the order in which they are shown: kind, name, unit and labels where it has any, help,
 //! and where its samples come from.
 
+use numaherd_policy::losses::{Estimate, Known, Range};
 use numaherd_world::PageFailure;
 use serde::Serialize;
 
-use super::{Kind, Metric, Value};
-use crate::guards;
+use super::{Kind, Metric, Samples, Value, View};
+use crate::{guards, losses};
 
 /// A row for each metric. `whole` and `real` are one figure of the run, `node` one of each node,
 /// `serving` one of the server; `each` draws its samples itself.
@@ -84,6 +85,20 @@ metrics! {
         => real(|run| run.now.local_access_ratio);
     Gauge "controller_imbalance" in "ratio", "Standard deviation of the lines that the memory controllers served in the latest interval, as a share of their mean"
         => real(|run| run.now.controller_imbalance);
+    Gauge "lost_cores" by "estimate", "Cores that the busy threads lose to caches and memory when looked at last: estimated at least (`least`), on average (`mean`) and at most (`most`)"
+        => each(|view, to| if let Some(known) = known(view) { range(&[], &known.lost, to); });
+    Gauge "recoverable_cores" by "estimate", "Of the lost cores, those that another placement would give back, by the latest search; estimates as of `numaherd_lost_cores`"
+        => each(|view, to| if let Some(recoverable) = known(view).and_then(|known| known.recoverable.as_ref()) {
+            range(&[], recoverable, to);
+        });
+    Info "lost_cores_basis" by "basis", "What lost cores are estimated from: `uncore` (counters with uncore events), `counters` (without), `residency` (and CPU use alone); or that they are `unknown`, or that all is `idle`"
+        => each(|view, to| if let Some(losses) = &view.run.losses {
+            to.whole(&[losses::word(&losses.estimate)], 1);
+        });
+    Counter "lost_cpu" in "seconds" by "basis" "estimate", "CPU time that the busy threads lost to caches and memory, by what it is estimated from"
+        => each(|view, to| for (&basis, sums) in &view.run.totals.lost {
+            range(&[losses::basis_word(basis)], &sums.lost, to);
+        });
     Counter "uncore_busy_cycles", "Core cycles in which requests to the uncore were outstanding, where counted"
         => whole(|run| run.totals.uncore_busy_cycles);
     Counter "uncore_requests", "Requests to the uncore, where counted" => whole(|run| run.totals.uncore_requests);
@@ -191,6 +206,24 @@ const REASONS: [PageFailure; 6] = [
     PageFailure::Unmovable,
     PageFailure::Other,
 ];
+
+/// The estimate of lost cores, where there is one.
+fn known(view: View<'_>) -> Option<&Known> {
+    match &view.run.losses.as_ref()?.estimate {
+        Estimate::Known(known) => Some(known),
+        Estimate::Idle | Estimate::Unknown(_) => None,
+    }
+}
+
+/// The samples of a range.
+fn range(labels: &[&str], range: &Range, to: &mut Samples) {
+    let mut one = |estimate: &str, value: Option<f64>| {
+        to.real(&[labels, &[estimate]].concat(), value);
+    };
+    one("least", Some(range.least));
+    one("mean", range.mean);
+    one("most", Some(range.most));
+}
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Run;
 use super::history::whole_imbalance;
+use crate::losses;
 use crate::run::Work;
 
 /// Runs of one policy on one machine.
@@ -59,7 +60,7 @@ pub(super) struct Measure {
 }
 
 /// What runs are compared by, in the order shown. Shares are in percent.
-pub(super) const MEASURES: [Measure; 8] = [
+pub(super) const MEASURES: [Measure; 9] = [
     Measure {
         name: "length",
         about: "from the first interval's beginning to the last one's end",
@@ -95,6 +96,12 @@ pub(super) const MEASURES: [Measure; 8] = [
         about: "cycles with a request outstanding per request to the uncore",
         unit: Unit::Plain,
         of: |run| run.charts.seen.as_ref()?.all.uncore_penalty(),
+    },
+    Measure {
+        name: "lost cores",
+        about: "cores lost to caches and memory, on average",
+        unit: Unit::Plain,
+        of: |run| losses::mean(&run.model.totals.lost),
     },
     Measure {
         name: "thread moves",

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use numaherd_herd::{Line, Record};
+use numaherd_policy::losses::{Estimate, Losses};
 use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Snapshot, ThreadId};
 
@@ -69,6 +70,12 @@ pub(super) enum Figure {
     ServedOf(usize),
     /// Uncore penalty of the threads there.
     PenaltyOf(usize),
+    /// Cores lost to caches and memory.
+    Lost,
+    /// The same at most, where nothing says what is likely.
+    LostAtMost,
+    /// Of these, cores that could be had.
+    Recoverable,
 }
 
 /// What is counted over time.
@@ -229,6 +236,24 @@ impl History for Charts {
         }
         for gap in &snapshot.gaps {
             self.gaps.add(gap, snapshot.time_ns);
+        }
+    }
+
+    fn lost(&mut self, run: &RunModel, losses: &Losses) {
+        let (Some(seen), Estimate::Known(known)) = (&mut self.seen, &losses.estimate) else {
+            return;
+        };
+        let span = (run.time_ns.saturating_sub(run.interval_ns), run.time_ns);
+        let lost = match known.lost.mean {
+            Some(mean) => (Figure::Lost, Some(mean)),
+            None => (Figure::LostAtMost, Some(known.lost.most)),
+        };
+        let recoverable = known.recoverable.as_ref().and_then(|range| range.mean);
+        for (figure, cores) in [lost, (Figure::Recoverable, recoverable)] {
+            if let Some(cores) = cores {
+                let columns = seen.figures.entry(figure).or_default();
+                columns.put(&seen.clock, span, |ns| Spread::of(cores, ns));
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use numaherd_herd::Line;
 use numaherd_herd::ledger::{Controlled, Placing};
+use numaherd_policy::losses::Losses;
 use numaherd_world::{Outcome, Snapshot};
 
 use super::RunModel;
@@ -15,6 +16,9 @@ pub(crate) trait History {
 
     /// An interval was seen; the model holds its figures.
     fn interval(&mut self, _: &RunModel, _: &Snapshot) {}
+
+    /// What the machine lost in the latest interval.
+    fn lost(&mut self, _: &RunModel, _: &Losses) {}
 
     /// A placing, with its outcome where that is recorded; the decisions in it come next.
     fn placed(&mut self, _: &Placing, _: Option<&Outcome>) {}

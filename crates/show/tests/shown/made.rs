@@ -11,6 +11,7 @@ use numaherd_herd::ledger::{
 use numaherd_herd::{
     AffinityScope, Ending, Guard, Limits, Line, Record, Refusal, Settings, Summary, Totals,
 };
+use numaherd_policy::losses::Losses;
 use numaherd_show::ShowError;
 use numaherd_show::explain::{Choice, Explanation, Reading};
 use numaherd_testing::MadeLedger;
@@ -322,6 +323,11 @@ impl Made {
             asked,
             refused: None,
         }));
+    }
+
+    /// What the machine lost in the latest interval.
+    pub fn lost(&mut self, losses: Losses) {
+        self.ledger.add(Record::Losses(losses));
     }
 
     /// A record of a trial.

@@ -3,6 +3,7 @@
 mod contributed;
 mod explained;
 mod lived;
+mod lost;
 mod made;
 mod openmetrics;
 mod reported;

@@ -463,3 +463,20 @@ proptest! {
         prop_assert_eq!(is_damaged, page.text().contains("Damaged ledger."));
     }
 }
+
+#[test]
+fn lost_cores_are_a_figure_and_a_chart() {
+    let page = page_of(&crate::lost::losing());
+    page.assert_sound();
+    let text = page.text();
+    assert!(
+        text.contains("3.1cores lost to caches and memory, on average"),
+        "{text}"
+    );
+    assert!(
+        text.contains("2.4 (1.9 to 3) of them could have been had"),
+        "{text}"
+    );
+    assert!(text.contains("could be had"), "{text}");
+    assert!(!page_of(&runs::nothing()).text().contains("Lost cores"));
+}

@@ -109,9 +109,10 @@ pub fn of_ones_own() -> Result<Heard> {
             ..Settings::default()
         };
         let watcher = said.clone();
-        let herd = Herd::new(&mut host, policy, settings, None, None).watched_by(Box::new(
-            move |line: &Arc<Line>| hand_on(&watcher, line.clone()),
-        ));
+        let hand_on = move |line: &Arc<Line>| hand_on(&watcher, line.clone());
+        let herd = Herd::new(&mut host, policy, settings, None, None)
+            .with_losses()
+            .watched_by(Box::new(hand_on));
         let why = herd.run(&stop).err().map(|error| error.to_string());
         let _ = said.send(Said::Over(why));
     });

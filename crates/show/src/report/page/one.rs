@@ -6,12 +6,13 @@ use numaherd_herd::Guard;
 use super::tables;
 use super::trial::trial;
 use super::{Escaped, name, process_name};
+use crate::losses;
 use crate::report::Run;
 use crate::report::draw::{Chart, Drawn, Strip, brief, colour, matrix, placements};
 use crate::report::history::{Event, Figure, Seen, whole_imbalance};
 use crate::run::sum;
 use crate::summary::ending;
-use crate::words::{count, counted, date, misses, percent, stopped, time};
+use crate::words::{count, counted, date, misses, percent, short, stopped, time};
 
 /// Most sharing matrices: of the processes that shared most.
 const MOST_MATRICES: usize = 4;
@@ -131,6 +132,10 @@ fn key(run: &Run) -> Markup {
                 .map(|of| format!("{of:.1}")),
             "cycles per uncore request",
         ),
+        known(
+            losses::mean(&totals.lost).map(short),
+            "cores lost to caches and memory, on average",
+        ),
         counted(threads, format!("threads moved{would}")),
         counted(pages, format!("pages moved{would}")),
         counted(totals.undone, "moves undone".to_owned()),
@@ -208,7 +213,16 @@ fn over_time(run: &Run, seen: &Seen, column: &str) -> Vec<Chart> {
     let penalties = strip("all", "c6", Figure::Penalty, 1.0, "");
     let penalties = Some(penalties).filter(|strip| !strip.is_empty());
     let penalties = penalties.into_iter().chain(by_node(Figure::PenaltyOf));
+    let lost = losses::on_average(&run.model.totals.lost).join(" ");
+    let losses = [
+        ("lost", "c4", Figure::Lost),
+        ("lost at most", "c4", Figure::LostAtMost),
+        ("could be had", "c2", Figure::Recoverable),
+    ];
+    let losses = losses.map(|(label, class, figure)| strip(label, class, figure, 1.0, ""));
+    let losses = losses.into_iter().filter(|strip| !strip.is_empty());
     let mut charts = vec![
+        chart("lost", "Lost cores", &lost, "", losses.collect()),
         chart("cpus", "CPU use by node", cpus, "", by_node(Figure::CpusOf)),
         Chart {
             top: Some(100.0),

@@ -7,6 +7,7 @@ use super::super::keys::SPEEDS;
 use super::super::theme::Tone;
 use super::super::ui::{Open, Tab};
 use super::super::{Top, printable};
+use crate::losses;
 use crate::run::{RunModel, sum};
 use crate::words::{at, count, counted, percent};
 
@@ -81,6 +82,7 @@ pub(super) fn sums(state: &RunModel, canvas: &mut Canvas<'_>, area: Rect) {
         counted(snapshot.threads.len() as u64, "thread"),
         counted(snapshot.processes.len() as u64, "process"),
     ];
+    parts.extend(state.losses.as_ref().and_then(losses::brief));
     let moves = counted(totals.thread_moves, "move");
     parts.push(match totals.undone {
         0 => moves,

@@ -1,0 +1,155 @@
+//! Lost cores in words: how many, how many of them could be had, and what that is estimated from.
+
+use std::collections::BTreeMap;
+
+use numaherd_herd::LostSums;
+use numaherd_policy::losses::{Basis, Estimate, Losses, Range, Unknown};
+
+use crate::words::{counted, nanoseconds_of, short, time};
+
+/// What the machine loses, in a sentence or two.
+pub fn sentence(losses: &Losses) -> String {
+    let known = match &losses.estimate {
+        Estimate::Idle => {
+            return "No thread is busy: nothing is lost to caches and memory.".to_owned();
+        }
+        Estimate::Unknown(unknown) => {
+            return format!("Lost cores are not known: {}.", why(*unknown));
+        }
+        Estimate::Known(known) => known,
+    };
+    let (cores, judged) = (counted(losses.cpus, "core"), short(losses.judged));
+    let judged = format!("of threads that want {judged} CPUs");
+    let Some(lost) = likely(&known.lost) else {
+        return format!(
+            "{} of {cores} are lost to remote memory. Estimated {}, {judged}; what caches and controllers cost, and \
+             what could be had, are not known without counters.",
+            from_to(&known.lost, "Between"),
+            by(known.from),
+        );
+    };
+    let had = match known.recoverable.as_ref().and_then(likely) {
+        Some(had) => format!("{had} of them could be had by another placement"),
+        None => "how many of them could be had is not known yet".to_owned(),
+    };
+    format!(
+        "{lost} of {cores} are lost to caches and memory; {had}. Estimated {}, {judged}.",
+        by(known.from)
+    )
+}
+
+/// The same in a few words; `None` where there is no figure.
+pub(crate) fn brief(losses: &Losses) -> Option<String> {
+    let Estimate::Known(known) = &losses.estimate else {
+        return None;
+    };
+    let cpus = losses.cpus;
+    let Some(lost) = known.lost.mean else {
+        return Some(format!(
+            "{} of {cpus} cores lost at most",
+            short(known.lost.most)
+        ));
+    };
+    let recoverable = known.recoverable.as_ref().and_then(|range| range.mean);
+    let had = recoverable.map(|had| format!(", {} could be had", short(had)));
+    Some(format!(
+        "{} of {cpus} cores lost{}",
+        short(lost),
+        had.unwrap_or_default()
+    ))
+}
+
+/// What was lost in a run on average, a sentence for each thing that it was estimated from.
+pub(crate) fn on_average(lost: &BTreeMap<Basis, LostSums>) -> Vec<String> {
+    let sentence = |(&basis, sums): (&Basis, &LostSums)| {
+        let length = time(nanoseconds_of(sums.seconds));
+        let estimated = format!("Estimated {}, over {length}.", by(basis));
+        let mean = mean_of(&sums.lost, sums.seconds);
+        match likely(&mean) {
+            None => format!(
+                "{} cores were lost to remote memory on average. {estimated}",
+                from_to(&mean, "Between")
+            ),
+            Some(lost) => {
+                let had = likely(&mean_of(&sums.recoverable, sums.searched_seconds));
+                let had = had.filter(|_| sums.searched_seconds > 0.0);
+                let had = had.map_or_else(String::new, |had| {
+                    format!("; {had} of them could have been had by another placement")
+                });
+                format!("{lost} cores were lost to caches and memory on average{had}. {estimated}")
+            }
+        }
+    };
+    lost.iter().map(sentence).collect()
+}
+
+/// Cores lost on average, by what is likely, over the time in which that was said.
+pub(crate) fn mean(lost: &BTreeMap<Basis, LostSums>) -> Option<f64> {
+    let sums = lost
+        .values()
+        .filter_map(|sums| Some((sums.lost.mean?, sums.seconds)));
+    let (lost, seconds) = sums.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
+    (seconds > 0.0).then(|| lost / seconds)
+}
+
+/// What it is estimated from, as a word for programs.
+pub(crate) fn word(estimate: &Estimate) -> &'static str {
+    match estimate {
+        Estimate::Idle => "idle",
+        Estimate::Unknown(_) => "unknown",
+        Estimate::Known(known) => basis_word(known.from),
+    }
+}
+
+/// The same of a basis.
+pub(crate) fn basis_word(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Uncore => "uncore",
+        Basis::Counters => "counters",
+        Basis::Residency => "residency",
+    }
+}
+
+/// The figures of each second.
+fn mean_of(sum: &Range, seconds: f64) -> Range {
+    let mut mean = Range::default();
+    mean.add(sum, 1.0 / seconds.max(f64::MIN_POSITIVE));
+    mean
+}
+
+/// `3.1 (2.2 to 4)`; `None` where nothing says what is likely.
+fn likely(range: &Range) -> Option<String> {
+    let mean = short(range.mean?);
+    let (least, most) = (short(range.least), short(range.most));
+    Some(match least == most {
+        true => mean,
+        false => format!("{mean} ({least} to {most})"),
+    })
+}
+
+/// `Between 0 and 2.1`.
+fn from_to(range: &Range, between: &str) -> String {
+    format!("{between} {} and {}", short(range.least), short(range.most))
+}
+
+fn by(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Uncore => "from counters with uncore events",
+        Basis::Counters => "from counters without uncore events",
+        Basis::Residency => "from residency and CPU use alone",
+    }
+}
+
+fn why(unknown: Unknown) -> &'static str {
+    match unknown {
+        Unknown::NotCounted => {
+            "nothing was counted, and with one memory node no memory is remote; `numaherd doctor` says what counters lack"
+        }
+        Unknown::NotSeen => {
+            "nothing was counted, and where the memory of most threads is could not be read; `numaherd doctor` says why"
+        }
+        Unknown::FewJudged => {
+            "most CPU time is used by threads that each use little of a CPU, and those are not judged"
+        }
+    }
+}
