@@ -14,7 +14,6 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 CARGO ?= cargo
-REPEAT ?= 2
 STORM_TIME ?= 8h
 
 .DELETE_ON_ERROR:
@@ -32,7 +31,7 @@ guest: setup
 	@scripts/build.sh guest
 
 demo: build
-	@target/release/numaherd lab compare devils-on-one-node --repeat $(REPEAT) --ledgers target/demo
+	@target/release/numaherd lab compare scenarios/demo.toml --ledgers target/demo
 
 test: guest lint
 	$(CARGO) test --workspace --locked

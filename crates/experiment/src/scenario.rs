@@ -23,6 +23,9 @@ const LARGEST_FILE: u64 = 1 << 20;
 /// The most repeats of an experiment.
 pub const MOST_REPEATS: u32 = 100_000;
 
+/// In the lab: the best placement that the scenario knows, from the start. It bounds what a policy can gain.
+pub const BEST_KNOWN: &str = "best-known";
+
 /// Where an experiment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum World {
@@ -45,6 +48,7 @@ impl World {
     pub fn built_in(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Lab => built_in! {
+                "unlucky-order": "unlucky-order.toml",
                 "devils-on-one-node": "devils-on-one-node.toml",
                 "changing-phases": "changing-phases.toml",
             },
@@ -87,7 +91,7 @@ impl World {
     /// What can be compared beside the policies.
     pub fn other_policies(self) -> &'static [&'static str] {
         match self {
-            Self::Lab => &["linux-balancing", "numad"],
+            Self::Lab => &["linux-balancing", "numad", BEST_KNOWN],
             Self::Model | Self::Trace => &[],
         }
     }
@@ -209,6 +213,9 @@ pub struct Program {
     pub memory: Memory,
     /// Where their threads may run.
     pub cpus: Cpus,
+    /// CPUs that they are bound to in the lab, one each, where the best placement known is tried ([`BEST_KNOWN`]).
+    #[serde(skip)]
+    pub best_on: Option<CpuSet>,
     /// When they start, in seconds.
     pub start_after_s: f64,
     /// Whether they count.
@@ -254,10 +261,19 @@ impl Program {
         if let Memory::Node(node) = self.memory {
             arguments.extend(["--home".to_owned(), node.to_string()]);
         }
-        if let Cpus::Pinned(cpus) = &self.cpus
-            && let Some(cpu) = cpus.iter().nth(copy as usize % cpus.len())
-        {
-            arguments.extend(["--cpus".to_owned(), cpu.to_string()]);
+        let (starts, stays) = match &self.cpus {
+            // The first touch puts its memory beside it.
+            Cpus::Pinned(cpus) if self.memory == Memory::FirstTouch => (Some(cpus), Some(cpus)),
+            Cpus::Pinned(cpus) => (None, Some(cpus)),
+            Cpus::StartOn(cpus) => (Some(cpus), None),
+            Cpus::Free | Cpus::Within(_) => (None, None),
+        };
+        for (option, cpus) in [("--start-cpu", starts), ("--cpus", stays)] {
+            let cpu = cpus.and_then(|cpus| cpus.iter().nth(copy as usize % cpus.len()));
+            arguments.extend(
+                cpu.into_iter()
+                    .flat_map(|cpu| [option.to_owned(), cpu.to_string()]),
+            );
         }
         arguments
     }
@@ -303,6 +319,24 @@ impl Scenario {
     /// The text is wrong: the message names line, key and reason.
     pub fn parse(text: &str, from: &str, world: World) -> Result<Self, ExperimentError> {
         Ok(read::scenario(Document::new(text, from), world)?)
+    }
+
+    /// The scenario with each program bound to where it is best, with its memory beside it, from the start.
+    ///
+    /// # Errors
+    /// It does not say of every program where that is.
+    pub fn best_known(mut self) -> Result<Self, ExperimentError> {
+        let unknown = |program: &Program| program.best_on.is_none();
+        if let Some(at) = self.programs.iter().position(unknown) {
+            let why =
+                format!("say on which CPUs it is best (`best_on`), or leave out {BEST_KNOWN}");
+            return Err(self.wrong(&format!("program[{at}]"), why));
+        }
+        for program in &mut self.programs {
+            program.memory = Memory::FirstTouch;
+            program.cpus = program.best_on.take().map_or(Cpus::Free, Cpus::Pinned);
+        }
+        Ok(self)
     }
 
     /// The error of a scenario whose key is wrong.

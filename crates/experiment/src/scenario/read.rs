@@ -22,7 +22,7 @@ const MOST_WORK: f64 = 1e9;
 const LONGEST_S: f64 = 365.0 * 86_400.0;
 
 /// The keys that some worlds do not understand, each with those that do.
-const ELSEWHERE: [(&str, &[World]); 13] = [
+const ELSEWHERE: [(&str, &[World]); 14] = [
     ("until", &[World::Model]),
     ("count", &[World::Model]),
     ("governor", &[World::Model]),
@@ -31,7 +31,8 @@ const ELSEWHERE: [(&str, &[World]); 13] = [
     ("trace", &[World::Trace]),
     ("herd", &[World::Trace]),
     ("program", &[World::Lab, World::Model]),
-    ("program.start_on", &[World::Model]),
+    ("program.start_on", &[World::Lab, World::Model]),
+    ("program.best_on", &[World::Lab]),
     ("program.cpus", &[World::Model]),
     ("program.start_after_s", &[World::Model]),
     ("program.gang", &[World::Model]),
@@ -106,6 +107,7 @@ struct ProgramTable {
     start_on: Option<String>,
     cpus: Option<String>,
     pinned: Option<String>,
+    best_on: Option<String>,
     #[serde(default)]
     start_after_s: f64,
     #[serde(default = "yes")]
@@ -351,6 +353,10 @@ impl Reading<'_> {
             return wrong("start_after_s", &why);
         }
         let cpus = self.cpus(number, &table)?;
+        let best_on = table.best_on.as_deref();
+        let best_on = best_on
+            .map(|text| self.cpu_set(&key("best_on"), text))
+            .transpose()?;
         let profile = table.profile.unwrap_or_default();
         let name = match table.name {
             None if profile.is_empty() => return wrong("name", "give it a name"),
@@ -368,6 +374,7 @@ impl Reading<'_> {
             copies: table.copies,
             memory,
             cpus,
+            best_on,
             start_after_s: table.start_after_s,
             measured: table.measured,
             gang: table.gang,
@@ -392,10 +399,15 @@ impl Reading<'_> {
         if let Some((second, ..)) = given.next() {
             return wrong(second, format!("give either this or {key}, not both"));
         }
+        let key = format!("program[{number}].{key}");
+        self.cpu_set(&key, text).map(make)
+    }
+
+    fn cpu_set(&self, key: &str, text: &str) -> Result<CpuSet, FileError> {
         match text.parse::<CpuSet>() {
-            Ok(set) if set.is_empty() => wrong(key, "name at least one CPU".to_owned()),
-            Ok(set) => Ok(make(set)),
-            Err(error) => wrong(key, error.to_string()),
+            Ok(set) if set.is_empty() => self.wrong(key, "name at least one CPU"),
+            Ok(set) => Ok(set),
+            Err(error) => self.wrong(key, error),
         }
     }
 }

@@ -100,6 +100,31 @@ fn copies_are_dealt_their_cpus_and_get_their_numbers() {
 }
 
 #[test]
+fn the_best_placement_known_binds_each_copy_from_the_start() {
+    let text = "[[program]]\nname = \"p\"\ncopies = 2\ncommand = [\"a\"]\nstart_on = \"0,1\"\n";
+    let read = |text: &str| Scenario::parse(&format!("{HEAD}{text}"), "x.toml", World::Lab);
+    let without = read(text).unwrap();
+    assert_eq!(without.programs[0].arguments(1).join(" "), "--start-cpu 1");
+    assert_eq!(
+        without.best_known().unwrap_err().to_string(),
+        "x.toml:4: program[0]: say on which CPUs it is best (`best_on`), or leave out best-known"
+    );
+    let best = read(&format!("{text}best_on = \"2,4\"\n")).unwrap();
+    assert_eq!(best.programs[0].arguments(1).join(" "), "--start-cpu 1");
+    let best = best.best_known().unwrap();
+    assert_eq!(
+        best.programs[0].arguments(1).join(" "),
+        "--start-cpu 4 --cpus 4"
+    );
+    assert_eq!(
+        read(&format!("{text}best_on = \"\"\n"))
+            .unwrap_err()
+            .to_string(),
+        "x.toml:9: program[0].best_on: name at least one CPU"
+    );
+}
+
+#[test]
 fn a_file_without_end_is_refused() {
     let told = Scenario::find("/dev/zero", World::Lab)
         .unwrap_err()

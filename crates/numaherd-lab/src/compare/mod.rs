@@ -12,11 +12,12 @@ mod table;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use numaherd::exit::{Exit, OrExit, ended};
 use numaherd::print;
+use numaherd_experiment::scenario::BEST_KNOWN;
 use numaherd_experiment::{Asked, ExperimentError, Scenario, Trial, Trials, World, progress};
 use numaherd_hardware::IpmConfig;
 use numaherd_lab_launcher::{Command, Ending, Guest, on_path};
@@ -33,8 +34,9 @@ use outcome::{Outcome, Summary};
 const LINUX_BALANCING: &str = "linux-balancing";
 /// Debian's numad, with its own defaults and NUMA balancing off (it turns it off itself).
 const NUMAD: &str = "numad";
-/// What places threads and pages without Numaherd: first the kernel, with NUMA balancing off.
-pub const BASELINES: [&str; 3] = ["linux", LINUX_BALANCING, NUMAD];
+/// What places threads and pages without Numaherd: first the kernel, with NUMA balancing off; last the best placement
+/// that the scenario knows, which no policy need find.
+pub const BASELINES: [&str; 4] = ["linux", LINUX_BALANCING, NUMAD, BEST_KNOWN];
 
 /// The policy of the `numaherd run` that observes a trial: `linux`, which changes nothing, unless a policy
 /// places, so that every trial is observed by the same means and at the same cost.
@@ -89,11 +91,14 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         ExperimentError::Policy(error) => {
             ended!(
                 Usage,
-                "{error}; lab compare also knows {LINUX_BALANCING} and {NUMAD}"
+                "{error}; lab compare also knows {LINUX_BALANCING}, {NUMAD} and {BEST_KNOWN}"
             )
         }
         other => other.into(),
     })?;
+    if trials.policies.iter().any(|policy| policy == BEST_KNOWN) {
+        scenario.clone().best_known().or_exit(Exit::Usage)?;
+    }
     let machine = lab::machine(&scenario.machine)?;
     // One that needs it has it in every guest, so that all run on the same hardware.
     let residency = trials
@@ -112,8 +117,13 @@ pub fn compare(options: &LabCompare) -> Result<()> {
     for trial in trials.in_rounds() {
         let (policy, at) = (&trial.policy, trial.repeat);
         bar.set_message(format!("{policy}, {} of {repeat}", at + 1));
+        let began = Instant::now();
         match guests.run(&bar, |guest| tried.once(guest, trial)) {
-            Ok(outcome) => outcomes.push(outcome),
+            Ok(outcome) => {
+                let took = began.elapsed();
+                bar.suspend(|| print::aside(&ended_line(&outcome, repeat, took)));
+                outcomes.push(outcome);
+            }
             Err(error) => {
                 let error = format!("{error:#}");
                 bar.suspend(|| print::say(format!("{policy}, repeat {at}: {error}")));
@@ -159,6 +169,20 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// The line of a trial that has ended.
+fn ended_line(outcome: &Outcome, repeat: u32, took: Duration) -> String {
+    let of = match repeat {
+        1 => String::new(),
+        all => format!(", {} of {all}", outcome.repeat + 1),
+    };
+    format!(
+        "{}{of}: {:.2} s ({:.0} s here)\n",
+        outcome.policy,
+        outcome.mean_seconds(),
+        took.as_secs_f64()
+    )
 }
 
 /// What to do next, as it can be typed.
@@ -258,7 +282,11 @@ pub fn trial(options: &LabTrial) -> Result<()> {
         seed: options.repeat.into(),
         ledger: options.ledger.clone(),
     };
-    let outcome = inside::run(&scenario(&options.scenario)?, &trial, &options.menagerie)?;
+    let mut scenario = scenario(&options.scenario)?;
+    if trial.policy == BEST_KNOWN {
+        scenario = scenario.best_known()?;
+    }
+    let outcome = inside::run(&scenario, &trial, &options.menagerie)?;
     print::out(&(serde_json::to_string(&outcome)? + "\n"))
 }
 
@@ -269,7 +297,7 @@ mod tests {
     #[test]
     fn those_that_need_an_ipm_unit_are_known() {
         assert!(needs_tlb_residency("ipm"));
-        for name in ["linux", "linux-balancing", "numad", "dino"] {
+        for name in ["linux", "linux-balancing", "numad", "best-known", "dino"] {
             assert!(!needs_tlb_residency(name), "{name}");
         }
     }

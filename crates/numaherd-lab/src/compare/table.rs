@@ -1,6 +1,7 @@
 //! The table of `lab compare`, and the sentence that sums it up.
 
 use numaherd_experiment::Scenario;
+use numaherd_experiment::scenario::BEST_KNOWN;
 use numaherd_experiment::table::{Table, figure, with_ordered};
 
 use super::BASELINES;
@@ -58,7 +59,7 @@ pub fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
     );
     let others = summaries
         .iter()
-        .filter(|s| BASELINES[1..].contains(&s.policy.as_str()));
+        .filter(|s| BASELINES[1..].contains(&s.policy.as_str()) && s.policy != BEST_KNOWN);
     if let Some(best) = others.min_by(|a, b| a.mean_seconds.total_cmp(&b.mean_seconds)) {
         let gain = better(best);
         sentence += &format!(
@@ -74,7 +75,14 @@ pub fn verdict(scenario: &Scenario, summaries: &[Summary]) -> String {
             local * 100.0
         );
     }
-    sentence + "."
+    sentence.push('.');
+    if let Some(best) = summaries.iter().find(|s| s.policy == BEST_KNOWN) {
+        sentence += &format!(
+            " With the best placement known, from the start, they take {:.2} s.",
+            best.mean_seconds
+        );
+    }
+    sentence
 }
 
 #[cfg(test)]
@@ -120,6 +128,22 @@ mod tests {
             summary("dino", 6.0, 4.0),
         ];
         insta::assert_snapshot!(verdict(&scenario(), &all), @"With dino the devils were done 25 % sooner than on Linux as it is (6.00 s instead of 8.00 s) and 20 % sooner than with linux-balancing, the best of what can be had today; 50 % of its memory accesses stayed on their own node.");
+    }
+
+    #[test]
+    fn the_best_placement_known_is_a_bound_and_no_rival() {
+        let all = [
+            summary("linux", 8.0, 0.0),
+            summary("best-known", 4.0, 0.0),
+            summary("adaptive", 5.0, 4.0),
+        ];
+        let told = verdict(&scenario(), &all);
+        assert!(
+            !told.contains("the best of what can be had today"),
+            "{told}"
+        );
+        let end = "With the best placement known, from the start, they take 4.00 s.";
+        assert!(told.ends_with(end), "{told}");
     }
 
     #[test]
