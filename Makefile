@@ -42,7 +42,7 @@ fuzz:
 # Goes on where one of the same commit was stopped.
 storm:
 	mkdir -p target/storm
-	$(CARGO) test -p numaherd --test storm --locked -- --for $(STORM_TIME) \
+	$(CARGO) test --workspace --test storm --locked -- long --for $(STORM_TIME) \
 		--state $(CURDIR)/target/storm/$$(git describe --always --dirty '--exclude=*').json --page $(CURDIR)/docs/storm.md
 
 bench: build

@@ -3,12 +3,18 @@
 //! A thread is an heir if all of this holds:
 //! * it was born no earlier than the mask was first set in the process of its *donor*;
 //! * it has that mask, or what the kernel has left of it;
-//! * it is in the donor's process; or its process is a child of it; or its process is an orphan and shares session,
-//!   process group or cgroup with it ([`Kinship::may_be_of`](numaherd_world::Kinship::may_be_of)).
+//! * it is in the donor's process; or its process is a child of it; or its process is an orphan, which is a child of it
+//!   or shares session, process group or cgroup with it
+//!   ([`Kinship::may_be_of`](numaherd_world::Kinship::may_be_of)), and its session is not one in which only others were
+//!   when the mask was set.
 //!
-//! It is due what its donor is due. A thread whose user gave it just such a mask, after the mask was set in a process
-//! of its family, cannot be told from an heir. Those with another parent that lives, and those with
-//! any other mask, can.
+//! A process that takes orphans in (the first one, or a *subreaper*) is their parent, but they need not have their mask
+//! from it. The session proves whose they are not: a process is in the one that it was born in, or has begun one itself,
+//! so that one which was there before the mask was set, and is not the donor's, holds none of its heirs.
+//!
+//! It is due what its donor is due. What the kernel does not tell: whether an orphan in a session that is younger than
+//! the mask, or is the donor's, in the donor's cgroup, has just this mask by its user's choice. Then it is
+//! taken for an heir. A thread whose parent lives and is no donor, or that has any other mask, never is.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -87,14 +93,30 @@ fn distance(thread: &Bound, donor: &Held) -> Option<u8> {
         || thread.kin.parent == donor.process.pid && thread.process.born >= donor.process.born;
     let distance = if thread.process == donor.process {
         0
+    } else if !thread.is_orphan {
+        // It is in its parent's session: in another, this is a later process of that number.
+        (is_child() && is_in_session_of(thread, donor)).then_some(1)?
+    } else if is_of_others_session(thread, donor) {
+        return None;
     } else if is_child() {
-        1
-    } else if thread.is_orphan && thread.kin.may_be_of(&donor.kin) {
         2
+    } else if thread.kin.may_be_of(&donor.kin) {
+        3
     } else {
         return None;
     };
     thread.bounds.is(&donor.mask).then_some(distance)
+}
+
+/// Whether its session was there before the mask was set, and is not the donor's.
+fn is_of_others_session(thread: &Bound, donor: &Held) -> bool {
+    thread.session_born < donor.since && !is_in_session_of(thread, donor)
+}
+
+/// Whether the session, if it is known, is the donor's: that in which it was, or one that it has begun since.
+fn is_in_session_of(thread: &Bound, donor: &Held) -> bool {
+    let (session, donors) = (thread.kin.session, donor.kin.session);
+    session == 0 || donors == 0 || session == donors || session == donor.process.pid
 }
 
 #[cfg(test)]
@@ -143,6 +165,7 @@ mod tests {
             },
             kin: kin(parent),
             is_orphan: false,
+            session_born: 60,
         }
     }
 
@@ -203,6 +226,31 @@ mod tests {
     }
 
     #[test]
+    fn an_orphan_of_a_session_that_others_had_before_is_none() {
+        let mut donor = donor();
+        donor.process = pid(30);
+        let is_heir = |parent, session, session_born| {
+            let orphan = Bound {
+                kin: Kinship {
+                    session,
+                    ..kin(parent)
+                },
+                is_orphan: true,
+                session_born,
+                ..bound(40, parent)
+            };
+            !heirs(&[donor.clone()], vec![orphan]).is_empty()
+        };
+        // 30 takes orphans in.
+        for parent in [1, 30] {
+            assert!(!is_heir(parent, 20, 49), "others were in it before");
+            assert!(is_heir(parent, 20, 50), "an ancestor may have begun it");
+            assert!(is_heir(parent, 12, 1), "it is the donor's own");
+            assert!(is_heir(parent, 30, 1), "the donor has begun it since");
+        }
+    }
+
+    #[test]
     fn in_the_root_cgroup_the_user_counts() {
         let of = |user| Kinship {
             user,
@@ -211,6 +259,13 @@ mod tests {
         assert!(of(Some(1000)).may_be_of(&of(Some(1000))));
         assert!(!of(Some(1000)).may_be_of(&of(Some(1001))));
         assert!(!of(None).may_be_of(&of(None)));
+    }
+
+    #[test]
+    fn a_child_of_a_later_process_with_the_donors_number_is_none() {
+        let mut child = bound(4, 1);
+        child.kin.session = 20;
+        assert_eq!(found(vec![child]), [0; 0]);
     }
 
     #[test]

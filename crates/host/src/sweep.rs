@@ -8,6 +8,7 @@
 //! it: if no such thread is found then, there is none, nor anyone who could start one but those who are watched. Where
 //! processes start faster than they can be looked at, this would not end, so that a list is read [`MOST_LISTS`] times.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numaherd_topology::CpuSet;
@@ -33,10 +34,17 @@ pub(crate) struct Sweep {
     passed_over: Vec<u32>,
     /// When the next thorough look is due.
     thorough_at_ns: u64,
+    /// The oldest birth in each session, once it has been asked for in a look.
+    sessions: Option<BTreeMap<u32, u64>>,
 }
 
-/// A process, from whom it descends, and whether it is an orphan.
-type Family = (ProcessId, Kinship, bool);
+/// A process and its family, as [`Bound`] tells of them.
+struct Family {
+    process: ProcessId,
+    kin: Kinship,
+    is_orphan: bool,
+    session_born: u64,
+}
 
 /// What is looked for.
 pub(crate) struct Wanted<'w> {
@@ -57,6 +65,7 @@ impl Sweep {
             root,
             passed_over: Vec::new(),
             thorough_at_ns: 0,
+            sessions: None,
         }
     }
 
@@ -74,6 +83,7 @@ impl Sweep {
         wanted: &Wanted<'_>,
     ) -> Vec<Bound> {
         self.cpusets.begin(online);
+        self.sessions = None;
         let now_ns = kernel.now_ns();
         let is_thorough = wanted.thoroughly || now_ns >= self.thorough_at_ns;
         if is_thorough {
@@ -168,32 +178,71 @@ impl Sweep {
     ) -> Option<Bound> {
         let text = self.root.read(&format!("{folder}/stat")).ok()?;
         let stat = stat::parse(&text).filter(|stat| !stat.has_ended() && !stat.is_kernels())?;
-        let (process, kin, is_orphan) = process?.clone();
+        let family = process?;
         Some(Bound {
             thread: ThreadId {
                 tid,
                 born: stat.born,
             },
-            process,
+            process: family.process,
             name: String::from_utf8_lossy(stat.name).into_owned(),
-            is_orphan,
+            is_orphan: family.is_orphan,
+            session_born: family.session_born,
             bounds,
-            kin,
+            kin: family.kin.clone(),
         })
     }
 
-    fn process(&self, pid: u32) -> Option<Family> {
+    fn process(&mut self, pid: u32) -> Option<Family> {
         let (born, kin) = kinship(&self.root, pid)?;
         let is_orphan = self.is_orphan(&kin);
-        Some((ProcessId { pid, born }, kin, is_orphan))
+        // Nobody asks it of others.
+        let session_born = match is_orphan {
+            true => born.min(self.oldest_in(kin.session)),
+            false => born,
+        };
+        Some(Family {
+            process: ProcessId { pid, born },
+            kin,
+            is_orphan,
+            session_born,
+        })
+    }
+
+    /// When the oldest process of a session was born, as far as it shows: the one that began it, or where that has
+    /// ended, who is left.
+    fn oldest_in(&mut self, session: u32) -> u64 {
+        if let Some((_, born)) = self.session_and_birth(session) {
+            return born;
+        }
+        let mut sessions = self.sessions.take().unwrap_or_else(|| {
+            let pids = self.root.numbers("proc", "").unwrap_or_default();
+            let mut sessions = BTreeMap::new();
+            for (session, born) in pids
+                .into_iter()
+                .filter_map(|pid| self.session_and_birth(pid))
+            {
+                let oldest = sessions.entry(session).or_insert(born);
+                *oldest = born.min(*oldest);
+            }
+            sessions
+        });
+        let oldest = *sessions.entry(session).or_insert(u64::MAX);
+        self.sessions = Some(sessions);
+        oldest
+    }
+
+    fn session_and_birth(&self, pid: u32) -> Option<(u32, u64)> {
+        let text = self.root.read(&format!("proc/{pid}/stat")).ok()?;
+        stat::parse(&text).map(|stat| (stat.session, stat.born))
     }
 
     /// Whether the parent may have got the process when the one that started it ended: whoever takes orphans in
     /// is in another session than they, or is the first process.
     fn is_orphan(&self, kin: &Kinship) -> bool {
         let session = || {
-            let text = self.root.read(&format!("proc/{}/stat", kin.parent)).ok()?;
-            Some(stat::parse(&text)?.session)
+            self.session_and_birth(kin.parent)
+                .map(|(session, _)| session)
         };
         kin.parent <= 1 || session() != Some(kin.session)
     }
@@ -288,6 +337,27 @@ mod tests {
         machine.process(14, 1, 10, 60, "2");
         machine.process(15, 1, 10, 60, "0-7");
         assert_eq!(machine.find(true), [(10, true), (11, false), (12, true)]);
+    }
+
+    #[test]
+    fn it_is_told_how_old_an_orphans_session_is() {
+        let mut machine = Machine::new();
+        machine.process(9, 1, 9, 40, "0-7");
+        machine.process(10, 1, 9, 60, "2-3");
+        // What began this session has ended.
+        machine.process(11, 1, 8, 60, "2-3");
+        machine.process(12, 1, 8, 45, "0-7");
+        machine.process(13, 1, 13, 60, "2-3");
+        let wanted = Wanted {
+            masks: &[Arc::new(cpus("2-3"))],
+            since: 50,
+            thoroughly: true,
+            is_watched: &|_| false,
+        };
+        let found = machine.sweep.find(&machine.kernel, &cpus("0-7"), &wanted);
+        let born = |bound: &Bound| (bound.process.pid, bound.session_born);
+        let born: Vec<_> = found.iter().map(born).collect();
+        assert_eq!(born, [(10, 40), (11, 45), (13, 60)]);
     }
 
     #[test]

@@ -263,6 +263,7 @@ impl World for FakeWorld {
             bounds: self.bounds(thread),
             kin: self.kinship(thread.process),
             is_orphan: self.kin.get(&thread.process.pid).is_some_and(|kin| kin.1),
+            session_born: thread.process.born,
         });
         there
             .filter(|bound| bound.thread.born >= since)

@@ -51,4 +51,7 @@ pub struct Bound {
     pub kin: Kinship,
     /// Whether the parent of its process may be another than the one that started it.
     pub is_orphan: bool,
+    /// Its session was there at this time, on the clock of births: the birth of the oldest process in it. Nobody can
+    /// join a session, only begin one.
+    pub session_born: u64,
 }

@@ -78,6 +78,7 @@ impl Affinities for Machine {
                     cpus: self.cpus.clone(),
                 },
                 is_orphan: kin.parent == 0,
+                session_born: thread.born,
                 kin,
             }
         });

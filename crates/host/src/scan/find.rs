@@ -13,6 +13,10 @@ use crate::options::Selection;
 use crate::proc::{cgroup, stat, status};
 use crate::users;
 
+/// The first process starts services and takes orphans in, whose masks must not be confused with those that it
+/// passes on. Only who names it has it placed.
+const FIRST_PROCESS: u32 = 1;
+
 impl Scanner {
     /// Whether it is time to look whether a process is selected, which is not watched.
     pub(super) fn is_due(&self, pid: u32) -> bool {
@@ -72,7 +76,7 @@ impl Scanner {
         let parent = || self.watched.get(&stat.parent);
         let is_descendant = || parent().is_some_and(|parent| self.is_there(parent.id));
         match &self.selection {
-            Selection::Machine => true,
+            Selection::Machine => pid != FIRST_PROCESS,
             Selection::Processes { descendants, .. } => {
                 self.named.contains(&process) || (*descendants && is_descendant())
             }
@@ -85,7 +89,9 @@ impl Scanner {
                 .root
                 .read(&format!("proc/{pid}/cgroup"))
                 .is_ok_and(|text| cgroup::parse(&text).within(path)),
-            Selection::User { uid } => users::of_process(&self.root, pid) == Some(*uid),
+            Selection::User { uid } => {
+                pid != FIRST_PROCESS && users::of_process(&self.root, pid) == Some(*uid)
+            }
         }
     }
 

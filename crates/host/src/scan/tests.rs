@@ -325,3 +325,16 @@ fn a_later_process_of_a_number_that_was_named_is_not_meant() {
         assert_eq!(scan(&mut scanner, &kernel), [(8, 75)]);
     }
 }
+
+#[test]
+fn the_first_process_is_watched_only_if_it_is_named() {
+    let (_folder, root) = fake::root();
+    show(&root, 1, 0, 10, HERDED, &[1]);
+    show(&root, 7, 1, 70, HERDED, &[7]);
+    let kernel = kernel(&root);
+    let watched = |selection| scan(&mut scanner(&root, selection), &kernel);
+    assert_eq!(watched(Selection::Machine), [(7, 70)]);
+    assert_eq!(watched(Selection::User { uid: HERDED }), [(7, 70)]);
+    let name = "p".to_owned();
+    assert_eq!(watched(Selection::Command { name }), [(1, 10), (7, 70)]);
+}

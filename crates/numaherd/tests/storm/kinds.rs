@@ -9,7 +9,7 @@ use std::thread;
 use rand::Rng;
 
 use crate::calls;
-use crate::machine::{Machine, ran};
+use crate::machine::{Herd, Machine, ran};
 
 /// One of them.
 pub struct Kind {
@@ -49,7 +49,7 @@ pub const KINDS: &[Kind] = &[
         storm: |machine, _| {
             let ways = ["fork", "daemon", "exec", "threads"];
             let (one, other) = (machine.one_of(&ways), machine.one_of(&ways));
-            killed(machine, &[one, other]);
+            among(machine, &[one, other], 1.0);
         },
     },
     Kind {
@@ -60,7 +60,7 @@ pub const KINDS: &[Kind] = &[
         storm: |machine, _| {
             let ways = ["fork", "threads"];
             let (one, other) = (machine.one_of(&ways), machine.one_of(&ways));
-            ended(machine, &[one, other]);
+            among(machine, &[one, other], 0.0);
         },
     },
     Kind {
@@ -68,21 +68,21 @@ pub const KINDS: &[Kind] = &[
         what: "a run is killed or asked to end, among processes whose parents end at once",
         before: "11 of 12 ends left threads bound",
         share: 10,
-        storm: |machine, _| either(machine, &["daemon", "work"]),
+        storm: |machine, _| among(machine, &["daemon", "work"], 0.5),
     },
     Kind {
         name: "chains",
         what: "the same, among processes each of which starts the next one and ends",
         before: "",
         share: 10,
-        storm: |machine, _| either(machine, &["hop", "work"]),
+        storm: |machine, _| among(machine, &["hop", "work"], 0.5),
     },
     Kind {
         name: "exec",
         what: "the same, among programs that put another in their place",
         before: "",
         share: 10,
-        storm: |machine, _| either(machine, &["exec", "exec"]),
+        storm: |machine, _| among(machine, &["exec", "exec"], 0.5),
     },
     Kind {
         name: "numbers-used-again",
@@ -126,7 +126,8 @@ fn tenants(machine: &mut Machine, ways: &[&str]) {
     for way in ways {
         machine.tenant(way);
     }
-    machine.pinned_tenant("work");
+    let pinned = machine.one_of(&["work", "fork"]);
+    machine.pinned_tenant(pinned);
 }
 
 /// Lets the tenants go on for a while.
@@ -136,7 +137,7 @@ fn a_while(machine: &mut Machine) {
     machine.go_on(more);
 }
 
-fn herd(machine: &mut Machine) -> crate::machine::Herd {
+fn herd(machine: &mut Machine) -> Herd {
     let selection = machine.selection();
     let words: Vec<&str> = selection.iter().map(String::as_str).collect();
     let herd = machine.herd(&words);
@@ -144,30 +145,25 @@ fn herd(machine: &mut Machine) -> crate::machine::Herd {
     herd
 }
 
-fn killed(machine: &mut Machine, ways: &[&str]) {
-    tenants(machine, ways);
-    let herd = herd(machine);
+/// Kills a herd and has restored what it owes, or with the rest of the chance ends it.
+fn over(machine: &mut Machine, herd: Herd, chance_of_kill: f64) {
     a_while(machine);
-    machine.kill(herd);
-    if machine.random.random_bool(0.5) {
-        a_while(machine);
-    }
-    machine.restore();
-}
-
-fn ended(machine: &mut Machine, ways: &[&str]) {
-    tenants(machine, ways);
-    let herd = herd(machine);
-    a_while(machine);
-    machine.end(herd);
-}
-
-fn either(machine: &mut Machine, ways: &[&str]) {
-    if machine.random.random_bool(0.5) {
-        killed(machine, ways);
+    if machine.random.random_bool(chance_of_kill) {
+        machine.kill(herd);
+        if machine.random.random_bool(0.5) {
+            a_while(machine);
+        }
+        machine.restore();
     } else {
-        ended(machine, ways);
+        machine.end(herd);
     }
+}
+
+/// A herd among tenants of such ways.
+fn among(machine: &mut Machine, ways: &[&str], chance_of_kill: f64) {
+    tenants(machine, ways);
+    let herd = herd(machine);
+    over(machine, herd, chance_of_kill);
 }
 
 fn run_killed_at_call(machine: &mut Machine, at: Option<u64>) {
@@ -216,13 +212,7 @@ fn numbers_used_again(machine: &mut Machine, _: Option<u64>) {
     let placed = machine.tenant("work").to_string();
     let herd = machine.herd(&["--pid", &selected, "--pid", &placed]);
     machine.placed(&herd);
-    a_while(machine);
-    if machine.random.random_bool(0.5) {
-        machine.kill(herd);
-        machine.restore();
-    } else {
-        machine.end(herd);
-    }
+    over(machine, herd, 0.5);
 }
 
 fn outside_selection(machine: &mut Machine, _: Option<u64>) {
@@ -230,16 +220,10 @@ fn outside_selection(machine: &mut Machine, _: Option<u64>) {
     // What this starts is `sh`, which is not selected.
     machine.tenant(way);
     let other = machine.tenant("threads").to_string();
-    machine.pinned_tenant("work");
+    machine.pinned_tenant("fork");
     let herd = machine.herd(&["--pid", &other]);
     machine.placed(&herd);
-    a_while(machine);
-    if machine.random.random_bool(0.3) {
-        machine.kill(herd);
-        machine.restore();
-    } else {
-        machine.end(herd);
-    }
+    over(machine, herd, 0.3);
 }
 
 fn two_herds(machine: &mut Machine, _: Option<u64>) {
@@ -332,11 +316,5 @@ fn hostile(machine: &mut Machine, _: Option<u64>) {
     machine.hostile_tenant();
     let herd = machine.herd(&["--user", "0"]);
     machine.placed(&herd);
-    a_while(machine);
-    if machine.random.random_bool(0.5) {
-        machine.kill(herd);
-        machine.restore();
-    } else {
-        machine.end(herd);
-    }
+    over(machine, herd, 0.5);
 }

@@ -33,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(40);
 /// are everybody's.
 const MOST_PROCESSES: usize = 400;
 
+/// The highest number of a process: more than there may be, by some, so that they are not used again at once.
+const MOST_NUMBERS: &str = "2000";
+
 /// The environment's word for the affinity that a user set.
 const SET_BY_USER: &str = "STORM_MASK";
 
@@ -146,7 +149,8 @@ impl Machine {
         self.start(&command)
     }
 
-    /// The same for a user who has set the affinity of his processes, to one of the machine's CPUs.
+    /// The same for a user who has set the affinity of his processes, to one of the machine's CPUs. It starts no
+    /// daemons: in sessions of their own they could not be told from heirs (`docs/operators.md`).
     pub fn pinned_tenant(&mut self, way: &str) -> u32 {
         let cpus: CpuSet = self.whole.parse().expect("a list of CPUs");
         let cpus: Vec<CpuId> = cpus.iter().collect();
@@ -240,19 +244,21 @@ impl Machine {
         wait_until("a thread is placed", || {
             let mut threads = self.look().into_iter();
             assert!(!herd.has_ended(), "a herd ended: {}", herd.said());
-            threads.any(|thread| thread.is_bound() && thread.due.as_ref() == Some(&self.whole))
+            threads.any(|thread| self.is_placed(&thread))
         });
+    }
+
+    /// Whether a herd has given a thread its affinity.
+    fn is_placed(&self, thread: &Looked) -> bool {
+        let is_whole = thread.due.as_ref() == Some(&self.whole);
+        thread.is_bound() && is_whole
     }
 
     /// Notes that a herd, or a release, was killed.
     pub fn was_killed(&mut self) {
         self.seen.kills += 1;
-        let bound = self
-            .look()
-            .iter()
-            .filter(|thread| thread.is_bound())
-            .count();
-        self.seen.bound_by_kills += bound as u64;
+        let threads = self.look().into_iter();
+        self.seen.bound_by_kills += threads.filter(|thread| self.is_placed(thread)).count() as u64;
     }
 
     /// Kills a herd.
@@ -479,8 +485,12 @@ impl Herd {
     }
 }
 
-/// Ends the machine, with all that is in it, as soon as there are too many processes.
+/// Ends the machine, with all that is in it, as soon as there are too many processes. Where each namespace has a limit
+/// of the kernel's (since Linux 6.14; before, it is the whole machine's), that holds in the meantime.
 pub fn limit_processes() {
+    if has_own_numbers() {
+        fs::write("/proc/sys/kernel/pid_max", MOST_NUMBERS).unwrap();
+    }
     let look_again = Timespec {
         tv_sec: 0,
         tv_nsec: 10_000_000,
@@ -496,6 +506,15 @@ pub fn limit_processes() {
             let _ = rustix::event::poll(&mut [], Some(&look_again));
         }
     });
+}
+
+fn has_own_numbers() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map(|word| word.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (6, 14)
 }
 
 /// Runs a program to its end. If it hangs, the try does, which has a limit.

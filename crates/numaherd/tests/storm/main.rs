@@ -7,8 +7,8 @@
 //! started by the try and ends with it. What happens in it ([`kinds`]) follows from the seed, the kind and the
 //! number of the try, as far as the kernel's scheduling lets it.
 //!
-//! Without options this is a test: one round of all kinds. `make storm` runs rounds for hours, from a file with the
-//! state so far, and writes the table.
+//! By itself this is a test for each kind: a few tries. `make storm` (`storm long`) runs rounds of all kinds for hours,
+//! from a file with the state so far, and writes the table.
 
 mod calls;
 mod kinds;
@@ -23,30 +23,35 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use libtest_mimic::Trial;
 use numaherd_policy::Random;
 use rand::SeedableRng;
+use rustix::process::{Pid, WaitOptions};
 
 use kinds::{KINDS, Kind};
 use machine::{Machine, Seen};
 use record::Record;
 
-/// The seed of the test.
+/// The seed of the tests.
 const SEED: u64 = 1;
 
-/// How long a test may go on; the kinds that it has not come to by then are named.
-const SHORT: Duration = Duration::from_secs(240);
+/// Tries of a kind in a test: the first makes all calls, the others are killed at one.
+const SHORT: u64 = 3;
+
+/// How long a storm goes on by default.
+const LONG: Duration = Duration::from_secs(8 * 3600);
 
 /// How long one try may take, in seconds.
 const TRY_SECONDS: u32 = 90;
 
 /// Kills and ends herds among all that may happen on a machine, and looks at every thread afterwards.
 #[derive(Parser)]
-#[command(name = "storm")]
+#[command(name = "storm long")]
 struct Arguments {
-    /// How long, for instance 8h [default: one round]
+    /// How long, for instance 30m [default: 8h]
     #[arg(long = "for", value_parser = numaherd_quantity::parse_time)]
     time: Option<Duration>,
-    /// The seed of a new storm [default: the time; 1 for one round]
+    /// The seed of a new storm [default: the time; 1 with --try]
     #[arg(long)]
     seed: Option<u64>,
     /// The file with the state, from which a storm goes on
@@ -68,15 +73,45 @@ struct Arguments {
 fn main() -> Result<ExitCode> {
     let words: Vec<String> = std::env::args().collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let number = |word: &str| word.parse().expect("a number");
     match words[1..] {
         ["tenant", "threads", most] => tenants::threads(number(most) as u32),
         ["inside", name, seed, try_, at] => {
-            inside(named(name), number(seed), number(try_), number(at))?
+            inside(named(name), number(seed), number(try_), number(at))?;
         }
-        _ => return storm(&Arguments::parse()),
+        ["first", ref program @ ..] => return first(program),
+        ["long", ..] => return storm(&Arguments::parse_from(&words[1..])),
+        _ => {
+            let arguments = libtest_mimic::Arguments::from_args();
+            return Ok(libtest_mimic::run(&arguments, tests()).exit_code());
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn number(word: &str) -> u64 {
+    word.parse().expect("a number")
+}
+
+/// A test for each kind; ignored where no storm is possible.
+fn tests() -> Vec<Trial> {
+    let cannot = cannot();
+    if let Some(why) = &cannot {
+        eprintln!("storm: {} kinds skipped: {why}", KINDS.len());
+    }
+    let tests = KINDS.iter().map(|kind| {
+        let short = move || {
+            let mut record = Record::open(None, Some(SEED))?;
+            for _ in 0..SHORT {
+                next(&mut record, kind);
+            }
+            match record.findings() {
+                0 => Ok(()),
+                _ => Err(record.remarks().into()),
+            }
+        };
+        Trial::test(kind.name, short).with_ignored_flag(cannot.is_some())
+    });
+    tests.collect()
 }
 
 fn named(name: &str) -> &'static Kind {
@@ -105,14 +140,10 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
         println!("storm: {} kinds skipped: {why}", kinds.len());
         return Ok(ExitCode::SUCCESS);
     }
-    let seed = match arguments.time {
-        Some(_) => arguments.seed,
-        None => arguments.seed.or(Some(SEED)),
-    };
-    let mut record = Record::open(arguments.state.as_deref(), seed)?;
+    let mut record = Record::open(arguments.state.as_deref(), arguments.seed)?;
     println!("storm: commit {}, seed {}", record.commit, record.seed);
     let begun = Instant::now();
-    let limit = arguments.time.unwrap_or(SHORT);
+    let limit = arguments.time.unwrap_or(LONG);
     'rounds: loop {
         for kind in &kinds {
             for _ in 0..kind.share {
@@ -124,9 +155,6 @@ fn storm(arguments: &Arguments) -> Result<ExitCode> {
                     record.keep(state)?;
                 }
             }
-        }
-        if arguments.time.is_none() {
-            break;
         }
     }
     println!("{}\n{}", record.table(KINDS), record.remarks());
@@ -187,8 +215,7 @@ fn cannot() -> Option<String> {
 }
 
 /// Runs what follows in a namespace of processes and mounts, for a limited time. Whoever ends first, this program, the
-/// limit or what is run, all of the namespace ends with it. Its first process is a shell, which waits for orphans: else
-/// each would keep its number.
+/// limit or what is run, all of the namespace ends with it.
 fn namespace() -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]);
@@ -204,8 +231,27 @@ fn namespace() -> Command {
         command.args(["--user", "--map-root-user"]);
     }
     command.args(["--fork", "--kill-child", "--pid", "--mount-proc"]);
-    command.args(["sh", "-c", "setsid --wait \"$0\" \"$@\"; exit $?"]);
+    let own = std::env::current_exe().expect("this program");
+    command.arg(own).args(["first", "setsid", "--wait"]);
     command
+}
+
+/// The first process of a namespace: starts a program, and waits for it and for all orphans, each of which would keep its
+/// number otherwise.
+fn first(program: &[&str]) -> Result<ExitCode> {
+    let child = Command::new(program[0]).args(&program[1..]).spawn()?;
+    let pid = Pid::from_child(&child);
+    loop {
+        let ended = rustix::process::wait(WaitOptions::empty());
+        if let Ok(Some((who, status))) = ended
+            && who == pid
+        {
+            let code = status
+                .exit_status()
+                .and_then(|code| u8::try_from(code).ok());
+            return Ok(code.map_or(ExitCode::FAILURE, ExitCode::from));
+        }
+    }
 }
 
 /// Makes one try, and hears what came of it.

@@ -33,7 +33,7 @@ fn say() {
 pub fn threads(most: u32) {
     let busy = || {
         while goes() {
-            work(200)
+            work(200);
         }
     };
     thread::spawn(move || {

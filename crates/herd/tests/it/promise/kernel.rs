@@ -15,6 +15,8 @@ pub const ALL: Mask = 0b1111;
 const CHOSEN: Mask = 0b0110;
 /// When those were born that are there at the beginning.
 const OLD: u64 = 5;
+/// The program that its user pinned; it goes on for as long as its session, which else would look younger than it is.
+const PINNED: u32 = 25;
 /// The first process, which gets the orphans.
 const INIT: u32 = 1;
 
@@ -104,12 +106,31 @@ impl Kernel {
         }
     }
 
+    /// The same with a program beside it that its user has given that mask before, in another session.
+    pub fn with_pinned(mut self) -> Self {
+        let thread = self.threads[&20].clone();
+        let pinned = Process {
+            session: PINNED,
+            is_selected: false,
+            ..self.processes[&10].clone()
+        };
+        self.processes.insert(PINNED, pinned);
+        let process = PINNED;
+        self.threads.insert(PINNED, Thread { process, ..thread });
+        self
+    }
+
     /// All that may happen now, but for what `docs/operators.md` names as cases that remain.
     pub fn events(&self) -> Vec<Event> {
         let is_of_family = |process: u32| self.processes[&process].user == 1000;
         let mut events = Vec::new();
         for (&tid, thread) in &self.threads {
             if !is_of_family(thread.process) {
+                continue;
+            }
+            if self.processes[&thread.process].session == PINNED {
+                events.extend([Event::Clone(tid), Event::Fork(tid)]);
+                events.extend((thread.process != PINNED).then_some(Event::Succeed(tid)));
                 continue;
             }
             events.extend([Event::Clone(tid), Event::Fork(tid), Event::Daemon(tid)]);
@@ -130,7 +151,10 @@ impl Kernel {
                 events.push(Event::Exec(tid));
             }
         }
-        let family = self.processes.keys().filter(|&&pid| is_of_family(pid));
+        let family = self
+            .processes
+            .keys()
+            .filter(|&&pid| is_of_family(pid) && pid != PINNED);
         events.extend(family.flat_map(|&pid| [Event::Exit(pid), Event::Reuse(pid)]));
         events
     }
@@ -225,6 +249,12 @@ impl Kernel {
     pub fn is_orphan(&self, process: &Process) -> bool {
         let parent = self.processes.get(&process.parent);
         parent.is_none_or(|parent| parent.session != process.session)
+    }
+
+    /// When the oldest process of a session was born.
+    pub fn oldest_in(&self, session: u32) -> u64 {
+        let of = self.processes.values().filter(|p| p.session == session);
+        of.map(|process| process.born).min().unwrap_or(self.now)
     }
 
     fn number(&mut self) -> u32 {
