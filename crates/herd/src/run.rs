@@ -248,7 +248,7 @@ impl<'w> Running<'w> {
         let settings = given.clone().resolved(&own);
         let topology = world.topology().clone();
         let (random, paging_random) = generators(settings.seed);
-        let caveats = policy.caveats();
+        let caveats = policy.caveats(world.signals());
         let (placements, pagings) = halves(policy.parts);
         let half = PagingHalf::new(pagings, &settings, topology.clone(), paging_random);
         let pager = world.pager();
@@ -268,7 +268,7 @@ impl<'w> Running<'w> {
             })
         });
         for caveat in caveats {
-            record.notice(caveat.to_owned());
+            record.notice(caveat);
         }
         let paging =
             PagingPlace::of(half, pager, settings.paging_interval()).unwrap_or_else(|error| {

@@ -78,7 +78,7 @@ pub enum Command {
 #[derive(Clone, Debug, Default, Args)]
 #[command(after_help = RUN_HELP)]
 pub struct Run {
-    /// Policy, or a placement and a paging joined by a plus sign [default: dino]
+    /// Policy, or a placement and a paging joined by a plus sign [default: adaptive]
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
 

@@ -69,6 +69,8 @@ struct PolicyCheck {
     runs: bool,
     /// Signals that it needs and that cannot be had.
     lacks: Vec<Signal>,
+    /// Signals that it would use, and does without.
+    without: Vec<Signal>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }
@@ -143,9 +145,12 @@ fn needs(policy: &str) -> Vec<Signal> {
 }
 
 fn lacks(policy: &str, machine: &Machine) -> Vec<Signal> {
-    let mut lacks = needs(policy);
-    lacks.retain(|&need| !level::is_measured(machine, need));
-    lacks
+    missing(needs(policy), machine)
+}
+
+fn missing(mut signals: Vec<Signal>, machine: &Machine) -> Vec<Signal> {
+    signals.retain(|&signal| !level::is_measured(machine, signal));
+    signals
 }
 
 impl PolicyCheck {
@@ -157,6 +162,7 @@ impl PolicyCheck {
             name: entry.name,
             runs: lacks.is_empty(),
             lacks,
+            without: missing(registry::also(entry.name).unwrap_or_default(), machine),
             note,
         }
     }
@@ -271,14 +277,19 @@ fn policy_text(check: &PolicyCheck) -> String {
         name,
         runs,
         lacks,
+        without,
         note,
     } = check;
     let mark = if *runs { "ok  " } else { "no  " };
-    let lacks: Vec<String> = lacks.iter().map(ToString::to_string).collect();
-    let why = match (lacks.as_slice(), note) {
-        ([], None) => String::new(),
-        ([], Some(note)) => format!(": {note}"),
-        (lacks, _) => format!(": lacks {}", lacks.join(", ")),
+    let names = |signals: &[Signal]| {
+        let names: Vec<String> = signals.iter().map(ToString::to_string).collect();
+        names.join(", ")
+    };
+    let why = match (lacks.as_slice(), without.as_slice(), note) {
+        ([], [], None) => String::new(),
+        ([], [], Some(note)) => format!(": {note}"),
+        ([], without, _) => format!(": without {}", names(without)),
+        (lacks, ..) => format!(": lacks {}", names(lacks)),
     };
     format!("  {mark}  {name}{why}\n")
 }

@@ -19,6 +19,8 @@ struct Description {
     placement: &'static str,
     paging: &'static str,
     needs: Vec<String>,
+    /// What it uses where it can be had.
+    also: Vec<String>,
     rules: Vec<RuleDescription>,
 }
 
@@ -51,6 +53,7 @@ fn describe(name: &str) -> Result<Description> {
     let usage = |error| ended(Exit::Usage, error);
     let (placement, paging) = registry::halves(name).map_err(usage)?;
     let needs = registry::needs(name).map_err(usage)?;
+    let also = registry::also(name).map_err(usage)?;
     let entry = POLICIES.iter().find(|entry| entry.name == name);
     let joined = format!("{}; {}", placement.about, paging.about);
     let sources = format!("{}; {}", placement.source, paging.source);
@@ -66,6 +69,7 @@ fn describe(name: &str) -> Result<Description> {
         placement: placement.name,
         paging: paging.name,
         needs: needs.iter().map(ToString::to_string).collect(),
+        also: also.iter().map(ToString::to_string).collect(),
         rules: placement
             .rules
             .iter()
@@ -105,6 +109,9 @@ fn one(policy: &Description) -> Shown {
         policy.needs.join(", ")
     };
     text += &format!("  needs      {needs}\n");
+    if !policy.also.is_empty() {
+        text += &format!("  also uses  {}\n", policy.also.join(", "));
+    }
     if !policy.rules.is_empty() {
         text += "\nRules, by the names that ledgers give:\n";
     }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Result;
 use numaherd_herd::replay::Wants;
 use numaherd_herd::{Line, Summary, needs};
+use numaherd_policy::groups::Policies;
 use numaherd_policy::registry;
 use numaherd_policy::{Needs, Place, Policy, Random};
 use numaherd_show::replay::{Content, Recorded, recorded};
@@ -100,7 +101,13 @@ fn attended(policies: &[String], signals: &[SignalReport]) -> Result<Vec<Signal>
         // What its pages go by cannot be recorded; `recorded` says so.
         policy.paging = registry::build("linux", &usual)?.paging;
         needs::check(&policy.name, &policy.needs(), signals, &[]).map_err(coded)?;
-        attended.extend(policy.needs().into_iter().filter(|&s| Content::can_hold(s)));
+        let is_measured = |signal: &Signal| {
+            signals
+                .iter()
+                .any(|s| s.signal == *signal && s.is_measured())
+        };
+        let attends = Policies::from(policy).attends().into_iter();
+        attended.extend(attends.filter(|&s| Content::can_hold(s) && is_measured(&s)));
     }
     attended.sort_unstable();
     attended.dedup();

@@ -1,14 +1,15 @@
-//! How long DINO (and DI) take to decide, and how that grows with threads.
+//! How long DINO (and DI, and adaptive) take to decide, and how that grows with threads.
 //!
 //! Two cases: *steady*, where everything is where it should be and the plan is empty, as it is most
 //! of the time; and *first*, where every thread is placed and every decision put into words. Half
 //! of the processes have eight threads, the other half one; classes are mixed; eight cores a
-//! domain. The targets: 0.5 ms for 1,000 threads on 8 domains, 50 ms for 100,000 on 64.
+//! domain. The targets: 0.5 ms for 1,000 threads on 8 domains, 50 ms for 100,000 on 64; ten times as long for
+//! adaptive, which here looks for a layout each time.
 
 use std::time::Instant;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput};
-use numaherd_policy::placement::{di::DistributedIntensity, dino::Dino};
+use numaherd_policy::placement::{adaptive::Adaptive, di::DistributedIntensity, dino::Dino};
 use numaherd_policy::{Place, Random, Settings, Staged};
 use numaherd_testing::Scene;
 use numaherd_world::Placement;
@@ -67,28 +68,31 @@ fn benchmarks(criterion: &mut Criterion) {
         steady.bench_function(id, |b| b.iter(|| place(&mut dino, &scene)));
     }
     steady.finish();
-    let mut first = criterion.benchmark_group("dino/first");
+    first(criterion, "dino/first", || Staged::new(&settings, Dino));
+    first(criterion, "di/first", || {
+        Staged::new(&settings, DistributedIntensity::default())
+    });
+    first(criterion, "adaptive/first", || {
+        Staged::new(&settings, Adaptive::new(&settings))
+    });
+}
+
+/// Decisions of a policy that has seen nothing yet.
+fn first<P: Place>(criterion: &mut Criterion, name: &str, fresh: impl Fn() -> P) {
+    let mut first = criterion.benchmark_group(name);
     for (threads, domains) in SIZES {
         let id = BenchmarkId::new(format!("{domains} domains"), threads);
         let scene = scene(threads, domains);
         first.throughput(Throughput::Elements(threads.into()));
         first.bench_function(id, |b| {
-            let fresh = || Staged::new(&settings, Dino);
-            b.iter_batched_ref(fresh, |dino| place(dino, &scene), BatchSize::LargeInput);
+            b.iter_batched_ref(
+                &fresh,
+                |policy| place(policy, &scene),
+                BatchSize::LargeInput,
+            );
         });
     }
     first.finish();
-    let mut other = criterion.benchmark_group("di/first");
-    for (threads, domains) in SIZES {
-        let id = BenchmarkId::new(format!("{domains} domains"), threads);
-        let scene = scene(threads, domains);
-        other.throughput(Throughput::Elements(threads.into()));
-        other.bench_function(id, |b| {
-            let fresh = || Staged::new(&settings, DistributedIntensity::default());
-            b.iter_batched_ref(fresh, |di| place(di, &scene), BatchSize::LargeInput);
-        });
-    }
-    other.finish();
 }
 
 /// Median time of a decision by size, so that growth can be read off one table.

@@ -17,10 +17,13 @@
 //! * lines against cache: the rates that were seen with larger and smaller shares of a cache, which neighbours
 //!   that come and go reveal.
 //!
-//! What counters do not tell is taken several ways (`demands.rs`): how much farther remote memory is, how much a
+//! What counters do not tell is taken several ways, and learned from what came of moves (`beliefs.rs`): how much farther remote memory is, how much a
 //! controller carries, whether more cache than a thread ever had would spare it lines. A gain counts when it
 //! shows in their mean and none of them loses. Figures that the machine's description has are used as they are. The latency of local
 //! memory follows from the threads that have one line in flight: the longest that was seen per line.
+//!
+//! Where nothing is counted, threads are taken to read a little, and evenly from all pages of their process: what is
+//! known then is how far they are from their memory.
 //!
 //! Terms: a *draw* is one way to take what is not known. Source: the equations and their sources are
 //! `numaherd-contention`'s; that ranking layouts needs no exact figures: Pandia (EuroSys 2017).
@@ -28,24 +31,30 @@
 //! Properties: where threads are, each draw gives the measured speeds, as far as its figures allow; equal input
 //! gives equal output; cost linear in threads.
 
+mod beliefs;
 mod covered;
 mod demands;
 mod threads;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use numaherd_contention::{Demands, Factors, Figures, Lane, Running, Seat, Solution, Speed, solve};
 use numaherd_topology::{CpuId, Topology};
-use numaherd_world::ProcessId;
+use numaherd_world::{ProcessId, ThreadId};
+use serde::{Deserialize, Serialize};
 
 use crate::memory::PerThread;
 use crate::stage::Stage;
+use beliefs::Beliefs;
 pub use covered::Covered;
-use demands::{DRAWS, Demand, WRITTEN, demands, figures};
+use demands::{Demand, WRITTEN, demands, figures};
 pub use threads::{Load, Owner};
 use threads::{llc_bytes, load, owner, seats, share_caches, tell_shared_from_private};
 
-/// Of the draws, those that a search goes by: the middle, both ways.
+/// How many ways what is not known is taken.
+const DRAWS: usize = 4;
+/// Of the draws, those that a search goes by.
 const SEARCHED: usize = 2;
 
 /// Speeds that differ by less are one speed.
@@ -70,11 +79,36 @@ pub struct Estimator {
     threads: PerThread<Known>,
     /// The longest latency that a line from local memory was seen to have, in ns.
     local_ns: f64,
+    beliefs: Beliefs,
+}
+
+/// What lost cores are estimated from, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// Counters, with the uncore penalty.
+    Uncore,
+    /// Counters without the uncore penalty: how many lines are in flight is assumed.
+    Counters,
+    /// Where pages are and the use of CPUs: how much is read of them is assumed.
+    Residency,
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uncore => "lines from memory and uncore penalties",
+            Self::Counters => "lines from memory; uncore penalties are not counted",
+            Self::Residency => "CPU use and residency alone; nothing is counted",
+        })
+    }
 }
 
 /// The machine with its threads, as estimated; answers what layouts would lose.
 #[derive(Clone, Debug)]
 pub struct Picture {
+    /// What it is made from: of all threads the least.
+    pub from: Basis,
     /// The busy threads, in the snapshot's order.
     pub threads: Vec<Load>,
     /// Their processes.
@@ -84,13 +118,14 @@ pub struct Picture {
     cpus: Vec<f64>,
     figures: Vec<Figures>,
     demands: Vec<Vec<Demand>>,
-    /// The answers for where the threads are, from which those for other layouts are found sooner.
+    /// By the draws that a search goes by, the answers for where the threads are, from which those for other
+    /// layouts are found sooner.
     starts: Vec<Solution>,
     lost_now: Lost,
 }
 
 /// Lost cores by each draw.
-pub type Lost = [f64; DRAWS.len()];
+pub type Lost = [f64; DRAWS];
 
 impl Estimator {
     /// Takes in an interval.
@@ -102,6 +137,8 @@ impl Estimator {
         let llc = llc_bytes(topology);
         let known = self.threads.line_up(&stage.snapshot.threads);
         let now_ns = stage.snapshot.time_ns;
+        let is_counted = |&(at, _): &(usize, bool)| stage.thread(at).counts.is_some();
+        let any_counted = busy.iter().any(is_counted);
         for (known, thread) in known.iter_mut().zip(&stage.snapshot.threads) {
             let ran_ns = thread.cpu_share * stage.snapshot.interval_ns as f64;
             (known.since_ns).get_or_insert_with(|| now_ns.saturating_sub(ran_ns as u64));
@@ -117,15 +154,23 @@ impl Estimator {
             });
             processes[place].threads.push(threads.len());
             let age_ns = now_ns.saturating_sub(known[at].since_ns.unwrap_or(now_ns));
-            threads.push(load(
+            // Where others are counted, one that is not yet is left to the kernel.
+            let is_free = is_free && (thread.counts.is_some() || !any_counted);
+            let load = load(
                 stage,
                 thread,
                 at,
                 (place, &processes[place]),
                 is_free,
                 age_ns,
-            ));
+            );
+            threads.push(if any_counted { load } else { load.assumed() });
         }
+        let from = threads
+            .iter()
+            .filter(|load| load.is_known())
+            .map(Load::from)
+            .max();
         let seats = seats(topology);
         for owner in processes.iter().filter(|owner| owner.threads.len() > 1) {
             tell_shared_from_private(&mut threads, &owner.threads, &seats);
@@ -134,7 +179,7 @@ impl Estimator {
         for load in &mut threads {
             let known = &mut known[load.at];
             // An interval in which it moved is of no one share.
-            if known.cpu == Some(load.cpu) && load.is_counted() {
+            if known.cpu == Some(load.cpu) && load.is_known() && !load.is_assumed {
                 let step = (load.held.max(1.0).log2() * 2.0).round() as i32;
                 known.lines.insert(step, load.lines);
             }
@@ -145,19 +190,20 @@ impl Estimator {
                 .collect();
         }
         self.learn_latency(&threads, &seats, topology);
-        let figures: Vec<Figures> = DRAWS
-            .iter()
+        let draws = self.beliefs.draws();
+        let figures: Vec<Figures> = (draws.iter())
             .map(|draw| figures(topology, draw, self.local_ns, &llc))
             .collect();
-        let demands = (DRAWS.iter().zip(&figures))
+        let demands = (draws.iter().zip(&figures))
             .map(|(draw, figures)| demands(draw, figures, &threads, &seats))
             .collect();
         let mut picture = Picture {
+            from: from.unwrap_or(Basis::Residency),
             threads,
             processes,
             seats,
-            starts: vec![Solution::within(PRECISION); DRAWS.len()],
-            lost_now: [0.0; DRAWS.len()],
+            starts: vec![Solution::within(PRECISION); DRAWS],
+            lost_now: [0.0; DRAWS],
             cpus: (topology.domains().iter())
                 .map(|domain| domain.cpus.intersection(&stage.snapshot.online).len() as f64)
                 .collect(),
@@ -165,7 +211,7 @@ impl Estimator {
             demands,
         };
         let (now, stays) = (picture.now(), vec![false; picture.processes.len()]);
-        for draw in 0..DRAWS.len() {
+        for draw in 0..DRAWS {
             (picture.lost_now[draw], picture.starts[draw]) = picture.solve(draw, &now, &stays);
         }
         picture
@@ -194,7 +240,7 @@ impl Estimator {
                 .map(|&(home, share)| {
                     let home = topology.nodes()[home].id;
                     let distance = topology.distance(node, home).unwrap_or(10);
-                    share * (1.0 + DRAWS[0].hop * (f64::from(distance) - 10.0) / 10.0)
+                    share * (1.0 + self.beliefs.hop * (f64::from(distance) - 10.0) / 10.0)
                 })
                 .sum();
             if farther > 0.0 {
@@ -208,6 +254,12 @@ impl Picture {
     /// The place of a CPU's domain and node.
     pub fn seat(&self, cpu: CpuId) -> Option<Seat> {
         self.seats.get(&cpu).map(|&(seat, _)| seat)
+    }
+
+    /// The place of a thread among [`Self::threads`]; `None` where it is not busy.
+    pub fn place(&self, thread: ThreadId) -> Option<usize> {
+        let threads = &self.threads;
+        threads.binary_search_by_key(&thread, |load| load.id).ok()
     }
 
     /// Whether a CPU is in another domain than a thread is.
@@ -238,11 +290,27 @@ impl Picture {
     /// The share of a thread's time that memory and caches cost it, at most of all draws.
     pub fn suffers(&self, thread: usize) -> f64 {
         let load = &self.threads[thread];
-        if !load.is_counted() {
+        if !load.is_known() {
             return 0.0;
         }
         let lost = |demands: &Vec<Demand>| 1.0 - demands[thread].base_ns / load.ns();
         self.demands.iter().map(lost).fold(0.0, f64::max)
+    }
+
+    /// The share of a thread's time that memory would cost it without any cache and with all of its memory on the
+    /// farthest node, at most of all draws: that of one that suffers nowhere is small.
+    pub fn could_suffer(&self, thread: usize) -> f64 {
+        if !self.threads[thread].is_known() {
+            return 0.0;
+        }
+        let could = |(demands, figures): (&Vec<Demand>, &Figures)| {
+            let demand = &demands[thread];
+            let farthest = figures.latency_ns.iter().copied().fold(0.0, f64::max);
+            let stall = demand.curve.cache_accesses() * farthest / demand.in_flight;
+            stall / (stall + demand.base_ns)
+        };
+        let all = self.demands.iter().zip(&self.figures);
+        all.map(could).fold(0.0, f64::max)
     }
 
     /// What is lost where the threads are, by each draw, in cores.
@@ -290,7 +358,7 @@ impl Picture {
                 continue;
             };
             let share = share(load, seat);
-            if !load.is_counted() {
+            if !load.is_known() {
                 lost += load.wanted - share;
                 continue;
             }

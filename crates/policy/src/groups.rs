@@ -19,10 +19,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use numaherd_world::{NewPages, Process, Signal};
+use numaherd_world::{NewPages, Process, Signal, SignalReport, SignalState};
 
 use crate::error::PolicyError;
-use crate::policy::{Own, Paging, Place, Policy};
+use crate::policy::{Optional, Own, Paging, Place, Policy};
 
 /// How often a placement decides where nobody says: once a second (DINO §3.3.3).
 const USUAL: Duration = Duration::from_secs(1);
@@ -185,32 +185,44 @@ impl Policies {
 
     /// Whether any of them moves pages, or goes by where they are.
     pub fn use_memory(&self) -> bool {
-        let goes_by_it = |part: &Part| part.placement.needs().signals.contains(&Signal::Residency);
         let mut parts = self.parts.iter();
-        parts.any(|part| part.paging.moves_pages() || goes_by_it(part))
+        parts.any(|part| part.paging.moves_pages()) || self.attends().contains(&Signal::Residency)
+    }
+
+    /// The signals that they use where they can be had.
+    fn also(&self) -> impl Iterator<Item = Optional> {
+        let of = |part: &Part| [part.placement.needs().also, part.paging.basis().also].concat();
+        self.parts.iter().flat_map(of)
     }
 
     /// All signals that they use where they can be had, each once: those that they need among them.
     pub fn attends(&self) -> Vec<Signal> {
-        let also = self
-            .parts
-            .iter()
-            .flat_map(|part| part.placement.needs().also.to_vec());
+        let also = self.also().map(|also| also.signal);
         let mut attends: Vec<Signal> = self.needs().into_iter().chain(also).collect();
         attends.sort_unstable();
         attends.dedup();
         attends
     }
 
-    /// What a person should know about what the pagings go by, each sentence once.
-    pub fn caveats(&self) -> Vec<&'static str> {
-        let mut caveats: Vec<_> = self
-            .parts
-            .iter()
-            .filter_map(|p| p.paging.basis().caveat)
-            .collect();
+    /// What a person should know about what they go by where the signals are as reported, each sentence once.
+    pub fn caveats(&self, signals: &[SignalReport]) -> Vec<String> {
+        let of_paging = |part: &Part| part.paging.basis().caveat.map(str::to_owned);
+        let of_paging = self.parts.iter().filter_map(of_paging);
+        let missing = |also: Optional| {
+            let report = signals.iter().find(|report| report.signal == also.signal);
+            let why = match report.map(|report| &report.state) {
+                Some(SignalState::Measured { .. }) => return None,
+                Some(SignalState::Missing { reason, .. }) => reason.trim_end_matches('.'),
+                None => "this kind of machine does not have it",
+            };
+            let Optional { signal, without } = also;
+            Some(format!(
+                "the signal {signal} is not available here: {why}. {without}"
+            ))
+        };
+        let mut caveats: Vec<String> = of_paging.chain(self.also().filter_map(missing)).collect();
         let mut said = BTreeSet::new();
-        caveats.retain(|caveat| said.insert(*caveat));
+        caveats.retain(|caveat| said.insert(caveat.clone()));
         caveats
     }
 
@@ -283,6 +295,9 @@ fn refused(why: String) -> PolicyError {
 /// The kind of samples that a paging needs, in the order in which a world looks at needs.
 fn kind_of_samples(paging: &dyn Paging) -> Option<Signal> {
     let kinds = [Signal::TlbMisses, Signal::HintFaults, Signal::MemorySamples];
-    let needs = paging.basis().signals;
-    kinds.into_iter().find(|kind| needs.contains(kind))
+    let basis = paging.basis();
+    let uses = |kind: &Signal| {
+        basis.signals.contains(kind) || basis.also.iter().any(|also| also.signal == *kind)
+    };
+    kinds.into_iter().find(uses)
 }

@@ -27,6 +27,7 @@ use numaherd_world::Snapshot;
 use serde::{Deserialize, Serialize};
 
 use crate::busy::wanted;
+pub use crate::estimate::Basis;
 use crate::estimate::{Estimator, Lost, Picture};
 use crate::placement::adaptive::search;
 use crate::policy::{Needs, Random};
@@ -84,18 +85,6 @@ pub struct Known {
     /// where none can be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recoverable: Option<Range>,
-}
-
-/// What lost cores are estimated from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Basis {
-    /// Counters, with the uncore penalty.
-    Uncore,
-    /// Counters without the uncore penalty.
-    Counters,
-    /// Where pages are and the use of CPUs.
-    Residency,
 }
 
 /// Why lost cores are not known.
@@ -200,6 +189,10 @@ impl Meter {
             return Estimate::Unknown(Unknown::NotSeen);
         }
         let mut lost = Range::of(&picture.lost_now(), judged);
+        if picture.from == Basis::Residency {
+            // What is assumed there is good enough to choose by, not to be shown.
+            lost = Range::default();
+        }
         let recoverable = self.recoverable.map(|range| range.within(&lost));
         // Of a thread that was not counted only this is known.
         lost.most = rounded((lost.most + picture.remote_at_most()).min(judged));
@@ -303,7 +296,9 @@ impl Observing {
         let stays = vec![false; picture.processes.len()];
         let lost_now = picture.roughly(&picture.now(), &stays);
         let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
-        let found = search::best(stage, picture, Vec::new(), lost_now, most.min(MOST_LAYOUTS));
+        let credit = vec![f64::INFINITY; picture.processes.len()];
+        let most = most.min(MOST_LAYOUTS);
+        let found = search::best(stage, picture, Vec::new(), &credit, lost_now, most);
         let then = picture.lost(&found.cpus, &found.follows);
         self.meter.searched(now, &then);
     }

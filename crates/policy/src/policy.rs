@@ -64,11 +64,20 @@ pub struct Needs<'a> {
     /// The signals it cannot do without.
     pub signals: &'a [Signal],
     /// Signals that it uses where they can be had.
-    pub also: &'a [Signal],
+    pub also: &'a [Optional],
     /// Whether it needs to know who shares pages, which the paging finds out ([`Paging::shared`]).
     pub found_sharing: bool,
     /// How it runs where the user does not say.
     pub own: Own,
+}
+
+/// A signal that is used where it can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Optional {
+    /// Which.
+    pub signal: Signal,
+    /// What is done without it: a sentence, said once when a run begins where the signal is missing.
+    pub without: &'static str,
 }
 
 impl<'a> Needs<'a> {
@@ -115,6 +124,8 @@ pub struct PlacedThread {
 pub struct Basis<'a> {
     /// The signals it cannot do without.
     pub signals: &'a [Signal],
+    /// Signals that it uses where they can be had.
+    pub also: &'a [Optional],
     /// What a person should know about these, a sentence; said once when a run begins.
     pub caveat: Option<&'static str>,
     /// Whether it finds out from samples how much threads share pages.
@@ -126,6 +137,7 @@ impl<'a> Basis<'a> {
     pub const fn of(signals: &'a [Signal]) -> Self {
         Self {
             signals,
+            also: &[],
             caveat: None,
             finds_sharing: false,
         }
@@ -209,5 +221,10 @@ impl Policy {
         needs.sort_unstable();
         needs.dedup();
         needs
+    }
+
+    /// The signals that its halves use where they can be had.
+    pub fn also(&self) -> Vec<Optional> {
+        [self.placement.needs().also, self.paging.basis().also].concat()
     }
 }

@@ -300,10 +300,24 @@ fn placements() -> Vec<&'static str> {
 /// # Errors
 /// As [`halves`].
 pub fn needs(name: &str) -> Result<Vec<Signal>, PolicyError> {
+    Ok(unseen(name)?.needs())
+}
+
+/// The signals that a policy uses where they can be had.
+///
+/// # Errors
+/// As [`halves`].
+pub fn also(name: &str) -> Result<Vec<Signal>, PolicyError> {
+    let also = unseen(name)?.also().into_iter();
+    Ok(also.map(|also| also.signal).collect())
+}
+
+/// A policy that is only asked what it uses.
+fn unseen(name: &str) -> Result<Policy, PolicyError> {
     let means = Means {
         cost_model: Some(Arc::new(NoCosts)),
     };
-    Ok(build_with(name, &Settings::default(), &means)?.needs())
+    build_with(name, &Settings::default(), &means)
 }
 
 fn unknown(kind: &'static str, asked: &str, known: Vec<&'static str>) -> PolicyError {
@@ -359,7 +373,7 @@ mod tests {
                 "brm: CPU use, uncore penalty",
                 "brm-in-turn: CPU use, uncore penalty",
                 "ipm: TLB residency",
-                "adaptive: CPU use, miss rate, memory samples, page residency",
+                "adaptive: CPU use",
             ]
         );
     }

@@ -288,7 +288,7 @@ fn what_happens_to_a_process_is_told_to_its_paging_alone() {
     let (quick, of_quick) = scripted("brm", 1, None);
     let groups = vec![member("quick", Some(quick)), member("quiet", None)];
     let policies = compose(rest, None, groups).unwrap();
-    assert_eq!(policies.caveats(), ["one of them has a caveat"]);
+    assert_eq!(policies.caveats(&[]), ["one of them has a caveat"]);
     let mut paging = pagings(policies);
     let threads: Vec<PlacedThread> = scene
         .snapshot

@@ -219,7 +219,7 @@ impl Running<'_> {
         }
         let mut caveats = Vec::new();
         let paging = policy.map(|policy| {
-            caveats = policy.caveats();
+            caveats = policy.caveats(self.world.signals());
             self.own = policy.own();
             self.record.summary.policy = policy.name;
             self.new_pages = policy.new_pages;
@@ -246,7 +246,7 @@ impl Running<'_> {
         self.hear_paging();
         self.hear(news);
         for caveat in caveats {
-            self.record.notice(caveat.to_owned());
+            self.record.notice(caveat);
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use super::SelectionOptions;
 #[derive(Debug, Args)]
 #[command(after_help = TRIAL_HELP)]
 pub struct Trial {
-    /// The policy to try [default: the configured one, or dino]
+    /// The policy to try [default: the configured one, or adaptive]
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
 

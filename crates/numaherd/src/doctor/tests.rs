@@ -187,7 +187,7 @@ fn a_person_reads_what_there_is_what_is_missing_and_what_to_do() {
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["numaherd-doctor"], SCHEMA);
     assert_eq!(json["accuracy"]["level"], "coarse");
-    assert_eq!(json["accuracy"]["policy"], "homeward");
+    assert_eq!(json["accuracy"]["policy"], "adaptive");
 }
 
 /// The text of a journal in which a thread's mask was changed so many times, and settled or not.
@@ -251,12 +251,10 @@ fn the_installation_is_told_by_its_files() {
         "running",
     );
 
-    installed(
-        &[],
-        "configuration",
-        Verdict::Bad,
-        "policy dino cannot run here",
-    );
+    installed(&[], "configuration", Verdict::Good, "policy adaptive");
+    let dino = [("etc/numaherd/numaherd.toml", "policy = \"dino\"\n")];
+    let cannot = "policy dino cannot run here";
+    installed(&dino, "configuration", Verdict::Bad, cannot);
     let other = [("etc/numaherd/numaherd.toml", "policy = \"homeward\"\n")];
     installed(&other, "configuration", Verdict::Good, "policy homeward");
     let wrong = [("etc/numaherd/numaherd.toml", "polcy = \"dino\"\n")];

@@ -12,41 +12,19 @@ use super::threads::{Load, QUIET, USUAL_CACHE};
 pub(super) struct Draw {
     /// What a distance of 10 more (SLIT) adds to the local latency, as a share of it.
     pub(super) hop: f64,
-    /// What a controller carries, as a share of what its node's cores can ask for.
-    capacity: f64,
+    /// What a controller carries, as a share of what its description says or is usual.
+    pub(super) capacity: f64,
     /// Whether a thread with more cache than it ever had reads fewer lines, down to none when all its process's
     /// pages fit.
-    cache_helps: bool,
+    pub(super) cache_helps: bool,
 }
-
-/// Chosen here. Remote memory at a distance of 20 is mostly 1.5 to 1.8 times as far (FACTS 8, traps). Cores ask for
-/// more than controllers carry; by how much is not in sysfs.
-pub(super) const DRAWS: [Draw; 4] = [
-    Draw {
-        hop: 0.67,
-        capacity: 0.5,
-        cache_helps: true,
-    },
-    Draw {
-        hop: 0.67,
-        capacity: 0.5,
-        cache_helps: false,
-    },
-    Draw {
-        hop: 0.4,
-        capacity: 1.0,
-        cache_helps: true,
-    },
-    Draw {
-        hop: 1.0,
-        capacity: 0.25,
-        cache_helps: false,
-    },
-];
 
 /// The latency of a hit in the last-level cache as a share of that of local memory (FACTS 7.1: 19.5 of
 /// 83 ns on Skylake-SP).
 const LLC_PART: f64 = 0.2;
+/// What a controller carries, as a share of what its node's cores can ask for (chosen here: cores ask for more than
+/// controllers carry; by how much is not in sysfs).
+const USUAL_CAPACITY: f64 = 0.5;
 /// Cache lines that a core has in flight at most (FACTS 1 counts with 10).
 const IN_FLIGHT: f64 = 10.0;
 /// Lines in flight of a thread whose requests are not counted (chosen here).
@@ -99,7 +77,7 @@ pub(super) fn figures(topology: &Topology, draw: &Draw, local_ns: f64, llc: &[f6
         };
         let asked = cores.max(1) as f64 * IN_FLIGHT / local(node);
         Channel {
-            capacity: given.unwrap_or(asked * draw.capacity),
+            capacity: given.unwrap_or(asked * USUAL_CAPACITY) * draw.capacity,
             service_ns: local(node),
         }
     });
@@ -133,7 +111,7 @@ pub(super) fn demands(
     seats: &BTreeMap<CpuId, (Seat, Lane)>,
 ) -> Vec<Demand> {
     let mut asked = vec![0.0; figures.nodes];
-    for load in threads.iter().filter(|load| load.is_counted()) {
+    for load in threads.iter().filter(|load| load.is_known()) {
         for &(home, share) in &load.memory {
             asked[home] += load.wanted * load.speed * load.lines / 1000.0 * share * (1.0 + WRITTEN);
         }
@@ -145,7 +123,7 @@ pub(super) fn demands(
         .collect();
     let quiet = Curve::new(0.0, &[(USUAL_CACHE, 0.0)], USUAL_CACHE).expect("a curve of nothing");
     let of = |load: &Load| {
-        let (Some((seat, _)), true) = (seats.get(&load.cpu), load.is_counted()) else {
+        let (Some((seat, _)), true) = (seats.get(&load.cpu), load.is_known()) else {
             return Demand {
                 base_ns: 1.0,
                 in_flight: 1.0,
@@ -201,7 +179,8 @@ fn curve(draw: &Draw, load: &Load) -> Option<Curve> {
         0.0 => points[last].0 * 16.0,
         footprint => footprint,
     };
-    if draw.cache_helps && footprint > points[last].0 * 1.05 {
+    // A thread of which nothing is counted is not thought to gain by more cache.
+    if draw.cache_helps && !load.is_assumed && footprint > points[last].0 * 1.05 {
         points.push((footprint, 0.0));
     }
     Curve::new(most, &points, footprint.max(points[last].0)).ok()

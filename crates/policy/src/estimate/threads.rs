@@ -6,11 +6,15 @@ use numaherd_contention::{Lane, Seat};
 use numaherd_topology::{CacheKind, Cpu, CpuId, Domain, Topology};
 use numaherd_world::{ProcessId, Thread, ThreadId};
 
+use super::Basis;
 use crate::busy::wanted;
 use crate::stage::Stage;
 
 /// Lines or requests per 1000 instructions below which a thread takes no cache from others.
 pub(super) const QUIET: f64 = 0.5;
+/// What a thread is taken to read where none is counted: lines from memory per 1000 instructions, at an instruction
+/// per ns. So little that remote memory costs it some 5 % of its time, and no controller is ever full (chosen here).
+const ASSUMED_LINES: f64 = 2.0;
 /// Where a domain's cache is not described: bytes a core.
 pub(super) const USUAL_CACHE: f64 = (1 << 20) as f64;
 
@@ -29,7 +33,7 @@ pub struct Load {
     pub is_free: bool,
     /// The share of a CPU that it wants.
     pub wanted: f64,
-    /// Instructions per ns on a CPU; 0 where it was not counted.
+    /// Instructions per ns on a CPU; 0 where it was not counted, while others were.
     pub speed: f64,
     /// For how long it has been seen, in ns.
     pub age_ns: u64,
@@ -37,6 +41,8 @@ pub struct Load {
     pub lines: f64,
     /// Bytes of cache that it has.
     pub held: f64,
+    /// Whether nothing was counted of it or any other.
+    pub(super) is_assumed: bool,
     pub(super) requests: Option<f64>,
     pub(super) busy_ns: Option<f64>,
     /// Nodes (places) and the share of its lines from each.
@@ -50,8 +56,30 @@ impl Load {
         1000.0 / self.speed.max(1e-9)
     }
 
-    pub(super) fn is_counted(&self) -> bool {
+    /// Whether anything is known or assumed of what it reads.
+    pub(super) fn is_known(&self) -> bool {
         self.speed > 0.0
+    }
+
+    pub(super) fn is_counted(&self) -> bool {
+        self.is_known() && !self.is_assumed
+    }
+
+    /// What is known of it.
+    pub(super) fn from(&self) -> Basis {
+        match self.busy_ns {
+            _ if self.is_assumed => Basis::Residency,
+            Some(_) => Basis::Uncore,
+            None => Basis::Counters,
+        }
+    }
+
+    /// A thread of a machine on which nothing is counted.
+    pub(super) fn assumed(mut self) -> Self {
+        self.speed = 1.0;
+        self.lines = ASSUMED_LINES;
+        self.is_assumed = true;
+        self
     }
 }
 
@@ -133,6 +161,7 @@ pub(super) fn load(
         age_ns,
         lines: per_1000(counts.map_or(0, |counts| counts.lines)),
         held: 0.0,
+        is_assumed: false,
         requests: counts.and_then(|c| Some(per_1000(c.uncore_requests?))),
         busy_ns,
         memory: memory(stage, thread, owner),

@@ -12,14 +12,19 @@
 //! 3. *Least constraint*: memory stays that the best candidate would move without losing fewer cores by it.
 //! 4. *Gates*. The gain is at least `least_gain` of the busy cores on average over all draws, and no draw loses
 //!    more than a quarter of that; over the time that its threads have been seen it would pay for the moves; and every
-//!    process that it touches has credit for its cost. `loss_budget` of the time that a process runs
-//!    accrues as credit, beginning with `first_credit_ms`.
+//!    process that it touches has credit for its cost: where it has too little, its memory stays for now.
+//!    `loss_budget` of the time that a process runs accrues as credit, beginning with `first_credit_ms`.
 //! 5. *Act*. Threads that move, and those that suffer, are held in their memory domain. A thread that only made
 //!    room is the kernel's again at the next look. The memory of a process whose threads are on one node goes
 //!    there; that of one on several follows the samples of its accesses.
-//! 6. *Verify*. The speeds of all threads in the next quarter of a second are compared with those before. Unless
-//!    they are better on average, threads and memory go back, and nothing is tried for `wait_s`, and for twice
-//!    as long each time after. Where a gain shows, its cost is refunded.
+//! 6. *Verify*. When all pages have followed, the speeds of all threads in the next quarter of a second are compared
+//!    with those before. Unless they are better on average, threads and memory go back, and nothing is tried for
+//!    `wait_s`, and for twice as long each time after; after the second time in a row nothing is tried before as
+//!    much more or less is lost as must be gained, or other threads are busy. Where a gain shows, its cost is
+//!    refunded. Either way the estimates learn from it.
+//!
+//! Where nothing is counted, threads and memory are only brought together, of processes that were seen for 10 s;
+//! what that costs is never refunded.
 //!
 //! When: 50 ms after the start and after threads have become busy, then after twice as long each time, up to the
 //! loop's own cadence; and after it acted, as soon as that can be judged.
@@ -32,28 +37,31 @@
 //! ran, and `first_credit_ms`; without an expected gain no thread is placed and no page ordered, but to undo; no
 //! thread is moved outside its pool.
 
+mod action;
 pub(crate) mod search;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use numaherd_files::settings;
 use numaherd_topology::CpuId;
 use numaherd_world::{PageOrder, Pages, ProcessId, Signal, ThreadId};
 
-use crate::estimate::{Estimator, Picture};
+use crate::estimate::{Basis, Estimator, Picture};
 use crate::losses::{Losses, Meter};
+use crate::memory::PerThread;
 use crate::placement::di::DistributedIntensity;
 use crate::placement::dino::Dino;
 use crate::placement::n_mass::{NMass, Steps};
-use crate::policy::{Needs, Place, Random};
+use crate::policy::{Needs, Optional, Place, Random};
 use crate::reason::{Figure, Reason};
 use crate::rules::Rule;
 use crate::settings::Settings;
 use crate::stage::{PlacementRule, Seat, Stage, Staged};
 use crate::words;
-use search::{Candidate, may_have};
+use action::{Action, Follow};
+use search::{Candidate, distinct, may_have};
 
 /// The rules that plans name.
 pub const RULES: &[Rule] = &[GAIN, HOLD, MAKE_ROOM, UNDO, LET_GO, FOLLOW];
@@ -114,19 +122,27 @@ const TO_ATTACH: Duration = Duration::from_millis(1);
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// How often the time between looks doubles; the loop's own cadence ends it long before.
 const MOST_DOUBLED: u32 = 16;
-/// The time in which an action is carried out and caches fill: it is passed over.
-const SETTLES_AFTER: Duration = Duration::from_millis(100);
-/// For how long speeds are then measured before an action is judged.
-const JUDGED_AFTER: Duration = Duration::from_millis(250);
+/// The time in ns in which threads move and caches fill, besides that for moving pages: it is passed over.
+const SETTLES_AFTER: u64 = 100_000_000;
+/// For how many ns speeds are then measured before an action is judged.
+const JUDGED_AFTER: u64 = 250_000_000;
 /// A thread that loses less than this share of its time to memory and caches does not suffer.
 const SUFFERS: f64 = 0.05;
+/// Looks after which a held thread is let go that could suffer nowhere.
+const CALM_LOOKS: u32 = 3;
+/// For how long threads must have been seen where nothing is counted (chosen here).
+const SEEN_UNCOUNTED: Duration = Duration::from_secs(10);
+/// After so many ns it is searched again although as much is lost as when nothing was found: by then there is more
+/// credit.
+const SEARCHED_AGAIN: u64 = 10_000_000_000;
 /// What a search may cost: layouts times threads.
 const MOST_THREADS_TRIED: usize = 65_536;
 /// What a thread's move costs it at least, in ns: the kernel's part (chosen here).
 const MOVE_NS: f64 = 100_000.0;
 /// What a line costs that a moved thread reads anew, in ns (chosen here).
 const LINE_NS: f64 = 100.0;
-/// What moving a page costs its process, in ns (a rule of thumb is 1 to 3 µs, FACTS 7.3).
+/// What moving a page there and back costs its process, in ns: of a thread of ours, which moves it, it takes 1 to
+/// 3 µs each time (FACTS 7.3), and the process waits for less than half of that (chosen here).
 const PAGE_NS: f64 = 3_000.0;
 
 /// See the top of this file.
@@ -139,40 +155,20 @@ pub struct Adaptive {
     /// Threads that are let go at the next look.
     let_go: Vec<ThreadId>,
     /// Those of this look.
-    letting_go: Vec<ThreadId>,
+    letting_go: BTreeSet<ThreadId>,
+    /// For how many looks each thread has been one that could suffer nowhere.
+    calm: PerThread<u32>,
     pages: Vec<PageOrder>,
     wait_until_ns: u64,
     failed: i32,
     next: Duration,
-    /// What was lost when a search found nothing to gain.
-    fruitless: Option<f64>,
+    /// What was lost when a search found nothing to gain, and when, in ns.
+    fruitless: Option<(f64, u64)>,
     /// Looks since a thread became busy.
     looks: u32,
     busy: Vec<ThreadId>,
     meter: Meter,
     losses: Option<Losses>,
-}
-
-/// What was done, until it is judged.
-struct Action {
-    since_ns: u64,
-    /// Whether the interval in which it was carried out has been passed over.
-    settled: bool,
-    /// What each thread did: its speed before, then instructions and ns on a CPU since.
-    speeds: BTreeMap<ThreadId, Progress>,
-    /// Threads that moved, with the CPU that they came from.
-    moved: Vec<(ThreadId, CpuId)>,
-    /// Memory that followed, with the node (place) that most of it was on.
-    followed: Vec<(ProcessId, usize)>,
-    charged: Vec<(ProcessId, f64)>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    before: f64,
-    weight: f64,
-    instructions: f64,
-    ns: f64,
 }
 
 impl Adaptive {
@@ -192,7 +188,8 @@ impl Adaptive {
             credit: BTreeMap::new(),
             action: None,
             let_go: Vec::new(),
-            letting_go: Vec::new(),
+            letting_go: BTreeSet::new(),
+            calm: PerThread::default(),
             pages: Vec::new(),
             wait_until_ns: 0,
             failed: 0,
@@ -217,6 +214,19 @@ impl Adaptive {
         self.busy = busy;
     }
 
+    /// Lets threads go that could suffer nowhere any more.
+    fn release(&mut self, stage: &Stage<'_>, picture: &Picture) {
+        let calm = self.calm.line_up(&stage.snapshot.threads);
+        for (at, load) in picture.threads.iter().enumerate() {
+            let looks = &mut calm[load.at];
+            let is_calm = load.speed > 0.0 && picture.could_suffer(at) < SUFFERS;
+            *looks = if is_calm { looks.saturating_add(1) } else { 0 };
+            if *looks >= CALM_LOOKS && stage.thread(load.at).assigned.is_some() {
+                self.letting_go.insert(load.id);
+            }
+        }
+    }
+
     /// What each process may be charged.
     fn accrue(&mut self, stage: &Stage<'_>, picture: &Picture) {
         let first = self.settings.first_credit_ms * 1e6;
@@ -234,32 +244,15 @@ impl Adaptive {
 
     /// Whether an action is over and how it ended; what is not over goes on.
     fn judge(&mut self, stage: &Stage<'_>, picture: &Picture) -> Option<(Action, f64)> {
-        let action = self.action.as_mut()?;
-        if !std::mem::replace(&mut action.settled, true) {
+        if !self.action.as_mut()?.watch(stage, picture) {
             return None;
         }
-        for load in &picture.threads {
-            if let Some(progress) = action.speeds.get_mut(&load.id) {
-                let thread = stage.thread(load.at);
-                progress.instructions += thread.counts.map_or(0.0, |c| c.instructions as f64);
-                progress.ns += thread.cpu_share * stage.snapshot.interval_ns as f64;
-            }
-        }
-        if stage.snapshot.time_ns
-            < action
-                .since_ns
-                .saturating_add(JUDGED_AFTER.as_nanos() as u64)
-        {
-            return None;
-        }
-        let known = action.speeds.values();
-        let known = known.filter(|p| p.before > 0.0 && p.instructions > 0.0 && p.ns > 0.0);
-        let (gained, all) = known.fold((0.0, 0.0), |(gained, all), p| {
-            let now = p.instructions / p.ns;
-            (gained + p.weight * now / p.before, all + p.weight)
-        });
         let action = self.action.take()?;
-        (all > 0.0).then(|| (action, gained / all))
+        let speeds = action.speeds();
+        let layout = (&*action.layout.cpus, &*action.layout.follows);
+        (self.estimator).learn(stage.topology, &action.before, layout, &speeds);
+        let gained = action.gained(&speeds)?;
+        Some((action, gained))
     }
 
     /// Puts back what did not gain.
@@ -280,21 +273,22 @@ impl Adaptive {
                 gained = Figure::Measured(gained, 3)
             ))
         };
+        self.letting_go.extend(action.held);
         let mut seats = Vec::new();
         for (thread, cpu) in action.moved {
-            let load = picture.threads.iter().find(|load| load.id == thread);
+            let load = picture.place(thread).map(|at| &picture.threads[at]);
             if let Some(load) = load.filter(|load| may_have(stage, load.at, cpu)) {
                 seats.push(stage.seat(load.at, cpu, because()));
                 self.let_go.push(thread);
             }
         }
-        for (process, home) in action.followed {
+        for Follow { process, from, .. } in action.followed {
             let owner = picture.processes.iter().find(|owner| owner.id == process);
-            if let Some(owner) = owner.filter(|owner| owner.fits[home]) {
+            if let Some(owner) = owner.filter(|owner| owner.fits[from]) {
                 let thread = picture.threads[owner.threads[0]].id;
                 let why = because().why.to_string();
                 self.pages
-                    .push(order(stage, process, thread, home, UNDO, why));
+                    .push(order(stage, process, thread, from, UNDO, why));
             }
         }
         seats
@@ -310,8 +304,7 @@ impl Adaptive {
         let layout = |seed: &mut Box<dyn Place>| {
             let mut cpus = picture.now();
             for placement in seed.place(stage.snapshot, stage.topology, random) {
-                let threads = &picture.threads;
-                if let Ok(at) = threads.binary_search_by_key(&placement.thread, |load| load.id) {
+                if let Some(at) = picture.place(placement.thread) {
                     cpus[at] = placement.to;
                 }
             }
@@ -332,10 +325,7 @@ impl Adaptive {
             if candidate.follows[process] {
                 let nodes = picture.nodes_of(process, &candidate.cpus);
                 let all: u64 = owner.pages.iter().sum();
-                let stay: u64 = (0..owner.pages.len())
-                    .filter(|node| nodes.contains(node))
-                    .map(|node| owner.pages[node])
-                    .sum();
+                let stay: u64 = distinct(&nodes).map(|node| owner.pages[node]).sum();
                 *costs.entry(process).or_default() += (all - stay) as f64 * PAGE_NS;
             }
         }
@@ -355,28 +345,16 @@ impl Adaptive {
         let figure = |cores: f64| Figure::Measured(cores, 2);
         let words = || {
             words!(
-                "{lost} of {busy} busy cores are lost to caches and memory; {then} are expected to be",
+                "{lost} of {busy} busy cores are lost to caches and memory; {then} are expected to be; by {from}",
                 lost = figure(lost),
                 busy = figure(picture.busy_cores()),
-                then = figure(lost_then)
+                then = figure(lost_then),
+                from = Figure::Text(picture.from.to_string().into())
             )
         };
-        let mut action = Action {
-            since_ns: stage.snapshot.time_ns,
-            settled: false,
-            speeds: BTreeMap::new(),
-            moved: Vec::new(),
-            followed: Vec::new(),
-            charged,
-        };
+        let mut action = Action::new(picture, candidate, charged);
         let mut seats = Vec::new();
         for (at, (load, &cpu)) in picture.threads.iter().zip(&candidate.cpus).enumerate() {
-            let progress = Progress {
-                before: load.speed,
-                weight: load.wanted,
-                ..Progress::default()
-            };
-            action.speeds.insert(load.id, progress);
             if !load.is_free {
                 continue;
             }
@@ -393,6 +371,8 @@ impl Adaptive {
                 if !suffers {
                     self.let_go.push(load.id);
                 }
+            } else if stage.thread(load.at).assigned.is_none() {
+                action.held.push(load.id);
             }
             let from = load.cpu;
             let instead_of = moves.then(|| words!("CPU {from}: more would be lost", from));
@@ -407,21 +387,32 @@ impl Adaptive {
                 let why = words().to_string();
                 (self.pages).push(order(stage, owner.id, thread, *home, FOLLOW, why));
                 let most = (0..owner.pages.len()).max_by_key(|&node| owner.pages[node]);
-                action.followed.extend(most.map(|most| (owner.id, most)));
+                action.followed.extend(most.map(|from| Follow {
+                    process: owner.id,
+                    from,
+                    to: *home,
+                }));
             }
         }
+        self.next = Duration::from_nanos(action.begin(stage.snapshot.time_ns));
         self.action = Some(action);
-        self.next = SETTLES_AFTER;
         seats
     }
 
     /// What is done at a look.
     fn decide(&mut self, stage: &Stage<'_>, picture: &Picture, random: &mut Random) -> Vec<Seat> {
-        self.letting_go = std::mem::take(&mut self.let_go);
+        self.letting_go = self.let_go.drain(..).collect();
         self.schedule(picture);
         self.accrue(stage, picture);
+        self.release(stage, picture);
         if let Some((action, gained)) = self.judge(stage, picture) {
             if gained <= 1.0 {
+                if self.failed > 0 {
+                    // Only when something has changed.
+                    let stays = vec![false; action.before.processes.len()];
+                    let lost = action.before.roughly(&action.before.now(), &stays);
+                    self.fruitless = Some((lost, u64::MAX));
+                }
                 return self.undo(stage, picture, action, gained);
             }
             self.failed = 0;
@@ -432,7 +423,7 @@ impl Adaptive {
             }
         }
         if self.action.is_some() {
-            self.next = JUDGED_AFTER;
+            self.next = Duration::from_nanos(JUDGED_AFTER);
             return Vec::new();
         }
         if stage.snapshot.time_ns < self.wait_until_ns || picture.threads.is_empty() {
@@ -442,7 +433,10 @@ impl Adaptive {
         let stays = vec![false; picture.processes.len()];
         let now = picture.now();
         let lost_now = picture.roughly(&now, &stays);
-        let as_before = |before: f64| (before - lost_now).abs() < least && self.looks > 0;
+        let as_before = |(before, since_ns): (f64, u64)| {
+            let is_recent = stage.snapshot.time_ns.saturating_sub(since_ns) < SEARCHED_AGAIN;
+            (before - lost_now).abs() < least && is_recent && self.looks > 0
+        };
         if lost_now < least {
             self.meter
                 .searched(&picture.lost_now(), &picture.lost_now());
@@ -450,10 +444,18 @@ impl Adaptive {
         if lost_now < least || self.fruitless.is_some_and(as_before) {
             return Vec::new();
         }
-        let layouts = self.layouts(stage, picture, random);
+        let by_residency = picture.from == Basis::Residency;
+        let layouts = match by_residency {
+            // The published policies go by miss rates.
+            true => Vec::new(),
+            false => self.layouts(stage, picture, random),
+        };
         let most = MOST_THREADS_TRIED.div_ceil(picture.threads.len());
         let most = most.min(self.settings.layouts);
-        let candidate = search::best(stage, picture, layouts, lost_now, most);
+        let credit: Vec<f64> = (picture.processes.iter())
+            .map(|owner| self.credit.get(&owner.id).copied().unwrap_or(0.0))
+            .collect();
+        let candidate = search::best(stage, picture, layouts, &credit, lost_now, most);
         let lost = picture.lost_now();
         let then = picture.lost(&candidate.cpus, &candidate.follows);
         self.meter.searched(&lost, &then);
@@ -465,7 +467,7 @@ impl Adaptive {
             .zip(&then)
             .any(|(lost, then)| then - lost > least / 4.0);
         if gain < least || loses {
-            self.fruitless = Some(lost_now);
+            self.fruitless = Some((lost_now, stage.snapshot.time_ns));
             return Vec::new();
         }
         self.fruitless = None;
@@ -481,7 +483,8 @@ impl Adaptive {
             (picture.is_move(load, cpu) || candidate.follows[load.process]) && load.lines > 0.0
         });
         let age_ns = touched.map(|(load, _)| load.age_ns).min().unwrap_or(0);
-        if gain * age_ns as f64 <= all || !costs.iter().all(affordable) {
+        let is_new = by_residency && u128::from(age_ns) < SEEN_UNCOUNTED.as_nanos();
+        if is_new || gain * age_ns as f64 <= all || !costs.iter().all(affordable) {
             return Vec::new();
         }
         for (process, cost) in &costs {
@@ -520,8 +523,26 @@ fn order(
 impl PlacementRule for Adaptive {
     fn needs(&self) -> Needs<'_> {
         Needs {
-            also: &[Signal::LocalRemote, Signal::UncorePenalty],
-            ..Needs::of(&[Signal::CpuUse, Signal::MissRate, Signal::Residency])
+            also: &[
+                Optional {
+                    signal: Signal::MissRate,
+                    without: "Caches and controllers are not looked after: threads and memory are only brought together, \
+                              slowly, and what comes of it is not verified.",
+                },
+                Optional {
+                    signal: Signal::LocalRemote,
+                    without: "Each thread is taken to read all pages of its process alike.",
+                },
+                Optional {
+                    signal: Signal::UncorePenalty,
+                    without: "How much of a thread's waiting is hidden is assumed, not counted.",
+                },
+                Optional {
+                    signal: Signal::Residency,
+                    without: "Memory that is not where its threads are stays there.",
+                },
+            ],
+            ..Needs::of(&[Signal::CpuUse])
         }
     }
 
@@ -543,7 +564,11 @@ impl PlacementRule for Adaptive {
     fn give_back(&self, stage: &Stage<'_>, thread: usize) -> Option<Reason> {
         let id = stage.thread(thread).id;
         let let_go = self.letting_go.contains(&id);
-        let let_go = let_go.then(|| LET_GO.because(words!("it only made room, or was put back")));
+        let let_go = let_go.then(|| {
+            LET_GO.because(words!(
+                "it only made room, was put back, or no longer waits for memory"
+            ))
+        });
         let_go.or_else(|| stage.why_idle(thread))
     }
 

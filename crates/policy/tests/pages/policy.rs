@@ -91,6 +91,9 @@ fn in_short(page: &mut String, entry: &NamedPolicy, policy: &Policy) {
     } else {
         needs.join(", ")
     };
+    let also: Vec<String> = (policy.also().iter())
+        .map(|also| also.signal.to_string())
+        .collect();
     let often = match policy.placement.needs().own.interval {
         Some(time) => format!("{} ms", time.as_millis()),
         None => "1000 ms".into(),
@@ -110,10 +113,14 @@ fn in_short(page: &mut String, entry: &NamedPolicy, policy: &Policy) {
         ("paging", format!("`{}`", entry.paging)),
         ("new pages", new_pages.into()),
         ("needs", needs),
+        ("also uses, where it can be had", also.join(", ")),
         ("threads are placed every", often),
         ("pages are considered every", "10 ms".into()),
         ("a thread may run within", scope.into()),
     ] {
+        if is.is_empty() {
+            continue;
+        }
         if page.ends_with("\n\n") {
             page.push_str("| | |\n|---|---|\n");
         }

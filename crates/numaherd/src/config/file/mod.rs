@@ -1,7 +1,7 @@
 //! The configuration file: what it may hold, and how it is read.
 //!
 //! ```toml
-//! policy = "dino"        # or a placement and a paging joined: "dino+whole-set"
+//! policy = "adaptive"        # or a placement and a paging joined: "dino+whole-set"
 //!
 //! [herd.limits]          # what the governor lets through
 //! pages_mib_per_s = 512.0
@@ -32,7 +32,7 @@ settings! {
     pub struct Config {
         /// The policy: a name from `numaherd policies`, or a placement and a paging joined by a plus, such
         /// as "dino+whole-set".
-        policy: Option<String>, left_out: "\"dino\"", example: "\"dino\"";
+        policy: Option<String>, left_out: "\"adaptive\"", example: "\"adaptive\"";
         /// Event definitions for this processor, which take precedence over the built-in ones: see
         /// docs/events.md. A relative path starts from the directory of the configuration file.
         events: Option<PathBuf>, left_out: "the built-in events alone", example: "\"events.toml\"", restart: true;
@@ -90,7 +90,7 @@ impl SelectionSettings {
 }
 
 /// What runs when nobody says otherwise.
-pub const DEFAULT_POLICY: &str = "dino";
+pub const DEFAULT_POLICY: &str = "adaptive";
 
 impl Config {
     /// The policy's name.

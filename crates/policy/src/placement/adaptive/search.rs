@@ -2,8 +2,8 @@
 
 use numaherd_topology::CpuId;
 
-use super::SUFFERS;
-use crate::estimate::Picture;
+use super::{PAGE_NS, SUFFERS};
+use crate::estimate::{Basis, Picture};
 use crate::stage::Stage;
 
 /// CPUs that the threads of a domain may want beyond those that it has.
@@ -27,11 +27,12 @@ pub(super) fn may_have(stage: &Stage<'_>, thread: usize, cpu: CpuId) -> bool {
 }
 
 /// The best candidate that is found: from where the threads are, at a loss of `lost_now` cores, and from `layouts`,
-/// by trying at most `most` layouts.
+/// by trying at most `most` layouts. The memory of a process follows only where its `credit`, in ns, pays for it.
 pub(crate) fn best(
     stage: &Stage<'_>,
     picture: &Picture,
     layouts: Vec<Vec<CpuId>>,
+    credit: &[f64],
     lost_now: f64,
     most: usize,
 ) -> Candidate {
@@ -39,6 +40,7 @@ pub(crate) fn best(
     let mut search = Search {
         stage,
         picture,
+        credit,
         left,
     };
     let mut best = search.with_memory(picture.now(), Some(lost_now));
@@ -53,10 +55,16 @@ pub(crate) fn best(
     best
 }
 
+/// Each of some nodes, which ascend, once.
+pub(super) fn distinct(nodes: &[usize]) -> impl Iterator<Item = usize> {
+    nodes.chunk_by(|a, b| a == b).map(|same| same[0])
+}
+
 /// A local search.
 struct Search<'a> {
     stage: &'a Stage<'a>,
     picture: &'a Picture,
+    credit: &'a [f64],
     left: usize,
 }
 
@@ -74,8 +82,14 @@ impl Search<'_> {
                 // What is there already need not follow.
                 let is_there = (0..owner.pages.len()).any(there);
                 let suffers = |&thread: &usize| picture.suffers(thread) >= SUFFERS;
-                let fits = !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]);
-                all > 0 && !is_there && fits && owner.threads.iter().any(suffers)
+                // Who uses what can be found out by samples alone.
+                let is_told = picture.from != Basis::Residency
+                    || nodes.windows(2).all(|two| two[0] == two[1]);
+                let fits =
+                    !nodes.is_empty() && nodes.iter().all(|&node| owner.fits[node]) && is_told;
+                let stay: u64 = distinct(&nodes).map(|node| owner.pages[node]).sum();
+                let is_paid = (all - stay) as f64 * PAGE_NS <= self.credit[process];
+                all > 0 && !is_there && fits && is_paid && owner.threads.iter().any(suffers)
             })
             .collect();
         if follows.contains(&true) {

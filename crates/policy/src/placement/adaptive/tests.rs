@@ -65,6 +65,13 @@ fn look(adaptive: &mut Staged<Adaptive>, scene: &mut Scene, times: usize) -> Vec
                 .map(|p| p.rule.to_string()),
         );
         scene.carry_out(&plan);
+        for released in adaptive.release(&scene.snapshot) {
+            let threads = &mut scene.snapshot.threads;
+            let thread = threads
+                .iter_mut()
+                .find(|thread| thread.id == released.thread);
+            thread.unwrap().assigned = None;
+        }
         for thread in &mut scene.snapshot.threads {
             thread.cpu = thread.place();
         }
@@ -130,6 +137,72 @@ fn what_made_threads_slower_is_undone_and_not_tried_again_at_once() {
     assert!(rules.contains(&"adaptive: undo".to_owned()), "{rules:?}");
     assert_eq!(scene.places(), before);
     assert_eq!(look(&mut adaptive, &mut scene, 20), Vec::<String>::new());
+}
+
+#[test]
+fn what_disappointed_twice_is_not_tried_again() {
+    let mut scene = scene();
+    for number in 1..5 {
+        program(&mut scene, number, number * 2 - 2, 50.0, 4000);
+        let process = scene.snapshot.processes.last_mut().unwrap();
+        process.residency = Some(Residency {
+            pages: vec![(numaherd_topology::NodeId(0), 4000)],
+        });
+    }
+    for thread in &mut scene.snapshot.threads[1..] {
+        let counts = thread.counts.as_mut().unwrap();
+        (counts.local, counts.remote) = (Some(0), Some(counts.lines));
+    }
+    let mut adaptive = adaptive();
+    while look(&mut adaptive, &mut scene, 1).is_empty() {}
+    // As if remote memory were as near as local.
+    let rules = look(&mut adaptive, &mut scene, 10);
+    assert!(rules.contains(&"adaptive: undo".to_owned()), "{rules:?}");
+    let tries = |rules: &[String]| {
+        let undone = rules.iter().filter(|rule| *rule == "adaptive: undo");
+        undone.count() / 3
+    };
+    assert_eq!(tries(&look(&mut adaptive, &mut scene, 2000)), 1);
+}
+
+#[test]
+fn without_counters_memory_goes_to_its_threads_when_they_have_been_seen_for_ten_seconds() {
+    let mut scene = scene();
+    program(&mut scene, 1, 6, 100.0, 4000);
+    program(&mut scene, 2, 2, 100.0, 4000);
+    scene.snapshot.processes[0].residency = Some(Residency {
+        pages: vec![(numaherd_topology::NodeId(0), 4000)],
+    });
+    (scene.snapshot.threads.iter_mut()).for_each(|thread| thread.counts = None);
+    let mut adaptive = adaptive();
+    assert_eq!(look(&mut adaptive, &mut scene, 99), Vec::<String>::new());
+    let plan = look(&mut adaptive, &mut scene, 2);
+    assert_eq!(plan, ["adaptive: hold", "adaptive: memory follows"]);
+}
+
+#[test]
+fn a_thread_that_no_longer_uses_memory_is_let_go() {
+    let mut scene = scene();
+    for (number, cpu) in [(1, 0), (2, 1)] {
+        program(&mut scene, number, cpu, 100.0, 400);
+    }
+    let mut adaptive = adaptive();
+    while look(&mut adaptive, &mut scene, 1).is_empty() {}
+    for thread in &mut scene.snapshot.threads {
+        let counts = thread.counts.as_mut().unwrap();
+        counts.instructions *= 10;
+        (counts.lines, counts.local, counts.uncore_requests) = (0, Some(0), Some(0));
+        counts.uncore_busy_cycles = Some(0);
+    }
+    look(&mut adaptive, &mut scene, 8);
+    let held = |scene: &Scene| {
+        scene
+            .snapshot
+            .threads
+            .iter()
+            .any(|thread| thread.assigned.is_some())
+    };
+    assert!(!held(&scene));
 }
 
 /// What an interval shows of a thread: how fast it was, its lines, and the share of a CPU it had, all hostile.

@@ -1,0 +1,130 @@
+//! What is believed of the machine where its description does not say, and how that is learned.
+//!
+//! Rule: how much farther remote memory is and what a controller carries begin as usual values with much doubt. After
+//! threads or memory were moved, the beliefs become those under which the equations would have foretold the speeds
+//! that were then measured, best in the mean of squared logarithms, with less doubt. So what disappointed once is
+//! not expected to gain again.
+
+use numaherd_contention::{Solution, Speed};
+use numaherd_topology::{CpuId, Topology};
+
+use super::demands::{Draw, demands, figures};
+use super::threads::llc_bytes;
+use super::{Basis, Estimator, PRECISION, Picture};
+
+/// What is believed of a machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beliefs {
+    /// What a distance of 10 more (SLIT) adds to the local latency, as a share of it.
+    pub(super) hop: f64,
+    /// What a controller carries, as a share of what its description says or is usual: links and probes that are not
+    /// described take their part.
+    capacity: f64,
+    /// By which factor either may be wrong.
+    doubt: f64,
+}
+
+impl Default for Beliefs {
+    /// Chosen here. Remote memory at a distance of 20 is mostly 1.5 to 1.8 times as far (FACTS 8, traps).
+    fn default() -> Self {
+        Self {
+            hop: 0.67,
+            capacity: 1.0,
+            doubt: 2.0,
+        }
+    }
+}
+
+/// The doubt that is left once speeds were foretold and measured (chosen here).
+const LEARNED: f64 = 1.25;
+/// Busy threads of a machine on which beliefs are learned: with more it would take too long.
+const MOST_THREADS: usize = 2048;
+/// What is tried when beliefs are learned (chosen here).
+const HOPS: [f64; 3] = [0.4, 0.67, 1.0];
+const CAPACITIES: [f64; 8] = [0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0];
+
+impl Beliefs {
+    /// The ways to take what is not known: the belief itself with caches that help, and the worst; then the belief
+    /// with caches that do not, and the best. A search goes by the first two.
+    pub(super) fn draws(self) -> [Draw; 4] {
+        let Self {
+            hop,
+            capacity,
+            doubt,
+        } = self;
+        let farther = doubt.sqrt();
+        let draw = |hop, capacity, cache_helps| Draw {
+            hop,
+            capacity,
+            cache_helps,
+        };
+        [
+            draw(hop, capacity, true),
+            draw(hop * farther, capacity / doubt, false),
+            draw(hop, capacity, false),
+            draw(hop / farther, capacity * doubt, true),
+        ]
+    }
+}
+
+impl Estimator {
+    /// Takes in what came of a layout: for each thread of the picture from `before` it, the instructions per ns on a
+    /// CPU that were then measured, 0 where none were.
+    pub fn learn(
+        &mut self,
+        topology: &Topology,
+        before: &Picture,
+        (cpus, follows): (&[CpuId], &[bool]),
+        speeds: &[f64],
+    ) {
+        let any = speeds.iter().any(|&speed| speed > 0.0);
+        if before.from == Basis::Residency || !any || speeds.len() > MOST_THREADS {
+            return;
+        }
+        let llc = llc_bytes(topology);
+        let mut picture = before.clone();
+        let mut error = |draw: &Draw| {
+            let figures = figures(topology, draw, self.local_ns, &llc);
+            let demands = demands(draw, &figures, &before.threads, &before.seats);
+            (picture.figures, picture.demands) = (vec![figures], vec![demands]);
+            picture.starts = vec![Solution::within(PRECISION)];
+            picture.error(cpus, follows, speeds)
+        };
+        let mut least = f64::INFINITY;
+        for hop in HOPS {
+            for capacity in CAPACITIES {
+                let draws = [true, false].map(|cache_helps| Draw {
+                    hop,
+                    capacity,
+                    cache_helps,
+                });
+                let error = draws.iter().map(&mut error).fold(f64::INFINITY, f64::min);
+                if error < least {
+                    least = error;
+                    self.beliefs = Beliefs {
+                        hop,
+                        capacity,
+                        doubt: LEARNED,
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Picture {
+    /// How far the only draw's speeds are from the measured ones: squared logarithms, weighted by CPU.
+    fn error(&self, cpus: &[CpuId], follows: &[bool], measured: &[f64]) -> f64 {
+        let (_, solution) = self.solve(0, cpus, follows);
+        let is_solved =
+            |at: &usize| self.threads[*at].is_known() && self.seats.contains_key(&cpus[*at]);
+        let solved = (0..self.threads.len()).filter(is_solved);
+        let is_measured = |(at, _): &(usize, &Speed)| measured[*at] > 0.0;
+        let of = |(at, speed): (usize, &Speed)| {
+            self.threads[at].wanted * (1000.0 / speed.ns / measured[at]).ln().powi(2)
+        };
+        (solved.zip(&solution.speeds).filter(is_measured))
+            .map(of)
+            .sum()
+    }
+}
