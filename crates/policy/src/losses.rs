@@ -8,7 +8,9 @@
 //! while something is lost, and in every [`SEARCHED_EACH`]th look.
 //!
 //! What the figures are estimated from decides how far they go ([`Basis`]):
-//! * with counters, the draws of the estimate give a mean, a least and a most;
+//! * with counters and the uncore penalty, the draws of the estimate give a mean, a least and a most;
+//! * with lines from memory alone, nothing says how many are in flight. The least is that of the draws, the most
+//!   what the threads lose if each line is waited for in turn, and what could be had is not known;
 //! * without, nothing says how much a thread uses memory. Between doing without and waiting for it all the time
 //!   it loses between nothing and what its process's remote pages can cost; caches and controllers are left out,
 //!   and what could be had is not known;
@@ -195,18 +197,18 @@ impl Meter {
         }
         let recoverable = self.recoverable.map(|range| range.within(&lost));
         // Of a thread that was not counted only this is known.
-        lost.most = rounded((lost.most + picture.remote_at_most()).min(judged));
-        if !is_counted {
-            lost.mean = None;
-        }
+        let uncounted = lost.most + picture.remote_at_most();
+        lost.most = rounded(uncounted.max(picture.in_turn_at_most()).min(judged));
+        let from = match is_counted {
+            true if covered.with_uncore >= judged / 2.0 => Basis::Uncore,
+            true => Basis::Counters,
+            false => Basis::Residency,
+        };
+        lost.mean = lost.mean.filter(|_| from == Basis::Uncore);
         Estimate::Known(Known {
-            from: match is_counted {
-                true if covered.with_uncore >= judged / 2.0 => Basis::Uncore,
-                true => Basis::Counters,
-                false => Basis::Residency,
-            },
+            from,
             lost,
-            recoverable: recoverable.filter(|_| is_counted),
+            recoverable: recoverable.filter(|_| from == Basis::Uncore),
         })
     }
 }

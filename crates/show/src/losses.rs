@@ -21,10 +21,16 @@ pub fn sentence(losses: &Losses) -> String {
     let (cores, judged) = (counted(losses.cpus, "core"), short(losses.judged));
     let judged = format!("of threads that want {judged} CPUs");
     let Some(lost) = likely(&known.lost) else {
+        let unknown = match known.from {
+            Basis::Residency => {
+                "what caches and controllers cost, and what could be had, are not known without counters"
+            }
+            _ => "what could be had is not known without the uncore penalty",
+        };
         return format!(
-            "{} of {cores} are lost to remote memory. Estimated {}, {judged}; what caches and controllers cost, and \
-             what could be had, are not known without counters.",
+            "{} of {cores} are lost to {}. Estimated {}, {judged}; {unknown}.",
             from_to(&known.lost, "Between"),
+            what(known.from),
             by(known.from),
         );
     };
@@ -36,6 +42,14 @@ pub fn sentence(losses: &Losses) -> String {
         "{lost} of {cores} are lost to caches and memory; {had}. Estimated {}, {judged}.",
         by(known.from)
     )
+}
+
+/// What cores are lost to, as far as can be told.
+fn what(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Uncore | Basis::Counters => "caches and memory",
+        Basis::Residency => "remote memory",
+    }
 }
 
 /// The same in a few words; `None` where there is no figure.
@@ -67,8 +81,9 @@ pub(crate) fn on_average(lost: &BTreeMap<Basis, LostSums>) -> Vec<String> {
         let mean = mean_of(&sums.lost, sums.seconds);
         match likely(&mean) {
             None => format!(
-                "{} cores were lost to remote memory on average. {estimated}",
-                from_to(&mean, "Between")
+                "{} cores were lost to {} on average. {estimated}",
+                from_to(&mean, "Between"),
+                what(basis)
             ),
             Some(lost) => {
                 let had = likely(&mean_of(&sums.recoverable, sums.searched_seconds));

@@ -1,6 +1,10 @@
 //! How far the figures of a picture go.
 
 use super::Picture;
+use super::demands::LEAST_BASE;
+
+/// What a line from memory takes at most, in ns, under load (chosen here; idle, FACTS 7.1 has 50 to 160).
+const LONGEST_NS: f64 = 200.0;
 
 /// CPUs that the threads want together of which something is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,6 +31,16 @@ impl Picture {
                 .any(|&pages| pages > 0));
         }
         covered
+    }
+
+    /// Cores that the threads of which only lines are counted lose at most: what they would lose if they waited for
+    /// each line in turn.
+    pub fn in_turn_at_most(&self) -> f64 {
+        let counted = self.threads.iter().filter(|load| load.is_counted());
+        let lost = counted
+            .filter(|load| load.busy_ns.is_none())
+            .map(|load| load.wanted * (load.lines * LONGEST_NS / load.ns()).min(1.0 - LEAST_BASE));
+        lost.sum()
     }
 
     /// Cores that the threads which were not counted lose at most to remote memory: what they would lose if they

@@ -30,7 +30,7 @@ const IN_FLIGHT: f64 = 10.0;
 /// Lines in flight of a thread whose requests are not counted (chosen here).
 const USUAL_IN_FLIGHT: f64 = 3.0;
 /// The least share of a thread's time that is not memory's, where nothing tells.
-const LEAST_BASE: f64 = 0.2;
+pub(super) const LEAST_BASE: f64 = 0.2;
 /// Lines written back per line read: not counted, so a middle value.
 pub(super) const WRITTEN: f64 = 0.25;
 /// What two SMT siblings get done together in what one does alone (chosen here; Linux counted with 1.15).

@@ -62,7 +62,12 @@ fn without_the_uncore_penalty_it_is_by_counters_alone() {
         let counts = thread.counts.as_mut().unwrap();
         (counts.uncore_busy_cycles, counts.uncore_requests) = (None, None);
     }
-    assert_eq!(known(&scene).from, Basis::Counters);
+    let without = known(&scene);
+    assert_eq!(without.from, Basis::Counters);
+    // Each of the four waits ten elevenths of its time, for one line after the other.
+    assert_eq!((without.lost.mean, without.recoverable), (None, None));
+    assert!((3.0..4.0).contains(&without.lost.most), "{without:?}");
+    assert!(without.lost.least <= 4.0 * 10.0 / 11.0, "{without:?}");
 }
 
 #[test]
