@@ -103,7 +103,7 @@ fn policies_and_views_are_at_home_on_uneven_nodes() {
             "a node without memory is shown",
             "a node without CPUs is shown",
             "the doctor counts the nodes with memory",
-            "ran 5, missing signals for 16",
+            "ran 6, missing signals for 15",
             "new pages are spread over the nodes with memory",
             "no page is on the node without memory",
             "a run is explained, shown and reported",
