@@ -263,6 +263,12 @@ impl Adaptive {
         action: Action,
         gained: f64,
     ) -> Vec<Seat> {
+        if self.failed > 0 {
+            // Twice: not before something has changed.
+            let stays = vec![false; action.before.processes.len()];
+            let lost = action.before.roughly(&action.before.now(), &stays);
+            self.fruitless = Some((lost, u64::MAX));
+        }
         self.failed += 1;
         let wait_ns = self.settings.wait_s * 1e9 * 2f64.powi(self.failed - 1);
         // A cast from float saturates.
@@ -407,12 +413,6 @@ impl Adaptive {
         self.release(stage, picture);
         if let Some((action, gained)) = self.judge(stage, picture) {
             if gained <= 1.0 {
-                if self.failed > 0 {
-                    // Only when something has changed.
-                    let stays = vec![false; action.before.processes.len()];
-                    let lost = action.before.roughly(&action.before.now(), &stays);
-                    self.fruitless = Some((lost, u64::MAX));
-                }
                 return self.undo(stage, picture, action, gained);
             }
             self.failed = 0;
@@ -429,6 +429,11 @@ impl Adaptive {
         if stage.snapshot.time_ns < self.wait_until_ns || picture.threads.is_empty() {
             return Vec::new();
         }
+        self.improve(stage, picture, random)
+    }
+
+    /// Looks for a layout that loses fewer cores, and carries it out where the gates are open.
+    fn improve(&mut self, stage: &Stage<'_>, picture: &Picture, random: &mut Random) -> Vec<Seat> {
         let least = self.settings.least_gain * picture.busy_cores();
         let stays = vec![false; picture.processes.len()];
         let now = picture.now();
