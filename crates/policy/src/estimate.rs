@@ -17,9 +17,10 @@
 //! * lines against cache: the rates that were seen with larger and smaller shares of a cache, which neighbours
 //!   that come and go reveal.
 //!
-//! What counters do not tell is taken several ways, and learned from what came of moves (`beliefs.rs`): how much farther remote memory is, how much a
-//! controller carries, whether more cache than a thread ever had would spare it lines. A gain counts when it
-//! shows in their mean and none of them loses. Figures that the machine's description has are used as they are. The latency of local
+//! What counters do not tell is taken several ways, and learned from what came of moves (`beliefs.rs`): how much
+//! farther remote memory is, how much a controller carries, whether more cache than a thread ever had would spare it
+//! lines. A gain counts when it shows in their mean and none of them loses. Latencies that the machine's description
+//! has are used as they are; what it says of controllers is where the beliefs begin. Otherwise the latency of local
 //! memory follows from the threads that have one line in flight: the longest that was seen per line.
 //!
 //! Where nothing is counted, threads are taken to read a little, and evenly from all pages of their process: what is

@@ -2,8 +2,8 @@
 //!
 //! Rule: how much farther remote memory is and what a controller carries begin as usual values with much doubt. After
 //! threads or memory were moved, the beliefs become those under which the equations would have foretold the speeds
-//! that were then measured, best in the mean of squared logarithms, with less doubt. So what disappointed once is
-//! not expected to gain again.
+//! that were then measured, best in the mean of squared logarithms, with less doubt. So a plan that disappointed is
+//! expected to gain less the next time.
 
 use numaherd_contention::{Solution, Speed};
 use numaherd_topology::{CpuId, Topology};
@@ -37,7 +37,7 @@ impl Default for Beliefs {
 
 /// The doubt that is left once speeds were foretold and measured (chosen here).
 const LEARNED: f64 = 1.25;
-/// Busy threads of a machine on which beliefs are learned: with more it would take too long.
+/// Busy threads of a machine on which beliefs are learned: with more it would take too long (chosen here).
 const MOST_THREADS: usize = 2048;
 /// What is tried when beliefs are learned (chosen here).
 const HOPS: [f64; 3] = [0.4, 0.67, 1.0];
