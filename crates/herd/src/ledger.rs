@@ -30,7 +30,7 @@ use crate::summary::Summary;
 
 pub use control::{Asked, Changed, Controlled};
 pub use follow::{Follow, Next, Place, Watched};
-pub use reader::{Ledger, Reader};
+pub use reader::{Ledger, Reader, earlier_part};
 pub use trial::{Design, Pair, Side, Trial, TrialEnd, TrialPlan};
 pub use writer::Writer;
 

@@ -6,16 +6,15 @@ use std::io::{self, Write};
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Context, Result};
-use numaherd_herd::ledger::Reader;
+use numaherd_herd::ledger::{Header, earlier_part};
 use numaherd_show::report::{Reading, Run, page};
 
 use crate::cli::Report;
 use crate::exit::{Exit, coded, ended};
-use crate::print;
+use crate::{ledger, print};
 
 /// Writes the page, whole or not at all. Ledgers are read line by line, several at once.
 ///
@@ -25,11 +24,15 @@ use crate::print;
 pub fn report(options: &Report) -> Result<()> {
     let output = options.output.as_path();
     let is_standard = output == Path::new("-");
+    let earlier: Vec<PathBuf> = (options.ledgers.iter())
+        .filter_map(|path| earlier_part(path))
+        .collect();
     if !is_standard {
         spare_ledgers(output, &options.ledgers)?;
+        spare_ledgers(output, &earlier)?;
     }
-    let names = names(&options.ledgers);
-    let runs = read_all(&options.ledgers, &names)?;
+    let ledgers = runs(&options.ledgers, &earlier);
+    let runs = read_all(&ledgers, &names(&ledgers))?;
     let page = page(&runs);
     if is_standard {
         print::out(&page)?;
@@ -37,7 +40,7 @@ pub fn report(options: &Report) -> Result<()> {
         write(output, page.as_bytes())
             .with_context(|| format!("cannot write the page {}", output.display()))?;
     }
-    let damaged = options.ledgers.iter().zip(&runs);
+    let damaged = ledgers.iter().zip(&runs);
     let damaged = damaged.filter_map(|(path, run)| Some((path.display(), run.damage()?)));
     let damaged: Vec<String> = damaged
         .map(|(path, damage)| format!("drawn up to the damage of {path}: {damage}"))
@@ -84,16 +87,17 @@ fn read_all(ledgers: &[PathBuf], names: &[String]) -> Result<Vec<Run>> {
 }
 
 fn read(path: &Path, name: &str) -> Result<Run> {
-    let mut reader = Reader::open(path).map_err(coded)?;
-    let mut reading = Reading::new(name, reader.header());
-    let mut damage = None;
-    for line in &mut reader {
-        match line {
-            Ok(line) => reading.line(&Arc::new(line)),
-            Err(error) => damage = Some(error),
-        }
-    }
-    Ok(reading.finish(reader.skipped(), damage.as_ref()))
+    let begin = |header: &Header| Reading::new(name, header);
+    let read = ledger::read(path, begin, Reading::line).map_err(coded)?;
+    Ok(read.reading.finish(read.skipped, read.damage.as_ref()))
+}
+
+/// The ledgers but those that are the `earlier` part of another: they are read with it.
+fn runs(ledgers: &[PathBuf], earlier: &[PathBuf]) -> Vec<PathBuf> {
+    let file = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+    let earlier: Vec<PathBuf> = earlier.iter().map(file).collect();
+    let is_run = |path: &&PathBuf| !earlier.contains(&file(path));
+    ledgers.iter().filter(is_run).cloned().collect()
 }
 
 /// Refuses to write over a ledger that the page is drawn from.

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use numaherd_experiment::{OnModel, Settings, Trial};
+use numaherd_herd::ledger::{Reader, Writer};
 use numaherd_model::{Hardware, Job, Library, Until};
 use numaherd_topology::{Machine, NodeId};
 
@@ -79,6 +80,38 @@ fn ledgers_become_one_page() {
     let printed = report(&ledgers, "-");
     assert_code(&printed, 0);
     assert_eq!(String::from_utf8_lossy(&printed.stdout), html);
+}
+
+/// Copies a ledger into one that is turned over on the way.
+fn turned_over(ledger: &Path, copy: &Path) {
+    let reader = Reader::open(ledger).unwrap();
+    let header = reader.header().clone();
+    let bytes = fs::metadata(ledger).unwrap().len();
+    let mut writer =
+        Writer::create(copy, &header.program, header.begun_unix_ms, bytes * 3 / 2).unwrap();
+    for line in reader {
+        writer.write(line.unwrap()).unwrap();
+    }
+    writer.flush().unwrap();
+}
+
+#[test]
+fn a_ledger_that_was_turned_over_is_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledgers(folder.path()).swap_remove(0);
+    let [copy, earlier] = ["copy", "copy.1"].map(|name| folder.path().join(name));
+    turned_over(&ledger, &copy);
+    assert!(earlier.exists());
+    let page = |ledgers: &[PathBuf]| {
+        let printed = report(ledgers, "-");
+        assert_code(&printed, 0);
+        String::from_utf8(printed.stdout).unwrap()
+    };
+    let whole = page(&[ledger]).replace("dino.0.ledger", "copy");
+    assert_eq!(page(std::slice::from_ref(&copy)), whole);
+    assert_eq!(page(&[earlier.clone(), copy.clone()]), whole);
+    let refused = report(&[copy], earlier.to_str().unwrap());
+    assert_code(&refused, 2);
 }
 
 #[test]

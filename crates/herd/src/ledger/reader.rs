@@ -3,6 +3,9 @@
 //! Property: whatever happens to a ledger's bytes, what is read is a prefix of what was written, and
 //! the reader says at which line and byte it ends. A last line that is still being written is neither read
 //! nor damage.
+//!
+//! Of a ledger that was turned over ([`super::Writer`]), both files are read as one: the repeated start of the later one is
+//! passed over.
 
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -14,6 +17,7 @@ use serde::Deserialize;
 use super::changes::Unfolded;
 use super::sound::flaw;
 use super::text::{Bytes, Text};
+use super::writer::older;
 use super::{Header, Line, Record, VERSION};
 use crate::error::HerdError;
 use crate::sealed::{SEAL, is_whole};
@@ -32,6 +36,8 @@ pub struct Reader {
     unfolded: Unfolded,
     skipped: u64,
     ended: bool,
+    /// The file that goes on where this one ends.
+    later: Option<Box<Self>>,
 }
 
 /// The part of a header that every version has.
@@ -53,6 +59,21 @@ impl Reader {
             File::open(path).map_err(|error| HerdError::io("open the ledger", path, error))?;
         let file = Arc::new(file);
         Self::read(path, Some(file.clone()), Bytes::File(file))
+    }
+
+    /// Opens a ledger together with the file that holds what came before, if that is there.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn open_run(path: &Path) -> Result<Self, HerdError> {
+        let reader = Self::open(path)?;
+        Ok(match earlier_part(path) {
+            Some(earlier) => Self {
+                later: Some(Box::new(reader)),
+                ..Self::open(&earlier)?
+            },
+            None => reader,
+        })
     }
 
     /// Reads a ledger from memory; `path` is for messages.
@@ -78,6 +99,7 @@ impl Reader {
             unfolded: Unfolded::default(),
             skipped: 0,
             ended: false,
+            later: None,
         })
     }
 
@@ -99,7 +121,12 @@ impl Reader {
             let is_unfinished = !bytes.ends_with(b"\n");
             let file = self.file.as_deref().filter(|_| is_unfinished);
             if bytes.is_empty() || file.is_some_and(is_being_written) {
-                return Ok(None);
+                let Some(later) = self.later.take() else {
+                    return Ok(None);
+                };
+                let earlier = std::mem::replace(self, *later);
+                self.go_on_after(&earlier)?;
+                continue;
             }
             self.line += 1;
             self.byte += bytes.len() as u64;
@@ -111,6 +138,17 @@ impl Reader {
             }
             self.skipped += 1;
         }
+    }
+
+    /// Passes over the start that is repeated where `earlier` ended.
+    fn go_on_after(&mut self, earlier: &Self) -> Result<(), HerdError> {
+        let (line, byte) = (self.line + 1, self.byte);
+        if let Some(start) = self.next_line()? {
+            let mut next = earlier.next_sequence;
+            in_order(start, &mut next).map_err(|why| damaged(&self.path, line, byte, why))?;
+        }
+        self.skipped += earlier.skipped;
+        Ok(())
     }
 }
 
@@ -175,6 +213,19 @@ impl Ledger {
             damage,
         }
     }
+}
+
+/// The file that holds what came before the ledger at `path`, where that begins in the middle of a run.
+pub fn earlier_part(path: &Path) -> Option<PathBuf> {
+    let begin = |path: &Path| {
+        let mut reader = path.is_file().then(|| Reader::open(path).ok())??;
+        let first = reader.next()?.ok()?;
+        Some((reader.header, first.sequence))
+    };
+    let (header, first) = begin(path).filter(|(_, first)| *first > 0)?;
+    let earlier = older(path);
+    let is_of_run = |(of, begins): (Header, u64)| of == header && begins < first;
+    begin(&earlier).is_some_and(is_of_run).then_some(earlier)
 }
 
 /// Longest first line that is taken, in bytes: a header says little.

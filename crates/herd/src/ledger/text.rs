@@ -243,7 +243,8 @@ impl std::fmt::Debug for Frames {
 #[derive(Debug)]
 pub(super) struct TextWriter {
     to: To,
-    /// Bytes of text since the latest flush.
+    /// Bytes of the file at the latest flush, and of text since.
+    flushed: u64,
     unflushed: u64,
     /// Bytes of text in this frame.
     in_frame: u64,
@@ -254,6 +255,8 @@ enum To {
     Plain(BufWriter<Counted>),
     /// `None` once a frame could not be ended or begun.
     Compressed(Option<FrameWriter>),
+    /// Nothing is written any more.
+    Ended,
 }
 
 struct FrameWriter(Encoder<'static, Counted>);
@@ -296,18 +299,33 @@ impl TextWriter {
         };
         Ok(Self {
             to,
+            flushed: 0,
             unflushed: 0,
             in_frame: 0,
         })
     }
 
-    /// Bytes of the file, if what was not flushed yet could not be compressed.
-    pub(super) fn size(&self) -> u64 {
-        let file = match &self.to {
+    fn file(&self) -> Option<&Counted> {
+        match &self.to {
             To::Plain(file) => Some(file.get_ref()),
             To::Compressed(frame) => frame.as_ref().map(|frame| frame.0.get_ref()),
-        };
-        file.map_or(0, |file| file.bytes) + self.unflushed
+            To::Ended => None,
+        }
+    }
+
+    /// Bytes of the file, if what was not flushed yet could not be compressed.
+    pub(super) fn size(&self) -> u64 {
+        self.file().map_or(0, |file| file.bytes) + self.unflushed
+    }
+
+    /// Ends the text where it was last flushed: what came after may be there by half.
+    pub(super) fn end_at_flushed(&mut self) {
+        // Where it cannot be cut off, a reader finds the damage.
+        let _ = (self.file()).map(|file| file.file.set_len(self.flushed));
+        if let To::Plain(file) = std::mem::replace(&mut self.to, To::Ended) {
+            // Else it would write what it still has.
+            drop(file.into_parts());
+        }
     }
 
     /// Ends the frame if it is long enough: what comes next can be read without what came before.
@@ -327,7 +345,7 @@ impl TextWriter {
         match &mut self.to {
             To::Plain(file) => Ok(file),
             To::Compressed(Some(frame)) => Ok(&mut frame.0),
-            To::Compressed(None) => Err(io::Error::other("it has failed before")),
+            To::Compressed(None) | To::Ended => Err(io::Error::other("it has failed before")),
         }
     }
 }
@@ -342,6 +360,7 @@ impl Write for TextWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         self.to()?.flush()?;
+        self.flushed = self.file().map_or(0, |file| file.bytes);
         self.unflushed = 0;
         Ok(())
     }

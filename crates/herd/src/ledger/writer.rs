@@ -7,6 +7,9 @@
 //! A snapshot is written as its changes since the one before wherever that is in the same file ([`super::changes`]). The
 //! text is compressed if the name ends with `.zst` ([`super::text`]); then the size is that of the compressed files.
 //!
+//! A file that cannot be written any more ends where it was last flushed. One that cannot be begun goes, and the one before
+//! it has its name back: on a disk that is full, all that was flushed is kept.
+//!
 //! The file is locked (`flock`) while it is written.
 
 use std::ffi::OsString;
@@ -138,9 +141,8 @@ impl Writer {
             let bytes = bytes.len() as u64;
             if is_whole {
                 (self.whole_bytes, self.changes_bytes) = (bytes, 0);
-                self.file
-                    .may_begin_frame()
-                    .map_err(|error| self.failed(error))?;
+                let begun = self.file.may_begin_frame();
+                self.written(begun)?;
             } else {
                 self.changes_bytes += bytes;
             }
@@ -183,7 +185,8 @@ impl Writer {
     /// # Errors
     /// [`HerdError::Io`]: the disk is full or failing.
     pub fn flush(&mut self) -> Result<(), HerdError> {
-        self.file.flush().map_err(|error| self.failed(error))
+        let flushed = self.file.flush();
+        self.written(flushed)
     }
 
     /// Whether this file may grow by so many bytes of text.
@@ -198,18 +201,25 @@ impl Writer {
         Ok(fits(&self.file))
     }
 
-    fn failed(&self, error: io::Error) -> HerdError {
-        HerdError::io("write the ledger", &self.path, error)
+    /// Ends the file where it could not be written.
+    fn written(&mut self, written: io::Result<()>) -> Result<(), HerdError> {
+        written.map_err(|error| {
+            self.file.end_at_flushed();
+            HerdError::io("write the ledger", &self.path, error)
+        })
     }
 
     fn turn_over(&mut self, start: &[u8]) -> Result<(), HerdError> {
         self.flush()?;
         keep_as_older(&self.path)?;
-        self.file = begin(&self.path)?;
         self.lines = 0;
         self.last = None;
-        self.write_header()?;
-        self.write_bytes(start)
+        self.file = begin(&self.path).inspect_err(|_| take_back(&self.path))?;
+        let begun = self.write_header().and_then(|()| self.write_bytes(start));
+        begun.and_then(|()| self.flush()).inspect_err(|_| {
+            let _ = fs::remove_file(&self.path);
+            take_back(&self.path);
+        })
     }
 
     fn write_header(&mut self) -> Result<(), HerdError> {
@@ -217,9 +227,8 @@ impl Writer {
     }
 
     fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), HerdError> {
-        self.file
-            .write_all(bytes)
-            .map_err(|error| self.failed(error))
+        let written = self.file.write_all(bytes);
+        self.written(written)
     }
 }
 
@@ -242,6 +251,13 @@ fn begin(path: &Path) -> Result<TextWriter, HerdError> {
 fn keep_as_older(path: &Path) -> Result<(), HerdError> {
     fs::rename(path, older(path))
         .map_err(|error| HerdError::io("keep the earlier ledger beside", path, error))
+}
+
+/// Gives the earlier ledger its name back, unless something has it.
+fn take_back(path: &Path) {
+    if fs::symlink_metadata(path).is_err() {
+        let _ = fs::rename(older(path), path);
+    }
 }
 
 /// Whether a ledger is there already. Anything else that is there is refused.

@@ -1,11 +1,14 @@
 //! A ledger is read back as written, bounded in size, and read up to the damage.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use numaherd_herd::ledger::{Follow, Header, Ledger, Next, Notice, Reader, VERSION, Writer};
+use numaherd_herd::ledger::{
+    Follow, Header, Ledger, Next, Notice, Reader, VERSION, Writer, earlier_part,
+};
 use numaherd_herd::{Herd, HerdError, Line, Record, Settings};
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::Snapshot;
@@ -300,6 +303,138 @@ fn keeps_to_its_size(name: &str, number: u64) {
         newer.lines[1].sequence,
         "nothing is lost between them"
     );
+}
+
+#[test]
+fn both_files_of_a_run_are_read_as_one() {
+    let (_, lines) = recorded();
+    let lines: Vec<Line> = lines
+        .into_iter()
+        .take(1)
+        .chain((1..200).map(|sequence| notice(sequence, "a sentence")))
+        .collect();
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("run.ledger");
+    let write = |most| {
+        let mut writer = Writer::create(&path, "numaherd test", Some(1), most).unwrap();
+        for line in &lines {
+            writer.write(line.clone()).unwrap();
+        }
+        writer.flush().unwrap();
+    };
+    let read = || Ledger::of(Reader::open_run(&path).unwrap());
+    let older = directory.path().join("run.ledger.1");
+    write(32_000);
+    assert_eq!(earlier_part(&path), Some(older.clone()));
+    assert_eq!(earlier_part(&older), None);
+    assert_eq!(read().lines, lines);
+    assert!(read().damage.is_none());
+
+    // A part that is damaged is where it ends.
+    let bytes = fs::read(&older).unwrap();
+    fs::write(&older, &bytes[..bytes.len() - 9]).unwrap();
+    let damaged = read();
+    assert!(lines.starts_with(&damaged.lines));
+    let damage = damaged.damage.unwrap().to_string();
+    assert!(damage.contains("run.ledger.1 is damaged"), "{damage}");
+    let whole = bytes[..bytes.len() - 1]
+        .iter()
+        .rposition(|&byte| byte == b'\n');
+    fs::write(&older, &bytes[..=whole.unwrap()]).unwrap();
+    let damage = read().damage.unwrap().to_string();
+    assert!(
+        damage.contains("run.ledger is damaged at line 2"),
+        "{damage}"
+    );
+    assert!(damage.contains("lines are missing"), "{damage}");
+
+    // What lies beside is another run's.
+    write(u64::MAX);
+    assert_eq!(read().lines, lines);
+    assert_eq!(earlier_part(&path), None);
+}
+
+/// Where a test has a disk of its own, in a process of its own.
+const DISK: &str = "NUMAHERD_TEST_DISK";
+
+/// Runs a test of this file once more, with a disk of 128 KiB.
+fn on_a_small_disk(test: &str) {
+    let disk = TempDir::new().unwrap();
+    let mounts = "mount -t tmpfs -o size=128k none \"$1\" && exec \"$2\" --exact \"$3\"";
+    let output = Command::new("unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            mounts,
+            "sh",
+        ])
+        .arg(disk.path())
+        .arg(std::env::current_exe().unwrap())
+        .arg(test)
+        .env(DISK, disk.path())
+        .output()
+        .expect("unshare, of util-linux");
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap());
+    assert!(output.status.success(), "{said:?}");
+    assert!(said[0].contains("1 passed"), "{said:?}");
+}
+
+/// Leaves so many bytes of a disk.
+fn leave(disk: &Path, bytes: u64) {
+    let mut filler = File::create(disk.join("filler")).unwrap();
+    while filler.write_all(&[0; 4096]).is_ok() {}
+    let full = filler.metadata().unwrap().len();
+    filler.set_len(full - bytes).unwrap();
+}
+
+#[test]
+fn on_a_disk_that_is_full_nothing_is_lost_that_was_written() {
+    let Some(disk) = std::env::var_os(DISK) else {
+        return on_a_small_disk("ledger::on_a_disk_that_is_full_nothing_is_lost_that_was_written");
+    };
+    let disk = Path::new(&disk);
+    let (_, lines) = recorded();
+    let [path, older, filler] =
+        ["run.ledger", "run.ledger.1", "filler"].map(|name| disk.join(name));
+    // A file has half of this.
+    let most = 40_000;
+    let mut at_the_turn = 0;
+    for left in (4096..=61_440).step_by(4096) {
+        leave(disk, left);
+        let mut writer = Writer::create(&path, "numaherd test", Some(1), most).unwrap();
+        let mut flushed = 0;
+        let mut write = |sequence: u64| {
+            let line = match sequence {
+                0 => lines[0].clone(),
+                _ => notice(sequence, &"a sentence ".repeat(20)),
+            };
+            writer.write(line)?;
+            writer.flush()?;
+            flushed = sequence + 1;
+            Ok::<(), HerdError>(())
+        };
+        let failed = (0..110).find_map(|sequence| write(sequence).err());
+        drop(writer);
+        let read = Ledger::of(Reader::open_run(&path).unwrap());
+        assert!(read.damage.is_none(), "{:?}", read.damage);
+        assert_eq!(read.lines.len() as u64, flushed, "with {left} bytes left");
+        if let Some(error) = failed {
+            let error = error.to_string();
+            assert!(error.contains("No space left"), "{error}");
+            assert!(error.contains("make room there"), "{error}");
+            let is_at_the_turn = fs::metadata(&path).unwrap().len() > most / 2 - 400;
+            at_the_turn += u32::from(is_at_the_turn && !older.exists());
+        } else {
+            assert!(older.exists() && left > most / 2);
+        }
+        for file in [&path, &older, &filler] {
+            let _ = fs::remove_file(file);
+        }
+    }
+    assert!(at_the_turn > 0);
 }
 
 #[test]
