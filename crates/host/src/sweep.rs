@@ -151,8 +151,14 @@ impl Sweep {
             };
             let folder = format!("{list}/{tid}");
             let cpus = (*self.cpusets.cpus_of(&folder)).clone();
-            let is_wanted = |given: &Arc<CpuSet>| is_mask(&mask, given, &cpus);
-            if is_whole(&mask, &cpus) || !wanted.masks.iter().any(is_wanted) {
+            // Of a mask whose CPUs have all left the cpuset, the kernel leaves the whole cpuset, and sets it again when one
+            // comes back. Whoever has no mask looks the same, so that this is asked only where all are looked at.
+            let is_whole = is_whole(&mask, &cpus);
+            let may_be_whole = |given: &CpuSet| wanted.thoroughly && !given.intersects(&cpus);
+            let is_wanted = |given: &Arc<CpuSet>| {
+                is_mask(&mask, given, &cpus) && (!is_whole || may_be_whole(given))
+            };
+            if !wanted.masks.iter().any(is_wanted) {
                 continue;
             }
             let bounds = Bounds { mask, cpus };
@@ -358,6 +364,24 @@ mod tests {
         let born = |bound: &Bound| (bound.process.pid, bound.session_born);
         let born: Vec<_> = found.iter().map(born).collect();
         assert_eq!(born, [(10, 40), (11, 45), (13, 60)]);
+    }
+
+    #[test]
+    fn a_mask_that_has_left_the_cpuset_is_found_where_all_are_looked_at() {
+        let mut machine = Machine::new();
+        let folder = machine.folder.path().join("sys/fs/cgroup/a");
+        fs::create_dir_all(&folder).unwrap();
+        let cpuset = |list: &str| fs::write(folder.join("cpuset.cpus.effective"), list).unwrap();
+        cpuset("4-5");
+        machine.process(10, 1, 10, 60, "4-5");
+        machine.process(11, 1, 11, 60, "5");
+        machine.find(false);
+        assert_eq!(machine.find(false), []);
+        assert_eq!(machine.find(true), [(10, true)]);
+        // With one of its CPUs left it would have that one.
+        cpuset("3-5");
+        machine.process(10, 1, 10, 60, "3-5");
+        assert_eq!(machine.find(true), []);
     }
 
     #[test]
