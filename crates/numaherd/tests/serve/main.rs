@@ -3,6 +3,7 @@
 
 mod attack;
 mod daemon;
+mod memory;
 mod privileges;
 
 use std::io::{BufRead, BufReader, Write};
