@@ -60,11 +60,19 @@ pub enum Paper {
     Brm,
     /// Hardware-assisted thread and data mapping in hierarchical multi-core architectures.
     Ipm,
+    /// No paper: what this project's own policy must show.
+    Adaptive,
 }
 
 impl Paper {
-    /// All papers.
-    pub const ALL: [Self; 4] = [Self::Dino, Self::NMass, Self::Brm, Self::Ipm];
+    /// All papers, and what is required of `adaptive`.
+    pub const ALL: [Self; 5] = [
+        Self::Dino,
+        Self::NMass,
+        Self::Brm,
+        Self::Ipm,
+        Self::Adaptive,
+    ];
 
     /// The name of the paper's policy.
     pub const fn name(self) -> &'static str {
@@ -73,6 +81,7 @@ impl Paper {
             Self::NMass => "N-MASS",
             Self::Brm => "BRM",
             Self::Ipm => "IPM",
+            Self::Adaptive => "adaptive",
         }
     }
 }
@@ -153,6 +162,8 @@ pub enum Kind {
     Stated,
     /// The paper does not print it: a figure from elsewhere, or a choice that the note names, stands for it.
     Proxy,
+    /// No paper says it: this project requires it of its own policy.
+    Required,
 }
 
 /// What an experiment runs on.
@@ -222,6 +233,10 @@ impl Claims {
             Paper::NMass => ("n-mass", include_str!("../../../data/claims/n-mass.toml")),
             Paper::Brm => ("brm", include_str!("../../../data/claims/brm.toml")),
             Paper::Ipm => ("ipm", include_str!("../../../data/claims/ipm.toml")),
+            Paper::Adaptive => (
+                "adaptive",
+                include_str!("../../../data/claims/adaptive.toml"),
+            ),
         };
         parse(text, &format!("data/claims/{file}.toml"))
     }

@@ -23,7 +23,7 @@ mod workloads;
 use anyhow::Result;
 use numaherd_experiment::claims::Measured;
 
-use super::testbed::Effort;
+use super::testbed::{Effort, Suite};
 
 /// Runs all experiments but those in the lab.
 ///
@@ -37,6 +37,18 @@ pub fn measure(effort: &Effort) -> Result<Measured> {
     measured.append(overhead::measure(&setup)?);
     measured.append(inference::measure(&setup, effort)?);
     Ok(measured)
+}
+
+/// The parallel and the multiprogrammed workloads, for `adaptive`.
+///
+/// # Errors
+/// As [`measure`].
+pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
+    Ok(vec![Suite {
+        name: "brm",
+        testbed: setup::Setup::new()?.testbed,
+        workloads: workloads::all(effort)?,
+    }])
 }
 
 #[cfg(test)]

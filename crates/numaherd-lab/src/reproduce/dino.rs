@@ -27,11 +27,10 @@ mod sweep;
 mod uma;
 
 use anyhow::Result;
-use numaherd::exit::{self, Exit};
 use numaherd_experiment::claims::Measured;
 
-use super::testbed::{Effort, Testbed};
-use super::traces::Traces;
+use super::testbed::{Effort, Suite, Testbed, Workload};
+use super::traces::{Traces, where_recorded};
 
 /// The paper's machine.
 const MACHINE: &str = "opteron-8356-4s";
@@ -49,14 +48,42 @@ pub fn measure(effort: &Effort, traces: &Traces) -> Result<Measured> {
     measured.append(mpi::measure(&testbed, effort)?);
     measured.append(lamp::measure(&testbed, effort)?);
     measured.append(sweep::measure(&testbed, effort)?);
-    match sra::measure(traces) {
-        Ok(of_traces) => measured.append(of_traces),
-        Err(error) if exit::of(&error) == Some(Exit::NotSetUp) => {
-            measured.without_traces = Some(format!("{error:#}"));
-        }
-        Err(error) => return Err(error),
-    }
+    measured.append(where_recorded(sra::measure(traces))?);
     Ok(measured)
+}
+
+/// The workloads of §5.3 and of §3.3.1, for `adaptive`.
+///
+/// # Errors
+/// As [`measure`].
+pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
+    type Named = (&'static str, Workload);
+    let suite = |name, machine, workloads: Vec<Named>| -> Result<Suite> {
+        Ok(Suite {
+            name,
+            testbed: Testbed::of(machine)?,
+            workloads: workloads
+                .into_iter()
+                .map(|(name, one)| (name.to_owned(), one))
+                .collect(),
+        })
+    };
+    let old = |workloads: Vec<Named>| -> Vec<Named> {
+        let old = |(name, one): Named| (name, runs::on_old_linux(&one));
+        workloads.into_iter().map(old).collect()
+    };
+    let cpu = vec![("cpu2006", cpu::for_an_hour(effort)?)];
+    let web = vec![("web", lamp::workload(effort)?)];
+    Ok(vec![
+        suite("dino-cpu", MACHINE, old(cpu))?,
+        suite("dino-mpi", MACHINE, old(mpi::of_the_table(effort)?))?,
+        suite("dino-web", MACHINE, old(web))?,
+        suite(
+            "dino-uma",
+            uma::MACHINE,
+            uma::workloads(effort.part_of_hour(1.0 / 6.0))?,
+        )?,
+    ])
 }
 
 /// The three classes of DINO §2.1, by misses per 1000 instructions of a program alone.

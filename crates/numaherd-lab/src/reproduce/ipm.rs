@@ -21,7 +21,7 @@ mod design;
 mod overhead;
 mod patterns;
 mod platforms;
-mod setup;
+pub mod setup;
 mod storage;
 
 use anyhow::Result;

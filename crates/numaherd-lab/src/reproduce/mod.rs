@@ -4,6 +4,7 @@
 //! (`data/claims`), and [`Claims::judge`] compares the two. The record of what held is part of the program: a
 //! claim that held when it was made and no longer does is an error.
 
+mod adaptive;
 pub mod brm;
 mod dino;
 mod ipm;
@@ -64,6 +65,7 @@ pub fn reproduce(options: &Reproduce) -> Result<ExitCode> {
         Papers::NMass => &[Paper::NMass],
         Papers::Brm => &[Paper::Brm],
         Papers::Ipm => &[Paper::Ipm],
+        Papers::Adaptive => &[Paper::Adaptive],
         Papers::All => &Paper::ALL,
     };
     let effort = match options.quick {
@@ -196,6 +198,7 @@ fn measure(paper: Paper, effort: &Effort, traces: &Path) -> Result<Measured> {
         Paper::NMass => nmass::measure(effort),
         Paper::Brm => brm::measure(effort),
         Paper::Ipm => ipm::measure(&Traces::within(traces)?),
+        Paper::Adaptive => adaptive::measure(effort, &Traces::within(traces)?),
     }
 }
 

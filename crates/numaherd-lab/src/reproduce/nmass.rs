@@ -18,8 +18,10 @@ use numaherd_experiment::claims::Measured;
 use numaherd_model::{alone, numa_penalty};
 use numaherd_topology::{CpuId, NodeId};
 
-use super::testbed::{Effort, Testbed, cpu2006, program};
+use super::testbed::{Effort, Suite, Testbed, cpu2006, program};
 
+/// The paper's machine.
+const MACHINE: &str = "xeon-e5520-2s";
 /// The node that has the memory, a CPU of it, and one of the other node.
 const HOME: NodeId = NodeId(0);
 const NEAR: u32 = 0;
@@ -30,10 +32,23 @@ const FAR: u32 = 4;
 /// # Errors
 /// A machine or program is unknown, or a run fails.
 pub fn measure(effort: &Effort) -> Result<Measured> {
-    let testbed = Testbed::of("xeon-e5520-2s")?;
+    let testbed = Testbed::of(MACHINE)?;
     let mut measured = mappings::measure(&testbed)?;
     measured.append(workloads::measure(&testbed, effort)?);
     Ok(measured)
+}
+
+/// The multiprogrammed workloads, for `adaptive`.
+///
+/// # Errors
+/// As [`measure`].
+pub fn suites(effort: &Effort) -> Result<Vec<Suite>> {
+    let testbed = Testbed::of(MACHINE)?;
+    Ok(vec![Suite {
+        name: "n-mass",
+        testbed: workloads::profiled(&testbed, &profiles(&testbed)?),
+        workloads: workloads::of_figures(effort)?,
+    }])
 }
 
 /// What a run of a program alone shows.

@@ -14,17 +14,25 @@ const WORDS: u16 = 52;
 /// The group in which a line counts.
 fn group(line: &CheckedClaim) -> usize {
     match (line.statement, line.kind) {
+        (_, Kind::Required) => 3,
         (Statement::Ranking, _) => 1,
         (_, Kind::Stated) => 0,
         (_, Kind::Proxy) => 2,
     }
 }
 
-const GROUPS: [&str; 3] = [
+const GROUPS: [&str; 4] = [
     "figures and bounds that the paper states",
     "rankings",
     "proxies of figures and bounds",
+    "what is required of `adaptive`",
 ];
+
+/// The groups of which there are lines, with their names.
+fn groups(lines: &[CheckedClaim]) -> impl Iterator<Item = (usize, &'static str)> {
+    let groups = GROUPS.into_iter().enumerate();
+    groups.filter(|(at, _)| lines.iter().any(|line| group(line) == *at))
+}
 
 /// How many of a group's lines hold, of one paper or of all: `9 of 10 (90 %)`.
 fn tally(lines: &[CheckedClaim], of: usize, paper: Option<Paper>) -> String {
@@ -47,7 +55,7 @@ fn tally(lines: &[CheckedClaim], of: usize, paper: Option<Paper>) -> String {
 /// How many claims hold, a line for each group.
 pub fn summary(lines: &[CheckedClaim]) -> String {
     let mut text = String::new();
-    for (at, what) in GROUPS.iter().enumerate() {
+    for (at, what) in groups(lines) {
         let shown = tally(lines, at, None);
         let _ = writeln!(text, "{:<42} {shown} hold", format!("{what}:"));
     }
@@ -86,10 +94,10 @@ fn figures(line: &CheckedClaim) -> (String, String) {
     (paper, ours.unwrap_or_else(|| "no figure".to_owned()))
 }
 
-/// `proxy`, or nothing for what the paper states.
+/// `proxy`, or nothing for what the paper states or this project requires.
 fn kind(line: &CheckedClaim) -> &'static str {
     match line.kind {
-        Kind::Stated => "",
+        Kind::Stated | Kind::Required => "",
         Kind::Proxy => "proxy",
     }
 }
@@ -174,7 +182,7 @@ chance in them ran {runs} times; those of a fixed time ran for {hour} modelled s
 
 **Stated**: the paper's text states the figure, the bound or the order. **Proxy**: the paper shows it only in
 a drawing, or does not print it at all; a figure from elsewhere or a choice of ours stands for it, and the note
-says which.
+says which. **Required**: no paper says it; this project requires it of its own policy.
 
 **When a claim holds.** A figure (`47 ± 10`) must be within its tolerance. A bound (`at most`, `at least`) may
 be exceeded by the tolerance that is shown with it, if any. An order must hold strictly; `ours` is then the
@@ -193,10 +201,10 @@ the papers': the size of an effect is compared, not its last digits.
     let names = papers.iter().map(|paper| paper.name().to_owned());
     text += &format!("| {}", row(names.chain(["all".to_owned()]).collect()));
     text += &format!("|---|{}\n", "---|".repeat(papers.len() + 1));
-    for (at, what) in GROUPS.iter().enumerate() {
+    for (at, what) in groups(&record.lines) {
         let papers = papers.iter().map(|&paper| Some(paper)).chain([None]);
         let tallies = papers.map(|paper| tally(&record.lines, at, paper));
-        text += &row([(*what).to_owned()].into_iter().chain(tallies).collect());
+        text += &row([what.to_owned()].into_iter().chain(tallies).collect());
     }
     text
 }

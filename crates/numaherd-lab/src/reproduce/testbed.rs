@@ -102,6 +102,17 @@ impl Workload {
     }
 }
 
+/// Workloads of a paper on its machine, each with its name.
+#[derive(Debug)]
+pub struct Suite {
+    /// Its name.
+    pub name: &'static str,
+    /// The machine.
+    pub testbed: Testbed,
+    /// What runs on it.
+    pub workloads: Vec<(String, Workload)>,
+}
+
 /// A paper's machine, and runs on it.
 #[derive(Debug)]
 pub struct Testbed {

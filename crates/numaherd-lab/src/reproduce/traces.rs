@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
+use numaherd::exit::{self, Exit};
+use numaherd_experiment::claims::Measured;
 use numaherd_lab_launcher::{Command, RecordOptions, RunOptions};
 use numaherd_trace::Trace;
 use serde_json::Value;
@@ -109,6 +111,21 @@ pub fn few() -> Vec<&'static Kernel> {
 pub fn named(name: &str) -> &'static Kernel {
     let found = few().into_iter().find(|kernel| kernel.name == name);
     found.unwrap_or_else(|| panic!("there is no kernel {name}"))
+}
+
+/// What was measured on traces; why nothing was where the lab, which records them, is not set up.
+///
+/// # Errors
+/// All others.
+pub fn where_recorded(on_traces: Result<Measured>) -> Result<Measured> {
+    match on_traces {
+        Err(error) if exit::of(&error) == Some(Exit::NotSetUp) => {
+            let mut nothing = Measured::new();
+            nothing.without_traces = Some(format!("{error:#}"));
+            Ok(nothing)
+        }
+        other => other,
+    }
 }
 
 /// A folder of traces.

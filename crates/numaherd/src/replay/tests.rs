@@ -81,7 +81,7 @@ fn with_its_own(path: &Path, basis: Basis, mut check: impl FnMut(&Interval, &Dec
     intervals
 }
 
-const POLICIES: [&str; 7] = [
+const POLICIES: [&str; 8] = [
     "linux",
     "random",
     "di-plain",
@@ -89,6 +89,7 @@ const POLICIES: [&str; 7] = [
     "maximum-local",
     "n-mass",
     "brm",
+    "adaptive",
 ];
 
 #[test]
@@ -147,6 +148,23 @@ fn agreement_with_itself_is_whole_and_with_others_is_not() {
     assert!(same(1) < 1.0 && same(2) < 1.0, "{} {}", same(1), same(2));
     // Each two of four, the recorded one among them.
     assert_eq!(replayed.pairs.len(), 6);
+}
+
+#[test]
+fn on_one_ledger_adaptive_is_asked_beside_all_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger");
+    record("linux", false, 12, &path);
+    let all = "homeward,di-migrate,maximum-local,n-mass-regression,".to_owned()
+        + &POLICIES[1..].join(",");
+    let replayed = replay_of(&path, &["--policy", &all]);
+    let names: Vec<&str> = replayed.policies.iter().map(|one| &*one.name).collect();
+    assert_eq!(names, all.split(',').collect::<Vec<_>>());
+    for policy in &replayed.policies {
+        assert_eq!(policy.missing, None, "{}", policy.name);
+        assert!(policy.moves > 0, "{}", policy.name);
+    }
+    assert!(text(&replayed).contains("adaptive"));
 }
 
 #[test]

@@ -241,13 +241,13 @@ fn claims(page: &mut String, name: &str) {
         .collect();
     page.push_str("\n## What holds\n\n");
     if about.is_empty() {
-        page.push_str("No claim of the papers that we check names this policy.\n");
+        page.push_str("No claim that we check names this policy.\n");
         return;
     }
     let held = about.iter().filter(|claim| claim.holds).count();
     let _ = write!(
         page,
-        "{held} of the papers' {} claims about it hold on our models. [FIDELITY.md](../FIDELITY.md), made by \
+        "{held} of the {} claims about it hold on our models. [FIDELITY.md](../FIDELITY.md), made by \
          `scripts/fidelity.sh`, explains each of them.\n\n\
          | paper | claim | says | ours | holds |\n|---|---|---|---|---|\n",
         about.len()

@@ -15,7 +15,7 @@ use numaherd_model::{Job, Program};
 use rayon::prelude::*;
 
 use super::setup::{BRM, Memory, Setup};
-use crate::reproduce::testbed::{self, Effort, KERNEL, improvement, increase};
+use crate::reproduce::testbed::{self, Effort, KERNEL, Workload, improvement, increase};
 
 /// The parallel programs in the order of Fig 1, those that depend most on their placement first, as far
 /// as the text gives it: `lu` first, `ep` and `mg` last. `ua` has no profile; the paper leaves out `is`.
@@ -24,6 +24,8 @@ const PARALLEL: [&str; 7] = ["lu", "sp", "bt", "ft", "cg", "ep", "mg"];
 pub(super) const SINGLE: [&str; 4] = ["mcf", "milc", "soplex", "sphinx3"];
 /// Its workload of one of each.
 const MIXED: &str = "mixed";
+/// Part of an hour for which a workload is observed where its first end is not waited for.
+const OF_AN_HOUR: f64 = 1.0 / 6.0;
 /// A smaller difference of times does not count as one, in percent.
 const NONE: f64 = 2.0;
 
@@ -113,9 +115,23 @@ pub(super) fn binding_matters(setup: &Setup, name: &str) -> Result<bool> {
     Ok(loss_by_binding(setup, name, Memory::Wide)? > NONE)
 }
 
+/// The workloads of Fig 8b, then those of Fig 8c.
+fn names() -> impl Iterator<Item = &'static str> {
+    PARALLEL.into_iter().chain(SINGLE).chain([MIXED])
+}
+
+/// Each workload for ten minutes, with its name.
+pub(super) fn all(effort: &Effort) -> Result<Vec<(String, Workload)>> {
+    let until = effort.part_of_hour(OF_AN_HOUR);
+    let workload = |name: &str| {
+        let workload = Workload::new(jobs(name, Memory::Wide)?, until);
+        Ok((name.to_owned(), workload))
+    };
+    names().map(workload).collect()
+}
+
 pub(super) fn measure(setup: &Setup, effort: &Effort) -> Result<Measured> {
-    let names: Vec<&'static str> = PARALLEL.into_iter().chain(SINGLE).chain([MIXED]).collect();
-    let rows: Vec<Row> = names
+    let rows: Vec<Row> = (names().collect::<Vec<_>>())
         .into_par_iter()
         .map(|name| Row::of(setup, name, effort))
         .collect::<Result<_>>()?;

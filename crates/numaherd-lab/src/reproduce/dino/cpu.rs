@@ -55,6 +55,11 @@ fn second(ran: &Ran, job: usize) -> Option<f64> {
     Some(ran.completions.iter().find(second)?.seconds())
 }
 
+/// The workload for an hour.
+pub(super) fn for_an_hour(effort: &Effort) -> Result<Workload> {
+    Ok(Workload::new(jobs(&NAMED)?, effort.part_of_hour(1.0)))
+}
+
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let workload = Workload::new(jobs(&NAMED)?, Until::Completions(3));
     let all = Compared::of(testbed, &workload, &second, effort)?;

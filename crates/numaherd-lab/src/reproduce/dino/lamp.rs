@@ -17,13 +17,19 @@ const DAEMONS: [&str; 8] = [
 /// Part of an hour for which the service is observed.
 const OF_AN_HOUR: f64 = 1.0 / 12.0;
 
+/// The service.
+pub(super) fn workload(effort: &Effort) -> Result<Workload> {
+    let until = effort.part_of_hour(OF_AN_HOUR);
+    Ok(Workload::new(cpu::jobs(&DAEMONS)?, until))
+}
+
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
     let per_request = DAEMONS
         .iter()
         .map(|name| Ok(program(name)?.request_instructions.unwrap_or(f64::NAN)))
         .collect::<Result<Vec<f64>>>()?;
     let time = |ran: &Ran, job: usize| ran.work[job].seconds_per_request(per_request[job]);
-    let workload = Workload::new(cpu::jobs(&DAEMONS)?, effort.part_of_hour(OF_AN_HOUR));
+    let workload = workload(effort)?;
     let all = Compared::of(testbed, &workload, &time, effort)?;
     let whole = Runs::of(testbed, "dino+whole-set", &workload, &time, effort)?;
 

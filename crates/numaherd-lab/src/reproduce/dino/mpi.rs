@@ -103,11 +103,19 @@ impl Figures {
     }
 }
 
+/// A job by itself.
+fn workload(name: &str, effort: &Effort) -> Result<Workload> {
+    Ok(Workload::new(ranks(name)?, effort.part_of_hour(OF_AN_HOUR)))
+}
+
+/// Those of Table 1, each with its name.
+pub(super) fn of_the_table(effort: &Effort) -> Result<Vec<(&'static str, Workload)>> {
+    let named = |name| Ok((name, workload(name, effort)?));
+    IN_TABLE.into_iter().map(named).collect()
+}
+
 pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
-    let job = |name: &&str| {
-        let workload = Workload::new(ranks(name)?, effort.part_of_hour(OF_AN_HOUR));
-        Compared::of(testbed, &workload, &pace, effort)
-    };
+    let job = |name: &&str| Compared::of(testbed, &workload(name, effort)?, &pace, effort);
     let all: Vec<Compared> = JOBS.iter().map(job).collect::<Result<_>>()?;
     let plain = Figures::of(&all, |job| &job.plain);
     let migrate = Figures::of(&all, |job| &job.migrate);

@@ -14,6 +14,13 @@ use crate::reproduce::testbed::{Effort, KERNEL, Testbed, Workload, improvement};
 /// are anywhere by the middle of the run, however short they sleep.
 const WAKES_ELSEWHERE_S: f64 = 60.0;
 
+/// The workload on that Linux.
+pub(super) fn on_old_linux(workload: &Workload) -> Workload {
+    let mut workload = workload.clone();
+    workload.options.wakes_elsewhere_s = WAKES_ELSEWHERE_S;
+    workload
+}
+
 /// A job's time in a run, by the job's place; any unit, as times are only compared.
 pub(super) type Time<'a> = &'a (dyn Fn(&Ran, usize) -> Option<f64> + Sync);
 
@@ -41,8 +48,7 @@ impl Runs {
         time: Time<'_>,
         effort: &Effort,
     ) -> Result<Self> {
-        let mut workload = workload.clone();
-        workload.options.wakes_elsewhere_s = WAKES_ELSEWHERE_S;
+        let workload = on_old_linux(workload);
         let ran = testbed.runs(policy, &workload, effort.runs)?;
         let jobs = 0..workload.jobs.len();
         let times = jobs.clone().map(|job| {

@@ -15,6 +15,8 @@ use rayon::prelude::*;
 
 use crate::reproduce::testbed::{KERNEL, Testbed, Workload, increase, program};
 
+/// The machine.
+pub(super) const MACHINE: &str = "uma-4x2";
 /// Workloads of eight, from all memory bound to hardly any.
 const WORKLOADS: [&str; 8] = [
     "mcf milc omnetpp gcc bwaves bzip2 povray h264ref",
@@ -29,18 +31,26 @@ const WORKLOADS: [&str; 8] = [
 /// Modelled seconds of a run: long enough for the first interval, in which nothing is placed, not to matter.
 const SECONDS: u64 = 600;
 
-pub(super) fn measure() -> Result<Measured> {
-    let testbed = Testbed::of("uma-4x2")?;
-    let behind = |programs: &&str| {
+/// All of them, by their programs, for so long.
+pub(super) fn workloads(until: Until) -> Result<Vec<(&'static str, Workload)>> {
+    let workload = |programs: &'static str| {
         let job = |name| Ok(Job::new(program(name)?.clone()));
         let jobs = programs.split(' ').map(job).collect::<Result<_>>()?;
-        let workload = Workload::new(jobs, Until::Time(Duration::from_secs(SECONDS)));
-        let slowdown = |policy| -> Result<f64> { Ok(mean(testbed.slowdowns(policy, &workload)?)) };
+        Ok((programs, Workload::new(jobs, until)))
+    };
+    WORKLOADS.into_iter().map(workload).collect()
+}
+
+pub(super) fn measure() -> Result<Measured> {
+    let testbed = Testbed::of(MACHINE)?;
+    let workloads = workloads(Until::Time(Duration::from_secs(SECONDS)))?;
+    let behind = |(_, workload): &(&str, Workload)| {
+        let slowdown = |policy| -> Result<f64> { Ok(mean(testbed.slowdowns(policy, workload)?)) };
         let best = slowdown("oracle")?;
         let behind = |policy| Ok::<f64, anyhow::Error>(increase(slowdown(policy)?, best));
         Ok((behind("di-plain")?, behind(KERNEL)?))
     };
-    let behind: Vec<(f64, f64)> = WORKLOADS.par_iter().map(behind).collect::<Result<_>>()?;
+    let behind: Vec<(f64, f64)> = workloads.par_iter().map(behind).collect::<Result<_>>()?;
     let mut measured = Measured::new();
     measured.figure("di-near-optimal", mean(behind.iter().map(|one| one.0)));
     let by_workload: Vec<String> = behind.iter().map(|one| format!("{:.1}", one.0)).collect();

@@ -64,10 +64,7 @@ struct Outcome {
 
 impl Outcome {
     fn of(testbed: &Testbed, workload: usize, map: String, effort: &Effort) -> Result<Self> {
-        let job = |(at, name)| Ok(Job::new(program(name)?.clone()).homed(home(&map, at)));
-        let jobs = programs(workload).enumerate().map(job);
-        let jobs = jobs.collect::<Result<_>>()?;
-        let run = Workload::new(jobs, effort.part_of_hour(1.0));
+        let run = with_map(workload, &map, effort)?;
         let under = |policy| -> Result<Slowdowns> {
             let slowdowns = testbed.slowdowns(policy, &run)?.into_iter();
             Ok(slowdowns.map(|slowdown| 100.0 * (slowdown - 1.0)).collect())
@@ -146,10 +143,34 @@ fn home(map: &str, at: usize) -> NodeId {
     NodeId(u32::from(map.as_bytes()[at] - b'0'))
 }
 
-pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
-    // The paper's prototype knows penalties and miss rates from profiling runs (§3.4).
-    let profiles = profiles(testbed)?;
-    let testbed = testbed.with(|settings| {
+/// A workload with its memory as a map says.
+fn with_map(workload: usize, map: &str, effort: &Effort) -> Result<Workload> {
+    let job = |(at, name)| Ok(Job::new(program(name)?.clone()).homed(home(map, at)));
+    let jobs = programs(workload).enumerate().map(job);
+    let jobs = jobs.collect::<Result<_>>()?;
+    Ok(Workload::new(jobs, effort.part_of_hour(1.0)))
+}
+
+/// By number and map: all maps of WL1 (Fig 10), and the others with all memory on processor 0 (Fig 11).
+pub(super) fn of_figures(effort: &Effort) -> Result<Vec<(String, Workload)>> {
+    let cases = (1..=WORKLOADS.len()).flat_map(|number| {
+        let count = programs(number).count();
+        let maps = match number {
+            1 => maps(count),
+            _ => vec!["0".repeat(count)],
+        };
+        maps.into_iter().map(move |map| (number, map))
+    });
+    let case = |(number, map): (usize, String)| {
+        let workload = with_map(number, &map, effort)?;
+        Ok((format!("WL{number}-{map}"), workload))
+    };
+    cases.map(case).collect()
+}
+
+/// The machine with what the paper's prototype knows from profiling runs: penalties and miss rates (§3.4).
+pub(super) fn profiled(testbed: &Testbed, profiles: &[super::Profiled]) -> Testbed {
+    testbed.with(|settings| {
         let named = |figure: fn(&super::Profiled) -> f64| {
             let named = profiles
                 .iter()
@@ -158,7 +179,12 @@ pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
         };
         settings.penalty.programs = named(|one| one.penalty);
         settings.penalty.miss_rates = named(|one| one.miss_rate);
-    });
+    })
+}
+
+pub(super) fn measure(testbed: &Testbed, effort: &Effort) -> Result<Measured> {
+    let profiles = profiles(testbed)?;
+    let testbed = profiled(testbed, &profiles);
     let cases: Vec<(usize, String)> = (1..=WORKLOADS.len())
         .flat_map(|number| {
             let maps = maps(programs(number).count()).into_iter();
