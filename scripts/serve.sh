@@ -3,4 +3,4 @@
 # malformed requests from four clients, and 200 slow clients. The attackers run on the same machine.
 set -eu
 cd "$(dirname "$0")/.."
-cargo test --release --package numaherd --test serve -- --ignored --nocapture lateness_of_the_loop
+cargo test --release --package numaherd --test it -- --ignored --nocapture lateness_of_the_loop

@@ -1,0 +1,9 @@
+//! Real guests: how they end, what programs see in them, and what their hardware model counts.
+
+mod ends;
+mod guest;
+mod ipm;
+mod modelled;
+mod record;
+mod uncore;
+mod walked;

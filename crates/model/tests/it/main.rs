@@ -1,0 +1,9 @@
+//! The model as a world: what a machine of round figures does, and what its options change.
+
+mod joint;
+mod micro;
+mod new_pages;
+mod options;
+mod round;
+mod uncore;
+mod world;

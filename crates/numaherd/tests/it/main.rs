@@ -1,0 +1,14 @@
+//! The program as a person, a service manager and a guest meet it.
+
+mod advise;
+mod agent;
+mod cli;
+mod config;
+mod explain_page;
+mod heirs;
+mod reload;
+mod report;
+mod serve;
+mod top;
+mod trial;
+mod uneven;
