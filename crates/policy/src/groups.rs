@@ -176,7 +176,7 @@ impl Policies {
     /// All signals that they cannot do without, each once.
     pub fn needs(&self) -> Vec<Signal> {
         let halves =
-            |part: &Part| [part.placement.needs().signals, part.paging.basis().signals].concat();
+            |part: &Part| [part.placement.needs().signals, part.paging.needs().signals].concat();
         let mut needs: Vec<Signal> = self.parts.iter().flat_map(halves).collect();
         needs.sort_unstable();
         needs.dedup();
@@ -191,7 +191,7 @@ impl Policies {
 
     /// The signals that they use where they can be had.
     fn also(&self) -> impl Iterator<Item = Optional> {
-        let of = |part: &Part| [part.placement.needs().also, part.paging.basis().also].concat();
+        let of = |part: &Part| [part.placement.needs().also, part.paging.needs().also].concat();
         self.parts.iter().flat_map(of)
     }
 
@@ -206,7 +206,7 @@ impl Policies {
 
     /// What a person should know about what they go by where the signals are as reported, each sentence once.
     pub fn caveats(&self, signals: &[SignalReport]) -> Vec<String> {
-        let of_paging = |part: &Part| part.paging.basis().caveat.map(str::to_owned);
+        let of_paging = |part: &Part| part.paging.needs().caveat.map(str::to_owned);
         let of_paging = self.parts.iter().filter_map(of_paging);
         let missing = |also: Optional| {
             let report = signals.iter().find(|report| report.signal == also.signal);
@@ -295,9 +295,9 @@ fn refused(why: String) -> PolicyError {
 /// The kind of samples that a paging needs, in the order in which a world looks at needs.
 fn kind_of_samples(paging: &dyn Paging) -> Option<Signal> {
     let kinds = [Signal::TlbMisses, Signal::HintFaults, Signal::MemorySamples];
-    let basis = paging.basis();
+    let needs = paging.needs();
     let uses = |kind: &Signal| {
-        basis.signals.contains(kind) || basis.also.iter().any(|also| also.signal == *kind)
+        needs.signals.contains(kind) || needs.also.iter().any(|also| also.signal == *kind)
     };
     kinds.into_iter().find(uses)
 }

@@ -35,6 +35,6 @@ pub mod uncore;
 
 pub use cost_model::{CostModel, Home, Means, NoCosts};
 pub use error::PolicyError;
-pub use policy::{Basis, Needs, Optional, Own, Paging, Place, PlacedThread, Policy, Random};
+pub use policy::{Needs, Optional, Own, Paging, PagingNeeds, Place, PlacedThread, Policy, Random};
 pub use settings::Settings;
 pub use stage::{PlacementRule, Seat, Stage, Staged};

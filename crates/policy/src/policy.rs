@@ -119,9 +119,9 @@ pub struct PlacedThread {
     pub moved_from: Option<NodeId>,
 }
 
-/// What a paging decides from.
+/// What a paging needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Basis<'a> {
+pub struct PagingNeeds<'a> {
     /// The signals it cannot do without.
     pub signals: &'a [Signal],
     /// Signals that it uses where they can be had.
@@ -132,7 +132,7 @@ pub struct Basis<'a> {
     pub finds_sharing: bool,
 }
 
-impl<'a> Basis<'a> {
+impl<'a> PagingNeeds<'a> {
     /// These signals and nothing else.
     pub const fn of(signals: &'a [Signal]) -> Self {
         Self {
@@ -155,8 +155,8 @@ impl<'a> Basis<'a> {
 /// Decides which node each page lives on.
 pub trait Paging: Send {
     /// What it decides from.
-    fn basis(&self) -> Basis<'_> {
-        Basis::default()
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds::default()
     }
 
     /// Whether it ever orders pages to move.
@@ -217,7 +217,7 @@ pub struct Policy {
 impl Policy {
     /// All signals that its halves cannot do without, each once.
     pub fn needs(&self) -> Vec<Signal> {
-        let mut needs = [self.placement.needs().signals, self.paging.basis().signals].concat();
+        let mut needs = [self.placement.needs().signals, self.paging.needs().signals].concat();
         needs.sort_unstable();
         needs.dedup();
         needs
@@ -225,6 +225,6 @@ impl Policy {
 
     /// The signals that its halves use where they can be had.
     pub fn also(&self) -> Vec<Optional> {
-        [self.placement.needs().also, self.paging.basis().also].concat()
+        [self.placement.needs().also, self.paging.needs().also].concat()
     }
 }

@@ -226,7 +226,7 @@ pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Poli
     let (placement_name, paging_name) = (placement.name, paging.name);
     let placement = (placement.make)(settings, means).ok_or_else(needs_cost_model)?;
     let paging = (paging.make)(settings);
-    if placement.needs().found_sharing && !paging.basis().finds_sharing {
+    if placement.needs().found_sharing && !paging.needs().finds_sharing {
         return Err(PolicyError::NeedsFoundSharing {
             asked: name.to_owned(),
             placement: placement_name,
@@ -244,7 +244,7 @@ pub fn build_with(name: &str, settings: &Settings, means: &Means) -> Result<Poli
 
 /// The pagings that find out who shares pages.
 fn finders(settings: &Settings) -> Vec<&'static str> {
-    let finds = |half: &&Half<MakePaging>| (half.make)(settings).basis().finds_sharing;
+    let finds = |half: &&Half<MakePaging>| (half.make)(settings).needs().finds_sharing;
     PAGINGS.iter().filter(finds).map(|half| half.name).collect()
 }
 

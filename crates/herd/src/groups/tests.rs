@@ -15,7 +15,8 @@ use rand::SeedableRng;
 use super::{Pagings, Placements, halves};
 use numaherd_policy::groups::{Member, Policies};
 use numaherd_policy::{
-    Basis, Needs, Own, Paging, Place, PlacedThread, Policy, PolicyError, Random, Settings, registry,
+    Needs, Own, Paging, PagingNeeds, Place, PlacedThread, Policy, PolicyError, Random, Settings,
+    registry,
 };
 use numaherd_testing::Scene;
 
@@ -65,10 +66,10 @@ impl Place for Scripted {
 }
 
 impl Paging for Scripted {
-    fn basis(&self) -> Basis<'_> {
-        Basis {
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds {
             caveat: (self.to == 1).then_some("one of them has a caveat"),
-            ..Basis::of(&self.needs)
+            ..PagingNeeds::of(&self.needs)
         }
     }
 

@@ -85,7 +85,7 @@ impl Wants {
             policy: policy.name.clone(),
             placement: policy.placement.needs().signals.to_vec(),
             sharing: policy.placement.needs().found_sharing,
-            paging: policy.paging.basis().signals.to_vec(),
+            paging: policy.paging.needs().signals.to_vec(),
         }
     }
 }

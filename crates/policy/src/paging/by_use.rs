@@ -23,7 +23,7 @@ use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{PageOrder, PageOutcome, Pages, ProcessId, Signal, Snapshot};
 
 use super::driver::{Access, Driven, Orders, PageRule, Wish};
-use crate::policy::{Basis, Optional, PlacedThread};
+use crate::policy::{Optional, PagingNeeds, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
@@ -90,13 +90,13 @@ fn spread_out(placed: &[PlacedThread]) -> BTreeMap<ProcessId, Vec<NodeId>> {
 }
 
 impl PageRule for ByUse {
-    fn basis(&self) -> Basis<'_> {
-        Basis {
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds {
             also: &[Optional {
                 signal: Signal::MemorySamples,
                 without: "Memory that threads on several nodes use stays where it is.",
             }],
-            ..Basis::default()
+            ..PagingNeeds::default()
         }
     }
 

@@ -27,7 +27,7 @@ use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Sample, Sharing, Signal, Snapshot, ThreadId};
 
 use super::driver::{Access, PageRule, Wish};
-use crate::policy::{Basis, PlacedThread};
+use crate::policy::{PagingNeeds, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
@@ -118,8 +118,8 @@ impl Counted {
 pub struct Sampled(Counted);
 
 impl PageRule for Sampled {
-    fn basis(&self) -> Basis<'_> {
-        Basis::of(&[Signal::MemorySamples])
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds::of(&[Signal::MemorySamples])
     }
 
     fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {
@@ -162,8 +162,8 @@ impl Kmaf {
 }
 
 impl PageRule for Kmaf {
-    fn basis(&self) -> Basis<'_> {
-        Basis::finding_sharing(&[Signal::HintFaults])
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds::finding_sharing(&[Signal::HintFaults])
     }
 
     fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {

@@ -20,14 +20,14 @@ use numaherd_world::{
 };
 
 use super::single::SinglePages;
-use crate::policy::{Basis, Paging, PlacedThread, Random};
+use crate::policy::{Paging, PagingNeeds, PlacedThread, Random};
 use crate::reason::Reason;
 use crate::settings::Settings;
 
 /// The rule of a paging: where a page belongs, and why.
 pub trait PageRule: Send {
-    /// See [`Paging::basis`].
-    fn basis(&self) -> Basis<'_>;
+    /// See [`Paging::needs`].
+    fn needs(&self) -> PagingNeeds<'_>;
 
     /// Once an interval: the threads that have been given a core, and what was observed. What is known
     /// of processes that are not in the snapshot should be forgotten.
@@ -178,8 +178,8 @@ impl<R: PageRule, O: Orders> Driven<R, O> {
 }
 
 impl<R: PageRule, O: Orders> Paging for Driven<R, O> {
-    fn basis(&self) -> Basis<'_> {
-        self.rule.basis()
+    fn needs(&self) -> PagingNeeds<'_> {
+        self.rule.needs()
     }
 
     fn placed(&mut self, threads: &[PlacedThread], snapshot: &Snapshot) -> Vec<PageOrder> {

@@ -22,7 +22,7 @@ use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Signal, Snapshot};
 
 use super::driver::{Access, PageRule, Wish};
-use crate::policy::{Basis, PlacedThread};
+use crate::policy::{PagingNeeds, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::words;
@@ -44,8 +44,8 @@ pub struct NextTouch {
 }
 
 impl PageRule for NextTouch {
-    fn basis(&self) -> Basis<'_> {
-        Basis::of(&[Signal::HintFaults])
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds::of(&[Signal::HintFaults])
     }
 
     fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot) {

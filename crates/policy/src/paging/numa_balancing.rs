@@ -33,7 +33,7 @@ use numaherd_topology::NodeId;
 use numaherd_world::{ProcessId, Signal, Snapshot, ThreadId};
 
 use super::driver::{Access, PageRule, Wish};
-use crate::policy::{Basis, PlacedThread};
+use crate::policy::{PagingNeeds, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::words;
@@ -86,8 +86,8 @@ impl Group {
 }
 
 impl PageRule for NumaBalancing {
-    fn basis(&self) -> Basis<'_> {
-        Basis::of(&[Signal::HintFaults])
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds::of(&[Signal::HintFaults])
     }
 
     fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {

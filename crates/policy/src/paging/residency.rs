@@ -24,7 +24,7 @@ use numaherd_world::{ProcessId, Sharing, Signal, Snapshot};
 
 use super::credits::Credits;
 use super::driver::{Access, PageRule, Wish};
-use crate::policy::{Basis, PlacedThread};
+use crate::policy::{PagingNeeds, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::{Evidence, Settings};
@@ -63,15 +63,15 @@ impl IntensePages {
 }
 
 impl PageRule for IntensePages {
-    fn basis(&self) -> Basis<'_> {
+    fn needs(&self) -> PagingNeeds<'_> {
         match self.evidence {
-            Evidence::Residency => Basis::of(&[Signal::TlbResidency]),
-            Evidence::Samples => Basis {
+            Evidence::Residency => PagingNeeds::of(&[Signal::TlbResidency]),
+            Evidence::Samples => PagingNeeds {
                 caveat: Some(
                     "ipm uses memory samples instead of TLB residency (ipm.evidence), which is weaker \
                      evidence: rarely sampled pages are judged late or not at all",
                 ),
-                ..Basis::finding_sharing(&[Signal::MemorySamples])
+                ..PagingNeeds::finding_sharing(&[Signal::MemorySamples])
             },
         }
     }

@@ -24,7 +24,7 @@ use numaherd_world::{ProcessId, Sharing, Signal, Snapshot};
 
 use super::credits::Credits;
 use super::driver::{Access, PageRule, Wish};
-use crate::policy::{Basis, PlacedThread};
+use crate::policy::{PagingNeeds, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
@@ -52,8 +52,8 @@ const OFTEN_MISSED: Rule = Rule {
 pub struct TlbMiss;
 
 impl PageRule for TlbMiss {
-    fn basis(&self) -> Basis<'_> {
-        Basis::of(&[Signal::TlbMisses])
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds::of(&[Signal::TlbMisses])
     }
 
     /// The last miss on a page counts, also one from the page's own node.
@@ -82,8 +82,8 @@ impl TlbMissHistory {
 }
 
 impl PageRule for TlbMissHistory {
-    fn basis(&self) -> Basis<'_> {
-        Basis::finding_sharing(&[Signal::TlbMisses])
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds::finding_sharing(&[Signal::TlbMisses])
     }
 
     fn see(&mut self, _: &[PlacedThread], snapshot: &Snapshot) {

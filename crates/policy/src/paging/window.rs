@@ -31,7 +31,7 @@ use numaherd_world::{MemorySource, Sample, Signal, Snapshot};
 
 use super::driver::{Access, Driven, PageRule, Wish};
 use super::windows::Windows;
-use crate::policy::{Basis, PlacedThread};
+use crate::policy::{PagingNeeds, PlacedThread};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::settings::Settings;
@@ -66,8 +66,8 @@ impl Window {
 }
 
 impl PageRule for Window {
-    fn basis(&self) -> Basis<'_> {
-        Basis::of(&[Signal::MemorySamples])
+    fn needs(&self) -> PagingNeeds<'_> {
+        PagingNeeds::of(&[Signal::MemorySamples])
     }
 
     fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot) {

@@ -53,19 +53,19 @@ fn a_page_that_goes_to_and_fro_is_frozen_and_its_neighbour_is_not() {
 #[test]
 fn with_residency_samples_say_nothing_and_with_samples_notices_do() {
     let mut residency = bench("");
-    assert_eq!(residency.paging.basis().signals, [Signal::TlbResidency]);
+    assert_eq!(residency.paging.needs().signals, [Signal::TlbResidency]);
     assert_eq!(residency.on(&[(2, 5, 0); 20]), []);
-    assert_eq!(residency.paging.basis().caveat, None);
-    assert!(!residency.paging.basis().finds_sharing);
+    assert_eq!(residency.paging.needs().caveat, None);
+    assert!(!residency.paging.needs().finds_sharing);
     assert_eq!(residency.paging.shared(), []);
 
     let mut samples = bench("[ipm]\nevidence = \"samples\"");
-    assert_eq!(samples.paging.basis().signals, [Signal::MemorySamples]);
-    assert!(samples.paging.basis().caveat.is_some());
+    assert_eq!(samples.paging.needs().signals, [Signal::MemorySamples]);
+    assert!(samples.paging.needs().caveat.is_some());
     assert_eq!(samples.on_notices(&[notice(5, 1, 0)]), []);
     assert_eq!(samples.on(&[(2, 5, 0); 3]), []);
     assert_eq!(samples.on(&[(3, 5, 0)]), [(5, 1, 1)]);
-    assert!(samples.paging.basis().finds_sharing);
+    assert!(samples.paging.needs().finds_sharing);
     let sharing = samples.paging.shared();
     assert_eq!(sharing.len(), 1);
     let [two, three] = [2, 3].map(numaherd_testing::tid);

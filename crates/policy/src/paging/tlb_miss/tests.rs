@@ -46,7 +46,7 @@ fn with_history_it_stays() {
     // And goes where all misses come from by now.
     let moves = (0..1000).find(|_| !bench.on(&[(2, 5, 0)]).is_empty());
     assert!(moves.is_some_and(|misses| misses > 3), "{moves:?}");
-    assert!(bench.paging.basis().finds_sharing);
+    assert!(bench.paging.needs().finds_sharing);
     assert_eq!(bench.paging.shared().len(), 1);
 }
 
