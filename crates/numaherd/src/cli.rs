@@ -94,6 +94,27 @@ pub struct Run {
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub length: Option<Duration>,
 
+    /// What is read and written
+    #[command(flatten)]
+    pub files: HerdFiles,
+
+    /// Print one JSON object at the end instead of text
+    #[arg(long)]
+    pub json: bool,
+
+    /// Start this program, and herd it until it ends
+    #[arg(last = true, value_name = "CMD")]
+    pub program: Vec<OsString>,
+}
+
+const RUN_HELP: &str = "\
+Times: 500ms, 1s, 2.5s, 10m.
+SIGINT and SIGTERM end the run and restore all affinities. After a kill -9, `numaherd release`
+or the next run restores them.";
+
+/// The files of a herd.
+#[derive(Clone, Debug, Default, Args)]
+pub struct HerdFiles {
     /// Configuration file, or none [default: /etc/numaherd/numaherd.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -109,20 +130,7 @@ pub struct Run {
     /// Where to save the original affinities before the first change
     #[arg(long, value_name = "FILE")]
     pub journal: Option<PathBuf>,
-
-    /// Print one JSON object at the end instead of text
-    #[arg(long)]
-    pub json: bool,
-
-    /// Start this program, and herd it until it ends
-    #[arg(last = true, value_name = "CMD")]
-    pub program: Vec<OsString>,
 }
-
-const RUN_HELP: &str = "\
-Times: 500ms, 1s, 2.5s, 10m.
-SIGINT and SIGTERM end the run and restore all affinities. After a kill -9, `numaherd release`
-or the next run restores them.";
 
 /// How a policy is run, here or in a guest of the lab.
 #[derive(Clone, Debug, Default, Args)]

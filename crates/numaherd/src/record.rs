@@ -20,7 +20,7 @@ use numaherd_show::replay::{Content, Recorded, recorded};
 use numaherd_topology::{Topology, sysfs};
 use numaherd_world::{Placement, Signal, SignalReport, Snapshot};
 
-use crate::cli::{self, Run, Steering};
+use crate::cli::{self, HerdFiles, Run, Steering};
 use crate::exit::{Exit, OrExit, coded};
 use crate::run::{self, Attached, Purpose};
 use crate::{doctor, print};
@@ -77,9 +77,12 @@ fn as_run(options: &cli::Record) -> Run {
             ..Steering::default()
         },
         length: options.length,
-        config: Some("none".into()),
-        events: options.events.clone(),
-        ledger: Some(options.output.clone()),
+        files: HerdFiles {
+            config: Some("none".into()),
+            events: options.events.clone(),
+            ledger: Some(options.output.clone()),
+            journal: None,
+        },
         json: options.json,
         program: options.program.clone(),
         ..Run::default()

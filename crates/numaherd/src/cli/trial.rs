@@ -1,14 +1,13 @@
 //! The command line of `numaherd trial`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use numaherd_quantity::parse_time;
 
-use super::SelectionOptions;
+use super::{HerdFiles, SelectionOptions};
 
 /// Options of `trial`.
 #[derive(Debug, Args)]
@@ -56,21 +55,9 @@ pub struct Trial {
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
 
-    /// Configuration file, or none [default: /etc/numaherd/numaherd.toml, if it exists]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Event definitions for this processor, which take precedence over the built-in ones
-    #[arg(long, value_name = "FILE")]
-    pub events: Option<PathBuf>,
-
-    /// Record all observations, decisions and outcomes in this file
-    #[arg(long, value_name = "FILE")]
-    pub ledger: Option<PathBuf>,
-
-    /// Where to save the original affinities before the first change
-    #[arg(long, value_name = "FILE")]
-    pub journal: Option<PathBuf>,
+    /// What is read and written
+    #[command(flatten)]
+    pub files: HerdFiles,
 
     /// Print one JSON object at the end instead of text
     #[arg(long)]

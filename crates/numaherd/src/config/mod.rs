@@ -101,7 +101,7 @@ impl Effective {
     /// The file cannot be read, or has a key or value that cannot be: the message names file, line
     /// and key. An option has a value that cannot be.
     pub fn of(run: &Run) -> Result<Self> {
-        let mut effective = Self::read(&Wanted::here(run.config.as_deref()))?;
+        let mut effective = Self::read(&Wanted::here(run.files.config.as_deref()))?;
         effective.overrule(run)?;
         setting::check(&effective.config).map_err(|wrong| match effective.origin(&wrong.key) {
             Some(origin) => ended!(Usage, "{origin}: {wrong}"),
@@ -177,10 +177,11 @@ impl Effective {
             config.policy.clone_from(&run.policy);
             from("policy", "--policy");
         }
+        let named = &run.files;
         let files = [
-            (&mut config.events, &run.events, "events", "--events"),
-            (&mut config.ledger, &run.ledger, "ledger", "--ledger"),
-            (&mut config.journal, &run.journal, "journal", "--journal"),
+            (&mut config.events, &named.events, "events", "--events"),
+            (&mut config.ledger, &named.ledger, "ledger", "--ledger"),
+            (&mut config.journal, &named.journal, "journal", "--journal"),
         ];
         for (file, named, key, option) in files {
             if named.is_some() {

@@ -118,10 +118,7 @@ fn as_run(options: &cli::Trial) -> Run {
             seed: options.seed,
             ..Steering::default()
         },
-        config: options.config.clone(),
-        events: options.events.clone(),
-        ledger: options.ledger.clone(),
-        journal: options.journal.clone(),
+        files: options.files.clone(),
         program: options.program.clone(),
         ..Run::default()
     }
