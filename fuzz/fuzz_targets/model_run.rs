@@ -164,7 +164,8 @@ fn holds(mut model: Model, jobs: usize, policy: &str, settings: Settings) {
     policies.oracle.layouts = MOST_LAYOUTS;
     let policy = registry::build_with(policy, &policies, &means).expect("the settings are right");
     let never = AtomicBool::new(false);
-    Herd::new(&mut model, policy, settings, None, None)
+    Herd::new(&mut model, policy)
+        .settings(settings)
         .watched(|line| {
             if let Record::Snapshot(snapshot) = &line.record {
                 can_be(snapshot);

@@ -45,8 +45,9 @@ numaherd_fuzz::target!(|input: (u8, &[u8])| {
     };
     let limits = settings.limits.clone();
     let mut seen: Option<Snapshot> = None;
-    let herd =
-        Herd::new(&mut world, policy, settings, None, None).watched(|line| match &line.record {
+    let herd = Herd::new(&mut world, policy)
+        .settings(settings)
+        .watched(|line| match &line.record {
             Record::Snapshot(snapshot) => seen = Some(snapshot.clone()),
             Record::Placing(placing) => {
                 let Some(seen) = &seen else { return };

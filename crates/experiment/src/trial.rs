@@ -62,7 +62,10 @@ impl Trial {
             ..settings.herd.clone()
         };
         let never = AtomicBool::new(false);
-        Ok(Herd::new(world, policy, herd, ledger, None).run(&never)?)
+        Ok(Herd::new(world, policy)
+            .settings(herd)
+            .ledger(ledger)
+            .run(&never)?)
     }
 }
 

@@ -259,7 +259,9 @@ fn intervals(threads: u32, number: u64, all_move: bool, ledger: Option<&Path>) -
     let writer = ledger.map(|path| {
         Writer::create(path, "bench", None, 256 << 20).expect("a directory that can be written")
     });
-    let herd = Herd::new(&mut world, policy, settings, writer, None);
+    let herd = Herd::new(&mut world, policy)
+        .settings(settings)
+        .ledger(writer);
     let summary = herd.run(&AtomicBool::new(false)).expect("it can run");
     let moves = (number + 1) * u64::from(threads);
     assert_eq!(
@@ -348,7 +350,9 @@ fn ticks(threads: u32, number: u64, ledger: Option<&Path>) -> Duration {
         Writer::create(path, "bench", None, 1 << 40).expect("a directory that can be written")
     });
     let policy = registry::build("brm", &of_policy).expect("a policy");
-    let herd = Herd::new(&mut world, policy, settings, writer, None);
+    let herd = Herd::new(&mut world, policy)
+        .settings(settings)
+        .ledger(writer);
     let summary = herd.run(&AtomicBool::new(false)).expect("it can run");
     assert_eq!(summary.totals.intervals, number + 1);
     let last = usize::try_from(number).expect("few intervals");
@@ -377,7 +381,7 @@ fn hour(paging: &str) {
     };
     let defaults = numaherd_policy::Settings::default();
     let policy = registry::build(&format!("linux+{paging}"), &defaults).expect("a policy");
-    let herd = Herd::new(&mut world, policy, settings, None, None);
+    let herd = Herd::new(&mut world, policy).settings(settings);
     let summary = herd.run(&AtomicBool::new(false)).expect("it can run");
     assert_eq!(
         (summary.totals.intervals, summary.totals.planned_pages),

@@ -69,27 +69,39 @@ pub struct Herd<'w> {
 }
 
 impl<'w> Herd<'w> {
-    /// A herd that has not run yet. Without a ledger nothing is kept; without a journal a killed
-    /// herd cannot be released, which is right only for worlds that end with the program. The settings are
-    /// within their ranges: whoever reads them checks that (`numaherd_files::setting`).
-    pub fn new(
-        world: &'w mut dyn World,
-        policy: impl Into<Policies>,
-        settings: Settings,
-        ledger: Option<Writer>,
-        journal: Option<Journal>,
-    ) -> Self {
+    /// A herd that has not run yet, with the default settings, without a ledger and without a journal.
+    pub fn new(world: &'w mut dyn World, policy: impl Into<Policies>) -> Self {
         Self {
             world,
             policy: policy.into(),
-            settings,
-            ledger,
-            journal,
+            settings: Settings::default(),
+            ledger: None,
+            journal: None,
             alternatives: Vec::new(),
             watchers: Vec::new(),
             requests: None,
             losses: None,
         }
+    }
+
+    /// Runs with these settings, which are within their ranges: whoever reads them checks that
+    /// (`numaherd_files::setting`).
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Records everything; without a ledger nothing is kept.
+    pub fn ledger(mut self, ledger: impl Into<Option<Writer>>) -> Self {
+        self.ledger = ledger.into();
+        self
+    }
+
+    /// Writes down what is owed to whom. Without a journal a killed herd cannot be released, which is right only
+    /// for worlds that end with the program.
+    pub fn journal(mut self, journal: impl Into<Option<Journal>>) -> Self {
+        self.journal = journal.into();
+        self
     }
 
     /// Policies to name where this one's signals cannot be had, nearest in strength first.

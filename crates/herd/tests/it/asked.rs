@@ -35,7 +35,8 @@ fn settings(dry_run: bool) -> Settings {
 fn new_pages_then_signals_then_the_pager() {
     let mut world = fake();
     world.can_place_new_pages.push(NewPages::Interleave);
-    Herd::new(&mut world, interleaving(), settings(false), None, None)
+    Herd::new(&mut world, interleaving())
+        .settings(settings(false))
         .run(&GO)
         .unwrap();
     let asked = [
@@ -49,7 +50,8 @@ fn new_pages_then_signals_then_the_pager() {
 #[test]
 fn a_world_that_cannot_place_new_pages_is_not_run() {
     let mut world = fake();
-    let error = Herd::new(&mut world, interleaving(), settings(false), None, None)
+    let error = Herd::new(&mut world, interleaving())
+        .settings(settings(false))
         .run(&GO)
         .unwrap_err();
     assert!(matches!(error, HerdError::NewPages { .. }));
@@ -65,7 +67,8 @@ fn a_world_that_cannot_place_new_pages_is_not_run() {
 #[test]
 fn a_dry_run_leaves_new_pages_where_they_are_first_touched() {
     let mut world = fake();
-    Herd::new(&mut world, interleaving(), settings(true), None, None)
+    Herd::new(&mut world, interleaving())
+        .settings(settings(true))
         .run(&GO)
         .unwrap();
     let asked = [

@@ -8,122 +8,18 @@ use std::time::Duration;
 use numaherd_herd::control::{MOST_WAITING, pair};
 use numaherd_herd::ledger::{Asked as Was, Controlled};
 use numaherd_herd::{
-    AffinityScope, Change, ControlError, Herd, Journal, Limits, Line, Record, Request, Requests,
-    Settings, Summary,
+    AffinityScope, ControlError, Herd, Journal, Limits, Record, Request, Settings,
 };
 use numaherd_policy::{Needs, Place, Policy, Random};
 use numaherd_topology::{CpuId, CpuSet, Topology};
 use numaherd_world::{NewPages, Placement, Signal, SignalState, Snapshot};
 use tempfile::TempDir;
 
-use crate::fake::{Asked, Fake, cpus, everyone_to, machine, policy, thread, tid};
-
-static GO: AtomicBool = AtomicBool::new(false);
+use crate::asking::{asked, change, fake, ran};
+use crate::fake::{Asked, cpus, everyone_to, policy, tid};
 
 /// Longer than any test may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What is asked in which interval.
-pub type Timetable = Vec<(u64, Request)>;
-
-/// Two threads on node 0 of two nodes of four CPUs, seen for eight intervals.
-pub fn fake() -> Fake {
-    let topology = machine(2, 4);
-    let threads = (1..=2).map(|n| thread(n, n, 0, &topology)).collect();
-    let mut world = Fake::new(topology, threads);
-    world.ends_after = 8;
-    world
-}
-
-/// A world that is asked by timetable, with the other end.
-pub fn asked(mut world: Fake, timetable: Timetable) -> (Fake, Requests) {
-    let (control, requests) = pair();
-    let mut timetable = timetable.into_iter().peekable();
-    world = world.scripted(move |interval, _| {
-        while let Some((_, request)) = timetable.next_if(|(at, _)| *at == interval) {
-            control.named("the test").tell(request).unwrap();
-        }
-    });
-    (world, requests)
-}
-
-pub fn change(policy: Option<Policy>, settings: Option<Settings>) -> Request {
-    Request::Change(Box::new(Change {
-        policy: policy.map(Into::into),
-        settings,
-        why: "the test wants it".to_owned(),
-    }))
-}
-
-/// Runs, and returns what was recorded.
-pub fn run(world: &mut Fake, policy: Policy, settings: Settings, requests: Requests) -> Ran {
-    run_with(world, policy, settings, requests, None)
-}
-
-pub struct Ran {
-    pub lines: Vec<Line>,
-    pub summary: Summary,
-}
-
-fn run_with(
-    world: &mut Fake,
-    policy: Policy,
-    settings: Settings,
-    requests: Requests,
-    journal: Option<Journal>,
-) -> Ran {
-    let mut lines = Vec::new();
-    let summary = Herd::new(world, policy, settings, None, journal)
-        .watched(|line| lines.push(line.clone()))
-        .controlled(requests)
-        .run(&GO)
-        .unwrap();
-    Ran { lines, summary }
-}
-
-impl Ran {
-    fn controlled(&self) -> Vec<&Controlled> {
-        self.lines
-            .iter()
-            .filter_map(|line| match &line.record {
-                Record::Control(controlled) => Some(controlled),
-                _ => None,
-            })
-            .collect()
-    }
-
-    pub fn refusals(&self) -> Vec<&str> {
-        let controlled = self.controlled().into_iter();
-        controlled.filter_map(|c| c.refused.as_deref()).collect()
-    }
-
-    /// The kinds of records, in order, shortened.
-    fn kinds(&self) -> String {
-        let kind = |line: &Line| match &line.record {
-            Record::Start(_) => "start",
-            Record::Snapshot(_) => "snapshot",
-            Record::Losses(_) => "losses",
-            Record::Placing(_) => "placing",
-            Record::Outcome(_) => "outcome",
-            Record::Paging(_) => "paging",
-            Record::Notice(_) => "notice",
-            Record::Control(_) => "CONTROL",
-            Record::Trial(_) => "trial",
-            Record::End(_) => "end",
-            Record::LedgerEnded { .. } => "ledger-ended",
-            Record::Unknown => "unknown",
-        };
-        self.lines.iter().map(kind).collect::<Vec<_>>().join(" ")
-    }
-
-    fn times_ms(&self) -> Vec<u64> {
-        let of = |line: &Line| match &line.record {
-            Record::Snapshot(snapshot) => Some(snapshot.time_ns / 1_000_000),
-            _ => None,
-        };
-        self.lines.iter().filter_map(of).collect()
-    }
-}
 
 #[test]
 fn a_pause_decides_nothing_records_what_is_seen_and_leaves_threads_where_they_are() {
@@ -140,7 +36,7 @@ fn a_pause_decides_nothing_records_what_is_seen_and_leaves_threads_where_they_ar
         everyone_to(to)(snapshot)
     });
     let found = world.masks();
-    let ran = run(&mut world, wandering, Settings::default(), requests);
+    let ran = ran(Herd::new(&mut world, wandering).controlled(requests));
     assert_eq!(
         ran.kinds(),
         "start snapshot placing outcome CONTROL snapshot snapshot snapshot CONTROL \
@@ -213,13 +109,10 @@ fn a_pause_that_gives_back_leaves_nothing_held_and_nothing_owed() {
         },
         ..Settings::default()
     };
-    let ran = run_with(
-        &mut world,
-        policy(everyone_to(5)),
-        settings,
-        requests,
-        Some(journal),
-    );
+    let ran = ran(Herd::new(&mut world, policy(everyone_to(5)))
+        .settings(settings)
+        .controlled(requests)
+        .journal(journal));
     let whole = || cpus("0-7");
     let held = || (2, cpus("4-7"), cpus("4-7"));
     let free = || (0, whole(), whole());
@@ -272,13 +165,10 @@ fn a_taking_back_puts_threads_where_they_were_found_and_leaves_nothing_held() {
         },
         ..Settings::default()
     };
-    let ran = run_with(
-        &mut world,
-        policy(everyone_to(5)),
-        settings,
-        requests,
-        Some(journal),
-    );
+    let ran = ran(Herd::new(&mut world, policy(everyone_to(5)))
+        .settings(settings)
+        .controlled(requests)
+        .journal(journal));
     assert_eq!(
         *seen.lock().unwrap(),
         [
@@ -326,7 +216,7 @@ fn a_pause_that_has_not_given_back_can_do_so_later() {
     );
     let found = world.masks();
     let placing = policy(everyone_to(5));
-    let ran = run(&mut world, placing, Settings::default(), requests);
+    let ran = ran(Herd::new(&mut world, placing).controlled(requests));
     assert_eq!(
         ran.refusals(),
         [
@@ -346,7 +236,7 @@ fn another_policy_takes_over_and_what_was_found_is_still_given_back() {
     let (mut world, requests) = asked(fake(), vec![(3, change(Some(other), None))]);
     let found = world.masks();
     let placing = policy(everyone_to(5));
-    let ran = run(&mut world, placing, Settings::default(), requests);
+    let ran = ran(Herd::new(&mut world, placing).controlled(requests));
     let cores: Vec<Option<u32>> = world
         .applied
         .iter()
@@ -409,7 +299,7 @@ fn what_cannot_be_is_refused_as_at_a_start_and_changes_nothing() {
         }
     }
     let placing = policy(everyone_to(5));
-    let ran = run(&mut world, placing, Settings::default(), requests);
+    let ran = ran(Herd::new(&mut world, placing).controlled(requests));
     assert_eq!(
         ran.refusals(),
         [
@@ -473,7 +363,7 @@ fn a_change_of_settings_keeps_the_policy_with_what_it_has_learnt() {
         // Each decision is for another core: the count goes on.
         everyone_to(asked % 8)(snapshot)
     });
-    let ran = run(&mut world, counting, Settings::default(), requests);
+    let ran = ran(Herd::new(&mut world, counting).controlled(requests));
     assert_eq!(
         ran.times_ms(),
         [500, 1500, 2500, 3500, 3600, 3700, 3800, 3900]
@@ -506,7 +396,7 @@ fn a_dry_run_that_begins_or_ends_in_the_middle() {
         to = (to + 1) % 8;
         everyone_to(to)(snapshot)
     });
-    let ran = run(&mut world, wandering, Settings::default(), requests);
+    let ran = ran(Herd::new(&mut world, wandering).controlled(requests));
     let carried_out: Vec<bool> = ran
         .lines
         .iter()
@@ -536,7 +426,7 @@ fn a_world_that_is_woken_goes_on_with_its_interval() {
     world.woken_in = vec![2, 4];
     world.ends_after = 6;
     let placing = policy(everyone_to(5));
-    let ran = run(&mut world, placing, Settings::default(), requests);
+    let ran = ran(Herd::new(&mut world, placing).controlled(requests));
     assert_eq!(ran.refusals(), Vec::<&str>::new());
     assert_eq!(
         ran.times_ms(),
@@ -568,7 +458,9 @@ fn who_waits_for_an_answer_gets_it() {
         ..Settings::default()
     };
     let placing = policy(everyone_to(5));
-    let herd = Herd::new(&mut world, placing, settings, None, None).controlled(requests);
+    let herd = Herd::new(&mut world, placing)
+        .settings(settings)
+        .controlled(requests);
     herd.run(&stop).unwrap();
     let (control, answers) = asker.join().unwrap();
     let refused = "it is already paused, and affinities are restored".to_owned();
@@ -594,7 +486,7 @@ fn who_does_not_wait_or_comes_in_crowds_does_no_harm() {
     assert_eq!(control.tell(Request::Resume), Err(ControlError::Busy));
     let mut world = fake();
     let placing = policy(everyone_to(5));
-    let ran = run(&mut world, placing, Settings::default(), requests);
+    let ran = ran(Herd::new(&mut world, placing).controlled(requests));
     assert_eq!(ran.refusals().len(), MOST_WAITING);
     assert_eq!(ran.summary.totals.intervals, 8);
     assert_eq!(

@@ -8,7 +8,7 @@ use numaherd_herd::control::pair;
 use numaherd_herd::{Guard, Herd, Limits, Line, Record, Request, Settings};
 use numaherd_world::{PageOrder, Pages};
 
-use crate::control::{asked, change, fake, run};
+use crate::asking::{asked, change, fake, ran};
 use crate::fake::{
     Fake, FakePager, Heard, Round, ToldPaging, all_pages, everyone_to, policy, policy_with, remote,
     window,
@@ -70,7 +70,9 @@ fn a_pause_quiets_the_paging_thread_and_a_change_replaces_its_paging() {
         },
         ..Settings::default()
     };
-    let ran = run(&mut world, placing, settings, requests);
+    let ran = ran(Herd::new(&mut world, placing)
+        .settings(settings)
+        .controlled(requests));
     assert_eq!(ran.refusals(), Vec::<&str>::new());
     let counts = counts.lock().unwrap();
     assert!(counts[&2] < counts[&3], "{counts:?}");
@@ -120,7 +122,9 @@ fn page_orders_that_wait_when_another_policy_takes_over_are_refused() {
         ..Settings::default()
     };
     let placing = policy_with(everyone_to(5), paging);
-    let ran = run(&mut world, placing, settings, requests);
+    let ran = ran(Herd::new(&mut world, placing)
+        .settings(settings)
+        .controlled(requests));
     // The first by the second, the second by the change.
     assert_eq!(ran.summary.totals.refusals[&Guard::Superseded], 2);
     let asked = heard.lock().unwrap().placed.len();
@@ -144,7 +148,8 @@ fn a_pause_quiets_a_paging_in_step_and_its_time_passes_without_samples() {
         ..quick()
     };
     let paging = policy_with(|_| Vec::new(), ToldPaging::stay());
-    Herd::new(&mut world, paging, settings, None, None)
+    Herd::new(&mut world, paging)
+        .settings(settings)
         // Heard when the interval after is over.
         .watched(|line| match &line.record {
             Record::Snapshot(seen) if seen.sequence == 0 => {

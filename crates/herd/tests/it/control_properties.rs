@@ -285,7 +285,9 @@ fn run(plan: &[(u32, u32)], set: &Set, events: Vec<Vec<Event>>) -> Ran {
     let journal = Journal::open(&path, "this boot", "the test").unwrap();
     let mut lines: Vec<Line> = Vec::new();
     let heard = outside.clone();
-    let summary = Herd::new(&mut world, policy, set.settings(), None, Some(journal))
+    let summary = Herd::new(&mut world, policy)
+        .settings(set.settings())
+        .journal(journal)
         .watched(|line| {
             if let Record::Control(controlled) = &line.record
                 && controlled.refused.is_none()

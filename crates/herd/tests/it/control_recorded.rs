@@ -8,7 +8,7 @@ use numaherd_herd::ledger::{Ledger, Writer};
 use numaherd_herd::{Herd, Line, Record, Request, Settings};
 use tempfile::TempDir;
 
-use crate::control::{asked, change, fake};
+use crate::asking::{asked, change, fake};
 use crate::fake::{everyone_to, policy};
 
 static GO: AtomicBool = AtomicBool::new(false);
@@ -19,18 +19,12 @@ fn every_watcher_sees_every_line_and_may_keep_it() {
     control.tell(Request::Resume).unwrap();
     let mut world = fake();
     let (mut one, mut other) = (Vec::new(), Vec::<Arc<Line>>::new());
-    Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    )
-    .watched(|line| one.push(line.clone()))
-    .watched_by(Box::new(|line| other.push(line.clone())))
-    .controlled(requests)
-    .run(&GO)
-    .unwrap();
+    Herd::new(&mut world, policy(everyone_to(5)))
+        .watched(|line| one.push(line.clone()))
+        .watched_by(Box::new(|line| other.push(line.clone())))
+        .controlled(requests)
+        .run(&GO)
+        .unwrap();
     assert!(one.iter().eq(other.iter().map(|line| &**line)));
     assert!(one.len() > 8);
 }
@@ -55,21 +49,16 @@ fn what_was_asked_is_in_the_ledger_and_the_later_part_of_it_begins_with_what_hol
     world.ends_after = 120;
     let writer = Writer::create(&path, "the test", None, 32 * 1024).unwrap();
     let mut asked: Vec<Line> = Vec::new();
-    Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        Some(writer),
-        None,
-    )
-    .watched(|line| {
-        if matches!(line.record, Record::Control(_)) {
-            asked.push(line.clone());
-        }
-    })
-    .controlled(requests)
-    .run(&GO)
-    .unwrap();
+    Herd::new(&mut world, policy(everyone_to(5)))
+        .ledger(writer)
+        .watched(|line| {
+            if matches!(line.record, Record::Control(_)) {
+                asked.push(line.clone());
+            }
+        })
+        .controlled(requests)
+        .run(&GO)
+        .unwrap();
     assert_eq!(asked.len(), 2);
     for line in &asked {
         let text = serde_json::to_string(line).unwrap();

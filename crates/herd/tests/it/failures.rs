@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use numaherd_herd::ledger::{Ledger, Writer};
-use numaherd_herd::{Ending, Guard, Herd, Line, Record, Settings};
+use numaherd_herd::{Ending, Guard, Herd, Line, Record};
 use numaherd_world::{Counts, ThreadId};
 use tempfile::TempDir;
 
@@ -28,9 +28,7 @@ fn counters_gone_mad_do_not_end_a_run() {
         });
     }
     let placing = policy(everyone_to(5));
-    let summary = Herd::new(&mut world, placing, Settings::default(), None, None)
-        .run(&GO)
-        .unwrap();
+    let summary = Herd::new(&mut world, placing).run(&GO).unwrap();
     assert_eq!(summary.totals.instructions, u64::MAX);
     assert_eq!(summary.totals.local_access_ratio(), Some(1.0));
 }
@@ -41,13 +39,7 @@ fn a_thread_that_dies_mid_move_is_recorded_as_gone_and_nothing_is_lost() {
     let mut world = fake(3);
     world.dies = vec![tid(2)];
     let mut gone: Vec<ThreadId> = Vec::new();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        Some(journal(&directory)),
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).journal(journal(&directory));
     let watch = |line: &Line| {
         if let Record::Outcome(outcome) = &line.record {
             let of = outcome.affinities.iter();
@@ -71,13 +63,7 @@ fn what_the_kernel_refuses_is_said_once_and_the_rest_goes_on() {
     let mut world = fake(2);
     let error = "sched_setaffinity: EPERM: run as root or with CAP_SYS_NICE".to_owned();
     world.refuses.insert(tid(1), error);
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5)));
     let summary = herd.run(&GO).unwrap();
     assert_eq!(summary.totals.thread_moves, 1);
     assert_eq!(
@@ -96,13 +82,7 @@ fn what_the_kernel_refused_to_set_is_not_owed() {
     let refused = "sched_setaffinity: EPERM".to_owned();
     world.refuses.insert(tid(1), refused);
     let mut owed = Vec::new();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        Some(journal(&directory)),
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).journal(journal(&directory));
     // Seen after each line of the ledger, and so after each change.
     let herd = herd.watched(|_| {
         owed.push(numaherd_herd::journal::owed(&journal_path(&directory), "this boot").unwrap());
@@ -117,13 +97,7 @@ fn a_cpuset_that_forbids_every_target_is_said_once() {
     let mut world = fake(1);
     world.thread(1).cpuset = Arc::new(cpus("0-3"));
     world.thread(1).affinity = Arc::new(cpus("0-3"));
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5)));
     let summary = herd.run(&GO).unwrap();
     assert!(world.applied.is_empty());
     assert_eq!(summary.totals.refusals[&Guard::Cpuset], 5);
@@ -141,13 +115,7 @@ fn a_world_that_cannot_be_seen_any_more_ends_the_run_and_threads_are_given_back(
     let mut world = fake(2);
     let found = world.masks();
     world.blind_from = 3;
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5)));
     let summary = herd.run(&GO).unwrap();
     let error = "cannot observe the made-up machine: reading /proc: EIO".to_owned();
     assert_eq!(summary.ending, Ending::Failed { error });
@@ -162,13 +130,7 @@ fn a_stop_in_the_middle_gives_everything_back() {
         flag.store(interval == 2, Ordering::Relaxed);
     });
     let found = world.masks();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5)));
     let summary = herd.run(&stop).unwrap();
     assert_eq!(summary.ending, Ending::Stopped);
     assert_eq!(summary.totals.intervals, 3);
@@ -182,14 +144,7 @@ fn nothing_is_moved_that_could_not_be_written_down() {
     let journal = journal(&directory);
     // A directory in the place of the file: the journal cannot be written.
     std::fs::create_dir(directory.path().join("journal.new")).unwrap();
-    let settings = Settings::default();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        settings,
-        None,
-        Some(journal),
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).journal(journal);
     let summary = herd.run(&GO).unwrap();
     assert!(world.applied.is_empty());
     assert_eq!(summary.totals.refusals[&Guard::Journal], 10);
@@ -215,13 +170,7 @@ fn the_journal_is_on_disk_before_the_world_is_asked() {
         sees.lock().unwrap().push(text.lines().count());
     });
     world.ends_after = 3;
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        Some(journal(&directory)),
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).journal(journal(&directory));
     herd.run(&GO).unwrap();
     assert_eq!(
         *seen.lock().unwrap(),
@@ -239,14 +188,7 @@ fn a_ledger_that_cannot_be_written_ends_with_one_message_and_herding_goes_on() {
     std::fs::create_dir_all(directory.path().join("run.ledger.1/taken")).unwrap();
     let writer = Writer::create(&path, "numaherd test", None, 8192).unwrap();
     let mut world = fake(1);
-    let settings = Settings::default();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        settings,
-        Some(writer),
-        None,
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).ledger(writer);
     let summary = herd.run(&GO).unwrap();
     assert_eq!(summary.totals.thread_moves, 1);
     assert_eq!(summary.totals.intervals, 5);

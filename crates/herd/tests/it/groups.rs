@@ -74,7 +74,8 @@ fn each_group_has_its_own_policy_cadence_and_stray_in_one_loop() {
     };
     let mut used = None;
     let mut placed: BTreeMap<u32, (u64, String)> = BTreeMap::new();
-    let summary = Herd::new(&mut world, composed(), settings, None, None)
+    let summary = Herd::new(&mut world, composed())
+        .settings(settings)
         .watched(|line| match &line.record {
             Record::Start(start) => used = Some(start.settings.clone()),
             Record::Placing(placing) => {
@@ -113,7 +114,7 @@ fn each_group_has_its_own_policy_cadence_and_stray_in_one_loop() {
 fn threads_of_a_group_that_has_no_policy_any_more_are_given_back() {
     let mut world = world(8);
     let mut given_back = Vec::new();
-    Herd::new(&mut world, composed(), Settings::default(), None, None)
+    Herd::new(&mut world, composed())
         .watched(|line| {
             if let Record::Placing(placing) = &line.record {
                 let back = placing.affinities.iter().filter(|o| o.core.is_none());

@@ -234,7 +234,8 @@ fn following(paging: &str) -> Policy {
 
 fn run(world: &mut Stepped, policy: Policy, settings: Settings) -> (Summary, Vec<Line>) {
     let mut lines = Vec::new();
-    let summary = Herd::new(world, policy, settings, None, None)
+    let summary = Herd::new(world, policy)
+        .settings(settings)
         .watched(|line| lines.push(line.clone()))
         .run(&AtomicBool::new(false))
         .unwrap();
@@ -399,7 +400,9 @@ fn one_seed_gives_one_ledger_to_the_byte() {
             ..Settings::default()
         };
         let mut world = Stepped::new();
-        let herd = Herd::new(&mut world, policy, settings, Some(writer), None);
+        let herd = Herd::new(&mut world, policy)
+            .settings(settings)
+            .ledger(writer);
         let summary = herd.run(&AtomicBool::new(false)).unwrap();
         assert!(summary.totals.pages_moved > 0, "or little is shown");
         std::fs::read(path).unwrap()

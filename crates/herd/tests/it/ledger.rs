@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use numaherd_herd::ledger::{
     Follow, Header, Ledger, Next, Notice, Reader, VERSION, Writer, earlier_part,
 };
-use numaherd_herd::{Herd, HerdError, Line, Record, Settings};
+use numaherd_herd::{Herd, HerdError, Line, Record};
 use numaherd_topology::{CpuId, NodeId};
 use numaherd_world::Snapshot;
 use proptest::prelude::*;
@@ -31,16 +31,11 @@ fn recorded_as(name: &str) -> (Vec<u8>, Vec<Line>) {
     let mut world = Fake::new(topology, threads);
     world.ends_after = 3;
     let mut lines = Vec::new();
-    Herd::new(
-        &mut world,
-        policy(everyone_to(3)),
-        Settings::default(),
-        Some(writer),
-        None,
-    )
-    .watched(|line| lines.push(line.clone()))
-    .run(&AtomicBool::new(false))
-    .unwrap();
+    Herd::new(&mut world, policy(everyone_to(3)))
+        .ledger(writer)
+        .watched(|line| lines.push(line.clone()))
+        .run(&AtomicBool::new(false))
+        .unwrap();
     (fs::read(&path).unwrap(), lines)
 }
 
@@ -489,15 +484,10 @@ fn example() -> String {
     let threads = vec![thread(4711, 4711, 0, &topology)];
     let mut world = Fake::new(topology, threads);
     world.ends_after = 2;
-    Herd::new(
-        &mut world,
-        policy(everyone_to(1)),
-        Settings::default(),
-        Some(writer),
-        None,
-    )
-    .run(&AtomicBool::new(false))
-    .unwrap();
+    Herd::new(&mut world, policy(everyone_to(1)))
+        .ledger(writer)
+        .run(&AtomicBool::new(false))
+        .unwrap();
     fs::read_to_string(&path).unwrap()
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use numaherd_herd::ledger::{Ledger, Writer};
-use numaherd_herd::{Herd, Record, Settings, Summary};
+use numaherd_herd::{Herd, Record, Summary};
 use numaherd_policy::groups::Policies;
 use numaherd_policy::losses::{Estimate, Losses, Unknown};
 use numaherd_policy::{Needs, Place, Policy, Random, registry};
@@ -37,7 +37,7 @@ fn linux() -> Policy {
 fn recorded(policy: impl Into<Policies>) -> (Vec<Record>, Summary) {
     let mut world = world();
     let mut records = Vec::new();
-    let summary = Herd::new(&mut world, policy, Settings::default(), None, None)
+    let summary = Herd::new(&mut world, policy)
         .with_losses()
         .watched(|line| records.push(line.record.clone()))
         .run(&GO)
@@ -76,7 +76,8 @@ fn a_ledger_has_them_as_they_were_found() {
     let writer = Writer::create(&path, "numaherd test", None, 100 * MIB).unwrap();
     let mut records = Vec::new();
     let mut world = world();
-    Herd::new(&mut world, linux(), Settings::default(), Some(writer), None)
+    Herd::new(&mut world, linux())
+        .ledger(writer)
         .with_losses()
         .watched(|line| records.push(line.record.clone()))
         .run(&GO)
@@ -90,7 +91,7 @@ fn a_ledger_has_them_as_they_were_found() {
 fn who_does_not_ask_for_them_has_none() {
     let mut world = world();
     let mut records = Vec::new();
-    let herd = Herd::new(&mut world, linux(), Settings::default(), None, None);
+    let herd = Herd::new(&mut world, linux());
     let summary = herd
         .watched(|line| records.push(line.record.clone()))
         .run(&GO)

@@ -1,6 +1,7 @@
 //! The herd against a scripted machine: loop, governor, journal, ledger, replay.
 
 mod asked;
+mod asking;
 mod control;
 mod control_pages;
 mod control_properties;

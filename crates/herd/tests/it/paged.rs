@@ -78,13 +78,7 @@ fn run_with_pager(then: Then, settings: Settings) -> Paged {
     };
     let heard = paging.heard.clone();
     let mut lines = Vec::new();
-    let herd = Herd::new(
-        &mut world,
-        policy_with(everyone_to(5), paging),
-        settings,
-        None,
-        None,
-    );
+    let herd = Herd::new(&mut world, policy_with(everyone_to(5), paging)).settings(settings);
     let summary = herd
         .watched(|line| lines.push(line.clone()))
         .run(&GO)
@@ -151,7 +145,7 @@ fn a_paging_that_does_not_listen_moves_what_it_wants_when_threads_are_placed_and
         ..ToldPaging::stay()
     };
     let policy = policy_with(everyone_to(5), paging);
-    let herd = Herd::new(&mut world, policy, Settings::default(), None, None);
+    let herd = Herd::new(&mut world, policy);
     let summary = herd.run(&GO).unwrap();
     assert_eq!(summary.notices, Vec::<String>::new());
     assert!(summary.totals.pages_moved > 0);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
-use numaherd_herd::{Ending, Herd, Record, Settings, Summary};
+use numaherd_herd::{Ending, Herd, Record, Summary};
 use numaherd_policy::registry;
 use numaherd_topology::NodeId;
 use numaherd_world::{NewPages, Snapshot};
@@ -28,7 +28,7 @@ fn run(policy: &str) -> (Summary, Snapshot) {
     let found = world.masks();
     let mut last = None;
     let policy = registry::build(policy, &numaherd_policy::Settings::default()).unwrap();
-    let summary = Herd::new(&mut world, policy, Settings::default(), None, None)
+    let summary = Herd::new(&mut world, policy)
         .watched(|line| {
             if let Record::Snapshot(snapshot) = &line.record {
                 last = Some(snapshot.clone());
@@ -63,7 +63,7 @@ fn ipm_says_that_it_goes_by_samples_when_it_does() {
     world.ends_after = 1;
     let settings = numaherd_policy::Settings::parse("[ipm]\nevidence = \"samples\"").unwrap();
     let policy = registry::build("ipm", &settings).unwrap();
-    let summary = Herd::new(&mut world, policy, Settings::default(), None, None)
+    let summary = Herd::new(&mut world, policy)
         .run(&AtomicBool::new(false))
         .unwrap();
     assert_eq!(summary.notices.len(), 1);

@@ -527,7 +527,9 @@ impl Stage {
                 let mut journal = Journal::open(&path, BOOT, "a herd").unwrap();
                 journal.restore(&mut machine);
                 let policy = policy(to_and_fro);
-                let herd = Herd::new(&mut machine, policy, settings(), None, Some(journal));
+                let herd = Herd::new(&mut machine, policy)
+                    .settings(settings())
+                    .journal(journal);
                 herd.run(&GO).unwrap();
             }
             Command::Release => {

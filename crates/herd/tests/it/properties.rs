@@ -137,7 +137,8 @@ fn run(world: &mut Fake, settings: Settings, plans: Vec<Vec<(u32, u32)>>) -> Vec
         entries.into_iter().map(placement).collect()
     };
     let mut lines = Vec::new();
-    Herd::new(world, policy(plan), settings, None, None)
+    Herd::new(world, policy(plan))
+        .settings(settings)
         .watched(|line| lines.push(line.clone()))
         .run(&GO)
         .unwrap();

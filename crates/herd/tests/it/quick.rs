@@ -56,7 +56,8 @@ fn at(intervals: &'static [u64]) -> impl FnMut(&Snapshot) -> Vec<Placement> + Se
 fn recorded(policy: Policy, settings: Settings, intervals: u64) -> (Vec<Record>, Summary) {
     let mut world = world(2, intervals);
     let mut records = Vec::new();
-    let summary = Herd::new(&mut world, policy, settings, None, None)
+    let summary = Herd::new(&mut world, policy)
+        .settings(settings)
         .watched(|line| records.push(line.record.clone()))
         .run(&GO)
         .unwrap();
@@ -146,9 +147,6 @@ fn where_there_is_too_much_to_record_decisions_are_recorded_without_what_was_see
             let first = &snapshot.threads[0];
             vec![place(first, (first.place().0 + 4) % 8)]
         }),
-        Settings::default(),
-        None,
-        None,
     )
     .watched(|line| records.push(line.record.clone()))
     .run(&GO)
@@ -191,15 +189,10 @@ fn a_replay_sees_what_was_recorded_and_decides_there_as_it_did() {
     let writer = Writer::create(&path, "numaherd test", None, 100 * MIB).unwrap();
     let decide = || at(&[30, 31, 120]);
     let mut world = world(2, 150);
-    Herd::new(
-        &mut world,
-        brisk(decide()),
-        Settings::default(),
-        Some(writer),
-        None,
-    )
-    .run(&GO)
-    .unwrap();
+    Herd::new(&mut world, brisk(decide()))
+        .ledger(writer)
+        .run(&GO)
+        .unwrap();
     let plans = |lines: &[numaherd_herd::Line]| -> Vec<(u64, Vec<Placement>)> {
         let placings = lines.iter().filter_map(|line| match &line.record {
             Record::Placing(placing) if !placing.plan.is_empty() => {
@@ -218,7 +211,8 @@ fn a_replay_sees_what_was_recorded_and_decides_there_as_it_did() {
         ..start.settings
     };
     let mut replayed = Vec::new();
-    Herd::new(&mut world, brisk(decide()), settings, None, None)
+    Herd::new(&mut world, brisk(decide()))
+        .settings(settings)
         .watched(|line| replayed.push(line.clone()))
         .run(&GO)
         .unwrap();
@@ -251,7 +245,8 @@ fn undone_at(policy: fn(Told) -> Policy) -> f64 {
     };
     let undone = Arc::new(Mutex::new(None));
     let seen = undone.clone();
-    let summary = Herd::new(&mut world, policy(Box::new(once)), settings, None, None)
+    let summary = Herd::new(&mut world, policy(Box::new(once)))
+        .settings(settings)
         .watched(move |line| {
             if let Record::Placing(placing) = &line.record
                 && !placing.undone.is_empty()
@@ -292,7 +287,8 @@ fn exploring(every: u64) -> Summary {
         length_ms: Some(120_000),
         ..Settings::default()
     };
-    Herd::new(&mut world, brisk(explore), settings, None, None)
+    Herd::new(&mut world, brisk(explore))
+        .settings(settings)
         .run(&GO)
         .unwrap()
 }
@@ -333,7 +329,8 @@ fn brm_goes_its_way_on_penalties_that_say_nothing() {
         length_ms: Some(120_000),
         ..Settings::default()
     };
-    let summary = Herd::new(&mut world, brm, settings, None, None)
+    let summary = Herd::new(&mut world, brm)
+        .settings(settings)
         .run(&GO)
         .unwrap();
     assert_eq!(summary.totals.intervals, 12_000);
@@ -395,7 +392,8 @@ fn moves_per_second_mean_a_second_at_any_cadence() {
         settings.limits.moves_per_second = 2.0;
         settings.limits.bounce_limit = u32::MAX;
         settings.limits.worse.undo = false;
-        Herd::new(&mut world, policy, settings, None, None)
+        Herd::new(&mut world, policy)
+            .settings(settings)
             .run(&GO)
             .unwrap()
             .totals

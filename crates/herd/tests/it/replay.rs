@@ -19,16 +19,10 @@ fn record(path: &std::path::Path) {
         world.threads[0].cpu_share = 1.0 / (interval + 3) as f64;
     });
     world.ends_after = 4;
-    let settings = Settings::default();
-    Herd::new(
-        &mut world,
-        policy(everyone_to(3)),
-        settings,
-        Some(writer),
-        None,
-    )
-    .run(&GO)
-    .unwrap();
+    Herd::new(&mut world, policy(everyone_to(3)))
+        .ledger(writer)
+        .run(&GO)
+        .unwrap();
 }
 
 /// How the recorded run began, and its snapshots as a world.
@@ -73,7 +67,8 @@ fn a_replayed_policy_decides_as_it_did() {
         dry_run: true,
         ..start.settings
     };
-    let summary = Herd::new(&mut world, policy(everyone_to(3)), settings, None, None)
+    let summary = Herd::new(&mut world, policy(everyone_to(3)))
+        .settings(settings)
         .watched(|line| match &line.record {
             Record::Snapshot(snapshot) => seen.push(snapshot.clone()),
             Record::Placing(placing) => decided.push(placing.plan.placements.clone()),

@@ -46,13 +46,7 @@ pub fn dry() -> Settings {
 fn threads_move_and_are_given_back_at_the_end() {
     let mut world = fake(3);
     let found = world.masks();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5)));
     let summary = herd.run(&GO).unwrap();
     assert_eq!(
         (
@@ -82,7 +76,8 @@ fn a_thread_that_leaves_the_selection_is_given_back_unless_someone_changed_its_m
     });
     let journal = Some(journal(&directory));
     let placing = policy(everyone_to(5));
-    let summary = Herd::new(&mut world, placing, Settings::default(), None, journal)
+    let summary = Herd::new(&mut world, placing)
+        .journal(journal)
         .run(&GO)
         .unwrap();
     let left = &world.applied[1].affinities;
@@ -129,7 +124,8 @@ fn an_heir_outside_the_selection_is_given_back_while_it_runs() {
     daemon(&mut world, 9);
     let journal = Some(journal(&directory));
     let placing = policy(everyone_to(5));
-    Herd::new(&mut world, placing, Settings::default(), None, journal)
+    Herd::new(&mut world, placing)
+        .journal(journal)
         .run(&GO)
         .unwrap();
     let given_back = &world.applied[1].affinities;
@@ -151,9 +147,7 @@ fn a_thread_whose_user_gave_it_a_mask_of_ours_is_not_touched() {
     });
     daemon(&mut world, 9);
     let placing = policy(everyone_to(5));
-    Herd::new(&mut world, placing, Settings::default(), None, None)
-        .run(&GO)
-        .unwrap();
+    Herd::new(&mut world, placing).run(&GO).unwrap();
     assert_eq!(world.masks()[&tid(9)], cpus("4-7"));
 }
 
@@ -172,7 +166,8 @@ fn what_starts_while_others_are_given_back_is_given_back_too() {
     world.unseen = vec![tid(8), tid(9)];
     let journal = Some(journal(&directory));
     let placing = policy(everyone_to(5));
-    let summary = Herd::new(&mut world, placing, Settings::default(), None, journal)
+    let summary = Herd::new(&mut world, placing)
+        .journal(journal)
         .run(&GO)
         .unwrap();
     assert!(world.masks().values().all(|mask| *mask == cpus("0-7")));
@@ -194,7 +189,8 @@ fn a_thread_stays_in_the_journal_until_its_heirs_have_been_looked_for() {
     });
     let journal = Some(journal(&directory));
     let placing = policy(everyone_to(5));
-    Herd::new(&mut world, placing, Settings::default(), None, journal)
+    Herd::new(&mut world, placing)
+        .journal(journal)
         .run(&GO)
         .unwrap();
 }
@@ -257,7 +253,8 @@ fn a_placement_is_asked_at_its_own_cadence_and_the_first_interval_is_no_longer()
         record_interval_ms: 0,
         ..Settings::default()
     };
-    Herd::new(&mut world, brisk, settings, None, None)
+    Herd::new(&mut world, brisk)
+        .settings(settings)
         .watched(|line| match &line.record {
             Record::Start(start) => used = Some(start.settings.clone()),
             Record::Snapshot(snapshot) => times.push(snapshot.time_ns),
@@ -280,7 +277,8 @@ fn a_run_of_a_set_length_ends_to_the_millisecond() {
             ..Settings::default()
         };
         let mut times = Vec::new();
-        let summary = Herd::new(&mut world, policy(everyone_to(5)), settings, None, None)
+        let summary = Herd::new(&mut world, policy(everyone_to(5)))
+            .settings(settings)
             .watched(|line| {
                 if let Record::Snapshot(snapshot) = &line.record {
                     times.push(snapshot.time_ns / 1_000_000);
@@ -305,20 +303,14 @@ fn every_placing_is_drawn_from_a_snapshot_that_is_recorded() {
     let mut world = fake(2);
     let mut recorded = Vec::new();
     let mut drawn_from = Vec::new();
-    Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    )
-    .watched(|line| match &line.record {
-        Record::Snapshot(snapshot) => recorded.push(snapshot.sequence),
-        Record::Placing(placing) => drawn_from.push(placing.snapshot),
-        _ => {}
-    })
-    .run(&GO)
-    .unwrap();
+    Herd::new(&mut world, policy(everyone_to(5)))
+        .watched(|line| match &line.record {
+            Record::Snapshot(snapshot) => recorded.push(snapshot.sequence),
+            Record::Placing(placing) => drawn_from.push(placing.snapshot),
+            _ => {}
+        })
+        .run(&GO)
+        .unwrap();
     assert_eq!(recorded, [0, 1, 2, 3, 4]);
     assert_eq!(drawn_from, [0, 1, 2, 3, 4, 4], "the last gives back");
 }
@@ -327,7 +319,7 @@ fn every_placing_is_drawn_from_a_snapshot_that_is_recorded() {
 fn a_dry_run_asks_the_world_for_nothing_and_records_what_it_would_do() {
     let mut world = fake(3);
     let mut lines: Vec<Line> = Vec::new();
-    let herd = Herd::new(&mut world, policy(everyone_to(5)), dry(), None, None);
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).settings(dry());
     let summary = herd
         .watched(|line| lines.push(line.clone()))
         .run(&GO)
@@ -360,13 +352,7 @@ fn the_first_thing_recorded_is_how_it_began_and_the_last_how_it_ended() {
         intervals: Some(2),
         ..Settings::default()
     };
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        settings.clone(),
-        None,
-        None,
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).settings(settings.clone());
     let summary = herd
         .watched(|line| lines.push(line.clone()))
         .run(&GO)
@@ -395,13 +381,7 @@ fn the_paging_is_told_after_the_placement_who_is_where() {
         0 => vec![place(&snapshot.threads[1], 5)],
         _ => Vec::new(),
     };
-    let herd = Herd::new(
-        &mut world,
-        policy_with(one, paging),
-        Settings::default(),
-        None,
-        None,
-    );
+    let herd = Herd::new(&mut world, policy_with(one, paging));
     herd.run(&GO).unwrap();
     let placed = |moved_from| numaherd_policy::PlacedThread {
         thread: tid(2),
@@ -428,7 +408,8 @@ fn a_dry_run_counts_the_pages_that_it_would_ask_for() {
         ..ToldPaging::stay()
     };
     let placing = policy_with(everyone_to(5), paging);
-    let summary = Herd::new(&mut world, placing, dry(), None, None)
+    let summary = Herd::new(&mut world, placing)
+        .settings(dry())
         .run(&GO)
         .unwrap();
     assert_eq!(summary.totals.pages_moved, 0);
@@ -446,13 +427,7 @@ fn without_a_pager_pages_are_moved_in_the_loop() {
         ..ToldPaging::stay()
     };
     let heard = paging.heard.clone();
-    let herd = Herd::new(
-        &mut world,
-        policy_with(everyone_to(5), paging),
-        Settings::default(),
-        None,
-        None,
-    );
+    let herd = Herd::new(&mut world, policy_with(everyone_to(5), paging));
     let summary = herd.run(&GO).unwrap();
     assert_eq!(summary.totals.pages_moved, 1);
     assert_eq!(heard.lock().unwrap().outcomes, [moved(&order, 1)]);
@@ -473,13 +448,7 @@ fn the_same_seed_gives_the_same_ledger() {
     let run = || {
         let mut world = fake(4);
         let mut lines: Vec<String> = Vec::new();
-        let herd = Herd::new(
-            &mut world,
-            policy(everyone_to(6)),
-            Settings::default(),
-            None,
-            None,
-        );
+        let herd = Herd::new(&mut world, policy(everyone_to(6)));
         herd.watched(|line| lines.push(format!("{line:?}")))
             .run(&GO)
             .unwrap();
@@ -506,16 +475,10 @@ fn a_policy_whose_signals_are_missing_is_refused_with_what_would_help() {
         name: name.to_owned(),
         needs,
     });
-    let error = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        Settings::default(),
-        None,
-        None,
-    )
-    .or_else(others.to_vec())
-    .run(&GO)
-    .unwrap_err();
+    let error = Herd::new(&mut world, policy(everyone_to(5)))
+        .or_else(others.to_vec())
+        .run(&GO)
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "the policy as-told needs the signal miss rate, which is not available here: \
@@ -532,14 +495,7 @@ fn a_run_is_read_back_as_it_was_recorded() {
     let writer = Writer::create(&path, "numaherd test", None, 100 * MIB).unwrap();
     let mut world = fake(3);
     let mut lines: Vec<Line> = Vec::new();
-    let settings = Settings::default();
-    let herd = Herd::new(
-        &mut world,
-        policy(everyone_to(5)),
-        settings,
-        Some(writer),
-        None,
-    );
+    let herd = Herd::new(&mut world, policy(everyone_to(5))).ledger(writer);
     herd.watched(|line| lines.push(line.clone()))
         .run(&GO)
         .unwrap();

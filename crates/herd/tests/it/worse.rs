@@ -39,7 +39,8 @@ fn run(
     };
     let on = Arc::new(std::sync::Mutex::new(None));
     let seen = on.clone();
-    let summary = Herd::new(&mut world, policy(place_once), settings, None, None)
+    let summary = Herd::new(&mut world, policy(place_once))
+        .settings(settings)
         .watched(move |line| {
             if let numaherd_herd::Record::Snapshot(snapshot) = &line.record {
                 *seen.lock().unwrap() = snapshot.threads[0].assigned;
@@ -126,7 +127,7 @@ fn a_policy_that_insists_has_its_way() {
         }
         vec![place(thread, to)]
     };
-    let herd = Herd::new(&mut world, policy(insist), Settings::default(), None, None);
+    let herd = Herd::new(&mut world, policy(insist));
     let summary = herd.run(&AtomicBool::new(false)).unwrap();
     assert_eq!((summary.totals.thread_moves, summary.totals.undone), (3, 1));
     let refused = summary.totals.refusals[&numaherd_herd::Guard::Worse];

@@ -191,7 +191,10 @@ pub fn herd(options: &Run, attached: Attached<'_>) -> Result<ExitCode> {
     signals::watch(Ender::of(&stop, world.clone()), reload.clone())?;
     let mut service = service::Service::new();
     let (groups, settings) = (host.groups(), steering::settings(&config));
-    let herd = Herd::new(&mut host, policy, settings, ledger, journal)
+    let herd = Herd::new(&mut host, policy)
+        .settings(settings)
+        .ledger(ledger)
+        .journal(journal)
         .or_else(alternatives)
         .with_losses()
         .controlled(requests)

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use numaherd_herd::ledger::Writer;
-use numaherd_herd::{Guard, Herd, Record, Settings};
+use numaherd_herd::{Guard, Herd, Record};
 use numaherd_policy::classes::Class;
 use numaherd_policy::registry;
 use numaherd_show::explain::Choice;
@@ -211,7 +211,8 @@ fn a_ledger_that_cannot_be_written_any_more_is_told() {
     let policy = registry::build("di-plain", &numaherd_policy::Settings::default()).unwrap();
     let mut status = RunModel::new();
     let mut before = false;
-    Herd::new(&mut world, policy, Settings::default(), Some(writer), None)
+    Herd::new(&mut world, policy)
+        .ledger(writer)
         .watched_by(Box::new(|line| {
             before |= status.time_ns > 0 && !status.more.ledger_ended;
             status.take(line);

@@ -137,7 +137,9 @@ fn counted_equals_summary(policy: &str, settings: Settings) -> Totals {
     let mut world = Obedient::new();
     let policy = registry::build(policy, &numaherd_policy::Settings::default()).unwrap();
     let writer = Writer::create(&path, "test", None, 1 << 30).unwrap();
-    let herd = Herd::new(&mut world, policy, settings, Some(writer), None);
+    let herd = Herd::new(&mut world, policy)
+        .settings(settings)
+        .ledger(writer);
     let summary = herd.run(&AtomicBool::new(false)).unwrap();
     let mut ledger = Ledger::read(&path).unwrap();
     assert!(matches!(ledger.lines.pop().unwrap().record, Record::End(_)));

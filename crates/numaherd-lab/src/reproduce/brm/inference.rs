@@ -95,7 +95,8 @@ fn watch(setup: &Setup, jobs: &[Job], seed: u64, accuracy: &mut Accuracy) -> Res
         ..as_published()
     };
     let never = AtomicBool::new(false);
-    Herd::new(&mut model, policy, herd, None, None)
+    Herd::new(&mut model, policy)
+        .settings(herd)
         .watched(|line: &Line| {
             if let Record::Snapshot(snapshot) = &line.record {
                 accuracy.count(snapshot, judge.judge(snapshot, hardware.topology()));

@@ -110,7 +110,8 @@ pub fn of_ones_own() -> Result<Heard> {
         };
         let watcher = said.clone();
         let hand_on = move |line: &Arc<Line>| hand_on(&watcher, line.clone());
-        let herd = Herd::new(&mut host, policy, settings, None, None)
+        let herd = Herd::new(&mut host, policy)
+            .settings(settings)
             .with_losses()
             .watched_by(Box::new(hand_on));
         let why = herd.run(&stop).err().map(|error| error.to_string());
