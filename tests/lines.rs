@@ -1,4 +1,5 @@
-//! Prints how many lines of Rust each crate has: code, comments (with blank lines), tests.
+//! Prints how many lines of Rust each crate has: code, comments (with blank lines), tests. Of this tree, or of
+//! another one that is named: `cargo run -p numaherd-tests --bin lines -- ../before`.
 //!
 //! Tests are the folders `tests`, `benches` and `fuzz`, the crate `testing`, items behind
 //! `#[cfg(test)]`, and the files of modules that are behind it.
@@ -7,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use numaherd_tests::{files, production, shown};
+use numaherd_tests::{files, production, root};
 
 #[derive(Clone, Copy, Default)]
 struct Lines {
@@ -35,16 +36,19 @@ impl Lines {
 }
 
 fn main() {
-    let files: Vec<PathBuf> = ["crates", "menagerie", "tests", "fuzz"]
-        .into_iter()
-        .flat_map(|folder| files(folder, &[".rs"]))
+    let tree = std::env::args_os().nth(1).map_or_else(root, PathBuf::from);
+    let folders = ["crates", "menagerie", "tests", "fuzz"].map(|folder| tree.join(folder));
+    let files: Vec<PathBuf> = (folders.iter())
+        .flat_map(|folder| files(&folder.to_string_lossy(), &[".rs"]))
         .collect();
     let behind_test: BTreeSet<PathBuf> = files.iter().flat_map(|file| test_modules(file)).collect();
     let mut crates: BTreeMap<String, Lines> = BTreeMap::new();
     for file in &files {
-        let is_test = file.ancestors().any(|part| behind_test.contains(part)) || is_for_tests(file);
+        let shown = file.strip_prefix(&tree).unwrap_or(file).to_string_lossy();
+        let is_test =
+            file.ancestors().any(|part| behind_test.contains(part)) || is_for_tests(&shown);
         crates
-            .entry(crate_of(file))
+            .entry(crate_of(&shown))
             .or_default()
             .add(count(file, is_test));
     }
@@ -84,9 +88,8 @@ fn count(file: &Path, is_test: bool) -> Lines {
     }
 }
 
-/// The crate of a file: its folder's name.
-fn crate_of(file: &Path) -> String {
-    let shown = shown(file);
+/// The crate of a file, by its path in the tree: its folder's name.
+fn crate_of(shown: &str) -> String {
     let folders: Vec<&str> = shown.split('/').collect();
     match folders[..] {
         ["crates", "lab", inner @ ("guest" | "plugin"), ..] => format!("lab/{inner}"),
@@ -96,8 +99,7 @@ fn crate_of(file: &Path) -> String {
     }
 }
 
-fn is_for_tests(file: &Path) -> bool {
-    let shown = shown(file);
+fn is_for_tests(shown: &str) -> bool {
     let mut folders = shown.split('/');
     folders.any(|folder| matches!(folder, "tests" | "benches" | "fuzz" | "testing"))
 }

@@ -177,6 +177,26 @@ fn pages_that_the_program_names_are_there() {
 }
 
 #[test]
+fn passages_that_the_house_quotes_are_in_their_documents() {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let house = fs::read_to_string(root().join("docs/house.md")).expect("it is there");
+    let (_, passages) = house.split_once("## Five passages").expect("it has them");
+    let rows = passages.lines().filter(|line| line.starts_with("| ["));
+    let mut quoted = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [link, _, now] = cells[..] else {
+            panic!("a document, a passage before and one after: {row}");
+        };
+        let page = &links(link)[0].target;
+        let text = fs::read_to_string(root().join("docs").join(page)).expect("it is there");
+        assert!(words(&text).contains(now), "{page} no longer says: {now}");
+        quoted += 1;
+    }
+    assert_eq!(quoted, 5);
+}
+
+#[test]
 fn links_are_read_and_held_against_the_tree() {
     let page =
         "# One\n\n[a](x.md), `[no](code)` and [`b`](README.md#see-it)\n```\n[no](block)\n```\n";
