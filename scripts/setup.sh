@@ -6,17 +6,20 @@
 #   scripts/setup.sh packages   only the system packages
 #   scripts/setup.sh kernel     only the guest's kernel, its modules and headers
 #   scripts/setup.sh pmu        only the PMU module
+#   scripts/setup.sh linux 7.3  a newer kernel beside it, for `--kernel 7.3`: Debian only, 700 MB
 #
 # What it changes on the system: it installs the packages below, and where the release's own QEMU
 # is older than 10 it adds the release's backports suite at priority 100, so that nothing else is
 # ever upgraded from it. The guest's kernel is never installed: it is downloaded and unpacked into
-# the lab directory, .lab at the root of the repository or $NUMAHERD_LAB_DIR.
+# the lab directory, .lab at the root of the repository or $NUMAHERD_LAB_DIR. A newer kernel is Debian 13's,
+# from its backports; the compiler that its module wants is in a root directory of its own, linux-7.3/root.
 #
 # NUMAHERD_OS_RELEASE names a file that is read in place of /etc/os-release, for tests.
 #
 # Layout of the lab directory, as crates/lab/src/files.rs reads it:
 #   kernel/vmlinuz, kernel/release, kernel/modules/NN-name.ko (in load order), kernel/lab_pmu.ko
 #   headers/                    what the PMU module is built against
+#   linux-7.3/                  the same of a newer kernel
 
 set -euo pipefail
 
@@ -232,6 +235,28 @@ kernel_packages() {
     fi
 }
 
+take_kernel() { # take_kernel IMAGE DIR: the kernel and the guest's modules of unpacked packages land in DIR
+    local tree number=10 name file
+    tree=$(find "$1" -type d -path "*/lib/modules/$kernel_release" | head -n 1)
+    # Since 7.2 the kernel is beside its modules.
+    cp "$(find "$1/boot/vmlinuz-$kernel_release" "$tree/vmlinuz" 2>/dev/null | head -n 1)" "$2/vmlinuz"
+    mkdir -p "$2/modules"
+    for name in $guest_modules; do
+        file=$(find "$tree/kernel" -name "$name.ko*" | head -n 1)
+        if [ -z "$file" ]; then
+            grep -q "/$name\.ko\$" "$tree/modules.builtin" 2>/dev/null || die "Linux $kernel_release has no module $name"
+            continue
+        fi
+        case $file in
+            *.xz) xz -dc "$file" >"$2/modules/$number-$name.ko" ;;
+            *.zst) zstd -qdc "$file" >"$2/modules/$number-$name.ko" ;;
+            *) cp "$file" "$2/modules/$number-$name.ko" ;;
+        esac
+        number=$((number + 1))
+    done
+    echo "$kernel_release" >"$2/release"
+}
+
 prepare_kernel() {
     choose_kernel
     local stamp="$kernel_release $kernel_version $guest_modules"
@@ -245,7 +270,7 @@ prepare_kernel() {
     work=$(mktemp -d "$lab/work.XXXXXX")
     # shellcheck disable=SC2064 # the directory's name is fixed now
     trap "rm -rf '$work'" EXIT
-    mkdir "$work/debs" "$work/image" "$work/headers" "$work/kernel" "$work/kernel/modules"
+    mkdir "$work/debs" "$work/image" "$work/headers" "$work/kernel"
     local packages headers
     kernel_packages
     # shellcheck disable=SC2086 # one word per package
@@ -267,23 +292,7 @@ prepare_kernel() {
             *) dpkg -x "$deb" "$work/headers" ;;
         esac
     done
-    cp "$work/image/boot/vmlinuz-$kernel_release" "$work/kernel/vmlinuz"
-    local tree number=10 name file
-    tree=$(find "$work/image" -type d -path "*/lib/modules/$kernel_release" | head -n 1)
-    for name in $guest_modules; do
-        file=$(find "$tree/kernel" -name "$name.ko*" | head -n 1)
-        if [ -z "$file" ]; then
-            grep -q "/$name\.ko\$" "$tree/modules.builtin" 2>/dev/null || die "Linux $kernel_release has no module $name"
-            continue
-        fi
-        case $file in
-            *.xz) xz -dc "$file" >"$work/kernel/modules/$number-$name.ko" ;;
-            *.zst) zstd -qdc "$file" >"$work/kernel/modules/$number-$name.ko" ;;
-            *) cp "$file" "$work/kernel/modules/$number-$name.ko" ;;
-        esac
-        number=$((number + 1))
-    done
-    echo "$kernel_release" >"$work/kernel/release"
+    take_kernel "$work/image" "$work/kernel"
     echo "$stamp" >"$work/kernel/stamp"
     # The headers name each other by absolute paths, as installed.
     local build="usr/src/linux-headers-$kernel_release"
@@ -298,6 +307,65 @@ prepare_kernel() {
     mv "$work/headers" "$lab/headers"
     mv "$work/kernel" "$lab/kernel"
     rm -rf "$work"
+    trap - EXIT
+}
+
+# Runs a command in a root directory, which sees this machine's processes: objtool reads its own limits.
+in_root() { # in_root DIR COMMAND...
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    as_root unshare --mount sh -c 'mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"' "$@"
+}
+
+# A newer kernel than this release offers, of Debian 13's backports, in $lab.
+prepare_newer() { # prepare_newer VERSION
+    if [ -e "$lab/kernel/stamp" ]; then
+        say "Linux $(cat "$lab/kernel/release") is ready"
+        return
+    fi
+    [ "$distribution" = debian ] || die "Linux $1 comes from Debian's packages: this is $distribution"
+    local wanted=(mmdebstrap) mirror work
+    if [ -n "$(missing_packages "${wanted[@]}")" ]; then
+        refresh_lists
+        say "installing ${wanted[*]}"
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "${wanted[@]}" >/dev/null
+    fi
+    # shellcheck disable=SC2016 # expanded by apt-get
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" "Codename: $codename" | head -n 1)
+    [ -n "$mirror" ] || die "found no package source for $codename to take Linux $1 from"
+    say "making a root directory of Debian 13 in $lab (some minutes; 250 MB to download)"
+    mkdir -p "$lab"
+    work=$(mktemp -d "$lab/work.XXXXXX")
+    # shellcheck disable=SC2064 # the directory's name is fixed now
+    trap "as_root rm -rf '$work'" EXIT
+    chmod 755 "$work"
+    mkdir "$work/image" "$work/kernel"
+    local root=$work/root image=linux-image-amd64 deb
+    {
+        as_root mmdebstrap --variant=apt --include=make,gcc-14 trixie "$root" \
+            "deb $mirror trixie main" "deb $mirror trixie-backports main" &&
+            as_root cp -L /etc/resolv.conf "$root/etc/" &&
+            in_root "$root" apt-get update -qq &&
+            kernel_release=$(in_root "$root" apt-cache madison $image | sed -n "s/^[^|]*| *\($1\.[0-9.]*\)-.*/\1/p" | head -n 1) &&
+            kernel_release+=+deb13-amd64 &&
+            in_root "$root" env DEBIAN_FRONTEND=noninteractive \
+                apt-get install -qq -y --no-install-recommends "linux-headers-$kernel_release" &&
+            in_root "$root" sh -c 'mkdir /debs && cd /debs && apt-get download -qq "$@"' \
+                sh "linux-binary-$kernel_release" "linux-modules-$kernel_release"
+    } >"$work/log" 2>&1 || {
+        tail -n 20 "$work/log" >&2
+        [ ! -d "$root" ] || in_root "$root" apt-cache madison $image >&2 || true
+        die "could not make a root directory with Linux $1; the last lines say what Debian 13 and its backports offer"
+    }
+    for deb in "$root"/debs/*.deb; do dpkg -x "$deb" "$work/image"; done
+    as_root rm -r "$root/debs"
+    # Of what it has built in, the headers' packages know.
+    cp "$root/usr/lib/modules/$kernel_release/modules.builtin" "$work/image/usr/lib/modules/$kernel_release/"
+    take_kernel "$work/image" "$work/kernel"
+    echo "$kernel_release" >"$work/kernel/stamp"
+    as_root rm -rf "$lab/root" "$lab/kernel"
+    as_root mv "$root" "$lab/root"
+    mv "$work/kernel" "$lab/kernel"
+    as_root rm -rf "$work"
     trap - EXIT
 }
 
@@ -318,7 +386,7 @@ build_pmu() {
         say "the PMU module is up to date"
         return
     fi
-    compiler=$(module_compiler "$build")
+    if [ -d "$lab/root" ]; then compiler=gcc-14; else compiler=$(module_compiler "$build"); fi
     say "building the PMU module against Linux $release with $compiler"
     # With the kernel's own image there, the build would want pahole, for type information that
     # nobody here reads.
@@ -328,10 +396,17 @@ build_pmu() {
     # shellcheck disable=SC2064
     trap "rm -rf '$work'" EXIT
     cp "$source"/*.c "$source"/*.h "$source"/Kbuild "$work/"
-    if ! make -C "$build" M="$work" CC="$compiler" modules >"$work/log" 2>&1; then
+    if [ -d "$lab/root" ]; then
+        as_root rm -rf "$lab/root/pmu"
+        as_root cp -r "$work" "$lab/root/pmu"
+        in_root "$lab/root" make -C "/usr/src/linux-headers-$release" M=/pmu CC="$compiler" modules >"$work/log" 2>&1 &&
+            cp "$lab/root/pmu/lab_pmu.ko" "$work/"
+    else
+        make -C "$build" M="$work" CC="$compiler" modules >"$work/log" 2>&1
+    fi || {
         cat "$work/log" >&2
         die "the PMU module did not build"
-    fi
+    }
     grep -n 'warning:' "$work/log" | grep -v 'compiler differs\|BTF' >&2 || true
     strip --strip-debug "$work/lab_pmu.ko"
     mv "$work/lab_pmu.ko" "$lab/kernel/lab_pmu.ko"
@@ -345,11 +420,18 @@ case ${1:-all} in
     packages) install_packages ;;
     kernel) prepare_kernel ;;
     pmu) build_pmu ;;
+    linux)
+        [[ ${2:-} =~ ^[0-9]+\.[0-9]+$ ]] || die "which Linux? For example: scripts/setup.sh linux 7.3"
+        lab=$lab/linux-$2
+        prepare_newer "$2"
+        build_pmu
+        say "Linux $2 is ready in $lab"
+        ;;
     all)
         install_packages
         prepare_kernel
         build_pmu
         say "the lab is ready in $lab"
         ;;
-    *) die "unknown step '$1': packages, kernel, pmu or nothing for all" ;;
+    *) die "unknown step '$1': packages, kernel, pmu, linux VERSION, or nothing for all" ;;
 esac

@@ -123,3 +123,33 @@ fn a_release_with_an_old_qemu_alone_is_refused() {
     );
     assert!(!done.contains("install"), "{done}");
 }
+
+#[test]
+fn a_newer_linux_is_named_and_comes_from_debian() {
+    let folder = tempfile::tempdir().unwrap();
+    let release = folder.path().join("os-release");
+    std::fs::write(&release, "ID=ubuntu\nVERSION_CODENAME=noble\n").unwrap();
+    let refused = |step: &[&str]| {
+        let output = Command::new(root().join("scripts/setup.sh"))
+            .args(step)
+            .env("NUMAHERD_OS_RELEASE", &release)
+            .env("NUMAHERD_LAB_DIR", folder.path().join("lab"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for step in [&["linux"][..], &["linux", "../7.3"]] {
+        let said = refused(step);
+        assert!(
+            said.contains("which Linux? For example: scripts/setup.sh linux 7.3"),
+            "{said}"
+        );
+    }
+    let said = refused(&["linux", "7.3"]);
+    assert!(
+        said.contains("Linux 7.3 comes from Debian's packages: this is ubuntu"),
+        "{said}"
+    );
+    assert!(!folder.path().join("lab").exists());
+}

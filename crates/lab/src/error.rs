@@ -33,6 +33,17 @@ pub enum Error {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// No Linux of this version was set up.
+    #[error(
+        "Linux {version} is not set up: {} is missing; run `scripts/setup.sh linux {version}`",
+        path.display()
+    )]
+    NoLinux {
+        /// What was asked for.
+        version: String,
+        /// Where it was looked for.
+        path: PathBuf,
+    },
     /// There is no QEMU.
     #[error("the lab needs qemu-system-x86_64, which is not in PATH; run `make setup`")]
     NoQemu,

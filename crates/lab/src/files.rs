@@ -1,8 +1,8 @@
 //! What `make setup` prepared, and where.
 //!
-//! The lab directory is the one given, else `$NUMAHERD_LAB_DIR`, else `.lab` in the working
-//! directory or the nearest one above it that has one, else `.lab` in the source tree that this
-//! program was built from. `scripts/setup.sh` fills it.
+//! The lab directory is `$NUMAHERD_LAB_DIR`, else `.lab` in the working directory or the nearest one
+//! above it that has one, else `.lab` in the source tree that this program was built from.
+//! `scripts/setup.sh` fills it.
 
 use std::env;
 use std::fs;
@@ -30,12 +30,22 @@ pub struct KernelFiles {
 }
 
 impl KernelFiles {
-    /// Looks for everything that a guest needs to boot.
+    /// Looks for everything that a guest needs to boot, with the kernel of `make setup` or this newer
+    /// one, such as `7.3`.
     ///
     /// # Errors
-    /// [`Error::NotSetUp`], [`Error::NoQemu`] or [`Error::OldQemu`], each of which says what to do.
-    pub fn find(lab: Option<&Path>) -> Result<Self> {
-        let files = Self::in_directory(&lab_directory(lab))?;
+    /// [`Error::NotSetUp`], [`Error::NoLinux`], [`Error::NoQemu`] or [`Error::OldQemu`], each of which says what
+    /// to do.
+    pub fn find(linux: Option<&str>) -> Result<Self> {
+        let mut lab = lab_directory();
+        if let Some(version) = linux {
+            lab.push(format!("linux-{version}"));
+            if !lab.is_dir() {
+                let version = version.to_owned();
+                return Err(Error::NoLinux { version, path: lab });
+            }
+        }
+        let files = Self::in_directory(&lab)?;
         check_qemu(&files.qemu)?;
         Ok(files)
     }
@@ -74,11 +84,7 @@ impl KernelFiles {
 }
 
 /// The lab directory: see the head of this file.
-#[must_use]
-pub fn lab_directory(given: Option<&Path>) -> PathBuf {
-    if let Some(given) = given {
-        return given.to_owned();
-    }
+fn lab_directory() -> PathBuf {
     if let Some(named) = env::var_os("NUMAHERD_LAB_DIR") {
         return PathBuf::from(named);
     }
@@ -195,6 +201,16 @@ mod tests {
             message,
             "the lab is not set up: the guest's kernel is missing at \
              /nonexistent/lab/kernel/vmlinuz; run `make setup`"
+        );
+    }
+
+    #[test]
+    fn a_newer_linux_that_is_not_there_says_what_to_do() {
+        let message = KernelFiles::find(Some("9.9")).expect_err("not there");
+        let message = message.to_string();
+        assert!(
+            message.ends_with("linux-9.9 is missing; run `scripts/setup.sh linux 9.9`"),
+            "{message}"
         );
     }
 }

@@ -20,6 +20,8 @@ use crate::machine;
 pub struct RunOptions {
     /// The machine to boot.
     pub machine: Machine,
+    /// A newer kernel than that of `make setup`: see [`KernelFiles::find`].
+    pub linux: Option<String>,
     /// Memory per node in MiB, in place of the machine's.
     pub memory_mib: Option<u64>,
     /// How guest time runs, with the hardware model on while the command runs; without it there
@@ -47,6 +49,7 @@ impl RunOptions {
     pub fn new(machine: Machine, command: Command) -> Self {
         Self {
             machine,
+            linux: None,
             memory_mib: None,
             model: Some(Time::Modelled),
             ipm: None,
@@ -71,7 +74,7 @@ impl RunOptions {
     /// model.
     pub(crate) fn boot_and_record(&self, recording: Option<Recording>) -> Result<Guest> {
         let shape = machine::shape(&self.machine, self.memory_mib)?;
-        let mut options = Options::new(shape, KernelFiles::find(None)?);
+        let mut options = Options::new(shape, KernelFiles::find(self.linux.as_deref())?);
         if let Some(time) = self.model {
             let mut model = machine::model(&self.machine, self.ipm.as_ref())?;
             model.time = time;

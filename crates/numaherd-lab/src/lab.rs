@@ -27,32 +27,27 @@ pub fn machine(name: &str) -> Result<Machine> {
     Machine::find(name).or_exit(Exit::Usage)
 }
 
-/// Boots a guest after a machine, with its hardware modelled, for any number of commands; with `ipm`,
-/// its TLBs and an IPM unit beside them as well.
+/// A guest after a machine, with its hardware modelled, for any number of commands.
 ///
 /// # Errors
-/// The lab is not set up, the machine cannot be built, or the guest does not boot.
-pub fn boot(machine: &Machine, ipm: Option<IpmConfig>) -> Result<Guest> {
+/// There is no working directory.
+pub fn guest(machine: &Machine) -> Result<RunOptions> {
     let none = Command::inherited::<&str>([]).map_err(error)?;
-    let mut options = RunOptions::new(machine.clone(), none);
-    options.ipm = ipm;
-    options.boot().map_err(error)
+    Ok(RunOptions::new(machine.clone(), none))
 }
 
 /// A guest for one run after another.
 #[derive(Debug)]
-pub struct Guests<'a> {
-    machine: &'a Machine,
-    ipm: Option<IpmConfig>,
+pub struct Guests {
+    options: RunOptions,
     running: Option<Guest>,
 }
 
-impl<'a> Guests<'a> {
-    /// Guests after a machine, as [`boot`] takes it. None is booted yet.
-    pub fn new(machine: &'a Machine, ipm: Option<IpmConfig>) -> Self {
+impl Guests {
+    /// Guests as these options ask for. None is booted yet.
+    pub fn new(options: RunOptions) -> Self {
         Self {
-            machine,
-            ipm,
+            options,
             running: None,
         }
     }
@@ -61,12 +56,12 @@ impl<'a> Guests<'a> {
     /// failure the next run has a new guest, too: it cannot know what state this one is in.
     ///
     /// # Errors
-    /// As [`boot`]; that of the run.
+    /// As [`RunOptions::boot`]; that of the run.
     pub fn run<T>(&mut self, bar: &ProgressBar, run: impl Fn(&Guest) -> Result<T>) -> Result<T> {
         let mut attempt = || {
             let guest = match self.running.take() {
                 Some(guest) => guest,
-                None => boot(self.machine, self.ipm)?,
+                None => self.options.boot().map_err(error)?,
             };
             let ran = run(&guest)?;
             self.running = Some(guest);
@@ -114,7 +109,9 @@ fn is_dead(error: &anyhow::Error) -> bool {
 /// An error of the lab, with its exit code.
 pub fn error(error: Error) -> anyhow::Error {
     let exit = match &error {
-        Error::NotSetUp { .. } | Error::NoQemu | Error::OldQemu { .. } => Exit::NotSetUp,
+        Error::NotSetUp { .. } | Error::NoLinux { .. } | Error::NoQemu | Error::OldQemu { .. } => {
+            Exit::NotSetUp
+        }
         Error::Shape { .. } | Error::Hardware(_) | Error::Nul { .. } | Error::NotStarted(_) => {
             Exit::Usage
         }
@@ -128,7 +125,7 @@ pub fn error(error: Error) -> anyhow::Error {
 /// the ledger while it runs.
 ///
 /// # Errors
-/// As [`boot`]; there is no such program, it cannot be started, what is asked of the herd is wrong, or
+/// As [`RunOptions::boot`]; there is no such program, it cannot be started, what is asked of the herd is wrong, or
 /// the guest dies or takes too long.
 pub fn run(options: &LabRun) -> Result<ExitCode> {
     let machine = machine(&options.machine)?;
@@ -139,6 +136,7 @@ pub fn run(options: &LabRun) -> Result<ExitCode> {
         None => options.program.clone(),
     };
     let mut run = RunOptions::new(machine, Command::inherited(program).map_err(error)?);
+    run.linux.clone_from(&options.linux);
     run.time_limit = Some(options.limit);
     let ipm = options.ipm || herded.as_ref().is_some_and(|herded| herded.needs_ipm);
     run.ipm = ipm.then(IpmConfig::of_paper);

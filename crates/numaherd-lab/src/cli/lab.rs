@@ -30,6 +30,10 @@ pub struct LabRun {
     #[arg(long, value_name = "NAME", default_value = "lab-4x2")]
     pub machine: String,
 
+    /// A newer kernel for the guest, which `scripts/setup.sh linux VERSION` prepares, such as 7.3
+    #[arg(long = "kernel", value_name = "VERSION")]
+    pub linux: Option<String>,
+
     /// Run the guest in the host's time, without the hardware model
     #[arg(long)]
     pub real_time: bool,
@@ -128,6 +132,10 @@ pub struct LabCompare {
     /// linux-balancing, numad, di-plain, di-migrate, dino]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub policies: Vec<String>,
+
+    /// A newer kernel for the guest, which `scripts/setup.sh linux VERSION` prepares, such as 7.3
+    #[arg(long = "kernel", value_name = "VERSION")]
+    pub linux: Option<String>,
 
     /// Number of runs of each [default: the scenario's, or 5]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]

@@ -20,7 +20,7 @@ use numaherd::print;
 use numaherd_experiment::scenario::BEST_KNOWN;
 use numaherd_experiment::{Asked, ExperimentError, Scenario, Trial, Trials, World, progress};
 use numaherd_hardware::IpmConfig;
-use numaherd_lab_launcher::{Command, Ending, Guest, on_path};
+use numaherd_lab_launcher::{Command, Ending, Guest, KernelFiles, on_path};
 use numaherd_policy::registry;
 use numaherd_world::Signal;
 use serde::Serialize;
@@ -105,7 +105,11 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         .policies
         .iter()
         .any(|policy| needs_tlb_residency(policy));
-    let mut guests = lab::Guests::new(&machine, residency.then(IpmConfig::of_paper));
+    let mut guest = lab::guest(&machine)?;
+    guest.ipm = residency.then(IpmConfig::of_paper);
+    guest.linux.clone_from(&options.linux);
+    let kernel = KernelFiles::find(options.linux.as_deref()).map_err(lab::error)?;
+    let mut guests = lab::Guests::new(guest);
     let tried = Tried {
         scenario: &fs::canonicalize(&options.scenario).unwrap_or((&options.scenario).into()),
         menagerie: &menagerie()?,
@@ -152,10 +156,11 @@ pub fn compare(options: &LabCompare) -> Result<()> {
         print::file(path, &(serde_json::to_string_pretty(&all)? + "\n"))?;
     }
     print::out(&format!(
-        "{}: {} ({}, {repeat} repeats)\n{}\n{}\n\n{}\n{}",
+        "{}: {} ({}, Linux {}, {repeat} repeats)\n{}\n{}\n\n{}\n{}",
         scenario.name,
         scenario.about,
         scenario.machine,
+        kernel.release,
         table::table(&summaries),
         table::LEGEND,
         table::verdict(&scenario, &summaries),

@@ -90,7 +90,7 @@ fn in_guest(
     memories: &[NodeId],
     bar: &ProgressBar,
 ) -> Result<Seen> {
-    let guest: Guest = lab::boot(machine, None)?;
+    let guest: Guest = lab::guest(machine)?.boot().map_err(lab::error)?;
     guest.write_file("/proc/sys/kernel/numa_balancing", "0")?;
     let kernel = guest.kernel().to_owned();
     let mut measured = Vec::new();

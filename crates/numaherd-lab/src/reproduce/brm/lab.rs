@@ -163,7 +163,7 @@ pub fn measure(options: &Options, keep: &dyn Fn(&Measured) -> Result<()>) -> Res
         repeats => options.working_sets.len() * (layouts.len() + 3 * repeats as usize),
     };
     let mut bench = Bench {
-        guests: lab::Guests::new(&machine, None),
+        guests: lab::Guests::new(lab::guest(&machine)?),
         menagerie: menagerie()?,
         bar: progress((2 * points.len() + strategy_runs) as u64),
     };
@@ -248,13 +248,13 @@ fn cpus_of(topology: &Topology, layout: &[u32]) -> String {
 }
 
 /// The benchmark's guest and what runs in it.
-struct Bench<'a> {
-    guests: lab::Guests<'a>,
+struct Bench {
+    guests: lab::Guests,
     menagerie: PathBuf,
     bar: ProgressBar,
 }
 
-impl Bench<'_> {
+impl Bench {
     /// One run with its threads bound.
     fn assigned(&mut self, sizes: Sizes, cpus: &str) -> Result<Run> {
         let trial = self.run(sizes, Strategy::Bound(cpus), 0, LOOK_MS)?;
