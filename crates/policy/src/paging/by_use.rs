@@ -6,18 +6,25 @@
 //!
 //! Rule: the accesses that are sampled of a process with placed threads on several nodes are counted by block of
 //! 512 pages (2 MiB of 4 KiB pages: a huge page is never split) and by the node that they came from. After the
-//! eighth of a block, it is ordered to the node that at least three quarters of them came from; where there is none,
-//! to the process's nodes in turn, block by block, each as often as it has threads. A block is ordered once, and
-//! again only when its node has no thread of the process any more, or after `thaw_after_s`.
+//! eighth of a block, it is *private*, and ordered to the node that at least three quarters of them came from, or
+//! *shared*, and ordered to the process's nodes in turn, block by block, each as often as it has threads.
+//!
+//! Until then it goes by the process's other blocks, if these are alike: of the pairs of accesses to one block, at
+//! least 32, more than about nine tenths came from one node each (all is private), or hardly more than by chance
+//! (all is shared). What its own eighth then says counts more.
+//!
+//! A block is ordered once by either, and again only when its node has no thread of the process any more, or after
+//! `thaw_after_s`. When 128 accesses in a row were to blocks that had been ordered, sampling rests until threads
+//! have moved, or for `thaw_after_s`.
 //!
 //! Terms: a *block* is 512 pages that begin at a multiple of it. Source: shared memory spread, private memory at
 //! home: Carrefour (ASPLOS 2013); weights by threads and the counts are chosen here.
 //!
-//! Properties: no block is ordered twice within `thaw_after_s` while the process's threads stay on their nodes;
-//! orders never overlap; every order is to a node on which the process has a placed thread.
+//! Properties: no block is ordered more than twice within `thaw_after_s` while the process's threads stay on their
+//! nodes; every order is to a node on which the process has a placed thread.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use numaherd_topology::{NodeId, Topology};
 use numaherd_world::{PageOrder, PageOutcome, Pages, ProcessId, Signal, Snapshot};
@@ -46,6 +53,12 @@ const SPREAD: Rule = Rule {
 const BLOCK: u64 = 512;
 /// Sampled accesses by which a block is judged.
 const ENOUGH: u32 = 8;
+/// Pairs of accesses to one block by which it is judged whether a process's blocks are alike.
+const ENOUGH_PAIRS: u32 = 32;
+/// How far pairs may be from all, or from chance, as a share of the way between the two.
+const ALIKE: f64 = 0.15;
+/// Accesses in a row to blocks that stay where they were ordered, after which sampling rests.
+const SETTLED: u32 = 128;
 
 /// See the top of this file.
 #[derive(Clone, Debug, Default)]
@@ -54,13 +67,61 @@ pub struct ByUse {
     /// Processes with placed threads on several nodes: the node of each, ascending.
     nodes: BTreeMap<ProcessId, Vec<NodeId>>,
     blocks: HashMap<(ProcessId, u64), Block>,
+    pairs: HashMap<ProcessId, Pairs>,
+    /// Accesses in a row to blocks that stay where they were ordered.
+    settled: u32,
+    /// When that was enough, in ns.
+    rests_since_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Block {
     accesses: BTreeMap<NodeId, u32>,
-    /// Where it was ordered, and when.
-    ordered: Option<(NodeId, u64)>,
+    /// Where it was ordered.
+    ordered: Option<Ordered>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ordered {
+    to: NodeId,
+    since_ns: u64,
+    kind: Kind,
+    /// By its own accesses.
+    is_judged: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Private,
+    Shared,
+}
+
+/// Of a process, pairs of accesses to one block that has not been judged yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pairs {
+    all: u32,
+    /// Those from one node.
+    same: u32,
+}
+
+impl Pairs {
+    /// What the process's blocks are, if they are alike; its threads are on these nodes.
+    fn kind(self, nodes: &[NodeId]) -> Option<Kind> {
+        if self.all < ENOUGH_PAIRS {
+            return None;
+        }
+        let same = f64::from(self.same) / f64::from(self.all);
+        let of_node = nodes.chunk_by(|a, b| a == b);
+        let chance: f64 = of_node
+            .map(|on| (on.len() as f64 / nodes.len() as f64).powi(2))
+            .sum();
+        let way = (same - chance) / (1.0 - chance);
+        if way <= ALIKE {
+            Some(Kind::Shared)
+        } else {
+            (way >= 1.0 - ALIKE).then_some(Kind::Private)
+        }
+    }
 }
 
 impl ByUse {
@@ -100,50 +161,90 @@ impl PageRule for ByUse {
         }
     }
 
-    fn see(&mut self, placed: &[PlacedThread], _: &Snapshot) {
-        self.nodes = spread_out(placed);
-        self.blocks
-            .retain(|(process, _), _| self.nodes.contains_key(process));
+    fn see(&mut self, placed: &[PlacedThread], snapshot: &Snapshot) {
+        let nodes = spread_out(placed);
+        let thaws = |since_ns: u64| snapshot.time_ns.saturating_sub(since_ns) >= self.thaw_after_ns;
+        if self.nodes != nodes || self.rests_since_ns.is_some_and(thaws) {
+            (self.settled, self.rests_since_ns) = (0, None);
+        }
+        self.nodes = nodes;
+        let ended: HashSet<ProcessId> = (self.pairs.keys().copied())
+            .filter(|process| !self.nodes.contains_key(process))
+            .collect();
+        if !ended.is_empty() {
+            self.pairs.retain(|process, _| !ended.contains(process));
+            self.blocks
+                .retain(|(process, _), _| !ended.contains(process));
+        }
+        if self.settled >= SETTLED && self.rests_since_ns.is_none() {
+            self.rests_since_ns = Some(snapshot.time_ns);
+        }
     }
 
     fn listens(&self) -> bool {
-        !self.nodes.is_empty()
+        !self.nodes.is_empty() && self.settled < SETTLED
     }
 
     fn wish(&mut self, access: &Access<'_>) -> Option<NodeId> {
         let nodes = self.nodes.get(&access.sample.process)?;
         let number = access.page / BLOCK;
-        let block = self
-            .blocks
-            .entry((access.sample.process, number))
-            .or_default();
+        let process = access.sample.process;
+        let block = self.blocks.entry((process, number)).or_default();
         let now_ns = access.sample.time_ns;
-        if let Some((to, since_ns)) = block.ordered {
-            if nodes.contains(&to) && now_ns.saturating_sub(since_ns) < self.thaw_after_ns {
-                return None;
-            }
+        let stands = |ordered: &Ordered| {
+            let is_old = now_ns.saturating_sub(ordered.since_ns) >= self.thaw_after_ns;
+            nodes.contains(&ordered.to) && !is_old
+        };
+        if block.ordered.is_some_and(|ordered| !stands(&ordered)) {
             *block = Block::default();
         }
-        *block.accesses.entry(access.node).or_default() += 1;
-        let all: u32 = block.accesses.values().sum();
-        if all < ENOUGH {
+        self.settled = match block.ordered {
+            Some(_) => self.settled.saturating_add(1),
+            None => 0,
+        };
+        if block.ordered.is_some_and(|ordered| ordered.is_judged) {
             return None;
         }
-        let to = match block.main_user().filter(|node| nodes.contains(node)) {
-            Some(node) => node,
-            None => nodes[(number % nodes.len() as u64) as usize],
+        let pairs = self.pairs.entry(process).or_default();
+        pairs.all += block.accesses.values().sum::<u32>();
+        pairs.same += block.accesses.get(&access.node).copied().unwrap_or(0);
+        *block.accesses.entry(access.node).or_default() += 1;
+        let all: u32 = block.accesses.values().sum();
+        let is_judged = all >= ENOUGH;
+        let user = block.main_user().filter(|node| nodes.contains(node));
+        let kind = match (is_judged, user) {
+            (true, Some(_)) => Kind::Private,
+            (true, None) => Kind::Shared,
+            (false, _) => pairs.kind(nodes)?,
         };
-        block.ordered = Some((to, now_ns));
-        Some(to)
+        let to = match (kind, user) {
+            (Kind::Private, Some(user)) => user,
+            (Kind::Private, None) => return None,
+            (Kind::Shared, _) => nodes[(number % nodes.len() as u64) as usize],
+        };
+        let before = block.ordered.replace(Ordered {
+            to,
+            since_ns: now_ns,
+            kind,
+            is_judged,
+        });
+        let changes = before.is_none_or(|before| before.to != to);
+        if changes {
+            self.settled = 0;
+        }
+        changes.then_some(to)
     }
 
     fn reason(&self, wish: &Wish<'_>, pages: String) -> Reason {
         let block = self.blocks.get(&(wish.process, wish.page / BLOCK));
-        let user = block.and_then(Block::main_user);
         let to = wish.to;
-        match user.filter(|user| *user == to) {
-            Some(_) => HOME.because(words!("{pages} are used from node {to}", pages, to)),
-            None => SPREAD.because(words!(
+        // Of two orders in one batch, the first was to another node.
+        let ordered = block.and_then(|block| block.ordered.filter(|ordered| ordered.to == to));
+        match ordered.map(|ordered| ordered.kind) {
+            Some(Kind::Private) => {
+                HOME.because(words!("{pages} are used from node {to}", pages, to))
+            }
+            _ => SPREAD.because(words!(
                 "{pages} are used from several nodes; it is the turn of node {to}",
                 pages,
                 to
