@@ -169,7 +169,7 @@ pub fn measure(options: &Options, keep: &dyn Fn(&Measured) -> Result<()>) -> Res
     };
     let (together, apart) = (&layouts[0], halved(&layouts));
     let mut measured = Measured {
-        machine: machine.name.clone(),
+        machine: machine.name,
         threads: THREADS,
         assignments: Vec::new(),
         strategies: Vec::new(),
